@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from bench.asr import arguments as asr
-from bench.talk.command import Exit
+from bench.talk.command import TalkExitCode
 from bench.voice import command as voice
 
 EXTRA = ("kaldialign", "whisper_normalizer")
@@ -31,5 +31,5 @@ def main(options: argparse.Namespace) -> int:
         if missing not in EXTRA:
             raise
         print(f"earshot: needs the package {missing}: `earshot extras add bench`", file=sys.stderr)
-        return Exit.USAGE
+        return TalkExitCode.USAGE
     return command.main(options)

@@ -42,14 +42,14 @@ TLS_HANDSHAKE = b"\x16"
 
 _NO_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
+IpAddress = IPv4Address | IPv6Address
+IpNetwork = IPv4Network | IPv6Network
 
-Left = Callable[[], None]
+OnConnectionLost = Callable[[], None]
 "To be called when the connection is over."
 
 
-class _Warning:
+class _RateLimitedWarning:
     """A line for the log, at most once in LOG_EVERY_S."""
 
     def __init__(self) -> None:
@@ -66,13 +66,13 @@ class AddressLimit:
     """The number of connections that each address may hold, over all listeners that share this; of
     IPv6 each network of the internet."""
 
-    def __init__(self, max_connections: int, is_exempt: Callable[[Address], bool]) -> None:
+    def __init__(self, max_connections: int, is_exempt: Callable[[IpAddress], bool]) -> None:
         """`is_exempt`: for this machine and for proxies, behind which many clients are one."""
         self._max, self._is_exempt = max_connections, is_exempt
-        self._open: Counter[Address | Network] = Counter()
-        self._warning = _Warning()
+        self._open: Counter[IpAddress | IpNetwork] = Counter()
+        self._warning = _RateLimitedWarning()
 
-    def take(self, host: str) -> Left | None:
+    def take(self, host: str) -> OnConnectionLost | None:
         """One more connection of an address. None: it holds as many as it may."""
         address = _address_of(host)
         if address is None or self._is_exempt(address):
@@ -99,14 +99,14 @@ class AddressLimit:
 NO_LIMIT = AddressLimit(0, lambda _: True)
 "For listeners of tests and benchmarks."
 
-Protocols = Callable[[Left], asyncio.Protocol]
+ProtocolFactory = Callable[[OnConnectionLost], asyncio.Protocol]
 "Makes the protocol of one connection."
 
 
 @asynccontextmanager
 async def accepting(
     sockets: Sequence[socket.socket],
-    protocols: Protocols,
+    protocols: ProtocolFactory,
     *,
     limit: AddressLimit = NO_LIMIT,
     tls: ssl.SSLContext | None = None,
@@ -120,19 +120,19 @@ async def accepting(
         async with asyncio.TaskGroup() as tasks:
             with ExitStack() as stack:
                 for listening in sockets:
-                    one = _Acceptor(listening, protocols, limit, tls, tasks)
+                    one = _SocketAcceptor(listening, protocols, limit, tls, tasks)
                     stack.callback(one.close)
                     one.listen()
                 yield
 
 
-class _Acceptor:
+class _SocketAcceptor:
     """Accepts the connections of one listening socket."""
 
     def __init__(
         self,
         listening: socket.socket,
-        protocols: Protocols,
+        protocols: ProtocolFactory,
         limit: AddressLimit,
         tls: ssl.SSLContext | None,
         tasks: asyncio.TaskGroup,
@@ -142,7 +142,7 @@ class _Acceptor:
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
-        self._warning = _Warning()
+        self._warning = _RateLimitedWarning()
 
     def listen(self) -> None:
         self._pause = None
@@ -185,7 +185,7 @@ class _Acceptor:
             " connections per address (server.max_connections_per_address).",
         )
 
-    async def _open(self, connection: socket.socket, left: Left) -> None:
+    async def _open(self, connection: socket.socket, left: OnConnectionLost) -> None:
         """From an accepted socket to its protocol, which takes over."""
         is_open = False
         try:
@@ -222,7 +222,7 @@ class _Acceptor:
         return connection.recv(len(TLS_HANDSHAKE), socket.MSG_PEEK)
 
 
-def exempting(networks: Iterable[Network]) -> Callable[[Address], bool]:
+def exempting(networks: Iterable[IpNetwork]) -> Callable[[IpAddress], bool]:
     """This machine's own addresses, and those of the networks."""
     listed = tuple(networks)
     return lambda address: address.is_loopback or any(address in one for one in listed)
@@ -232,7 +232,7 @@ _SHARED = (IPv6Network("fe80::/10"), IPv6Network("fc00::/7"))
 "Link-local and private networks of IPv6: all machines of a house are in one."
 
 
-def _source_of(address: Address) -> Address | Network:
+def _source_of(address: IpAddress) -> IpAddress | IpNetwork:
     """The key under which an address is counted. Whoever has one address of a public IPv6 /64 has
     all of it, so that network counts as one."""
     if isinstance(address, IPv4Address) or any(address in one for one in _SHARED):
@@ -240,7 +240,7 @@ def _source_of(address: Address) -> Address | Network:
     return IPv6Network((address, IPV6_PREFIX), strict=False)
 
 
-def _address_of(host: str) -> Address | None:
+def _address_of(host: str) -> IpAddress | None:
     with suppress(ValueError):
         address = ip_address(host.partition("%")[0])
         return getattr(address, "ipv4_mapped", None) or address

@@ -5,7 +5,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class AudioFlowStats:
     """Sound in one direction, as its receiver sees it."""
 
     packets: int = 0
@@ -21,7 +21,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionQuality:
+class ConnectionStats:
     transport: Literal["webrtc", "websocket"]
     round_trip_ms: float | None = None
     codec: str | None = None
@@ -30,7 +30,7 @@ class ConnectionQuality:
     local_candidate: str | None = None
     "Type of our end of the path that ICE chose: host, srflx, prflx, relay."
     remote_candidate: str | None = None
-    received: Flow | None = None
+    received: AudioFlowStats | None = None
     "None where sound has no packets of its own (WebSocket)."
-    sent: Flow | None = None
+    sent: AudioFlowStats | None = None
     "As the other end reports it."

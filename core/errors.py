@@ -72,18 +72,18 @@ class Conflict(RequestError):
     code = "conflict"
 
 
-class TooLarge(RequestError):
+class PayloadTooLarge(RequestError):
     code = "too_large"
 
 
-class StorageFailed(EarshotError):
+class StorageError(EarshotError):
     """The database cannot be read or written."""
 
     code = "storage_failed"
     retryable = True
 
 
-class Overloaded(EarshotError):
+class OverloadedError(EarshotError):
     """No room for this now."""
 
     code = "server_full"
@@ -95,7 +95,7 @@ class Overloaded(EarshotError):
         self.retry_after_s = retry_after_s
 
 
-class Superseded(Overloaded):
+class SupersededError(OverloadedError):
     """Nothing to try again: the newer request covers it."""
 
     def __init__(self, message: str) -> None:
@@ -121,7 +121,7 @@ class EngineCrashed(EngineError):
     retryable = True
 
 
-class ContextExceeded(EngineError):
+class ContextLengthExceeded(EngineError):
     code = "context_length_exceeded"
 
 

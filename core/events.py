@@ -15,7 +15,7 @@ from typing import Literal
 
 from core.audio import Pcm
 from core.items import Item
-from core.mcp_events import McpArguments, McpCalled, McpListing
+from core.mcp_events import McpCallArgumentsDelta, McpCallProgress, McpListToolsProgress
 from core.rate_limits import RateLimits
 
 Modality = Literal["text", "audio"]
@@ -23,7 +23,7 @@ FormatName = Literal["audio/pcm", "audio/pcm;rate=16000", "audio/pcmu", "audio/p
 "How a client is sent sound: s16le at 24 kHz, or G.711 mu-law or A-law at 8 kHz."
 ResponseStatus = Literal["in_progress", "completed", "cancelled", "failed", "incomplete"]
 CancelReason = Literal["turn_detected", "client_cancelled"]
-CutReason = CancelReason | Literal["max_output_tokens"]
+ResponseEndReason = CancelReason | Literal["max_output_tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class HypothesisChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Transcribed:
+class TranscriptionCompleted:
     item_id: str
     transcript: str
     "Empty when it was noise."
@@ -131,7 +131,7 @@ class TranscriptionFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class TokenUsage:
     """True counts; 0 where an engine counts nothing."""
 
     input_tokens: int = 0
@@ -141,7 +141,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class ResponseTerms:
+class ResponseParameters:
     """What was asked of one response, as its events repeat it."""
 
     in_conversation: bool = True
@@ -154,14 +154,14 @@ class ResponseTerms:
     "None: the session's."
 
 
-AS_USUAL = ResponseTerms()
+AS_USUAL = ResponseParameters()
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseCreated:
     response_id: str
     modality: Modality
-    terms: ResponseTerms = AS_USUAL
+    terms: ResponseParameters = AS_USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class OutputItemAdded:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputText:
+class OutputTextDelta:
     """Text of the answer; with `modality` audio it is the transcript of what is spoken."""
 
     response_id: str
@@ -184,7 +184,7 @@ class OutputText:
 
 
 @dataclass(frozen=True, slots=True)
-class OutputAudio:
+class OutputAudioDelta:
     """Sound of the answer, 24 kHz. Only for clients that pace playout themselves."""
 
     response_id: str
@@ -194,7 +194,7 @@ class OutputAudio:
 
 
 @dataclass(frozen=True, slots=True)
-class CallArguments:
+class FunctionCallArgumentsDelta:
     """More of the arguments of a call of the client's tool; together they are the item's."""
 
     response_id: str
@@ -220,11 +220,11 @@ class ResponseDone:
     status: ResponseStatus
     modality: Modality
     output: tuple[Item, ...] = ()
-    reason: CutReason | None = None
+    reason: ResponseEndReason | None = None
     error_code: str | None = None
     error_message: str | None = None
-    usage: Usage = field(default_factory=Usage)
-    terms: ResponseTerms = AS_USUAL
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    terms: ResponseParameters = AS_USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ class StageSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerCut:
+class TruncationPoint:
     """What a listener knows of an answer whose sound was cut."""
 
     words: int
@@ -264,7 +264,7 @@ class AnswerCut:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnTraced:
+class TurnTimeline:
     """Where the milliseconds of a turn went; once per turn, when it is no longer heard."""
 
     turn_id: str
@@ -275,13 +275,13 @@ class TurnTraced:
     response_latency_ms: float | None
     "End of speech to first sound (or first text): the number we sell."
     marks: Mapping[str, float] = field(default_factory=dict[str, float])
-    "Moment (`pipeline.shared.turn.Mark`) -> ms from the end of speech."
-    cut: AnswerCut | None = None
+    "Moment (`pipeline.shared.turn.TurnMark`) -> ms from the end of speech."
+    cut: TruncationPoint | None = None
     "None: the answer was heard to its end, or is not spoken."
 
 
 @dataclass(frozen=True, slots=True)
-class WakeChanged:
+class WakeStateChanged:
     """A session with a wake word began or ceased to listen; or it was given another, or none."""
 
     word: str
@@ -292,7 +292,7 @@ class WakeChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ErrorEvent:
     """Something went wrong outside a response; the session goes on."""
 
     code: str
@@ -314,23 +314,23 @@ SessionEvent = (
     | ItemDeleted
     | ItemRetrieved
     | HypothesisChanged
-    | Transcribed
+    | TranscriptionCompleted
     | TranscriptionFailed
     | ResponseCreated
     | OutputItemAdded
-    | OutputText
-    | OutputAudio
-    | CallArguments
-    | McpListing
-    | McpArguments
-    | McpCalled
+    | OutputTextDelta
+    | OutputAudioDelta
+    | FunctionCallArgumentsDelta
+    | McpListToolsProgress
+    | McpCallArgumentsDelta
+    | McpCallProgress
     | OutputItemDone
     | ResponseDone
     | RateLimits
     | PlayoutStarted
     | PlayoutStopped
     | PlayoutCleared
-    | TurnTraced
-    | WakeChanged
-    | Failed
+    | TurnTimeline
+    | WakeStateChanged
+    | ErrorEvent
 )

@@ -36,14 +36,14 @@ class ImagePart:
     detail: ImageDetail = "auto"
 
 
-Part = TextPart | AudioPart | ImagePart
+ContentPart = TextPart | AudioPart | ImagePart
 
 
 @dataclass(frozen=True, slots=True)
 class MessageItem:
     id: str
     role: Literal["system", "user", "assistant"]
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ContentPart, ...] = ()
     status: ItemStatus = "completed"
 
     @property
@@ -76,7 +76,7 @@ class FunctionOutputItem:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedTool:
+class McpToolDefinition:
     """A tool of an MCP server, as that declares it."""
 
     name: str
@@ -98,7 +98,7 @@ class McpListItem:
 
     id: str
     server_label: str
-    tools: tuple[ListedTool, ...] = ()
+    tools: tuple[McpToolDefinition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ Item = (
 )
 
 
-def _text_of(part: Part) -> str:
+def _text_of(part: ContentPart) -> str:
     match part:
         case TextPart(text=text):
             return text

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from core.errors import Overloaded
+from core.errors import OverloadedError
 
 DRAINING_RETRY_AFTER_S = 5
 "Until the server is there again."
 
 
-class Places:
+class CapacityLimit:
     """`full` says in an error what there is too much of."""
 
     def __init__(
@@ -31,13 +31,13 @@ class Places:
     def take(self) -> Iterator[None]:
         """One place while it is open. Raises Overloaded."""
         if self._is_draining:
-            raise Overloaded(
+            raise OverloadedError(
                 "the server is shutting down",
                 retry_after_s=DRAINING_RETRY_AFTER_S,
                 code="draining",
             )
         if self._taken >= self._limit:
-            raise Overloaded(
+            raise OverloadedError(
                 f"{self._limit} {self._full}, the limit",
                 retry_after_s=self._retry_after_s,
                 code=self._code,

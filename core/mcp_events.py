@@ -3,19 +3,19 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Stage = Literal["in_progress", "completed", "failed"]
+McpProgress = Literal["in_progress", "completed", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class McpListing:
+class McpListToolsProgress:
     """Of a server's tools."""
 
     item_id: str
-    stage: Stage
+    stage: McpProgress
 
 
 @dataclass(frozen=True, slots=True)
-class McpArguments:
+class McpCallArgumentsDelta:
     """More of the arguments of a call; together they are the item's."""
 
     response_id: str
@@ -25,11 +25,11 @@ class McpArguments:
 
 
 @dataclass(frozen=True, slots=True)
-class McpCalled:
+class McpCallProgress:
     """Between OutputItemAdded and OutputItemDone. In progress: its arguments are whole."""
 
     response_id: str
     item_id: str
     output_index: int
-    stage: Stage
+    stage: McpProgress
     arguments: str

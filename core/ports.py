@@ -33,7 +33,7 @@ class TraceSink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeviceLocation:
     """Where somebody speaks; empty: not known."""
 
     area: str = ""
@@ -42,7 +42,7 @@ class Place:
     "The device that hears, as the directory calls it."
 
 
-NOWHERE = Place()
+NOWHERE = DeviceLocation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ToolContext:
 
     conversation_id: str
     language: str
-    place: Place = NOWHERE
+    place: DeviceLocation = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class ToolOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class HomeDescription:
     """What a tool understands whole sentences about: its one argument `text` takes them as they
     were said."""
 
@@ -95,7 +95,7 @@ class ToolSpec:
     "What it is called when another tool has its name already; empty: the other one hides it."
     is_clients: bool = False
     "The client itself declared it, or its server: never left out."
-    house: House | None = None
+    house: HomeDescription | None = None
     "Of the tool that is told what is said about the house; not shown to models."
 
 

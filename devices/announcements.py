@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from core.errors import EarshotError
-from core.ports import Clock, Place
+from core.ports import Clock, DeviceLocation
 from devices.directory import Device
-from devices.presence import Live, Notice, Presence
+from devices.presence import ConnectedDevice, DeviceNotification, Presence
 
 logger = logging.getLogger(__name__)
 
@@ -29,25 +29,25 @@ NOTIFY_TIMEOUT_S = 20.0
 "A device that has not taken a notice by then does not; the notice goes on waiting."
 
 
-class Talks(Protocol):
+class ConversationPort(Protocol):
     """The conversations, as far as announcements need them."""
 
     async def announce(self, conversation_id: str, text: str) -> bool: ...
 
-    def place_of(self, conversation_id: str) -> Place: ...
+    def place_of(self, conversation_id: str) -> DeviceLocation: ...
 
 
-class Rooms(Protocol):
+class AreaDirectory(Protocol):
     """The directory, as far as announcements need it."""
 
     async def in_area(self, area: str) -> Sequence[Device]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingNotification:
     """A notice that nobody could hear yet."""
 
-    notice: Notice
+    notice: DeviceNotification
     device_id: str
     "Whose it is; empty: of any device in the area."
     area: str
@@ -59,9 +59,11 @@ class Waiting:
 class Announcements:
     """The `Announcer` of timers. `run` must be running: it brings what waits."""
 
-    def __init__(self, talks: Talks, rooms: Rooms, presence: Presence, clock: Clock) -> None:
+    def __init__(
+        self, talks: ConversationPort, rooms: AreaDirectory, presence: Presence, clock: Clock
+    ) -> None:
         self._talks, self._rooms, self._presence, self._clock = talks, rooms, presence, clock
-        self._waiting: list[Waiting] = []
+        self._waiting: list[PendingNotification] = []
         self._next_change = asyncio.Event()
 
     async def announce(self, conversation_id: str, text: str) -> bool:
@@ -69,21 +71,21 @@ class Announcements:
         it waits for the device. False: nobody is there, and there is no device to wait for."""
         if await self._talks.announce(conversation_id, text):
             return True
-        place, notice = self._talks.place_of(conversation_id), Notice(text=text)
+        place, notice = self._talks.place_of(conversation_id), DeviceNotification(text=text)
         if await self._say(place.device_id, place.area, notice):
             return True
         if place.device_id:
             self._keep(notice, place.device_id, place.area)
         return bool(place.device_id)
 
-    async def to_device(self, device: Device, notice: Notice) -> bool:
+    async def to_device(self, device: Device, notice: DeviceNotification) -> bool:
         """Nowhere but there. False: it waits for the device."""
         if await self._say(device.id, "", notice):
             return True
         self._keep(notice, device.id, "")
         return False
 
-    async def to_area(self, area: str, notice: Notice) -> Sequence[str]:
+    async def to_area(self, area: str, notice: DeviceNotification) -> Sequence[str]:
         """On every device in the area that is here: their ids. Empty: it waits for the first."""
         ids = [one.id for one in await self._rooms.in_area(area)]
         async with asyncio.TaskGroup() as tasks:
@@ -143,7 +145,7 @@ class Announcements:
                 what = "was not heard in time" if is_over else "was brought"
                 logger.info("= a notice for %s %s", one.device_id or "an area", what)
 
-    async def _say(self, device_id: str, area: str, notice: Notice) -> bool:
+    async def _say(self, device_id: str, area: str, notice: DeviceNotification) -> bool:
         """On the device, or on another one in the area."""
         if device_id and await self._tell(device_id, notice):
             return True
@@ -159,8 +161,8 @@ class Announcements:
                 return True
         return False
 
-    async def _tell(self, device_id: str, notice: Notice) -> bool:
-        live: Live | None = self._presence.find(device_id)
+    async def _tell(self, device_id: str, notice: DeviceNotification) -> bool:
+        live: ConnectedDevice | None = self._presence.find(device_id)
         if live is None:
             return False
         try:
@@ -171,7 +173,7 @@ class Announcements:
             self._presence.note_error(device_id, code)
             return False
 
-    def _keep(self, notice: Notice, device_id: str, area: str) -> None:
+    def _keep(self, notice: DeviceNotification, device_id: str, area: str) -> None:
         until = self._clock.now() + WAIT_S
         target = (device_id, "" if device_id else _folded(area))
         same = [one for one in self._waiting if _target(one) == target]
@@ -179,7 +181,7 @@ class Announcements:
         self._waiting = [one for one in self._waiting if not any(one is old for old in too_many)]
         self._waiting = [
             *self._waiting[-MAX_WAITING + 1 :],
-            Waiting(notice, device_id, area, until),
+            PendingNotification(notice, device_id, area, until),
         ]
         self._note_change()
 
@@ -202,5 +204,5 @@ def _folded(area: str) -> str:
     return area.strip().casefold()
 
 
-def _target(one: Waiting) -> tuple[str, str]:
+def _target(one: PendingNotification) -> tuple[str, str]:
     return one.device_id, "" if one.device_id else _folded(one.area)

@@ -29,7 +29,7 @@ MEMORY = 50.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ArbitrationVerdict:
     """One contender's. The winner's comes first."""
 
     device: str
@@ -37,7 +37,7 @@ class Verdict:
 
 
 @dataclass(slots=True)
-class _Usual:
+class _UsualLevel:
     """A device's mean level."""
 
     mean_db: float = 0.0
@@ -49,7 +49,7 @@ class _Usual:
 
 
 @dataclass(slots=True)
-class _Race:
+class _WakeContest:
     """One wake word in one group."""
 
     began: float
@@ -67,32 +67,32 @@ class Arbitration:
     and exactly one contender of a group wins."""
 
     def __init__(self) -> None:
-        self._races: dict[str, _Race] = {}
-        self._usual: dict[str, _Usual] = {}
+        self._races: dict[str, _WakeContest] = {}
+        self._usual: dict[str, _UsualLevel] = {}
 
     def heard(
         self, group: str, device: str, level_db: float | None, known: AbstractSet[str], now: float
-    ) -> list[Verdict]:
+    ) -> list[ArbitrationVerdict]:
         """A device heard the wake word. `known`: all devices of the group that could have heard it,
         this one included or not. What is decided by it, perhaps nothing yet."""
         if level_db is not None:
             level_db = max(QUIETEST_DB, min(LOUDEST_DB, level_db))
-        verdicts: list[Verdict] = []
+        verdicts: list[ArbitrationVerdict] = []
         race = self._races.get(group)
         is_old = race is not None and device in race.levels  # nobody hears a wake word twice
         if race is not None and not race.is_decided and (is_old or now >= race.began + WINDOW_S):
             verdicts += self._decide(race)
         if race is None or is_old or now >= race.began + LATE_S:
-            race = self._races[group] = _Race(now)
+            race = self._races[group] = _WakeContest(now)
         race.levels[device] = level_db
         if race.is_decided:
             self._learn(device, level_db)
-            verdicts.append(Verdict(device, won=False))
+            verdicts.append(ArbitrationVerdict(device, won=False))
         elif known <= race.levels.keys():
             verdicts += self._decide(race)
         return verdicts
 
-    def left(self, group: str, device: str, known: AbstractSet[str]) -> list[Verdict]:
+    def left(self, group: str, device: str, known: AbstractSet[str]) -> list[ArbitrationVerdict]:
         """A device is gone, which nobody has to wait for, and which cannot win any more. `known`:
         those that are left."""
         self.gave_up(group, device)
@@ -116,7 +116,7 @@ class Arbitration:
         """When `tick` has something to decide; None: nothing waits."""
         return min((race.began + WINDOW_S for race in self._undecided()), default=None)
 
-    def tick(self, now: float) -> list[Verdict]:
+    def tick(self, now: float) -> list[ArbitrationVerdict]:
         """Decide what waited long enough, and forget what is long over."""
         ripe = [race for race in self._undecided() if now >= race.began + WINDOW_S]
         verdicts = [verdict for race in ripe for verdict in self._decide(race)]
@@ -143,10 +143,10 @@ class Arbitration:
         found = (own.mean_db - usual_db) * sure
         return max(-MAX_CORRECTION_DB, min(MAX_CORRECTION_DB, found))
 
-    def _undecided(self) -> Iterator[_Race]:
+    def _undecided(self) -> Iterator[_WakeContest]:
         return (race for race in self._races.values() if not race.is_decided)
 
-    def _decide(self, race: _Race) -> list[Verdict]:
+    def _decide(self, race: _WakeContest) -> list[ArbitrationVerdict]:
         def rank(device: str) -> tuple[bool, float, str]:
             """The best first. Who says no level wins only among its like; ties go by name."""
             level_db = race.levels[device]
@@ -158,8 +158,11 @@ class Arbitration:
         race.winner = winner
         for device, level_db in race.levels.items():
             self._learn(device, level_db)
-        return [Verdict(winner, won=True), *(Verdict(one, won=False) for one in losers)]
+        return [
+            ArbitrationVerdict(winner, won=True),
+            *(ArbitrationVerdict(one, won=False) for one in losers),
+        ]
 
     def _learn(self, device: str, level_db: float | None) -> None:
         if level_db is not None:
-            self._usual.setdefault(device, _Usual()).add(level_db)
+            self._usual.setdefault(device, _UsualLevel()).add(level_db)

@@ -10,21 +10,21 @@ from typing import Any, Literal, Protocol
 from media.processing.modes import EchoMode
 from pipeline.shared.settings import SessionSettings
 
-Kind = Literal["xiaozhi", "willow", "wyoming"]
+DeviceKind = Literal["xiaozhi", "willow", "wyoming"]
 """The protocol that a device speaks."""
 
 DeviceEcho = Literal[EchoMode, ""]
 """Empty: as everywhere."""
 
-Standing = Literal["new", "approved", "blocked"]
+ApprovalState = Literal["new", "approved", "blocked"]
 """`new`: somebody has to approve it first; `blocked`: somebody said no."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contact:
+class DeviceClaims:
     """What a device says of itself when it comes. Nothing of it is to be trusted but `address`."""
 
-    kind: Kind
+    kind: DeviceKind
     hardware_id: str
     "Its MAC (lower case, colons); for what has none, its address."
     address: str
@@ -80,12 +80,12 @@ class Device:
 
     id: str
     "Ours, `dev_...`: stays when it is renamed or gets other firmware."
-    kind: Kind
+    kind: DeviceKind
     hardware_id: str
     name: str
     area: str = ""
     "The room it stands in; empty: not said."
-    standing: Standing = "new"
+    standing: ApprovalState = "new"
     profile: DeviceProfile = field(default_factory=DeviceProfile)
     board: str = ""
     firmware: str = ""
@@ -98,19 +98,21 @@ class Device:
     """It was approved, and came with another identity: it was reset, or somebody uses its MAC. Who
     has the former one is served; the other waits under `pairing_code`."""
     identity: bytes = field(default=b"", repr=False)
-    "Of the `Contact` that was approved; empty: none is known."
+    "Of the `DeviceClaims` that was approved; empty: none is known."
 
 
-class Directory(Protocol):
+class DeviceDirectory(Protocol):
     """The devices that are known. Every call may raise StorageFailed."""
 
-    async def check_in(self, contact: Contact) -> Device:
+    async def check_in(self, contact: DeviceClaims) -> Device:
         """Know the device from now on, when and whence it was seen last. One that was never seen
         before is new, or approved where the configuration says that its network is enough. So is
         one with another identity than was approved, as it is told here."""
         ...
 
-    async def find(self, kind: Kind, hardware_id: str, identity: bytes = b"") -> Device | None:
+    async def find(
+        self, kind: DeviceKind, hardware_id: str, identity: bytes = b""
+    ) -> Device | None:
         """`identity`: of who asks, for whom another one's device is `new`; empty: of nobody."""
         ...
 
@@ -138,7 +140,7 @@ class Directory(Protocol):
         ...
 
 
-class Settings(Protocol):
+class DeviceSettingsStore(Protocol):
     """Small JSON values of the device doors, kept beside the devices. Every call may raise
     StorageFailed."""
 

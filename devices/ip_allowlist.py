@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-Network = IPv4Network | IPv6Network
-Address = IPv4Address | IPv6Address
+IpNetwork = IPv4Network | IPv6Network
+IpAddress = IPv4Address | IPv6Address
 
 
-def address_of(peer: str | None) -> Address | None:
+def address_of(peer: str | None) -> IpAddress | None:
     """As a socket says it: without the zone, an IPv4 address as such. None: gone already."""
     try:
         address = ip_address((peer or "").partition("%")[0])
@@ -17,16 +17,16 @@ def address_of(peer: str | None) -> Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def is_among(address: Address, networks: Iterable[Network]) -> bool:
+def is_among(address: IpAddress, networks: Iterable[IpNetwork]) -> bool:
     return any(address in one for one in networks)
 
 
 @dataclass(frozen=True, slots=True)
-class PageSettings:
+class KeylessPageSettings:
     """Pages of other sites that need no key: WIS's browser client cannot send one."""
 
     origins: frozenset[str] = frozenset()
-    networks: tuple[Network, ...] = ()
+    networks: tuple[IpNetwork, ...] = ()
     "Where their browsers may be."
     trusts_this_machine: bool = True
     "False: what comes from this machine may be a forwarder of bytes, behind which anybody is."

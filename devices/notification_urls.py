@@ -6,23 +6,23 @@ import logging
 from collections.abc import Sequence
 
 from core.errors import RequestError
-from core.http.fetch_policy import Hosts, Resolve, Unfetchable, target_of
+from core.http.fetch_policy import HostAllowlist, HostResolver, UrlNotAllowed, target_of
 
 logger = logging.getLogger(__name__)
 
 
-class AudioUrls:
+class AudioUrlPolicy:
     """`hosts`: names or addresses, each with `:port` or for any port."""
 
-    def __init__(self, hosts: Sequence[str] = (), resolve: Resolve | None = None) -> None:
-        self._hosts = Hosts(hosts, resolve)
+    def __init__(self, hosts: Sequence[str] = (), resolve: HostResolver | None = None) -> None:
+        self._hosts = HostAllowlist(hosts, resolve)
 
     async def check(self, url: str, own: str) -> None:
         """`own`: this server as the device calls it, `http://192.168.1.2:8502`. Raises RequestError
         audio_url_refused, which says why."""
         try:
             await self._check(url, own)
-        except Unfetchable as why:
+        except UrlNotAllowed as why:
             logger.warning("! a device is not sent to an audio_url: %s", why)
             raise RequestError(
                 f"audio_url: {why}", code="audio_url_refused", param="audio_url"
@@ -33,5 +33,5 @@ class AudioUrls:
         if target.origin == own.lower():
             return
         if not self._hosts.has(target):
-            raise Unfetchable("its host is neither this server nor in willow.audio_hosts")
+            raise UrlNotAllowed("its host is neither this server nor in willow.audio_hosts")
         await self._hosts.check_address(target)

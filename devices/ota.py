@@ -32,7 +32,7 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Firmware:
+class FirmwareFile:
     """One image."""
 
     version: str
@@ -51,7 +51,7 @@ class FirmwareFolder:
         self._digests: dict[tuple[Path, int, int], str] = {}
         "By path, size and time of change: an image of 4 MB takes 10 ms."
 
-    def find(self, version: str, board: str) -> Firmware:
+    def find(self, version: str, board: str) -> FirmwareFile:
         """Raises RequestError invalid_value for a name that is none; NotFound."""
         check_name("version", version)
         check_name("platform", board)
@@ -60,24 +60,24 @@ class FirmwareFolder:
             raise NotFound(f"there is no firmware {version} for {board}", code="firmware_not_found")
         return found
 
-    def all(self) -> Sequence[Firmware]:
+    def all(self) -> Sequence[FirmwareFile]:
         """The newest version first."""
-        found: list[Firmware] = []
+        found: list[FirmwareFile] = []
         for version, board in self._names():
             firmware = self._firmware(version, board) if len(found) < MAX_LISTED else None
             if firmware is not None:
                 found.append(firmware)
         return sorted(found, key=lambda one: (age(one.version), one.board), reverse=True)
 
-    def of(self, board: str) -> Sequence[Firmware]:
+    def of(self, board: str) -> Sequence[FirmwareFile]:
         """For this board, the newest version first."""
         return [one for one in self.all() if one.board == board]
 
-    def releases(self, board: str) -> Sequence[Firmware]:
+    def releases(self, board: str) -> Sequence[FirmwareFile]:
         """For this board, the newest first, without pre-releases and what is no number."""
         return [one for one in self.of(board) if is_release(one.version)]
 
-    def newest(self, board: str) -> Firmware | None:
+    def newest(self, board: str) -> FirmwareFile | None:
         """Of the releases, else of what there is. None: there is none for this board."""
         return next(iter(self.releases(board) or self.of(board)), None)
 
@@ -101,7 +101,7 @@ class FirmwareFolder:
                     if _NAME.fullmatch(file.name):
                         yield folder.name, file.name.removesuffix(SUFFIX)
 
-    def _firmware(self, version: str, board: str) -> Firmware | None:
+    def _firmware(self, version: str, board: str) -> FirmwareFile | None:
         path = self.root / version / f"{board}{SUFFIX}"
         if path.parent.is_symlink():
             return None
@@ -117,7 +117,7 @@ class FirmwareFolder:
             digest = _sha256(path)
             others = {one: its for one, its in self._digests.items() if one[0] != path}
             self._digests = {**others, key: digest}  # in several threads: replaced, never changed
-        return Firmware(
+        return FirmwareFile(
             version=version,
             board=board,
             path=path,
@@ -128,7 +128,7 @@ class FirmwareFolder:
 
 async def image_for(
     folder: FirmwareFolder, board: str, wanted: str, param: str = "firmware"
-) -> Firmware | None:
+) -> FirmwareFile | None:
     """`wanted`: a version, or empty for the newest. None: there is none for this board.
 
     Raises RequestError invalid_value for what is no version; firmware_url_refused for a URL: images

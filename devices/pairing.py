@@ -6,16 +6,16 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from core.errors import Conflict, NotFound, Overloaded, RequestError
-from devices.directory import Kind
-from devices.ip_allowlist import Network, address_of, is_among
+from core.errors import Conflict, NotFound, OverloadedError, RequestError
+from devices.directory import DeviceKind
+from devices.ip_allowlist import IpNetwork, address_of, is_among
 
 CODE_DIGITS = 6
 
 CODE_LIFE_S = 600.0
 "How long a code holds; the device shows a new one afterwards, at its next contact."
 
-SHOWS_CODE: Container[Kind] = frozenset({"xiaozhi"})
+SHOWS_CODE: Container[DeviceKind] = frozenset({"xiaozhi"})
 "Kinds whose protocol has a code that is shown or spoken; others are approved without one."
 
 MAX_WRONG_GUESSES = 5
@@ -28,10 +28,10 @@ MAX_REMEMBERED = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ApprovalRule:
     """Who needs no person's approval."""
 
-    networks: tuple[Network, ...] = ()
+    networks: tuple[IpNetwork, ...] = ()
     "Beside this machine itself."
     trusts_this_machine: bool = True
     "False: a proxy may be what comes from there."
@@ -46,7 +46,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySettings:
-    rule: Rule = field(default_factory=Rule)
+    rule: ApprovalRule = field(default_factory=ApprovalRule)
     "Who is approved unasked."
     token_life: timedelta = timedelta(days=365)
     new_life: timedelta = timedelta(days=7)
@@ -102,7 +102,7 @@ def _expired() -> Conflict:
     )
 
 
-class Guesses:
+class PairingAttempts:
     """Counts wrong codes, and says what became of a wrong one."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Guesses:
         seconds. Raises Overloaded too_many_guesses."""
         if len(self._wrong) == MAX_WRONG_GUESSES and now - self._wrong[0] < GUESS_WINDOW_S:
             wait_s = int(GUESS_WINDOW_S - (now - self._wrong[0])) + 1
-            raise Overloaded(
+            raise OverloadedError(
                 f"{MAX_WRONG_GUESSES} wrong codes within a minute; try again in {wait_s} s",
                 retry_after_s=wait_s,
                 code="too_many_guesses",

@@ -7,18 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-Doing = Literal["idle", "listening", "thinking", "speaking"]
+DeviceActivity = Literal["idle", "listening", "thinking", "speaking"]
 
-What = Literal["connected", "disconnected", "turn", "error"]
+DeviceEventKind = Literal["connected", "disconnected", "turn", "error"]
 
 
-class Witness(Protocol):
+class DeviceEventSink(Protocol):
     """Keeps what happens on devices, for `earshot devices logs`."""
 
     def __call__(
         self,
         device_id: str,
-        what: What,
+        what: DeviceEventKind,
         *,
         code: str = "",
         timing: Mapping[str, float] | None = None,
@@ -26,7 +26,7 @@ class Witness(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class DeviceNotification:
     """Something to be shown and heard on a device unasked."""
 
     text: str
@@ -35,18 +35,18 @@ class Notice:
     "Played in place of the spoken text, by devices that fetch sound themselves."
 
 
-class Live(Protocol):
+class ConnectedDevice(Protocol):
     """A connected device, as its door has it."""
 
     @property
-    def doing(self) -> Doing: ...
+    def doing(self) -> DeviceActivity: ...
 
     @property
     def timing(self) -> Mapping[str, float] | None:
         """The last turn's marks (`core.events`), for the waterfall; None before the first."""
         ...
 
-    async def notify(self, notice: Notice) -> bool:
+    async def notify(self, notice: DeviceNotification) -> bool:
         """False: it cannot be heard there now (no socket while idle, volume of a phone call)."""
         ...
 
@@ -68,14 +68,16 @@ class Presence:
     """Every connected device by the directory's id. Two connections of one device: the newer is the
     device, the door closes the older."""
 
-    def __init__(self, witness: Witness | None = None) -> None:
-        self._live: dict[str, Live] = {}
+    def __init__(self, witness: DeviceEventSink | None = None) -> None:
+        self._live: dict[str, ConnectedDevice] = {}
         self._identities: dict[str, bytes] = {}
         self._next_change = asyncio.Event()
         self._witness = witness
 
     @contextmanager
-    def here(self, device_id: str, live: Live, identity: bytes = b"") -> Iterator[Live | None]:
+    def here(
+        self, device_id: str, live: ConnectedDevice, identity: bytes = b""
+    ) -> Iterator[ConnectedDevice | None]:
         """While the body runs the device counts as connected. Yields the connection that it
         replaces, which the caller closes. `identity`: that of the device as it was let in."""
         former = self._live.get(device_id)
@@ -90,13 +92,13 @@ class Presence:
                 self._tell(device_id, "disconnected")
                 self.note_change()
 
-    def find(self, device_id: str) -> Live | None:
+    def find(self, device_id: str) -> ConnectedDevice | None:
         return self._live.get(device_id)
 
     def ids(self) -> Sequence[str]:
         return tuple(self._live)
 
-    def all_here(self) -> Mapping[str, tuple[Live, bytes]]:
+    def all_here(self) -> Mapping[str, tuple[ConnectedDevice, bytes]]:
         """By the directory's id: the connections as they are now, each with the identity that was
         let in."""
         return {one: (live, self._identities[one]) for one, live in self._live.items()}
@@ -124,7 +126,7 @@ class Presence:
     def _tell(
         self,
         device_id: str,
-        what: What,
+        what: DeviceEventKind,
         *,
         code: str = "",
         timing: Mapping[str, float] | None = None,

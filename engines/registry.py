@@ -14,17 +14,17 @@ from msgspec.structs import fields
 
 from core.errors import ConfigError, EarshotError, EngineError, EngineMissing
 from core.plugins import BUILT_IN, Plugin, find_plugins, missing_members
-from engines.base import AsrInfo, AsrModel, EndOfTurn, Llm, Tts, VadEngine
-from engines.base.wake import WakeEngine
+from engines.base import AsrInfo, AsrModel, EndOfTurnDetector, Llm, Tts, VadEngine
+from engines.base.wake import WakeWordEngine
 
 logger = logging.getLogger(__name__)
 
-Kind = Literal["vad", "wake", "endpoint", "asr", "llm", "tts"]
+EngineKind = Literal["vad", "wake", "endpoint", "asr", "llm", "tts"]
 
-PROTOCOLS: Mapping[Kind, type] = {
+PROTOCOLS: Mapping[EngineKind, type] = {
     "vad": VadEngine,
-    "wake": WakeEngine,
-    "endpoint": EndOfTurn,
+    "wake": WakeWordEngine,
+    "endpoint": EndOfTurnDetector,
     "asr": AsrModel,
     "llm": Llm,
     "tts": Tts,
@@ -33,7 +33,7 @@ PROTOCOLS: Mapping[Kind, type] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Available:
+class EngineAvailability:
     """One engine that this installation knows by name."""
 
     name: str
@@ -50,9 +50,9 @@ class Available:
 @overload
 def load(kind: Literal["vad"], name: str, options: Mapping[str, Any]) -> VadEngine: ...
 @overload
-def load(kind: Literal["wake"], name: str, options: Mapping[str, Any]) -> WakeEngine: ...
+def load(kind: Literal["wake"], name: str, options: Mapping[str, Any]) -> WakeWordEngine: ...
 @overload
-def load(kind: Literal["endpoint"], name: str, options: Mapping[str, Any]) -> EndOfTurn: ...
+def load(kind: Literal["endpoint"], name: str, options: Mapping[str, Any]) -> EndOfTurnDetector: ...
 @overload
 def load(kind: Literal["asr"], name: str, options: Mapping[str, Any]) -> AsrModel: ...
 @overload
@@ -61,9 +61,9 @@ def load(kind: Literal["llm"], name: str, options: Mapping[str, Any]) -> Llm: ..
 def load(kind: Literal["tts"], name: str, options: Mapping[str, Any]) -> Tts: ...
 @overload
 def load(
-    kind: Kind, name: str, options: Mapping[str, Any]
-) -> VadEngine | WakeEngine | EndOfTurn | AsrModel | Llm | Tts: ...
-def load(kind: Kind, name: str, options: Mapping[str, Any]) -> Any:
+    kind: EngineKind, name: str, options: Mapping[str, Any]
+) -> VadEngine | WakeWordEngine | EndOfTurnDetector | AsrModel | Llm | Tts: ...
+def load(kind: EngineKind, name: str, options: Mapping[str, Any]) -> Any:
     """Create an engine: `engines/<kind>/<name>.py`, the entry point `<kind>.<name>` of a package,
     or any module by its dotted path.
 
@@ -103,7 +103,7 @@ def describe(name: str, options: Mapping[str, Any]) -> AsrInfo | None:
     return tell(settings) if tell else None
 
 
-def available(kind: Kind) -> list[Available]:
+def available(kind: EngineKind) -> list[EngineAvailability]:
     """Every engine of our own folder and of installed packages, by name. Imports no model library.
     A package's engine that cannot be used is listed with the reason."""
     found = [_state(name, module) for name, module in _built_in(kind).items()]
@@ -111,7 +111,9 @@ def available(kind: Kind) -> list[Available]:
         try:
             found.append(_state(name, module_of(plugin), plugin.origin))
         except Exception as exc:  # others wrote it, and nobody may have asked for it
-            found.append(Available(name, False, f"broken: {_message(exc)}", origin=plugin.origin))
+            found.append(
+                EngineAvailability(name, False, f"broken: {_message(exc)}", origin=plugin.origin)
+            )
     return sorted(found, key=lambda engine: engine.name)
 
 
@@ -151,7 +153,7 @@ def module_of(plugin: Plugin) -> Any:
     return module
 
 
-def _find(kind: Kind, name: str) -> tuple[Any, str]:
+def _find(kind: EngineKind, name: str) -> tuple[Any, str]:
     """An engine's module, and where it comes from. Raises ConfigError, EngineMissing."""
     if "." in name:
         return _module(kind, name, name), f"module {name}"
@@ -164,7 +166,7 @@ def _find(kind: Kind, name: str) -> tuple[Any, str]:
         raise EngineMissing(kind, name, f"of {plugin.origin} is broken: {exc}") from exc
 
 
-def _module(kind: Kind, name: str, path: str) -> ModuleType:
+def _module(kind: EngineKind, name: str, path: str) -> ModuleType:
     try:
         module = import_module(path)
     except ModuleNotFoundError as exc:
@@ -176,14 +178,14 @@ def _module(kind: Kind, name: str, path: str) -> ModuleType:
     return module
 
 
-def _built_in(kind: Kind) -> Mapping[str, ModuleType]:
+def _built_in(kind: EngineKind) -> Mapping[str, ModuleType]:
     """Without the parts of engines, which lie beside them."""
     names = [module.name for module in iter_modules(import_module(_package(kind)).__path__)]
     modules = {name: import_module(f"{_package(kind)}.{name}") for name in names}
     return {name: module for name, module in modules.items() if hasattr(module, "create")}
 
 
-def _plugins(kind: Kind) -> Mapping[str, Plugin]:
+def _plugins(kind: EngineKind) -> Mapping[str, Plugin]:
     """Engines of other packages by their name without the kind."""
     return {
         name.removeprefix(f"{kind}."): plugin
@@ -195,34 +197,36 @@ def _plugins(kind: Kind) -> Mapping[str, Plugin]:
 def _wrong_name(entry: str) -> str:
     """What is wrong with the name of an engine's entry point; empty: nothing is."""
     kind, _, name = entry.partition(".")
-    if not name or kind not in get_args(Kind):
-        return f"its name is to be KIND.NAME with one of the kinds {', '.join(get_args(Kind))}"
+    if not name or kind not in get_args(EngineKind):
+        return (
+            f"its name is to be KIND.NAME with one of the kinds {', '.join(get_args(EngineKind))}"
+        )
     # A part of an engine is no engine, but a package's engine of that name would hide it.
     if find_spec(f"engines.{kind}.{name.partition('.')[0]}") is not None:
         return f"{name!r} is built in: the package has to rename it"
     return ""
 
 
-def _state(name: str, module: Any, origin: str = BUILT_IN) -> Available:
+def _state(name: str, module: Any, origin: str = BUILT_IN) -> EngineAvailability:
     missing = [library for library in _requirements(module) if find_spec(library) is None]
     if missing:
-        return Available(name, False, _hint(module, *missing), origin=origin)
+        return EngineAvailability(name, False, _hint(module, *missing), origin=origin)
     if why := _unfit(module):
-        return Available(name, False, why, origin=origin)
+        return EngineAvailability(name, False, why, origin=origin)
     why = _missing_weights(module)
-    return Available(name, True, why, needs_path=bool(why), origin=origin)
+    return EngineAvailability(name, True, why, needs_path=bool(why), origin=origin)
 
 
 def _message(error: Exception) -> str:
     return str(error) if isinstance(error, EarshotError) else f"{type(error).__name__}: {error}"
 
 
-def _unknown(kind: Kind, name: str) -> str:
+def _unknown(kind: EngineKind, name: str) -> str:
     names = ", ".join(engine.name for engine in available(kind))
     return f"{kind}: no engine {name!r}; there are: {names}, or a module path with a dot"
 
 
-def _package(kind: Kind) -> str:
+def _package(kind: EngineKind) -> str:
     return f"engines.{kind}"
 
 

@@ -10,22 +10,22 @@ from engines.base import (
     AsrInfo,
     AsrItem,
     AsrOptions,
+    AsrPadding,
     AsrResult,
-    EndOfTurn,
+    EndOfTurnDetector,
     Llm,
-    Padding,
     Tts,
     VadEngine,
     padding_instead,
 )
-from engines.base.wake import WakeEngine
+from engines.base.wake import WakeWordEngine
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.speech.voices import choose_voice
-from pipeline.transcription.no_speech import Judge, NoSpeech, judge_of
+from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechMode, judge_of
 from pipeline.transcription.options import check_options
 from pipeline.user_turn.wake_word import find_word
 from serving.placement.choose import unknown_model
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 
 HOSTED_MODELS = ("gpt-", "whisper-1", "tts-1")
 "How names of the hosted service begin. A client that knows no other gets what the server chose."
@@ -49,7 +49,7 @@ _WISHES = {
 "What a session calls the options of its recogniser."
 
 
-OnWasted = Callable[[float], None]
+OnWastedWork = Callable[[float], None]
 "Told the seconds that a recogniser had for the end of something that was not its end."
 
 
@@ -63,7 +63,7 @@ class Recogniser(Protocol):
     @property
     def info(self) -> AsrInfo: ...
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult: ...
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult: ...
 
     def forget(self, utterance: str) -> None: ...
 
@@ -71,7 +71,7 @@ class Recogniser(Protocol):
         """While it is open, it stays in memory, and is loaded if it is not there."""
         ...
 
-    def admit(self, priority: Priority) -> None:
+    def admit(self, priority: DecodePriority) -> None:
         """Ask before work of many requests. Raises Overloaded when it would wait too long."""
         ...
 
@@ -99,12 +99,12 @@ class EngineSet:
     default_language: str = "en"
     is_strict: bool = True
     "A name that nobody has is an error; otherwise it means `default`."
-    endpoint: EndOfTurn | None = None
-    wake: WakeEngine | None = None
+    endpoint: EndOfTurnDetector | None = None
+    wake: WakeWordEngine | None = None
     expected: Callable[[], Sequence[str]] = tuple
     "Names that every session's recogniser should expect: those of the house."
-    wasted: OnWasted = ignore_waste
-    no_speech: NoSpeech = "normal"
+    wasted: OnWastedWork = ignore_waste
+    no_speech: NoSpeechMode = "normal"
     "What is done about noise, where a request does not say it."
 
     def recognition(self, wished: AsrOptions) -> AsrOptions:
@@ -113,12 +113,12 @@ class EngineSet:
             return replace(wished, no_speech_threshold=1.0)
         return wished
 
-    def judge(self, name: str, no_speech_threshold: float | None) -> Judge:
+    def judge(self, name: str, no_speech_threshold: float | None) -> NoSpeechCriterion:
         """Who says whether results of this recogniser are speech. `no_speech_threshold`: what the
         request asks for. Raises NotFound as `recogniser`."""
         return judge_of(self.no_speech, self.recogniser(name).info, no_speech_threshold)
 
-    def padding_instead(self, name: str, wanted: Padding | None) -> Padding | None:
+    def padding_instead(self, name: str, wanted: AsrPadding | None) -> AsrPadding | None:
         """Which padding this recogniser uses in place of the one asked for; None: that one. Raises
         NotFound model_not_found."""
         return padding_instead(self.recogniser(name, param="model").info, wanted)
@@ -151,7 +151,7 @@ class EngineSet:
         """While it is open, the recogniser stays in memory, and is loaded if it is not there."""
         return self.recogniser(name).hold()
 
-    def admit(self, name: str, priority: Priority) -> None:
+    def admit(self, name: str, priority: DecodePriority) -> None:
         """Ask before work of many requests. Raises Overloaded when it would wait too long."""
         self.recogniser(name).admit(priority)
 

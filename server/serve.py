@@ -13,18 +13,18 @@ from pathlib import Path
 
 from core.acceptor import AddressLimit, exempting
 from core.http.routes import Route
-from server.compose.assemble import Parts, assemble
+from server.compose.assemble import ServerAssembly, assemble
 from server.compose.plugins import plugin_routes
 from server.config import Config
 from server.config.sections.wyoming import USUAL_PORT, WyomingConfig
 from server.http.app import build, running
-from server.http.auth import Gate
+from server.http.auth import AccessGate
 from server.http.health import Health, health_routes
 from server.net.addresses import is_unspecified, lan_addresses, own_names, url_host
 from server.net.listeners import AddressInUse, bind, is_local_only, raise_file_limit, urls
 from server.net.mdns import announced
-from server.net.tls import Tls, open_tls
-from server.runtime.lifecycle import Lifecycle, State, drain, signals
+from server.net.tls import TlsContext, open_tls
+from server.runtime.lifecycle import Lifecycle, LifecycleState, drain, signals
 from server.runtime.logs import set_up
 from server.runtime.metrics import PrometheusMetrics, metrics_routes
 from server.runtime.state_dir import KEY_FILE, make_key, open_folder, read_key, shut_folder
@@ -39,29 +39,29 @@ FEW_FILES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class BoundListener:
     """One port, on every address that the host means."""
 
     sockets: Sequence[socket.socket]
-    tls: Tls | None
+    tls: TlsContext | None
     urls: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class BoundListeners:
     """The listeners with their rules, before anything is behind them."""
 
-    main: Listener
-    willow: Sequence[Listener]
+    main: BoundListener
+    willow: Sequence[BoundListener]
     "What they take is only Willow's."
-    was: Listener | None
+    was: BoundListener | None
     "Of Willow's application server; None: it is off."
-    was_gate: Gate
+    was_gate: AccessGate
     wyoming: Sequence[socket.socket]
     "Empty: it is off."
     notes: Sequence[str]
     "For the log."
-    gate: Gate
+    gate: AccessGate
     is_new_key: bool
     "Made just now: the only time that it is printed."
 
@@ -84,7 +84,7 @@ def run(config: Config, started: float) -> None:
             runner.run(_serve(config, entrance, started))
 
 
-def open_entrance(config: Config, stack: ExitStack) -> Entrance:
+def open_entrance(config: Config, stack: ExitStack) -> BoundListeners:
     """Bind, and find or make the key and the certificates; `stack` closes the sockets."""
     server, willow = config.server, config.willow
     main = _bound(config, server.port, "--port", stack)
@@ -107,17 +107,17 @@ def open_entrance(config: Config, stack: ExitStack) -> Entrance:
         key = make_key(folder)
     names = _names(config)
     tls = open_tls(own_tls, folder, names, lan_addresses(), datetime.now(UTC))
-    gate = Gate(
+    gate = AccessGate(
         is_local=is_local,
         key=key,
         hosts=frozenset(name.lower() for name in names),
         origins=frozenset((*server.allowed_origins, *willow.page_origins)),
     )
     asked = ((plain, None), (secure, tls))
-    return Entrance(
+    return BoundListeners(
         _listener(config, main, None if server.tls == "off" else tls),
         [_listener(config, sockets, its_tls) for sockets, its_tls in asked if sockets],
-        Listener(was, None, urls(willow.was_host, was, is_tls=False)) if was else None,
+        BoundListener(was, None, urls(willow.was_host, was, is_tls=False)) if was else None,
         replace(gate, is_local=is_was_local),
         wyoming,
         notes,
@@ -156,8 +156,10 @@ def _bound_wyoming(
     return sockets, ()
 
 
-def _listener(config: Config, sockets: Sequence[socket.socket], tls: Tls | None) -> Listener:
-    return Listener(sockets, tls, urls(config.server.host, sockets, is_tls=tls is not None))
+def _listener(
+    config: Config, sockets: Sequence[socket.socket], tls: TlsContext | None
+) -> BoundListener:
+    return BoundListener(sockets, tls, urls(config.server.host, sockets, is_tls=tls is not None))
 
 
 def _names(config: Config) -> list[str]:
@@ -166,7 +168,7 @@ def _names(config: Config) -> list[str]:
     return list(dict.fromkeys([*own_names(), *bound, *config.server.allowed_hosts]))
 
 
-def _greet(config: Config, entrance: Entrance) -> None:
+def _greet(config: Config, entrance: BoundListeners) -> None:
     """What a person needs: where the key is, once itself in a ready address, the certificate's
     fingerprint."""
     say = partial(print, flush=True)  # a container's log would see it only at the end
@@ -194,7 +196,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return new_event_loop
 
 
-async def _serve(config: Config, entrance: Entrance, started: float) -> None:
+async def _serve(config: Config, entrance: BoundListeners, started: float) -> None:
     metrics = PrometheusMetrics()
     lifecycle = Lifecycle()
     with signals(lifecycle):
@@ -240,7 +242,7 @@ async def _serve(config: Config, entrance: Entrance, started: float) -> None:
 
 @asynccontextmanager
 async def _wyoming(
-    config: Config, sockets: Sequence[socket.socket], parts: Parts, limit: AddressLimit
+    config: Config, sockets: Sequence[socket.socket], parts: ServerAssembly, limit: AddressLimit
 ) -> AsyncIterator[None]:
     """The Wyoming server and its announcement, while the body runs."""
     wyoming, port = config.wyoming, sockets[0].getsockname()[1]
@@ -255,11 +257,11 @@ async def _wyoming(
 
 
 def _routes(
-    config: Config, parts: Parts, metrics: PrometheusMetrics, lifecycle: Lifecycle
+    config: Config, parts: ServerAssembly, metrics: PrometheusMetrics, lifecycle: Lifecycle
 ) -> tuple[Sequence[Route], Sequence[Route]]:
     """Those of the main listener, and of Willow's own."""
 
-    def details(state: State) -> Health:
+    def details(state: LifecycleState) -> Health:
         return Health(
             state,
             version=product_version(),

@@ -15,14 +15,14 @@ from msgspec import Meta, Struct, convert
 
 from core.errors import NotFound
 
-Format = Literal["ct2", "openai"]
+WeightsFormat = Literal["ct2", "openai"]
 
 
-class ModelUnknown(NotFound):
+class UnknownModelError(NotFound):
     code = "model_unknown"
 
 
-class Entry(Struct, frozen=True, forbid_unknown_fields=True):
+class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One model."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
@@ -33,7 +33,7 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
     suits: str
     origin: str = ""
     "The unconverted checkpoint, for `earshot models convert`; its tokenizer fits."
-    format: Format = "ct2"
+    format: WeightsFormat = "ct2"
     "openai: a single .pt file, which must be converted."
     file: str = ""
     "Of an openai checkpoint: its path in the repository."
@@ -56,25 +56,25 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[CatalogueEntry, ...]:
     """Every known model, in the order of the table."""
     text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
-    return convert(tomllib.loads(text)["model"], tuple[Entry, ...])
+    return convert(tomllib.loads(text)["model"], tuple[CatalogueEntry, ...])
 
 
-def known(name: str) -> Entry | None:
+def known(name: str) -> CatalogueEntry | None:
     """The model of that name, alias or repository (`openai/whisper-tiny` too); None: nobody's."""
     return _by_name().get(name.strip().casefold())
 
 
-def find(name: str) -> Entry:
+def find(name: str) -> CatalogueEntry:
     """The same. Raises ModelUnknown, which names what is near."""
     if entry := known(name):
         return entry
     names = [name for name in _by_name() if "/" not in name]
     near = get_close_matches(name.casefold(), names, n=5, cutoff=0.5)
     hint = f"near it: {', '.join(near)}" if near else f"known: {', '.join(names)}"
-    raise ModelUnknown(f"no model is called {name!r}; {hint}", param="model")
+    raise UnknownModelError(f"no model is called {name!r}; {hint}", param="model")
 
 
 def short_name(folder: str) -> str:
@@ -85,9 +85,9 @@ def short_name(folder: str) -> str:
 
 
 @cache
-def _by_name() -> Mapping[str, Entry]:
+def _by_name() -> Mapping[str, CatalogueEntry]:
     """A checkpoint that several models were made from stands for the first of them."""
-    found: dict[str, Entry] = {}
+    found: dict[str, CatalogueEntry] = {}
     for entry in entries():
         found |= {name.casefold(): entry for name in (entry.name, *entry.aliases)}
     for entry in entries():
@@ -98,9 +98,9 @@ def _by_name() -> Mapping[str, Entry]:
 
 
 @cache
-def _by_folder() -> Mapping[str, Entry]:
+def _by_folder() -> Mapping[str, CatalogueEntry]:
     """Only weights that can be loaded: a checkpoint's folder is not the model."""
-    found: dict[str, Entry] = {}
+    found: dict[str, CatalogueEntry] = {}
     for entry in entries():
         if entry.format == "ct2":
             organisation, _, repository = entry.repository.casefold().partition("/")

@@ -14,20 +14,33 @@ import numpy as np
 from msgspec.msgpack import Decoder, encode
 
 from core.audio import ASR_RATE_HZ, Pcm
-from core.errors import EngineCrashed, Overloaded, RemoteProtocolError, RequestError, TooLarge
+from core.errors import (
+    EngineCrashed,
+    OverloadedError,
+    PayloadTooLarge,
+    RemoteProtocolError,
+    RequestError,
+)
 from core.ports import Metrics
-from engines.runtime.worker.protocol import Cancel, Failed, FrameReader, Load, Pong, worker_command
+from engines.runtime.worker.protocol import (
+    CancelRequest,
+    FailureReply,
+    LoadRequest,
+    MessageFrameReader,
+    PongReply,
+    worker_command,
+)
 from media.files.decode import FileLimits
-from serving.workers.child_process import ChildWorker
+from serving.workers.child_process import ChildProcessWorker
 from serving.workers.decoder_host import (
     PIECE_BYTES,
-    DecodeFile,
-    FileOver,
+    DecodeFileRequest,
+    FileDecodeEnd,
     HostReady,
     HostReply,
-    Sound,
-    SoundOver,
-    SoundReply,
+    PcmChunk,
+    PcmEnd,
+    PcmReply,
 )
 
 logger = logging.getLogger(__name__)
@@ -65,7 +78,7 @@ _MAX_MESSAGE = 1000
 
 
 @dataclass(slots=True, eq=False)
-class _Running:
+class _FileDecode:
     """A file that a process decodes, or has just been told to decode no more."""
 
     over: asyncio.Future[int]
@@ -74,14 +87,16 @@ class _Running:
     "Where it frees its place."
 
 
-class DecoderProcess(ChildWorker[None, HostReply]):
+class DecoderProcess(ChildProcessWorker[None, HostReply]):
     """The process that forks the decoders. `run` supervises it; doors get a `share` of it."""
 
     def __init__(self, metrics: Metrics, *, processor_s: float = PROCESSOR_S) -> None:
-        super().__init__(Load("files", "decoder", {}), metrics, name="decoder", label="files")
+        super().__init__(
+            LoadRequest("files", "decoder", {}), metrics, name="decoder", label="files"
+        )
         self._has_loaded = True  # the server is of use without uploads, so it is tried again
         self._files: socket.socket | None = None
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, _FileDecode] = {}
         self._next_id = 0
         self.processor_s = processor_s
 
@@ -99,7 +114,7 @@ class DecoderProcess(ChildWorker[None, HostReply]):
         await self._back()
         self._next_id += 1
         request_id = self._next_id
-        request = DecodeFile(
+        request = DecodeFileRequest(
             request_id,
             rate_hz,
             limits.max_bytes,
@@ -116,22 +131,22 @@ class DecoderProcess(ChildWorker[None, HostReply]):
             ours.close()
             raise
         over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._running[request_id] = _Running(over, places)
+        self._running[request_id] = _FileDecode(over, places)
         return request_id, over, ours
 
     def cancel(self, request_id: int) -> None:
         """Its process is killed; one that has ended is left alone."""
         if request_id in self._running:
-            self._tell(Cancel(request_id))
+            self._tell(CancelRequest(request_id))
 
-    def _hand_over(self, request: DecodeFile, file: int, sound: int) -> None:
+    def _hand_over(self, request: DecodeFileRequest, file: int, sound: int) -> None:
         if self._files is None:
             raise EngineCrashed(self._kind, self._name, "its worker process died")
         data = encode(request)
         try:
             socket.send_fds(self._files, [data], [file, sound])
         except BlockingIOError:
-            raise Overloaded(
+            raise OverloadedError(
                 "too many files wait to be decoded", retry_after_s=RETRY_AFTER_S
             ) from None
         except OSError as exc:
@@ -151,19 +166,19 @@ class DecoderProcess(ChildWorker[None, HostReply]):
                 stdin=asyncio.subprocess.DEVNULL,
             )
 
-    def _reader(self) -> FrameReader[HostReply]:
-        return FrameReader(Decoder(HostReply))
+    def _reader(self) -> MessageFrameReader[HostReply]:
+        return MessageFrameReader(Decoder(HostReply))
 
     def _receive(self, reply: HostReply) -> None:
         match reply:
             case HostReady():
                 self._loaded(None)
-            case FileOver(request_id=request_id, exit_code=exit_code):
+            case FileDecodeEnd(request_id=request_id, exit_code=exit_code):
                 running = self._running.pop(request_id)
                 running.places.release()
                 if not running.over.done():
                     running.over.set_result(exit_code)
-            case Pong():
+            case PongReply():
                 pass  # that it came is all it says
 
     def _lose_work(self, why: str) -> None:
@@ -195,17 +210,17 @@ class DecoderShare:
         request_id, over, ours = await self._begin(file, rate_hz, limits or FileLimits())
         try:
             async with _stream(ours) as reader:
-                sounds: FrameReader[SoundReply] = FrameReader(
-                    Decoder(SoundReply), _MAX_PAYLOAD_BYTES
+                sounds: MessageFrameReader[PcmReply] = MessageFrameReader(
+                    Decoder(PcmReply), _MAX_PAYLOAD_BYTES
                 )
                 while data := await _read(reader):
                     for sound in _understood(sounds, data):
                         match sound:
-                            case Sound(pcm=pcm):
+                            case PcmChunk(pcm=pcm):
                                 yield np.frombuffer(pcm, "<i2").astype(np.int16, copy=False)
-                            case SoundOver():
+                            case PcmEnd():
                                 return
-                            case Failed(code=code, message=message):
+                            case FailureReply(code=code, message=message):
                                 raise _refusal(code, message)
             raise _killed(await over, self._process.processor_s)
         finally:
@@ -218,7 +233,7 @@ class DecoderShare:
             async with asyncio.timeout(QUEUE_S):
                 await self._places.acquire()
         except TimeoutError:
-            raise Overloaded(
+            raise OverloadedError(
                 f"no file could be decoded for {QUEUE_S:.0f} s: others are before it",
                 retry_after_s=RETRY_AFTER_S,
             ) from None
@@ -247,20 +262,20 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
         async with asyncio.timeout(PIECE_S):
             return await reader.read(PIECE_BYTES)
     except TimeoutError:
-        raise Overloaded(
+        raise OverloadedError(
             f"the file was not decoded on within {PIECE_S:.0f} s", retry_after_s=RETRY_AFTER_S
         ) from None
     except ConnectionError:
         return b""
 
 
-def _understood(sounds: FrameReader[SoundReply], data: bytes) -> list[SoundReply]:
+def _understood(sounds: MessageFrameReader[PcmReply], data: bytes) -> list[PcmReply]:
     """What a decoder says is not trusted: a file may have taken it over."""
     try:
         found = list(sounds.receive_data(data))
     except RemoteProtocolError as exc:
         raise _unsupported("the decoder broke on this file") from exc
-    if any(isinstance(one, Sound) and len(one.pcm) % 2 for one in found):
+    if any(isinstance(one, PcmChunk) and len(one.pcm) % 2 for one in found):
         raise _unsupported("the decoder broke on this file")
     return found
 
@@ -268,7 +283,7 @@ def _understood(sounds: FrameReader[SoundReply], data: bytes) -> list[SoundReply
 def _refusal(code: str, message: str) -> RequestError:
     message = message[:_MAX_MESSAGE]
     if code in _TOO_LARGE:
-        return TooLarge(message, code=code)
+        return PayloadTooLarge(message, code=code)
     return RequestError(message, code="unsupported_audio")
 
 

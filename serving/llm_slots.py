@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from engines.base import Llm, Seated
+from engines.base import ConcurrencyLimitedLlm, Llm
 
 MAX_LIVE = 8
 """Drafts of a whole server. More at once mean that many people pause at once: then the turns that
@@ -24,7 +24,7 @@ CLOSED_WITHIN_S = 2.0
 
 
 @dataclass(slots=True, eq=False)
-class Claim:
+class SlotHolder:
     """An answer's claim to a seat, for as long as the answer is made."""
 
     give_up: Callable[[], None] | None = None
@@ -33,12 +33,12 @@ class Claim:
     "It is cancelled: the seat it may have gets free as soon as the model was told."
 
 
-class Seats:
+class LlmSlots:
     """Who has one language model write. A round of an answer takes a seat, not the whole answer."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
-        self._taken: list[Claim] = []
+        self._taken: list[SlotHolder] = []
         "The oldest first."
         self._waiting = 0
         "Of those that somebody waits for."
@@ -50,13 +50,13 @@ class Seats:
         staying = sum(not claim.is_over for claim in self._taken)
         return staying + self._waiting < self._at_once - 1
 
-    def adopt(self, claim: Claim) -> None:
+    def adopt(self, claim: SlotHolder) -> None:
         """Somebody waits for this draft from here on."""
         claim.give_up = None
         self._wake()
 
     @asynccontextmanager
-    async def take(self, claim: Claim) -> AsyncIterator[None]:
+    async def take(self, claim: SlotHolder) -> AsyncIterator[None]:
         """A seat while the body runs. A claim that somebody waits for ends a draft if it must, and
         has its seat once that is closed. With nothing but such claims it is the model's to refuse
         one. A draft waits until one more is free, or it is adopted."""
@@ -101,21 +101,23 @@ class Seats:
 
 
 @dataclass(slots=True)
-class Budget:
+class DraftBudget:
     """Shared by all sessions."""
 
     limit: int = MAX_LIVE
     "0: no answer is begun before its turn is over."
     live: int = 0
-    _seats: list[tuple[Llm, Seats]] = field(default_factory=list[tuple[Llm, Seats]], repr=False)
+    _seats: list[tuple[Llm, LlmSlots]] = field(
+        default_factory=list[tuple[Llm, LlmSlots]], repr=False
+    )
     "Of the few models of a server; told apart by identity."
 
-    def seats(self, llm: Llm) -> Seats:
+    def seats(self, llm: Llm) -> LlmSlots:
         """Those of one language model."""
         for known, seats in self._seats:
             if known is llm:
                 return seats
-        told = llm.at_once if isinstance(llm, Seated) else None
-        seats = Seats(max(MAX_GENERATIONS, 2 * self.limit) if told is None else told)
+        told = llm.at_once if isinstance(llm, ConcurrencyLimitedLlm) else None
+        seats = LlmSlots(max(MAX_GENERATIONS, 2 * self.limit) if told is None else told)
         self._seats.append((llm, seats))
         return seats

@@ -3,27 +3,27 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
-from core.errors import EngineError, Overloaded
-from serving.model import Life, SharedModel
-from serving.placement.whisper import Room
+from core.errors import EngineError, OverloadedError
+from serving.model import ModelLifetime, SharedModel
+from serving.placement.whisper import MemoryByDevice
 
 ROOM_WAIT_S = 10.0
 "An utterance ends within it, as a rule; who waits longer is told to come back."
 
 
-class Budget:
+class MemoryBudget:
     """Decides; the registry loads and unloads. `pinned` always gets its room, and keeps it."""
 
-    def __init__(self, room: Room, pinned: SharedModel) -> None:
+    def __init__(self, room: MemoryByDevice, pinned: SharedModel) -> None:
         self._room, self._pinned = room, pinned
-        self.lives: set[Life] = set()
+        self.lives: set[ModelLifetime] = set()
         self._freed = asyncio.Event()
 
     def freed(self) -> None:
         """A model became idle, or left."""
         self._freed.set()
 
-    async def reserve(self, life: Life) -> None:
+    async def reserve(self, life: ModelLifetime) -> None:
         """Wait for room, sending away who was idle longest.
 
         Raises EngineError when the model never fits, Overloaded when it does not in time.
@@ -66,15 +66,15 @@ class Budget:
                     f" of which {self._pinned.offer.name} keeps {kept_mb:.0f} (asr.memory_mb)",
                 )
 
-    def _full(self, model: SharedModel) -> Overloaded:
+    def _full(self, model: SharedModel) -> OverloadedError:
         busy = ", ".join(sorted(life.model.offer.name for life in self.lives if life.memory_mb))
-        return Overloaded(
+        return OverloadedError(
             f"no room for {model.offer.name} beside {busy}, which are in use",
             retry_after_s=int(ROOM_WAIT_S),
             code="engine_busy",
         )
 
-    def _lacking(self, need: Mapping[str, float], beside: Collection[Life]) -> list[str]:
+    def _lacking(self, need: Mapping[str, float], beside: Collection[ModelLifetime]) -> list[str]:
         """Devices without room for it beside these."""
         for life in beside:
             life.measure()
@@ -85,7 +85,7 @@ class Budget:
             > self._room.get(device, 0.0)
         ]
 
-    def _idle_longest(self, devices: Sequence[str]) -> Life | None:
+    def _idle_longest(self, devices: Sequence[str]) -> ModelLifetime | None:
         idle = [
             life
             for life in self.lives

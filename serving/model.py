@@ -8,12 +8,12 @@ from typing import Protocol
 
 from core.errors import ConfigError, EarshotError, EngineError
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.placement.offers import Offer
+from serving.placement.offers import AsrModelOffer
 from serving.placement.whisper import CPU
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 
 
-class Served(Protocol):
+class LoadedModel(Protocol):
     """A loaded model: `served.ServedModel`."""
 
     @property
@@ -23,10 +23,10 @@ class Served(Protocol):
 
     async def ready(self) -> AsrInfo: ...
 
-    def admit(self, priority: Priority) -> None: ...
+    def admit(self, priority: DecodePriority) -> None: ...
 
     async def decode(
-        self, item: AsrItem, priority: Priority, *, deadline_s: float | None = None
+        self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
     ) -> AsrResult: ...
 
     def hurry(self, utterance: str) -> None: ...
@@ -37,16 +37,16 @@ class Served(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Life:
+class ModelLifetime:
     """From the wish to have a model in memory to its end."""
 
     model: "SharedModel"
-    ready: asyncio.Future[Served]
+    ready: asyncio.Future[LoadedModel]
     memory_mb: dict[str, float] = field(default_factory=dict)
     "Device -> what it takes; empty while it waits for room."
     leave: asyncio.Event = field(default_factory=asyncio.Event)
     "Set to have it unloaded."
-    served: Served | None = None
+    served: LoadedModel | None = None
     task: asyncio.Task[None] | None = None
 
     def measure(self) -> None:
@@ -55,12 +55,12 @@ class Life:
             self.memory_mb[CPU] = self.served.resident_mb() or self.memory_mb[CPU]
 
 
-class Owner(Protocol):
+class ModelOwner(Protocol):
     """What a model needs of the registry."""
 
-    def describe(self, offer: Offer) -> AsrInfo: ...
+    def describe(self, offer: AsrModelOffer) -> AsrInfo: ...
 
-    def begin(self, model: "SharedModel") -> asyncio.Future[Served]: ...
+    def begin(self, model: "SharedModel") -> asyncio.Future[LoadedModel]: ...
 
     def released(self, model: "SharedModel") -> None: ...
 
@@ -68,12 +68,12 @@ class Owner(Protocol):
 class SharedModel:
     """A `Recogniser` for every session. Loaded by its first use; kept while it is used or held."""
 
-    def __init__(self, offer: Offer, owner: Owner) -> None:
+    def __init__(self, offer: AsrModelOffer, owner: ModelOwner) -> None:
         self.offer = offer
         self._owner = owner
         self._info: AsrInfo | None = None
         self._problem: EarshotError | None = None
-        self.life: Life | None = None
+        self.life: ModelLifetime | None = None
         self.uses = 0
         "Requests in flight, and sessions that hold it."
         self.last_used_s = 0.0
@@ -110,7 +110,7 @@ class SharedModel:
         """Loaded, and a worker lives."""
         return self.life is not None and self.life.served is not None and self.life.served.is_ready
 
-    def is_outdated(self, offer: Offer) -> bool:
+    def is_outdated(self, offer: AsrModelOffer) -> bool:
         """Nobody uses it, and its folder has changed, or could not be read: look at it anew."""
         is_idle = self.life is None and self.uses == 0
         return is_idle and (self._problem is not None or offer.size_mb != self.offer.size_mb)
@@ -120,13 +120,13 @@ class SharedModel:
         self._info, self._problem = info, None
         self.failures, self.failure, self.retry_at_s = 0, None, 0.0
 
-    def admit(self, priority: Priority) -> None:
+    def admit(self, priority: DecodePriority) -> None:
         """Ask before work of many requests. Raises Overloaded. One to be loaded has no queue."""
         if self.life is not None and self.life.served is not None:
             self.life.served.admit(priority)
 
     async def decode(
-        self, item: AsrItem, priority: Priority, *, deadline_s: float | None = None
+        self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
     ) -> AsrResult:
         """One item; loads the model when it is not there. See `AsrScheduler.decode`.
 

@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager
 from contextvars import Context
 from dataclasses import dataclass, replace
 
-from core.errors import ConfigError, EarshotError, EngineCrashed, EngineError, Overloaded
+from core.errors import ConfigError, EarshotError, EngineCrashed, EngineError, OverloadedError
 from core.ports import Clock, Metrics
 from engines.base import AsrInfo
 from serving import warmup
 from serving.catalogue import known
-from serving.memory_budget import Budget
-from serving.model import Life, Served, SharedModel
-from serving.placement.offers import Offer
-from serving.placement.whisper import Room
-from serving.scheduling.scheduler import Priority
+from serving.memory_budget import MemoryBudget
+from serving.model import LoadedModel, ModelLifetime, SharedModel
+from serving.placement.offers import AsrModelOffer
+from serving.placement.whisper import MemoryByDevice
+from serving.scheduling.scheduler import DecodePriority
 
 logger = logging.getLogger(__name__)
 
@@ -27,16 +27,16 @@ BACKOFF_S = (2.0, 5.0, 15.0, 60.0)
 LOOK_AGAIN_S = 5.0
 "How soon an unknown name is looked for in the models folder once more."
 
-Serve = Callable[[Offer], Awaitable[Served]]
-Describe = Callable[[Offer], AsrInfo]
-FindOffers = Callable[[], Sequence[Offer]]
+ModelStarter = Callable[[AsrModelOffer], Awaitable[LoadedModel]]
+ModelReader = Callable[[AsrModelOffer], AsrInfo]
+OfferSource = Callable[[], Sequence[AsrModelOffer]]
 
 
 @dataclass(frozen=True, slots=True)
-class ModelState:
+class ModelListing:
     """One model as `/earshot/engines` and `doctor` list it."""
 
-    offer: Offer
+    offer: AsrModelOffer
     languages: tuple[str, ...]
     is_loaded: bool
     memory_mb: float
@@ -44,15 +44,15 @@ class ModelState:
     problem: str
 
 
-class AsrModels:
+class ModelRegistry:
     """`running` owns the tasks. Iterating gives the names, the default's first."""
 
     def __init__(
         self,
-        find_offers: FindOffers,
-        serve: Serve,
-        describe: Describe,
-        room: Room,
+        find_offers: OfferSource,
+        serve: ModelStarter,
+        describe: ModelReader,
+        room: MemoryByDevice,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
@@ -64,7 +64,7 @@ class AsrModels:
         self._aliases = self._by_alias()
         self._looked_at_s = clock.now()
         self._default = next(iter(self._models.values()))
-        self._budget = Budget(room, self._default)
+        self._budget = MemoryBudget(room, self._default)
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -85,11 +85,11 @@ class AsrModels:
             if model is not self._default:
                 _ = model.problem
 
-    def listing(self) -> tuple[ModelState, ...]:
+    def listing(self) -> tuple[ModelListing, ...]:
         """Every model, also those that cannot be used."""
         self._look_again()
         return tuple(
-            ModelState(
+            ModelListing(
                 offer=model.offer,
                 languages=() if model.problem else model.info.languages,
                 is_loaded=model.is_loaded,
@@ -118,7 +118,7 @@ class AsrModels:
         """Have it in memory, warm. Raises EngineError, Overloaded."""
         await asyncio.shield(self.begin(model))
 
-    def begin(self, model: SharedModel) -> asyncio.Future[Served]:
+    def begin(self, model: SharedModel) -> asyncio.Future[LoadedModel]:
         """The load that is under way, or a new one. Raises EngineError while it is too early."""
         if model.life is not None:
             return model.life.ready
@@ -127,7 +127,7 @@ class AsrModels:
             raise _again(model.failure, wait_s)
         if self._tasks is None:
             raise _stopping(model)
-        life = Life(model, asyncio.get_running_loop().create_future())
+        life = ModelLifetime(model, asyncio.get_running_loop().create_future())
         model.life = life
         self._budget.lives.add(life)
         # It outlives the request that began it, whose id is no part of what it logs.
@@ -142,12 +142,12 @@ class AsrModels:
         if model.uses == 0:
             self._budget.freed()
 
-    async def _live(self, life: Life) -> None:
+    async def _live(self, life: ModelLifetime) -> None:
         """Room, load, warm-up, service, end. Errors go to who waits for it."""
         try:
             while error := await self._attempt(life):
                 fallback = life.model.offer.fallback
-                if isinstance(error, Overloaded) or fallback is None or life.ready.done():
+                if isinstance(error, OverloadedError) or fallback is None or life.ready.done():
                     self._failed(life, error)
                     break
                 logger.warning("! %s: %s; %s instead", life.model.offer.name, error, fallback.why)
@@ -157,7 +157,7 @@ class AsrModels:
         finally:
             self._end(life)
 
-    async def _attempt(self, life: Life) -> Exception | None:
+    async def _attempt(self, life: ModelLifetime) -> Exception | None:
         """Until the model is sent away, or why it did not come to that."""
         error: Exception | None = None
         try:
@@ -172,14 +172,14 @@ class AsrModels:
             error = _first(group)
         return error
 
-    async def _open(self, life: Life, tasks: asyncio.TaskGroup) -> None:
+    async def _open(self, life: ModelLifetime, tasks: asyncio.TaskGroup) -> None:
         """Until somebody else needs the room."""
         began_s, model = self._clock.now(), life.model
         served = await self._serve(model.offer)
         running = tasks.create_task(served.run(), name=f"serve-{model.offer.name}")
         info = await served.ready()
         try:
-            await served.decode(warmup.item(info), Priority.FINAL)
+            await served.decode(warmup.item(info), DecodePriority.FINAL)
         except EngineError as error:
             raise warmup.failed(model.offer.name, error) from error
         took_s = self._clock.now() - began_s
@@ -204,9 +204,9 @@ class AsrModels:
         self._metrics.count("earshot_asr_evictions")
         running.cancel()
 
-    def _failed(self, life: Life, error: Exception) -> None:
+    def _failed(self, life: ModelLifetime, error: Exception) -> None:
         model = life.model
-        if not isinstance(error, (EngineError, Overloaded, ConfigError)):
+        if not isinstance(error, (EngineError, OverloadedError, ConfigError)):
             error = EngineError("asr", model.offer.name, str(error))
         if isinstance(error, EngineError):
             model.failure = error
@@ -218,7 +218,7 @@ class AsrModels:
             life.ready.set_exception(error)
             life.ready.exception()  # who only held it does not ask
 
-    def _end(self, life: Life) -> None:
+    def _end(self, life: ModelLifetime) -> None:
         self._budget.lives.discard(life)
         if life.model.life is life:
             life.model.life = None

@@ -6,16 +6,16 @@ import psutil
 
 from core.ports import Clock, Metrics
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.placement.offers import Offer
+from serving.placement.offers import AsrModelOffer
 from serving.scheduling.lanes import lanes
-from serving.scheduling.scheduler import AsrScheduler, AsrWorker, Priority
+from serving.scheduling.scheduler import AsrScheduler, AsrWorker, DecodePriority
 from serving.workers.process import ProcessWorker
 
 
 class ServedModel:
     """`run` keeps it alive; `ready` first, then `decode`."""
 
-    def __init__(self, offer: Offer, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, offer: AsrModelOffer, clock: Clock, metrics: Metrics) -> None:
         self._workers: Sequence[ProcessWorker] = [
             ProcessWorker("asr", offer.engine, options, metrics, index, called=offer.name)
             for index, options in enumerate(offer.workers)
@@ -40,11 +40,11 @@ class ServedModel:
     async def ready(self) -> AsrInfo:
         return await self._scheduler.ready()
 
-    def admit(self, priority: Priority) -> None:
+    def admit(self, priority: DecodePriority) -> None:
         self._scheduler.admit(priority)
 
     async def decode(
-        self, item: AsrItem, priority: Priority, *, deadline_s: float | None = None
+        self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
     ) -> AsrResult:
         return await self._scheduler.decode(item, priority, deadline_s=deadline_s)
 

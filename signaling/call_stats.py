@@ -4,15 +4,17 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from core.connection_stats import ConnectionQuality
+from core.connection_stats import ConnectionStats
 from core.ports import Metrics
-from media.webrtc.stats import QualityMeter
+from media.webrtc.stats import ConnectionStatsMeter
 
 EVERY_S = 2.0
 "What a person notices, and RTCP reports are about as frequent; measuring takes 40 µs."
 
 
-async def measured(meter: QualityMeter, metrics: Metrics) -> AsyncGenerator[ConnectionQuality]:
+async def measured(
+    meter: ConnectionStatsMeter, metrics: Metrics
+) -> AsyncGenerator[ConnectionStats]:
     """For ever: its quality now and then, each noted in the metrics."""
     while True:
         await asyncio.sleep(EVERY_S)
@@ -21,14 +23,14 @@ async def measured(meter: QualityMeter, metrics: Metrics) -> AsyncGenerator[Conn
         yield quality
 
 
-async def watch(meter: QualityMeter, metrics: Metrics) -> None:
+async def watch(meter: ConnectionStatsMeter, metrics: Metrics) -> None:
     """For a call of which nobody asks."""
     async with aclosing(measured(meter, metrics)) as qualities:
         async for _ in qualities:
             pass
 
 
-def observe(quality: ConnectionQuality, metrics: Metrics) -> None:
+def observe(quality: ConnectionStats, metrics: Metrics) -> None:
     if quality.round_trip_ms is not None:
         seconds = quality.round_trip_ms / 1000
         metrics.observe("earshot_connection_round_trip_seconds", seconds)

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web as aioweb
 
 from core.errors import ConfigError, NotFound
-from core.http.routes import JSON, Handler, Route
+from core.http.routes import JSON, Route, RouteHandler
 from web.openapi import document
 
 TITLE = "Earshot"
@@ -60,7 +60,7 @@ POLICY = (
     " img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 
-Answer = tuple[bytes, str]
+DocsFile = tuple[bytes, str]
 "Body and content type."
 
 
@@ -87,7 +87,9 @@ def docs_routes(routes: Sequence[Route], *, version: str) -> tuple[Route, ...]:
     return own
 
 
-def _own_routes(openapi: Handler, index: Handler, asset: Handler) -> tuple[Route, ...]:
+def _own_routes(
+    openapi: RouteHandler, index: RouteHandler, asset: RouteHandler
+) -> tuple[Route, ...]:
     return (
         Route("GET", "/openapi.json", openapi, "This API, as OpenAPI 3.1.", "server"),
         # Open like the page: without a key they hold nothing, the document itself needs it.
@@ -113,7 +115,7 @@ def _own_routes(openapi: Handler, index: Handler, asset: Handler) -> tuple[Route
     )
 
 
-def _files() -> Mapping[str, Answer]:
+def _files() -> Mapping[str, DocsFile]:
     # Found, not imported: its code would drag in a template engine we have no use for.
     spec = find_spec("swagger_ui")
     if spec is None or not spec.submodule_search_locations:
@@ -123,7 +125,7 @@ def _files() -> Mapping[str, Answer]:
     return {**found, "start.js": (START.encode(), "text/javascript")}
 
 
-def _answer(file: Answer) -> aioweb.Response:
+def _answer(file: DocsFile) -> aioweb.Response:
     body, content_type = file
     return aioweb.Response(
         body=body,

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web as aioweb
 
 from core.http.routes import JSON, Route
-from core.http.streaming import HEADERS, HEARTBEAT_S, Watchers
+from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
 from pipeline.tools.home.state import HomeState
 
 MAX_WATCHERS = 256  # each holds a socket and gets the whole home at every change
@@ -62,7 +62,7 @@ def server_sent(state: HomeState) -> bytes:
 class _HomeDoor:
     def __init__(self, home: HomeSource, heartbeat_s: float) -> None:
         self._home = home
-        self._watchers = Watchers("the home", MAX_WATCHERS, heartbeat_s)
+        self._watchers = EventStreamSubscribers("the home", MAX_WATCHERS, heartbeat_s)
 
     async def show(self, request: aioweb.Request) -> aioweb.Response:
         state = self._home.snapshot(request.query.get("language"))

@@ -11,10 +11,10 @@ from typing import Protocol, runtime_checkable
 
 from core.http.routes import Route
 from core.ports import Clock, Metrics
-from pipeline.session.one_shot import Exchanges
+from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
-from pipeline.speech.file import Reader
+from pipeline.speech.file import SpeechFiles
 from pipeline.transcription.recording import Transcriber
 
 
@@ -24,11 +24,11 @@ class DoorServices:
 
     language: str
     "The server's own (ISO 639-1): of callers that do not say theirs."
-    exchanges: Exchanges
+    exchanges: OneShotResponses
     "Answers one text with the assistant's text, tools included."
     transcriber: Transcriber
     "Turns a recording of any length into text."
-    reader: Reader
+    reader: SpeechFiles
     "Speaks a text as a sound file."
     sessions: Sessions
     "Opens live conversations, which hear and speak."

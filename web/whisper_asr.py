@@ -14,12 +14,12 @@ from core.errors import RequestError
 from core.http.connected import while_connected
 from core.http.routes import JSON
 from core.threads import in_thread
-from engines.base import AsrOptions, Task
+from engines.base import AsrOptions, AsrTask
 from media.files.decode import FileDecoder, FileLimits
-from media.files.upload_spool import Spool, Spools
+from media.files.upload_spool import UploadSpool, UploadSpools
 from media.pcm import from_bytes
 from pipeline.shared.settings import DEFAULT
-from pipeline.transcription.recording import Recording, Transcriber, Transcript
+from pipeline.transcription.recording import RecordingTranscription, Transcriber, Transcript
 from web.openai.transcriptions.fields import File
 from web.openai.transcriptions.formats import (
     MODEL_HEADER,
@@ -53,11 +53,11 @@ class WhisperServiceForm(Struct, frozen=True, kw_only=True):
     audio_file: File
 
 
-class Wishes(Struct, frozen=True, kw_only=True):
+class WhisperServiceQuery(Struct, frozen=True, kw_only=True):
     """The query. What else clients send has no effect here."""
 
     output: Output = "txt"
-    task: Task = "transcribe"
+    task: AsrTask = "transcribe"
     language: str = ""
     initial_prompt: str = ""
     word_timestamps: bool = False
@@ -67,15 +67,15 @@ class Wishes(Struct, frozen=True, kw_only=True):
     )
 
 
-class ServiceSegment(VerboseSegment, frozen=True, kw_only=True):
+class WhisperServiceSegment(VerboseSegment, frozen=True, kw_only=True):
     words: tuple[VerboseWord, ...] | UnsetType = UNSET
 
 
-class ServiceAnswer(Struct, frozen=True):
+class WhisperServiceResponse(Struct, frozen=True):
     """With `output=json`."""
 
     text: str
-    segments: tuple[ServiceSegment, ...]
+    segments: tuple[WhisperServiceSegment, ...]
     language: str
     "ISO 639-1."
 
@@ -87,11 +87,15 @@ class DetectedLanguage(Struct, frozen=True):
     confidence: float
 
 
-class WhisperService:
+class WhisperServiceDoor:
     """Takes uploads as the REST door does, for the server's own model."""
 
     def __init__(
-        self, transcriber: Transcriber, spools: Spools, decoder: FileDecoder, limits: FileLimits
+        self,
+        transcriber: Transcriber,
+        spools: UploadSpools,
+        decoder: FileDecoder,
+        limits: FileLimits,
     ) -> None:
         self._transcriber, self._spools = transcriber, spools
         self._decoder, self._limits = decoder, limits
@@ -118,7 +122,7 @@ class WhisperService:
     async def _heard(
         self,
         request: aioweb.Request,
-        wishes: Wishes,
+        wishes: WhisperServiceQuery,
         options: AsrOptions,
         *,
         at_most_s: float | None = None,
@@ -131,7 +135,11 @@ class WhisperService:
                 return await recording.transcript()
 
     async def _feed(
-        self, recording: Recording, spool: Spool, wishes: Wishes, at_most_s: float | None
+        self,
+        recording: RecordingTranscription,
+        spool: UploadSpool,
+        wishes: WhisperServiceQuery,
+        at_most_s: float | None,
     ) -> None:
         left = None if at_most_s is None else round(at_most_s * ASR_RATE_HZ)
         try:
@@ -163,14 +171,14 @@ async def _raw(source: BinaryIO) -> AsyncGenerator[Pcm, None]:
         raise RequestError("the file has no audio samples", code="unsupported_audio")
 
 
-def _wishes(query: Mapping[str, str]) -> Wishes:
+def _wishes(query: Mapping[str, str]) -> WhisperServiceQuery:
     """Raises RequestError, naming the field."""
     wishes = checked(
         [
             (name, text.lower() if name != "initial_prompt" else text)
             for name, text in query.items()
         ],
-        Wishes,
+        WhisperServiceQuery,
     )
     if wishes.diarize:
         raise RequestError(
@@ -181,7 +189,7 @@ def _wishes(query: Mapping[str, str]) -> Wishes:
     return wishes
 
 
-def _options(wishes: Wishes) -> AsrOptions:
+def _options(wishes: WhisperServiceQuery) -> AsrOptions:
     has_words = wishes.word_timestamps and wishes.output == "json"
     return AsrOptions(
         language=language_of(wishes.language, "language") if wishes.language else None,
@@ -191,7 +199,7 @@ def _options(wishes: Wishes) -> AsrOptions:
     )
 
 
-def _answer(wishes: Wishes, transcript: Transcript) -> tuple[str, str]:
+def _answer(wishes: WhisperServiceQuery, transcript: Transcript) -> tuple[str, str]:
     """The body and its content type."""
     match wishes.output:
         case "txt":
@@ -206,7 +214,7 @@ def _answer(wishes: Wishes, transcript: Transcript) -> tuple[str, str]:
             return msgspec.json.encode(_json(transcript)).decode(), JSON
 
 
-def _json(transcript: Transcript) -> ServiceAnswer:
+def _json(transcript: Transcript) -> WhisperServiceResponse:
     segments = []
     for index, one in enumerate(transcript.segments):
         shown = msgspec.structs.asdict(segment_json(index, one))
@@ -215,5 +223,5 @@ def _json(transcript: Transcript) -> ServiceAnswer:
             for word in transcript.words
             if one.start_ms <= word.start_ms < one.end_ms
         )
-        segments.append(ServiceSegment(**shown, words=words or UNSET))
-    return ServiceAnswer(transcript.text, tuple(segments), transcript.language)
+        segments.append(WhisperServiceSegment(**shown, words=words or UNSET))
+    return WhisperServiceResponse(transcript.text, tuple(segments), transcript.language)

@@ -15,8 +15,8 @@ from typing import Any
 from msgspec.json import encode
 from msgspec.json import format as pretty
 
-from bench.asr.corpus import Clip, load_corpus, shares
-from bench.asr.measure import Plan, Run, Way, run
+from bench.asr.corpus import CorpusClip, load_corpus, shares
+from bench.asr.measure import CorpusPlan, CorpusRun, UploadWay, run
 from bench.asr.report import chart, server_stats, triton_files, wis_table
 from bench.asr.report.summary import (
     answered,
@@ -29,7 +29,7 @@ from bench.asr.report.summary import (
 from bench.client.address import Address
 from bench.client.realtime import CannotConnect, ConnectionLost
 from bench.server.own_server import own_server
-from bench.talk.command import Exit, address_of
+from bench.talk.command import TalkExitCode, address_of
 from bench.tools.stats import machine
 from core.errors import EarshotError, RequestError
 from media.files.decode import decode_file
@@ -49,7 +49,7 @@ def main(options: argparse.Namespace) -> int:
     try:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
-        return Exit.INTERRUPTED
+        return TalkExitCode.INTERRUPTED
     except BaseExceptionGroup as group:  # tasks fail for the same reason: the first says it
         return _failed(group)
     except EarshotError as error:
@@ -62,7 +62,7 @@ async def _main(options: argparse.Namespace) -> int:
     async with _server(options) as address:
         if options.wis_table:
             await _wis_table(options, address, clips, measured_on)
-            return Exit.ANSWERED
+            return TalkExitCode.ANSWERED
         plan = _plan(options, address, len(clips))
         before = await server_stats.read(address)
         found = await run(plan, clips)
@@ -87,15 +87,19 @@ async def _main(options: argparse.Namespace) -> int:
     return _judged(found)
 
 
-def _judged(found: Run) -> int:
+def _judged(found: CorpusRun) -> int:
     failed = [result for result in found.results if result.answer.error]
     for result in failed[:3]:
         print(f"earshot: {result.clip.id}: {result.answer.error}", file=sys.stderr)
-    return Exit.NOT_ANSWERED if failed else Exit.ANSWERED
+    return TalkExitCode.NOT_ANSWERED if failed else TalkExitCode.ANSWERED
 
 
 def _write(
-    options: argparse.Namespace, plan: Plan, found: Run, report: dict[str, Any], stats: str
+    options: argparse.Namespace,
+    plan: CorpusPlan,
+    found: CorpusRun,
+    report: dict[str, Any],
+    stats: str,
 ) -> None:
     """The report files, named after the corpus."""
     name = _name(_source(options))
@@ -121,7 +125,7 @@ def _write(
 
 
 async def _wis_table(
-    options: argparse.Namespace, address: Address, clips: Sequence[Clip], measured_on: str
+    options: argparse.Namespace, address: Address, clips: Sequence[CorpusClip], measured_on: str
 ) -> None:
     models = (options.model or DEFAULT_MODEL).split(",")
     speech = await asyncio.to_thread(decode_file, clips[0].path)
@@ -142,14 +146,16 @@ async def _server(options: argparse.Namespace) -> AsyncGenerator[Address, None]:
         yield server.address
 
 
-def _plan(options: argparse.Namespace, address: Address, clips: int) -> Plan:
+def _plan(options: argparse.Namespace, address: Address, clips: int) -> CorpusPlan:
     if clips < options.num_tasks:
         print(f"earshot: {clips} recordings for {options.num_tasks} tasks", file=sys.stderr)
-    way: Way = options.streaming or "rest"
-    return Plan(address, way, options.num_tasks, options.model, options.language, options.timeout)
+    way: UploadWay = options.streaming or "rest"
+    return CorpusPlan(
+        address, way, options.num_tasks, options.model, options.language, options.timeout
+    )
 
 
-def _chosen(options: argparse.Namespace) -> list[Clip]:
+def _chosen(options: argparse.Namespace) -> list[CorpusClip]:
     clips = load_corpus(_source(options))
     if options.language and any(clip.language for clip in clips):
         clips = [clip for clip in clips if clip.language == options.language]
@@ -187,8 +193,8 @@ def _complain(error: EarshotError) -> int:
     print(f"earshot: {error}", file=sys.stderr)
     match error:
         case CannotConnect() | ConnectionLost():
-            return Exit.CONNECTION_FAILED
+            return TalkExitCode.CONNECTION_FAILED
         case RequestError():
-            return Exit.USAGE
+            return TalkExitCode.USAGE
         case _:
-            return Exit.NOT_ANSWERED
+            return TalkExitCode.NOT_ANSWERED

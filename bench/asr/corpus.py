@@ -19,7 +19,7 @@ class BadCorpus(RequestError):
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
+class CorpusClip:
     """One recording and what is said in it."""
 
     id: str
@@ -28,7 +28,7 @@ class Clip:
     language: str | None = None
 
 
-def load_corpus(source: Path) -> list[Clip]:
+def load_corpus(source: Path) -> list[CorpusClip]:
     """A folder with wav.scp and trans.txt, or a table of paths and texts. Raises BadCorpus."""
     clips = list(_manifest(source) if source.is_dir() else _table(source))
     if not clips:
@@ -39,7 +39,7 @@ def load_corpus(source: Path) -> list[Clip]:
     return clips
 
 
-def shares(clips: Sequence[Clip], tasks: int) -> list[list[Clip]]:
+def shares(clips: Sequence[CorpusClip], tasks: int) -> list[list[CorpusClip]]:
     """Contiguous shares, as even as can be, the first ones longer; never an empty one."""
     tasks = min(tasks, len(clips))
     size, longer = divmod(len(clips), tasks)
@@ -47,7 +47,7 @@ def shares(clips: Sequence[Clip], tasks: int) -> list[list[Clip]]:
     return [list(clips[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
-def _manifest(folder: Path) -> Iterator[Clip]:
+def _manifest(folder: Path) -> Iterator[CorpusClip]:
     """Kaldi's two files: `id path`, relative to the folder, and `id words`."""
     texts = {
         fields[0]: fields[1]
@@ -60,10 +60,10 @@ def _manifest(folder: Path) -> Iterator[Clip]:
             raise _wrong(folder / MANIFEST, number, "exactly an id and a path", line)
         if name not in texts:
             raise BadCorpus(f"{folder / MANIFEST}:{number}: {TEXTS} has no text for {name!r}")
-        yield Clip(name, folder / path, texts[name])
+        yield CorpusClip(name, folder / path, texts[name])
 
 
-def _table(file: Path) -> Iterator[Clip]:
+def _table(file: Path) -> Iterator[CorpusClip]:
     """Tab-separated: a path, relative to the table, perhaps a language, and the text."""
     for number, line in _lines(file):
         row = [field.strip() for field in line.split("\t")]
@@ -72,7 +72,7 @@ def _table(file: Path) -> Iterator[Clip]:
         if len(row) not in {2, 3} or not row[0] or not row[-1]:
             raise _wrong(file, number, "a path, perhaps a language, and a text, with tabs", line)
         language = row[1] or None if len(row) == 3 else None
-        yield Clip(row[0], file.parent / row[0], row[-1], language)
+        yield CorpusClip(row[0], file.parent / row[0], row[-1], language)
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:

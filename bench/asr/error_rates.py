@@ -12,7 +12,7 @@ from bench.tools.word_errors import NOTHING, Pair, aligned
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ScoredText:
     """One recording's reference and hypothesis, cut into what is compared."""
 
     id: str
@@ -24,7 +24,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Errors:
+class ErrorCounts:
     """Sums over recordings."""
 
     insertions: int = 0
@@ -49,7 +49,7 @@ class Errors:
         return 100 * self.total / self.said
 
 
-def errors_of(heard: Iterable[Heard]) -> Errors:
+def errors_of(heard: Iterable[ScoredText]) -> ErrorCounts:
     """All errors together: long recordings count more, as is usual."""
     insertions = deletions = substitutions = correct = 0
     for one in heard:
@@ -58,7 +58,7 @@ def errors_of(heard: Iterable[Heard]) -> Errors:
             deletions += got == NOTHING
             substitutions += NOTHING not in {said, got} and said != got
             correct += said == got
-    return Errors(insertions, deletions, substitutions, correct)
+    return ErrorCounts(insertions, deletions, substitutions, correct)
 
 
 def words(text: str) -> list[str]:

@@ -9,24 +9,24 @@ from typing import Literal
 
 from aiohttp import ClientSession
 
-from bench.asr.corpus import Clip, shares
-from bench.asr.streaming import SILENCE_MS, Answer, Speaker, speaking
-from bench.asr.upload import Uploader
+from bench.asr.corpus import CorpusClip, shares
+from bench.asr.streaming import SILENCE_MS, StreamedTranscript, StreamingClient, speaking
+from bench.asr.upload import UploadClient
 from bench.client.address import Address
 from bench.client.microphone import RATE_HZ
-from bench.client.realtime import TRANSCRIPTION_MODEL, Transport, Wish
+from bench.client.realtime import TRANSCRIPTION_MODEL, ClientTransport, SessionRequest
 from bench.talk.command import read_recording
 
-Way = Literal["rest", "ws", "webrtc"]
+UploadWay = Literal["rest", "ws", "webrtc"]
 "Uploaded, or spoken in real time."
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CorpusPlan:
     """How a corpus is sent."""
 
     address: Address
-    way: Way
+    way: UploadWay
     tasks: int
     model: str | None = None
     language: str | None = None
@@ -34,19 +34,19 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ClipResult:
     """One recording and what came of it."""
 
-    clip: Clip
+    clip: CorpusClip
     audio_s: float
-    answer: Answer
+    answer: StreamedTranscript
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class CorpusRun:
     """All of them."""
 
-    results: Sequence[Result]
+    results: Sequence[ClipResult]
     wall_s: float
     "From the first file opened to the last answer, all tasks together."
 
@@ -61,36 +61,38 @@ class Run:
         return self.wall_s / self.audio_s
 
 
-async def run(plan: Plan, clips: Sequence[Clip]) -> Run:
+async def run(plan: CorpusPlan, clips: Sequence[CorpusClip]) -> CorpusRun:
     """Raises EarshotError: no connection, it was lost, or a recording cannot be read."""
     began = perf_counter()
     async with asyncio.TaskGroup() as group:
         work = partial(_upload, plan) if plan.way == "rest" else partial(_speak, plan, plan.way)
         tasks = [group.create_task(work(share)) for share in shares(clips, plan.tasks)]
     results = [result for task in tasks for result in task.result()]
-    return Run(results, perf_counter() - began)
+    return CorpusRun(results, perf_counter() - began)
 
 
-async def _upload(plan: Plan, share: Sequence[Clip]) -> list[Result]:
+async def _upload(plan: CorpusPlan, share: Sequence[CorpusClip]) -> list[ClipResult]:
     results = []
     async with ClientSession(headers=plan.address.headers) as http:
         model = plan.model or TRANSCRIPTION_MODEL
-        uploader = Uploader(http, plan.address, model, plan.timeout_s)
+        uploader = UploadClient(http, plan.address, model, plan.timeout_s)
         for clip in share:
             data, audio_s = await asyncio.to_thread(_read, clip)
             language = plan.language or clip.language
             results.append(
-                Result(clip, audio_s, await uploader.send(clip.path.name, data, language))
+                ClipResult(clip, audio_s, await uploader.send(clip.path.name, data, language))
             )
     return results
 
 
-async def _speak(plan: Plan, transport: Transport, share: Sequence[Clip]) -> list[Result]:
+async def _speak(
+    plan: CorpusPlan, transport: ClientTransport, share: Sequence[CorpusClip]
+) -> list[ClipResult]:
     """One connection; a recording in another language than the last one needs a new one."""
-    results: list[Result] = []
+    results: list[ClipResult] = []
     while rest := share[len(results) :]:
         language = plan.language or rest[0].language
-        wish = Wish(
+        wish = SessionRequest(
             language=language,
             turn_detection="server_vad",
             recogniser=plan.model or TRANSCRIPTION_MODEL,
@@ -105,12 +107,12 @@ async def _speak(plan: Plan, transport: Transport, share: Sequence[Clip]) -> lis
     return results
 
 
-async def _spoken(speaker: Speaker, clip: Clip) -> Result:
+async def _spoken(speaker: StreamingClient, clip: CorpusClip) -> ClipResult:
     pcm = await asyncio.to_thread(read_recording, clip.path)
-    return Result(clip, len(pcm) / RATE_HZ, await speaker.say(pcm))
+    return ClipResult(clip, len(pcm) / RATE_HZ, await speaker.say(pcm))
 
 
-def _read(clip: Clip) -> tuple[bytes, float]:
+def _read(clip: CorpusClip) -> tuple[bytes, float]:
     """The file, and how many seconds it lasts."""
     pcm = read_recording(clip.path)
     return clip.path.read_bytes(), len(pcm) / RATE_HZ

@@ -9,7 +9,13 @@ from bench.client.address import Address
 from bench.client.base import RealtimeClient, connect
 from bench.client.latency_probe import speech_span
 from bench.client.microphone import RATE_HZ
-from bench.client.realtime import ConnectionLost, Received, Transport, Wish, background
+from bench.client.realtime import (
+    ClientTransport,
+    ConnectionLost,
+    ReceivedEvent,
+    SessionRequest,
+    background,
+)
 from bench.client.turn import TurnLog
 from core.audio import AudioFrame, Pcm
 
@@ -24,7 +30,7 @@ FINAL = frozenset((f"{TRANSCRIPTION}.completed", f"{TRANSCRIPTION}.failed"))
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StreamedTranscript:
     """What was recognised in one recording. Times are None where there was nothing to measure."""
 
     text: str
@@ -37,7 +43,7 @@ class Answer:
     error: str = ""
 
 
-class Speaker:
+class StreamingClient:
     """Owner: the task that awaits `say`, one recording at a time."""
 
     def __init__(self, client: RealtimeClient, timeout_s: float) -> None:
@@ -66,7 +72,7 @@ class Speaker:
             self._changed.set()
         self._changed.set()
 
-    async def say(self, pcm: Pcm, span: tuple[int, int] | None = None) -> Answer:
+    async def say(self, pcm: Pcm, span: tuple[int, int] | None = None) -> StreamedTranscript:
         """Speak 24 kHz mono; return when its text is final. Raises ConnectionLost.
 
         `span`: first and one past the last sample of speech, where it is known.
@@ -79,7 +85,7 @@ class Speaker:
         is_final = await self._finished(ended_at + LATE_S)
         words_at, final_at = self._log.words_at, self._final_at
         error = self._error or ("" if is_final else f"no final text within {self._timeout_s:g} s")
-        return Answer(
+        return StreamedTranscript(
             text=" ".join(filter(None, self._spoken.values())),
             took_ms=1000 * ((final_at if final_at is not None else self._clock()) - ended_at),
             first_partial_ms=None if words_at is None else 1000 * (words_at - begun_at),
@@ -87,7 +93,7 @@ class Speaker:
             error=error,
         )
 
-    def _take(self, received: Received) -> None:
+    def _take(self, received: ReceivedEvent) -> None:
         item = str(received.event.get("item_id", ""))
         if item in self._former:
             return
@@ -147,11 +153,11 @@ class Speaker:
 
 @asynccontextmanager
 async def speaking(
-    address: Address, transport: Transport, wish: Wish, timeout_s: float
-) -> AsyncGenerator[Speaker, None]:
+    address: Address, transport: ClientTransport, wish: SessionRequest, timeout_s: float
+) -> AsyncGenerator[StreamingClient, None]:
     """A connection to speak over; what is heard is ignored. Raises CannotConnect."""
     async with connect(address, transport, wish, _unheard) as client:
-        speaker = Speaker(client, timeout_s)
+        speaker = StreamingClient(client, timeout_s)
         async with background(speaker.read()):
             yield speaker
 

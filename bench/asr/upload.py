@@ -7,7 +7,7 @@ from aiohttp import ClientSession, ClientTimeout, FormData
 from msgspec import DecodeError
 from msgspec.json import decode
 
-from bench.asr.streaming import Answer
+from bench.asr.streaming import StreamedTranscript
 from bench.client.address import Address
 from bench.client.http import reaching, refusal
 from bench.client.realtime import CannotConnect
@@ -20,7 +20,7 @@ NO_TIMEOUT = ClientTimeout(total=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Uploader:
+class UploadClient:
     """Sends files as they are: the server decodes them."""
 
     http: ClientSession
@@ -28,7 +28,7 @@ class Uploader:
     model: str
     timeout_s: float
 
-    async def send(self, name: str, data: bytes, language: str | None) -> Answer:
+    async def send(self, name: str, data: bytes, language: str | None) -> StreamedTranscript:
         """The text and the time from request to answer. Raises CannotConnect."""
         form = FormData()
         form.add_field("file", data, filename=name, content_type="application/octet-stream")
@@ -50,8 +50,12 @@ class Uploader:
                         error = "" if response.ok else str(await refusal(response))
                         body = await response.read()
         except TimeoutError:
-            return Answer("", 1000 * self.timeout_s, error=f"no answer in {self.timeout_s:g} s")
-        return Answer("" if error else _text(body), 1000 * (clock() - began), error=error)
+            return StreamedTranscript(
+                "", 1000 * self.timeout_s, error=f"no answer in {self.timeout_s:g} s"
+            )
+        return StreamedTranscript(
+            "" if error else _text(body), 1000 * (clock() - began), error=error
+        )
 
 
 def _text(body: bytes) -> str:

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _main(options: argparse.Namespace) -> None:
     placed = cores()
-    plan = rounds.Plan(placed, options.seconds, options.rounds, options.systems)
+    plan = rounds.CapacityPlan(placed, options.seconds, options.rounds, options.systems)
     for part in options.parts or PARTS:
         print(f"\n### {part}; {machine()}\n", flush=True)
         with on_core(placed.load):

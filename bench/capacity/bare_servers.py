@@ -31,7 +31,7 @@ from media.webrtc.peer import Peer, PeerCallbacks, PeerSettings
 
 FRAME_SAMPLES = ms_to_samples(PTIME_MS, OPUS_RATE_HZ)
 
-Answer = Callable[[str, asyncio.TaskGroup], Coroutine[Any, Any, str]]
+OfferHandler = Callable[[str, asyncio.TaskGroup], Coroutine[Any, Any, str]]
 
 
 def frame_of_tone() -> Pcm:
@@ -121,7 +121,7 @@ async def serve(kind: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, over.set)
     async with asyncio.TaskGroup() as tasks:
-        answer: Answer = {"stock": stock, "quiet": quiet}.get(kind, media)
+        answer: OfferHandler = {"stock": stock, "quiet": quiet}.get(kind, media)
 
         async def call(request: aioweb.Request) -> aioweb.Response:
             offer = (await request.post())["sdp"]

@@ -9,19 +9,19 @@ from core.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True)
-class Cores:
+class CpuAssignment:
     server: int
     load: int
 
 
-def cores() -> Cores:
+def cores() -> CpuAssignment:
     """The first and the last core that this process may use. Raises RequestError."""
     if not hasattr(os, "sched_setaffinity"):
         raise RequestError("this system cannot pin a process to a core")
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
         raise RequestError("two cores are needed: one for the server, one for its load")
-    return Cores(usable[0], usable[-1])
+    return CpuAssignment(usable[0], usable[-1])
 
 
 @contextmanager

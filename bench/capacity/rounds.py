@@ -9,8 +9,8 @@ from typing import Any
 
 from bench.capacity import webrtc_load, websocket_load
 from bench.capacity.client_audio import appends, packets
-from bench.capacity.cpu_affinity import Cores
-from bench.capacity.run import Run
+from bench.capacity.cpu_affinity import CpuAssignment
+from bench.capacity.run import CapacityRun
 from bench.capacity.summary import extrapolated, table
 from bench.capacity.systems import Bare, bare, configuration, earshot
 from bench.capacity.websocket_load import ANSWER_S, COMMITS_BY_ITSELF, ECHO, IS_LISTENED_TO
@@ -31,31 +31,31 @@ BARE: Mapping[str, Bare] = {
     "echo": "echo",
 }
 
-Measure = Callable[[int], Coroutine[Any, Any, Run]]
+CapacityMeasure = Callable[[int], Coroutine[Any, Any, CapacityRun]]
 "So many sessions, once."
 
 
-class NotMeasured(EarshotError):
+class SystemMeasurementError(EarshotError):
     """No run of a system succeeded."""
 
     code = "not_measured"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    cores: Cores
+class CapacityPlan:
+    cores: CpuAssignment
     seconds: float
     rounds: int
     systems: Sequence[str] | None = None
     "Only these."
 
 
-async def webrtc(plan: Plan, calls: Sequence[int]) -> str:
+async def webrtc(plan: CapacityPlan, calls: Sequence[int]) -> str:
     """The table. Raises EarshotError."""
     wanted = _wanted(plan, CALLED)
     said = packets()
     async with AsyncExitStack() as stack:
-        measures: dict[str, Measure] = {}
+        measures: dict[str, CapacityMeasure] = {}
         for name in wanted:
             if (kind := BARE.get(name)) is not None:
                 program = bare(plan.cores, kind)
@@ -68,13 +68,13 @@ async def webrtc(plan: Plan, calls: Sequence[int]) -> str:
         return _report(await _rounds(plan, measures, calls))
 
 
-async def websocket(plan: Plan, sockets: Sequence[int]) -> str:
+async def websocket(plan: CapacityPlan, sockets: Sequence[int]) -> str:
     """The table. Raises EarshotError."""
     wanted = _wanted(plan, CONNECTED)
     said = appends()
     manners = {"echo": ECHO, "vad": IS_LISTENED_TO}
     async with AsyncExitStack() as stack:
-        measures: dict[str, Measure] = {}
+        measures: dict[str, CapacityMeasure] = {}
         for name in wanted:
             if (kind := BARE.get(name)) is not None:
                 program = bare(plan.cores, kind)
@@ -89,9 +89,9 @@ async def websocket(plan: Plan, sockets: Sequence[int]) -> str:
 
 
 async def _rounds(
-    plan: Plan, measures: Mapping[str, Measure], numbers: Sequence[int]
-) -> dict[str, dict[int, list[Run]]]:
-    found = {name: {number: list[Run]() for number in numbers} for name in measures}
+    plan: CapacityPlan, measures: Mapping[str, CapacityMeasure], numbers: Sequence[int]
+) -> dict[str, dict[int, list[CapacityRun]]]:
+    found = {name: {number: list[CapacityRun]() for number in numbers} for name in measures}
     names = list(measures)
     for turn in range(plan.rounds):
         for number in numbers:
@@ -105,15 +105,15 @@ async def _rounds(
                 found[name][number].append(run)
                 _tell(f"round {turn + 1}: {name}, {number}: {run.cpu_percent:.2f} %")
     if not all(any(by_number.values()) for by_number in found.values()):
-        raise NotMeasured("a system could not be measured at all")
+        raise SystemMeasurementError("a system could not be measured at all")
     return found
 
 
-def _report(found: dict[str, dict[int, list[Run]]]) -> str:
+def _report(found: dict[str, dict[int, list[CapacityRun]]]) -> str:
     return f"{table(found, next(iter(found)))}\n\n{extrapolated(found)}"
 
 
-def _wanted(plan: Plan, known: Sequence[str]) -> list[str]:
+def _wanted(plan: CapacityPlan, known: Sequence[str]) -> list[str]:
     if plan.systems is None:
         return list(known)
     if unknown := set(plan.systems) - {*CALLED, *CONNECTED}:

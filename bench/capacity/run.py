@@ -15,7 +15,7 @@ SETTLE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MeasurementWindow:
     """The seconds that count."""
 
     began: float
@@ -30,9 +30,9 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class CapacityRun:
     sessions: int
-    window: Window
+    window: MeasurementWindow
     heard_s: float
     "Audio that all clients got."
     errors_ms: Sequence[float] = ()
@@ -56,7 +56,7 @@ class Run:
         return 100 * self.heard_s / self.window.wall_s / self.sessions
 
 
-async def window(pid: int, seconds: float) -> Window:
+async def window(pid: int, seconds: float) -> MeasurementWindow:
     """Measure the server for so long."""
     began, lags_ms = perf_counter(), list[float]()
     cpu_s, waited_s = use_of(pid).cpu_s, _waited_s(pid)
@@ -65,7 +65,7 @@ async def window(pid: int, seconds: float) -> Window:
         await asyncio.sleep(PROBE_S)
         lags_ms.append(max(0.0, perf_counter() - probed - PROBE_S) * 1000)
     wall_s, waited_s = perf_counter() - began, _waited_s(pid) - waited_s
-    return Window(began, wall_s, use_of(pid).cpu_s - cpu_s, waited_s, lags_ms)
+    return MeasurementWindow(began, wall_s, use_of(pid).cpu_s - cpu_s, waited_s, lags_ms)
 
 
 def _waited_s(pid: int) -> float:

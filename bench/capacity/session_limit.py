@@ -7,12 +7,12 @@ from itertools import cycle, islice
 from time import perf_counter
 
 from bench.capacity.client_audio import packets
-from bench.capacity.cpu_affinity import Cores
+from bench.capacity.cpu_affinity import CpuAssignment
 from bench.capacity.systems import configuration, earshot
 from bench.capacity.webrtc_load import calling
 from bench.capacity.websocket_load import COMMITS_BY_ITSELF, streaming
 from bench.client.address import Address
-from bench.client.realtime import CannotConnect, Transport
+from bench.client.realtime import CannotConnect, ClientTransport
 from bench.measurements.footprint import Footprint, quiet_footprint
 from bench.server.own_server import OwnServer
 from bench.tools.stats import markdown
@@ -27,13 +27,13 @@ FREED_S = 10.0
 "A place is free when its session has ended: at most an answer in the making is waited for."
 
 
-class NotLimited(EarshotError):
+class LimitViolation(EarshotError):
     """The server did not keep its limit as it must."""
 
     code = "not_limited"
 
 
-async def limit(cores: Cores, sessions: int) -> str:
+async def limit(cores: CpuAssignment, sessions: int) -> str:
     """Fill the server, half over WebRTC; then the next one is told why, and nobody else suffers.
 
     Raises NotLimited, CannotConnect.
@@ -61,7 +61,7 @@ async def limit(cores: Cores, sessions: int) -> str:
     return "\n".join(lines)
 
 
-async def _refused(server: OwnServer, transport: Transport) -> str:
+async def _refused(server: OwnServer, transport: ClientTransport) -> str:
     """The server's words. Raises NotLimited when it has none."""
     began = perf_counter()
     try:
@@ -69,9 +69,9 @@ async def _refused(server: OwnServer, transport: Transport) -> str:
     except CannotConnect as error:
         took_ms = 1000 * (perf_counter() - began)
         if "answered 503" not in str(error):
-            raise NotLimited(f"refused with: {error}") from error
+            raise LimitViolation(f"refused with: {error}") from error
         return f"{transport}: {error} (in {took_ms:.0f} ms)"
-    raise NotLimited(f"one more session over {transport} was let in")
+    raise LimitViolation(f"one more session over {transport} was let in")
 
 
 async def _taken_again(address: Address) -> float:
@@ -82,13 +82,13 @@ async def _taken_again(address: Address) -> float:
             await _connect_once(address, "ws")
         except CannotConnect as error:
             if perf_counter() - began > FREED_S:
-                raise NotLimited(f"no place is free after {FREED_S:g} s: {error}") from error
+                raise LimitViolation(f"no place is free after {FREED_S:g} s: {error}") from error
             await asyncio.sleep(0.01)  # nothing tells when: the client would try again, too
         else:
             return perf_counter() - began
 
 
-async def cycles(cores: Cores, count: int) -> str:
+async def cycles(cores: CpuAssignment, count: int) -> str:
     """Connect and leave so often, over both transports in turn; what is held before and after."""
     began = perf_counter()
     warm_up = min(WARM_UP, count)
@@ -98,7 +98,7 @@ async def cycles(cores: Cores, count: int) -> str:
 
 
 async def cycles_of(
-    cores: Cores, count: int, warm_up: int = WARM_UP
+    cores: CpuAssignment, count: int, warm_up: int = WARM_UP
 ) -> tuple[Footprint, Footprint]:
     """What an empty server holds before and after. Raises CannotConnect, NotEmpty."""
     async with earshot(cores, configuration(answer_ms=2000, is_deaf=False)) as server:
@@ -110,7 +110,7 @@ async def cycles_of(
 
 async def come_and_go(address: Address, count: int) -> None:
     """So many sessions, each leaving as soon as it is heard. Raises CannotConnect."""
-    both: Sequence[Transport] = ("webrtc", "ws")
+    both: Sequence[ClientTransport] = ("webrtc", "ws")
     transports = islice(cycle(both), count)
 
     async def client() -> None:
@@ -125,7 +125,7 @@ async def come_and_go(address: Address, count: int) -> None:
         raise CannotConnect(str(group.exceptions[0])) from group
 
 
-async def _connect_once(address: Address, transport: Transport) -> None:
+async def _connect_once(address: Address, transport: ClientTransport) -> None:
     """Until the server is heard. Raises CannotConnect."""
     if transport == "webrtc":
         async with calling(address, 1, packets()):

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from bench.capacity.run import Run
+from bench.capacity.run import CapacityRun
 from bench.tools.stats import markdown, percentile
 
-Found = Mapping[str, Mapping[int, Sequence[Run]]]
+CapacityRuns = Mapping[str, Mapping[int, Sequence[CapacityRun]]]
 "System -> sessions -> one run per round."
 
 
-def table(found: Found, beside: str) -> str:
+def table(found: CapacityRuns, beside: str) -> str:
     """A row for each system and number of sessions, compared with the one that is `beside`."""
     with_intervals = any(run.errors_ms for run in _all(found))
     head = ["system", "sessions", "% of a core for each", f"of {beside}", "sound got, %"]
@@ -36,7 +36,7 @@ def table(found: Found, beside: str) -> str:
     return markdown(head, rows)
 
 
-def extrapolated(found: Found) -> str:
+def extrapolated(found: CapacityRuns) -> str:
     """Sessions on a full core, if each cost what it did among the most that were tried."""
     measured = [[n for n, runs in by.items() if runs] for by in found.values()]
     most = max(sessions for numbers in measured for sessions in numbers)
@@ -54,5 +54,5 @@ def _spread(values: Sequence[float], digits: int) -> str:
     return f"{shown[0]} ({shown[1]}-{shown[2]})"
 
 
-def _all(found: Found) -> list[Run]:
+def _all(found: CapacityRuns) -> list[CapacityRun]:
     return [run for by in found.values() for runs in by.values() for run in runs]

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from bench.capacity.cpu_affinity import Cores, on_core
+from bench.capacity.cpu_affinity import CpuAssignment, on_core
 from bench.server.own_server import OwnServer, own_program, own_server
 
 Bare = Literal["stock", "media", "quiet", "echo"]
@@ -27,7 +27,7 @@ def configuration(*, answer_ms: int, is_deaf: bool, max_sessions: int = MAX_SESS
 
 
 @asynccontextmanager
-async def earshot(cores: Cores, config: str) -> AsyncGenerator[OwnServer]:
+async def earshot(cores: CpuAssignment, config: str) -> AsyncGenerator[OwnServer]:
     """`earshot serve` on its core. Raises NotStarted."""
     with TemporaryDirectory(prefix="earshot-capacity-") as folder:
         file = Path(folder) / "capacity.toml"
@@ -39,7 +39,7 @@ async def earshot(cores: Cores, config: str) -> AsyncGenerator[OwnServer]:
 
 
 @asynccontextmanager
-async def bare(cores: Cores, kind: Bare) -> AsyncGenerator[OwnServer]:
+async def bare(cores: CpuAssignment, kind: Bare) -> AsyncGenerator[OwnServer]:
     """One of `bench.capacity.bare_servers` on the same core. Raises NotStarted."""
     async with AsyncExitStack() as stack:
         with on_core(cores.server):

@@ -19,7 +19,7 @@ from av import Packet
 from av.stream import Stream
 from msgspec.json import encode
 
-from bench.capacity.run import SETTLE_S, Run, window
+from bench.capacity.run import SETTLE_S, CapacityRun, window
 from bench.client.address import Address
 from bench.client.http import http_session, reaching, refusal
 from bench.client.realtime import CONNECT_TIMEOUT_S, CannotConnect, Json
@@ -52,18 +52,18 @@ AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class PacketArrival:
     timestamp: int
     "RTP's, 48 kHz."
     at: float
     "In seconds of perf_counter: uvloop's own time has whole milliseconds."
 
 
-class Caller:
+class WebRtcLoadClient:
     """One call. `close` it."""
 
     def __init__(self, packets: Sequence[bytes], offset: int, phase_s: float) -> None:
-        self.arrivals: list[Arrival] = []
+        self.arrivals: list[PacketArrival] = []
         self.errors = 0
         self._pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         self._connected = asyncio.Event()
@@ -71,7 +71,7 @@ class Caller:
         self._pc.on("connectionstatechange", self._on_state)
         self._channel = self._pc.createDataChannel("oai-events")
         self._channel.on("message", self._on_message)
-        track = _Recorded(packets, offset, phase_s)
+        track = _PacketLoopTrack(packets, offset, phase_s)
         transceiver = self._pc.addTransceiver(track, direction="sendrecv")
         tap(transceiver.receiver, self._on_packet)
 
@@ -119,11 +119,11 @@ class Caller:
         self.errors += '"type":"error"' in shown
 
     def _on_packet(self, _: int, timestamp: int, payload: bytes) -> None:
-        self.arrivals.append(Arrival(timestamp, perf_counter()))
+        self.arrivals.append(PacketArrival(timestamp, perf_counter()))
         self._talks.set()
 
 
-class _Recorded(MediaStreamTrack):
+class _PacketLoopTrack(MediaStreamTrack):
     """Packets in a loop, one per 20 ms, without drift."""
 
     kind = "audio"
@@ -147,7 +147,9 @@ class _Recorded(MediaStreamTrack):
         return packet
 
 
-async def run(server: OwnServer, packets: Sequence[bytes], seconds: float, sessions: int) -> Run:
+async def run(
+    server: OwnServer, packets: Sequence[bytes], seconds: float, sessions: int
+) -> CapacityRun:
     """So many calls for so long. Raises CannotConnect."""
     async with calling(server.address, sessions, packets) as callers:
         await asyncio.sleep(SETTLE_S)
@@ -157,7 +159,7 @@ async def run(server: OwnServer, packets: Sequence[bytes], seconds: float, sessi
             [one for one in caller.arrivals if measured.began <= one.at <= until]
             for caller in callers
         ]
-    return Run(
+    return CapacityRun(
         sessions,
         measured,
         heard_s=sum(len(arrivals) for arrivals in kept) * PTIME_MS / 1000,
@@ -169,16 +171,16 @@ async def run(server: OwnServer, packets: Sequence[bytes], seconds: float, sessi
 @asynccontextmanager
 async def calling(
     address: Address, sessions: int, packets: Sequence[bytes]
-) -> AsyncGenerator[Sequence[Caller]]:
+) -> AsyncGenerator[Sequence[WebRtcLoadClient]]:
     """Calls whose packets leave evenly spread over 20 ms. Raises CannotConnect."""
     phase_s = PTIME_MS / 1000 / sessions
     callers = [
-        Caller(packets, number * len(packets) // sessions, number * phase_s)
+        WebRtcLoadClient(packets, number * len(packets) // sessions, number * phase_s)
         for number in range(sessions)
     ]
     limit = asyncio.Semaphore(AT_ONCE)
 
-    async def connect(http: ClientSession, caller: Caller) -> None:
+    async def connect(http: ClientSession, caller: WebRtcLoadClient) -> None:
         async with limit:
             await caller.connect(http, address)
 
@@ -195,7 +197,7 @@ async def calling(
         yield callers
 
 
-def interval_errors_ms(arrivals: Sequence[Arrival]) -> list[float]:
+def interval_errors_ms(arrivals: Sequence[PacketArrival]) -> list[float]:
     """How far each packet's distance to the one before it is from the distance of their sounds."""
     errors = []
     for before, after in pairwise(arrivals):

@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import ClientConnectionError, ClientWebSocketResponse, WSMsgType
 from msgspec.json import encode
 
-from bench.capacity.run import SETTLE_S, Run, window
+from bench.capacity.run import SETTLE_S, CapacityRun, window
 from bench.capacity.webrtc_load import TALK
 from bench.client.address import Address
 from bench.client.http import http_session, reaching
@@ -29,7 +29,7 @@ FRAMES_PER_CLEAR = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class ClientBehaviour:
     """How the client uses the server."""
 
     turn_detection: Json | None
@@ -44,27 +44,27 @@ class Manner:
         return [encode({"type": "session.update", "session": session}).decode()]
 
 
-ECHO = Manner(None, is_echo=True)
-COMMITS_BY_ITSELF = Manner(None)
-IS_LISTENED_TO = Manner(
+ECHO = ClientBehaviour(None, is_echo=True)
+COMMITS_BY_ITSELF = ClientBehaviour(None)
+IS_LISTENED_TO = ClientBehaviour(
     {"type": "server_vad", "create_response": False, "interrupt_response": False}
 )
 
 
-class _Event(msgspec.Struct):
+class _ServerEvent(msgspec.Struct):
     type: str
     delta: str = ""
     audio: str = ""
     "In what an echo sends back."
 
 
-_read = msgspec.json.Decoder(_Event).decode
+_read = msgspec.json.Decoder(_ServerEvent).decode
 
 
-class Stream:
+class WebSocketLoadClient:
     """One connection; it counts what it hears."""
 
-    def __init__(self, ws: ClientWebSocketResponse, manner: Manner) -> None:
+    def __init__(self, ws: ClientWebSocketResponse, manner: ClientBehaviour) -> None:
         self.audio_chars = 0
         "Base64."
         self.errors = 0
@@ -127,8 +127,12 @@ class Stream:
 
 
 async def run(
-    server: OwnServer, manner: Manner, appends: Sequence[str], seconds: float, sessions: int
-) -> Run:
+    server: OwnServer,
+    manner: ClientBehaviour,
+    appends: Sequence[str],
+    seconds: float,
+    sessions: int,
+) -> CapacityRun:
     """So many connections for so long. Raises CannotConnect."""
     async with streaming(server.address, sessions, manner) as streams:
         writing = (
@@ -141,13 +145,13 @@ async def run(
             measured = await window(server.pid, seconds)
             heard_s = sum(stream.heard_s for stream in streams) - before_s
     errors = sum(stream.errors for stream in streams)
-    return Run(sessions, measured, heard_s, refusals=errors)
+    return CapacityRun(sessions, measured, heard_s, refusals=errors)
 
 
 @asynccontextmanager
 async def streaming(
-    address: Address, sessions: int, manner: Manner
-) -> AsyncGenerator[Sequence[Stream]]:
+    address: Address, sessions: int, manner: ClientBehaviour
+) -> AsyncGenerator[Sequence[WebSocketLoadClient]]:
     """Connections, read all the time. Raises CannotConnect."""
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(http_session(address))
@@ -156,6 +160,6 @@ async def streaming(
             with reaching(address):
                 ws = await upgraded(http, address.realtime(model="default"), address)
             stack.push_async_callback(ws.close)
-            streams.append(Stream(ws, manner))
+            streams.append(WebSocketLoadClient(ws, manner))
         await stack.enter_async_context(background(*(stream.read() for stream in streams)))
         yield streams

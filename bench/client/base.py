@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from bench.client.address import Address
-from bench.client.connection_stats import Quality
-from bench.client.microphone import Mouth
-from bench.client.realtime import Json, OnSound, Received, Transport, Wish
+from bench.client.connection_stats import ConnectionReport
+from bench.client.microphone import Microphone
+from bench.client.realtime import ClientTransport, Json, OnSound, ReceivedEvent, SessionRequest
 from bench.client.webrtc import over_webrtc
 from bench.client.websocket import over_websocket
 
@@ -21,17 +21,17 @@ class RealtimeClient(Protocol):
     """One connection, over whatever transport."""
 
     @property
-    def transport(self) -> Transport: ...
+    def transport(self) -> ClientTransport: ...
 
     @property
-    def mouth(self) -> Mouth: ...
+    def mouth(self) -> Microphone: ...
 
     @property
     def end(self) -> str:
         """Why the connection is over; empty while it lives."""
         ...
 
-    async def quality(self) -> Quality:
+    async def quality(self) -> ConnectionReport:
         """How good the connection has been so far."""
         ...
 
@@ -39,14 +39,14 @@ class RealtimeClient(Protocol):
         """In order; never blocks."""
         ...
 
-    def events(self) -> AsyncIterator[Received]:
+    def events(self) -> AsyncIterator[ReceivedEvent]:
         """What the server says, until the connection is over; for one reader at a time."""
         ...
 
 
 @asynccontextmanager
 async def connect(
-    address: Address, transport: Transport, wish: Wish, on_sound: OnSound
+    address: Address, transport: ClientTransport, wish: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[RealtimeClient, None]:
     """A connection whose session is agreed on; leaving ends it. Raises CannotConnect."""
     if transport == "webrtc":

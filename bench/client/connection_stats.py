@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.connection_stats import ConnectionQuality, Flow
+from core.connection_stats import AudioFlowStats, ConnectionStats
 
 QUALITY_EVENT = "earshot.connection"
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
+class ConnectionReport:
     """Since the beginning; jitter and round trip are the latest. None: nobody knows.
 
     Up is from us to the server.
@@ -33,11 +33,11 @@ class Quality:
     buffer_down_ms: float | None
 
 
-def quality_of(own: ConnectionQuality, told: Mapping[str, Any]) -> Quality:
+def quality_of(own: ConnectionStats, told: Mapping[str, Any]) -> ConnectionReport:
     """`told`: the server's latest `earshot.connection`; empty when there was none."""
-    up, down = own.sent or Flow(), own.received or Flow()
+    up, down = own.sent or AudioFlowStats(), own.received or AudioFlowStats()
     theirs = told.get("up") or {}  # the same, but with what came too late
-    return Quality(
+    return ConnectionReport(
         transport=own.transport,
         codec=own.codec,
         protocol=own.protocol,
@@ -53,7 +53,7 @@ def quality_of(own: ConnectionQuality, told: Mapping[str, Any]) -> Quality:
     )
 
 
-def quality_line(quality: Quality) -> str:
+def quality_line(quality: ConnectionReport) -> str:
     """One line for people; what is not known is left out, but for the round trip."""
     trip = quality.round_trip_ms
     parts = ["round trip not known" if trip is None else f"round trip {trip:.1f} ms"]
@@ -70,7 +70,7 @@ def quality_line(quality: Quality) -> str:
     return f"network: {', '.join(parts)}; {_path(quality)}"
 
 
-def _path(quality: Quality) -> str:
+def _path(quality: ConnectionReport) -> str:
     path = quality.codec or quality.transport
     if quality.protocol:
         path += f" over {quality.protocol}"
@@ -79,7 +79,7 @@ def _path(quality: Quality) -> str:
     return path
 
 
-def _loss(flow: Flow) -> float | None:
+def _loss(flow: AudioFlowStats) -> float | None:
     return _share(flow.lost, flow.packets)
 
 

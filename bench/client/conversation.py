@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from bench.client.address import Address
 from bench.client.base import RealtimeClient, connect
-from bench.client.latency_probe import Ear, Player
+from bench.client.latency_probe import AudioPlayer, AudioReceiver
 from bench.client.microphone import RATE_HZ
-from bench.client.realtime import ConnectionLost, Transport, Wish, background
-from bench.client.turn import Stage, Status, TurnLog
-from bench.tools.speech_bounds import Spoken, spoken_in
+from bench.client.realtime import ClientTransport, ConnectionLost, SessionRequest, background
+from bench.client.turn import StageTimes, Status, TurnLog
+from bench.tools.speech_bounds import SpeechBounds, spoken_in
 from core.audio import AudioFrame, Pcm
 
 TAIL_S = 0.2
@@ -33,7 +33,7 @@ OnChange = Callable[[TurnLog], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TurnReport:
     """One turn. Times are None where there was nothing to measure."""
 
     status: Status
@@ -50,7 +50,7 @@ class Report:
     "Last speech sample spoken to the first words of the answer."
     server_ms: float | None
     "End of speech to first sound as the server tells it."
-    stages: tuple[Stage, ...]
+    stages: tuple[StageTimes, ...]
     answer_ms: float
     "Length of the answer's sound."
     is_end_known: bool = True
@@ -58,11 +58,11 @@ class Report:
     sound: Sequence[AudioFrame] = field(default=(), repr=False)
 
 
-class Talker:
+class ConversationClient:
     """Owner: the task that awaits its turns, one at a time."""
 
     def __init__(
-        self, client: RealtimeClient, ear: Ear, timeout_s: float, on_change: OnChange
+        self, client: RealtimeClient, ear: AudioReceiver, timeout_s: float, on_change: OnChange
     ) -> None:
         self._client, self._ear = client, ear
         self._timeout_s = timeout_s
@@ -92,19 +92,19 @@ class Talker:
             self._changed.set()
         self._changed.set()
 
-    async def say(self, pcm: Pcm, span: tuple[int, int] | None = None) -> Report:
+    async def say(self, pcm: Pcm, span: tuple[int, int] | None = None) -> TurnReport:
         """Speak 24 kHz mono in real time and hear the answer. Raises ConnectionLost.
 
         `span`: first and one past the last sample of speech, where it is known.
         """
-        said = Spoken(*span) if span else await asyncio.to_thread(spoken_in, pcm, RATE_HZ)
+        said = SpeechBounds(*span) if span else await asyncio.to_thread(spoken_in, pcm, RATE_HZ)
         self._begin()
         start = await self._client.mouth.say(pcm)
         begun_at, ended_at = self._times(said, start)  # now: a mouth forgets
         await self._answered()
         return self._report(begun_at, ended_at)
 
-    async def listen(self) -> Report:
+    async def listen(self) -> TurnReport:
         """Let a microphone's owner speak, and hear the answer. Raises ConnectionLost."""
         self._begin()
         mouth = self._client.mouth
@@ -117,7 +117,7 @@ class Talker:
         heard = await asyncio.to_thread(spoken_in, said, RATE_HZ)
         return self._report(*self._times(heard, begin))
 
-    async def write(self, text: str) -> Report:
+    async def write(self, text: str) -> TurnReport:
         """Send a written message and hear the answer. Raises ConnectionLost."""
         self._begin()
         content = [{"type": "input_text", "text": text}]
@@ -128,7 +128,7 @@ class Talker:
         await self._answered()
         return self._report(None, sent_at)
 
-    def _times(self, said: Spoken, start: int) -> tuple[float | None, float | None]:
+    def _times(self, said: SpeechBounds, start: int) -> tuple[float | None, float | None]:
         """When the first and the last sample of speech were spoken, as far as that is known."""
         spoken_at = self._client.mouth.spoken_at
         return (
@@ -185,9 +185,9 @@ class Talker:
         is_quiet = now > max(log.last_at, self._ear.silent_from) + SOUND_EVENT_S
         return log.is_over(has_sound_events=not is_quiet)
 
-    def _report(self, begun_at: float | None, ended_at: float | None) -> Report:
+    def _report(self, begun_at: float | None, ended_at: float | None) -> TurnReport:
         log, sound = self._log, self._ear.sound()
-        return Report(
+        return TurnReport(
             status=log.outcome(is_heard=bool(sound)),
             transcript=log.transcript,
             reply=log.reply,
@@ -207,17 +207,17 @@ class Talker:
 @asynccontextmanager
 async def talking(
     address: Address,
-    transport: Transport,
-    wish: Wish,
+    transport: ClientTransport,
+    wish: SessionRequest,
     *,
     timeout_s: float,
     on_change: OnChange = lambda log: None,
-    player: Player | None = None,
-) -> AsyncGenerator[tuple[Talker, RealtimeClient], None]:
+    player: AudioPlayer | None = None,
+) -> AsyncGenerator[tuple[ConversationClient, RealtimeClient], None]:
     """A connection to talk over. Raises CannotConnect."""
-    ear = Ear(is_paced=transport == "webrtc", player=player)
+    ear = AudioReceiver(is_paced=transport == "webrtc", player=player)
     async with connect(address, transport, wish, ear.hear) as client:
-        talker = Talker(client, ear, timeout_s, on_change)
+        talker = ConversationClient(client, ear, timeout_s, on_change)
         async with background(talker.read()):
             yield talker, client
 

@@ -37,7 +37,7 @@ def speech_span(pcm: Pcm, rate_hz: int) -> tuple[int, int] | None:
     return int(loud[0]) * window, min((int(loud[-1]) + 1) * window, len(pcm))
 
 
-class Player(Protocol):
+class AudioPlayer(Protocol):
     """A loudspeaker."""
 
     def play(self, frame: AudioFrame) -> None:
@@ -50,12 +50,12 @@ class Player(Protocol):
 
 
 @dataclass(slots=True)
-class Ear:
+class AudioReceiver:
     """Times are those of a player without a buffer of its own: it plays what comes at once."""
 
     is_paced: bool
     "Sound arrives in real time (WebRTC); otherwise faster, and queues until it is played."
-    player: Player | None = None
+    player: AudioPlayer | None = None
     heard_at: float | None = None
     "When the first audible sample since `listen` was played, in seconds."
     silent_from: float = 0.0

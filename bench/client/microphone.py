@@ -21,7 +21,7 @@ MAX_LIVE_MS = 200
 "A sound card that is faster than the clock by more than this loses its oldest audio."
 
 
-class Mouth:
+class Microphone:
     """Owner: the task that calls `pull` once per 20 ms; `clock` gives seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

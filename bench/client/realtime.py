@@ -13,7 +13,7 @@ from core.audio import AudioFrame
 from core.errors import EarshotError
 
 Json = dict[str, Any]
-Transport = Literal["webrtc", "ws"]
+ClientTransport = Literal["webrtc", "ws"]
 OnSound = Callable[[AudioFrame, float], None]
 "Takes received sound and when it arrived, in the loop's seconds."
 
@@ -49,7 +49,7 @@ class ConnectionLost(EarshotError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SessionRequest:
     """What we ask of the session."""
 
     model: str = "default"
@@ -79,7 +79,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedEvent:
     """One server event."""
 
     event: Mapping[str, Any]
@@ -91,12 +91,12 @@ class Received:
         return str(self.event.get("type", ""))
 
 
-class Inbox:
+class EventInbox:
     """Events as they arrive, and why none will come any more."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._received: asyncio.Queue[Received | None] = asyncio.Queue()
+        self._received: asyncio.Queue[ReceivedEvent | None] = asyncio.Queue()
         self.end = ""
         "Why the connection is over; empty while it lives."
         self.quality: Mapping[str, Any] = {}
@@ -108,35 +108,35 @@ class Inbox:
         elif self._received.qsize() >= MAX_UNREAD_EVENTS:
             self.close("we do not read what the server sends")
         elif not self.end:
-            self._received.put_nowait(Received(event, self._clock()))
+            self._received.put_nowait(ReceivedEvent(event, self._clock()))
 
     def close(self, why: str) -> None:
         if not self.end:
             self.end = why
             self._received.put_nowait(None)
 
-    async def events(self) -> AsyncGenerator[Received, None]:
+    async def events(self) -> AsyncGenerator[ReceivedEvent, None]:
         """Until the connection is over."""
         while (received := await self._received.get()) is not None:
             yield received
         self._received.put_nowait(None)  # also for whoever reads next
 
 
-Send = Callable[[Json], None]
+EventSender = Callable[[Json], None]
 
 
-async def greeted(inbox: Inbox) -> None:
+async def greeted(inbox: EventInbox) -> None:
     """Wait for the server's first event. Raises CannotConnect."""
     await _awaited(inbox, "session.created", CONNECT_TIMEOUT_S)
 
 
-async def wished(send: Send, inbox: Inbox, wish: Wish) -> None:
+async def wished(send: EventSender, inbox: EventInbox, wish: SessionRequest) -> None:
     """Ask for the session we want. Raises CannotConnect when the server refuses it."""
     send({"type": "session.update", "event_id": _WISH, "session": wish.session()})
     await _awaited(inbox, "session.updated", SETTLE_TIMEOUT_S, event_id=_WISH)
 
 
-async def extended(send: Send, inbox: Inbox) -> None:
+async def extended(send: EventSender, inbox: EventInbox) -> None:
     """Ask for the events that only our server has; any other may refuse them."""
     session = {"type": "realtime", "include": list(OUR_EVENTS)}
     send({"type": "session.update", "event_id": _OURS, "session": session})
@@ -144,7 +144,9 @@ async def extended(send: Send, inbox: Inbox) -> None:
         await _awaited(inbox, "session.updated", SETTLE_TIMEOUT_S, event_id=_OURS)
 
 
-async def _awaited(inbox: Inbox, kind: str, timeout_s: float, event_id: str | None = None) -> None:
+async def _awaited(
+    inbox: EventInbox, kind: str, timeout_s: float, event_id: str | None = None
+) -> None:
     """The next event of this type; others before it are dropped.
 
     Raises CannotConnect: it did not come, or an error came instead (about `event_id`, if given).

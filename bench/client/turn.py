@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bench.client.realtime import Received, message_of
+from bench.client.realtime import ReceivedEvent, message_of
 
 Status = Literal["answered", "rejected", "failed", "cancelled", "unanswered"]
 
@@ -12,7 +12,7 @@ TRANSCRIPTION = "conversation.item.input_audio_transcription"
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageTimes:
     """One stage as the server tells it; 0 ms is the end of speech."""
 
     name: str
@@ -42,7 +42,7 @@ class TurnLog:
     error: str = ""
     is_traced: bool = False
     "The server has told where the time of the latest answer went: its last word on a turn."
-    stages: Sequence[Stage] = ()
+    stages: Sequence[StageTimes] = ()
     server_latency_ms: float | None = None
     is_speech: bool = False
     "The server hears somebody speak, or has not yet taken what it heard as an utterance."
@@ -67,7 +67,7 @@ class TurnLog:
     def transcript(self) -> str:
         return " ".join(text for text in self.transcripts.values() if text)
 
-    def take(self, received: Received) -> None:
+    def take(self, received: ReceivedEvent) -> None:
         """Note one event."""
         event, self.last_at = received.event, received.at
         kind = received.type
@@ -164,7 +164,7 @@ class TurnLog:
         self.is_traced = True
         self.server_latency_ms = turn.get("response_latency_ms")
         self.stages = tuple(
-            Stage(
+            StageTimes(
                 str(stage["stage"]),
                 float(stage["start_ms"]),
                 float(stage["end_ms"]),

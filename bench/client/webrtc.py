@@ -8,18 +8,18 @@ from aiohttp import ClientSession, FormData
 from msgspec.json import encode
 
 from bench.client.address import Address
-from bench.client.connection_stats import Quality, quality_of
+from bench.client.connection_stats import ConnectionReport, quality_of
 from bench.client.http import http_session, reaching, refusal
-from bench.client.microphone import RATE_HZ, Mouth
+from bench.client.microphone import RATE_HZ, Microphone
 from bench.client.realtime import (
     CONNECT_TIMEOUT_S,
     CannotConnect,
-    Inbox,
+    ClientTransport,
+    EventInbox,
     Json,
     OnSound,
-    Received,
-    Transport,
-    Wish,
+    ReceivedEvent,
+    SessionRequest,
     background,
     decoded,
     extended,
@@ -43,12 +43,12 @@ _WORDS: Mapping[CloseReason, str] = {
 class WebRtcClient:
     """A `RealtimeClient`."""
 
-    transport: Transport = "webrtc"
+    transport: ClientTransport = "webrtc"
 
     def __init__(self, on_sound: OnSound) -> None:
         clock = asyncio.get_running_loop().time
-        self.mouth = Mouth(clock)
-        self.inbox = Inbox(clock)
+        self.mouth = Microphone(clock)
+        self.inbox = EventInbox(clock)
         self.peer = Peer(
             PeerCallbacks(
                 pull=self.mouth.pull,
@@ -66,13 +66,13 @@ class WebRtcClient:
     def end(self) -> str:
         return self.inbox.end
 
-    async def quality(self) -> Quality:
+    async def quality(self) -> ConnectionReport:
         return quality_of(await self.peer.meter().measure(), self.inbox.quality)
 
     def send(self, event: Json) -> None:
         self.peer.send(encode(event).decode())
 
-    def events(self) -> AsyncGenerator[Received, None]:
+    def events(self) -> AsyncGenerator[ReceivedEvent, None]:
         return self.inbox.events()
 
     async def run(self) -> None:
@@ -86,7 +86,7 @@ class WebRtcClient:
 
 @asynccontextmanager
 async def over_webrtc(
-    address: Address, wish: Wish, on_sound: OnSound
+    address: Address, wish: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[WebRtcClient, None]:
     """A call whose session is agreed on. Raises CannotConnect."""
     client = WebRtcClient(on_sound)
@@ -105,7 +105,7 @@ async def over_webrtc(
         await client.peer.close()
 
 
-async def _call(http: ClientSession, address: Address, wish: Wish, offer: str) -> str:
+async def _call(http: ClientSession, address: Address, wish: SessionRequest, offer: str) -> str:
     form = FormData()
     form.add_field("sdp", offer, content_type="application/sdp")
     session = {**wish.session(), "model": wish.model}

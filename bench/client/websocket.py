@@ -15,16 +15,16 @@ from aiohttp import (
 from msgspec.json import encode
 
 from bench.client.address import Address
-from bench.client.connection_stats import Quality, quality_of
+from bench.client.connection_stats import ConnectionReport, quality_of
 from bench.client.http import http_session, reaching, refusal
-from bench.client.microphone import RATE_HZ, Mouth
+from bench.client.microphone import RATE_HZ, Microphone
 from bench.client.realtime import (
-    Inbox,
+    ClientTransport,
+    EventInbox,
     Json,
     OnSound,
-    Received,
-    Transport,
-    Wish,
+    ReceivedEvent,
+    SessionRequest,
     background,
     decoded,
     extended,
@@ -32,7 +32,7 @@ from bench.client.realtime import (
     wished,
 )
 from core.audio import PTIME_MS, AudioFrame
-from core.connection_stats import ConnectionQuality
+from core.connection_stats import ConnectionStats
 from core.queues import Outbox
 from media.pcm import from_bytes, to_bytes
 
@@ -53,12 +53,12 @@ _UPGRADE = {
 class WebSocketClient:
     """A `RealtimeClient`."""
 
-    transport: Transport = "ws"
+    transport: ClientTransport = "ws"
 
     def __init__(self, ws: ClientWebSocketResponse, on_sound: OnSound) -> None:
         self._clock = asyncio.get_running_loop().time
-        self.mouth = Mouth(self._clock)
-        self.inbox = Inbox(self._clock)
+        self.mouth = Microphone(self._clock)
+        self.inbox = EventInbox(self._clock)
         self._ws, self._on_sound = ws, on_sound
         self._unsent: Outbox[str] = Outbox(MAX_UNSENT_EVENTS)
         self._heard = 0
@@ -67,14 +67,14 @@ class WebSocketClient:
     def end(self) -> str:
         return self.inbox.end
 
-    async def quality(self) -> Quality:
-        own = ConnectionQuality("websocket", protocol="tcp")
+    async def quality(self) -> ConnectionReport:
+        own = ConnectionStats("websocket", protocol="tcp")
         return quality_of(own, self.inbox.quality)
 
     def send(self, event: Json) -> None:
         self._unsent.put(encode(event).decode())
 
-    def events(self) -> AsyncGenerator[Received, None]:
+    def events(self) -> AsyncGenerator[ReceivedEvent, None]:
         return self.inbox.events()
 
     async def read(self) -> None:
@@ -115,7 +115,7 @@ class WebSocketClient:
 
 @asynccontextmanager
 async def over_websocket(
-    address: Address, wish: Wish, on_sound: OnSound
+    address: Address, wish: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[WebSocketClient, None]:
     """A connection whose session is agreed on. Raises CannotConnect."""
     url = address.realtime(model=wish.model)

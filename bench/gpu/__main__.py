@@ -16,9 +16,9 @@ from pathlib import Path
 
 import torch
 
-from bench.gpu.cuda_clock import Failed, Times, alternating, beside
+from bench.gpu.cuda_clock import FailedCall, RunTimes, alternating, beside
 from bench.gpu.request_load import at_random, latencies_ms, percentile, streams
-from bench.gpu.run import Bench
+from bench.gpu.run import GpuBench
 from bench.gpu.transformers_baseline import generator
 from bench.gpu.whisper_torch import answers
 
@@ -26,14 +26,14 @@ PARTS = ("check", "single", "batch", "beam", "sizes", "arrivals", "streams")
 SIZES = ("large-v3", "medium", "base")
 
 
-def check(bench: Bench) -> None:
+def check(bench: GpuBench) -> None:
     """Of every model, each once in a run: what is timed later is not checked again."""
     for name in ("turbo", "large-v2", *SIZES):
         bench.model(name)
 
 
 def peers(
-    bench: Bench, windows: torch.Tensor, tokens: int, beams: int = 1
+    bench: GpuBench, windows: torch.Tensor, tokens: int, beams: int = 1
 ) -> list[Callable[[], object]]:
     """transformers with sdpa, and compiled on a GPU. It takes windows of 30 s only: shorter ones
     are padded with zeros."""
@@ -47,13 +47,13 @@ def peers(
     return made
 
 
-def cells(found: Sequence[Times | Failed], show: Callable[[Times], str] = str) -> str:
+def cells(found: Sequence[RunTimes | FailedCall], show: Callable[[RunTimes], str] = str) -> str:
     """Of transformers' two columns."""
-    shown = [show(one) if isinstance(one, Times) else str(one) for one in found]
+    shown = [show(one) if isinstance(one, RunTimes) else str(one) for one in found]
     return " | ".join([*shown, *["-"] * (2 - len(shown))])
 
 
-def single(bench: Bench) -> None:
+def single(bench: GpuBench) -> None:
     """One window of turbo."""
     model = bench.model("turbo")
     print("\n| turbo, batch 1 | floor, ms | ours, ms | transformers sdpa, in 30 s | compiled |")
@@ -68,7 +68,7 @@ def single(bench: Bench) -> None:
         print(f"| {frames // 100} s, {tokens} tokens | {row} |", flush=True)
 
 
-def batch(bench: Bench) -> None:
+def batch(bench: GpuBench) -> None:
     """Many utterances of 2 to 30 s at once, windows in steps of 5 s."""
     model, chance = bench.model("turbo"), random.Random(0)
     print("\n| turbo, mixed 2-30 s | floor, x real time | ours | transformers sdpa | compiled |")
@@ -91,11 +91,11 @@ def batch(bench: Bench) -> None:
         print(f"| {count} | {row} |", flush=True)
 
 
-def _speed(audio_ms: float, times: Times) -> str:
+def _speed(audio_ms: float, times: RunTimes) -> str:
     return f"{audio_ms / times.median:.0f}"
 
 
-def beam(bench: Bench) -> None:
+def beam(bench: GpuBench) -> None:
     """WIS's own case: large-v2, beam 5, 3.84 s."""
     model = bench.model("large-v2")
     print("\n| large-v2, beam 5 | floor, ms | ours, ms | transformers sdpa, in 30 s | compiled |")
@@ -110,7 +110,7 @@ def beam(bench: Bench) -> None:
         print(f"| {label}, {tokens} tokens | {row} |", flush=True)
 
 
-def sizes(bench: Bench) -> None:
+def sizes(bench: GpuBench) -> None:
     """The other shapes, one window of 30 s."""
     rows = []
     for name in ("toy",) if bench.options.tiny else SIZES:
@@ -123,7 +123,7 @@ def sizes(bench: Bench) -> None:
     print("\n".join(rows), flush=True)
 
 
-def arrivals(bench: Bench) -> None:
+def arrivals(bench: GpuBench) -> None:
     """Utterances at random times."""
     model = bench.model("turbo")
     print("\n| turbo, arrivals/s | p50, ms | p95, ms | p99, ms |\n|---|---|---|---|")
@@ -133,7 +133,7 @@ def arrivals(bench: Bench) -> None:
         print(f"| {per_s} | {row} |", flush=True)
 
 
-def live(bench: Bench) -> None:
+def live(bench: GpuBench) -> None:
     """Speakers with partials every 500 ms."""
     model = bench.model("turbo")
     print("\n| turbo, live streams | partials: p50, ms | p95, ms | finals: p50, ms | p95, ms |")
@@ -157,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run = {"check": check, "single": single, "batch": batch, "beam": beam, "sizes": sizes}
     run |= {"arrivals": arrivals, "streams": live}
     with tempfile.TemporaryDirectory() as scratch, torch.inference_mode():
-        bench = Bench(options, options.folder or Path(scratch))
+        bench = GpuBench(options, options.folder or Path(scratch))
         speed = bench.floors
         name = torch.cuda.get_device_name() if bench.device.type == "cuda" else "cpu"
         print(f"{name}, torch {torch.__version__}, {bench.kind}")

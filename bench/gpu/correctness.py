@@ -7,9 +7,9 @@ import torch
 
 from bench.gpu.transformers_baseline import generator
 from bench.gpu.whisper_torch import answers
-from engines.asr.whisper_torch.batching.kv_cache import Kind, NewRow
-from engines.asr.whisper_torch.network.cuda_graphs import Eager, EncodeShape, StepShape
-from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.batching.kv_cache import NewRow, StepKind
+from engines.asr.whisper_torch.network.cuda_graphs import EagerLauncher, EncodeShape, StepShape
+from engines.asr.whisper_torch.network.device import DeviceModel
 
 MOST_DIFFERENCES = 32
 "Of one text; with more of them nothing is equal that could be counted."
@@ -45,7 +45,7 @@ def texts_of_transformers(
 
 
 def teacher_forced(
-    model: Device, windows: Sequence[torch.Tensor], texts: Sequence[Sequence[int]]
+    model: DeviceModel, windows: Sequence[torch.Tensor], texts: Sequence[Sequence[int]]
 ) -> float:
     """Share of steps whose likeliest token is that of the text so far: where one differs, ours goes
     on behind the reference's token. A single tie does not void what follows it."""
@@ -68,7 +68,7 @@ def teacher_forced(
 
 
 def with_transformers(
-    model: Device, windows: Sequence[torch.Tensor], texts: Sequence[Sequence[int]], beams: int
+    model: DeviceModel, windows: Sequence[torch.Tensor], texts: Sequence[Sequence[int]], beams: int
 ) -> float:
     """Greedy: share of equal steps (`teacher_forced`). A beam's past is its own choice: there what
     is equal up to a first difference counts."""
@@ -78,9 +78,9 @@ def with_transformers(
     return equal_share(mine, texts)
 
 
-def graphs_with_eager(model: Device) -> tuple[int, int]:
+def graphs_with_eager(model: DeviceModel) -> tuple[int, int]:
     """How many captured graphs leave behind what kernels launched one by one do, of how many."""
-    eager = Eager(model.weights, model.state)
+    eager = EagerLauncher(model.weights, model.state)
     captured = model.launcher.captured
     same = 0
     for number, shape in enumerate(captured):
@@ -101,13 +101,13 @@ def graphs_with_eager(model: Device) -> tuple[int, int]:
     return same, len(captured)
 
 
-def _written(model: Device) -> list[torch.Tensor]:
+def _written(model: DeviceModel) -> list[torch.Tensor]:
     """All that a step may change."""
     state = model.state
     return [state.ints, state.floats, state.tokens, state.best, state.said]
 
 
-def _fill(model: Device, shape: StepShape, seed: int) -> None:
+def _fill(model: DeviceModel, shape: StepShape, seed: int) -> None:
     """Rows in the midst of answers of the shape's kind, as different as they may be."""
     state, special = model.state, model.special
     _free(model)
@@ -116,11 +116,11 @@ def _fill(model: Device, shape: StepShape, seed: int) -> None:
     first = 0
     while first < shape.rows:
         beams, temperature = 1, 0.0
-        if shape.kind in (Kind.BEAM, Kind.MIXED) and first % 3 == 0:
+        if shape.kind in (StepKind.BEAM, StepKind.MIXED) and first % 3 == 0:
             beams = min(5, shape.rows - first)
-        elif shape.kind in (Kind.DRAWN, Kind.MIXED):
+        elif shape.kind in (StepKind.DRAWN, StepKind.MIXED):
             temperature = 0.7
-        is_timed = shape.kind is not Kind.PLAIN and first % 2 == 0
+        is_timed = shape.kind is not StepKind.PLAIN and first % 2 == 0
         most = min(shape.said, model.shape.text_positions) - 1
         length = int(torch.randint(2, most, (), generator=chance))
         words = torch.randint(special.end, (length,), generator=chance).tolist()
@@ -141,11 +141,11 @@ def _fill(model: Device, shape: StepShape, seed: int) -> None:
         first += beams
 
 
-def _free(model: Device) -> None:
+def _free(model: DeviceModel) -> None:
     model.state.free(0, model.state.rows)
 
 
-def _random(size: tuple[int, ...], seed: int, model: Device) -> torch.Tensor:
+def _random(size: tuple[int, ...], seed: int, model: DeviceModel) -> torch.Tensor:
     source = torch.Generator(model.weights.device).manual_seed(seed)
     return torch.randn(size, generator=source, device=model.weights.device)
 

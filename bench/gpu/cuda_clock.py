@@ -12,7 +12,7 @@ WARM_UP = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class RunTimes:
     """Milliseconds of each run."""
 
     each: Sequence[float]
@@ -26,7 +26,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedCall:
     """A peer's call that does not run here."""
 
     error: str
@@ -57,7 +57,7 @@ def timed(call: Callable[[], Any], device: torch.device, runs: int) -> float:
 
 def alternating(
     calls: Sequence[Callable[[], Any]], device: torch.device, rounds: int
-) -> list[Times]:
+) -> list[RunTimes]:
     """Each call once per round, in turn, so that all meet the same clock speeds and neighbours."""
     for call in calls:
         for _ in range(WARM_UP):
@@ -66,11 +66,11 @@ def alternating(
     for _ in range(rounds):
         for times, call in zip(found, calls, strict=True):
             times.append(timed(call, device, 1))
-    return [Times(times) for times in found]
+    return [RunTimes(times) for times in found]
 
 
 @dataclass(frozen=True, slots=True)
-class Floors:
+class DeviceSpeed:
     """Measured on this device."""
 
     bytes_per_s: float
@@ -84,22 +84,22 @@ def beside(
     peers: Sequence[Callable[[], Any]],
     device: torch.device,
     rounds: int,
-) -> tuple[Times, list[Times | Failed]]:
+) -> tuple[RunTimes, list[RunTimes | FailedCall]]:
     """Ours and peers in turn. A peer that fails says so in its cell, and the run goes on."""
-    failed: dict[int, Failed] = {}
+    failed: dict[int, FailedCall] = {}
     for index, peer in enumerate(peers):
         try:
             peer()
         except FAILURES as error:
             reason = str(error).partition("\n")[0][:80].replace("|", "/")
-            failed[index] = Failed(f"{type(error).__name__} {reason}")
+            failed[index] = FailedCall(f"{type(error).__name__} {reason}")
     able = [peer for index, peer in enumerate(peers) if index not in failed]
     mine, *others = alternating([ours, *able], device, rounds)
     rest = iter(others)
     return mine, [failed[i] if i in failed else next(rest) for i in range(len(peers))]
 
 
-def floors(device: torch.device, dtype: torch.dtype) -> Floors:
+def floors(device: torch.device, dtype: torch.dtype) -> DeviceSpeed:
     size = 2**30 if device.type == "cuda" else 2**24
     source = torch.ones(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
@@ -107,4 +107,4 @@ def floors(device: torch.device, dtype: torch.dtype) -> Floors:
     edge = 8192 if device.type == "cuda" else 512
     left = torch.randn(edge, edge, device=device, dtype=dtype)
     (product,) = alternating([lambda: left @ left], device, 7)
-    return Floors(2 * size / min(copy.each) * 1000, 2 * edge**3 / min(product.each) * 1000)
+    return DeviceSpeed(2 * size / min(copy.each) * 1000, 2 * edge**3 / min(product.each) * 1000)

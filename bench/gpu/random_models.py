@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from engines.asr.whisper_torch.checkpoint import Shape
+from engines.asr.whisper_torch.checkpoint import ModelShape
 
-SHAPES: Mapping[str, Shape] = {
-    "turbo": Shape(128, 1280, 32, 20, 4, 20, 51866),
-    "large-v3": Shape(128, 1280, 32, 20, 32, 20, 51866),
-    "large-v2": Shape(80, 1280, 32, 20, 32, 20, 51865),
-    "medium": Shape(80, 1024, 24, 16, 24, 16, 51865),
-    "base": Shape(80, 512, 6, 8, 6, 8, 51865),
-    "toy": Shape(80, 64, 2, 2, 2, 2, 51865),
+SHAPES: Mapping[str, ModelShape] = {
+    "turbo": ModelShape(128, 1280, 32, 20, 4, 20, 51866),
+    "large-v3": ModelShape(128, 1280, 32, 20, 32, 20, 51866),
+    "large-v2": ModelShape(80, 1280, 32, 20, 32, 20, 51865),
+    "medium": ModelShape(80, 1024, 24, 16, 24, 16, 51865),
+    "base": ModelShape(80, 512, 6, 8, 6, 8, 51865),
+    "toy": ModelShape(80, 64, 2, 2, 2, 2, 51865),
 }
 
 END, START, NO_TIMESTAMPS = 50257, 50258, 50363
@@ -26,7 +26,7 @@ _UNEVEN = 0.2
 "Of the tokens' sizes, in natural logarithms."
 
 
-def config_of(shape: Shape) -> dict[str, Any]:
+def config_of(shape: ModelShape) -> dict[str, Any]:
     """transformers' `config.json`."""
     return {
         "model_type": "whisper",
@@ -69,7 +69,7 @@ def write(folder: Path, name: str, device: str, dtype: torch.dtype) -> Path:
     return folder
 
 
-def tensors(shape: Shape, device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+def tensors(shape: ModelShape, device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
     """Random weights by transformers' names without `model.`: nonsense, but another token at most
     steps, and another text for each window.
 

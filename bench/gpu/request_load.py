@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.gpu.speaking import speaking
 from core.pcm import ASR_RATE_HZ
-from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.network.device import DeviceModel
 from engines.base import AsrItem, AsrOptions, AsrResult
 
 PARTIAL_S = 0.5
@@ -23,44 +23,46 @@ _NOISE = np.random.default_rng(0).normal(0, 3000, 10 * ASR_RATE_HZ).astype(np.in
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class RequestArrival:
     due_s: float
     "Since the beginning."
     audio_s: float
     is_final: bool = True
 
 
-def at_random(per_s: float, duration_s: float, seed: int = 0) -> list[Arrival]:
+def at_random(per_s: float, duration_s: float, seed: int = 0) -> list[RequestArrival]:
     """Whole utterances of 2 to 8 s, as independent speakers send them."""
-    chance, now_s, found = random.Random(seed), 0.0, list[Arrival]()
+    chance, now_s, found = random.Random(seed), 0.0, list[RequestArrival]()
     while now_s < duration_s:
         now_s += chance.expovariate(per_s)
-        found.append(Arrival(now_s, chance.uniform(2, 8)))
+        found.append(RequestArrival(now_s, chance.uniform(2, 8)))
     return found
 
 
-def streams(count: int, duration_s: float, seed: int = 0) -> list[Arrival]:
+def streams(count: int, duration_s: float, seed: int = 0) -> list[RequestArrival]:
     """Speakers who talk all the time, in utterances of 2 to 8 s: a partial of all so far every
     500 ms, and the final."""
-    chance, found = random.Random(seed), list[Arrival]()
+    chance, found = random.Random(seed), list[RequestArrival]()
     for _ in range(count):
         begin_s = chance.uniform(0, min(8, duration_s))
         while begin_s < duration_s:
             audio_s = chance.uniform(2, 8)
             partials = range(1, int(audio_s / PARTIAL_S))
-            found += [Arrival(begin_s + PARTIAL_S * n, PARTIAL_S * n, False) for n in partials]
+            found += [
+                RequestArrival(begin_s + PARTIAL_S * n, PARTIAL_S * n, False) for n in partials
+            ]
             begin_s += audio_s
-            found.append(Arrival(begin_s, audio_s))
+            found.append(RequestArrival(begin_s, audio_s))
     return sorted(found, key=lambda arrival: arrival.due_s)
 
 
 def latencies_ms(
-    model: Device, arrivals: Sequence[Arrival]
+    model: DeviceModel, arrivals: Sequence[RequestArrival]
 ) -> tuple[Sequence[float], Sequence[float]]:
     """Of partials and of finals, from when each is due to its result. Raises RuntimeError when
     some have none."""
     engine = speaking(model)
-    notes = _Notes(len(arrivals))
+    notes = _LatencyNotes(len(arrivals))
     try:
         for audio_s in (2, 5, 8):  # what is done once is no arrival's
             engine.decode([_item(audio_s)])
@@ -86,7 +88,7 @@ def _item(audio_s: float) -> AsrItem:
     return AsrItem("noise", _NOISE[: round(ASR_RATE_HZ * audio_s)], True, AsrOptions("en"))
 
 
-class _Notes:
+class _LatencyNotes:
     """Written by the loop's thread."""
 
     def __init__(self, count: int) -> None:

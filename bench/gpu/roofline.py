@@ -1,10 +1,10 @@
 """The least time that a window can take on a device of known speed: arithmetic, no measurement."""
 
-from bench.gpu.cuda_clock import Floors
-from engines.asr.whisper_torch.checkpoint import Shape
+from bench.gpu.cuda_clock import DeviceSpeed
+from engines.asr.whisper_torch.checkpoint import ModelShape
 
 
-def encoder_flop(shape: Shape, frames: int) -> float:
+def encoder_flop(shape: ModelShape, frames: int) -> float:
     """Products of the convolutions, the layers' matrices and attention."""
     positions, width = frames // 2, shape.width
     convolutions = 2 * 3 * width * (frames * shape.mels + positions * width)
@@ -14,7 +14,7 @@ def encoder_flop(shape: Shape, frames: int) -> float:
     return convolutions + shape.encoder_layers * (matrices + attention) + cross
 
 
-def step_bytes(shape: Shape, rows: int, heard: int, said: int, number_bytes: int) -> float:
+def step_bytes(shape: ModelShape, rows: int, heard: int, said: int, number_bytes: int) -> float:
     """All weights once, and each row's keys and values."""
     weights = shape.decoder_layers * 14 * shape.width**2 + shape.vocabulary * shape.width
     kept = 2 * shape.decoder_layers * shape.width * (heard + said)
@@ -22,7 +22,14 @@ def step_bytes(shape: Shape, rows: int, heard: int, said: int, number_bytes: int
 
 
 def floor_ms(
-    shape: Shape, floors: Floors, *, windows: int, beams: int, frames: int, tokens: int, bytes_: int
+    shape: ModelShape,
+    floors: DeviceSpeed,
+    *,
+    windows: int,
+    beams: int,
+    frames: int,
+    tokens: int,
+    bytes_: int,
 ) -> float:
     """Of `windows` windows of `frames` mel frames, with `tokens` tokens each."""
     encoding_s = windows * encoder_flop(shape, frames) / floors.flop_per_s

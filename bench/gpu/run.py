@@ -12,12 +12,12 @@ from bench.gpu.correctness import (
     texts_of_transformers,
     with_transformers,
 )
-from bench.gpu.cuda_clock import Floors, floors
+from bench.gpu.cuda_clock import DeviceSpeed, floors
 from bench.gpu.random_models import write
 from bench.gpu.roofline import floor_ms
 from bench.gpu.transformers_baseline import loaded
 from bench.gpu.whisper_torch import opened
-from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.network.device import DeviceModel
 
 CAPTURE_S = 60.0
 LEAST_EQUAL = 0.999
@@ -27,7 +27,7 @@ ROWS: Mapping[str, int] = {"turbo": 128, "large-v2": 16}
 "What is timed with it needs so many; of the others 8."
 
 
-class Bench:
+class GpuBench:
     """One run's settings and the models that it has opened."""
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
@@ -36,14 +36,14 @@ class Bench:
         self.dtype = torch.float32 if self.device.type == "cpu" else torch.float16
         self.kind = str(self.dtype).removeprefix("torch.")
         self.rounds = 2 if options.tiny else 7
-        self.floors: Floors = floors(self.device, self.dtype)
+        self.floors: DeviceSpeed = floors(self.device, self.dtype)
         self.failed: list[str] = []
         "Checks, which stop nothing: times are told all the same."
         self._checked: set[str] = set()
         self._name = ""
-        self._model: Device | None = None
+        self._model: DeviceModel | None = None
 
-    def model(self, name: str) -> Device:
+    def model(self, name: str) -> DeviceModel:
         """Checked, if that was not done in this run. One at a time: the others' memory is given
         back."""
         name = "toy" if self.options.tiny else name
@@ -53,7 +53,7 @@ class Bench:
             self._check(name, model)
         return model
 
-    def _opened(self, name: str, rows: int) -> Device:
+    def _opened(self, name: str, rows: int) -> DeviceModel:
         if self._model is None or name != self._name:
             self._model = None
             if self.device.type == "cuda":
@@ -68,12 +68,16 @@ class Bench:
         folder = self.folder / f"{self._name}-{self.kind}"
         return loaded(folder, self.dtype, self.options.device)
 
-    def windows(self, model: Device, frames: Sequence[int], seed: int = 0) -> list[torch.Tensor]:
+    def windows(
+        self, model: DeviceModel, frames: Sequence[int], seed: int = 0
+    ) -> list[torch.Tensor]:
         source = torch.Generator("cpu").manual_seed(seed)
         made = [torch.randn(model.shape.mels, length, generator=source) for length in frames]
         return [one.to(self.device, self.dtype) for one in made]
 
-    def floor(self, model: Device, windows: int, frames: int, tokens: int, beams: int = 1) -> float:
+    def floor(
+        self, model: DeviceModel, windows: int, frames: int, tokens: int, beams: int = 1
+    ) -> float:
         return floor_ms(
             model.shape,
             self.floors,
@@ -84,7 +88,7 @@ class Bench:
             bytes_=self.dtype.itemsize,
         )
 
-    def _check(self, name: str, model: Device) -> None:
+    def _check(self, name: str, model: DeviceModel) -> None:
         """Tokens equal to transformers', and graphs to kernels."""
         print("\n| check | of | equal |\n|---|---|---|")
         same, count = graphs_with_eager(model)
@@ -102,7 +106,7 @@ class Bench:
     def _compared(
         self,
         name: str,
-        model: Device,
+        model: DeviceModel,
         reference: object,
         windows: Sequence[torch.Tensor],
         beams: int,

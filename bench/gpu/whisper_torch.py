@@ -8,12 +8,12 @@ import torch
 
 from bench.gpu.random_models import START
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
-from engines.asr.whisper_torch.batching.slots import Written
+from engines.asr.whisper_torch.batching.slots import GeneratedTokens
 from engines.asr.whisper_torch.network.cuda_graphs import EncodeShape
-from engines.asr.whisper_torch.network.device import Device, open_device
+from engines.asr.whisper_torch.network.device import DeviceModel, open_device
 
 
-def opened(folder: Path, kind: str, device: str, rows: int, budget_s: float) -> Device:
+def opened(folder: Path, kind: str, device: str, rows: int, budget_s: float) -> DeviceModel:
     """With graphs on a GPU."""
     model = open_device(folder, kind, device, rows)
     if device != "cpu" and budget_s:
@@ -23,20 +23,20 @@ def opened(folder: Path, kind: str, device: str, rows: int, budget_s: float) -> 
 
 
 def answers(
-    model: Device,
+    model: DeviceModel,
     windows: Sequence[torch.Tensor],
     tokens: int,
     beams: int = 1,
     *,
     given: Sequence[int] = (),
-) -> list[Written]:
+) -> list[GeneratedTokens]:
     """One for each window (mels, frames): as many tokens as asked for, whatever they are, behind
     those `given`. Windows of one length are encoded together, rows join as soon as they are."""
     special = model.special
     prompt = (START, special.no_timestamps, *given)
     new = NewRow(prompt, len(prompt) + tokens, beam_size=beams, suppressed=(special.end,))
     encoded = _encoded(model, windows)
-    waiting, found = list(range(len(windows))), dict[int, Written]()
+    waiting, found = list(range(len(windows))), dict[int, GeneratedTokens]()
     seated = {}
     while len(found) < len(windows):
         while waiting and (first := model.rows.room(beams)) is not None:
@@ -51,7 +51,7 @@ def answers(
     return [found[index] for index in range(len(windows))]
 
 
-def _encoded(model: Device, windows: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
+def _encoded(model: DeviceModel, windows: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
     by_length: dict[int, list[int]] = {}
     for index, window in enumerate(windows):
         by_length.setdefault(window.shape[1], []).append(index)

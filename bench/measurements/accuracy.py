@@ -33,7 +33,7 @@ from engines.registry import load
 from media.codecs.opus import OpusDecoder, OpusEncoder
 from media.files.decode import decode_file
 from media.processing.noise_mode import NoiseMode
-from pipeline.tools.home import Home, default_home
+from pipeline.tools.home import DemoHome, default_home
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 
 PIECE = ASR_RATE_HZ // 4
@@ -43,7 +43,7 @@ PHRASES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class DecodedClip:
     name: str
     said: str
     result: AsrResult
@@ -56,7 +56,7 @@ class Heard:
 
 
 @dataclass
-class Clock:
+class MonotonicClock:
     """Timers ask for one; nothing here waits."""
 
     started: datetime = field(default_factory=lambda: datetime(2026, 1, 1, tzinfo=UTC))
@@ -68,12 +68,12 @@ class Clock:
         return self.started
 
 
-class Nobody:
+class NullAnnouncer:
     async def announce(self, conversation_id: str, text: str) -> bool:
         return False
 
 
-def hear(model: AsrModel, name: str, said: str, pcm: Pcm) -> Heard:
+def hear(model: AsrModel, name: str, said: str, pcm: Pcm) -> DecodedClip:
     """One clip, piece by piece, and once more as a whole."""
     started = time.perf_counter()
     if model.info.is_incremental:
@@ -82,7 +82,7 @@ def hear(model: AsrModel, name: str, said: str, pcm: Pcm) -> Heard:
     last = time.perf_counter()
     result = hear_whole(model, name, pcm)
     done = time.perf_counter()
-    return Heard(
+    return DecodedClip(
         name,
         said,
         result,
@@ -104,7 +104,7 @@ def through_opus(pcm: Pcm) -> Pcm:
 
 def commands(
     model: AsrModel, data: Path, is_opus: bool, around: Callable[[Pcm], Pcm] | None = None
-) -> Iterator[Heard]:
+) -> Iterator[DecodedClip]:
     """`around`: what the microphone makes of each."""
     for path, said in transcripts(data / "commands"):
         pcm = decode_file(path)
@@ -112,7 +112,7 @@ def commands(
         yield hear(model, path.name, said, through_opus(pcm) if is_opus else pcm)
 
 
-def free_speech(model: AsrModel, data: Path) -> Iterator[Heard]:
+def free_speech(model: AsrModel, data: Path) -> Iterator[DecodedClip]:
     for path, said in transcripts(data / "speech"):
         if path.parent.name == "en":
             yield hear(model, path.name, said, decode_file(path))
@@ -126,17 +126,17 @@ def transcripts(folder: Path) -> list[tuple[Path, str]]:
 
 def tool_specs() -> list[ToolSpec]:
     """The tools of the demo home: their names are what the intents model understands."""
-    home, clock = Home(default_home()), Clock()
+    home, clock = DemoHome(default_home()), MonotonicClock()
     tools = (
         HomeTools(home),
         ListTools(home),
-        TimerTools(Timers(home, clock, Nobody())),
+        TimerTools(Timers(home, clock, NullAnnouncer())),
         ClockTools(clock),
     )
     return [spec for tool in tools for spec in tool.tools(ToolContext("bench", "en"))]
 
 
-def speech_rows(title: str, all_heard: Sequence[Heard]) -> Iterator[tuple[str, str]]:
+def speech_rows(title: str, all_heard: Sequence[DecodedClip]) -> Iterator[tuple[str, str]]:
     said = [spoken_words(heard.said) for heard in all_heard]
     got = [spoken_words(heard.result.text) for heard in all_heard]
     errors = sum(map(word_errors, said, got))
@@ -161,7 +161,7 @@ def speech_rows(title: str, all_heard: Sequence[Heard]) -> Iterator[tuple[str, s
     )
 
 
-def understood(all_heard: Sequence[Heard], specs: Sequence[ToolSpec]) -> list[Heard]:
+def understood(all_heard: Sequence[DecodedClip], specs: Sequence[ToolSpec]) -> list[DecodedClip]:
     """Those whose hypothesis means the same as the reference text, "nothing" included."""
     return [
         heard
@@ -221,7 +221,7 @@ def table(rows: Iterable[tuple[str, str]]) -> None:
         print(f"| {name} | {value} |", flush=True)
 
 
-def show(args: argparse.Namespace, wrong: Iterable[Heard]) -> None:
+def show(args: argparse.Namespace, wrong: Iterable[DecodedClip]) -> None:
     for heard in wrong if args.show else ():
         print(f"  {heard.name} {heard.result.confidence:.2f}: {heard.said} -> {heard.result.text}")
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from bench.client.address import Address
 from bench.client.conversation import talking
 from bench.client.microphone import RATE_HZ
-from bench.client.realtime import Wish
+from bench.client.realtime import SessionRequest
 from bench.client.turn import TurnLog
 from bench.measurements.footprint import metrics
 from bench.server.own_server import given_or_own
@@ -37,7 +37,7 @@ TIMEOUT_S = 10
 
 
 @dataclass(slots=True)
-class Watch:
+class BargeInEvents:
     """What the events of one turn say."""
 
     sounds: asyncio.Event = field(default_factory=asyncio.Event)
@@ -59,7 +59,7 @@ class Watch:
 
 
 @dataclass(slots=True)
-class Found:
+class BargeInResult:
     """Over how many answers somebody spoke, and how it went; times in ms."""
 
     overs: int = 0
@@ -76,14 +76,14 @@ def pauses_ms(before: Mapping[str, float], after: Mapping[str, float]) -> list[f
     return [1000 * total / count] * round(count) if count else []
 
 
-async def talk_over(address: Address, args: argparse.Namespace) -> Found:
+async def talk_over(address: Address, args: argparse.Namespace) -> BargeInResult:
     """Ask, and ask again over the answer, turn by turn."""
-    watch, found = Watch(), Found()
+    watch, found = BargeInEvents(), BargeInResult()
     clips = [await asyncio.to_thread(spoken, text) for text in QUESTIONS]
     opened = talking(
         address,
         args.transport,
-        Wish(language="en"),
+        SessionRequest(language="en"),
         timeout_s=TIMEOUT_S,
         on_change=lambda log: watch.change(log, is_paced=args.transport == "webrtc"),
     )

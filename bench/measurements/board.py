@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
-from bench.client.latency_probe import Ear
-from bench.peers.utterance_audio import Utterance, until
+from bench.client.latency_probe import AudioReceiver
+from bench.peers.utterance_audio import BenchUtterance, until
 from core.audio import ASR_RATE_HZ, AudioFrame
 from core.errors import EarshotError
 from media.codecs.opus import OpusDecoder, OpusEncoder, OpusSettings
@@ -31,7 +31,7 @@ class NoAnswer(EarshotError):
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
+class EncodedClip:
     """Something to say, encoded before anybody's time is taken."""
 
     packets: Sequence[bytes]
@@ -40,7 +40,7 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class BoardTurn:
     """One turn: ms from the last sample of speech."""
 
     packet_ms: float
@@ -49,13 +49,13 @@ class Answered:
     "To the first audible sample, as a board without a buffer of its own plays it."
 
 
-def clip_of(said: Utterance) -> Clip:
+def clip_of(said: BenchUtterance) -> EncodedClip:
     settings = OpusSettings(24_000, "voip", PACKET_MS, complexity=0)
     encoder = OpusEncoder(ASR_RATE_HZ, settings)
     pcm, end = said.narrow()
     size = encoder.frame_samples
     whole = range(0, len(pcm) - size + 1, size)
-    return Clip([encoder.encode(pcm[at : at + size]) for at in whole], end / ASR_RATE_HZ)
+    return EncodedClip([encoder.encode(pcm[at : at + size]) for at in whole], end / ASR_RATE_HZ)
 
 
 class Board:
@@ -70,7 +70,7 @@ class Board:
     async def close(self) -> None:
         await self._ws.close()
 
-    async def turn(self, clip: Clip) -> Answered:
+    async def turn(self, clip: EncodedClip) -> BoardTurn:
         """Say it, hear the answer to its end. Raises NoAnswer."""
         start = {"type": "listen", "state": "start", "mode": "auto"}
         await self._ws.send_str(json.dumps(start))
@@ -86,12 +86,12 @@ class Board:
             tasks.create_task(speak())
             first_at, heard_at = await self._hear()
         ended = began + clip.end_s
-        return Answered(1000 * (first_at - ended), 1000 * (heard_at - ended))
+        return BoardTurn(1000 * (first_at - ended), 1000 * (heard_at - ended))
 
     async def _hear(self) -> tuple[float, float]:
         """When the first packet came, and when its first audible sample was played, once all was
         said. Raises NoAnswer."""
-        clock, ear = asyncio.get_running_loop().time, Ear(is_paced=False)
+        clock, ear = asyncio.get_running_loop().time, AudioReceiver(is_paced=False)
         first: float | None = None
         async for message in self._ws:
             if message.type is WSMsgType.BINARY:

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import psutil
 
-from bench.server.stub_engines.scheduled_asr import Unmeasured
+from bench.server.stub_engines.scheduled_asr import NullMetrics
 from core.audio import Pcm
 from core.errors import RequestError
 from core.threads import in_thread
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _measure(files: Sequence[Path], rounds: int) -> None:
-    process = DecoderProcess(Unmeasured())
+    process = DecoderProcess(NullMetrics())
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(process.run())
         began = perf_counter()

@@ -17,7 +17,7 @@ SETTLED_S = 3.0
 "Nothing changes any more for so long: sockets of the last clients are closed, threads are gone."
 
 
-class NotEmpty(EarshotError):
+class SessionsLeft(EarshotError):
     """Sessions are left though their clients are gone."""
 
     code = "not_empty"
@@ -69,7 +69,7 @@ async def _quiet(http: ClientSession, address: Address, pid: int) -> Footprint:
         if counts[0] == 0 and loop.time() - since >= SETTLED_S:
             return found
         if loop.time() >= deadline:
-            raise NotEmpty(f"{counts[0]:.0f} sessions are left; {found}")
+            raise SessionsLeft(f"{counts[0]:.0f} sessions are left; {found}")
         await asyncio.sleep(0.2)  # the server is another process: there is nothing to wait on
 
 

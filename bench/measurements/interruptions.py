@@ -15,12 +15,12 @@ import numpy as np
 
 from bench.client.microphone import RATE_HZ
 from bench.server.stub_engines import tts
-from bench.server.stub_engines.scheduled_asr import LoopTime, Unmeasured
+from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
 from bench.tools.clips import LEAD_MS, spoken
-from bench.tools.overlap_clips import KINDS, Kind, Overlap, overlaps
+from bench.tools.overlap_clips import KINDS, OverlapClip, OverlapKind, overlaps
 from bench.tools.virtual_time import run_virtual
 from core.audio import ASR_RATE_HZ, PTIME_MS, Pcm, ms_to_samples, silence
-from core.events import PlayoutCleared, SessionEvent, Transcribed, Usage
+from core.events import PlayoutCleared, SessionEvent, TokenUsage, TranscriptionCompleted
 from core.ports import ToolSpec
 from engines.base import (
     AS_CONFIGURED,
@@ -38,14 +38,14 @@ from engines.registry import load
 from media.framer import Framer
 from media.resample import Resampler
 from pipeline.conversation.conversation import Conversations
-from pipeline.response.plan import Understands
+from pipeline.response.plan import CommandModel
 from pipeline.services import EngineSet
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import DEFAULT, ResponseRequest, SessionSettings, TurnDetection
-from pipeline.surroundings import Surroundings
+from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 
 ANSWER = "All the lights in the kitchen are on now."
 ANSWER_MS = 6000
@@ -58,16 +58,16 @@ ROOM_DBFS = -66.0
 LONGEST_FRAME_S = 1.5 * PTIME_MS / 1000
 "More between two frames is a pause."
 
-Outcome = Literal["not noticed", "resumed", "cancelled"]
-OUTCOMES: tuple[Outcome, ...] = ("not noticed", "resumed", "cancelled")
+OverlapOutcome = Literal["not noticed", "resumed", "cancelled"]
+OUTCOMES: tuple[OverlapOutcome, ...] = ("not noticed", "resumed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class OverlapResult:
     """What became of the answer."""
 
-    overlap: Overlap
-    outcome: Outcome
+    overlap: OverlapClip
+    outcome: OverlapOutcome
     pause_ms: int
     "Resumed: the longest time without a frame. Cancelled: from the first pause to the end."
     words: str
@@ -79,14 +79,14 @@ def processor_time_s() -> float:
     return time.process_time()
 
 
-class Timed:
+class VirtualTimeRecogniser:
     """A `Recogniser` in this process: a decode takes the virtual time that it cost by `clock`."""
 
     def __init__(self, model: AsrModel, clock: Callable[[], float] = processor_time_s) -> None:
         self.info = model.info
         self._model, self._clock = model, clock
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         began = self._clock()
         result = self._model.decode([item])[0]
         await asyncio.sleep(self._clock() - began)
@@ -98,27 +98,29 @@ class Timed:
     def hold(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def admit(self, priority: Priority) -> None: ...
+    def admit(self, priority: DecodePriority) -> None: ...
 
     def hurry(self, utterance: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Ears:
+class InProcessEngines:
     """Engines as a server has them, in this process."""
 
     vad: VadEngine
-    recogniser: Timed
+    recogniser: VirtualTimeRecogniser
     assistant: Llm
 
 
-def ears(asr: str = "pocketsphinx", model: str = "") -> Ears:
+def ears(asr: str = "pocketsphinx", model: str = "") -> InProcessEngines:
     """The engines of a server without settings, or another recogniser. Raises EngineError."""
     recogniser: AsrModel = load("asr", asr, {"model": model} if model else {})
-    return Ears(load("vad", "gated", {}), Timed(recogniser), load("llm", "intents", {}))
+    return InProcessEngines(
+        load("vad", "gated", {}), VirtualTimeRecogniser(recogniser), load("llm", "intents", {})
+    )
 
 
-def synthetic() -> Iterator[Overlap]:
+def synthetic() -> Iterator[OverlapClip]:
     """All clips, by our own voice. Raises EngineMissing."""
     return overlaps(_said)
 
@@ -129,7 +131,7 @@ def _said(text: str, voice: str) -> Pcm:
     return np.concatenate(parts)[ms_to_samples(LEAD_MS, ASR_RATE_HZ) :]
 
 
-class Talkative:
+class LongAnswerLlm:
     """Answers with a long sound, and understands what the assistant understands."""
 
     name = "talkative"
@@ -146,21 +148,21 @@ class Talkative:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
         """See `Llm.reply`."""
         yield TextDelta(ANSWER)
 
     async def understands(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
     ) -> bool:
-        """See `Understands.understands`."""
-        assert isinstance(self._assistant, Understands)
+        """See `CommandModel.understands`."""
+        assert isinstance(self._assistant, CommandModel)
         return await self._assistant.understands(messages, tools, language=language)
 
 
-def judged(overlap: Overlap, ears: Ears) -> Judged:
+def judged(overlap: OverlapClip, ears: InProcessEngines) -> OverlapResult:
     """It alone over an answer of its own."""
-    found: list[Judged] = []
+    found: list[OverlapResult] = []
 
     async def main() -> None:
         found.append(await _judged(overlap, ears))
@@ -169,14 +171,14 @@ def judged(overlap: Overlap, ears: Ears) -> Judged:
     return found[0]
 
 
-async def _judged(overlap: Overlap, ears: Ears) -> Judged:
+async def _judged(overlap: OverlapClip, ears: InProcessEngines) -> OverlapResult:
     engines = EngineSet(
         ears.vad,
         {DEFAULT: ears.recogniser},
-        {DEFAULT: Talkative(ears.assistant)},
+        {DEFAULT: LongAnswerLlm(ears.assistant)},
         {DEFAULT: tts.create(tts.Settings(tone_ms=ANSWER_MS))},
     )
-    around = Surroundings(engines, Toolbox([], Unmeasured()), LoopTime(), Unmeasured())
+    around = SessionServices(engines, Toolbox([], NullMetrics()), RunningLoopClock(), NullMetrics())
     as_the_page = SessionSettings(turn_detection=TurnDetection(kind="semantic_vad"))
     events: list[tuple[float, SessionEvent]] = []
     opened = Sessions(around, Conversations(), 1).open(as_the_page, paced_by="server")
@@ -185,16 +187,18 @@ async def _judged(overlap: Overlap, ears: Ears) -> Judged:
         session.create_response(ResponseRequest())
         came = await _speak_over(session, overlap.pcm)
         reading.cancel()
-    words = " ".join(event.transcript for _, event in events if isinstance(event, Transcribed))
+    words = " ".join(
+        event.transcript for _, event in events if isinstance(event, TranscriptionCompleted)
+    )
     ended = next((at for at, event in events if isinstance(event, PlayoutCleared)), None)
     gaps = [(before, after) for before, after in pairwise(came) if after - before > LONGEST_FRAME_S]
     if ended is not None:
         paused = min([before for before, _ in gaps] + [max(at for at in came if at <= ended)])
-        return Judged(overlap, "cancelled", _ms(ended - paused), words)
+        return OverlapResult(overlap, "cancelled", _ms(ended - paused), words)
     if not gaps:
-        return Judged(overlap, "not noticed", 0, words)
+        return OverlapResult(overlap, "not noticed", 0, words)
     pause_s = max(after - before for before, after in gaps) - PTIME_MS / 1000
-    return Judged(overlap, "resumed", _ms(pause_s), words)
+    return OverlapResult(overlap, "resumed", _ms(pause_s), words)
 
 
 async def _speak_over(session: Session, pcm: Pcm) -> list[float]:
@@ -223,7 +227,7 @@ async def _read(session: Session, into: list[tuple[float, SessionEvent]]) -> Non
         into += [(loop.time(), event)]
 
 
-def confusion(all_judged: Sequence[Judged]) -> Iterator[str]:
+def confusion(all_judged: Sequence[OverlapResult]) -> Iterator[str]:
     """Lines of a table: what it was, by what became of the answer."""
     yield f"| over the answer | clips | {' | '.join(OUTCOMES)} | pause, median | longest |"
     yield "|---|---|---|---|---|---|---|"
@@ -236,7 +240,7 @@ def confusion(all_judged: Sequence[Judged]) -> Iterator[str]:
         yield f"| {kind} (synthetic) | {len(of_kind)} | {columns} | {shown} |"
 
 
-def right(all_judged: Iterable[Judged], kind: Kind) -> float:
+def right(all_judged: Iterable[OverlapResult], kind: OverlapKind) -> float:
     """The share of a kind for which the answer did what it should."""
     of_kind = [one for one in all_judged if one.overlap.kind == kind]
     good = [(one.outcome == "cancelled") == (kind == "interruption") for one in of_kind]

@@ -82,7 +82,7 @@ class Beeper:
 
 
 @dataclass(slots=True)
-class Ear:
+class BeepListener:
     """Hears which beep is out, and when."""
 
     clock: Callable[[], float]
@@ -101,7 +101,7 @@ class Ear:
         self._quiet = not is_loud
 
 
-class Link:
+class LossPattern:
     """Loses one packet, then 10 % of them, but never a beep."""
 
     def __init__(self, beeper: Beeper, seed: int) -> None:
@@ -125,8 +125,8 @@ async def measure(depth: int | None, seed: int = 0, *, phases: int = PHASES) -> 
     """One run of the first phases: no loss, one loss, random loss. `depth` None is aiortc's own
     buffer."""
     clock = asyncio.get_running_loop().time
-    beeper, ear = Beeper(clock, phases), Ear(clock)
-    link = Link(beeper, seed)
+    beeper, ear = Beeper(clock, phases), BeepListener(clock)
+    link = LossPattern(beeper, seed)
     await loopback(beeper.pull, ear.hear, beeper.done, depth=depth, is_lost=link.is_lost)
     return delays(beeper.sent, ear.heard)
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from bench.client.microphone import RATE_HZ
-from bench.server.stub_engines.scheduled_asr import Unmeasured, scheduling
+from bench.server.stub_engines.scheduled_asr import NullMetrics, scheduling
 from bench.tools.clips import COMMANDS, spoken
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
-from core.errors import Overloaded
+from core.errors import OverloadedError
 from engines.base import AsrItem
 from media.resample import Resampler
-from serving.scheduling.scheduler import AsrScheduler, Priority
+from serving.scheduling.scheduler import AsrScheduler, DecodePriority
 from serving.workers.process import ProcessWorker
 
 PROBE_S = 0.005
@@ -35,7 +35,7 @@ WINDOW_MS = 30_000.0
 
 
 @dataclass(slots=True)
-class Load:
+class LoopLagResult:
     """What happened meanwhile, in milliseconds."""
 
     idle_lags_ms: list[float] = field(default_factory=list)
@@ -50,16 +50,18 @@ class Load:
     uploads: int = 0
 
 
-async def full_load(model: Path, workers: int, talkers: int, uploads: int, seconds: float) -> Load:
+async def full_load(
+    model: Path, workers: int, talkers: int, uploads: int, seconds: float
+) -> LoopLagResult:
     """Everybody talks in real time, one question after the other; uploads without a pause."""
     threads = max(1, (os.cpu_count() or 1) // workers)
     settings = {"model": str(model), "cpu_threads": threads}
     pool = [
-        ProcessWorker("asr", "faster_whisper", settings, Unmeasured(), index)
+        ProcessWorker("asr", "faster_whisper", settings, NullMetrics(), index)
         for index in range(workers)
     ]
     clips = [_at_16k(spoken(text)) for text in COMMANDS]
-    load = Load()
+    load = LoopLagResult()
     async with scheduling(pool) as scheduler:
         window_ms = min(WINDOW_MS, scheduler.info.window_ms or WINDOW_MS)
         window = np.resize(np.concatenate(clips), ms_to_samples(window_ms, ASR_RATE_HZ))
@@ -93,7 +95,9 @@ async def _probe(lags_ms: list[float], own_ms: list[float]) -> None:
         own_ms.append((thread_time() - spent_s) * 1000)
 
 
-async def _talk(scheduler: AsrScheduler, clips: Sequence[Pcm], number: int, load: Load) -> None:
+async def _talk(
+    scheduler: AsrScheduler, clips: Sequence[Pcm], number: int, load: LoopLagResult
+) -> None:
     loop = asyncio.get_running_loop()
     await asyncio.sleep(number * PAUSE_S / 4)  # nobody begins in the same moment
     for turn in range(1_000_000):
@@ -104,23 +108,23 @@ async def _talk(scheduler: AsrScheduler, clips: Sequence[Pcm], number: int, load
                 await asyncio.sleep(PARTIAL_MS / 1000)
                 partials.create_task(_partial(scheduler, AsrItem(name, clip[:end], False), load))
         began = loop.time()
-        await scheduler.decode(AsrItem(name, clip, is_final=True), Priority.FINAL)
+        await scheduler.decode(AsrItem(name, clip, is_final=True), DecodePriority.FINAL)
         load.finals_ms.append((loop.time() - began) * 1000)
         await asyncio.sleep(PAUSE_S)
 
 
-async def _partial(scheduler: AsrScheduler, item: AsrItem, load: Load) -> None:
+async def _partial(scheduler: AsrScheduler, item: AsrItem, load: LoopLagResult) -> None:
     try:
-        await scheduler.decode(item, Priority.PARTIAL)
+        await scheduler.decode(item, DecodePriority.PARTIAL)
         load.partials += 1
-    except Overloaded:
+    except OverloadedError:
         load.dropped += 1
 
 
-async def _upload(scheduler: AsrScheduler, window: Pcm, number: int, load: Load) -> None:
+async def _upload(scheduler: AsrScheduler, window: Pcm, number: int, load: LoopLagResult) -> None:
     while True:
         item = AsrItem(f"upload {number}.{load.uploads}", window, is_final=True)
-        await scheduler.decode(item, Priority.BATCH)
+        await scheduler.decode(item, DecodePriority.BATCH)
         load.uploads += 1
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.server.stub_engines.scheduled_asr import LoopTime, Unmeasured
+from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
 from bench.tools.utterances import evidence_of, hear_whole
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from core.items import MessageItem
@@ -23,10 +23,10 @@ from pipeline.services import EngineSet
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import DEFAULT, SessionSettings
-from pipeline.surroundings import Surroundings
+from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import judge_of, judged
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 
 CUT_S = 3
 "Long recordings are also offered in pieces, as voice activity detection would cut them."
@@ -39,7 +39,7 @@ TAIL_MS = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Noise:
+class NoiseResult:
     """What was made of a stretch of noise."""
 
     name: str
@@ -57,7 +57,7 @@ def recordings_of_noise(data: Path) -> list[Path]:
     return sorted(path for pattern in NOISE for path in data.glob(pattern))
 
 
-def offered(model: AsrModel, vad: VadEngine, data: Path) -> Iterator[Noise]:
+def offered(model: AsrModel, vad: VadEngine, data: Path) -> Iterator[NoiseResult]:
     """Each recording, whole and in pieces, as if it were known to be an utterance."""
     for path in recordings_of_noise(data):
         pcm = decode_file(path)
@@ -68,10 +68,10 @@ def offered(model: AsrModel, vad: VadEngine, data: Path) -> Iterator[Noise]:
             alone = hear_whole(model, name, piece)
             judge = judge_of("normal", model.info, None)
             told = judged(alone, evidence_of(vad, piece), judge)
-            yield Noise(name, alone.text, told.text)
+            yield NoiseResult(name, alone.text, told.text)
 
 
-class Unshared:
+class UnsharedRecogniser:
     """A `Recogniser` for one session at a time: the model itself, without queue and process."""
 
     def __init__(self, model: AsrModel) -> None:
@@ -79,7 +79,7 @@ class Unshared:
         self._model = model
         self._newest: dict[str, AsrResult] = {}
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         result = self._model.decode([item])[0]
         self._newest[item.utterance] = result
         return result
@@ -90,7 +90,7 @@ class Unshared:
     def hold(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def admit(self, priority: Priority) -> None: ...
+    def admit(self, priority: DecodePriority) -> None: ...
 
     def hurry(self, utterance: str) -> None: ...
 
@@ -100,20 +100,20 @@ class Unshared:
         return " ".join(text for text in parts if text)
 
 
-async def live(model: AsrModel, vad: VadEngine, data: Path) -> list[Noise]:
+async def live(model: AsrModel, vad: VadEngine, data: Path) -> list[NoiseResult]:
     """Each recording through a session of its own, as fast as it can hear: its utterances."""
-    found = list[Noise]()
+    found = list[NoiseResult]()
     for path in recordings_of_noise(data):
         found += await hear_live(model, vad, path.name, decode_file(path))
     return found
 
 
-async def hear_live(model: AsrModel, vad: VadEngine, name: str, pcm: Pcm) -> list[Noise]:
+async def hear_live(model: AsrModel, vad: VadEngine, name: str, pcm: Pcm) -> list[NoiseResult]:
     """The utterances of one session that transcribes."""
     transcription = SessionSettings(answers=False)
-    recogniser, conversations = Unshared(model), Conversations()
+    recogniser, conversations = UnsharedRecogniser(model), Conversations()
     engines = EngineSet(vad, {DEFAULT: recogniser}, {}, {})
-    around = Surroundings(engines, Toolbox([], Unmeasured()), LoopTime(), Unmeasured())
+    around = SessionServices(engines, Toolbox([], NullMetrics()), RunningLoopClock(), NullMetrics())
     async with (
         Sessions(around, conversations, 1).open(transcription, paced_by="server") as session,
         asyncio.TaskGroup() as tasks,
@@ -122,11 +122,11 @@ async def hear_live(model: AsrModel, vad: VadEngine, name: str, pcm: Pcm) -> lis
         await _play(session, pcm)
         reading.cancel()
         said = conversations.get(session.conversation_id).history.items
-    found = list[Noise]()
+    found = list[NoiseResult]()
     for number, item in enumerate(said):
         assert isinstance(item, MessageItem)
         alone = recogniser.text_of(item.id)
-        found.append(Noise(f"{name} utterance {number}", alone, item.text))
+        found.append(NoiseResult(f"{name} utterance {number}", alone, item.text))
     return found
 
 
@@ -144,7 +144,7 @@ async def _read(session: Session) -> None:
         continue
 
 
-def noise_rows(title: str, all_noise: Sequence[Noise]) -> Iterator[tuple[str, str]]:
+def noise_rows(title: str, all_noise: Sequence[NoiseResult]) -> Iterator[tuple[str, str]]:
     yield title, f"{len(all_noise)}"
     yield f"{title}: the recogniser alone answers", f"{sum(bool(n.alone) for n in all_noise)}"
     answered = [one for one in all_noise if one.judged]

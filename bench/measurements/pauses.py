@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.client.conversation import Report, Talker, talking
+from bench.client.conversation import ConversationClient, TurnReport, talking
 from bench.client.latency_probe import speech_span
 from bench.client.microphone import RATE_HZ
-from bench.client.realtime import Wish
+from bench.client.realtime import SessionRequest
 from bench.client.turn import TurnLog
 from bench.server.own_server import given_or_own
 from bench.tools.clips import spoken
@@ -59,7 +59,7 @@ TIMEOUT_S = 10
 
 
 @dataclass(slots=True)
-class Watch:
+class SentenceEvents:
     """What the session tells of one sentence."""
 
     cuts: int = 0
@@ -76,23 +76,23 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class PauseResult:
     words: tuple[str, str]
     pause_ms: int
     cuts: int
     utterances: int
-    report: Report
+    report: TurnReport
 
     @property
     def errors(self) -> int:
         return _errors(self.words, self.report)
 
 
-def _errors(words: tuple[str, str], report: Report) -> int:
+def _errors(words: tuple[str, str], report: TurnReport) -> int:
     return word_errors(spoken_words(" ".join(words)), spoken_words(report.transcript))
 
 
-def _missing(said: Said) -> int:
+def _missing(said: PauseResult) -> int:
     spoken_count = len(spoken_words(" ".join(said.words)))
     return max(0, spoken_count - len(spoken_words(said.report.transcript)))
 
@@ -109,13 +109,15 @@ def _trimmed(pcm: Pcm) -> Pcm:
     return pcm[begin:end]
 
 
-async def measure(talker: Talker, watch: Watch) -> AsyncIterator[tuple[Said, int]]:
+async def measure(
+    talker: ConversationClient, watch: SentenceEvents
+) -> AsyncIterator[tuple[PauseResult, int]]:
     """Each sentence, and how many of its words were wrong by the pause alone."""
     for number, words in enumerate(SENTENCES):
         pause_ms = PAUSES_MS[number % len(PAUSES_MS)]
         watch.begin()
         report = await talker.say(with_pause(words, pause_ms))
-        said = Said(words, pause_ms, watch.cuts, watch.utterances, report)
+        said = PauseResult(words, pause_ms, watch.cuts, watch.utterances, report)
         lost = 0
         if said.errors:
             whole = await talker.say(spoken(" ".join(words)))
@@ -124,13 +126,13 @@ async def measure(talker: Talker, watch: Watch) -> AsyncIterator[tuple[Said, int
 
 
 async def run(args: argparse.Namespace) -> int:
-    watch, results = Watch(), list[tuple[Said, int]]()
+    watch, results = SentenceEvents(), list[tuple[PauseResult, int]]()
     async with (
         given_or_own(args.url, args.key) as address,
         talking(
             address,
             args.transport,
-            Wish(language="en", turn_detection=args.detection),
+            SessionRequest(language="en", turn_detection=args.detection),
             timeout_s=TIMEOUT_S,
             on_change=watch.change,
         ) as (talker, _),
@@ -144,7 +146,7 @@ async def run(args: argparse.Namespace) -> int:
     return 1 if any(_missing(said) for said, _ in results) else 0
 
 
-def figures(results: Sequence[tuple[Said, int]]) -> Iterator[tuple[str, int]]:
+def figures(results: Sequence[tuple[PauseResult, int]]) -> Iterator[tuple[str, int]]:
     yield "sentences with a pause of 300 to 600 ms", len(results)
     yield "words misheard by the pause alone", sum(lost for _, lost in results)
     missing = (_missing(said) for said, _ in results)

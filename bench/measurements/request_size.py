@@ -16,15 +16,15 @@ from typing import Any
 
 from aiohttp import web
 
-from bench.server.stub_engines.scheduled_asr import LoopTime, Unmeasured
+from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
 from core.errors import EngineError
-from core.events import Usage
+from core.events import TokenUsage
 from core.ports import NOWHERE, ToolContext, ToolSpec
-from engines.base import Declares, Llm, Message
+from engines.base import Llm, Message, ToolFilterLlm
 from engines.llm import hybrid, openai
 from engines.llm.chat_messages import chat_tools
 from pipeline.conversation.instructions import bundled
-from pipeline.tools.home import Home, default_home
+from pipeline.tools.home import DemoHome, default_home
 from pipeline.tools.selection import relevant_tools
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox
@@ -49,7 +49,7 @@ DONE = (
 
 
 @dataclass
-class Sink:
+class FakeModelServer:
     """A server that answers with a word."""
 
     sizes_bytes: list[int] = field(default_factory=list[int])
@@ -77,7 +77,7 @@ class Sink:
             await runner.cleanup()
 
 
-class Nobody:
+class SilentAnnouncer:
     """An Announcer that nobody hears."""
 
     async def announce(self, conversation_id: str, text: str) -> bool:
@@ -86,13 +86,13 @@ class Nobody:
 
 def toolbox() -> Toolbox:
     """The tools of the bundled home."""
-    home, clock = Home(default_home()), LoopTime()
-    timers = TimerTools(Timers(home, clock, Nobody()))
-    return Toolbox([HomeTools(home), ListTools(home), timers, ClockTools(clock)], Unmeasured())
+    home, clock = DemoHome(default_home()), RunningLoopClock()
+    timers = TimerTools(Timers(home, clock, SilentAnnouncer()))
+    return Toolbox([HomeTools(home), ListTools(home), timers, ClockTools(clock)], NullMetrics())
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class RequestCost:
     """Of one request."""
 
     size_bytes: int
@@ -107,7 +107,7 @@ class Cost:
         return f"{size}, {self.tokens}, {self.first_token_ms:.0f} ms"
 
 
-async def ask(llm: Llm, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Cost:
+async def ask(llm: Llm, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> RequestCost:
     """Tokens, and the time to the first one; the size is the sink's to know."""
     now = asyncio.get_running_loop().time
     began, first, tokens = now(), 0.0, 0
@@ -115,11 +115,11 @@ async def ask(llm: Llm, messages: Sequence[Message], tools: Sequence[ToolSpec]) 
         async with aclosing(llm.reply(messages, tools, language="en")) as deltas:
             async for delta in deltas:
                 first = first or now()
-                if isinstance(delta, Usage):
+                if isinstance(delta, TokenUsage):
                     tokens = delta.input_tokens
     except EngineError as error:  # a small model writes calls that are none
         print(f"  ({error})")
-    return Cost(0, tokens, 1000 * ((first or now()) - began))
+    return RequestCost(0, tokens, 1000 * ((first or now()) - began))
 
 
 def with_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
@@ -132,7 +132,7 @@ def with_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[M
 
 async def measure(url: str, sentences: int) -> None:
     """Print a line for each sentence. `url`: of a server that counts and answers as well."""
-    tools, sink = toolbox().specs(ToolContext("", "en")), Sink()
+    tools, sink = toolbox().specs(ToolContext("", "en")), FakeModelServer()
     text = bundled().prompt("", "en", datetime.now(UTC).date(), NOWHERE)
     what = "request, tokens, first token" if url else "request, tokens by estimate"
     print(f"{what:46} {'all tools':>22} {'openai':>22} {'hybrid':>22}")
@@ -149,19 +149,21 @@ async def measure(url: str, sentences: int) -> None:
         sunk = engines(own_url)
         plain = engines(url)[0][0] if url else None
         for number, sentence in enumerate(SENTENCES[:sentences]):
-            row: list[Cost] = []
+            row: list[RequestCost] = []
             for place, (llm, is_whole) in enumerate(sunk):
                 # Another beginning each time: nothing is found in the server's cache.
                 system = Message("system", f"{number}{place}. {text}")
                 messages = [system, Message("user", sentence)]
-                needs_home = isinstance(llm, Declares)
+                needs_home = isinstance(llm, ToolFilterLlm)
                 chosen = relevant_tools(tools, messages, "en", needs_home=needs_home)
                 shown = tools if is_whole else chosen
                 await ask(llm, messages, shown)
-                cost = Cost(sink.sizes_bytes.pop())
+                cost = RequestCost(sink.sizes_bytes.pop())
                 if plain is not None:
                     declared = (
-                        llm.declared(shown, language="en") if isinstance(llm, Declares) else shown
+                        llm.declared(shown, language="en")
+                        if isinstance(llm, ToolFilterLlm)
+                        else shown
                     )
                     asked = await ask(plain, with_tools(messages, declared), ())
                     cost = replace(asked, size_bytes=cost.size_bytes)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import psutil
 
 from bench.client.address import Address
-from bench.client.conversation import Report, talking
-from bench.client.realtime import Transport, Wish
+from bench.client.conversation import TurnReport, talking
+from bench.client.realtime import ClientTransport, SessionRequest
 from bench.server.own_server import own_server
 from bench.tools.clips import COMMANDS, spoken
 from bench.tools.stats import machine, markdown, spread
@@ -30,14 +30,14 @@ SETTLE_S = 2.0
 TURN_TIMEOUT_S = 30.0
 
 
-class Unmeasured(EarshotError):
+class MeasurementError(EarshotError):
     """A session was refused or lost."""
 
     code = "unmeasured"
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ResourceUse:
     """What the server's processes take together."""
 
     rss_mb: float
@@ -49,19 +49,19 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class ResourceReport:
     start_s: float
-    idle: Use
-    talking: Use
+    idle: ResourceUse
+    talking: ResourceUse
     "The most memory seen while all sessions talked; CPU over that time only."
-    after: Use
+    after: ResourceUse
     "When they have left."
     sessions: int
     seconds: float
-    reports: Sequence[Report]
+    reports: Sequence[TurnReport]
 
 
-def use_of(pid: int) -> Use:
+def use_of(pid: int) -> ResourceUse:
     """The process and all its descendants."""
     root = psutil.Process(pid)
     rss = pss = cpu_s = 0.0
@@ -75,16 +75,16 @@ def use_of(pid: int) -> Use:
         pss += getattr(memory, "pss", memory.uss)  # only Linux knows pss
         cpu_s += times.user + times.system
         processes += 1
-    return Use(rss / 2**20, pss / 2**20, cpu_s, processes)
+    return ResourceUse(rss / 2**20, pss / 2**20, cpu_s, processes)
 
 
-async def measure(sessions: int, seconds: float, transport: Transport) -> Findings:
+async def measure(sessions: int, seconds: float, transport: ClientTransport) -> ResourceReport:
     """Raises EarshotError when the server does not start or refuses a session."""
     clips = [spoken(text) for text in COMMANDS]
     async with own_server() as server:
         await asyncio.sleep(SETTLE_S)
         idle = use_of(server.pid)
-        reports: list[Report] = []
+        reports: list[TurnReport] = []
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -95,29 +95,32 @@ async def measure(sessions: int, seconds: float, transport: Transport) -> Findin
                     tasks.create_task(work)
                 most = await _most(server.pid, began + seconds)
         except* EarshotError as group:  # all of them for the same reason
-            raise Unmeasured(str(group.exceptions[0])) from group
+            raise MeasurementError(str(group.exceptions[0])) from group
         took_s = loop.time() - began
         after = use_of(server.pid)
-    spent = Use(most.rss_mb, most.pss_mb, after.cpu_s - idle.cpu_s, most.processes)
-    return Findings(server.start_s, idle, spent, after, sessions, took_s, reports)
+    spent = ResourceUse(most.rss_mb, most.pss_mb, after.cpu_s - idle.cpu_s, most.processes)
+    return ResourceReport(server.start_s, idle, spent, after, sessions, took_s, reports)
 
 
 async def _converse(
     address: Address,
-    transport: Transport,
+    transport: ClientTransport,
     clips: Sequence[Pcm],
     until: float,
-    reports: list[Report],
+    reports: list[TurnReport],
 ) -> None:
     loop = asyncio.get_running_loop()
-    async with talking(address, transport, Wish(), timeout_s=TURN_TIMEOUT_S) as (talker, _):
+    async with talking(address, transport, SessionRequest(), timeout_s=TURN_TIMEOUT_S) as (
+        talker,
+        _,
+    ):
         turn = 0
         while loop.time() < until:
             reports.append(await talker.say(clips[turn % len(clips)]))
             turn += 1
 
 
-async def _most(pid: int, until: float) -> Use:
+async def _most(pid: int, until: float) -> ResourceUse:
     """The most memory until then."""
     loop = asyncio.get_running_loop()
     most = use_of(pid)
@@ -127,12 +130,12 @@ async def _most(pid: int, until: float) -> Use:
     return most
 
 
-def table(found: Findings) -> str:
+def table(found: ResourceReport) -> str:
     """Markdown for docs/performance.md."""
     live = found.sessions
     share = 100 * found.talking.cpu_s / found.seconds
 
-    def memory(use: Use) -> str:
+    def memory(use: ResourceUse) -> str:
         return f"{use.rss_mb:.0f} MB RSS, {use.pss_mb:.0f} MB PSS ({use.processes} processes)"
 
     rows = [

@@ -12,8 +12,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
-from bench.measurements.loop_lag import Load, full_load
-from bench.server.stub_engines.scheduled_asr import CALL_S, TOGETHER, Round, locked, scheduled
+from bench.measurements.loop_lag import LoopLagResult, full_load
+from bench.server.stub_engines.scheduled_asr import (
+    CALL_S,
+    TOGETHER,
+    SharingResult,
+    locked,
+    scheduled,
+)
 from bench.tools.stats import machine, markdown, percentile
 
 NANO = Path(__file__).parents[2] / "tests" / "fixtures" / "whisper-nano"
@@ -22,15 +28,15 @@ NANO = Path(__file__).parents[2] / "tests" / "fixtures" / "whisper-nano"
 REQUESTS = 80
 
 
-async def compare(rounds: int) -> list[tuple[Round, Round]]:
+async def compare(rounds: int) -> list[tuple[SharingResult, SharingResult]]:
     """Lock and scheduler, by round."""
     return [(await locked(REQUESTS), await scheduled(REQUESTS)) for _ in range(rounds)]
 
 
-def stub_table(rounds: Sequence[tuple[Round, Round]]) -> str:
+def stub_table(rounds: Sequence[tuple[SharingResult, SharingResult]]) -> str:
     """Markdown: median (range), then the ratios that have a target."""
 
-    def row(name: str, found: Sequence[Round]) -> list[str]:
+    def row(name: str, found: Sequence[SharingResult]) -> list[str]:
         return [
             name,
             _spread([one.alone_ms for one in found]),
@@ -49,7 +55,7 @@ def stub_table(rounds: Sequence[tuple[Round, Round]]) -> str:
     )
 
 
-def lag_table(load: Load) -> str:
+def lag_table(load: LoopLagResult) -> str:
     """Markdown: the loop's lag and what it did meanwhile."""
 
     def row(name: str, values: Sequence[float]) -> list[str]:
@@ -76,7 +82,7 @@ def _spread(values: Sequence[float], digits: int = 0) -> str:
     return f"{middle} ({low}-{high})"
 
 
-def _run(options: argparse.Namespace) -> Load:
+def _run(options: argparse.Namespace) -> LoopLagResult:
     work = full_load(
         options.model, options.workers, options.talkers, options.uploads, options.seconds
     )

@@ -18,12 +18,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.peers.__main__ import ALIKE, THREADS, weights
-from bench.peers.clients import Peer, peer
+from bench.peers.clients import PeerSystem, peer
 from bench.peers.earshot_client import recogniser_settings
 from bench.peers.environments import folder
-from bench.peers.rounds import Round, measure
-from bench.peers.systems import Final, PeerProcess, System, Talker, free_port
-from bench.peers.utterance_audio import WAIT_MS, Utterance, utterance
+from bench.peers.rounds import AsrRound, measure
+from bench.peers.systems import AsrClient, PeerProcess, SystemUnderTest, UtteranceResult, free_port
+from bench.peers.utterance_audio import WAIT_MS, BenchUtterance, utterance
 from bench.server.own_server import own_server
 from bench.tools.clips import COMMANDS, spoken
 from bench.tools.stats import machine, markdown, median_and_range
@@ -33,11 +33,11 @@ OURS, THEIRS = "earshot", "wyoming-faster-whisper"
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
-    """A `System` whose answers are written down."""
+class TranscriptLog:
+    """A `SystemUnderTest` whose answers are written down."""
 
     name: str
-    peer: Peer
+    peer: PeerSystem
     texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     "What was said -> what was understood, each time."
 
@@ -46,24 +46,24 @@ class Noted:
         return self.peer.pid
 
     @asynccontextmanager
-    async def talker(self) -> AsyncGenerator[Talker, None]:
+    async def talker(self) -> AsyncGenerator[AsrClient, None]:
         async with self.peer.talker() as talker:
-            yield _Noting(talker, self.texts)
+            yield _LoggingClient(talker, self.texts)
 
 
 @dataclass(frozen=True, slots=True)
-class _Noting:
-    talker: Talker
+class _LoggingClient:
+    talker: AsrClient
     texts: dict[str, list[str]]
 
-    async def say(self, utterance: Utterance) -> Final:
-        """See `Talker`."""
+    async def say(self, utterance: BenchUtterance) -> UtteranceResult:
+        """See `AsrClient`."""
         final = await self.talker.say(utterance)
         self.texts.setdefault(utterance.said, []).append(final.text)
         return final
 
 
-Rounds = Mapping[tuple[str, int], Sequence[Round]]
+Rounds = Mapping[tuple[str, int], Sequence[AsrRound]]
 "System and number of clients -> its rounds."
 
 
@@ -97,8 +97,8 @@ async def _measure(options: argparse.Namespace) -> None:
         print(f"\n## {name}; {options.rounds} rounds, {len(said)} clips; {machine()}\n")
         async with AsyncExitStack() as stack:
             systems = [
-                Noted(OURS, await stack.enter_async_context(ours(model))),
-                Noted(
+                TranscriptLog(OURS, await stack.enter_async_context(ours(model))),
+                TranscriptLog(
                     THEIRS,
                     await stack.enter_async_context(
                         peer("wyoming", model, THREADS, folder() / "wyoming.log")
@@ -111,10 +111,13 @@ async def _measure(options: argparse.Namespace) -> None:
 
 
 async def _rounds(
-    systems: Sequence[System], said: Sequence[Utterance], crowds: Sequence[int], rounds: int
+    systems: Sequence[SystemUnderTest],
+    said: Sequence[BenchUtterance],
+    crowds: Sequence[int],
+    rounds: int,
 ) -> Rounds:
     """One system after the other; who is first changes from round to round."""
-    found: dict[tuple[str, int], list[Round]] = {}
+    found: dict[tuple[str, int], list[AsrRound]] = {}
     for system in systems:
         await measure(system, said, 1, 1)  # warm-up
     for number in range(rounds):
@@ -128,14 +131,14 @@ async def _rounds(
 
 
 @asynccontextmanager
-async def ours(model: Path) -> AsyncGenerator[Peer, None]:
+async def ours(model: Path) -> AsyncGenerator[PeerSystem, None]:
     """Our server's Wyoming door, as another service of that protocol. Raises NotStarted."""
     with TemporaryDirectory(prefix="earshot-wyoming-") as place:
         file = Path(place) / "earshot.toml"
         file.write_text(recogniser_settings(model, {**ALIKE, "padding": '"max"'}))
         port = free_port()
         async with own_server(["--config", str(file)], wyoming_port=port) as server:
-            yield Peer("wyoming", PeerProcess(port, server.pid))
+            yield PeerSystem("wyoming", PeerProcess(port, server.pid))
 
 
 def table(found: Rounds, crowds: Sequence[int]) -> str:

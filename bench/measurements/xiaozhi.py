@@ -21,14 +21,14 @@ from aiohttp import ClientSession, TCPConnector
 
 from bench.capacity.cpu_affinity import cores, on_core
 from bench.client.address import Address
-from bench.client.realtime import Wish
-from bench.measurements.board import Answered, Board, Clip, clip_of, connect
-from bench.peers.utterance_audio import Utterance, utterance
+from bench.client.realtime import SessionRequest
+from bench.measurements.board import Board, BoardTurn, EncodedClip, clip_of, connect
+from bench.peers.utterance_audio import BenchUtterance, utterance
 from bench.server.own_server import own_server
 from bench.tools.clips import COMMANDS, spoken
 from bench.tools.stats import machine, markdown, percentile
-from bench.voice.measure import Plan, run
-from bench.voice.stub_server import Stubs, stubs
+from bench.voice.measure import VoicePlan, run
+from bench.voice.stub_server import StubDelays, stubs
 from bench.voice.summary import voice_to_voice
 from core.errors import EarshotError
 
@@ -41,20 +41,20 @@ HEAD = ("", "first packet p50 / p95", "audible p50 / p95", "turns")
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class TurnTimes:
     """ms of every turn of one part, over all rounds."""
 
     packet: list[float] = field(default_factory=list)
     "Of boards."
     audible: list[float] = field(default_factory=list)
 
-    def add(self, answered: Sequence[Answered]) -> None:
+    def add(self, answered: Sequence[BoardTurn]) -> None:
         self.packet.extend(one.packet_ms for one in answered)
         self.audible.extend(one.audible_ms for one in answered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class XiaozhiPlan:
     """What is measured, and how often."""
 
     parts: Sequence[str]
@@ -68,16 +68,16 @@ class Course:
 
 
 async def measure(
-    address: Address, http: ClientSession, utterances: Sequence[Utterance], course: Course
-) -> Mapping[str, Times]:
+    address: Address, http: ClientSession, utterances: Sequence[BenchUtterance], course: XiaozhiPlan
+) -> Mapping[str, TurnTimes]:
     """By part. Raises NoAnswer, EarshotError."""
     clips = [clip_of(one) for one in utterances]
-    found = {part: Times() for part in course.parts}
+    found = {part: TurnTimes() for part in course.parts}
     for _ in range(course.rounds):
         for part, times in found.items():
             match part:
                 case "browser":
-                    plan = Plan(address, "webrtc", Wish(), course.turns)
+                    plan = VoicePlan(address, "webrtc", SessionRequest(), course.turns)
                     said = await run(plan, utterances, lambda one: None)
                     times.audible.extend(voice_to_voice(said))
                 case "board":
@@ -90,13 +90,13 @@ async def measure(
 
 
 async def crowd(
-    http: ClientSession, clips: Sequence[Clip], turns: int, idle: int, talking: int
-) -> list[Answered]:
+    http: ClientSession, clips: Sequence[EncodedClip], turns: int, idle: int, talking: int
+) -> list[BoardTurn]:
     """Every turn but each board's first, which warms it up."""
     boards = [await connect(http, number) for number in range(idle + talking)]
     spread_s = sum(clip.end_s for clip in clips) / len(clips) / talking
 
-    async def talk(board: Board, number: int) -> list[Answered]:
+    async def talk(board: Board, number: int) -> list[BoardTurn]:
         await asyncio.sleep(number * spread_s)
         said = range(number, number + turns + 1)
         return [await board.turn(clips[one % len(clips)]) for one in said][1:]
@@ -110,7 +110,7 @@ async def crowd(
     return [one for task in work for one in task.result()]
 
 
-def table(found: Mapping[str, Times], course: Course) -> str:
+def table(found: Mapping[str, TurnTimes], course: XiaozhiPlan) -> str:
     """Markdown, and how the parts compare."""
     names = {
         "browser": "browser (WebRTC), alone",
@@ -144,7 +144,7 @@ def _shown(times_ms: Sequence[float]) -> str:
 
 @asynccontextmanager
 async def _server(
-    engines: Stubs, max_sessions: int, core: int
+    engines: StubDelays, max_sessions: int, core: int
 ) -> AsyncIterator[tuple[Address, ClientSession]]:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
@@ -161,7 +161,7 @@ async def _server(
         )
 
 
-async def _main(course: Course, engines: Stubs) -> None:
+async def _main(course: XiaozhiPlan, engines: StubDelays) -> None:
     placed = cores()
     measured_on = machine()
     utterances = [utterance(text, spoken(text), seed) for seed, text in enumerate(COMMANDS)]
@@ -187,9 +187,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--idle", type=int, default=200, help="boards that say nothing (200)")
     parser.add_argument("--talking", type=_positive, default=20, help="boards at once (20)")
-    parser.add_argument("--stubs", type=stubs, default=Stubs(50, 150, 80), metavar="ASR,LLM,TTS")
+    parser.add_argument(
+        "--stubs", type=stubs, default=StubDelays(50, 150, 80), metavar="ASR,LLM,TTS"
+    )
     options = parser.parse_args(arguments)
-    course = Course(
+    course = XiaozhiPlan(
         parts=tuple(options.parts or PARTS),
         rounds=options.rounds,
         turns=options.turns,

@@ -17,12 +17,12 @@ from tempfile import TemporaryDirectory
 
 from bench.peers.clients import peer
 from bench.peers.earshot_client import ours
-from bench.peers.environments import PEERS, NotInstalled, folder, install
-from bench.peers.results import Rounds, table
+from bench.peers.environments import PEERS, MissingPeer, folder, install
+from bench.peers.results import AsrRounds, table
 from bench.peers.rounds import measure
-from bench.peers.systems import System
-from bench.peers.utterance_audio import Utterance, utterance
-from bench.server.random_whisper import Shape, build
+from bench.peers.systems import SystemUnderTest
+from bench.peers.utterance_audio import BenchUtterance, utterance
+from bench.server.random_whisper import WhisperSize, build
 from bench.tools.clips import COMMANDS, spoken
 from bench.tools.stats import machine
 from core.errors import EarshotError, RequestError
@@ -30,7 +30,7 @@ from core.errors import EarshotError, RequestError
 OURS = "earshot"
 SHORT = "earshot, short windows (changes accuracy)"
 NANO = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "whisper-nano"
-SHAPES: Mapping[str, Shape] = {"tiny": "tiny", "base": "base"}
+SHAPES: Mapping[str, WhisperSize] = {"tiny": "tiny", "base": "base"}
 SEED = 1
 THREADS = 2
 TALKERS, EACH = 8, 2
@@ -71,7 +71,7 @@ def _install() -> int:
         try:
             install(kind)
             print(f"{requirements.title}: installed in {folder() / kind}")
-        except NotInstalled as error:
+        except MissingPeer as error:
             failed = 1
             print(f"{requirements.title}: {error}", file=sys.stderr)
     return failed
@@ -89,14 +89,14 @@ async def _measure(options: argparse.Namespace) -> None:
 
 
 async def _compared(
-    name: str, model: Path, utterances: Sequence[Utterance], options: argparse.Namespace
-) -> dict[str, Rounds]:
+    name: str, model: Path, utterances: Sequence[BenchUtterance], options: argparse.Namespace
+) -> dict[str, AsrRounds]:
     """All systems run all the time, and are spoken to one after the other, in changing order."""
-    found: dict[str, Rounds] = {}
+    found: dict[str, AsrRounds] = {}
     async with AsyncExitStack() as stack:
-        systems: list[System] = []
+        systems: list[SystemUnderTest] = []
         for title in _wanted(options):
-            found[title] = Rounds()
+            found[title] = AsrRounds()
             try:
                 system = await stack.enter_async_context(_system(title, name, model))
                 await measure(system, utterances, 1, 1)  # warm-up
@@ -111,7 +111,9 @@ async def _compared(
     return found
 
 
-async def _round(system: System, utterances: Sequence[Utterance], into: Rounds) -> None:
+async def _round(
+    system: SystemUnderTest, utterances: Sequence[BenchUtterance], into: AsrRounds
+) -> None:
     plans = ((into.alone, 1, len(utterances)), (into.together, TALKERS, EACH))
     for kept, talkers, each in plans:
         try:
@@ -123,7 +125,7 @@ async def _round(system: System, utterances: Sequence[Utterance], into: Rounds) 
 
 
 @asynccontextmanager
-async def _system(title: str, name: str, model: Path) -> AsyncGenerator[System, None]:
+async def _system(title: str, name: str, model: Path) -> AsyncGenerator[SystemUnderTest, None]:
     with TemporaryDirectory(prefix="earshot-peers-") as place:
         if title not in {OURS, SHORT}:
             kind = next(one for one in PEERS if one == title)

@@ -24,9 +24,9 @@ from aiohttp import (
 )
 
 from bench.client.realtime import ConnectionLost, background
-from bench.peers.environments import Kind
-from bench.peers.systems import Final, PeerProcess, Talker, peer_process
-from bench.peers.utterance_audio import PAUSE_MS, WAIT_MS, Utterance, spoken, until
+from bench.peers.environments import PeerKind
+from bench.peers.systems import AsrClient, PeerProcess, UtteranceResult, peer_process
+from bench.peers.utterance_audio import PAUSE_MS, WAIT_MS, BenchUtterance, spoken, until
 from core.audio import ASR_RATE_HZ, Pcm
 from media.pcm import to_bytes
 
@@ -37,10 +37,10 @@ MONO = {"rate": ASR_RATE_HZ, "width": 2, "channels": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class PeerSystem:
     """A `System`."""
 
-    name: Kind
+    name: PeerKind
     process: PeerProcess
 
     @property
@@ -48,46 +48,48 @@ class Peer:
         return self.process.pid
 
     @asynccontextmanager
-    async def talker(self) -> AsyncGenerator[Talker, None]:
+    async def talker(self) -> AsyncGenerator[AsrClient, None]:
         """Connections are made per utterance, before anybody speaks."""
-        kinds: dict[Kind, type[_Once]] = {
-            "wyoming": Wyoming,
-            "whisper-live": WhisperLive,
-            "bare": Bare,
+        kinds: dict[PeerKind, type[_PeerClient]] = {
+            "wyoming": WyomingClient,
+            "whisper-live": WhisperLiveClient,
+            "bare": BareClient,
         }
         yield kinds[self.name](self.process.port)
 
 
 @asynccontextmanager
-async def peer(kind: Kind, model: Path, threads: int, log: Path) -> AsyncGenerator[Peer, None]:
+async def peer(
+    kind: PeerKind, model: Path, threads: int, log: Path
+) -> AsyncGenerator[PeerSystem, None]:
     """A peer while the body runs. Raises NotInstalled."""
     async with peer_process(kind, model, threads, log) as process:
-        yield Peer(kind, process)
+        yield PeerSystem(kind, process)
 
 
-class _Once(ABC):
+class _PeerClient(ABC):
     """What all share: the clock, and what is measured by it."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._clock = asyncio.get_running_loop().time
 
-    async def say(self, utterance: Utterance) -> Final:
-        """See `Talker`."""
+    async def say(self, utterance: BenchUtterance) -> UtteranceResult:
+        """See `AsrClient`."""
         pcm, end = utterance.narrow()
         try:
             async with asyncio.timeout(len(pcm) / ASR_RATE_HZ + FINAL_TIMEOUT_S):
                 text, ended_at, final_at = await self._say(pcm, end)
         except (TimeoutError, OSError, ValueError, EOFError, ClientError) as error:
             raise ConnectionLost(f"{type(self).__name__}: {str(error) or 'no answer'}") from error
-        return Final(text, 1000 * (final_at - ended_at), ended_at + PAUSE_MS / 1000)
+        return UtteranceResult(text, 1000 * (final_at - ended_at), ended_at + PAUSE_MS / 1000)
 
     @abstractmethod
     async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
         """The text, when speech ended, and when the text was final."""
 
 
-class Wyoming(_Once):
+class WyomingClient(_PeerClient):
     """The client sends `audio-stop` when the wait is over, and gets the transcript."""
 
     async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
@@ -128,7 +130,7 @@ class Wyoming(_Once):
         return {"type": event["type"], "data": {**event.get("data", {}), **data}}
 
 
-class Bare(_Once):
+class BareClient(_PeerClient):
     """No stream: all audio at once, when the wait is over."""
 
     async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
@@ -144,7 +146,7 @@ class Bare(_Once):
             writer.close()
 
 
-class WhisperLive(_Once):
+class WhisperLiveClient(_PeerClient):
     """It decodes what it has over and over, and knows no end of speech: its client decides.
 
     Taken for final is the first text whose decoding began when all speech was there: each decoding

@@ -6,19 +6,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.asr.streaming import Speaker, speaking
-from bench.client.realtime import ConnectionLost, Wish
+from bench.asr.streaming import StreamingClient, speaking
+from bench.client.realtime import ConnectionLost, SessionRequest
 from bench.peers.clients import FINAL_TIMEOUT_S
-from bench.peers.systems import Final, Talker
-from bench.peers.utterance_audio import WAIT_MS, Utterance
+from bench.peers.systems import AsrClient, UtteranceResult
+from bench.peers.utterance_audio import WAIT_MS, BenchUtterance
 from bench.server.own_server import OwnServer, own_server
 
-WISH = Wish(language="en", turn_detection="server_vad", silence_ms=WAIT_MS, is_answered=False)
+WISH = SessionRequest(
+    language="en", turn_detection="server_vad", silence_ms=WAIT_MS, is_answered=False
+)
 "The server finds the end by itself: it hears the last sample, and waits as long as the others."
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class EarshotSystem:
     """A `System`."""
 
     name: str
@@ -29,35 +31,35 @@ class Ours:
         return self.server.pid
 
     @asynccontextmanager
-    async def talker(self) -> AsyncGenerator[Talker, None]:
+    async def talker(self) -> AsyncGenerator[AsrClient, None]:
         """One connection for all utterances."""
         async with speaking(self.server.address, "ws", WISH, FINAL_TIMEOUT_S) as speaker:
-            yield _Talker(speaker)
+            yield _EarshotClient(speaker)
 
 
 @dataclass(frozen=True, slots=True)
-class _Talker:
-    speaker: Speaker
+class _EarshotClient:
+    speaker: StreamingClient
 
-    async def say(self, utterance: Utterance) -> Final:
-        """See `Talker`."""
+    async def say(self, utterance: BenchUtterance) -> UtteranceResult:
+        """See `AsrClient`."""
         span = (utterance.begin, utterance.end)
         answer = await self.speaker.say(utterance.pcm, span)
         if answer.error:
             raise ConnectionLost(f"earshot: {answer.error}")
         now = asyncio.get_running_loop().time()
-        return Final(answer.text, answer.took_ms, now)
+        return UtteranceResult(answer.text, answer.took_ms, now)
 
 
 @asynccontextmanager
 async def ours(
     name: str, model: Path, options: Mapping[str, str], folder: Path
-) -> AsyncGenerator[Ours, None]:
+) -> AsyncGenerator[EarshotSystem, None]:
     """With this model while the body runs. `options`: the recogniser's own, as TOML values."""
     file = folder / f"{name}.toml"
     file.write_text(recogniser_settings(model, options))
     async with own_server(["--config", str(file)]) as server:
-        yield Ours(name, server)
+        yield EarshotSystem(name, server)
 
 
 def recogniser_settings(model: Path, options: Mapping[str, str]) -> str:

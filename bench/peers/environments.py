@@ -10,20 +10,20 @@ from typing import Literal
 
 from core.errors import EarshotError
 
-Kind = Literal["wyoming", "whisper-live", "bare"]
+PeerKind = Literal["wyoming", "whisper-live", "bare"]
 VoiceKind = Literal["pipecat", "speech-to-speech"]
 
 INSTALL_TIMEOUT_S = 900
 
 
-class NotInstalled(EarshotError):
+class MissingPeer(EarshotError):
     """An environment is not there, or could not be made."""
 
     code = "not_installed"
 
 
 @dataclass(frozen=True, slots=True)
-class Requirements:
+class PeerRequirements:
     """What pip installs into one environment."""
 
     title: str
@@ -32,9 +32,9 @@ class Requirements:
     "Installed without what they ask for."
 
 
-PEERS: Mapping[Kind, Requirements] = {
-    "wyoming": Requirements("wyoming-faster-whisper 3.8.1", ("wyoming-faster-whisper==3.8.1",)),
-    "whisper-live": Requirements(
+PEERS: Mapping[PeerKind, PeerRequirements] = {
+    "wyoming": PeerRequirements("wyoming-faster-whisper 3.8.1", ("wyoming-faster-whisper==3.8.1",)),
+    "whisper-live": PeerRequirements(
         "whisper-live 0.10.0, batching on",
         (
             "faster-whisper==1.2.0",
@@ -51,12 +51,12 @@ PEERS: Mapping[Kind, Requirements] = {
         # It asks for OpenVINO, torchaudio, librosa, PyAudio and cuBLAS, none of which it uses here.
         alone=("whisper-live==0.10.0",),
     ),
-    "bare": Requirements("faster-whisper 1.2.1, in-process", ("faster-whisper==1.2.1",)),
+    "bare": PeerRequirements("faster-whisper 1.2.1, in-process", ("faster-whisper==1.2.1",)),
 }
 
-VOICE_PEERS: Mapping[VoiceKind, Requirements] = {
-    "pipecat": Requirements("pipecat 1.14.0", ("pipecat-ai[silero,webrtc,websocket]==1.14.0",)),
-    "speech-to-speech": Requirements(
+VOICE_PEERS: Mapping[VoiceKind, PeerRequirements] = {
+    "pipecat": PeerRequirements("pipecat 1.14.0", ("pipecat-ai[silero,webrtc,websocket]==1.14.0",)),
+    "speech-to-speech": PeerRequirements(
         "speech-to-speech 1.1.0",
         (
             "PyYAML<7",
@@ -98,15 +98,15 @@ def folder() -> Path:
     return Path(cache) / "earshot-bench"
 
 
-def python_of(kind: Kind | VoiceKind) -> Path:
+def python_of(kind: PeerKind | VoiceKind) -> Path:
     """The environment's interpreter. Raises NotInstalled."""
     if not _mark(kind).is_file() or _mark(kind).read_text() != _wanted(kind):
         module = "bench.peers.voice" if kind in VOICE_PEERS else "bench.peers"
-        raise NotInstalled(f"{kind} is not installed: python -m {module} install")
+        raise MissingPeer(f"{kind} is not installed: python -m {module} install")
     return folder() / kind / "bin" / "python"
 
 
-def install(kind: Kind | VoiceKind) -> None:
+def install(kind: PeerKind | VoiceKind) -> None:
     """Make its environment, unless it is there. Raises NotInstalled with pip's last words."""
     if _mark(kind).is_file() and _mark(kind).read_text() == _wanted(kind):
         return
@@ -120,16 +120,16 @@ def install(kind: Kind | VoiceKind) -> None:
     _mark(kind).write_text(_wanted(kind))
 
 
-def _needed(kind: Kind | VoiceKind) -> Requirements:
+def _needed(kind: PeerKind | VoiceKind) -> PeerRequirements:
     every = (*PEERS.items(), *VOICE_PEERS.items())
     return next(needed for peer, needed in every if peer == kind)
 
 
-def _mark(kind: Kind | VoiceKind) -> Path:
+def _mark(kind: PeerKind | VoiceKind) -> Path:
     return folder() / kind / "earshot-installed"
 
 
-def _wanted(kind: Kind | VoiceKind) -> str:
+def _wanted(kind: PeerKind | VoiceKind) -> str:
     needed = _needed(kind)
     return "\n".join((*needed.packages, *needed.alone))
 
@@ -140,7 +140,7 @@ def _run(command: Sequence[str]) -> None:
             command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise NotInstalled(f"{command[-1]}: took longer than {INSTALL_TIMEOUT_S} s") from error
+        raise MissingPeer(f"{command[-1]}: took longer than {INSTALL_TIMEOUT_S} s") from error
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:]
-        raise NotInstalled(f"{command[-1]}: {' '.join(last) or 'failed'}")
+        raise MissingPeer(f"{command[-1]}: {' '.join(last) or 'failed'}")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from bench.peers.rounds import Round
+from bench.peers.rounds import AsrRound
 from bench.tools.stats import markdown, median_and_range
 
 HEAD = (
@@ -20,16 +20,16 @@ HEAD = (
 
 
 @dataclass(slots=True)
-class Rounds:
+class AsrRounds:
     """Of one system."""
 
-    alone: list[Round] = field(default_factory=list[Round])
-    together: list[Round] = field(default_factory=list[Round])
+    alone: list[AsrRound] = field(default_factory=list[AsrRound])
+    together: list[AsrRound] = field(default_factory=list[AsrRound])
     said: int = 0
     problem: str = ""
     "Why there are none, or not all."
 
-    def take(self, found: Round, kept: list[Round]) -> None:
+    def take(self, found: AsrRound, kept: list[AsrRound]) -> None:
         """Keep it, if anything was answered."""
         self.said += len(found.times_ms) + len(found.lost)
         if found.lost:
@@ -38,7 +38,7 @@ class Rounds:
             kept.append(found)
 
 
-def table(found: Mapping[str, Rounds], ours: str, talkers: int) -> str:
+def table(found: Mapping[str, AsrRounds], ours: str, talkers: int) -> str:
     """Markdown, a row per system; medians over rounds and (least to most)."""
     own = found[ours]
     head = [text.format(talkers=talkers) for text in HEAD]
@@ -60,7 +60,9 @@ def table(found: Mapping[str, Rounds], ours: str, talkers: int) -> str:
     return markdown(head, rows)
 
 
-def _ratio(theirs: Sequence[Round], own: Sequence[Round], of: Callable[[Round], float]) -> str:
+def _ratio(
+    theirs: Sequence[AsrRound], own: Sequence[AsrRound], of: Callable[[AsrRound], float]
+) -> str:
     """Of medians; above 1 they are slower."""
     if not own or not theirs:
         return "-"

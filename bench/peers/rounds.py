@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from bench.client.realtime import ConnectionLost
 from bench.measurements.resources import use_of
-from bench.peers.systems import Final, System, Talker
-from bench.peers.utterance_audio import Utterance, until
+from bench.peers.systems import AsrClient, SystemUnderTest, UtteranceResult
+from bench.peers.utterance_audio import BenchUtterance, until
 from bench.tools.stats import percentile
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class AsrRound:
     """One system, one measurement, one time."""
 
     times_ms: Sequence[float]
@@ -47,8 +47,8 @@ class Round:
 
 
 async def measure(
-    system: System, utterances: Sequence[Utterance], talkers: int, each: int
-) -> Round:
+    system: SystemUnderTest, utterances: Sequence[BenchUtterance], talkers: int, each: int
+) -> AsrRound:
     """`talkers` people say `each` utterances, each after the text of the one before is final.
 
     The second begins an eighth (or whatever share) of an utterance after the first, and so on, so
@@ -66,34 +66,36 @@ async def measure(
             for number in range(talkers)
         ]
     said = [outcome for task in running for outcome in task.result()]
-    finals = [final for _, final in said if isinstance(final, Final)]
+    finals = [final for _, final in said if isinstance(final, UtteranceResult)]
     wall_s = clock() - began_at
-    return Round(
+    return AsrRound(
         times_ms=[final.took_ms for final in finals],
         wall_s=wall_s,
-        speech_s=sum(one.speech_s for one, final in said if isinstance(final, Final)),
+        speech_s=sum(one.speech_s for one, final in said if isinstance(final, UtteranceResult)),
         cpu_s=use_of(system.pid).cpu_s - before,
         with_text=sum(bool(final.text) for final in finals),
         lost=[str(error) for _, error in said if isinstance(error, ConnectionLost)],
     )
 
 
-def _said(utterances: Sequence[Utterance], talker: int, each: int) -> list[Utterance]:
+def _said(utterances: Sequence[BenchUtterance], talker: int, each: int) -> list[BenchUtterance]:
     """Everybody begins with another one."""
     return [utterances[(talker + number) % len(utterances)] for number in range(each)]
 
 
-Outcome = tuple[Utterance, Final | ConnectionLost]
+UtteranceOutcome = tuple[BenchUtterance, UtteranceResult | ConnectionLost]
 
 
-async def _talk(system: System, utterances: Sequence[Utterance], begin_at: float) -> list[Outcome]:
+async def _talk(
+    system: SystemUnderTest, utterances: Sequence[BenchUtterance], begin_at: float
+) -> list[UtteranceOutcome]:
     clock = asyncio.get_running_loop().time
     async with system.talker() as talker:
         await until(begin_at, clock)
         return [(one, await _say(talker, one)) for one in utterances]
 
 
-async def _say(talker: Talker, utterance: Utterance) -> Final | ConnectionLost:
+async def _say(talker: AsrClient, utterance: BenchUtterance) -> UtteranceResult | ConnectionLost:
     try:
         final = await talker.say(utterance)
     except ConnectionLost as error:

@@ -71,7 +71,7 @@ def bare(options: argparse.Namespace) -> None:
         options.model, device="cpu", compute_type="int8", cpu_threads=options.threads
     )
 
-    class Request(socketserver.StreamRequestHandler):
+    class BareHandler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             size = int.from_bytes(self.rfile.read(4), "big")
             if not 0 < size <= MAX_BYTES:
@@ -81,12 +81,12 @@ def bare(options: argparse.Namespace) -> None:
             text = " ".join(segment.text.strip() for segment in segments)
             self.wfile.write(json.dumps({"text": text}).encode() + b"\n")
 
-    class Server(socketserver.ThreadingTCPServer):
+    class BareServer(socketserver.ThreadingTCPServer):
         allow_reuse_address = True
         request_queue_size = 64
         daemon_threads = True
 
-    with Server((HOST, options.port), Request) as server:
+    with BareServer((HOST, options.port), BareHandler) as server:
         server.serve_forever()
 
 

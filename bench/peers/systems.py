@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from bench.peers.environments import Kind, NotInstalled, VoiceKind, python_of
-from bench.peers.utterance_audio import Utterance
+from bench.peers.environments import MissingPeer, PeerKind, VoiceKind, python_of
+from bench.peers.utterance_audio import BenchUtterance
 
 START_TIMEOUT_S = 120
 LOOK_AGAIN_S = 0.05
@@ -19,7 +19,7 @@ INSIDE = Path(__file__).with_name("run_peer.py")
 
 
 @dataclass(frozen=True, slots=True)
-class Final:
+class UtteranceResult:
     """What one utterance came to."""
 
     text: str
@@ -29,15 +29,15 @@ class Final:
     "When the next utterance may begin, in the loop's seconds."
 
 
-class Talker(Protocol):
+class AsrClient(Protocol):
     """One person who speaks to one system, an utterance at a time."""
 
-    async def say(self, utterance: Utterance) -> Final:
+    async def say(self, utterance: BenchUtterance) -> UtteranceResult:
         """In real time. Raises EarshotError when there is no answer."""
         ...
 
 
-class System(Protocol):
+class SystemUnderTest(Protocol):
     """A server that runs."""
 
     @property
@@ -48,7 +48,7 @@ class System(Protocol):
         """Of its first process."""
         ...
 
-    def talker(self) -> AbstractAsyncContextManager[Talker]: ...
+    def talker(self) -> AbstractAsyncContextManager[AsrClient]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class PeerProcess:
 
 @asynccontextmanager
 async def peer_process(
-    kind: Kind, model: Path, threads: int, log: Path
+    kind: PeerKind, model: Path, threads: int, log: Path
 ) -> AsyncGenerator[PeerProcess, None]:
     """Started, until the body is done. Raises NotInstalled when it does not come up."""
     command = [str(INSIDE), kind, "--model", str(model), "--threads", str(threads)]
@@ -71,7 +71,7 @@ async def peer_process(
 
 @asynccontextmanager
 async def started(
-    kind: Kind | VoiceKind, command: Sequence[str], threads: int, log: Path
+    kind: PeerKind | VoiceKind, command: Sequence[str], threads: int, log: Path
 ) -> AsyncGenerator[PeerProcess, None]:
     """A script of ours by the peer's interpreter, which listens on the `--port` that is added.
 
@@ -90,7 +90,7 @@ async def started(
         )
         try:
             if not await _listens(process, port):
-                raise NotInstalled(f"{kind} did not start; what it said is in {log}")
+                raise MissingPeer(f"{kind} did not start; what it said is in {log}")
             yield PeerProcess(port, process.pid)
         finally:
             if process.returncode is None:

@@ -26,7 +26,7 @@ PAUSE_MS = 800
 
 
 @dataclass(frozen=True, slots=True)
-class Utterance:
+class BenchUtterance:
     """One clip with its tone."""
 
     said: str
@@ -47,18 +47,18 @@ class Utterance:
         return pcm, self.end * ASR_RATE_HZ // RATE_HZ
 
 
-def utterance(said: str, pcm: Pcm, seed: int = 0) -> Utterance:
+def utterance(said: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
     """`pcm` at RATE_HZ, cut after its last sample of speech, and room tone."""
     begin, end = speech_span(pcm, RATE_HZ) or (0, len(pcm))
     noise = np.random.default_rng(seed).normal(0, TONE_RMS, ms_to_samples(TONE_MS, RATE_HZ))
     tone = noise.astype(np.int16)
-    return Utterance(said, np.concatenate([pcm[:end], tone]), begin, end)
+    return BenchUtterance(said, np.concatenate([pcm[:end], tone]), begin, end)
 
 
-Send = Callable[[bytes], Awaitable[None]]
+BytesSender = Callable[[bytes], Awaitable[None]]
 
 
-async def spoken(pcm: Pcm, began_at: float, send: Send) -> None:
+async def spoken(pcm: Pcm, began_at: float, send: BytesSender) -> None:
     """Send 16 kHz PCM in real time: a frame goes out when its last sample was spoken."""
     clock = asyncio.get_running_loop().time
     frame = ms_to_samples(PTIME_MS, ASR_RATE_HZ)

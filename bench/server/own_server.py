@@ -29,7 +29,7 @@ LOOK_AGAIN_S = 0.01
 READY = re.compile(r"ready in [0-9.]+ s at (\S+)\n")
 
 
-class NotStarted(EarshotError):
+class ServerStartError(EarshotError):
     """The server ended, or was not ready in time."""
 
     code = "not_started"
@@ -103,7 +103,7 @@ async def _until_ready(process: Process, log: Path) -> str:
             return ready[1]
         if is_last_look:
             last = "\n".join(said.splitlines()[-KEPT_LINES:])
-            raise NotStarted(f"the server did not become ready; it said last: {last}")
+            raise ServerStartError(f"the server did not become ready; it said last: {last}")
         await asyncio.sleep(LOOK_AGAIN_S)
 
 

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bench.server.whisper_tokens import Tokens, whisper_tokens
+from bench.server.whisper_tokens import TokenTable, whisper_tokens
 
 Array = npt.NDArray[np.float32]
-Shape = Literal["tiny", "base", "small", "medium", "large-v3", "large-v3-turbo"]
+WhisperSize = Literal["tiny", "base", "small", "medium", "large-v3", "large-v3-turbo"]
 
 AUDIO_POSITIONS, TEXT_POSITIONS = 1500, 448
 
@@ -41,7 +41,7 @@ _SUCCESSOR = 7919
 
 
 @dataclass(frozen=True, slots=True)
-class _Size:
+class _ModelSize:
     width: int
     heads: int
     encoder_layers: int
@@ -49,19 +49,19 @@ class _Size:
     mels: int = 80
 
 
-SIZES: Mapping[Shape, _Size] = {
-    "tiny": _Size(384, 6, 4, 4),
-    "base": _Size(512, 8, 6, 6),
-    "small": _Size(768, 12, 12, 12),
-    "medium": _Size(1024, 16, 24, 24),
-    "large-v3": _Size(1280, 20, 32, 32, mels=128),
-    "large-v3-turbo": _Size(1280, 20, 32, 4, mels=128),
+SIZES: Mapping[WhisperSize, _ModelSize] = {
+    "tiny": _ModelSize(384, 6, 4, 4),
+    "base": _ModelSize(512, 8, 6, 6),
+    "small": _ModelSize(768, 12, 12, 12),
+    "medium": _ModelSize(1024, 16, 24, 24),
+    "large-v3": _ModelSize(1280, 20, 32, 32, mels=128),
+    "large-v3-turbo": _ModelSize(1280, 20, 32, 4, mels=128),
 }
 
 
 def build(
     folder: Path,
-    shape: Shape = "tiny",
+    shape: WhisperSize = "tiny",
     seed: int = 0,
     *,
     answer_tokens: int | None = ANSWER_TOKENS,
@@ -85,12 +85,12 @@ def build(
 
 
 def _spec(
-    size: _Size, tokens: Tokens, random: np.random.Generator, answer_tokens: int | None
+    size: _ModelSize, tokens: TokenTable, random: np.random.Generator, answer_tokens: int | None
 ) -> Any:
     from ctranslate2.specs import WhisperSpec
 
     spec = WhisperSpec(size.encoder_layers, size.heads, size.decoder_layers, size.heads)
-    fill = _Fill(random, size.width)
+    fill = _RandomWeights(random, size.width)
     encoder, decoder = spec.encoder, spec.decoder
     fill.linear(encoder.conv1, (size.width, size.mels, 3), _LOUD)
     fill.linear(encoder.conv2, (size.width, size.width, 3))
@@ -120,7 +120,7 @@ def _spec(
     return spec
 
 
-class _Fill:
+class _RandomWeights:
     """Random values for the parts of a CTranslate2 specification."""
 
     def __init__(self, random: np.random.Generator, width: int) -> None:

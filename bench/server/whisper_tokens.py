@@ -21,7 +21,7 @@ _TABLE, _WORDS, _TIMESTAMPS = "multilingual.tiktoken", 50_257, 1501
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class TokenTable:
     vocabulary: tuple[str, ...]
     "In the order of their ids, bytes written as GPT-2 does."
     tokenizer: Mapping[str, Any]
@@ -31,7 +31,7 @@ class Tokens:
     languages: tuple[int, ...]
 
 
-def whisper_tokens(folder: Path, has_cantonese: bool) -> Tokens:
+def whisper_tokens(folder: Path, has_cantonese: bool) -> TokenTable:
     """Words from the table in `folder`, or made up; the special ones are always real."""
     file = folder / _TABLE
     ranks = _read(file) if file.exists() else _made_up()
@@ -45,7 +45,7 @@ def whisper_tokens(folder: Path, has_cantonese: bool) -> Tokens:
     vocabulary = (*words, *special)
     merges = [["".join(letters[byte] for byte in part) for part in pair] for pair in _merges(ranks)]
     first = len(words) + 2
-    return Tokens(
+    return TokenTable(
         vocabulary=vocabulary,
         tokenizer=_tokenizer(words, special, merges),
         end=len(words),

@@ -14,11 +14,11 @@ from enum import IntEnum
 from pathlib import Path
 
 from bench.client.address import DEFAULT_URL, KEY_VARIABLES, Address, parse_address
-from bench.client.connection_stats import Quality, quality_line
-from bench.client.conversation import Report, Talker, talking
+from bench.client.connection_stats import ConnectionReport, quality_line
+from bench.client.conversation import ConversationClient, TurnReport, talking
 from bench.client.microphone import RATE_HZ
-from bench.client.realtime import CannotConnect, ConnectionLost, Wish
-from bench.talk.output import Screen, to_json
+from bench.client.realtime import CannotConnect, ConnectionLost, SessionRequest
+from bench.talk.output import TerminalOutput, to_json
 from bench.talk.sound_card import NoSoundCard, SoundCard
 from core.audio import AudioFrame, Pcm
 from core.errors import RequestError
@@ -30,7 +30,7 @@ GAP_S = 0.5
 DEFAULT_TIMEOUT_S = 30.0
 
 
-class Exit(IntEnum):
+class TalkExitCode(IntEnum):
     """What `talk` ends with; the same numbers as the other commands'."""
 
     ANSWERED = 0
@@ -115,11 +115,11 @@ def main(options: argparse.Namespace) -> int:
     try:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
-        return Exit.INTERRUPTED
+        return TalkExitCode.INTERRUPTED
     except (RequestError, NoSoundCard) as error:
-        return _complain(error, Exit.USAGE)
+        return _complain(error, TalkExitCode.USAGE)
     except (CannotConnect, ConnectionLost) as error:
-        return _complain(error, Exit.CONNECTION_FAILED)
+        return _complain(error, TalkExitCode.CONNECTION_FAILED)
 
 
 def address_of(options: argparse.Namespace) -> Address:
@@ -128,8 +128,8 @@ def address_of(options: argparse.Namespace) -> Address:
     return parse_address(options.url or DEFAULT_URL, key, is_insecure=options.insecure)
 
 
-def wish_of(options: argparse.Namespace) -> Wish:
-    return Wish(options.model, options.language, options.turn_detection)
+def wish_of(options: argparse.Namespace) -> SessionRequest:
+    return SessionRequest(options.model, options.language, options.turn_detection)
 
 
 def read_recording(path: Path) -> Pcm:
@@ -148,23 +148,23 @@ async def _main(options: argparse.Namespace) -> int:
     address = address_of(options)
     recordings = [await asyncio.to_thread(read_recording, path) for path in options.files]
     is_live = sys.stdout.isatty() and not options.json
-    screen = Screen(sys.stdout, is_live, is_quiet=options.quiet or options.json)
-    reports: list[Report] = []
+    screen = TerminalOutput(sys.stdout, is_live, is_quiet=options.quiet or options.json)
+    reports: list[TurnReport] = []
     try:
         await _talk(options, address, recordings, screen, reports)
     finally:  # also when Ctrl-C ends it: what was answered so far was answered
         if options.save and reports:
             _save(options.save, [frame for report in reports for frame in report.sound])
     is_answered = all(report.status == "answered" for report in reports)
-    return Exit.ANSWERED if is_answered else Exit.NOT_ANSWERED
+    return TalkExitCode.ANSWERED if is_answered else TalkExitCode.NOT_ANSWERED
 
 
 async def _talk(
     options: argparse.Namespace,
     address: Address,
     recordings: Sequence[Pcm],
-    screen: Screen,
-    reports: list[Report],
+    screen: TerminalOutput,
+    reports: list[TurnReport],
 ) -> None:
     """Fills `reports`, turn by turn."""
     transport, wish, timeout_s = options.transport, wish_of(options), options.timeout
@@ -185,7 +185,7 @@ async def _talk(
             card.listen(client.mouth.feed)
             screen.line("speak; Ctrl-C ends (headphones keep the answer out of the microphone)")
         turns = await stack.enter_async_context(aclosing(_turns(talker, options, recordings)))
-        quality: Quality | None = None
+        quality: ConnectionReport | None = None
         try:
             async for report in turns:
                 reports.append(report)
@@ -200,8 +200,8 @@ async def _talk(
 
 
 async def _turns(
-    talker: Talker, options: argparse.Namespace, recordings: Sequence[Pcm]
-) -> AsyncGenerator[Report, None]:
+    talker: ConversationClient, options: argparse.Namespace, recordings: Sequence[Pcm]
+) -> AsyncGenerator[TurnReport, None]:
     if options.mic:
         turn = 0
         while options.turns is None or turn < options.turns:
@@ -229,7 +229,7 @@ def _save(path: Path, sound: list[AudioFrame]) -> None:
         raise RequestError(f"{path}: {error.strerror or error}", code="unwritable") from error
 
 
-def _complain(error: Exception, code: Exit) -> Exit:
+def _complain(error: Exception, code: TalkExitCode) -> TalkExitCode:
     print(f"earshot: {error}", file=sys.stderr)
     return code
 

@@ -6,8 +6,8 @@ from typing import Any, TextIO
 
 import msgspec
 
-from bench.client.connection_stats import Quality
-from bench.client.conversation import Report
+from bench.client.connection_stats import ConnectionReport
+from bench.client.conversation import TurnReport
 from bench.client.turn import TurnLog
 
 CLEAR_LINE = "\r\x1b[K"
@@ -31,7 +31,7 @@ _WHY_NOT = {
 
 
 @dataclass(slots=True)
-class Screen:
+class TerminalOutput:
     """Partials in place on a terminal, one line per change elsewhere."""
 
     out: TextIO
@@ -61,7 +61,7 @@ class Screen:
         if not self.is_quiet:
             print(text, file=self.out, flush=True)
 
-    def report(self, report: Report) -> None:
+    def report(self, report: TurnReport) -> None:
         if self.is_live and self._shown:
             print(CLEAR_LINE, end="", file=self.out)
         self._shown = ""
@@ -77,7 +77,7 @@ class Screen:
                 print(line, file=self.out, flush=True)
 
 
-def times(report: Report) -> list[str]:
+def times(report: TurnReport) -> list[str]:
     """The turn's times at this ear, and those that the server tells."""
     lines = []
     own = [
@@ -97,7 +97,7 @@ def times(report: Report) -> list[str]:
     return lines
 
 
-def _to_voice(report: Report) -> str:
+def _to_voice(report: TurnReport) -> str:
     took_ms = report.voice_to_voice_ms
     if not report.transcript:
         return _time("text to voice", took_ms, "")
@@ -108,7 +108,7 @@ def _to_voice(report: Report) -> str:
     return _time("voice to voice", took_ms, "")
 
 
-def to_json(report: Report, quality: Quality) -> str:
+def to_json(report: TurnReport, quality: ConnectionReport) -> str:
     """One line of JSON: every field but the sound, and how good the connection has been."""
     fields: dict[str, Any] = {**asdict(report), "connection": asdict(quality)}
     del fields["sound"]

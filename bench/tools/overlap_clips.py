@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 
-Kind = Literal["backchannel", "interruption", "noise"]
-KINDS: tuple[Kind, ...] = ("backchannel", "interruption", "noise")
+OverlapKind = Literal["backchannel", "interruption", "noise"]
+KINDS: tuple[OverlapKind, ...] = ("backchannel", "interruption", "noise")
 
 VOICES = ("en-us", "en-us+f3", "en-gb+m3")
 
@@ -34,32 +34,32 @@ NOISE_DBFS = -22.0
 "About the level of the voice."
 
 Wave = npt.NDArray[np.float64]
-Say = Callable[[str, str], Pcm]
+SpeechSource = Callable[[str, str], Pcm]
 "Text and voice -> 16 kHz."
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
+class OverlapClip:
     """Somebody or something over an answer."""
 
-    kind: Kind
+    kind: OverlapKind
     name: str
     pcm: Pcm
     "16 kHz, synthetic."
 
 
-def overlaps(say: Say, voices: Sequence[str] = VOICES) -> Iterator[Overlap]:
+def overlaps(say: SpeechSource, voices: Sequence[str] = VOICES) -> Iterator[OverlapClip]:
     """All of them. `say` makes a voice's clip."""
-    spoken: dict[Kind, Sequence[str]] = {
+    spoken: dict[OverlapKind, Sequence[str]] = {
         "backchannel": BACKCHANNELS,
         "interruption": INTERRUPTIONS,
     }
     for kind, texts in spoken.items():
         for text in texts:
             for voice in voices:
-                yield Overlap(kind, f"{text} ({voice})", say(text, voice))
+                yield OverlapClip(kind, f"{text} ({voice})", say(text, voice))
     for name, wave in _noises():
-        yield Overlap("noise", name, _levelled(wave))
+        yield OverlapClip("noise", name, _levelled(wave))
 
 
 def _noises() -> Iterator[tuple[str, Wave]]:

@@ -32,7 +32,7 @@ _CLOSING_MS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class SpeechBounds:
     """Samples of a recording. None: it cannot be told."""
 
     begin: int | None
@@ -40,19 +40,19 @@ class Spoken:
     "One past the last sample of speech."
 
 
-def spoken_in(pcm: Pcm, rate_hz: int) -> Spoken:
+def spoken_in(pcm: Pcm, rate_hz: int) -> SpeechBounds:
     """The whole recording if there is no speech in it at all. Computes: some 2 ms per second."""
     span = speech_span(pcm, rate_hz)
     if span is None:
-        return Spoken(0, len(pcm))
+        return SpeechBounds(0, len(pcm))
     begin, end = span
     voice = _voice_span(pcm, rate_hz)
     if voice is None:  # a tone, or nobody whom the detector knows
-        return Spoken(begin, end)
+        return SpeechBounds(begin, end)
     first, last = voice
     is_begin_clear = first - begin <= ms_to_samples(BEFORE_VOICE_MS, rate_hz)
     is_end_clear = end - last <= ms_to_samples(AFTER_VOICE_MS, rate_hz)
-    return Spoken(begin if is_begin_clear else None, end if is_end_clear else None)
+    return SpeechBounds(begin if is_begin_clear else None, end if is_end_clear else None)
 
 
 def _voice_span(pcm: Pcm, rate_hz: int) -> tuple[int, int] | None:

@@ -2,7 +2,7 @@
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from engines.base import AsrItem, AsrModel, AsrResult, VadEngine
-from pipeline.transcription.no_speech import SpeechEvidence
+from pipeline.transcription.no_speech import NoSpeechFilter
 from pipeline.transcription.stitching import joined
 
 
@@ -17,9 +17,9 @@ def hear_whole(model: AsrModel, name: str, pcm: Pcm) -> AsrResult:
     return joined([(result, len(w)) for result, w in zip(results, windows, strict=True)])
 
 
-def evidence_of(vad: VadEngine, pcm: Pcm) -> SpeechEvidence:
+def evidence_of(vad: VadEngine, pcm: Pcm) -> NoSpeechFilter:
     """That somebody speaks in it, as a recording is judged."""
-    one, evidence = vad.open(), SpeechEvidence()
+    one, evidence = vad.open(), NoSpeechFilter()
     size = one.frame_samples
     for at in range(0, len(pcm) - size + 1, size):
         evidence.push(one.push(pcm[at : at + size]), size)

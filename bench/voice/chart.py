@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
 from bench.asr.report.chart import nice
-from bench.client.turn import Stage
+from bench.client.turn import StageTimes
 from bench.talk.output import STAGE_NAMES
 from bench.tools.stats import percentile
 
@@ -25,10 +25,10 @@ VOICE = "voice to voice"
 WAIT = "endpoint_wait"
 
 
-def chart(title: str, note: str, waterfall: Sequence[Stage], times_ms: Sequence[float]) -> str:
+def chart(title: str, note: str, waterfall: Sequence[StageTimes], times_ms: Sequence[float]) -> str:
     """`waterfall`: the server's stages of a typical turn, 0 ms being the end of speech;
     `times_ms`: voice to voice at the client, at least one."""
-    own = Stage(VOICE, 0.0, percentile(times_ms, 50))
+    own = StageTimes(VOICE, 0.0, percentile(times_ms, 50))
     rows = [*waterfall, own]
     right_ms = nice(max(*times_ms, *(stage.end_ms for stage in rows)))
     axis = _Axis(min(0.0, *(stage.start_ms for stage in rows)), right_ms)
@@ -67,7 +67,7 @@ def _ticks(axis: _Axis, top: float, bottom: float) -> Iterator[str]:
         yield _text(x, bottom + 20, f"{at_ms:g} ms", anchor="middle")
 
 
-def _bars(axis: _Axis, rows: Sequence[Stage]) -> Iterator[str]:
+def _bars(axis: _Axis, rows: Sequence[StageTimes]) -> Iterator[str]:
     for number, stage in enumerate(rows):
         y = TOP + number * ROW
         left, right = axis.x(stage.start_ms), axis.x(stage.end_ms)

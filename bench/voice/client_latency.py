@@ -11,7 +11,7 @@ from aiohttp import web as aioweb
 from msgspec.json import decode, encode
 
 from bench.client.microphone import FRAME_SAMPLES
-from bench.client.realtime import Transport
+from bench.client.realtime import ClientTransport
 from bench.measurements import jitter
 from core.audio import PTIME_MS
 
@@ -21,7 +21,7 @@ JITTER_DEPTH = 1
 FRAMES = 100
 
 
-async def one_way_ms(transport: Transport) -> list[float]:
+async def one_way_ms(transport: ClientTransport) -> list[float]:
     """WebRTC: a beep from one peer to another in this process, Opus, encryption and jitter buffer
     included. WebSocket: half of an event's way to a server in this process and back."""
     if transport == "webrtc":

@@ -7,21 +7,21 @@ import numpy as np
 
 from bench.client.latency_probe import QUIETER_DB, speech_span
 from bench.client.microphone import RATE_HZ
-from bench.peers.utterance_audio import Utterance, utterance
+from bench.peers.utterance_audio import BenchUtterance, utterance
 from bench.talk.command import read_recording
 from bench.tools.clips import COMMANDS, spoken
 from core.audio import Pcm
 from core.errors import RequestError
 
 
-def clips(paths: Sequence[Path]) -> list[Utterance]:
+def clips(paths: Sequence[Path]) -> list[BenchUtterance]:
     """Recordings, or our own voice's commands. Raises RequestError for what cannot be read."""
     if not paths:
         return [said(text, spoken(text), seed) for seed, text in enumerate(COMMANDS)]
     return [said(path.name, read_recording(path), seed) for seed, path in enumerate(paths)]
 
 
-def said(name: str, pcm: Pcm, seed: int = 0) -> Utterance:
+def said(name: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
     """Cut at the last sample within 30 dB of the loudest 10 ms; what fades below is replaced by
     room tone. Raises RequestError for a recording without speech."""
     span = speech_span(pcm, RATE_HZ)

@@ -17,13 +17,13 @@ from msgspec.json import encode
 from msgspec.json import format as pretty
 
 from bench.client.address import Address
-from bench.client.realtime import CannotConnect, ConnectionLost, Wish
+from bench.client.realtime import CannotConnect, ConnectionLost, SessionRequest
 from bench.server.own_server import own_server
-from bench.talk.command import Exit, add_connection, address_of, wish_of
+from bench.talk.command import TalkExitCode, add_connection, address_of, wish_of
 from bench.tools.stats import machine
 from bench.voice import chart, client_latency
 from bench.voice.clips import clips
-from bench.voice.measure import Plan, Said, run
+from bench.voice.measure import VoicePlan, VoiceTurn, run
 from bench.voice.stub_server import stubs
 from bench.voice.summary import answered, summary, table, typical, voice_to_voice
 from core.errors import EarshotError, RequestError
@@ -68,7 +68,7 @@ def main(options: argparse.Namespace) -> int:
     try:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
-        return Exit.INTERRUPTED
+        return TalkExitCode.INTERRUPTED
     except BaseExceptionGroup as group:  # clients fail for the same reason: the first says it
         return _complain(_first(group))
     except EarshotError as error:
@@ -81,7 +81,7 @@ async def _main(options: argparse.Namespace) -> int:
     measured_on = machine()
     path_ms = await client_latency.one_way_ms(options.transport)
     async with _server(options) as address:
-        plan = Plan(
+        plan = VoicePlan(
             address,
             options.transport,
             _wish(options),
@@ -95,7 +95,9 @@ async def _main(options: argparse.Namespace) -> int:
     print(f"\n{title}; {measured_on}\n")
     print(table(found, path_ms))
     _write(options, title, measured_on, found, path_ms)
-    return Exit.ANSWERED if len(answered(found)) == len(found) else Exit.NOT_ANSWERED
+    return (
+        TalkExitCode.ANSWERED if len(answered(found)) == len(found) else TalkExitCode.NOT_ANSWERED
+    )
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -105,7 +107,7 @@ def _check(options: argparse.Namespace) -> None:
         raise RequestError(f"--{given[0]} and --{given[1]} cannot be used together")
 
 
-def _wish(options: argparse.Namespace) -> Wish:
+def _wish(options: argparse.Namespace) -> SessionRequest:
     wish = wish_of(options)
     if options.wait is None:
         return wish
@@ -124,7 +126,7 @@ async def _server(options: argparse.Namespace) -> AsyncIterator[Address]:
             yield server.address
 
 
-def _title(options: argparse.Namespace, plan: Plan) -> str:
+def _title(options: argparse.Namespace, plan: VoicePlan) -> str:
     wish = plan.wish
     wait = (
         f"server_vad {wish.silence_ms} ms" if wish.silence_ms is not None else wish.turn_detection
@@ -133,7 +135,7 @@ def _title(options: argparse.Namespace, plan: Plan) -> str:
     return f"{plan.transport}, {wait}{engines}, {plan.clients} x {plan.turns} turns"
 
 
-def _progress(said: Said) -> None:
+def _progress(said: VoiceTurn) -> None:
     """One line per turn, for people who wait."""
     report = said.report
     took = report.voice_to_voice_ms
@@ -146,7 +148,7 @@ def _write(
     options: argparse.Namespace,
     title: str,
     measured_on: str,
-    found: Sequence[Said],
+    found: Sequence[VoiceTurn],
     path_ms: Sequence[float],
 ) -> None:
     texts: dict[Path, str] = {}
@@ -177,11 +179,11 @@ def _complain(error: EarshotError) -> int:
     print(f"earshot: {error}", file=sys.stderr)
     match error:
         case CannotConnect() | ConnectionLost():
-            return Exit.CONNECTION_FAILED
+            return TalkExitCode.CONNECTION_FAILED
         case RequestError():
-            return Exit.USAGE
+            return TalkExitCode.USAGE
         case _:
-            return Exit.NOT_ANSWERED
+            return TalkExitCode.NOT_ANSWERED
 
 
 def _positive(text: str) -> int:

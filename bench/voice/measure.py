@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.client.address import Address
-from bench.client.conversation import Report, Talker, talking
+from bench.client.conversation import ConversationClient, TurnReport, talking
 from bench.client.microphone import RATE_HZ
-from bench.client.realtime import Transport, Wish
-from bench.peers.utterance_audio import Utterance, until
+from bench.client.realtime import ClientTransport, SessionRequest
+from bench.peers.utterance_audio import BenchUtterance, until
 from bench.talk.command import GAP_S
 
 WARM_UP_TURNS = 1
@@ -16,12 +16,12 @@ WARM_UP_TURNS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class VoicePlan:
     """How it is measured."""
 
     address: Address
-    transport: Transport
-    wish: Wish
+    transport: ClientTransport
+    wish: SessionRequest
     turns: int
     "Of each client, without the warm-up."
     clients: int = 1
@@ -31,19 +31,19 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class VoiceTurn:
     """One turn that counts."""
 
     client: int
     turn: int
     clip: str
-    report: Report
+    report: TurnReport
 
 
-OnTurn = Callable[[Said], None]
+OnTurn = Callable[[VoiceTurn], None]
 
 
-async def run(plan: Plan, clips: Sequence[Utterance], on_turn: OnTurn) -> list[Said]:
+async def run(plan: VoicePlan, clips: Sequence[BenchUtterance], on_turn: OnTurn) -> list[VoiceTurn]:
     """Every turn of every client, in order. Their utterances end evenly spread over time.
 
     Raises EarshotError, from several clients as an ExceptionGroup.
@@ -59,12 +59,12 @@ async def run(plan: Plan, clips: Sequence[Utterance], on_turn: OnTurn) -> list[S
 
 
 async def _client(
-    plan: Plan, clips: Sequence[Utterance], number: int, begin_at: float, on_turn: OnTurn
-) -> list[Said]:
+    plan: VoicePlan, clips: Sequence[BenchUtterance], number: int, begin_at: float, on_turn: OnTurn
+) -> list[VoiceTurn]:
     await until(begin_at, asyncio.get_running_loop().time)
     turns = range(-WARM_UP_TURNS, plan.turns)
     pieces = [range(turn, turn + 1) for turn in turns] if plan.reconnects else [turns]
-    found: list[Said] = []
+    found: list[VoiceTurn] = []
     for piece in pieces:
         connection = talking(plan.address, plan.transport, plan.wish, timeout_s=plan.timeout_s)
         async with connection as (talker, _):
@@ -76,9 +76,11 @@ async def _client(
     return found
 
 
-async def _turn(talker: Talker, clips: Sequence[Utterance], client: int, turn: int) -> Said:
+async def _turn(
+    talker: ConversationClient, clips: Sequence[BenchUtterance], client: int, turn: int
+) -> VoiceTurn:
     """Everybody begins with another clip."""
     clip = clips[(client + turn) % len(clips)]
     report = await talker.say(clip.pcm, (clip.begin, clip.end))
     await asyncio.sleep(GAP_S)
-    return Said(client, turn, clip.said, report)
+    return VoiceTurn(client, turn, clip.said, report)

@@ -8,7 +8,7 @@ MAX_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stubs:
+class StubDelays:
     """Milliseconds of each engine."""
 
     asr_ms: float
@@ -37,7 +37,7 @@ class Stubs:
         return file
 
 
-def stubs(text: str) -> Stubs:
+def stubs(text: str) -> StubDelays:
     """`ASR,LLM,TTS` in ms, as an argument. Raises ArgumentTypeError."""
     try:
         asr_ms, llm_ms, tts_ms = map(float, text.split(","))
@@ -45,4 +45,4 @@ def stubs(text: str) -> Stubs:
         raise ArgumentTypeError("must be three times in ms, as 50,150,80") from None
     if not all(0 <= ms <= MAX_MS for ms in (asr_ms, llm_ms, tts_ms)):
         raise ArgumentTypeError(f"must be 0 to {MAX_MS} ms each")
-    return Stubs(asr_ms, llm_ms, tts_ms)
+    return StubDelays(asr_ms, llm_ms, tts_ms)

@@ -5,42 +5,42 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from bench.client.conversation import Report
-from bench.client.turn import Stage
+from bench.client.conversation import TurnReport
+from bench.client.turn import StageTimes
 from bench.talk.output import STAGE_NAMES
 from bench.tools.stats import markdown, percentile, spread
-from bench.voice.measure import Said
+from bench.voice.measure import VoiceTurn
 
 HEAD = ("ms", "p50", "p95", "min", "max", "turns")
 
 
-def answered(found: Iterable[Said]) -> list[Report]:
+def answered(found: Iterable[VoiceTurn]) -> list[TurnReport]:
     return [said.report for said in found if said.report.status == "answered"]
 
 
-def voice_to_voice(found: Iterable[Said]) -> list[float]:
+def voice_to_voice(found: Iterable[VoiceTurn]) -> list[float]:
     """Of the turns that were answered by voice, after they were over."""
     return [ms for ms in _known(r.voice_to_voice_ms for r in answered(found)) if ms >= 0]
 
 
-def too_early(found: Iterable[Said]) -> int:
+def too_early(found: Iterable[VoiceTurn]) -> int:
     """Turns that were answered before they were over: a pause was taken for the end."""
     return sum(ms < 0 for ms in _known(r.voice_to_voice_ms for r in answered(found)))
 
 
-def stages(found: Sequence[Said]) -> Mapping[str, list[Stage]]:
+def stages(found: Sequence[VoiceTurn]) -> Mapping[str, list[StageTimes]]:
     """By name, in the order in which the first turn that has them tells them."""
-    by_name: dict[str, list[Stage]] = {}
+    by_name: dict[str, list[StageTimes]] = {}
     for report in answered(found):
         for stage in report.stages:
             by_name.setdefault(stage.name, []).append(stage)
     return by_name
 
 
-def typical(found: Sequence[Said]) -> list[Stage]:
+def typical(found: Sequence[VoiceTurn]) -> list[StageTimes]:
     """Each stage from the median of its beginnings to the median of its ends."""
     return [
-        Stage(
+        StageTimes(
             name,
             median(s.start_ms for s in each),
             median(s.end_ms for s in each),
@@ -50,7 +50,7 @@ def typical(found: Sequence[Said]) -> list[Stage]:
     ]
 
 
-def table(found: Sequence[Said], path_ms: Sequence[float]) -> str:
+def table(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> str:
     """Markdown; turns that were not answered are only counted."""
     reports = answered(found)
     rows = [
@@ -72,7 +72,7 @@ def table(found: Sequence[Said], path_ms: Sequence[float]) -> str:
     return "\n".join(lines)
 
 
-def summary(found: Sequence[Said], path_ms: Sequence[float]) -> dict[str, Any]:
+def summary(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> dict[str, Any]:
     """The same for programs, and every turn."""
     return {
         "turns": len(found),
@@ -90,7 +90,7 @@ def summary(found: Sequence[Said], path_ms: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def _turn(said: Said) -> dict[str, Any]:
+def _turn(said: VoiceTurn) -> dict[str, Any]:
     fields: dict[str, Any] = asdict(said.report)
     del fields["sound"]
     return {"client": said.client, "turn": said.turn, "clip": said.clip, **fields}

@@ -12,7 +12,7 @@ LOOK_S = 0.2
 "aiohttp tells a handler of a lost connection only when it reads or writes: so we look."
 
 
-class Connected(Protocol):
+class RequestWithTransport(Protocol):
     """A request, as far as this needs it."""
 
     @property
@@ -21,7 +21,7 @@ class Connected(Protocol):
         ...
 
 
-class ClientGone(RequestError):
+class ClientDisconnected(RequestError):
     """Nobody hears the answer; it is for the log."""
 
     code = "client_gone"
@@ -30,7 +30,7 @@ class ClientGone(RequestError):
         super().__init__("the client went away")
 
 
-async def while_connected(request: Connected, work: Coroutine[Any, Any, T]) -> T:
+async def while_connected(request: RequestWithTransport, work: Coroutine[Any, Any, T]) -> T:
     """What `work` gives; when the connection is lost it is cancelled. Raises ClientGone, and what
     `work` raises, as an ExceptionGroup."""
     async with asyncio.TaskGroup() as tasks:
@@ -38,5 +38,5 @@ async def while_connected(request: Connected, work: Coroutine[Any, Any, T]) -> T
         while not task.done():
             await asyncio.wait([task], timeout=LOOK_S)
             if request.transport is None and not task.done():
-                raise ClientGone
+                raise ClientDisconnected
     return task.result()

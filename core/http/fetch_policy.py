@@ -37,17 +37,17 @@ NAT64 = ip_network("64:ff9b::/96")
 _URL = re.compile(r"[!-\[\]-~]+")
 "Printable ASCII but the backslash, which some readers of URLs take for a slash."
 
-Address = IPv4Address | IPv6Address
-Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
+IpAddress = IPv4Address | IPv6Address
+HostResolver = Callable[[str, int], Awaitable[Sequence[IpAddress]]]
 "Host and port -> addresses; raises OSError."
 
 
-class Unfetchable(ValueError):
+class UrlNotAllowed(ValueError):
     """Why a URL is not fetched, as the rest of a sentence about it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FetchTarget:
     """Where a URL leads."""
 
     origin: str
@@ -56,46 +56,46 @@ class Target:
     port: int
 
 
-def target_of(url: str) -> Target:
+def target_of(url: str) -> FetchTarget:
     """Raises Unfetchable."""
     if len(url) > MAX_URL_CHARS or not _URL.fullmatch(url):
-        raise Unfetchable(f"it is not a URL of at most {MAX_URL_CHARS} printable characters")
+        raise UrlNotAllowed(f"it is not a URL of at most {MAX_URL_CHARS} printable characters")
     split = _split(url)
     if split.scheme not in PORTS:
-        raise Unfetchable("only http and https are fetched")
+        raise UrlNotAllowed("only http and https are fetched")
     if not split.hostname or split.username is not None or split.password is not None:
-        raise Unfetchable("it has no host, or a user's name")
+        raise UrlNotAllowed("it has no host, or a user's name")
     origin = f"{split.scheme}://{split.netloc}".lower()
-    return Target(origin, split.hostname, split.port or PORTS[split.scheme])
+    return FetchTarget(origin, split.hostname, split.port or PORTS[split.scheme])
 
 
-class Hosts:
+class HostAllowlist:
     """Names or addresses that the operator named, each with `:port` or for any port."""
 
-    def __init__(self, hosts: Sequence[str] = (), resolve: Resolve | None = None) -> None:
+    def __init__(self, hosts: Sequence[str] = (), resolve: HostResolver | None = None) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._resolve = resolve or resolved
 
     def __bool__(self) -> bool:
         return bool(self._hosts)
 
-    def has(self, target: Target) -> bool:
+    def has(self, target: FetchTarget) -> bool:
         return (
             target.host in self._hosts or f"{_bracketed(target.host)}:{target.port}" in self._hosts
         )
 
-    async def check_address(self, target: Target) -> None:
+    async def check_address(self, target: FetchTarget) -> None:
         """Raises Unfetchable where a name leads to an address that no host may have."""
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
                 addresses = await self._resolve(target.host, target.port)
         except (OSError, UnicodeError, TimeoutError):
-            raise Unfetchable("its host's address cannot be found") from None
+            raise UrlNotAllowed("its host's address cannot be found") from None
         if not addresses or any(is_forbidden(address) for address in addresses):
-            raise Unfetchable("its host's address is loopback, link-local, metadata or no host's")
+            raise UrlNotAllowed("its host's address is loopback, link-local, metadata or no host's")
 
 
-def is_forbidden(address: Address) -> bool:
+def is_forbidden(address: IpAddress) -> bool:
     """Whether it means the machine that asks, its link, many machines or none."""
     inner = _inner(address)
     if inner is not None:
@@ -110,13 +110,13 @@ def is_forbidden(address: Address) -> bool:
     )
 
 
-async def resolved(host: str, port: int) -> Sequence[Address]:
+async def resolved(host: str, port: int) -> Sequence[IpAddress]:
     """By this machine's resolver, numbers in any notation included. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [ip_address(str(address[0]).partition("%")[0]) for *_, address in found]
 
 
-def _inner(address: Address) -> IPv4Address | None:
+def _inner(address: IpAddress) -> IPv4Address | None:
     """The IPv4 address that an IPv6 address stands for."""
     if not isinstance(address, IPv6Address):
         return None
@@ -131,7 +131,7 @@ def _split(url: str) -> SplitResult:
         split = urlsplit(url)
         _ = split.port
     except ValueError:
-        raise Unfetchable("it cannot be read") from None
+        raise UrlNotAllowed("it cannot be read") from None
     return split
 
 

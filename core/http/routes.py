@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+HttpMethod = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 JSON = "application/json"
 
@@ -87,7 +87,7 @@ BROKEN_FORM = (ValueError, RuntimeError, AssertionError)
 """What aiohttp's reader of multipart forms raises for a wrong form, beside errors of its own: bytes
 that are no text, an unknown encoding, a boundary that is longer than the piece it reads."""
 
-Handler = Callable[[Any], Awaitable[Any]]
+RouteHandler = Callable[[Any], Awaitable[Any]]
 "Takes the web library's request and gives its response; core knows no web library."
 
 
@@ -95,10 +95,10 @@ Handler = Callable[[Any], Awaitable[Any]]
 class Route:
     """One operation of a door."""
 
-    method: Method
+    method: HttpMethod
     path: str
     "With `{name}` for path parameters, as OpenAPI writes them."
-    handler: Handler
+    handler: RouteHandler
     summary: str
     "One sentence for the API's page."
     tag: str

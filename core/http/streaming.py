@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
-from core.errors import Overloaded
-from core.http.connected import ClientGone
-from core.http.sending import Writes, send
+from core.errors import OverloadedError
+from core.http.connected import ClientDisconnected
+from core.http.sending import ResponseWriter, send
 
 HEADERS: Mapping[str, str] = {
     "Content-Type": "text/event-stream",
@@ -26,7 +26,7 @@ ALIVE = b": still here\n\n"
 RETRY_AFTER_S = 10
 
 
-class Watched(Writes, Protocol):
+class EventStreamResponse(ResponseWriter, Protocol):
     """The web library's response, with HEADERS, not yet begun."""
 
     async def prepare(self, request: Any) -> Any:
@@ -34,10 +34,10 @@ class Watched(Writes, Protocol):
         ...
 
 
-T = TypeVar("T", bound=Watched)
+T = TypeVar("T", bound=EventStreamResponse)
 
 
-class Watchers:
+class EventStreamSubscribers:
     """Those of one thing. Each holds a socket and what it did not read yet, which is one event and
     the socket's buffer: the next event is not asked for before the last one went."""
 
@@ -51,7 +51,7 @@ class Watchers:
         too_many_watchers, what comes instead of the first event, and in an ExceptionGroup what
         comes later: RequestError download_stalled, for a page that takes nothing."""
         if self._count >= self._most:
-            raise Overloaded(
+            raise OverloadedError(
                 f"{self._most} pages watch {self._what} already",
                 retry_after_s=RETRY_AFTER_S,
                 code="too_many_watchers",
@@ -63,14 +63,14 @@ class Watchers:
                 try:
                     await response.prepare(request)
                     await self._send(response, first, events)
-                except* (ClientGone, ConnectionError):
+                except* (ClientDisconnected, ConnectionError):
                     pass  # the page is gone, which is how every watch ends
         finally:
             self._count -= 1
         return response
 
     async def _send(
-        self, response: Writes, first: bytes, events: AsyncGenerator[bytes, None]
+        self, response: ResponseWriter, first: bytes, events: AsyncGenerator[bytes, None]
     ) -> None:
         async with asyncio.TaskGroup() as tasks:
             await send(response, first)

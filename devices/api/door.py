@@ -8,32 +8,32 @@ import msgspec
 from aiohttp import web as aioweb
 from msgspec import UNSET
 
-from core.errors import Conflict, EarshotError, NotFound, RequestError, StorageFailed
+from core.errors import Conflict, EarshotError, NotFound, RequestError, StorageError
 from core.http.routes import JSON
-from core.http.streaming import HEADERS, HEARTBEAT_S, Watchers
+from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
 from core.threads import in_thread
 from devices.announcements import Announcements, any_of
-from devices.api.event_log import Entry, Journal
+from devices.api.event_log import DeviceEventLog, DeviceLogEntry
 from devices.api.views import (
     ApproveRequest,
-    AreaTold,
+    AreaNotificationResult,
+    DeviceActionResult,
     DeviceEdit,
     DeviceList,
     DeviceView,
-    Done,
     FirmwareImage,
     FirmwareList,
-    NoticeRequest,
+    FirmwareUpdateRequest,
+    NotificationRequest,
+    NotificationResult,
     PairRequest,
-    Told,
-    UpdateRequest,
     read_body,
     view_of,
 )
-from devices.directory import Device, DeviceProfile, Kind
+from devices.directory import Device, DeviceKind, DeviceProfile
 from devices.ota import FirmwareFolder, image_for
-from devices.presence import Live, Notice, Presence
-from devices.registry.registry import Registry
+from devices.presence import ConnectedDevice, DeviceNotification, Presence
+from devices.registry.registry import DeviceRegistry
 from devices.registry.sanitize import MAX_NAME_CHARS, short
 
 logger = logging.getLogger(__name__)
@@ -46,12 +46,12 @@ AGAIN_S = 5.0
 
 MAX_WATCHERS = 64
 
-MUTE: Container[Kind] = frozenset({"wyoming"})
+MUTE: Container[DeviceKind] = frozenset({"wyoming"})
 "Kinds that nothing can be said on unasked: Home Assistant asks, and is not asked."
 
 
-class Log(msgspec.Struct, frozen=True):
-    entries: list[Entry]
+class DeviceLog(msgspec.Struct, frozen=True):
+    entries: list[DeviceLogEntry]
     "The oldest first, at most 100; the server's memory, empty after its start."
 
 
@@ -60,12 +60,12 @@ class DevicesDoor:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: DeviceRegistry,
         presence: Presence,
-        journal: Journal,
+        journal: DeviceEventLog,
         announcements: Announcements,
         check: Callable[[DeviceProfile], None],
-        images: Mapping[Kind, FirmwareFolder] | None = None,
+        images: Mapping[DeviceKind, FirmwareFolder] | None = None,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         """`check` raises RequestError for a profile with which no session could begin; `images`:
@@ -73,7 +73,7 @@ class DevicesDoor:
         self._check, self._images = check, images or {}
         self._registry, self._presence, self._journal = registry, presence, journal
         self._announcements, self._heartbeat_s = announcements, heartbeat_s
-        self._watchers = Watchers("the devices", MAX_WATCHERS, heartbeat_s)
+        self._watchers = EventStreamSubscribers("the devices", MAX_WATCHERS, heartbeat_s)
 
     async def run(self) -> None:
         """End the connections of devices that may not be served any more, whoever decided it and
@@ -82,7 +82,7 @@ class DevicesDoor:
             changed, again_s = self._registry.changed(), None
             try:
                 await self._end_unwelcome()
-            except StorageFailed:  # which the database has logged
+            except StorageError:  # which the database has logged
                 again_s = AGAIN_S
             await any_of(changed, timeout_s=again_s)
 
@@ -94,7 +94,7 @@ class DevicesDoor:
 
     async def log(self, request: aioweb.Request) -> aioweb.Response:
         device = await self._device(request)
-        return _json(Log([*self._journal.of(device.id)]))
+        return _json(DeviceLog([*self._journal.of(device.id)]))
 
     async def pair(self, request: aioweb.Request) -> aioweb.Response:
         asked = read_body(await request.read(), PairRequest)
@@ -146,7 +146,7 @@ class DevicesDoor:
                 f"{device.name} is not approved; only approved devices are spoken on",
                 code="device_not_approved",
             )
-        return _json(Told(await self._announcements.to_device(device, notice)))
+        return _json(NotificationResult(await self._announcements.to_device(device, notice)))
 
     async def notify_area(self, request: aioweb.Request) -> aioweb.Response:
         notice, area = await _notice(request), request.match_info["area"]
@@ -157,14 +157,14 @@ class DevicesDoor:
                 f"no approved device that speaks is in {short(area)!r}; {there}",
                 code="area_not_found",
             )
-        return _json(AreaTold([*await self._announcements.to_area(area, notice)]))
+        return _json(AreaNotificationResult([*await self._announcements.to_area(area, notice)]))
 
     async def restart(self, request: aioweb.Request) -> aioweb.Response:
         device, live = await self._live(request)
         return await _told(live.restart(), device, "be restarted")
 
     async def update(self, request: aioweb.Request) -> aioweb.Response:
-        asked = read_body(await request.read(), UpdateRequest)
+        asked = read_body(await request.read(), FirmwareUpdateRequest)
         device, live = await self._live(request)
         folder = self._images.get(device.kind)
         if folder and await image_for(folder, device.board, asked.firmware) is None:
@@ -231,7 +231,7 @@ class DevicesDoor:
     async def _device(self, request: aioweb.Request) -> Device:
         return await self._registry.by_id(_id_of(request))
 
-    async def _live(self, request: aioweb.Request) -> tuple[Device, Live]:
+    async def _live(self, request: aioweb.Request) -> tuple[Device, ConnectedDevice]:
         """Raises NotFound, Conflict device_away."""
         device = await self._device(request)
         live = self._presence.find(device.id)
@@ -265,9 +265,9 @@ def _id_of(request: aioweb.Request) -> str:
     return str(request.match_info["device_id"])
 
 
-async def _notice(request: aioweb.Request) -> Notice:
-    asked = read_body(await request.read(), NoticeRequest)
-    return Notice(text=asked.text, audio_url=asked.audio_url)
+async def _notice(request: aioweb.Request) -> DeviceNotification:
+    asked = read_body(await request.read(), NotificationRequest)
+    return DeviceNotification(text=asked.text, audio_url=asked.audio_url)
 
 
 async def _told(asking: Awaitable[bool], device: Device, what: str) -> aioweb.Response:
@@ -275,7 +275,7 @@ async def _told(asking: Awaitable[bool], device: Device, what: str) -> aioweb.Re
     if not await asking:
         why = f"{device.name} ({device.kind}) cannot {what} from here, or not now"
         raise Conflict(why, code="not_supported")
-    return _json(Done(device.id))
+    return _json(DeviceActionResult(device.id))
 
 
 def _json(body: object) -> aioweb.Response:

@@ -1,19 +1,19 @@
 """The routes of devices, for the server to mount and to describe."""
 
 from core.http.routes import Route
-from devices.api.door import DevicesDoor, Log
+from devices.api.door import DeviceLog, DevicesDoor
 from devices.api.views import (
     ApproveRequest,
-    AreaTold,
+    AreaNotificationResult,
+    DeviceActionResult,
     DeviceEdit,
     DeviceList,
     DeviceView,
-    Done,
     FirmwareList,
-    NoticeRequest,
+    FirmwareUpdateRequest,
+    NotificationRequest,
+    NotificationResult,
     PairRequest,
-    Told,
-    UpdateRequest,
 )
 
 _TAG = "devices"
@@ -69,8 +69,8 @@ def _all(door: DevicesDoor) -> tuple[Route, ...]:
             door.notify_area,
             "Say something on every device of an area.",
             _TAG,
-            request=NoticeRequest,
-            responses={200: AreaTold},
+            request=NotificationRequest,
+            responses={200: AreaNotificationResult},
             error_codes=(*_BODY, "area_not_found", "storage_failed"),
         ),
     )
@@ -113,7 +113,7 @@ def _one(door: DevicesDoor) -> tuple[Route, ...]:
             door.log,
             "The last things that happened on it; never words.",
             _TAG,
-            responses={200: Log},
+            responses={200: DeviceLog},
             error_codes=_ONE,
         ),
     )
@@ -147,8 +147,8 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             door.notify,
             "Say something on it, or at its next contact.",
             _TAG,
-            request=NoticeRequest,
-            responses={200: Told},
+            request=NotificationRequest,
+            responses={200: NotificationResult},
             error_codes=(*_BODY, *_ONE, "device_not_approved", "not_supported"),
         ),
         Route(
@@ -157,7 +157,7 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             door.restart,
             "Reboot it.",
             _TAG,
-            responses={200: Done},
+            responses={200: DeviceActionResult},
             error_codes=(*_ONE, "device_away", "not_supported"),
         ),
         Route(
@@ -166,8 +166,8 @@ def _actions(door: DevicesDoor) -> tuple[Route, ...]:
             door.update,
             "Give it other firmware.",
             _TAG,
-            request=UpdateRequest,
-            responses={200: Done},
+            request=FirmwareUpdateRequest,
+            responses={200: DeviceActionResult},
             error_codes=(*_BODY, *_ONE, *_FIRMWARE, "device_away", "not_supported"),
         ),
         Route(

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from core.errors import RequestError
-from devices.directory import Device, DeviceEcho, DeviceProfile, Kind, Standing
-from devices.presence import Doing, Live
+from devices.directory import ApprovalState, Device, DeviceEcho, DeviceKind, DeviceProfile
+from devices.presence import ConnectedDevice, DeviceActivity
 from devices.registry.sanitize import MAX_NAME_CHARS
 
 MAX_NOTICE_CHARS = 1000
@@ -26,12 +26,12 @@ class DeviceView(Struct, frozen=True):
     """A device as it is known, and what it does now."""
 
     id: str
-    kind: Kind
+    kind: DeviceKind
     hardware_id: str
     name: str
     area: str
     "Empty: not said."
-    standing: Standing
+    standing: ApprovalState
     board: str
     firmware: str
     address: str
@@ -44,7 +44,7 @@ class DeviceView(Struct, frozen=True):
     who came."""
     profile: DeviceProfile
     is_connected: bool
-    doing: Doing | None
+    doing: DeviceActivity | None
     "None: it is not connected."
     timing: Mapping[str, float] | None
     "Of its last turn: moment -> ms from the end of speech. None: none yet, or not connected."
@@ -96,13 +96,13 @@ class ApproveRequest(Struct, frozen=True, forbid_unknown_fields=True):
     "The `pairing_code` that was seen; empty where there is none."
 
 
-class NoticeRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class NotificationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(min_length=1, max_length=MAX_NOTICE_CHARS)]
     audio_url: Annotated[str, Meta(pattern="^(https?://.*)?$", max_length=MAX_URL_CHARS)] = ""
     "Played in place of the spoken text, by devices that fetch sound themselves."
 
 
-class UpdateRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class FirmwareUpdateRequest(Struct, frozen=True, forbid_unknown_fields=True):
     firmware: Annotated[str, Meta(max_length=MAX_URL_CHARS)] = ""
     "A version that the server has for this board; empty: the newest it has."
 
@@ -121,23 +121,23 @@ class FirmwareList(Struct, frozen=True):
     "Where the operator puts further ones; empty: this kind of device gets none from here."
 
 
-class Told(Struct, frozen=True):
+class NotificationResult(Struct, frozen=True):
     is_heard: bool
     "False: it waits until the device is there, at most a quarter of an hour."
 
 
-class AreaTold(Struct, frozen=True):
+class AreaNotificationResult(Struct, frozen=True):
     devices: list[str]
     "Ids of those that said it; empty: the first that comes will, within a quarter of an hour."
 
 
-class Done(Struct, frozen=True):
+class DeviceActionResult(Struct, frozen=True):
     """The device was told to."""
 
     id: str
 
 
-def view_of(device: Device, live: Live | None, waiting: int) -> DeviceView:
+def view_of(device: Device, live: ConnectedDevice | None, waiting: int) -> DeviceView:
     """What is known of a device, and what it does."""
     return DeviceView(
         **{name: getattr(device, name) for name in _KNOWN},

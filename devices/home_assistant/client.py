@@ -9,15 +9,21 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 
 from core.errors import ConfigError, EarshotError
 from core.ports import Clock, Metrics
-from devices.home_assistant.conversation import Answer, parse
-from devices.home_assistant.entities import Mirror
-from devices.home_assistant.errors import Away, HouseError, Refused, Rejected, Slow
+from devices.home_assistant.conversation import ConversationResult, parse
+from devices.home_assistant.entities import EntityMirror
+from devices.home_assistant.errors import (
+    HomeAssistantAccessError,
+    HomeAssistantCommandError,
+    HomeAssistantError,
+    HomeAssistantTimeout,
+    HomeAssistantUnreachable,
+)
 from devices.home_assistant.fetch import CHANGES, fetch, subscribe
-from devices.home_assistant.protocol import Event
-from devices.home_assistant.registries import House
+from devices.home_assistant.protocol import SubscriptionEvent
+from devices.home_assistant.registries import HomeAssistantHouse
 from devices.home_assistant.rest import process
 from devices.home_assistant.settings import HomeAssistantSettings
-from devices.home_assistant.websocket import Link, connected
+from devices.home_assistant.websocket import HomeAssistantWebSocket, connected
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +41,7 @@ FIRST_BYTE_S = 2.0
 "To be connected over REST: somebody waits to be told that there is nobody."
 
 
-class State(Enum):
+class ConnectionState(Enum):
     CONNECTING = "connecting"
     "Not tried to the end yet."
     CONNECTED = "connected"
@@ -45,7 +51,7 @@ class State(Enum):
     "Not tried again: the token is wrong, or our address is banned."
 
 
-class HomeAssistant:
+class HomeAssistantClient:
     """One client for all conversations. `run` connects; all else may be called at any time."""
 
     def __init__(
@@ -54,20 +60,20 @@ class HomeAssistant:
         clock: Clock,
         metrics: Metrics,
         *,
-        mirror: Mirror | None = None,
+        mirror: EntityMirror | None = None,
         first_wait_s: float = FIRST_WAIT_S,
         debounce_s: float = DEBOUNCE_S,
     ) -> None:
         self.settings = settings
-        self.house = House()
-        self.state = State.CONNECTING
+        self.house = HomeAssistantHouse()
+        self.state = ConnectionState.CONNECTING
         self.reason = ""
         "Why it is not connected."
         self._clock, self._metrics, self._mirror = clock, metrics, mirror
         self._first_wait_s, self._debounce_s = first_wait_s, debounce_s
         self._began_s = 0.0
         self._http: ClientSession | None = None
-        self._link: Link | None = None
+        self._link: HomeAssistantWebSocket | None = None
         self._wake = asyncio.Event()
         "There is reason to try now."
         self._changed = asyncio.Event()
@@ -85,12 +91,14 @@ class HomeAssistant:
         except TimeoutError:
             logger.info("home assistant: no names after %g s; starting without", timeout_s)
 
-    async def until(self, *states: State) -> None:
+    async def until(self, *states: ConnectionState) -> None:
         """Wait for one of these states."""
         while self.state not in states:
             await self._moved.wait()
 
-    async def converse(self, text: str, language: str, conversation_id: str | None) -> Answer:
+    async def converse(
+        self, text: str, language: str, conversation_id: str | None
+    ) -> ConversationResult:
         """What Home Assistant does about a sentence, and says. Over REST while there is no
         connection. Raises HouseError; RemoteProtocolError; Overloaded."""
         wanted: dict[str, str] = {"text": text, "language": self.settings.language or language}
@@ -104,8 +112,8 @@ class HomeAssistant:
                 answer = parse(await self._process(wanted))
             how = answer.kind if answer.kind in ("action_done", "query_answer") else "error"
         except TimeoutError:
-            how = Slow.code
-            raise Slow(f"no answer within {self.settings.timeout_s:g} s") from None
+            how = HomeAssistantTimeout.code
+            raise HomeAssistantTimeout(f"no answer within {self.settings.timeout_s:g} s") from None
         except EarshotError as error:
             how = error.code
             raise
@@ -124,7 +132,7 @@ class HomeAssistant:
             async with asyncio.timeout(self.settings.timeout_s):
                 await link.call("call_service", domain=domain, service=service, service_data=data)
         except TimeoutError:
-            raise Slow(f"no answer within {self.settings.timeout_s:g} s") from None
+            raise HomeAssistantTimeout(f"no answer within {self.settings.timeout_s:g} s") from None
 
     async def run(self) -> None:
         """Be connected, until cancelled. Ends by itself when it is refused. Never raises."""
@@ -144,7 +152,7 @@ class HomeAssistant:
         self._began_s = self._clock.now()
         try:
             await self._connected(http)
-        except* Refused as errors:
+        except* HomeAssistantAccessError as errors:
             self._refuse(_first(errors))
         except* (EarshotError, ClientError, OSError) as errors:
             self._lost(_first(errors))
@@ -154,7 +162,7 @@ class HomeAssistant:
         return not self._is_refused()
 
     def _is_refused(self) -> bool:
-        return self.state is State.REFUSED
+        return self.state is ConnectionState.REFUSED
 
     async def _pause(self, seconds: float) -> None:
         """Or until somebody has reached it."""
@@ -174,13 +182,13 @@ class HomeAssistant:
             tasks.create_task(link.run(), name="home-assistant-link")
             await link.call("supported_features", features={"coalesce_messages": 1})
             self._link = link
-            self._is(State.CONNECTED)
+            self._is(ConnectionState.CONNECTED)
             try:
                 await self._keep_names(link)
             finally:
                 self._link = None
 
-    async def _keep_names(self, link: Link) -> None:
+    async def _keep_names(self, link: HomeAssistantWebSocket) -> None:
         await subscribe(link)
         while True:
             self._changed.clear()
@@ -194,13 +202,16 @@ class HomeAssistant:
             except TimeoutError:
                 pass
 
-    async def _show(self, mirror: Mirror, link: Link) -> None:
+    async def _show(self, mirror: EntityMirror, link: HomeAssistantWebSocket) -> None:
         try:
             await mirror.show(self.house, link)
-        except (Rejected, ConfigError) as error:  # old, not allowed, or odd: the page shows less
+        except (
+            HomeAssistantCommandError,
+            ConfigError,
+        ) as error:  # old, not allowed, or odd: the page shows less
             logger.warning("! home assistant: the page does not show its states: %s", error)
 
-    def _heard(self, event: Event) -> None:
+    def _heard(self, event: SubscriptionEvent) -> None:
         if event.event.get("event_type") in CHANGES:
             self._changed.set()
         elif self._mirror is not None:
@@ -211,26 +222,32 @@ class HomeAssistant:
         if link is not None:
             try:
                 return await link.call("conversation/process", **wanted)
-            except Rejected as error:
+            except HomeAssistantCommandError as error:
                 if error.theirs == "unknown_command":
-                    raise Away("it is starting: its conversation is not loaded yet") from None
+                    raise HomeAssistantUnreachable(
+                        "it is starting: its conversation is not loaded yet"
+                    ) from None
                 raise
-        if self.state is State.REFUSED or self._http is None:
+        if self.state is ConnectionState.REFUSED or self._http is None:
             raise self._absent()
         try:
             result = await process(self._http, self.settings, wanted)
-        except Refused as error:
+        except HomeAssistantAccessError as error:
             self._refuse(error)
             self._wake.set()
             raise
         self._wake.set()  # it is there again
         return result
 
-    def _absent(self) -> HouseError:
-        kind = Refused if self.state is State.REFUSED else Away
+    def _absent(self) -> HomeAssistantError:
+        kind = (
+            HomeAssistantAccessError
+            if self.state is ConnectionState.REFUSED
+            else HomeAssistantUnreachable
+        )
         return kind(self.reason or "not connected yet")
 
-    def _has(self, house: House) -> None:
+    def _has(self, house: HomeAssistantHouse) -> None:
         self._settled.set()
         if house == self.house:
             return
@@ -244,14 +261,14 @@ class HomeAssistant:
                 house.left_out,
             )
 
-    def _is(self, state: State, reason: str = "") -> None:
+    def _is(self, state: ConnectionState, reason: str = "") -> None:
         self.state, self.reason = state, reason
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
-        self._metrics.gauge("earshot_home_assistant_connected", state is State.CONNECTED)
+        self._metrics.gauge("earshot_home_assistant_connected", state is ConnectionState.CONNECTED)
 
     def _refuse(self, error: Exception) -> None:
-        self._is(State.REFUSED, str(error))
+        self._is(ConnectionState.REFUSED, str(error))
         self._settled.set()
         logger.error(
             "! home assistant: refused: %s; not tried again until home_assistant.token is changed"
@@ -264,7 +281,7 @@ class HomeAssistant:
         reason = (str(error) or type(error).__name__).replace(self.settings.token, "********")
         level = logging.DEBUG if reason == self.reason else logging.WARNING
         logger.log(level, "! home assistant: %s", reason)
-        self._is(State.AWAY, reason)
+        self._is(ConnectionState.AWAY, reason)
         self._settled.set()
 
 

@@ -21,7 +21,7 @@ NOT_UNDERSTOOD = "no_intent_match"
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class IntentResponseTarget:
     """What a command acted on, or a question was about."""
 
     kind: str
@@ -31,7 +31,7 @@ class Touched:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ConversationResult:
     kind: str
     "action_done, query_answer or error."
     code: str
@@ -43,22 +43,22 @@ class Answer:
     "To be sent with what is said next; empty: there is none."
     continues: bool
     "It asked back: the next sentence is for it."
-    succeeded: tuple[Touched, ...]
-    failed: tuple[Touched, ...]
+    succeeded: tuple[IntentResponseTarget, ...]
+    failed: tuple[IntentResponseTarget, ...]
 
     @property
     def is_error(self) -> bool:
         return self.kind == "error"
 
 
-def parse(result: Any) -> Answer:
+def parse(result: Any) -> ConversationResult:
     """Raises RemoteProtocolError for what is no answer."""
     response = result.get("response") if isinstance(result, dict) else None
     if not isinstance(response, dict) or not isinstance(response.get("response_type"), str):
         raise RemoteProtocolError("Home Assistant: an answer without response_type")
     data = _table(response.get("data"))
     kind = response["response_type"]
-    return Answer(
+    return ConversationResult(
         kind=kind,
         code=_text(data.get("code")) or "unknown" if kind == "error" else "",
         speech=_speech(_table(response.get("speech"))),
@@ -75,10 +75,10 @@ def _speech(speech: Mapping[str, Any]) -> str:
     return " ".join((plain or marked).split())[:MAX_SPEECH_CHARS]
 
 
-def _touched(told: Any) -> tuple[Touched, ...]:
+def _touched(told: Any) -> tuple[IntentResponseTarget, ...]:
     entries = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
     return tuple(
-        Touched(_text(one.get("type")), _text(one.get("name")), _text(one.get("id")))
+        IntentResponseTarget(_text(one.get("type")), _text(one.get("name")), _text(one.get("id")))
         for one in entries[:MAX_TOUCHED]
     )
 

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from devices.home_assistant.protocol import Event
-from devices.home_assistant.registries import Entity, House
-from devices.home_assistant.websocket import Link
-from pipeline.tools.home import AreaConfig, EntityConfig, Home, HomeConfig
-from pipeline.tools.home.config import MAX_AREAS, MAX_ENTITIES, Kind
-from pipeline.tools.home.state import Attribute
+from devices.home_assistant.protocol import SubscriptionEvent
+from devices.home_assistant.registries import HomeAssistantEntity, HomeAssistantHouse
+from devices.home_assistant.websocket import HomeAssistantWebSocket
+from pipeline.tools.home import AreaConfig, DemoHome, EntityConfig, HomeConfig
+from pipeline.tools.home.config import MAX_AREAS, MAX_ENTITIES, EntityKind
+from pipeline.tools.home.state import AttributeValue
 
-KINDS = get_args(Kind)
+KINDS = get_args(EntityKind)
 
 NOWHERE = AreaConfig(
     "no_area",
@@ -49,16 +49,16 @@ ATTRIBUTES: Mapping[str, tuple[tuple[str, str, float], ...]] = {
 "Kind -> their attribute, ours, and the factor between them."
 
 
-class Mirror:
-    """Keeps a `Home` as Home Assistant is. Nothing but this changes its devices then."""
+class EntityMirror:
+    """Keeps a `DemoHome` as Home Assistant is. Nothing but this changes its devices then."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: DemoHome) -> None:
         self._home = home
-        self._link: Link | None = None
+        self._link: HomeAssistantWebSocket | None = None
         self._subscription: int | None = None
-        self._shown: tuple[Entity, ...] | None = None
+        self._shown: tuple[HomeAssistantEntity, ...] | None = None
 
-    async def show(self, house: House, link: Link) -> None:
+    async def show(self, house: HomeAssistantHouse, link: HomeAssistantWebSocket) -> None:
         """Of a connection that is new, or whose house has changed. Raises Rejected, Away;
         ConfigError for a house that cannot be drawn."""
         shown = tuple(one for one in house.entities if one.domain in KINDS)[:MAX_ENTITIES]
@@ -75,7 +75,7 @@ class Mirror:
             await link.subscribe("subscribe_entities", entity_ids=ids) if ids else None
         )
 
-    def take(self, event: Event) -> None:
+    def take(self, event: SubscriptionEvent) -> None:
         """States of entities: added with `a`, changed with `c` and `+`, in their short form."""
         for entity_id, state in _tables(event.event.get("a")).items():
             self._update(entity_id, state)
@@ -92,7 +92,7 @@ class Mirror:
         self._home.update(entity_id, ours, **_attributes(kind, told.get("a")))
 
 
-def furniture(house: House, shown: tuple[Entity, ...]) -> HomeConfig:
+def furniture(house: HomeAssistantHouse, shown: tuple[HomeAssistantEntity, ...]) -> HomeConfig:
     """The house as a home of ours; its names are in whatever language they are."""
     areas = [AreaConfig(one.id, {"en": one.names}) for one in house.areas[: MAX_AREAS - 1]]
     known = {area.id for area in areas}
@@ -119,8 +119,8 @@ def _state(kind: str, theirs: str) -> str:
     return STATES[kind].get(theirs, OTHERWISE[kind])
 
 
-def _attributes(kind: str, told: Any) -> dict[str, Attribute]:
-    found: dict[str, Attribute] = {}
+def _attributes(kind: str, told: Any) -> dict[str, AttributeValue]:
+    found: dict[str, AttributeValue] = {}
     for theirs, ours, factor in ATTRIBUTES.get(kind, ()):
         value = _tables(told).get(theirs)
         if not isinstance(value, int | float) or isinstance(value, bool):

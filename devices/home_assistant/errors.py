@@ -3,34 +3,34 @@
 from core.errors import EarshotError
 
 
-class HouseError(EarshotError):
+class HomeAssistantError(EarshotError):
     """Base of these."""
 
     code = "house_failed"
 
 
-class Away(HouseError):
+class HomeAssistantUnreachable(HomeAssistantError):
     """Nobody answers there, the connection broke, or it is just starting."""
 
     code = "house_unreachable"
     retryable = True
 
 
-class Slow(HouseError):
+class HomeAssistantTimeout(HomeAssistantError):
     """No answer in time; what was asked for may still happen."""
 
     code = "house_timeout"
     retryable = True
 
 
-class Refused(HouseError):
+class HomeAssistantAccessError(HomeAssistantError):
     """It does not take the token, or has banned our address. Trying again makes it worse: after a
     few wrong tokens it bans the address for good."""
 
     code = "house_refused"
 
 
-class Rejected(HouseError):
+class HomeAssistantCommandError(HomeAssistantError):
     """It answered a command with an error of its own; `theirs` is its code."""
 
     code = "house_failed"

@@ -4,9 +4,14 @@ import asyncio
 import logging
 from typing import Any
 
-from devices.home_assistant.errors import Away, Rejected
-from devices.home_assistant.registries import House, Registries, candidates, house
-from devices.home_assistant.websocket import Link
+from devices.home_assistant.errors import HomeAssistantCommandError, HomeAssistantUnreachable
+from devices.home_assistant.registries import (
+    HomeAssistantHouse,
+    RegistrySnapshot,
+    candidates,
+    house,
+)
+from devices.home_assistant.websocket import HomeAssistantWebSocket
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +30,7 @@ ENTRIES_AT_ONCE = 500
 "Registry entries per request: more would hold up Home Assistant's own loop."
 
 
-async def fetch(link: Link) -> House:
+async def fetch(link: HomeAssistantWebSocket) -> HomeAssistantHouse:
     """Everything that is exposed, with its names. Raises Away."""
     states = await _ask(link, "get_states")
     exposed = await _ask(link, "homeassistant/expose_entity/list")
@@ -35,7 +40,7 @@ async def fetch(link: Link) -> House:
         some = wanted[at : at + ENTRIES_AT_ONCE]
         told = await _ask(link, "config/entity_registry/get_entries", entity_ids=some)
         entries |= told if isinstance(told, dict) else {}
-    told = Registries(
+    told = RegistrySnapshot(
         states=states,
         entries=entries,
         devices=await _ask(link, "config/device_registry/list"),
@@ -47,19 +52,19 @@ async def fetch(link: Link) -> House:
     return await asyncio.to_thread(house, told)
 
 
-async def subscribe(link: Link) -> None:
+async def subscribe(link: HomeAssistantWebSocket) -> None:
     """Be told of changes, as far as the token's user may be. Raises Away."""
     for kind in CHANGES:
         await _ask(link, "subscribe_events", event_type=kind)
 
 
-async def _ask(link: Link, kind: str, **fields: Any) -> Any:
+async def _ask(link: HomeAssistantWebSocket, kind: str, **fields: Any) -> Any:
     """The answer; None when it knows no such command, or the token's user may not ask."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             return await link.call(kind, **fields)
-    except Rejected as error:
+    except HomeAssistantCommandError as error:
         logger.debug("< home assistant: %s: %s", kind, error)
         return None
     except TimeoutError:
-        raise Away(f"no answer to {kind} within {TIMEOUT_S:g} s") from None
+        raise HomeAssistantUnreachable(f"no answer to {kind} within {TIMEOUT_S:g} s") from None

@@ -5,14 +5,14 @@ import asyncio
 from aiohttp import ClientError, ClientSession, DummyCookieJar
 
 from core.tasks import unwrapped
-from devices.home_assistant.errors import Away
+from devices.home_assistant.errors import HomeAssistantUnreachable
 from devices.home_assistant.fetch import fetch
-from devices.home_assistant.registries import House
+from devices.home_assistant.registries import HomeAssistantHouse
 from devices.home_assistant.settings import HomeAssistantSettings
 from devices.home_assistant.websocket import connected
 
 
-async def look(settings: HomeAssistantSettings) -> House:
+async def look(settings: HomeAssistantSettings) -> HomeAssistantHouse:
     """Connect, learn what there is, and leave. Raises EarshotError: Refused, Away, ..."""
     async with ClientSession(cookie_jar=DummyCookieJar()) as http:
         try:
@@ -26,4 +26,4 @@ async def look(settings: HomeAssistantSettings) -> House:
                     reading.cancel()
             return found
         except (ClientError, OSError) as error:
-            raise Away(str(error) or type(error).__name__) from error
+            raise HomeAssistantUnreachable(str(error) or type(error).__name__) from error

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from core.errors import RemoteProtocolError
-from devices.home_assistant.errors import Rejected
+from devices.home_assistant.errors import HomeAssistantCommandError
 
 MAX_FRAME_BYTES = 32 * 2**20
 "The states of 20 000 entities, with their attributes, are some 15 MB."
@@ -24,24 +24,24 @@ MAX_MESSAGE_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CommandResult:
     """The answer to one command."""
 
     id: int
     value: Any
     "Whatever the command gives; None for a pong."
-    error: Rejected | None = None
+    error: HomeAssistantCommandError | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SubscriptionEvent:
     """Something happened that the command `id` subscribed to."""
 
     id: int
     event: Mapping[str, Any]
 
 
-class Commands:
+class CommandEncoder:
     """Ids of one connection: they begin at 1, and each is greater than the one before."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Commands:
         return number, msgspec.json.encode(message).decode()
 
 
-def decode(frame: str) -> Iterator[Result | Event]:
+def decode(frame: str) -> Iterator[CommandResult | SubscriptionEvent]:
     """The messages of one frame, which may be an array of them. Raises RemoteProtocolError for
     what is none; kinds that are not known are passed over."""
     messages = _parsed(frame)
@@ -87,7 +87,7 @@ def _parsed(frame: str) -> Any:
         raise RemoteProtocolError("Home Assistant: a frame is not JSON") from error
 
 
-def _read(message: Any) -> Iterator[Result | Event]:
+def _read(message: Any) -> Iterator[CommandResult | SubscriptionEvent]:
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise RemoteProtocolError("Home Assistant: a message without type")
     kind, number = message["type"], message.get("id")
@@ -97,17 +97,17 @@ def _read(message: Any) -> Iterator[Result | Event]:
         raise RemoteProtocolError(f"Home Assistant: a {kind} without id")
     match kind:
         case "pong":
-            yield Result(number, None)
+            yield CommandResult(number, None)
         case "event":
             event = message.get("event")
-            yield Event(number, event if isinstance(event, dict) else {})
+            yield SubscriptionEvent(number, event if isinstance(event, dict) else {})
         case "result" if message.get("success") is True:
-            yield Result(number, message.get("result"))
+            yield CommandResult(number, message.get("result"))
         case "result":
-            yield Result(number, None, _error(message.get("error")))
+            yield CommandResult(number, None, _error(message.get("error")))
 
 
-def _error(error: Any) -> Rejected:
+def _error(error: Any) -> HomeAssistantCommandError:
     told: Mapping[str, Any] = error if isinstance(error, dict) else {}
     code, text = str(told.get("code", "unknown_error")), str(told.get("message", ""))
-    return Rejected(code[:MAX_MESSAGE_CHARS], text[:MAX_MESSAGE_CHARS])
+    return HomeAssistantCommandError(code[:MAX_MESSAGE_CHARS], text[:MAX_MESSAGE_CHARS])

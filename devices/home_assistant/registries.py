@@ -36,7 +36,7 @@ CONTROLLED = USUALLY_EXPOSED | {
 
 
 @dataclass(frozen=True, slots=True)
-class Entity:
+class HomeAssistantEntity:
     id: str
     domain: str
     names: tuple[str, ...]
@@ -49,7 +49,7 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class Area:
+class HomeAssistantArea:
     id: str
     names: tuple[str, ...]
 
@@ -59,17 +59,17 @@ class Area:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class HomeAssistantHouse:
     """Everything that can be asked for. Equal houses are called the same."""
 
-    entities: tuple[Entity, ...] = ()
-    areas: tuple[Area, ...] = ()
+    entities: tuple[HomeAssistantEntity, ...] = ()
+    areas: tuple[HomeAssistantArea, ...] = ()
     floors: tuple[str, ...] = ()
     "Their names, aliases included."
     left_out: int = 0
     "Exposed entities beyond MAX_ENTITIES."
 
-    def area(self, name: str) -> Area | None:
+    def area(self, name: str) -> HomeAssistantArea | None:
         """The area of that name, alias or id."""
         wanted = name.casefold()
         for area in self.areas:
@@ -86,7 +86,7 @@ class House:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registries:
+class RegistrySnapshot:
     """What Home Assistant told; any of it may be missing or odd."""
 
     states: Any
@@ -100,7 +100,7 @@ class Registries:
     "`homeassistant/expose_entity/list`; None when the token's user may not ask."
 
 
-def house(told: Registries) -> House:
+def house(told: RegistrySnapshot) -> HomeAssistantHouse:
     """The house that these describe."""
     areas = tuple(_areas(told.areas))
     known = {area.id for area in areas}
@@ -108,7 +108,7 @@ def house(told: Registries) -> House:
     device_areas = {_text(one.get("id")): _text(one.get("area_id")) for one in devices}
     device_areas.pop("", None)
     entries = told.entries if isinstance(told.entries, Mapping) else {}
-    found: list[Entity] = []
+    found: list[HomeAssistantEntity] = []
     for state in _tables(told.states):
         entity_id = state.get("entity_id")
         if not isinstance(entity_id, str):
@@ -121,7 +121,7 @@ def house(told: Registries) -> House:
             continue
         area = _text(entry.get("area_id")) or device_areas.get(_text(entry.get("device_id")), "")
         found.append(
-            Entity(
+            HomeAssistantEntity(
                 entity_id,
                 entity_id.partition(".")[0],
                 names,
@@ -133,7 +133,9 @@ def house(told: Registries) -> House:
     # What can be switched goes first: sensors are many, and rarely spoken of.
     found.sort(key=lambda one: (one.domain not in CONTROLLED, one.id))
     floors = tuple(n for one in _tables(told.floors) for n in _names_of(one))[:MAX_AREAS]
-    return House(tuple(found[:MAX_ENTITIES]), areas, floors, max(0, len(found) - MAX_ENTITIES))
+    return HomeAssistantHouse(
+        tuple(found[:MAX_ENTITIES]), areas, floors, max(0, len(found) - MAX_ENTITIES)
+    )
 
 
 def candidates(states: Any, exposed: Any) -> list[str]:
@@ -164,11 +166,11 @@ def _by_itself(entity_id: str, entry: Mapping[str, Any]) -> bool:
     return not is_hidden and entity_id.partition(".")[0] in USUALLY_EXPOSED
 
 
-def _areas(told: Any) -> Iterable[Area]:
+def _areas(told: Any) -> Iterable[HomeAssistantArea]:
     for one in _tables(told)[:MAX_AREAS]:
         area_id, names = one.get("area_id"), _names_of(one)
         if isinstance(area_id, str) and names:
-            yield Area(area_id, names)
+            yield HomeAssistantArea(area_id, names)
 
 
 def _names_of(one: Mapping[str, Any]) -> tuple[str, ...]:

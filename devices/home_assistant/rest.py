@@ -7,7 +7,11 @@ import msgspec
 from aiohttp import ClientError, ClientSession
 
 from core.errors import RemoteProtocolError
-from devices.home_assistant.errors import Away, Refused, Rejected
+from devices.home_assistant.errors import (
+    HomeAssistantAccessError,
+    HomeAssistantCommandError,
+    HomeAssistantUnreachable,
+)
 from devices.home_assistant.settings import HomeAssistantSettings
 
 MAX_BODY_BYTES = 2**20
@@ -32,14 +36,14 @@ async def process(
                 if len(body) > MAX_BODY_BYTES:
                     raise RemoteProtocolError("Home Assistant: an answer is too long")
     except (ClientError, OSError) as error:
-        raise Away(str(error) or type(error).__name__) from error
+        raise HomeAssistantUnreachable(str(error) or type(error).__name__) from error
     if status == 200:
         return _decoded(body)
     if status in (401, 403):
-        raise Refused(_REFUSED[status])
+        raise HomeAssistantAccessError(_REFUSED[status])
     if status == 400:
-        raise Rejected("invalid_format", body[:300].decode("utf-8", "replace"))
-    raise Away(f"HTTP {status}")
+        raise HomeAssistantCommandError("invalid_format", body[:300].decode("utf-8", "replace"))
+    raise HomeAssistantUnreachable(f"HTTP {status}")
 
 
 _REFUSED = {

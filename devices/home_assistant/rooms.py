@@ -8,7 +8,7 @@ the same command about that room: grammar differs too much to trust a pattern.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-Understand = Callable[[str], tuple[str, Mapping[str, Any]] | None]
+TextParser = Callable[[str], tuple[str, Mapping[str, Any]] | None]
 "A sentence -> its intent and slots; None when no sentence fits."
 
 SAYS_WHERE = ("area", "name", "floor", "preferred_area_id")
@@ -59,7 +59,7 @@ def wants_room(intent: str, slots: Mapping[str, Any]) -> bool:
     return intent in MEANT_HERE
 
 
-def with_room(text: str, area: str, language: str, understand: Understand) -> str | None:
+def with_room(text: str, area: str, language: str, understand: TextParser) -> str | None:
     """The sentence with the room in it; None when none of ours is understood."""
     wanted = understand(text)
     if wanted is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from devices.home_assistant.registries import Entity, House
+from devices.home_assistant.registries import HomeAssistantEntity, HomeAssistantHouse
 
 MAX_TARGETS = 50
 "More at once is a misunderstanding."
@@ -26,7 +26,7 @@ class ServiceCall:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _ServiceRule:
     service: str
     data: Data = lambda slots: {}
 
@@ -50,45 +50,51 @@ def _light(slots: Mapping[str, Any]) -> dict[str, Any] | None:
 _TURNED_ON = {
     **dict.fromkeys(
         ("climate", "fan", "humidifier", "input_boolean", "light", "media_player", "switch"),
-        _Way("turn_on"),
+        _ServiceRule("turn_on"),
     ),
-    "cover": _Way("open_cover"),
-    "scene": _Way("turn_on"),
-    "script": _Way("turn_on"),
-    "valve": _Way("open_valve"),
-    "vacuum": _Way("start"),
+    "cover": _ServiceRule("open_cover"),
+    "scene": _ServiceRule("turn_on"),
+    "script": _ServiceRule("turn_on"),
+    "valve": _ServiceRule("open_valve"),
+    "vacuum": _ServiceRule("start"),
 }
 _TURNED_OFF = {
-    **{domain: _Way("turn_off") for domain, way in _TURNED_ON.items() if way.service == "turn_on"},
-    "cover": _Way("close_cover"),
-    "valve": _Way("close_valve"),
-    "vacuum": _Way("return_to_base"),
+    **{
+        domain: _ServiceRule("turn_off")
+        for domain, way in _TURNED_ON.items()
+        if way.service == "turn_on"
+    },
+    "cover": _ServiceRule("close_cover"),
+    "valve": _ServiceRule("close_valve"),
+    "vacuum": _ServiceRule("return_to_base"),
 }
 del _TURNED_OFF["scene"]
 
-WAYS: Mapping[str, Mapping[str, _Way]] = {
+WAYS: Mapping[str, Mapping[str, _ServiceRule]] = {
     "HassTurnOn": _TURNED_ON,
     "HassTurnOff": _TURNED_OFF,
-    "HassLightSet": {"light": _Way("turn_on", _light)},
-    "HassSetPosition": {"cover": _Way("set_cover_position", _number("position", "position"))},
-    "HassFanSetSpeed": {"fan": _Way("set_percentage", _number("percentage", "percentage"))},
+    "HassLightSet": {"light": _ServiceRule("turn_on", _light)},
+    "HassSetPosition": {
+        "cover": _ServiceRule("set_cover_position", _number("position", "position"))
+    },
+    "HassFanSetSpeed": {"fan": _ServiceRule("set_percentage", _number("percentage", "percentage"))},
     "HassClimateSetTemperature": {
-        "climate": _Way("set_temperature", _number("temperature", "temperature"))
+        "climate": _ServiceRule("set_temperature", _number("temperature", "temperature"))
     },
-    "HassMediaPause": {"media_player": _Way("media_pause")},
-    "HassMediaUnpause": {"media_player": _Way("media_play")},
-    "HassMediaNext": {"media_player": _Way("media_next_track")},
-    "HassMediaPrevious": {"media_player": _Way("media_previous_track")},
+    "HassMediaPause": {"media_player": _ServiceRule("media_pause")},
+    "HassMediaUnpause": {"media_player": _ServiceRule("media_play")},
+    "HassMediaNext": {"media_player": _ServiceRule("media_next_track")},
+    "HassMediaPrevious": {"media_player": _ServiceRule("media_previous_track")},
     "HassSetVolume": {
-        "media_player": _Way("volume_set", _number("volume_level", "volume_level", 0.01))
+        "media_player": _ServiceRule("volume_set", _number("volume_level", "volume_level", 0.01))
     },
-    "HassVacuumStart": {"vacuum": _Way("start")},
-    "HassVacuumReturnToBase": {"vacuum": _Way("return_to_base")},
+    "HassVacuumStart": {"vacuum": _ServiceRule("start")},
+    "HassVacuumReturnToBase": {"vacuum": _ServiceRule("return_to_base")},
 }
 "Intent -> domain -> what is called."
 
 
-def plan(house: House, intent: str, slots: Mapping[str, Any]) -> list[ServiceCall]:
+def plan(house: HomeAssistantHouse, intent: str, slots: Mapping[str, Any]) -> list[ServiceCall]:
     """One call for each domain that is meant; empty when it is not clear what, or not to be done
     this way. Without a name the area must be known, and without a domain the name."""
     ways = WAYS.get(intent, {})
@@ -104,11 +110,11 @@ def plan(house: House, intent: str, slots: Mapping[str, Any]) -> list[ServiceCal
     return list(calls.values())
 
 
-def _targets(house: House, slots: Mapping[str, Any]) -> Sequence[Entity]:
+def _targets(house: HomeAssistantHouse, slots: Mapping[str, Any]) -> Sequence[HomeAssistantEntity]:
     said = {key: slots[key] for key in ("name", "area") if isinstance(slots.get(key), str)}
     if not said:
         return ()
-    found: Sequence[Entity] = house.entities
+    found: Sequence[HomeAssistantEntity] = house.entities
     if "area" in said:
         area = house.area(said["area"])
         found = [one for one in found if area is not None and one.area == area.id]

@@ -13,17 +13,17 @@ MAX_KEPT = 1000
 
 
 @dataclass(slots=True)
-class _Thread:
+class _ConversationId:
     id: str
     used_s: float
     is_asking: bool
 
 
-class Threads:
+class ConversationIds:
     """By our conversation's id; the longest unused go first."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, _Thread] = OrderedDict()
+        self._kept: OrderedDict[str, _ConversationId] = OrderedDict()
 
     def id(self, ours: str, now_s: float) -> str | None:
         """What to send along; None: nothing at all, for a new conversation."""
@@ -45,4 +45,4 @@ class Threads:
             return
         while len(self._kept) >= MAX_KEPT:
             self._kept.popitem(last=False)
-        self._kept[ours] = _Thread(theirs, now_s, is_asking)
+        self._kept[ours] = _ConversationId(theirs, now_s, is_asking)

@@ -7,14 +7,14 @@ from typing import Any
 
 from core.errors import EarshotError, RequestError
 from core.ports import Clock, ToolContext, ToolOutcome, ToolSpec
-from core.ports import House as Spoken
-from devices.home_assistant.client import HomeAssistant
-from devices.home_assistant.conversation import NOT_UNDERSTOOD, Answer
-from devices.home_assistant.errors import HouseError
-from devices.home_assistant.registries import House
+from core.ports import HomeDescription as Spoken
+from devices.home_assistant.client import HomeAssistantClient
+from devices.home_assistant.conversation import NOT_UNDERSTOOD, ConversationResult
+from devices.home_assistant.errors import HomeAssistantError
+from devices.home_assistant.registries import HomeAssistantHouse
 from devices.home_assistant.rooms import wants_room, with_room
 from devices.home_assistant.services import plan
-from devices.home_assistant.threads import Threads
+from devices.home_assistant.threads import ConversationIds
 from devices.home_assistant.words import spoken
 from engines.llm.intents import understand
 
@@ -34,7 +34,7 @@ SLACK_S = 2.0
 OF_SENTENCES = (NOT_UNDERSTOOD, "no_valid_targets")
 "Errors after which our own understanding of a sentence is tried."
 
-Understand = Callable[[str, str, Sequence[ToolSpec]], tuple[str, Mapping[str, Any]] | None]
+SentenceParser = Callable[[str, str, Sequence[ToolSpec]], tuple[str, Mapping[str, Any]] | None]
 "Text, language and tools -> intent and slots."
 
 
@@ -46,14 +46,16 @@ def by_templates(
     return None if found is None else (found.intent, found.slots)
 
 
-class HouseTools:
+class HomeAssistantTools:
     """A ToolProvider with one tool, which takes a sentence. `by`: how sentences are understood
     here, to put a room into them."""
 
-    def __init__(self, home: HomeAssistant, clock: Clock, *, by: Understand = by_templates) -> None:
+    def __init__(
+        self, home: HomeAssistantClient, clock: Clock, *, by: SentenceParser = by_templates
+    ) -> None:
         self._home, self._clock, self._by = home, clock, by
-        self._threads = Threads()
-        self._known: House | None = None
+        self._threads = ConversationIds()
+        self._known: HomeAssistantHouse | None = None
         self._specs: Mapping[bool, tuple[ToolSpec, ...]] = {}
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
@@ -81,7 +83,7 @@ class HouseTools:
         intent, slots = str(arguments.get("intent", "")), dict(arguments.get("slots") or {})
         try:
             return await self._do(text.strip(), intent, slots, context)
-        except HouseError as error:
+        except HomeAssistantError as error:
             logger.warning("! home assistant: %s (%s)", error, error.code)
             return _wrong(error.code, context.language)
         except EarshotError as error:
@@ -155,7 +157,7 @@ class HouseTools:
         return ToolOutcome({"targets": targets})
 
 
-def _outcome(answer: Answer, language: str) -> ToolOutcome:
+def _outcome(answer: ConversationResult, language: str) -> ToolOutcome:
     if answer.is_error:
         told = {"speech": answer.speech or spoken(answer.code, language)}
         return ToolOutcome(told, error=answer.code)
@@ -172,7 +174,7 @@ def _wrong(code: str, language: str) -> ToolOutcome:
     return ToolOutcome({"speech": spoken(code, language)}, error=code)
 
 
-def _spec(house: House, timeout_s: float, *, is_asking: bool) -> ToolSpec:
+def _spec(house: HomeAssistantHouse, timeout_s: float, *, is_asking: bool) -> ToolSpec:
     description = (
         "Hands one sentence about the house to Home Assistant, which does it or answers: lights,"
         " switches, covers, heating, media, scenes, sensors. Say the device or area by its name."

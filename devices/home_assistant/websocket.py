@@ -9,9 +9,15 @@ from typing import Any
 import msgspec
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
-from core.errors import Overloaded
-from devices.home_assistant.errors import Away, Refused
-from devices.home_assistant.protocol import MAX_FRAME_BYTES, Commands, Event, decode, greeting
+from core.errors import OverloadedError
+from devices.home_assistant.errors import HomeAssistantAccessError, HomeAssistantUnreachable
+from devices.home_assistant.protocol import (
+    MAX_FRAME_BYTES,
+    CommandEncoder,
+    SubscriptionEvent,
+    decode,
+    greeting,
+)
 from devices.home_assistant.settings import HomeAssistantSettings
 
 logger = logging.getLogger(__name__)
@@ -31,12 +37,14 @@ FORBIDDEN = (401, 403)
 "Of the upgrade: a proxy that wants a password; an address that Home Assistant has banned."
 
 
-class Link:
+class HomeAssistantWebSocket:
     """Usable while its `run` runs. `on_event`: what subscriptions tell."""
 
-    def __init__(self, ws: ClientWebSocketResponse, on_event: Callable[[Event], None]) -> None:
+    def __init__(
+        self, ws: ClientWebSocketResponse, on_event: Callable[[SubscriptionEvent], None]
+    ) -> None:
         self._ws, self._on_event = ws, on_event
-        self._commands = Commands()
+        self._commands = CommandEncoder()
         self._pending: dict[int, asyncio.Future[Any]] = {}
 
     async def call(self, kind: str, **fields: Any) -> Any:
@@ -50,14 +58,16 @@ class Link:
 
     async def _called(self, kind: str, fields: Mapping[str, Any]) -> tuple[int, Any]:
         if len(self._pending) >= MAX_PENDING:
-            raise Overloaded(f"{MAX_PENDING} commands wait for Home Assistant", retry_after_s=1)
+            raise OverloadedError(
+                f"{MAX_PENDING} commands wait for Home Assistant", retry_after_s=1
+            )
         number, frame = self._commands.encode(kind, fields)
         waiting = self._pending[number] = asyncio.get_running_loop().create_future()
         try:
             await self._ws.send_str(frame)
             return number, await waiting
         except (ConnectionError, RuntimeError) as error:
-            raise Away("the connection is lost") from error
+            raise HomeAssistantUnreachable("the connection is lost") from error
         finally:
             del self._pending[number]
 
@@ -70,21 +80,21 @@ class Link:
         finally:
             for waiting in self._pending.values():
                 if not waiting.done():
-                    waiting.set_exception(Away("the connection is lost"))
+                    waiting.set_exception(HomeAssistantUnreachable("the connection is lost"))
 
     async def _read(self) -> None:
         async for message in self._ws:
             if message.type is not WSMsgType.TEXT:
                 continue
             for one in decode(message.data):
-                if isinstance(one, Event):
+                if isinstance(one, SubscriptionEvent):
                     self._on_event(one)
                 elif (waiting := self._pending.get(one.id)) is not None and not waiting.done():
                     if one.error is None:
                         waiting.set_result(one.value)
                     else:
                         waiting.set_exception(one.error)
-        raise Away(f"it closed the connection ({self._ws.close_code})")
+        raise HomeAssistantUnreachable(f"it closed the connection ({self._ws.close_code})")
 
     async def _ping(self) -> None:
         while True:
@@ -93,13 +103,15 @@ class Link:
                 async with asyncio.timeout(PONG_TIMEOUT_S):
                     await self.call("ping")
             except TimeoutError:
-                raise Away("no pong") from None
+                raise HomeAssistantUnreachable("no pong") from None
 
 
 @asynccontextmanager
 async def connected(
-    http: ClientSession, settings: HomeAssistantSettings, on_event: Callable[[Event], None]
-) -> AsyncIterator[Link]:
+    http: ClientSession,
+    settings: HomeAssistantSettings,
+    on_event: Callable[[SubscriptionEvent], None],
+) -> AsyncIterator[HomeAssistantWebSocket]:
     """An authorized connection, whose `run` is the caller's to run. Raises Refused; Away;
     RemoteProtocolError; aiohttp's ClientError."""
     try:
@@ -112,17 +124,19 @@ async def connected(
             )
     except WSServerHandshakeError as error:
         if error.status in FORBIDDEN:
-            raise Refused(f"HTTP {error.status}: {_WHY[error.status]}") from None
-        raise Away(f"HTTP {error.status} instead of a WebSocket") from None
+            raise HomeAssistantAccessError(f"HTTP {error.status}: {_WHY[error.status]}") from None
+        raise HomeAssistantUnreachable(f"HTTP {error.status} instead of a WebSocket") from None
     except TimeoutError:
-        raise Away(f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
+        raise HomeAssistantUnreachable(f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
     async with ws:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await _authorize(ws, settings.token)
         except TimeoutError:
-            raise Away(f"not authorized within {CONNECT_TIMEOUT_S:g} s") from None
-        link = Link(ws, on_event)
+            raise HomeAssistantUnreachable(
+                f"not authorized within {CONNECT_TIMEOUT_S:g} s"
+            ) from None
+        link = HomeAssistantWebSocket(ws, on_event)
         yield link
 
 
@@ -135,14 +149,14 @@ async def _authorize(ws: ClientWebSocketResponse, token: str) -> None:
         await ws.send_str(msgspec.json.encode({"type": "auth", "access_token": token}).decode())
         kind, said = greeting(await _text(ws))
     if kind == "auth_invalid":
-        raise Refused(said.replace(token, "********") or "the token is not valid")
+        raise HomeAssistantAccessError(said.replace(token, "********") or "the token is not valid")
     if kind != "auth_ok":
-        raise Away(f"it said {kind} in place of auth_ok")
+        raise HomeAssistantUnreachable(f"it said {kind} in place of auth_ok")
     logger.info("= home assistant: connected, version %s", said)
 
 
 async def _text(ws: ClientWebSocketResponse) -> str:
     message = await ws.receive()
     if message.type is not WSMsgType.TEXT:
-        raise Away("it closed the connection before it was authorized")
+        raise HomeAssistantUnreachable("it closed the connection before it was authorized")
     return str(message.data)

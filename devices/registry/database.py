@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
-from core.errors import ConfigError, StorageFailed
+from core.errors import ConfigError, StorageError
 from core.private_files import make_private
 from devices.registry.migrate import migrate
 
@@ -32,7 +32,7 @@ is another's."""
 
 T = TypeVar("T")
 
-Work = Callable[[Connection], T]
+Transaction = Callable[[Connection], T]
 "Runs in the thread, in one transaction; may be run again, so it changes nothing else."
 
 
@@ -56,14 +56,14 @@ class Database:
         listed, named = self._engine.dialect.create_connect_args(url)
         return listed, {**named, **_options(url).get("connect_args", {})}
 
-    async def run(self, work: Work[T]) -> T:
+    async def run(self, work: Transaction[T]) -> T:
         """Raises StorageFailed, and what `work` raises on its own account."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 return await loop.run_in_executor(self._thread, partial(self._transact, work))
         except TimeoutError as error:
-            raise StorageFailed("the database of devices does not answer") from error
+            raise StorageError("the database of devices does not answer") from error
 
     async def close(self) -> None:
         """When what is under way is done."""
@@ -71,7 +71,7 @@ class Database:
         await loop.run_in_executor(self._thread, self._engine.dispose)
         self._thread.shutdown(wait=False)
 
-    def _transact(self, work: Work[T]) -> T:
+    def _transact(self, work: Transaction[T]) -> T:
         try:
             if not self._is_migrated:
                 self._prepare()
@@ -81,9 +81,9 @@ class Database:
             return self._once(work)
         except (SQLAlchemyError, OSError) as error:
             logger.error("! devices: %s", first_line(error))
-            raise StorageFailed("the database of devices cannot be read or written") from error
+            raise StorageError("the database of devices cannot be read or written") from error
 
-    def _once(self, work: Work[T]) -> T:
+    def _once(self, work: Transaction[T]) -> T:
         with self._engine.begin() as connection:
             return work(connection)
 
@@ -100,7 +100,7 @@ async def opened(url: str) -> AsyncIterator[Database]:
     database = Database(engine_of(url))
     try:
         await database.run(lambda connection: None)
-    except StorageFailed as error:
+    except StorageError as error:
         logger.warning("! %s; devices are turned away until it can", error)
     try:
         yield database

@@ -5,7 +5,7 @@ from pathlib import Path
 from sqlalchemy import func, inspect, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from core.errors import StorageFailed
+from core.errors import StorageError
 from devices.registry.database import engine_of
 from devices.registry.tables import devices
 
@@ -23,6 +23,6 @@ def count_devices(url: str) -> int | None:
             return connection.execute(select(func.count()).select_from(devices)).scalar_one()
     except (SQLAlchemyError, OSError) as error:
         cause = getattr(error, "orig", None) or error
-        raise StorageFailed(str(cause).partition("\n")[0]) from error
+        raise StorageError(str(cause).partition("\n")[0]) from error
     finally:
         engine.dispose()

@@ -8,7 +8,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from core.errors import StorageFailed
+from core.errors import StorageError
 
 _LOCK = 0x6561727368  # of this database, for all who start at once; any number that is ours
 
@@ -29,7 +29,7 @@ def migrate(connection: Connection, revision: str = NEWEST) -> None:
     scripts = ScriptDirectory.from_config(config)
     present = MigrationContext.configure(connection).get_current_revision()
     if present is not None and present not in {one.revision for one in scripts.walk_revisions()}:
-        raise StorageFailed(
+        raise StorageError(
             f"the database is of a newer Earshot (its tables are at {present!r},"
             f" this version knows them up to {scripts.get_current_head()!r})"
         )

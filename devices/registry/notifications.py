@@ -23,7 +23,7 @@ _ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 
 "Who only listens would never notice a database whose machine lost its power: here after a minute."
 
 
-class News:
+class DeviceChangeChannel:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._own = secrets.token_hex(8)

@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from core.errors import NotFound
 from core.ids import new_id
-from devices.directory import Contact, Device, DeviceProfile, Kind, Standing
+from devices.directory import ApprovalState, Device, DeviceClaims, DeviceKind, DeviceProfile
 from devices.pairing import SHOWS_CODE
 from devices.registry.sanitize import name_of
 from devices.registry.tables import devices
@@ -63,7 +63,7 @@ def everyone(connection: Connection) -> Sequence[Device]:
     return [device_of(row) for row in rows]
 
 
-def added(connection: Connection, contact: Contact, now: datetime) -> Row[Any]:
+def added(connection: Connection, contact: DeviceClaims, now: datetime) -> Row[Any]:
     """The device as new, without a code; or as somebody else has just added it. It is held."""
     values = {
         "id": new_id("dev"),
@@ -116,11 +116,11 @@ def make_room(connection: Connection, now: datetime, new_life: timedelta) -> Non
 def device_of(row: Row[Any]) -> Device:
     return Device(
         id=row.id,
-        kind=cast("Kind", row.kind),
+        kind=cast("DeviceKind", row.kind),
         hardware_id=row.hardware_id,
         name=row.name,
         area=row.area,
-        standing=cast("Standing", row.standing),
+        standing=cast("ApprovalState", row.standing),
         profile=profile_of(row),
         board=row.board,
         firmware=row.firmware,

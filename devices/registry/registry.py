@@ -10,11 +10,11 @@ from sqlalchemy import Connection, Row, delete
 
 from core.errors import NotFound
 from core.ports import Clock
-from devices.directory import Contact, Device, DeviceProfile
+from devices.directory import Device, DeviceClaims, DeviceProfile
 from devices.pairing import (
     CODE_LIFE_S,
     SHOWS_CODE,
-    Guesses,
+    PairingAttempts,
     RegistrySettings,
     check_shown,
     is_over,
@@ -23,7 +23,7 @@ from devices.pairing import (
 )
 from devices.registry import identities, queries, tokens
 from devices.registry.database import Database
-from devices.registry.notifications import News
+from devices.registry.notifications import DeviceChangeChannel
 from devices.registry.sanitize import cleaned
 from devices.registry.tables import devices, settings
 
@@ -33,21 +33,21 @@ NOTED = timedelta(seconds=60)
 T = TypeVar("T")
 
 
-class Registry:
+class DeviceRegistry:
     """The `Directory`, and the page's and the command line's way to change it. Every call may raise
     StorageFailed."""
 
     def __init__(self, database: Database, clock: Clock, chosen: RegistrySettings) -> None:
         self._database, self._clock, self._chosen = database, clock, chosen
-        self._news = News(database)
-        self._guesses = Guesses()
+        self._news = DeviceChangeChannel(database)
+        self._guesses = PairingAttempts()
         self._next_change = asyncio.Event()
 
     async def run(self) -> None:
         """Hear of what other servers change in the same database, where it can tell."""
         await self._news.follow(self._note_change)
 
-    async def check_in(self, contact: Contact) -> Device:
+    async def check_in(self, contact: DeviceClaims) -> Device:
         """Raises RequestError for a hardware id that is none."""
         contact, now = cleaned(contact), self._clock.wall()
 
@@ -226,7 +226,7 @@ class Registry:
         return done
 
     def _brought(
-        self, connection: Connection, row: Row[Any], contact: Contact, now: datetime
+        self, connection: Connection, row: Row[Any], contact: DeviceClaims, now: datetime
     ) -> dict[str, Any]:
         """The columns that a contact changes; what the device does not say stays."""
         identity, is_enough = contact.identity, self._chosen.rule.approves(contact.address)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from core.errors import RequestError
-from devices.directory import Contact
+from devices.directory import DeviceClaims
 
 MAX_NAME_CHARS = 64
 "Of a name, an area, a board, a firmware: a line on the page."
@@ -11,7 +11,7 @@ MAX_NAME_CHARS = 64
 MAX_HARDWARE_ID_CHARS = 128
 
 
-def cleaned(contact: Contact) -> Contact:
+def cleaned(contact: DeviceClaims) -> DeviceClaims:
     """Printable and short. Raises RequestError for a hardware id that is none: cutting it could
     make two devices one."""
     hardware_id = contact.hardware_id.strip()
@@ -38,7 +38,7 @@ def short(text: str) -> str:
     return " ".join(shown.split())[:MAX_NAME_CHARS].rstrip()
 
 
-def name_of(contact: Contact) -> str:
+def name_of(contact: DeviceClaims) -> str:
     """What a new device is called until somebody names it."""
     tail = contact.hardware_id.replace(":", "")[-4:]
     usual = contact.hardware_id if contact.kind == "wyoming" else tail

@@ -9,7 +9,7 @@ from devices.registry.database import Database
 from devices.registry.tables import settings
 
 
-class StoredSettings:
+class DatabaseSettingsStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 

@@ -5,16 +5,16 @@ import asyncio
 from wyoming.asr import Transcript, TranscriptChunk, TranscriptStart, TranscriptStop
 
 from core.audio import ASR_RATE_HZ
-from core.errors import TooLarge
+from core.errors import PayloadTooLarge
 from core.tasks import unwrapped
 from core.threads import in_thread
-from devices.wyoming.framing import Wire
-from devices.wyoming.requests import SoundFormat
+from devices.wyoming.framing import WyomingStream
+from devices.wyoming.requests import WyomingAudioFormat
 from engines.base import AsrOptions
 from media.files.raw import RawDecoder
-from pipeline.transcription.recording import Recording, Transcriber
+from pipeline.transcription.recording import RecordingTranscription, Transcriber
 from pipeline.transcription.writing import join_texts
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 
 MAX_AUDIO_S = 600
 "Of one utterance. Home Assistant stops after 15 s; dictation is longer."
@@ -26,16 +26,16 @@ MIN_PIECE_BYTES = 1024
 "What a piece counts for at least: Python's own for the shortest."
 
 
-class SoundQueue:
+class AudioChunkQueue:
     """Pieces of an utterance, bounded by their bytes and the longest piece."""
 
     def __init__(self) -> None:
-        self._pieces: asyncio.Queue[tuple[SoundFormat, bytes] | None] = asyncio.Queue()
+        self._pieces: asyncio.Queue[tuple[WyomingAudioFormat, bytes] | None] = asyncio.Queue()
         self._waiting_bytes = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
 
-    async def put(self, form: SoundFormat, payload: bytes) -> None:
+    async def put(self, form: WyomingAudioFormat, payload: bytes) -> None:
         """Waits for room."""
         await self._has_room.wait()
         self._count(max(len(payload), MIN_PIECE_BYTES))
@@ -44,7 +44,7 @@ class SoundQueue:
     def end(self) -> None:
         self._pieces.put_nowait(None)
 
-    async def get(self) -> tuple[SoundFormat, bytes] | None:
+    async def get(self) -> tuple[WyomingAudioFormat, bytes] | None:
         """None: that was all."""
         piece = await self._pieces.get()
         if piece is not None:
@@ -60,8 +60,8 @@ class SoundQueue:
 
 
 async def hear(
-    wire: Wire,
-    sound: SoundQueue,
+    wire: WyomingStream,
+    sound: AudioChunkQueue,
     transcriber: Transcriber,
     model: str,
     options: AsrOptions,
@@ -71,7 +71,7 @@ async def hear(
 
     Raises EngineError, Overloaded, RequestError, ConnectionError.
     """
-    opened = transcriber.open(model, options, priority=Priority.FINAL, eager=True)
+    opened = transcriber.open(model, options, priority=DecodePriority.FINAL, eager=True)
     async with opened as recording:
         with unwrapped():
             async with asyncio.TaskGroup() as tasks:
@@ -82,8 +82,8 @@ async def hear(
         await wire.send(Transcript(text=text, language=language), TranscriptStop())
 
 
-async def _push(sound: SoundQueue, recording: Recording) -> None:
-    found: SoundFormat | None = None
+async def _push(sound: AudioChunkQueue, recording: RecordingTranscription) -> None:
+    found: WyomingAudioFormat | None = None
     decoder: RawDecoder | None = None
     samples = 0
     while (piece := await sound.get()) is not None:
@@ -95,7 +95,7 @@ async def _push(sound: SoundQueue, recording: Recording) -> None:
         pcm = await in_thread(decoder.push, payload)  # of a megabyte, 30 ms of a core
         samples += len(pcm)
         if samples > MAX_AUDIO_S * ASR_RATE_HZ:
-            raise TooLarge(
+            raise PayloadTooLarge(
                 f"an utterance of more than {MAX_AUDIO_S} s, the limit", code="audio_too_long"
             )
         if len(pcm):
@@ -104,7 +104,7 @@ async def _push(sound: SoundQueue, recording: Recording) -> None:
         await recording.push(decoder.flush())
 
 
-async def _tell(wire: Wire, recording: Recording) -> tuple[str, str]:
+async def _tell(wire: WyomingStream, recording: RecordingTranscription) -> tuple[str, str]:
     text, language = "", ""
     async for part in recording.parts():
         if not language:

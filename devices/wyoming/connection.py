@@ -9,40 +9,44 @@ from wyoming.event import Event
 from wyoming.info import Info
 from wyoming.ping import Pong
 
-from devices.presence import Doing
-from devices.wyoming.asr import SoundQueue, hear
-from devices.wyoming.framing import Wire
+from devices.presence import DeviceActivity
+from devices.wyoming.asr import AudioChunkQueue, hear
+from devices.wyoming.framing import WyomingStream
 from devices.wyoming.handle import answer
 from devices.wyoming.info import info_of
 from devices.wyoming.requests import read_format, read_text, read_transcribe, read_voicing
-from devices.wyoming.tts import Speaking, TextQueue
-from devices.wyoming.wake import Waking
+from devices.wyoming.tts import TextChunkQueue, WyomingSynthesizer
+from devices.wyoming.wake import WakeDetection
 from pipeline.services import EngineSet
-from pipeline.session.one_shot import Exchanges
+from pipeline.session.one_shot import OneShotResponses
 from pipeline.transcription.recording import Transcriber
 
 IDLE_S = 300.0
 "Without an event, theirs or ours. Home Assistant makes a connection for each request."
 
-DOING: Mapping[str, Doing] = {"hear": "listening", "answer": "thinking", "speak": "speaking"}
+DOING: Mapping[str, DeviceActivity] = {
+    "hear": "listening",
+    "answer": "thinking",
+    "speak": "speaking",
+}
 "By the name of the work."
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
+class WyomingServices:
     """What connections are served with."""
 
     engines: EngineSet
     transcriber: Transcriber
-    speaking: Speaking
-    exchanges: Exchanges
+    speaking: WyomingSynthesizer
+    exchanges: OneShotResponses
     version: str
 
     def info(self) -> Info:
         return info_of(self.engines, self.version)
 
 
-class Connection:
+class WyomingConnection:
     """`run` until the client goes. Unknown events are left alone: new ones appear every few months.
 
     One piece of work at a time: a request that comes before the last one is answered waits, and
@@ -52,23 +56,23 @@ class Connection:
 
     def __init__(
         self,
-        wire: Wire,
-        services: Services,
+        wire: WyomingStream,
+        services: WyomingServices,
         tasks: asyncio.TaskGroup,
         changed: Callable[[], None],
     ) -> None:
         """`changed` is called when it does something else."""
         self._wire, self._services, self._tasks = wire, services, tasks
         self._changed = changed
-        self.doing: Doing = "idle"
+        self.doing: DeviceActivity = "idle"
         self._work: asyncio.Task[None] | None = None
         self._transcribe: Event | None = None
         "What the sound that comes is wanted for; None: for nothing."
-        self._waking: Waking | None = None
+        self._waking: WakeDetection | None = None
         "What listens for wake words to the sound that comes."
-        self._sound: SoundQueue | None = None
+        self._sound: AudioChunkQueue | None = None
         "Of the utterance that is being heard."
-        self._texts: TextQueue | None = None
+        self._texts: TextChunkQueue | None = None
         "Of the text that is being spoken while it comes."
 
     async def run(self) -> None:
@@ -95,7 +99,7 @@ class Connection:
                     await self._drop()
                 self._transcribe, self._waking = event, None
             case "detect":
-                waking = Waking(self._wire, event, services.engines.wake)
+                waking = WakeDetection(self._wire, event, services.engines.wake)
                 if self._sound is not None:
                     await self._drop()
                 self._transcribe, self._waking = None, waking
@@ -120,7 +124,7 @@ class Connection:
             if self._transcribe is None:
                 return  # sound that nobody asked to have heard; also the rest of a cancelled one
             model, options = read_transcribe(self._transcribe, self._services.engines)
-            sound = SoundQueue()
+            sound = AudioChunkQueue()
             work = hear(self._wire, sound, self._services.transcriber, model, options)
             await self._begin(work, "hear")
             self._sound = sound
@@ -133,7 +137,7 @@ class Connection:
     async def _speak(self, event: Event) -> None:
         match event.type:
             case "synthesize-start":
-                voicing, texts = read_voicing(event, self._services.engines), TextQueue()
+                voicing, texts = read_voicing(event, self._services.engines), TextChunkQueue()
                 speech = self._services.speaking.stream(self._wire, texts, voicing)
                 await self._begin(speech, "speak")
                 self._texts = texts
@@ -156,7 +160,7 @@ class Connection:
         self._note(DOING[name])
         self._work.add_done_callback(lambda _: self._note("idle"))
 
-    def _note(self, doing: Doing) -> None:
+    def _note(self, doing: DeviceActivity) -> None:
         self.doing = doing
         self._changed()
 

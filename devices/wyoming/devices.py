@@ -4,28 +4,28 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from devices.presence import Doing, Notice, Presence
-from devices.wyoming.connection import Connection
+from devices.presence import DeviceActivity, DeviceNotification, Presence
+from devices.wyoming.connection import WyomingConnection
 
 
-class Guest:
+class WyomingDevice:
     """A `Live` of presence: every open connection of one device. Nothing can be told to it."""
 
     timing: Mapping[str, float] | None = None
 
     def __init__(self) -> None:
-        self.open: dict[Connection, asyncio.Task[None] | None] = {}
+        self.open: dict[WyomingConnection, asyncio.Task[None] | None] = {}
         "With the task that serves it."
         self.stay = ExitStack()
         "Left with the last one."
 
     @property
-    def doing(self) -> Doing:
+    def doing(self) -> DeviceActivity:
         found = {one.doing for one in self.open}
-        busy: tuple[Doing, ...] = ("speaking", "thinking", "listening")
+        busy: tuple[DeviceActivity, ...] = ("speaking", "thinking", "listening")
         return next((one for one in busy if one in found), "idle")
 
-    async def notify(self, notice: Notice) -> bool:
+    async def notify(self, notice: DeviceNotification) -> bool:
         return False
 
     async def restart(self) -> bool:
@@ -41,19 +41,19 @@ class Guest:
                 task.cancel()
 
 
-class Guests:
+class WyomingDevices:
     """Those of approved devices, by the directory's id."""
 
     def __init__(self, presence: Presence) -> None:
         self._presence = presence
-        self._here: dict[str, Guest] = {}
+        self._here: dict[str, WyomingDevice] = {}
 
     @contextmanager
-    def here(self, device_id: str, connection: Connection) -> Iterator[None]:
+    def here(self, device_id: str, connection: WyomingConnection) -> Iterator[None]:
         """While the body runs, in the task that serves the connection."""
         guest = self._here.get(device_id)
         if guest is None:
-            guest = self._here[device_id] = Guest()
+            guest = self._here[device_id] = WyomingDevice()
             guest.stay.enter_context(self._presence.here(device_id, guest))
         guest.open[connection] = asyncio.current_task()
         try:

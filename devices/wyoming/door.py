@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import Protocol
 
-from core.acceptor import NO_LIMIT, AddressLimit, Left, accepting
-from core.errors import EarshotError, Forbidden, Overloaded, first_error
+from core.acceptor import NO_LIMIT, AddressLimit, OnConnectionLost, accepting
+from core.errors import EarshotError, Forbidden, OverloadedError, first_error
 from core.ports import Metrics
-from devices.directory import Contact, Device, Directory
-from devices.ip_allowlist import Address, address_of, is_among
+from devices.directory import Device, DeviceClaims, DeviceDirectory
+from devices.ip_allowlist import IpAddress, address_of, is_among
 from devices.presence import Presence
-from devices.wyoming.connection import Connection, Services
-from devices.wyoming.devices import Guests
-from devices.wyoming.framing import MAX_HEADER_BYTES, Wire
+from devices.wyoming.connection import WyomingConnection, WyomingServices
+from devices.wyoming.devices import WyomingDevices
+from devices.wyoming.framing import MAX_HEADER_BYTES, WyomingStream
 from devices.wyoming.settings import WyomingSettings
 
 logger = logging.getLogger(__name__)
@@ -26,19 +26,19 @@ SHARES = 2
 "One address takes half of the places at most, so that it cannot lock all others out."
 
 
-class Guard(Protocol):
+class WyomingGuard(Protocol):
     """Runs a connection so that a bug in it ends that connection only."""
 
     async def __call__(self, work: Awaitable[None], name: str) -> None: ...
 
 
-class _Protocol(asyncio.StreamReaderProtocol):
+class _WyomingProtocol(asyncio.StreamReaderProtocol):
     """Bytes of one connection into its reader."""
 
     def __init__(
         self,
         connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None],
-        left: Left,
+        left: OnConnectionLost,
     ) -> None:
         super().__init__(asyncio.StreamReader(limit=MAX_HEADER_BYTES), connected)
         self._left = left
@@ -53,17 +53,17 @@ class WyomingDoor:
 
     def __init__(
         self,
-        services: Services,
+        services: WyomingServices,
         metrics: Metrics,
-        guard: Guard,
+        guard: WyomingGuard,
         settings: WyomingSettings,
-        directory: Directory,
+        directory: DeviceDirectory,
         presence: Presence,
     ) -> None:
         self._services, self._metrics, self._guard = services, metrics, guard
         self._settings, self._directory, self._presence = settings, directory, presence
-        self._guests = Guests(presence)
-        self._open: dict[Wire, Address] = {}
+        self._guests = WyomingDevices(presence)
+        self._open: dict[WyomingStream, IpAddress] = {}
 
     async def run(self, sockets: Sequence[socket.socket], limit: AddressLimit = NO_LIMIT) -> None:
         """`sockets`: bound and listening; they are closed with it."""
@@ -71,19 +71,21 @@ class WyomingDoor:
         async with asyncio.TaskGroup() as tasks:
 
             def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                wire = Wire(reader, writer)
+                wire = WyomingStream(reader, writer)
                 if is_over:  # taken by the socket just before it closed
                     wire.abort()
                     return
                 tasks.create_task(self._guard(self._serve(wire, writer), "wyoming connection"))
 
-            async with accepting(sockets, lambda left: _Protocol(connected, left), limit=limit):
+            async with accepting(
+                sockets, lambda left: _WyomingProtocol(connected, left), limit=limit
+            ):
                 try:
                     await asyncio.Event().wait()
                 finally:
                     is_over = True
 
-    async def _serve(self, wire: Wire, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, wire: WyomingStream, writer: asyncio.StreamWriter) -> None:
         """Raises EarshotError, when the client was told."""
         try:
             address = self._let_in(writer)
@@ -98,7 +100,7 @@ class WyomingDoor:
             self._metrics.gauge("earshot_wyoming_connections", len(self._open))
             wire.abort()
 
-    async def _talk(self, wire: Wire, address: Address) -> None:
+    async def _talk(self, wire: WyomingStream, address: IpAddress) -> None:
         """Raises EarshotError."""
         device = await self._checked_in(address)  # who is not approved takes no place
         self._check_room(address)
@@ -106,7 +108,9 @@ class WyomingDoor:
         self._metrics.gauge("earshot_wyoming_connections", len(self._open))
         try:
             async with asyncio.TaskGroup() as tasks:
-                connection = Connection(wire, self._services, tasks, self._presence.note_change)
+                connection = WyomingConnection(
+                    wire, self._services, tasks, self._presence.note_change
+                )
                 with self._guests.here(device.id, connection) if device else nullcontext():
                     await connection.run()
         except ExceptionGroup as group:
@@ -118,19 +122,21 @@ class WyomingDoor:
                 raise first_error(errors) from None
             logger.debug("a wyoming client left: %s", group.exceptions[0])
 
-    def _check_room(self, address: Address) -> None:
+    def _check_room(self, address: IpAddress) -> None:
         """Raises Overloaded."""
         most = self._settings.max_connections
         if len(self._open) >= most:
-            raise Overloaded(f"{most} connections are open, the limit", retry_after_s=RETRY_AFTER_S)
+            raise OverloadedError(
+                f"{most} connections are open, the limit", retry_after_s=RETRY_AFTER_S
+            )
         share = max(1, most // SHARES)
         if not address.is_loopback and list(self._open.values()).count(address) >= share:
-            raise Overloaded(
+            raise OverloadedError(
                 f"{share} connections of {address} are open, the limit for one address",
                 retry_after_s=RETRY_AFTER_S,
             )
 
-    async def _checked_in(self, address: Address) -> Device | None:
+    async def _checked_in(self, address: IpAddress) -> Device | None:
         """Who comes from elsewhere is a device, known by its address: the protocol says no more.
         None: this machine's own, where it is trusted. Raises Forbidden not_approved or blocked,
         StorageFailed."""
@@ -138,7 +144,7 @@ class WyomingDoor:
             return None
         name = str(address)
         device = await self._directory.check_in(
-            Contact(kind="wyoming", hardware_id=name, address=name)
+            DeviceClaims(kind="wyoming", hardware_id=name, address=name)
         )
         if device.standing == "blocked":
             raise Forbidden(f"{name} was blocked", code="blocked")
@@ -150,7 +156,7 @@ class WyomingDoor:
             )
         return device
 
-    def _let_in(self, writer: asyncio.StreamWriter) -> Address | None:
+    def _let_in(self, writer: asyncio.StreamWriter) -> IpAddress | None:
         """Its address; None: it is not to be answered."""
         peer = writer.get_extra_info("peername")
         address = address_of(peer[0]) if peer else None

@@ -38,7 +38,7 @@ LINGER_S = 2.0
 "How long the client may take to read why it was refused, and to go."
 
 
-class _Header(msgspec.Struct, frozen=True):
+class _EventHeader(msgspec.Struct, frozen=True):
     type: str
     data: dict[str, Any] | None = None
     data_length: int | None = None
@@ -47,11 +47,11 @@ class _Header(msgspec.Struct, frozen=True):
 
 _T = TypeVar("_T")
 
-_HEADER = msgspec.json.Decoder(_Header)
+_HEADER = msgspec.json.Decoder(_EventHeader)
 _DATA = msgspec.json.Decoder(dict[str, Any])
 
 
-class Wire:
+class WyomingStream:
     """One connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -5,18 +5,18 @@ from contextlib import aclosing
 from wyoming.event import Event
 from wyoming.handle import Handled, HandledChunk, HandledStart, HandledStop
 
-from devices.wyoming.framing import Wire
+from devices.wyoming.framing import WyomingStream
 from devices.wyoming.requests import conversation_of, read_text, text_language
-from pipeline.session.one_shot import Exchanges, Question
+from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 
 
-async def answer(wire: Wire, event: Event, exchanges: Exchanges) -> None:
+async def answer(wire: WyomingStream, event: Event, exchanges: OneShotResponses) -> None:
     """As it is written, then whole, which is all that older clients read: by then no sentence has
     to bridge a wait.
 
     Raises EngineError, Overloaded, RequestError, Conflict, ConnectionError.
     """
-    question = Question(
+    question = OneShotRequest(
         " ".join(read_text(event).split()),
         conversation_id=conversation_of(event),
         language=text_language(event),

@@ -16,7 +16,7 @@ from wyoming.info import (
 )
 
 from engines.base import Tts
-from engines.base.wake import WakeEngine
+from engines.base.wake import WakeWordEngine
 from pipeline.services import EngineSet
 
 NAME = "earshot"
@@ -120,7 +120,7 @@ def _handle(engines: EngineSet, version: str) -> HandleProgram:
     )
 
 
-def _wake(engine: WakeEngine, version: str) -> WakeProgram:
+def _wake(engine: WakeWordEngine, version: str) -> WakeProgram:
     models = [
         WakeModel(
             name=word.name,

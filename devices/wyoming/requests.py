@@ -8,7 +8,7 @@ from wyoming.event import Event
 
 from core.errors import RequestError
 from engines.base import AsrInfo, AsrOptions
-from engines.base.wake import WakeEngine
+from engines.base.wake import WakeWordEngine
 from media.files.raw import BITS
 from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT
@@ -23,20 +23,20 @@ MAX_CHANNELS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class SoundFormat:
+class WyomingAudioFormat:
     rate_hz: int
     bits: int
     channels: int
 
 
-def read_format(event: Event) -> SoundFormat:
+def read_format(event: Event) -> WyomingAudioFormat:
     """Of `audio-start` and `audio-chunk`. Raises RequestError."""
     rate_hz, width, channels = (_whole(event, key) for key in ("rate", "width", "channels"))
     widths = [bits // 8 for bits in BITS]
     _check(RATES_HZ[0] <= rate_hz <= RATES_HZ[1], "rate", rate_hz, "8000 to 192000 Hz")
     _check(width in widths, "width", width, f"{', '.join(map(str, widths))} bytes, signed")
     _check(1 <= channels <= MAX_CHANNELS, "channels", channels, f"1 to {MAX_CHANNELS}")
-    return SoundFormat(rate_hz, width * 8, channels)
+    return WyomingAudioFormat(rate_hz, width * 8, channels)
 
 
 def read_transcribe(event: Event, engines: EngineSet) -> tuple[str, AsrOptions]:
@@ -72,7 +72,9 @@ def base_language(tag: str) -> str | None:
     return tag.lower().replace("_", "-").partition("-")[0] or None
 
 
-def read_detect(event: Event, engine: WakeEngine | None) -> tuple[WakeEngine, tuple[str, ...]]:
+def read_detect(
+    event: Event, engine: WakeWordEngine | None
+) -> tuple[WakeWordEngine, tuple[str, ...]]:
     """Of `detect`: who listens, and for which words. Raises RequestError."""
     if engine is None or not engine.words:
         raise RequestError("this server knows no wake words", code="not_available", param="names")
@@ -89,26 +91,26 @@ def read_timestamp(event: Event) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Voicing:
+class VoiceRequest:
     """How a text is to be spoken; None: left open."""
 
     voice: str | None
     language: str | None
 
 
-def read_voicing(event: Event, engines: EngineSet) -> Voicing:
+def read_voicing(event: Event, engines: EngineSet) -> VoiceRequest:
     """Of `synthesize` and `synthesize-start`. Raises RequestError."""
     kind = _text(event, "text_format") or "text"
     _check(kind == "text", "text_format", kind, "text (no voice here reads SSML)")
     voice = event.data.get("voice")
     if voice is None:
-        return Voicing(None, None)
+        return VoiceRequest(None, None)
     if not isinstance(voice, dict):
         raise RequestError("voice must be an object", code="invalid_value", param="voice")
     wish = Event(event.type, voice)
     name = _text(wish, "name") or None
     language = base_language(_text(wish, "language"))
-    return Voicing(name, language or (voice_language(name, engines) if name else None))
+    return VoiceRequest(name, language or (voice_language(name, engines) if name else None))
 
 
 def voice_language(name: str, engines: EngineSet) -> str | None:

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from devices.ip_allowlist import Network
+from devices.ip_allowlist import IpNetwork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WyomingSettings:
-    networks: tuple[Network, ...]
+    networks: tuple[IpNetwork, ...]
     "Whose connections are taken."
     max_connections: int
     trusts_this_machine: bool = True

@@ -7,13 +7,13 @@ from contextlib import aclosing
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.tts import SynthesizeStopped
 
-from core.errors import TooLarge
-from devices.wyoming.framing import Wire
-from devices.wyoming.requests import MAX_TEXT_CHARS, Voicing
+from core.errors import PayloadTooLarge
+from devices.wyoming.framing import WyomingStream
+from devices.wyoming.requests import MAX_TEXT_CHARS, VoiceRequest
 from media.files.encode import RAW
 from pipeline.services import EngineSet
-from pipeline.speech.file import Manner, Reader, whole
-from pipeline.speech.language_id import TextLanguage
+from pipeline.speech.file import SpeechFileOptions, SpeechFiles, whole
+from pipeline.speech.language_id import TextLanguageDetector
 
 RATE_HZ = 22_050
 """What eSpeak and Piper have. Always the same: Home Assistant writes the head of its WAV file by
@@ -25,7 +25,7 @@ CHUNK_BYTES = 2048 * WIDTH_BYTES
 "As satellites play it: 93 ms."
 
 
-class TextQueue:
+class TextChunkQueue:
     """Pieces of a text that comes; bounded by its length."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class TextQueue:
         """Raises TooLarge."""
         self._chars += len(text)
         if self._chars > MAX_TEXT_CHARS:
-            raise TooLarge(f"a text of more than {MAX_TEXT_CHARS} characters, the limit")
+            raise PayloadTooLarge(f"a text of more than {MAX_TEXT_CHARS} characters, the limit")
         if text:
             self._pieces.put_nowait(text)
 
@@ -48,24 +48,30 @@ class TextQueue:
             yield text
 
 
-class Speaking:
-    def __init__(self, engines: EngineSet, reader: Reader, languages: TextLanguage) -> None:
+class WyomingSynthesizer:
+    def __init__(
+        self, engines: EngineSet, reader: SpeechFiles, languages: TextLanguageDetector
+    ) -> None:
         self._engines, self._reader, self._languages = engines, reader, languages
 
-    async def text(self, wire: Wire, text: str, voicing: Voicing) -> None:
+    async def text(self, wire: WyomingStream, text: str, voicing: VoiceRequest) -> None:
         """Raises EngineError, Overloaded, RequestError, ConnectionError."""
         usual = self._engines.default_language
         spoken = {code for tts in self._engines.tts.values() for code in tts.info.voices}
         language = voicing.language or await self._languages.of(text, usual, spoken)
-        await self._speak(wire, whole(text), Manner(language, voicing.voice))
+        await self._speak(wire, whole(text), SpeechFileOptions(language, voicing.voice))
 
-    async def stream(self, wire: Wire, texts: TextQueue, voicing: Voicing) -> None:
+    async def stream(
+        self, wire: WyomingStream, texts: TextChunkQueue, voicing: VoiceRequest
+    ) -> None:
         """The same for a text that is still being written, of which nobody knows the language."""
         language = voicing.language or self._engines.default_language
-        await self._speak(wire, texts.pieces(), Manner(language, voicing.voice))
+        await self._speak(wire, texts.pieces(), SpeechFileOptions(language, voicing.voice))
         await wire.send(SynthesizeStopped())
 
-    async def _speak(self, wire: Wire, texts: AsyncGenerator[str, None], manner: Manner) -> None:
+    async def _speak(
+        self, wire: WyomingStream, texts: AsyncGenerator[str, None], manner: SpeechFileOptions
+    ) -> None:
         async with aclosing(texts):
             file = self._reader.file(texts, manner, RAW, RATE_HZ)
             await wire.send(AudioStart(rate=RATE_HZ, width=WIDTH_BYTES, channels=CHANNELS))

@@ -7,27 +7,27 @@ from wyoming.wake import Detection, NotDetected
 
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.threads import in_thread
-from devices.wyoming.framing import Wire
-from devices.wyoming.requests import SoundFormat, read_detect, read_format, read_timestamp
-from engines.base.wake import Detection as Found
-from engines.base.wake import Wake, WakeEngine
+from devices.wyoming.framing import WyomingStream
+from devices.wyoming.requests import WyomingAudioFormat, read_detect, read_format, read_timestamp
+from engines.base.wake import WakeWordDetection as Found
+from engines.base.wake import WakeWordDetector, WakeWordEngine
 from media.files.raw import RawDecoder
 
 
 @dataclass(slots=True)
-class _Stream:
+class _DetectStream:
     """One sound, from its start to its stop."""
 
-    wake: Wake
+    wake: WakeWordDetector
     began_ms: int
     "Of its first sample, in the client's own count."
-    form: SoundFormat | None = None
+    form: WyomingAudioFormat | None = None
     decoder: RawDecoder | None = None
     samples: int = 0
     "Heard so far, at 16 kHz."
     is_found: bool = False
 
-    def push(self, form: SoundFormat, payload: bytes) -> tuple[Found, ...]:
+    def push(self, form: WyomingAudioFormat, payload: bytes) -> tuple[Found, ...]:
         """Blocking."""
         parts: list[Pcm] = []
         if form != self.form or self.decoder is None:
@@ -51,17 +51,17 @@ class _Stream:
         return tuple(found)
 
 
-class Waking:
+class WakeDetection:
     """What a `detect` asked for, until the connection asks for something else. Each piece of sound
     is listened to as it comes, and its sender waits meanwhile, so nothing piles up."""
 
-    def __init__(self, wire: Wire, event: Event, engine: WakeEngine | None) -> None:
+    def __init__(self, wire: WyomingStream, event: Event, engine: WakeWordEngine | None) -> None:
         """Raises RequestError."""
         self._wire = wire
         self._engine, self._names = read_detect(event, engine)
         context = event.data.get("context")
         self._context = context if isinstance(context, dict) else None
-        self._stream: _Stream | None = None
+        self._stream: _DetectStream | None = None
 
     async def take(self, event: Event) -> None:
         """`audio-start`, `audio-chunk`, `audio-stop`. Raises RequestError, ConnectionError."""
@@ -71,7 +71,7 @@ class Waking:
         form, at_ms = read_format(event), read_timestamp(event)
         if event.type == "audio-start" or self._stream is None:
             wake = await in_thread(self._engine.open, self._names)
-            self._stream = _Stream(wake, at_ms or 0)
+            self._stream = _DetectStream(wake, at_ms or 0)
         if event.type == "audio-start" or not event.payload:
             return
         stream = self._stream
@@ -86,7 +86,7 @@ class Waking:
         if stream is None or not stream.is_found:
             await self._wire.send(NotDetected(context=self._context))
 
-    async def _tell(self, stream: _Stream, found: tuple[Found, ...]) -> None:
+    async def _tell(self, stream: _DetectStream, found: tuple[Found, ...]) -> None:
         for one in found:
             at_ms = stream.began_ms + round(samples_to_ms(one.at, ASR_RATE_HZ))
             await self._wire.send(Detection(one.name, timestamp=at_ms, context=self._context))

@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
-from core.errors import Overloaded
+from core.errors import OverloadedError
 from core.ids import new_id
-from devices.directory import Device, Directory
+from devices.directory import Device, DeviceDirectory
 from firmware_protocol.xiaozhi.errors import BadMessage
 from firmware_protocol.xiaozhi.json_codec import decode_device_message, encode_message
-from firmware_protocol.xiaozhi.messages import Alert, AudioParams, DeviceHello, ServerHello
+from firmware_protocol.xiaozhi.messages import AlertMessage, AudioParams, DeviceHello, ServerHello
 
 WAIT_S = 120.0
 "Clients ask for half a minute whether they are approved; a person finds the page in two."
@@ -31,10 +31,10 @@ MAX_MESSAGES = 1000
 RETRY_AFTER_S = 10
 
 
-class Activation:
+class PendingActivations:
     """Boards that are connected and wait for their approval."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: DeviceDirectory) -> None:
         self._directory = directory
         self._waiting = 0
 
@@ -60,7 +60,7 @@ class Activation:
     @contextmanager
     def _place(self) -> Iterator[None]:
         if self._waiting >= MAX_WAITING:
-            raise Overloaded(
+            raise OverloadedError(
                 f"{MAX_WAITING} devices are connected and wait for approval, the limit",
                 retry_after_s=RETRY_AFTER_S,
                 code="too_many_waiting",
@@ -94,4 +94,4 @@ async def _read(ws: aioweb.WebSocketResponse, code: str) -> None:
             if isinstance(decode_device_message(message.data), DeviceHello):
                 hello = ServerHello("websocket", new_id("sess"), AudioParams())
                 await ws.send_str(encode_message(hello))
-                await ws.send_str(encode_message(Alert("Activation", code, "neutral")))
+                await ws.send_str(encode_message(AlertMessage("Activation", code, "neutral")))

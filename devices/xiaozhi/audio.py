@@ -3,7 +3,7 @@
 import numpy as np
 
 from core.audio import Pcm, silence
-from devices.xiaozhi.ports import Session
+from devices.xiaozhi.ports import XiaozhiSessionPort
 from media.codecs.opus import OpusEncoder, OpusSettings
 from pipeline.playout.playout import PACED_RATE_HZ
 
@@ -21,10 +21,10 @@ CODEC_DELAY_MS = 6.5
 _EMPTY = np.zeros(0, np.int16)
 
 
-class Mouth:
+class DeviceAudioOutput:
     """One connection's. A packet has three pulls; what is there of it waits for the rest."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: XiaozhiSessionPort) -> None:
         self._session = session
         settings = OpusSettings(BITRATE_BPS, "voip", PACKET_MS)
         self._encoder = OpusEncoder(RATE_HZ, settings)

@@ -14,18 +14,23 @@ from aiohttp import WSMsgType
 from aiohttp import web as aioweb
 
 from core.errors import RemoteProtocolError
-from core.events import TurnTraced
+from core.events import TurnTimeline
 from core.ports import Clock, Metrics
 from devices.directory import Device
-from devices.presence import Doing, Notice, Presence
-from devices.xiaozhi.audio import Mouth
-from devices.xiaozhi.device_tools import DeviceTools
-from devices.xiaozhi.ear import Ear
-from devices.xiaozhi.ends import CLOSED, HELLO_EXPECTED, LEFT, OVER, End
-from devices.xiaozhi.ports import Session
-from devices.xiaozhi.session_bridge import Turns, error_in
+from devices.presence import DeviceActivity, DeviceNotification, Presence
+from devices.xiaozhi.audio import DeviceAudioOutput
+from devices.xiaozhi.device_tools import ConnectionTools
+from devices.xiaozhi.ear import DeviceAudioInput
+from devices.xiaozhi.ends import CLOSED, HELLO_EXPECTED, LEFT, OVER, XiaozhiCloseReason
+from devices.xiaozhi.ports import XiaozhiSessionPort
+from devices.xiaozhi.session_bridge import SessionBridge, error_in
 from firmware_protocol.xiaozhi.errors import BadMessage
-from firmware_protocol.xiaozhi.framing import AudioPacket, Version, decode_frame, encode_audio
+from firmware_protocol.xiaozhi.framing import (
+    AudioPacket,
+    ProtocolVersion,
+    decode_frame,
+    encode_audio,
+)
 from firmware_protocol.xiaozhi.json_codec import decode_device_message, encode_message
 from firmware_protocol.xiaozhi.mcp import Json
 from firmware_protocol.xiaozhi.messages import (
@@ -33,14 +38,14 @@ from firmware_protocol.xiaozhi.messages import (
     McpAnswer,
     McpRequest,
     ServerMessage,
-    System,
+    SystemMessage,
 )
 from firmware_protocol.xiaozhi.state_machine import (
-    Action,
+    CloseConnection,
     Dialogue,
+    DialogueAction,
     DialogueSettings,
-    HangUp,
-    Send,
+    SendMessage,
 )
 from pipeline.shared.settings import SessionSettings
 
@@ -57,7 +62,7 @@ SEND_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class XiaozhiContext:
     """What a connection has beside its socket and its session."""
 
     device: Device
@@ -73,36 +78,42 @@ class Around:
     "Where the board fetches a version, or the newest; empty: there is none."
 
 
-class Connection:
+class XiaozhiConnection:
     """Also the `Live` of its device. `run` until either side ends it."""
 
     def __init__(
-        self, ws: aioweb.WebSocketResponse, session: Session, framing: Version, around: Around
+        self,
+        ws: aioweb.WebSocketResponse,
+        session: XiaozhiSessionPort,
+        framing: ProtocolVersion,
+        around: XiaozhiContext,
     ) -> None:
         self._ws, self._session, self._framing, self._around = ws, session, framing, around
         self._clock, self._metrics = around.clock, around.metrics
         self._dialogue = Dialogue(session.id, self._clock.now(), around.dialogue)
-        self._ear, self._mouth = Ear(), Mouth(session)
-        self._turns = Turns(self._dialogue, session, self._mouth, around.settings, self._clock)
-        self.tools = DeviceTools(self._ask_tool, around.version)
+        self._ear, self._mouth = DeviceAudioInput(), DeviceAudioOutput(session)
+        self._turns = SessionBridge(
+            self._dialogue, session, self._mouth, around.settings, self._clock
+        )
+        self.tools = ConnectionTools(self._ask_tool, around.version)
         self._asking_tools: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         "There is something to say, or to stop."
-        self._ended: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+        self._ended: asyncio.Future[XiaozhiCloseReason] = asyncio.get_running_loop().create_future()
         self._bad_texts = 0
-        self._was: Doing = "idle"
+        self._was: DeviceActivity = "idle"
 
     # What presence sees.
 
     @property
-    def doing(self) -> Doing:
+    def doing(self) -> DeviceActivity:
         return self._dialogue.doing
 
     @property
     def timing(self) -> Mapping[str, float] | None:
         return self._turns.marks
 
-    async def notify(self, notice: Notice) -> bool:
+    async def notify(self, notice: DeviceNotification) -> bool:
         """By its text: such a board fetches no sound."""
         is_here = not self._ended.done() and self._dialogue.features is not None
         return is_here and bool(notice.text) and self._session.say(notice.text)
@@ -110,7 +121,7 @@ class Connection:
     async def restart(self) -> bool:
         if self._ended.done():
             return False
-        await self._send(System("reboot"))
+        await self._send(SystemMessage("reboot"))
         return True
 
     async def update(self, firmware: str) -> bool:
@@ -123,7 +134,7 @@ class Connection:
 
     # One connection.
 
-    async def run(self) -> End:
+    async def run(self) -> XiaozhiCloseReason:
         """Raises RemoteProtocolError, which ends it: nothing further could be understood."""
         async with asyncio.TaskGroup() as tasks:
             work = [
@@ -201,7 +212,7 @@ class Connection:
         device_id, presence = self._around.device.id, self._around.presence
         async for happened in self._session.events:
             await self._act(self._turns.told(happened))
-            if isinstance(happened, TurnTraced):
+            if isinstance(happened, TurnTimeline):
                 presence.note_turn(device_id)
             elif code := error_in(happened):
                 presence.note_error(device_id, code)
@@ -261,13 +272,15 @@ class Connection:
 
     # Doing.
 
-    async def _act(self, actions: Iterable[Action]) -> None:
+    async def _act(self, actions: Iterable[DialogueAction]) -> None:
         for action in actions:
             match action:
-                case Send(message=message):
+                case SendMessage(message=message):
                     await self._send(message)
-                case HangUp(reason=reason):
-                    self._end(HELLO_EXPECTED if reason == "hello_expected" else End(reason))
+                case CloseConnection(reason=reason):
+                    self._end(
+                        HELLO_EXPECTED if reason == "hello_expected" else XiaozhiCloseReason(reason)
+                    )
                 case _:
                     self._turns.obey(action)
         self._woken.set()
@@ -292,7 +305,7 @@ class Connection:
         except (ConnectionError, TimeoutError):
             self._end(LEFT)
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: XiaozhiCloseReason) -> None:
         """The first reason stays."""
         if not self._ended.done():
             self._ended.set_result(end)

@@ -10,13 +10,13 @@ from typing import Any
 from core.errors import EarshotError, EngineTimeout
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from firmware_protocol.xiaozhi.mcp import (
-    Called,
+    DeviceCallToolResult,
+    DeviceInitializeResult,
+    DeviceListToolsResult,
+    DeviceMcpClient,
+    DeviceMcpError,
     DeviceTool,
-    Initialized,
     Json,
-    McpClient,
-    Refused,
-    ToolsListed,
 )
 
 logger = logging.getLogger(__name__)
@@ -46,22 +46,24 @@ UPDATE = "self.upgrade_firmware"
 _NO_TOOLS: Sequence[ToolSpec] = ()
 
 
-class DeviceGone(EarshotError):
+class DeviceUnavailable(EarshotError):
     code = "device_gone"
 
 
-class DeviceTools:
+class ConnectionTools:
     """One connection's. `run` asks for them; a device without any is none the worse."""
 
     def __init__(self, send: Callable[[Json], Awaitable[None]], version: str) -> None:
         """`send` takes a JSON-RPC request."""
         self.specs: Sequence[ToolSpec] = _NO_TOOLS
         self._send = send
-        self._client = McpClient(("earshot", version))
+        self._client = DeviceMcpClient(("earshot", version))
         self._tools: Mapping[str, DeviceTool] = {}
         "By alias."
-        self._calls: dict[int, asyncio.Future[Called]] = {}
-        self._listing: asyncio.Future[Initialized | ToolsListed | Refused] | None = None
+        self._calls: dict[int, asyncio.Future[DeviceCallToolResult]] = {}
+        self._listing: (
+            asyncio.Future[DeviceInitializeResult | DeviceListToolsResult | DeviceMcpError] | None
+        ) = None
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self, volume: int | None) -> None:
@@ -85,11 +87,11 @@ class DeviceTools:
     def receive(self, payload: Mapping[str, Any]) -> None:
         """What the device answers."""
         match self._client.receive(payload):
-            case Called() as called:
+            case DeviceCallToolResult() as called:
                 waiting = self._calls.pop(called.id, None)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(called)
-            case Initialized() | ToolsListed() | Refused() as told:
+            case DeviceInitializeResult() | DeviceListToolsResult() | DeviceMcpError() as told:
                 if self._listing is not None and not self._listing.done():
                     self._listing.set_result(told)
             case None:
@@ -115,13 +117,13 @@ class DeviceTools:
             return False
         return not called.is_error
 
-    async def _called(self, name: str, arguments: Mapping[str, Any]) -> Called:
+    async def _called(self, name: str, arguments: Mapping[str, Any]) -> DeviceCallToolResult:
         async with self._one_at_a_time:
             return await self._call(name, arguments)
 
-    async def _call(self, name: str, arguments: Mapping[str, Any]) -> Called:
+    async def _call(self, name: str, arguments: Mapping[str, Any]) -> DeviceCallToolResult:
         request_id, request = self._client.call(name, arguments)
-        waiting: asyncio.Future[Called] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[DeviceCallToolResult] = asyncio.get_running_loop().create_future()
         self._calls[request_id] = waiting
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
@@ -136,34 +138,36 @@ class DeviceTools:
 
     async def _list(self) -> None:
         told = await self._ask(self._client.initialize())
-        cursor: str | None = "" if isinstance(told, Initialized) else None
+        cursor: str | None = "" if isinstance(told, DeviceInitializeResult) else None
         tools: Sequence[DeviceTool] = ()
         while cursor is not None:
             told = await self._ask(self._client.list_tools(cursor))
-            if not isinstance(told, ToolsListed):
+            if not isinstance(told, DeviceListToolsResult):
                 break
             tools, cursor = told.tools, told.cursor or None
-        if isinstance(told, Refused):
+        if isinstance(told, DeviceMcpError):
             logger.info("a xiaozhi device refuses %s: %s", told.method, told.message)
         usable = [tool for tool in tools if not _needs_eyes(tool)]
         self._tools = {tool.alias: tool for tool in usable}
         self.specs = tuple(_spec(tool) for tool in usable)
 
-    async def _ask(self, request: Json) -> Initialized | ToolsListed | Refused:
+    async def _ask(
+        self, request: Json
+    ) -> DeviceInitializeResult | DeviceListToolsResult | DeviceMcpError:
         self._listing = asyncio.get_running_loop().create_future()
         await self._send(request)
         return await self._listing
 
 
-class DevicesTools:
+class DeviceToolProvider:
     """Every connected device's, as a `ToolProvider`: a session is offered those of the device that
     it hears with."""
 
     def __init__(self) -> None:
-        self._here: dict[str, DeviceTools] = {}
+        self._here: dict[str, ConnectionTools] = {}
 
     @contextmanager
-    def of(self, device_id: str, tools: DeviceTools) -> Iterator[None]:
+    def of(self, device_id: str, tools: ConnectionTools) -> Iterator[None]:
         """While the body runs; of two connections of one device the newer counts."""
         self._here[device_id] = tools
         try:
@@ -182,7 +186,7 @@ class DevicesTools:
         """Raises EngineTimeout, DeviceGone."""
         found = self._here.get(context.place.device_id)
         if found is None:
-            raise DeviceGone("the device is not connected any more")
+            raise DeviceUnavailable("the device is not connected any more")
         return await found.call(name, arguments)
 
 

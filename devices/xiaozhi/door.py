@@ -14,19 +14,25 @@ from multidict import CIMultiDict
 
 from core.errors import Forbidden, NotFound, RequestError, Unauthorized
 from core.http.routes import JSON, is_forwarded
-from core.ports import Clock, Metrics, Place
-from devices.directory import Device, Directory
+from core.ports import Clock, DeviceLocation, Metrics
+from devices.directory import Device, DeviceDirectory
 from devices.ip_allowlist import address_of, is_among
 from devices.ota import FirmwareFolder
 from devices.presence import Presence
-from devices.xiaozhi.activation import Activation
-from devices.xiaozhi.connection import Around, Connection
-from devices.xiaozhi.device_tools import DevicesTools
-from devices.xiaozhi.firmware import Images
-from devices.xiaozhi.ota_check import CheckedIn, answer_to, contact_of, hardware_id_of, identity_of
-from devices.xiaozhi.ports import Sessions
+from devices.xiaozhi.activation import PendingActivations
+from devices.xiaozhi.connection import XiaozhiConnection, XiaozhiContext
+from devices.xiaozhi.device_tools import DeviceToolProvider
+from devices.xiaozhi.firmware import XiaozhiFirmware
+from devices.xiaozhi.ota_check import (
+    OtaCheckReply,
+    answer_to,
+    contact_of,
+    hardware_id_of,
+    identity_of,
+)
+from devices.xiaozhi.ports import XiaozhiSessionsPort
 from devices.xiaozhi.settings import XiaozhiSettings
-from firmware_protocol.xiaozhi.framing import VERSIONS, Version, is_version
+from firmware_protocol.xiaozhi.framing import VERSIONS, ProtocolVersion, is_version
 from firmware_protocol.xiaozhi.json_codec import MAX_TEXT_BYTES
 
 logger = logging.getLogger(__name__)
@@ -51,10 +57,10 @@ SAID = frozenset(("authorization", "device-id", "client-id"))
 class XiaozhiDoor:
     def __init__(
         self,
-        sessions: Sessions,
-        directory: Directory,
+        sessions: XiaozhiSessionsPort,
+        directory: DeviceDirectory,
         presence: Presence,
-        tools: DevicesTools,
+        tools: DeviceToolProvider,
         clock: Clock,
         metrics: Metrics,
         settings: XiaozhiSettings,
@@ -64,8 +70,10 @@ class XiaozhiDoor:
         self._sessions, self._directory, self._presence = sessions, directory, presence
         self._tools, self._clock, self._metrics = tools, clock, metrics
         self._settings, self._version = settings, version
-        self.images = Images(FirmwareFolder(settings.folder), offers=settings.offers_firmware)
-        self._activation = Activation(directory)
+        self.images = XiaozhiFirmware(
+            FirmwareFolder(settings.folder), offers=settings.offers_firmware
+        )
+        self._activation = PendingActivations(directory)
         self._open = 0
 
     async def about(self, request: aioweb.Request) -> aioweb.Response:
@@ -136,11 +144,11 @@ class XiaozhiDoor:
             settings,
             paced_by="server",
             conversation_id=device.id,
-            place=Place(device.area, device.id),
+            place=DeviceLocation(device.area, device.id),
             door="xiaozhi",
         ) as session:
             await ws.prepare(request)
-            around = Around(
+            around = XiaozhiContext(
                 device=device,
                 settings=settings,
                 dialogue=self._settings.dialogue,
@@ -150,7 +158,7 @@ class XiaozhiDoor:
                 presence=self._presence,
                 image_url=partial(self.images.url, _base(self._url(request)), device.board),
             )
-            connection = Connection(ws, session, framing, around)
+            connection = XiaozhiConnection(ws, session, framing, around)
             with (
                 self._counted(),
                 self._tools.of(device.id, connection.tools),
@@ -229,7 +237,7 @@ def _base(socket_url: str) -> str:
     return "http" + socket_url.removeprefix("ws").removesuffix(SOCKET_PATH)
 
 
-def _framing(request: aioweb.Request) -> Version:
+def _framing(request: aioweb.Request) -> ProtocolVersion:
     """Raises RequestError."""
     said = _said(request).get("Protocol-Version", "1").strip()
     number = int(said) if said.isascii() and said.isdigit() and len(said) < 3 else 0
@@ -261,7 +269,7 @@ def _readable(request: aioweb.Request, answer: aioweb.Response) -> aioweb.Respon
     return answer
 
 
-def _json(answer: CheckedIn) -> aioweb.Response:
+def _json(answer: OtaCheckReply) -> aioweb.Response:
     return aioweb.Response(
         body=msgspec.json.encode(answer),
         content_type=JSON,

@@ -1,7 +1,7 @@
 """A device's packets to frames of its session: every packet has its time, whatever is in it."""
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
-from media.codecs.opus import BadAudioPacket, OpusDecoder
+from media.codecs.opus import InvalidOpusPacket, OpusDecoder
 from media.framer import Framer
 
 MAX_DTX_BYTES = 3
@@ -9,7 +9,7 @@ MAX_DTX_BYTES = 3
 Stock firmware sends them in every pause."""
 
 
-class Ear:
+class DeviceAudioInput:
     """One connection's."""
 
     def __init__(self) -> None:
@@ -26,6 +26,6 @@ class Ear:
         if len(packet) > MAX_DTX_BYTES:
             try:
                 return self._decoder.decode(packet)
-            except BadAudioPacket:
+            except InvalidOpusPacket:
                 self.bad += 1
         return silence(packet_ms, ASR_RATE_HZ)

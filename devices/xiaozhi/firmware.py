@@ -8,7 +8,7 @@ from aiohttp import web as aioweb
 
 from core.threads import in_thread
 from devices.ota import FirmwareFolder, image_for
-from devices.xiaozhi.ota_check import Firmware, is_newer
+from devices.xiaozhi.ota_check import FirmwareOffer, is_newer
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ _MAGIC_AT, _MAGIC = slice(32, 36), bytes.fromhex("3254cdab")
 _VERSION_AT = slice(48, 80)
 
 
-class Images:
+class XiaozhiFirmware:
     """`offers`: boards are told of newer firmware when they start, and fetch it unasked."""
 
     def __init__(self, folder: FirmwareFolder, *, offers: bool) -> None:
@@ -34,12 +34,12 @@ class Images:
         found = await image_for(self.folder, board, wanted)
         return _url(base_url, found.version, board) if found else ""
 
-    async def offer(self, base_url: str, board: str, version: str) -> Firmware | None:
+    async def offer(self, base_url: str, board: str, version: str) -> FirmwareOffer | None:
         """What a board of this version is told when it starts; None: it keeps what it has."""
         found = await in_thread(self._newest, board) if self._offers else None
         if not found or not is_newer(found, version):
             return None
-        return Firmware(found, _url(base_url, found, board))
+        return FirmwareOffer(found, _url(base_url, found, board))
 
     async def send(self, version: str, board: str) -> aioweb.StreamResponse:
         """With a Content-Length: the firmware takes no other (sheet section 1). Raises

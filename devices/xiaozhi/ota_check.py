@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from core.errors import RequestError
-from devices.directory import Contact, Device
+from devices.directory import Device, DeviceClaims
 from devices.ota import age, is_release
 
 MAX_BODY_BYTES = 32 * 1024
@@ -32,7 +32,7 @@ has itself, and stops at what it cannot read."""
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?![a-z])")
 
 
-class WebSocketPart(Struct, frozen=True):
+class WebSocketSection(Struct, frozen=True):
     url: str
     token: str = ""
     version: int = 1
@@ -48,7 +48,7 @@ class ServerTime(Struct, frozen=True):
     "Minutes."
 
 
-class Firmware(Struct, frozen=True):
+class FirmwareOffer(Struct, frozen=True):
     """The same version again: there is no update. A greater one is fetched from `url`."""
 
     version: str
@@ -66,13 +66,13 @@ class Activation(Struct, frozen=True):
     timeout_ms: int = ACTIVATION_TIMEOUT_MS
 
 
-class CheckedIn(Struct, frozen=True):
+class OtaCheckReply(Struct, frozen=True):
     """The answer; sections that are absent change nothing on the device. Never `mqtt`, which would
     win over `websocket`."""
 
     server_time: ServerTime
-    websocket: WebSocketPart | UnsetType = UNSET
-    firmware: Firmware | UnsetType = UNSET
+    websocket: WebSocketSection | UnsetType = UNSET
+    firmware: FirmwareOffer | UnsetType = UNSET
     activation: Activation | UnsetType = UNSET
 
 
@@ -94,14 +94,14 @@ def identity_of(headers: Mapping[str, str]) -> bytes:
     return sha256(headers.get("Client-Id", "").strip().encode("utf-8", "replace")).digest()
 
 
-def contact_of(headers: Mapping[str, str], body: bytes, address: str) -> Contact:
+def contact_of(headers: Mapping[str, str], body: bytes, address: str) -> DeviceClaims:
     """Raises RequestError. A body that is no JSON object says nothing: firmware differs."""
     about = _object(body)
     application, board = _part(about, "application"), _part(about, "board")
     agent_board, _, agent_version = headers.get("User-Agent", "").partition("/")
     language = headers.get("Accept-Language", "").strip().lower()
     found = _LANGUAGE.match(language)
-    return Contact(
+    return DeviceClaims(
         kind="xiaozhi",
         hardware_id=hardware_id_of(headers),
         address=address,
@@ -127,18 +127,18 @@ def answer_to(
     now: datetime,
     url: str,
     token: str,
-    offered: Firmware | None = None,
-) -> CheckedIn:
+    offered: FirmwareOffer | None = None,
+) -> OtaCheckReply:
     """What a board is told. `firmware`: its version, as it just said; `token`: its key, which opens
     nothing before the board is approved; empty: it gets none; `offered`: another version than it
     has."""
     offset = now.utcoffset()
-    same = Firmware(firmware) if is_release(firmware) else UNSET
-    return CheckedIn(
+    same = FirmwareOffer(firmware) if is_release(firmware) else UNSET
+    return OtaCheckReply(
         ServerTime(
             round(1000 * now.timestamp()), round(offset.total_seconds() / 60) if offset else 0
         ),
-        websocket=WebSocketPart(url, token) if token else UNSET,
+        websocket=WebSocketSection(url, token) if token else UNSET,
         firmware=offered or same,
         activation=UNSET if device.standing == "approved" else _activation(device),
     )

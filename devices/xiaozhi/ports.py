@@ -8,23 +8,23 @@ from typing import Literal, Protocol
 from core.audio import AudioFrame
 from core.events import SessionEvent
 from core.items import Item
-from core.ports import Place
+from core.ports import DeviceLocation
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 
 
-class Events(AsyncIterable[SessionEvent], Protocol):
+class XiaozhiSessionEvents(AsyncIterable[SessionEvent], Protocol):
     """Ends with the session. `overflowed`: it ended because nobody took the events."""
 
     overflowed: bool
 
 
-class Session(Protocol):
+class XiaozhiSessionPort(Protocol):
     """`pipeline.session.session.Session`, paced by the server. Nothing here blocks."""
 
     @property
     def id(self) -> str: ...
     @property
-    def events(self) -> Events: ...
+    def events(self) -> XiaozhiSessionEvents: ...
     def feed(self, frame: AudioFrame) -> None: ...
     def configure(self, settings: SessionSettings) -> None: ...
     def commit_input(self) -> None: ...
@@ -44,7 +44,7 @@ class Session(Protocol):
     def close(self) -> None: ...
 
 
-class Sessions(Protocol):
+class XiaozhiSessionsPort(Protocol):
     """`pipeline.session.sessions.Sessions`. Raises Overloaded, RequestError."""
 
     def open(
@@ -53,6 +53,6 @@ class Sessions(Protocol):
         *,
         paced_by: Literal["server", "client"],
         conversation_id: str | None = None,
-        place: Place | None = None,
+        place: DeviceLocation | None = None,
         door: str = "realtime",
-    ) -> AbstractAsyncContextManager[Session]: ...
+    ) -> AbstractAsyncContextManager[XiaozhiSessionPort]: ...

@@ -4,7 +4,7 @@ connection by the device's own key."""
 from core.http.routes import Route
 from devices.xiaozhi.door import SOCKET_PATH, XiaozhiDoor
 from devices.xiaozhi.firmware import PATH as IMAGES_PATH
-from devices.xiaozhi.ota_check import MAX_BODY_BYTES, CheckedIn
+from devices.xiaozhi.ota_check import MAX_BODY_BYTES, OtaCheckReply
 
 _TAG = "xiaozhi"
 _BY_NETWORK = ("device_blocked", "forbidden_network", "invalid_device_id", "storage_failed")
@@ -27,7 +27,7 @@ def routes(door: XiaozhiDoor) -> tuple[Route, ...]:
             door.check_in,
             "A board starts: where to connect, with which key, or which code to show.",
             _TAG,
-            responses={200: CheckedIn},
+            responses={200: OtaCheckReply},
             error_codes=_BY_NETWORK,
             is_public=True,
             max_body_bytes=MAX_BODY_BYTES,

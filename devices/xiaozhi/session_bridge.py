@@ -8,7 +8,7 @@ from typing import assert_never
 
 from core.errors import Conflict, RequestError
 from core.events import (
-    Failed,
+    ErrorEvent,
     HypothesisChanged,
     InputCommitted,
     OutputItemAdded,
@@ -18,30 +18,37 @@ from core.events import (
     SessionEvent,
     SpeechDiscarded,
     SpeechStarted,
-    Transcribed,
+    TranscriptionCompleted,
     TranscriptionFailed,
-    TurnTraced,
+    TurnTimeline,
 )
 from core.ids import new_id
 from core.items import MessageItem, TextPart
 from core.ports import Clock
-from devices.xiaozhi.audio import Mouth
-from devices.xiaozhi.ports import Session
-from firmware_protocol.xiaozhi.messages import Mode, Timing
-from firmware_protocol.xiaozhi.state_machine import Action, Ask, Cancel, Commit, Dialogue, Hear
+from devices.xiaozhi.audio import DeviceAudioOutput
+from devices.xiaozhi.ports import XiaozhiSessionPort
+from firmware_protocol.xiaozhi.messages import ListenMode, TurnLatencies
+from firmware_protocol.xiaozhi.state_machine import (
+    BeginInput,
+    CancelResponse,
+    CommitInput,
+    CreateTextResponse,
+    Dialogue,
+    DialogueAction,
+)
 from pipeline.shared.settings import ResponseRequest, SessionSettings
-from pipeline.shared.turn import Mark
+from pipeline.shared.turn import TurnMark
 from pipeline.transcription.writing import join_texts
 
 
-class Turns:
+class SessionBridge:
     """One connection's."""
 
     def __init__(
         self,
         dialogue: Dialogue,
-        session: Session,
-        mouth: Mouth,
+        session: XiaozhiSessionPort,
+        mouth: DeviceAudioOutput,
         settings: SessionSettings,
         clock: Clock,
     ) -> None:
@@ -53,7 +60,7 @@ class Turns:
         self._sounding: str | None = None
         "The response that goes out."
 
-    def told(self, happened: SessionEvent) -> Iterable[Action]:
+    def told(self, happened: SessionEvent) -> Iterable[DialogueAction]:
         dialogue, session, now = self._dialogue, self._session, self._clock.now()
         match happened:
             case SpeechStarted():
@@ -64,7 +71,7 @@ class Turns:
                 dialogue.speech_ended(now)
             case HypothesisChanged(stable=stable, unstable=unstable):
                 return dialogue.words(join_texts([stable, unstable]))
-            case Transcribed(transcript=transcript):
+            case TranscriptionCompleted(transcript=transcript):
                 return dialogue.understood(transcript, now, is_answered=session.is_answering)
             case TranscriptionFailed():
                 return dialogue.understood("", now, is_answered=False)
@@ -75,29 +82,29 @@ class Turns:
             case PlayoutCleared(response_id=response_id) if response_id == self._sounding:
                 self._mouth.drop()
                 return dialogue.interrupted()
-            case TurnTraced():
+            case TurnTimeline():
                 self.marks = dict(happened.marks)
                 dialogue.traced(_timing(happened))
             case _:
                 pass
         return ()
 
-    def obey(self, action: Hear | Commit | Cancel | Ask) -> None:
+    def obey(self, action: BeginInput | CommitInput | CancelResponse | CreateTextResponse) -> None:
         match action:
-            case Hear(mode=mode):
+            case BeginInput(mode=mode):
                 self._listen(mode)
-            case Commit(asks=asks):
+            case CommitInput(asks=asks):
                 with suppress(RequestError):  # the button was only touched
                     self._commit(asks=asks)
-            case Cancel():
+            case CancelResponse():
                 self._cancel()
-            case Ask(text=text):
+            case CreateTextResponse(text=text):
                 self._session.add_item(MessageItem(new_id("item"), "user", (TextPart(text),)))
                 self._session.create_response(ResponseRequest())
             case _:
                 assert_never(action)
 
-    def _listen(self, mode: Mode) -> None:
+    def _listen(self, mode: ListenMode) -> None:
         wanted, features = self._settings, self._dialogue.features
         if mode == "manual":
             wanted = replace(wanted, turn_detection=None)
@@ -124,7 +131,7 @@ class Turns:
 def error_in(happened: SessionEvent) -> str:
     """The stable code of what failed; empty: nothing did."""
     match happened:
-        case TranscriptionFailed(code=code) | Failed(code=code):
+        case TranscriptionFailed(code=code) | ErrorEvent(code=code):
             return code
         case ResponseDone(status="failed", error_code=code):
             return code or ""
@@ -132,11 +139,11 @@ def error_in(happened: SessionEvent) -> str:
             return ""
 
 
-def _timing(traced: TurnTraced) -> Timing:
+def _timing(traced: TurnTimeline) -> TurnLatencies:
     marks = traced.marks
-    return Timing(
+    return TurnLatencies(
         traced.response_latency_ms,
-        marks.get(Mark.ASR_FINAL),
-        marks.get(Mark.LLM_FIRST_TOKEN),
-        marks.get(Mark.TTS_FIRST_AUDIO),
+        marks.get(TurnMark.ASR_FINAL),
+        marks.get(TurnMark.LLM_FIRST_TOKEN),
+        marks.get(TurnMark.TTS_FIRST_AUDIO),
     )

@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from devices.ip_allowlist import Network
+from devices.ip_allowlist import IpNetwork
 from firmware_protocol.xiaozhi.state_machine import DialogueSettings
 from pipeline.shared.settings import SessionSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XiaozhiSettings:
-    networks: tuple[Network, ...]
+    networks: tuple[IpNetwork, ...]
     "Whose check-ins are answered."
     url: str = ""
     "Of our WebSocket, as devices shall use it; empty: where their check-in came to."

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from engines.asr.whisper.alignment import Aligner
-from engines.asr.whisper.decode import Listening, has_sound
+from engines.asr.whisper.alignment import CrossAttentionAligner
+from engines.asr.whisper.decode import DecodePolicy, has_sound
 from engines.asr.whisper.device import load_whisper
-from engines.asr.whisper.encoded import Encoded
-from engines.asr.whisper.features import LogMel, normalised
+from engines.asr.whisper.encoded import EncoderOutput
+from engines.asr.whisper.features import LogMelExtractor, normalised
 from engines.asr.whisper.language import choose
 from engines.asr.whisper.model_info import describe
-from engines.asr.whisper.part import Part
-from engines.asr.whisper.rules import Rules
+from engines.asr.whisper.part import ItemDecode
+from engines.asr.whisper.rules import DecodeRules
 from engines.asr.whisper.settings import ModelNotes, Settings, read_notes, rules_of
-from engines.asr.whisper.temperature_fallback import Search
+from engines.asr.whisper.temperature_fallback import FallbackDecoder
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import (
     FRAME_SAMPLES,
@@ -47,14 +47,14 @@ class FasterWhisper:
         tokenizer: Tokenizer,
         extractor: Any,
         info: AsrInfo,
-        rules: Rules,
+        rules: DecodeRules,
     ) -> None:
         self.info = info
         self._model = whisper.model
-        self._features = LogMel(extractor)
-        self._search = Search(whisper.model, tokenizer, tokenizer.suppressed)
-        aligner = Aligner(whisper.model, tokenizer.tokenizer, "task" in info.supports)
-        self._listening = Listening(tokenizer, aligner, info, rules)
+        self._features = LogMelExtractor(extractor)
+        self._search = FallbackDecoder(whisper.model, tokenizer, tokenizer.suppressed)
+        aligner = CrossAttentionAligner(whisper.model, tokenizer.tokenizer, "task" in info.supports)
+        self._listening = DecodePolicy(tokenizer, aligner, info, rules)
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
         """See `AsrModel.decode`. No answer depends on the other items.
@@ -77,7 +77,7 @@ class FasterWhisper:
     def close(self) -> None:
         self._model.unload_model()
 
-    def _part(self, item: AsrItem) -> Part:
+    def _part(self, item: AsrItem) -> ItemDecode:
         powers = np.zeros((0, 0), np.float32)
         if has_sound(item):
             powers = self._features.powers(item.pcm, item.utterance)
@@ -85,7 +85,7 @@ class FasterWhisper:
             self._features.forget(item.utterance)
         return self._listening.part(item, powers)
 
-    def _batches(self, parts: Iterable[Part]) -> Iterable[tuple[list[Part], int]]:
+    def _batches(self, parts: Iterable[ItemDecode]) -> Iterable[tuple[list[ItemDecode], int]]:
         """Those whose windows are equally long, as many as one call takes."""
 
         for length, group in groupby(sorted(parts, key=_frames), key=_frames):
@@ -93,17 +93,17 @@ class FasterWhisper:
             for start in range(0, len(alike), self.info.max_batch):
                 yield alike[start : start + self.info.max_batch], length
 
-    def _hear(self, parts: Sequence[Part], frames: int) -> None:
+    def _hear(self, parts: Sequence[ItemDecode], frames: int) -> None:
         """One window of each."""
         windows = [normalised(part.powers, frames, part.seek) for part in parts]
-        encoded = Encoded(self._model, windows)
+        encoded = EncoderOutput(self._model, windows)
         self._detect(parts, encoded)
         questions = [self._listening.question(row, part) for row, part in enumerate(parts)]
         answers = self._search.answers(encoded, questions)
         for part, question, answer in zip(parts, questions, answers, strict=True):
             self._listening.take(part, question, answer, encoded)
 
-    def _detect(self, parts: Sequence[Part], encoded: Encoded) -> None:
+    def _detect(self, parts: Sequence[ItemDecode], encoded: EncoderOutput) -> None:
         rows = [row for row, part in enumerate(parts) if part.spoken is None]
         if rows:
             found = self._model.detect_language(encoded.rows(rows))
@@ -132,5 +132,5 @@ def create(settings: Settings) -> FasterWhisper:
     )
 
 
-def _frames(part: Part) -> int:
+def _frames(part: ItemDecode) -> int:
     return window_frames(len(part.pcm) - part.seek * FRAME_SAMPLES, part.padding)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from core.audio import AudioFrame, Pcm
-from core.events import Usage
+from core.events import TokenUsage
 from core.items import ImagePart
 from core.ports import ToolSpec
 from core.rate_limits import RateLimits
@@ -40,7 +40,7 @@ class VadEngine(Protocol):
     def open(self) -> Vad: ...
 
 
-class EndOfTurn(Protocol):
+class EndOfTurnDetector(Protocol):
     """Tells a finished sentence from a pause for thought, by how it sounds."""
 
     name: str
@@ -61,7 +61,7 @@ class Word:
     "0 to 1."
 
 
-Padding = Literal["max", "bucket", "longest", "nopad"]
+AsrPadding = Literal["max", "bucket", "longest", "nopad"]
 """How much of its window an utterance fills (Whisper). The encoder's cost grows with it.
 
 max      always 30 s, as the official weights were trained
@@ -70,8 +70,8 @@ longest  as long as the utterance, at least 10 s
 nopad    as long as the utterance, at least 2 s; weights not trained on short windows get longest
 """
 
-Task = Literal["transcribe", "translate"]
-Timestamps = Literal["none", "segment", "word"]
+AsrTask = Literal["transcribe", "translate"]
+TimestampLevel = Literal["none", "segment", "word"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class AsrOptions:
     language: str | None = None
     "ISO 639-1; None: detected, among `languages` if that says something."
     languages: tuple[str, ...] = ()
-    task: Task = "transcribe"
+    task: AsrTask = "transcribe"
     "translate: into English."
     prompt: str = ""
     "Text that comes before: its words and spelling become likelier."
@@ -94,8 +94,8 @@ class AsrOptions:
     beam_size: int | None = None
     temperatures: tuple[float, ...] = ()
     "0 is greedy or beam search; each further one is tried when the one before fails its checks."
-    timestamps: Timestamps = "none"
-    padding: Padding | None = None
+    timestamps: TimestampLevel = "none"
+    padding: AsrPadding | None = None
     no_speech_threshold: float | None = None
     "Probability of no speech above which unsure words are rejected; at 1 nothing is rejected."
     token_logprobs: bool = False
@@ -171,7 +171,7 @@ class AsrInfo:
     "Longest audio of one item; None: any. Longer recordings are cut by `pipeline/`."
     supports: tuple[str, ...] = ()
     "Fields of `AsrOptions` that it honours beside `language`."
-    paddings: tuple[Padding, ...] = ()
+    paddings: tuple[AsrPadding, ...] = ()
     "Those it honours where `padding` is supported; another one is done as `longest`."
     expects_names: bool = False
     "Hotwords help it even when they are not said: its training had prompts."
@@ -181,7 +181,7 @@ class AsrInfo:
     "Its settings say that nothing is rejected (`no_speech_threshold` 1)."
 
 
-def padding_instead(info: AsrInfo, wanted: Padding | None) -> Padding | None:
+def padding_instead(info: AsrInfo, wanted: AsrPadding | None) -> AsrPadding | None:
     """What is done in place of a padding that these weights were not trained for; None: nothing."""
     is_done = wanted is None or not info.paddings or wanted in info.paddings
     return None if is_done else "longest"
@@ -201,7 +201,7 @@ class AsrModel(Protocol):
     def close(self) -> None: ...
 
 
-Role = Literal["system", "user", "assistant", "tool"]
+MessageRole = Literal["system", "user", "assistant", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    role: Role
+    role: MessageRole
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     "Assistant only."
@@ -286,8 +286,9 @@ class Llm(Protocol):
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
-        """Stream the answer to `messages`; `Usage` at its end, from those that count; `RateLimits`
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
+        """Stream the answer to `messages`; `TokenUsage` at its end, from those that count;
+        `RateLimits`
         from those that are told of any. After tool calls the caller appends their results and asks
         again. `language` is what the session speaks (ISO 639-1). Raises EngineError
         (ContextExceeded for a prompt that is too long); Overloaded; RequestError for what it cannot
@@ -296,7 +297,7 @@ class Llm(Protocol):
 
 
 @runtime_checkable
-class Sees(Protocol):
+class VisionLlm(Protocol):
     """A language model that may be given images."""
 
     @property
@@ -304,7 +305,7 @@ class Sees(Protocol):
 
 
 @runtime_checkable
-class Declares(Protocol):
+class ToolFilterLlm(Protocol):
     """A language model that needs every tool of the home itself, and tells a model behind it of
     fewer."""
 
@@ -314,7 +315,7 @@ class Declares(Protocol):
 
 
 @runtime_checkable
-class Seated(Protocol):
+class ConcurrencyLimitedLlm(Protocol):
     """A language model that knows how many answers it writes at once, and refuses further ones."""
 
     @property

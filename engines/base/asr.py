@@ -5,15 +5,15 @@ from typing import Protocol, runtime_checkable
 
 from engines.base import AsrItem, AsrResult
 
-Done = Callable[[list[AsrResult] | Exception], None]
+OnDecoded = Callable[[list[AsrResult] | Exception], None]
 "Told the results, one per item, or what went wrong; in a thread of the engine's, once at most."
 
 
 @runtime_checkable
-class JoiningModel(Protocol):
+class ConcurrentAsrModel(Protocol):
     """An `AsrModel` with a thread of its own. `decode` is `begin` and waiting for it."""
 
-    def begin(self, items: Sequence[AsrItem], done: Done) -> Callable[[], None]:
+    def begin(self, items: Sequence[AsrItem], done: OnDecoded) -> Callable[[], None]:
         """Start decoding beside what is decoded already, and return at once. Calling what this
         returns cancels it: nobody is told, and what it used is free soon; nothing when it is over.
         """

@@ -21,7 +21,7 @@ class WakeWord:
 
 
 @dataclass(frozen=True, slots=True)
-class Detection:
+class WakeWordDetection:
     """A wake word was heard."""
 
     name: str
@@ -32,10 +32,10 @@ class Detection:
     what follows is taken for speech to the assistant. `at`, if nothing is known."""
 
 
-class Wake(Protocol):
+class WakeWordDetector(Protocol):
     """Waits for wake words in one stream; stateful, and keeps some 10 ms of its sound."""
 
-    def push(self, pcm: Pcm) -> tuple[Detection, ...]:
+    def push(self, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         """The next samples, 16 kHz, as many as there are; what was heard in them, in order. A word
         is told once each time it is said. Blocking: 2 ms per word and second of audio."""
         ...
@@ -45,13 +45,13 @@ class Wake(Protocol):
         ...
 
 
-class WakeEngine(Protocol):
-    """Makes a `Wake` for each stream; the state is never shared."""
+class WakeWordEngine(Protocol):
+    """Makes a `WakeWordDetector` for each stream; the state is never shared."""
 
     name: str
     words: tuple[WakeWord, ...]
     "All that it knows."
 
-    def open(self, names: Sequence[str]) -> Wake:
+    def open(self, names: Sequence[str]) -> WakeWordDetector:
         """A stream that waits for these of its words."""
         ...

@@ -9,7 +9,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class Silence:
+class SilenceEndOfTurn:
     """An `EndOfTurn`."""
 
     name = "silence"
@@ -19,5 +19,5 @@ class Silence:
         return None
 
 
-def create(settings: Settings) -> Silence:
-    return Silence()
+def create(settings: Settings) -> SilenceEndOfTurn:
+    return SilenceEndOfTurn()

@@ -39,7 +39,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     "A smart-turn-v3 ONNX file; None uses the one inside an installed pipecat-ai."
 
 
-class SmartTurn:
+class SmartTurnDetector:
     """An `EndOfTurn`. May be asked by any number of threads."""
 
     name = "smart_turn"
@@ -88,13 +88,13 @@ def missing_weights() -> str:
     return "no weights; pip install pipecat-ai, or set the path of a smart-turn-v3 ONNX file"
 
 
-def create(settings: Settings) -> SmartTurn:
+def create(settings: Settings) -> SmartTurnDetector:
     """Raises EngineMissing when there are no weights, EngineError for a file that is none."""
     path = find_weights(settings)
     if path is None:
         detail = f"no weights at {settings.path}" if settings.path else missing_weights()
         raise EngineMissing("endpoint", "smart_turn", detail)
-    return SmartTurn(_load(path))
+    return SmartTurnDetector(_load(path))
 
 
 def _load(path: Path) -> Any:

@@ -31,14 +31,14 @@ NOT_UNDERSTOOD = json.dumps(
 
 
 @dataclass(frozen=True, slots=True)
-class HomeTool:
+class HomeCommandTool:
     """The tools that a model is shown in place of those of the home."""
 
     name: str
     shown: tuple[ToolSpec, ...]
 
 
-def home_tool(tools: Sequence[ToolSpec]) -> HomeTool | None:
+def home_tool(tools: Sequence[ToolSpec]) -> HomeCommandTool | None:
     """None: there is none of the home among them."""
     others = tuple(tool for tool in tools if not _is_of_home(tool))
     ours = [tool for tool in tools if _is_of_home(tool)]
@@ -46,7 +46,7 @@ def home_tool(tools: Sequence[ToolSpec]) -> HomeTool | None:
         return None
     is_taken = any(tool.name == NAME for tool in others)
     name = OTHER_NAME if is_taken else NAME
-    return HomeTool(name, (_spec(name, names_of(ours).areas), *others))
+    return HomeCommandTool(name, (_spec(name, names_of(ours).areas), *others))
 
 
 def sentence_of(call: ToolCall) -> str:

@@ -12,29 +12,35 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from core.errors import ConfigError, ContextExceeded, EarshotError, EngineError, Overloaded
-from core.events import Usage
+from core.errors import (
+    ConfigError,
+    ContextLengthExceeded,
+    EarshotError,
+    EngineError,
+    OverloadedError,
+)
+from core.events import TokenUsage
 from core.ports import ToolSpec
 from core.rate_limits import RateLimits
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,
+    ConcurrencyLimitedLlm,
     Llm,
     LlmOptions,
     Message,
-    Seated,
-    Sees,
     TextDelta,
     ToolCall,
+    VisionLlm,
 )
 from engines.llm import intents
-from engines.llm.home_tool import NOT_UNDERSTOOD, HomeTool, as_shown, home_tool, sentence_of
+from engines.llm.home_tool import NOT_UNDERSTOOD, HomeCommandTool, as_shown, home_tool, sentence_of
 from engines.llm.intents import REQUIRES
 
 if TYPE_CHECKING:
     from engines.llm.intents.engine import IntentsLlm
 
-__all__ = ["REQUIRES", "Hybrid", "Settings", "create"]
+__all__ = ["REQUIRES", "HybridLlm", "Settings", "create"]
 
 NAME = "hybrid"
 
@@ -61,34 +67,34 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     model: ModelSettings
 
 
-def create(settings: Settings) -> "Hybrid":
+def create(settings: Settings) -> "HybridLlm":
     """Raises as `engines.registry.load` does for the model."""
     from engines.registry import load
 
     if settings.model.engine in (NAME, "intents"):
         raise ConfigError(f"llm.{NAME} model.engine: not {settings.model.engine!r}, but a model")
     model = load("llm", settings.model.engine, settings.model.options)
-    return Hybrid(intents.create(intents.Settings()), model)
+    return HybridLlm(intents.create(intents.Settings()), model)
 
 
 @runtime_checkable
-class _Warms(Protocol):
+class _WarmableLlm(Protocol):
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None: ...
 
 
 @runtime_checkable
-class _Runs(Protocol):
+class _BackgroundLlm(Protocol):
     context_tokens: int | None
 
     def running(self) -> AbstractAsyncContextManager[None]: ...
 
 
 @runtime_checkable
-class _Closes(Protocol):
+class _ClosableLlm(Protocol):
     async def aclose(self) -> None: ...
 
 
-class Hybrid:
+class HybridLlm:
     """An `Llm`. Which of the two answers is decided before anything is said, for each sentence."""
 
     name = NAME
@@ -100,7 +106,7 @@ class Hybrid:
         half of it may be answered yet."""
         self._commands = commands
         self._is_warm = False
-        self._handed: dict[str, _Handed] = {}
+        self._handed: dict[str, _DelegatedCommand] = {}
         "Id of a call -> the model's sentence that it was made of."
         both = (*commands.languages, *model.languages)
         self.languages = tuple(sorted(set(both))) if model.languages else ()
@@ -108,18 +114,18 @@ class Hybrid:
 
     @property
     def sees(self) -> bool:
-        return isinstance(self.model, Sees) and self.model.sees
+        return isinstance(self.model, VisionLlm) and self.model.sees
 
     @property
     def at_once(self) -> int | None:
         """As many as the model; commands need none of its seats, and are not refused."""
-        return self.model.at_once if isinstance(self.model, Seated) else None
+        return self.model.at_once if isinstance(self.model, ConcurrencyLimitedLlm) else None
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
         """Both; the model, whose languages are one, once. Raises EngineError when it can never be
         had."""
         await self._commands.warm(language, tools)
-        if isinstance(self.model, _Warms) and not self._is_warm:
+        if isinstance(self.model, _WarmableLlm) and not self._is_warm:
             await self.model.warm(language, tools)
             self._is_warm = True
         self.context_tokens = self.model.context_tokens
@@ -127,7 +133,7 @@ class Hybrid:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """What the model needs to run while it is used (`vllm`: its server). Raises EngineError."""
-        if isinstance(self.model, _Runs):
+        if isinstance(self.model, _BackgroundLlm):
             async with self.model.running():
                 self.context_tokens = self.model.context_tokens
                 yield
@@ -136,7 +142,7 @@ class Hybrid:
 
     async def aclose(self) -> None:
         """What the model keeps open, between turns too."""
-        if isinstance(self.model, _Closes):
+        if isinstance(self.model, _ClosableLlm):
             await self.model.aclose()
 
     def declared(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
@@ -151,7 +157,7 @@ class Hybrid:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
         """See `Llm.reply`. Raises what the model does: EngineError, Overloaded."""
         if await self._is_command(messages, tools, language):
             done = self._done(messages, tools, language)
@@ -166,8 +172,8 @@ class Hybrid:
                 async for delta in deltas:
                     has_begun = has_begun or not isinstance(delta, RateLimits)
                     yield delta
-        except (EngineError, Overloaded) as exc:
-            may_be_shorter = isinstance(exc, ContextExceeded) and not has_begun
+        except (EngineError, OverloadedError) as exc:
+            may_be_shorter = isinstance(exc, ContextLengthExceeded) and not has_begun
             if self.on_failure is not None and not may_be_shorter:
                 self.on_failure(exc)
             raise
@@ -180,7 +186,7 @@ class Hybrid:
         tools: Sequence[ToolSpec],
         language: str,
         options: LlmOptions,
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
         """The model's answer. What it wants of the home comes out as calls of the home's tools; a
         sentence that is not understood is put to it again."""
         home = self._home(tools, language)
@@ -192,7 +198,7 @@ class Hybrid:
             return
         shown = as_shown(messages, home.name, _is_of_home, self._sentence)
         for attempt in range(MAX_SENTENCES):
-            wanted = _Wanted()
+            wanted = _ModelRound()
             reply = self.model.reply(shown, home.shown, language=language, options=options)
             async with aclosing(reply) as deltas:
                 async for delta in deltas:
@@ -206,7 +212,7 @@ class Hybrid:
                     failed.append(call)
                 for step in steps or ():
                     if isinstance(step, ToolCall):
-                        self._remember(step, _Handed(sentence, has_text=wanted.has_text))
+                        self._remember(step, _DelegatedCommand(sentence, has_text=wanted.has_text))
                     yield step
             if not failed or wanted.has_others or len(failed) < len(wanted.of_home):
                 return  # what was done is answered for
@@ -234,7 +240,7 @@ class Hybrid:
         wrote in its place."""
         handed = [(call, self._handed.get(call.call_id)) for call in _asked_since(messages)]
         results = {message.call_id: message for message in messages if message.role == "tool"}
-        by_sentence: dict[_Handed, list[Message]] = {}
+        by_sentence: dict[_DelegatedCommand, list[Message]] = {}
         for call, of in reversed(handed):
             if of is not None and call.call_id in results:
                 known = by_sentence.setdefault(of, [Message("user", of.sentence)])
@@ -250,7 +256,7 @@ class Hybrid:
                     yield step
             needs_space = True
 
-    def _home(self, tools: Sequence[ToolSpec], language: str) -> HomeTool | None:
+    def _home(self, tools: Sequence[ToolSpec], language: str) -> HomeCommandTool | None:
         """The tool that takes a sentence. None: nobody understands this language, or there is no
         home."""
         is_known = language.partition("-")[0] in self._commands.languages
@@ -260,7 +266,7 @@ class Hybrid:
         handed = self._handed.get(call.call_id)
         return None if handed is None else handed.sentence
 
-    def _remember(self, call: ToolCall, handed: "_Handed") -> None:
+    def _remember(self, call: ToolCall, handed: "_DelegatedCommand") -> None:
         self._handed[call.call_id] = handed
         while len(self._handed) > MAX_HANDED:
             del self._handed[next(iter(self._handed))]
@@ -278,7 +284,7 @@ class Hybrid:
 
 
 @dataclass(frozen=True, slots=True)
-class _Handed:
+class _DelegatedCommand:
     """A sentence that the model wrote for the templates."""
 
     sentence: str
@@ -287,7 +293,7 @@ class _Handed:
 
 
 @dataclass(slots=True)
-class _Wanted:
+class _ModelRound:
     """What a model wants done in one round."""
 
     of_home: list[ToolCall] = field(default_factory=list[ToolCall])

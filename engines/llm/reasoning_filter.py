@@ -8,7 +8,7 @@ _LONGEST = max(map(len, CLOSING))
 
 
 @dataclass(slots=True)
-class Thoughts:
+class ReasoningFilter:
     """Takes text in any split, gives what may be spoken. `is_thinking` at the start: the chat
     template opens the thought, and the model only closes it."""
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
-from engines.tts.threaded import SpokenWord
+from engines.tts.threaded import WordTiming
 
 Phoneme = tuple[str, float]
 "A phoneme and how long it sounds, in ms."
@@ -16,7 +16,7 @@ Phoneme = tuple[str, float]
 _WORD = re.compile(r"\S+")
 
 
-def spoken_words(clause: str, sentences: Sequence[Sequence[Phoneme]]) -> tuple[SpokenWord, ...]:
+def spoken_words(clause: str, sentences: Sequence[Sequence[Phoneme]]) -> tuple[WordTiming, ...]:
     """The words of `clause`, of which `sentences` are all phonemes in order."""
     words = [match for match in _WORD.finditer(clause) if any(map(str.isalnum, match.group()))]
     if not words:
@@ -26,7 +26,7 @@ def spoken_words(clause: str, sentences: Sequence[Sequence[Phoneme]]) -> tuple[S
         spans = _shared([len(word.group()) for word in words], _total_ms(sentences))
     ends = [*(word.start() for word in words[1:]), len(clause)]
     return tuple(
-        SpokenWord(len(clause[:end].rstrip()) if end < len(clause) else end, start_ms, end_ms)
+        WordTiming(len(clause[:end].rstrip()) if end < len(clause) else end, start_ms, end_ms)
         for end, (start_ms, end_ms) in zip(ends, spans, strict=True)
     )
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from threading import local
 from typing import Any
 
-from engines.tts.threaded import Listener
+from engines.tts.threaded import ClauseReceiver
 
 
-class StoppableSession:
+class CancellableOnnxSession:
     """In place of the `InferenceSession` inside a voice's library, which knows no run options."""
 
     def __init__(self, session: Any) -> None:
@@ -27,7 +27,7 @@ class StoppableSession:
         return self._session.run(outputs, inputs, getattr(self._thread, "options", None))
 
     @contextmanager
-    def heard_by(self, listener: Listener) -> Iterator[None]:
+    def heard_by(self, listener: ClauseReceiver) -> Iterator[None]:
         """Runs of this thread belong to this listener."""
         from onnxruntime import RunOptions
 

@@ -16,9 +16,9 @@ from core.audio import AudioFrame
 from core.errors import EngineMissing
 from engines.base import TtsInfo, WordMark
 from engines.tts.alignment import Phoneme, spoken_words
-from engines.tts.cancellable_onnx import StoppableSession
+from engines.tts.cancellable_onnx import CancellableOnnxSession
 from engines.tts.text import checked_speed, chosen_voice
-from engines.tts.threaded import Listener, Part, SpokenWord, Voicing
+from engines.tts.threaded import ClauseReceiver, SpeechChunk, ThreadedSynthesis, WordTiming
 
 if TYPE_CHECKING:
     from kokoro_onnx import Kokoro
@@ -64,10 +64,10 @@ class KokoroTts:
     def __init__(self, info: TtsInfo, model: "Kokoro", settings: Settings) -> None:
         self.info = info
         self._model = model
-        self._session = StoppableSession(model.sess)
+        self._session = CancellableOnnxSession(model.sess)
         model.sess = cast("Any", self._session)
         self._settings = settings
-        self._voicing = Voicing(info, threads=settings.threads)
+        self._voicing = ThreadedSynthesis(info, threads=settings.threads)
 
     async def speak(
         self,
@@ -84,7 +84,7 @@ class KokoroTts:
         wanted = checked_speed(speed) * self._settings.speed
         factor = min(max(wanted, MIN_FACTOR), MAX_FACTOR)
 
-        def synthesise(clause: str, listener: Listener) -> None:
+        def synthesise(clause: str, listener: ClauseReceiver) -> None:
             with self._session.heard_by(listener):
                 self._synthesise(clause, name, factor, listener)
 
@@ -93,7 +93,7 @@ class KokoroTts:
             async for frame in frames:
                 yield frame
 
-    def _synthesise(self, clause: str, voice: str, factor: float, listener: Listener) -> None:
+    def _synthesise(self, clause: str, voice: str, factor: float, listener: ClauseReceiver) -> None:
         """In the thread."""
         phonemizer = LANGUAGES[voice[0]][1]
         phonemes = self._model.tokenizer.phonemize(clause, phonemizer)
@@ -103,12 +103,12 @@ class KokoroTts:
             phonemes, voice, factor, phonemizer, is_phonemes=True
         )
         pcm = np.clip(samples * 32767, -32768, 32767).astype(np.int16)
-        words: tuple[SpokenWord, ...] = ()
+        words: tuple[WordTiming, ...] = ()
         if self.info.has_word_times:
             words = spoken_words(
                 clause, [_phonemes([(t.phoneme, t.start, t.end) for t in timings])]
             )
-        listener.put(Part(pcm, words))
+        listener.put(SpeechChunk(pcm, words))
 
 
 def _phonemes(timings: list[tuple[str, float, float]]) -> list[Phoneme]:

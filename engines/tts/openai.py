@@ -17,13 +17,13 @@ from engines.tts.pcm_stream import PcmStream
 from engines.tts.text import checked_speed, chosen_voice, clauses_of
 
 if TYPE_CHECKING:
-    from engines.tts.openai_client import SpeechClient
+    from engines.tts.openai_client import SpeechApiClient
 
 MAX_FRAME_BYTES = 9600
 "200 ms at 24 kHz: what the network hands over at once may be much longer."
 
 
-Names = Annotated[tuple[str, ...], Meta(min_length=1)]
+VoiceNames = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
 def _usual_voices() -> dict[str, tuple[str, ...]]:
@@ -34,7 +34,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     base_url: str = ""
     "Up to and with its version: `http://127.0.0.1:8880/v1`."
     model: str = "tts-1"
-    voices: dict[Annotated[str, Meta(min_length=2)], Names] = field(default_factory=_usual_voices)
+    voices: dict[Annotated[str, Meta(min_length=2)], VoiceNames] = field(
+        default_factory=_usual_voices
+    )
     "Language (ISO 639-1) -> voices that speak it; the first is its default."
     rate_hz: Annotated[int, Meta(ge=8000, le=48_000)] = 24_000
     "Of the server's `pcm`, which does not say it: mono, 16 bits, little-endian."
@@ -63,7 +65,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class OpenAiTts:
     """A `Tts`; it connects on first use, `aclose` when the server stops."""
 
-    def __init__(self, settings: Settings, client: "SpeechClient") -> None:
+    def __init__(self, settings: Settings, client: "SpeechApiClient") -> None:
         self.info = TtsInfo("openai", settings.rate_hz, settings.voices)
         self._settings = settings
         self._client = client
@@ -111,9 +113,9 @@ class OpenAiTts:
 
 def create(settings: Settings) -> OpenAiTts:
     """Raises ConfigError."""
-    from engines.tts.openai_client import SpeechClient
+    from engines.tts.openai_client import SpeechApiClient
 
-    client = SpeechClient(
+    client = SpeechApiClient(
         "openai",
         base_url=settings.base_url,
         api_key=settings.api_key,

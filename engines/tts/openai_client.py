@@ -16,7 +16,7 @@ from core.errors import (
     EngineMissing,
     EngineTimeout,
     EngineUnreachable,
-    Overloaded,
+    OverloadedError,
 )
 from engines.base import Message
 from engines.llm.openai.chunks import error_text
@@ -46,7 +46,7 @@ _FILES = {b"RIFF": "a WAV file", b"ID3": "an MP3 file", b"OggS": "an Ogg file", 
 "How what is not raw PCM begins."
 
 
-class SpeechClient:
+class SpeechApiClient:
     """One connection pool, made in the loop that first asks."""
 
     def __init__(
@@ -96,7 +96,7 @@ class SpeechClient:
             async with asyncio.timeout(limit_s):
                 try:
                     return await self._ask(body)
-                except (EngineUnreachable, Refused) as exc:
+                except (EngineUnreachable, TtsHttpError) as exc:
                     wait_s = _wait_s(exc)
                     if wait_s is None:
                         raise
@@ -105,9 +105,9 @@ class SpeechClient:
                 return await self._ask(body)
         except TimeoutError:
             raise self._timeout(f"no sound in {limit_s:g} s") from None
-        except Refused as exc:
+        except TtsHttpError as exc:
             if exc.status in {429, 503}:
-                raise Overloaded(str(exc), retry_after_s=RETRY_AFTER_S) from exc
+                raise OverloadedError(str(exc), retry_after_s=RETRY_AFTER_S) from exc
             raise
 
     async def _ask(self, body: Mapping[str, object]) -> tuple[aiohttp.ClientResponse, bytes]:
@@ -178,7 +178,7 @@ class SpeechClient:
         said = said.replace(self._key or "\0", "***")
         said = quoted(said, [Message("user", spoken)])
         wait_s = retry_after_s(response.headers.get("Retry-After", ""))
-        raise Refused(self._name, response.status, said, wait_s)
+        raise TtsHttpError(self._name, response.status, said, wait_s)
 
     def _unreachable(self, why: Exception) -> EngineUnreachable:
         broke = isinstance(why, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError)
@@ -189,7 +189,7 @@ class SpeechClient:
         return EngineTimeout("tts", self._name, why)
 
 
-class Refused(EngineError):
+class TtsHttpError(EngineError):
     """An answer with another status than 200."""
 
     def __init__(self, engine: str, status: int, said: str, wait_s: float | None) -> None:
@@ -200,7 +200,7 @@ class Refused(EngineError):
         self.status, self.wait_s = status, wait_s
 
 
-def _wait_s(exc: EngineUnreachable | Refused) -> float | None:
+def _wait_s(exc: EngineUnreachable | TtsHttpError) -> float | None:
     """Before another try; None: there is no point in one."""
     if isinstance(exc, EngineUnreachable):
         return 0.0

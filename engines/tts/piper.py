@@ -19,9 +19,9 @@ from core.audio import AudioFrame
 from core.errors import ConfigError, EngineMissing
 from engines.base import TtsInfo, WordMark
 from engines.tts.alignment import Phoneme, spoken_words
-from engines.tts.cancellable_onnx import StoppableSession
+from engines.tts.cancellable_onnx import CancellableOnnxSession
 from engines.tts.text import checked_speed, chosen_voice
-from engines.tts.threaded import Listener, Part, Voicing
+from engines.tts.threaded import ClauseReceiver, SpeechChunk, ThreadedSynthesis
 
 if TYPE_CHECKING:
     from piper import PiperVoice, SynthesisConfig
@@ -41,11 +41,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Voice:
+class _PiperVoice:
     """One speaker of one loaded file."""
 
     model: "PiperVoice"
-    session: StoppableSession
+    session: CancellableOnnxSession
     "The model's own."
     speaker_id: int | None
     has_times: bool
@@ -54,11 +54,13 @@ class _Voice:
 class PiperTts:
     """A `Tts`."""
 
-    def __init__(self, info: TtsInfo, voices: Mapping[str, _Voice], settings: Settings) -> None:
+    def __init__(
+        self, info: TtsInfo, voices: Mapping[str, _PiperVoice], settings: Settings
+    ) -> None:
         self.info = info
         self._voices = voices
         self._settings = settings
-        self._voicing = Voicing(info, threads=settings.threads)
+        self._voicing = ThreadedSynthesis(info, threads=settings.threads)
 
     async def speak(
         self,
@@ -75,7 +77,7 @@ class PiperTts:
         factor = checked_speed(speed) * self._settings.speed
         has_times = on_word is not None and self.info.has_word_times
 
-        def synthesise(clause: str, listener: Listener) -> None:
+        def synthesise(clause: str, listener: ClauseReceiver) -> None:
             with chosen.session.heard_by(listener):
                 (_timed if has_times else _plain)(chosen, clause, factor, listener)
 
@@ -85,14 +87,14 @@ class PiperTts:
                 yield frame
 
 
-def _plain(voice: _Voice, clause: str, factor: float, listener: Listener) -> None:
+def _plain(voice: _PiperVoice, clause: str, factor: float, listener: ClauseReceiver) -> None:
     """Sentence by sentence, each heard while the next is made."""
     for chunk in voice.model.synthesize(clause, _config(voice, factor)):
-        if not listener.put(Part(chunk.audio_int16_array)):
+        if not listener.put(SpeechChunk(chunk.audio_int16_array)):
             return
 
 
-def _timed(voice: _Voice, clause: str, factor: float, listener: Listener) -> None:
+def _timed(voice: _PiperVoice, clause: str, factor: float, listener: ClauseReceiver) -> None:
     """As a whole: which words are whose is known when all phonemes have their times."""
     config = _config(voice, factor)
     sentences, parts = list[list[Phoneme]](), []
@@ -106,10 +108,10 @@ def _timed(voice: _Voice, clause: str, factor: float, listener: Listener) -> Non
             else [(one.phoneme, 1000 * one.num_samples / chunk.sample_rate) for one in known]
         )
     if parts:
-        listener.put(Part(np.concatenate(parts), spoken_words(clause, sentences)))
+        listener.put(SpeechChunk(np.concatenate(parts), spoken_words(clause, sentences)))
 
 
-def _config(voice: _Voice, factor: float) -> "SynthesisConfig":
+def _config(voice: _PiperVoice, factor: float) -> "SynthesisConfig":
     from piper import SynthesisConfig
 
     return SynthesisConfig(
@@ -121,18 +123,18 @@ def create(settings: Settings) -> PiperTts:
     """Load every voice: some 60 MB each. Raises EngineMissing, ConfigError."""
     from piper import PiperVoice
 
-    voices: dict[str, _Voice] = {}
+    voices: dict[str, _PiperVoice] = {}
     languages: dict[str, list[str]] = {}
     rates: dict[str, int] = {}
     for path in _files(settings.model):
         described = _description(path)
         model = _load(PiperVoice, path, settings)
         has_times = len(model.session.get_outputs()) > 1
-        session = StoppableSession(model.session)
+        session = CancellableOnnxSession(model.session)
         model.session = cast("Any", session)
         rates[path.name] = model.config.sample_rate
         for name, speaker_id in _speakers(path.stem, described).items():
-            voices[name] = _Voice(model, session, speaker_id, has_times)
+            voices[name] = _PiperVoice(model, session, speaker_id, has_times)
             languages.setdefault(_language(described), []).append(name)
     if len(set(rates.values())) > 1:
         listed = ", ".join(f"{name} has {rate} Hz" for name, rate in rates.items())

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from core.errors import RequestError, TooLarge
+from core.errors import PayloadTooLarge, RequestError
 from engines.base import TtsInfo
 
 MAX_CLAUSE_CHARS = 300
@@ -29,7 +29,7 @@ _SPEAKABLE = re.compile(r"[^\s.,;:!?…\-–—'\"()\[\]]")
 def clauses_of(chunk: str) -> Iterator[tuple[int, str]]:
     """What is spoken of a chunk, clean, with where it begins there. Raises TooLarge."""
     if len(chunk) > MAX_CHUNK_CHARS:
-        raise TooLarge(f"text of {len(chunk)} characters, limit {MAX_CHUNK_CHARS}")
+        raise PayloadTooLarge(f"text of {len(chunk)} characters, limit {MAX_CHUNK_CHARS}")
     return split_clauses(sanitise(chunk))
 
 

@@ -13,7 +13,7 @@ from engines.tts.text import clauses_of
 
 
 @dataclass(frozen=True, slots=True)
-class SpokenWord:
+class WordTiming:
     end_char: int
     "One past its last character in the clause."
     start_ms: float
@@ -22,14 +22,14 @@ class SpokenWord:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SpeechChunk:
     """Samples with the words that end in them or later, none that ended before."""
 
     pcm: Pcm
-    words: tuple[SpokenWord, ...] = ()
+    words: tuple[WordTiming, ...] = ()
 
 
-class Listener:
+class ClauseReceiver:
     """Takes one clause's samples from the synthesis thread into the event loop.
 
     It never blocks the thread, which belongs to every session: a listener that lags holds up its
@@ -38,11 +38,11 @@ class Listener:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._items: asyncio.Queue[Part | EngineError | None] = asyncio.Queue()
+        self._items: asyncio.Queue[SpeechChunk | EngineError | None] = asyncio.Queue()
         self._is_gone = False
         self._stop: Callable[[], None] | None = None
 
-    def put(self, part: Part) -> bool:
+    def put(self, part: SpeechChunk) -> bool:
         """Thread side. False: nobody listens any more."""
         self._post(part)
         return not self._is_gone
@@ -68,25 +68,25 @@ class Listener:
         """Thread side: no more samples."""
         self._post(error)
 
-    async def get(self) -> Part | None:
+    async def get(self) -> SpeechChunk | None:
         """Loop side. None: the clause is over. Raises what the synthesis raised."""
         item = await self._items.get()
         if isinstance(item, EngineError):
             raise item
         return item
 
-    def _post(self, item: Part | EngineError | None) -> None:
+    def _post(self, item: SpeechChunk | EngineError | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._items.put_nowait, item)
         except RuntimeError:  # the loop is closed: its listener is gone with it
             self._is_gone = True
 
 
-Synthesise = Callable[[str, Listener], None]
+ClauseSynthesizer = Callable[[str, ClauseReceiver], None]
 "Speaks one clause, blocking. Raises EngineError; any other exception becomes one."
 
 
-class Voicing:
+class ThreadedSynthesis:
     """Jobs never wait for listeners: one that lags holds up only its own next clause."""
 
     def __init__(self, info: TtsInfo, *, threads: int = 1) -> None:
@@ -96,7 +96,7 @@ class Voicing:
     async def speak(
         self,
         text: AsyncIterable[str],
-        synthesise: Synthesise,
+        synthesise: ClauseSynthesizer,
         on_word: Callable[[WordMark], None] | None,
     ) -> AsyncGenerator[AudioFrame, None]:
         """See `Tts.speak`. Closing it stops at the next part; a job that waits never runs."""
@@ -115,8 +115,10 @@ class Voicing:
                             start += len(part.pcm)
             index += 1
 
-    async def _parts(self, clause: str, synthesise: Synthesise) -> AsyncGenerator[Part, None]:
-        listener = Listener(asyncio.get_running_loop())
+    async def _parts(
+        self, clause: str, synthesise: ClauseSynthesizer
+    ) -> AsyncGenerator[SpeechChunk, None]:
+        listener = ClauseReceiver(asyncio.get_running_loop())
 
         def job() -> None:
             error: EngineError | None = None

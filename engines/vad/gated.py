@@ -15,7 +15,7 @@ from engines.base import Vad
 from engines.vad.silero import REQUIRES as SILERO_REQUIRES
 from engines.vad.silero import SileroVad
 from engines.vad.silero.layers import FRAME_SAMPLES as SILERO_SAMPLES
-from engines.vad.silero.weights import Network, load_network
+from engines.vad.silero.weights import SileroNetwork, load_network
 from engines.vad.webrtc import FRAME_SAMPLES, WebrtcVad
 from engines.vad.webrtc import REQUIRES as WEBRTC_REQUIRES
 from engines.vad.webrtc import Settings as WebrtcSettings
@@ -82,7 +82,7 @@ class GatedVadEngine:
 
     name = "gated"
 
-    def __init__(self, network: Network, settings: Settings) -> None:
+    def __init__(self, network: SileroNetwork, settings: Settings) -> None:
         self._network = network
         self._gate_settings = WebrtcSettings(aggressiveness=settings.aggressiveness)
         self._hangover_samples = ms_to_samples(settings.hangover_ms, ASR_RATE_HZ)

@@ -16,7 +16,7 @@ from msgspec import Meta, MsgspecError, Struct
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import ConfigError, EngineMissing
-from engines.base.wake import Detection, Wake, WakeWord
+from engines.base.wake import WakeWord, WakeWordDetection, WakeWordDetector
 
 EXTRA = "wake"
 REQUIRES = {"pymicro_wakeword": "pymicro-wakeword"}
@@ -40,22 +40,22 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     "Probability above which a word was said; None: what each word was trained for, 0.85 to 0.97."
 
 
-class _Trained(Struct, frozen=True):
+class _TrainingResult(Struct, frozen=True):
     probability_cutoff: Annotated[float, Meta(gt=0, lt=1)]
     sliding_window_size: Annotated[int, Meta(ge=1, le=1000)]
 
 
-class _Config(Struct, frozen=True):
+class _MicroModelConfig(Struct, frozen=True):
     """As microWakeWord's training writes it; the library reads it once more."""
 
     wake_word: str
     model: str
-    micro: _Trained
+    micro: _TrainingResult
     trained_languages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Model:
+class _MicroModel:
     word: WakeWord
     config: Path
     network: Path
@@ -63,9 +63,9 @@ class _Model:
 
 
 class MicroWake:
-    """A `Wake`. Each stream has networks of its own: their state is in them."""
+    """A `WakeWordDetector`. Each stream has networks of its own: their state is in them."""
 
-    def __init__(self, models: Sequence[_Model]) -> None:
+    def __init__(self, models: Sequence[_MicroModel]) -> None:
         from pymicro_wakeword import MicroWakeWord, MicroWakeWordFeatures
 
         self._models = models
@@ -74,9 +74,9 @@ class MicroWake:
         self._heard = 0
         self._rest_until = [0] * len(models)
 
-    def push(self, pcm: Pcm) -> tuple[Detection, ...]:
-        """See `Wake.push`."""
-        found: list[Detection] = []
+    def push(self, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
+        """See `WakeWordDetector.push`."""
+        found: list[WakeWordDetection] = []
         for at in range(0, len(pcm), STEP_SAMPLES):
             step = pcm[at : at + STEP_SAMPLES]
             self._heard += len(step)
@@ -85,14 +85,14 @@ class MicroWake:
         return tuple(found)
 
     def reset(self) -> None:
-        """See `Wake.reset`."""
+        """See `WakeWordDetector.reset`."""
         self._features.reset()
         for network in self._networks:
             network.reset()
         self._heard = 0
         self._rest_until = [0] * len(self._models)
 
-    def _told(self, features: Any) -> list[Detection]:
+    def _told(self, features: Any) -> list[WakeWordDetection]:
         found = []
         for index, (model, network) in enumerate(zip(self._models, self._networks, strict=True)):
             probability: float = network.process_streaming_prob(features) or 0.0
@@ -100,7 +100,7 @@ class MicroWake:
                 self._rest_until[index] = self._heard + REST_SAMPLES
                 late = ms_to_samples(LATE_MS.get(model.word.name, 0), ASR_RATE_HZ)
                 ended = max(0, self._heard - late)
-                found.append(Detection(model.word.name, self._heard, ended))
+                found.append(WakeWordDetection(model.word.name, self._heard, ended))
         return found
 
 
@@ -109,11 +109,11 @@ class MicroWakeEngine:
 
     name = "micro"
 
-    def __init__(self, models: Mapping[str, _Model]) -> None:
+    def __init__(self, models: Mapping[str, _MicroModel]) -> None:
         self._models = models
         self.words = tuple(model.word for model in models.values())
 
-    def open(self, names: Sequence[str]) -> Wake:
+    def open(self, names: Sequence[str]) -> WakeWordDetector:
         """See `WakeEngine.open`."""
         return MicroWake([self._models[name] for name in names])
 
@@ -137,19 +137,19 @@ def create(settings: Settings) -> MicroWakeEngine:
     return engine
 
 
-def _read(file: Path, threshold: float | None) -> _Model:
+def _read(file: Path, threshold: float | None) -> _MicroModel:
     try:
-        told = msgspec.json.decode(file.read_bytes(), type=_Config)
+        told = msgspec.json.decode(file.read_bytes(), type=_MicroModelConfig)
     except (OSError, MsgspecError) as error:
         raise ConfigError(f"wake.micro: {file} is not a microWakeWord model: {error}") from error
     network = file.parent / told.model
     if not network.is_file():
         raise ConfigError(f"wake.micro: {file} names the network {network}, which is not there")
     word = WakeWord(file.stem, told.wake_word, told.trained_languages)
-    return _Model(word, file, network, threshold or told.micro.probability_cutoff)
+    return _MicroModel(word, file, network, threshold or told.micro.probability_cutoff)
 
 
-def _check(models: Iterable[_Model]) -> None:
+def _check(models: Iterable[_MicroModel]) -> None:
     """Raises ConfigError for a network that TensorFlow Lite does not take, OSError when that does
     not run here. The library goes on with the null pointer that it is given, and crashes."""
     lite = _library()

@@ -5,22 +5,22 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from core.errors import ConfigError
-from engines.base.wake import Wake, WakeWord
+from engines.base.wake import WakeWord, WakeWordDetector
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class NoWake:
+class NoWakeWordEngine:
     """A `WakeEngine`."""
 
     name = "none"
     words: tuple[WakeWord, ...] = ()
 
-    def open(self, names: Sequence[str]) -> Wake:
+    def open(self, names: Sequence[str]) -> WakeWordDetector:
         raise ConfigError("wake: this engine knows no words")
 
 
-def create(settings: Settings) -> NoWake:
-    return NoWake()
+def create(settings: Settings) -> NoWakeWordEngine:
+    return NoWakeWordEngine()

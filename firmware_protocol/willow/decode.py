@@ -15,7 +15,7 @@ from firmware_protocol.willow.messages import (
     Goodbye,
     Hello,
     NotifyDone,
-    Unknown,
+    UnknownMessage,
     WakeEnd,
     WakeStart,
 )
@@ -86,13 +86,13 @@ def _command(fields: Mapping[str, Any]) -> FromDevice:
                 _text(data, "text", MAX_TEXT_CHARS), _text(data, "language", MAX_LANGUAGE_CHARS)
             )
         case str() as name:
-            return Unknown((f"cmd {name[:_SHOWN_CHARS]}",))
+            return UnknownMessage((f"cmd {name[:_SHOWN_CHARS]}",))
         case _:
             raise MalformedMessage("cmd must be text")
 
 
-def _unknown(fields: Mapping[str, Any]) -> Unknown:
-    return Unknown(tuple(name[:_SHOWN_CHARS] for name in list(fields)[:_SHOWN_NAMES]))
+def _unknown(fields: Mapping[str, Any]) -> UnknownMessage:
+    return UnknownMessage(tuple(name[:_SHOWN_CHARS] for name in list(fields)[:_SHOWN_NAMES]))
 
 
 def _inner(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -7,16 +7,16 @@ from typing import Any, assert_never
 
 import msgspec
 
-from core.errors import TooLarge
+from core.errors import PayloadTooLarge
 from firmware_protocol.willow.messages import (
     CancelNotify,
-    Config,
+    ConfigMessage,
+    EndpointResult,
     Identify,
     Notify,
-    Nvs,
+    NvsMessage,
     OtaStart,
     Restart,
-    Result,
     ToDevice,
     WakeResult,
 )
@@ -36,7 +36,7 @@ def encode(message: ToDevice) -> str:
     """At most MAX_MESSAGE_BYTES in UTF-8: texts are cut at a word. Raises TooLarge where nothing
     can be cut."""
     match message:
-        case Result(ok, speech):
+        case EndpointResult(ok, speech):
             return _fitting(lambda text: {"result": {"ok": ok, "speech": text}}, one_line(speech))
         case Notify(text=str(text)):
             return _fitting(lambda cut: _notify(message, cut), one_line(text))
@@ -53,7 +53,7 @@ def _fields(message: ToDevice) -> dict[str, Any]:
     match message:
         case WakeResult(won):
             return {"wake_result": {"won": won}}
-        case Result(ok, speech):
+        case EndpointResult(ok, speech):
             return {"result": {"ok": ok, "speech": speech}}
         case Notify(text=text):
             return _notify(message, text)
@@ -65,9 +65,9 @@ def _fields(message: ToDevice) -> dict[str, Any]:
             return {"cmd": "restart"}
         case OtaStart(url):
             return {"cmd": "ota_start", "ota_url": url}
-        case Config(values):
+        case ConfigMessage(values):
             return {"config": dict(values)}
-        case Nvs(was_url, ssid, psk):
+        case NvsMessage(was_url, ssid, psk):
             was = {"URL": was_url} if was_url else {}
             named = {"SSID": ssid, "PSK": psk}
             wifi = {name: value for name, value in named.items() if value}
@@ -115,5 +115,7 @@ def _at_a_word(text: str) -> str:
 def _bounded(fields: dict[str, Any]) -> str:
     whole = msgspec.json.encode(fields)
     if len(whole) > MAX_MESSAGE_BYTES:
-        raise TooLarge(f"a message of {len(whole)} bytes; a device takes {MAX_MESSAGE_BYTES}")
+        raise PayloadTooLarge(
+            f"a message of {len(whole)} bytes; a device takes {MAX_MESSAGE_BYTES}"
+        )
     return whole.decode()

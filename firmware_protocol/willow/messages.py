@@ -64,7 +64,7 @@ class NotifyDone:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownMessage:
     """Of newer firmware; it means nothing here."""
 
     names: tuple[str, ...]
@@ -72,7 +72,7 @@ class Unknown:
 
 
 FromDevice: TypeAlias = (
-    Hello | Goodbye | GetConfig | WakeStart | WakeEnd | Endpoint | NotifyDone | Unknown
+    Hello | Goodbye | GetConfig | WakeStart | WakeEnd | Endpoint | NotifyDone | UnknownMessage
 )
 
 
@@ -84,7 +84,7 @@ class WakeResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class EndpointResult:
     """What came of an Endpoint; shown, and spoken or told by a chime."""
 
     ok: bool
@@ -134,7 +134,7 @@ class OtaStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class ConfigMessage:
     """The device's whole configuration: it writes it down and reboots in 3 to 6 s."""
 
     values: Mapping[str, Scalar] = field(repr=False)
@@ -142,7 +142,7 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class Nvs:
+class NvsMessage:
     """Where its WAS and its Wi-Fi are: it writes that down and reboots."""
 
     was_url: str = ""
@@ -152,5 +152,13 @@ class Nvs:
 
 
 ToDevice: TypeAlias = (
-    WakeResult | Result | Notify | CancelNotify | Identify | Restart | OtaStart | Config | Nvs
+    WakeResult
+    | EndpointResult
+    | Notify
+    | CancelNotify
+    | Identify
+    | Restart
+    | OtaStart
+    | ConfigMessage
+    | NvsMessage
 )

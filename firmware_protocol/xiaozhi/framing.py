@@ -11,8 +11,8 @@ from typing import Literal, TypeGuard
 
 from firmware_protocol.xiaozhi.errors import BadFrame
 
-Version = Literal[1, 2, 3]
-VERSIONS: tuple[Version, ...] = (1, 2, 3)
+ProtocolVersion = Literal[1, 2, 3]
+VERSIONS: tuple[ProtocolVersion, ...] = (1, 2, 3)
 
 MAX_PAYLOAD_BYTES = 8192
 "An Opus packet of 120 ms has at most 7662 bytes (RFC 6716); stock firmware sends some 200."
@@ -44,11 +44,11 @@ class JsonPacket:
 Packet = AudioPacket | JsonPacket
 
 
-def is_version(number: int) -> TypeGuard[Version]:
+def is_version(number: int) -> TypeGuard[ProtocolVersion]:
     return number in VERSIONS
 
 
-def decode_frame(version: Version, frame: bytes) -> Packet:
+def decode_frame(version: ProtocolVersion, frame: bytes) -> Packet:
     """Raises BadFrame."""
     if version == 1:
         return AudioPacket(_sized(frame, len(frame), version))
@@ -70,7 +70,7 @@ def decode_frame(version: Version, frame: bytes) -> Packet:
     return (AudioPacket if kind == _AUDIO else JsonPacket)(payload, timestamp_ms)
 
 
-def encode_audio(version: Version, payload: bytes, timestamp_ms: int = 0) -> bytes:
+def encode_audio(version: ProtocolVersion, payload: bytes, timestamp_ms: int = 0) -> bytes:
     """Raises ValueError for more than MAX_PAYLOAD_BYTES."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise ValueError(
@@ -86,7 +86,7 @@ def encode_audio(version: Version, payload: bytes, timestamp_ms: int = 0) -> byt
             return _V3.pack(_AUDIO, 0, len(payload)) + payload
 
 
-def _sized(payload: bytes, size: int, version: Version) -> bytes:
+def _sized(payload: bytes, size: int, version: ProtocolVersion) -> bytes:
     if size > MAX_PAYLOAD_BYTES:
         raise BadFrame("too_large", f"a payload of {size} bytes; the limit is {MAX_PAYLOAD_BYTES}")
     if len(payload) == size:

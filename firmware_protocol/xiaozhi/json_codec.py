@@ -8,25 +8,25 @@ from msgspec import Struct
 
 from firmware_protocol.xiaozhi.errors import BadMessage
 from firmware_protocol.xiaozhi.messages import (
-    Abort,
-    Alert,
-    Custom,
-    Detected,
+    AbortMessage,
+    AlertMessage,
+    CustomMessage,
     DeviceHello,
     DeviceMessage,
-    Ignored,
+    IgnoredMessage,
+    ListenDetect,
     ListenStart,
     ListenStop,
-    Llm,
+    LlmMessage,
     McpAnswer,
     McpRequest,
-    Ping,
-    Pong,
+    PingMessage,
+    PongMessage,
     ServerHello,
     ServerMessage,
-    Stt,
-    System,
-    Tts,
+    SttMessage,
+    SystemMessage,
+    TtsMessage,
 )
 
 MAX_TEXT_BYTES = 65_535
@@ -39,29 +39,40 @@ MAX_DEPTH = 32
 
 T = TypeVar("T", bound=Struct)
 
-_LISTEN: Mapping[Any, type[ListenStart | ListenStop | Detected]] = {
+_LISTEN: Mapping[Any, type[ListenStart | ListenStop | ListenDetect]] = {
     "start": ListenStart,
     "stop": ListenStop,
-    "detect": Detected,
+    "detect": ListenDetect,
 }
-_OF_DEVICE: Mapping[str, type[DeviceHello | Abort | Ping | McpAnswer]] = {
+_OF_DEVICE: Mapping[str, type[DeviceHello | AbortMessage | PingMessage | McpAnswer]] = {
     "hello": DeviceHello,
-    "abort": Abort,
-    "ping": Ping,
+    "abort": AbortMessage,
+    "ping": PingMessage,
     "mcp": McpAnswer,
 }
 _OF_SERVER: Mapping[
-    str, type[ServerHello | Stt | Llm | Tts | McpRequest | System | Alert | Custom | Pong]
+    str,
+    type[
+        ServerHello
+        | SttMessage
+        | LlmMessage
+        | TtsMessage
+        | McpRequest
+        | SystemMessage
+        | AlertMessage
+        | CustomMessage
+        | PongMessage
+    ],
 ] = {
     "hello": ServerHello,
-    "stt": Stt,
-    "llm": Llm,
-    "tts": Tts,
+    "stt": SttMessage,
+    "llm": LlmMessage,
+    "tts": TtsMessage,
     "mcp": McpRequest,
-    "system": System,
-    "alert": Alert,
-    "custom": Custom,
-    "pong": Pong,
+    "system": SystemMessage,
+    "alert": AlertMessage,
+    "custom": CustomMessage,
+    "pong": PongMessage,
 }
 
 
@@ -75,14 +86,14 @@ def decode_device_message(text: str | bytes) -> DeviceMessage:
             raise BadMessage("bad_message", "listen: state is start, stop or detect")
         return _as(found, fields, kind)
     one = _OF_DEVICE.get(kind)
-    return Ignored(kind) if one is None else _as(one, fields, kind)
+    return IgnoredMessage(kind) if one is None else _as(one, fields, kind)
 
 
 def decode_server_message(text: str | bytes) -> ServerMessage:
     """As a device reads it. Raises BadMessage."""
     fields, kind = _object(text)
     one = _OF_SERVER.get(kind)
-    return Ignored(kind) if one is None else _as(one, fields, kind)
+    return IgnoredMessage(kind) if one is None else _as(one, fields, kind)
 
 
 def encode_message(message: DeviceMessage | ServerMessage) -> str:

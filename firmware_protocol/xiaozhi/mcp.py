@@ -40,7 +40,7 @@ class DeviceTool:
 
 
 @dataclass(frozen=True, slots=True)
-class Initialized:
+class DeviceInitializeResult:
     """The device speaks MCP; its tools are asked for next."""
 
     name: str
@@ -48,14 +48,14 @@ class Initialized:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolsListed:
+class DeviceListToolsResult:
     tools: tuple[DeviceTool, ...]
     cursor: str
     "Of the next page; empty: these are all."
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class DeviceCallToolResult:
     """What a call came to."""
 
     id: int
@@ -64,18 +64,20 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class DeviceMcpError:
     """Another request than a call was answered with an error."""
 
     method: str
     message: str
 
 
-Outcome = Initialized | ToolsListed | Called | Refused
+DeviceMcpOutcome = (
+    DeviceInitializeResult | DeviceListToolsResult | DeviceCallToolResult | DeviceMcpError
+)
 
 
 @dataclass(slots=True)
-class McpClient:
+class DeviceMcpClient:
     """One connection's. Requests are made here and sent elsewhere; answers are given to `receive`.
     Forget a request that is waited for no longer: its answer is then nobody's."""
 
@@ -104,14 +106,14 @@ class McpClient:
         return self._request("tools/list", {"cursor": cursor, "withUserTools": False})
 
     def call(self, name: str, arguments: Json) -> tuple[int, Json]:
-        """`name` as the device calls it. The id comes back in `Called`."""
+        """`name` as the device calls it. The id comes back in `DeviceCallToolResult`."""
         request = self._request("tools/call", {"name": name, "arguments": dict(arguments)})
         return self._last_id, request
 
     def forget(self, request_id: int) -> None:
         self._waiting.pop(request_id, None)
 
-    def receive(self, payload: Json) -> Outcome | None:
+    def receive(self, payload: Json) -> DeviceMcpOutcome | None:
         """None: an answer to nothing, or a notification."""
         request_id = payload.get("id")
         if isinstance(request_id, bool) or not isinstance(request_id, int):
@@ -123,22 +125,24 @@ class McpClient:
         if error is not None or not isinstance(result, Mapping):
             message = _error_text(error)
             if method == "tools/call":
-                return Called(request_id, message, is_error=True)
-            return Refused(method, message)
+                return DeviceCallToolResult(request_id, message, is_error=True)
+            return DeviceMcpError(method, message)
         match method:
             case "initialize":
                 return _initialized(result)
             case "tools/list":
                 return self._listed(result)
             case _:
-                return Called(request_id, _text_of(result), result.get("isError") is True)
+                return DeviceCallToolResult(
+                    request_id, _text_of(result), result.get("isError") is True
+                )
 
     def _request(self, method: str, params: Json) -> Json:
         self._last_id += 1
         self._waiting[self._last_id] = method
         return {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
 
-    def _listed(self, result: Json) -> ToolsListed:
+    def _listed(self, result: Json) -> DeviceListToolsResult:
         self._pages += 1
         tools = result.get("tools")
         for one in tools if isinstance(tools, list) else []:
@@ -147,7 +151,7 @@ class McpClient:
                 self._tools.setdefault(tool.alias, tool)
         cursor = result.get("nextCursor")
         has_more = isinstance(cursor, str) and self._pages < MAX_PAGES
-        return ToolsListed(tuple(self._tools.values()), str(cursor) if has_more else "")
+        return DeviceListToolsResult(tuple(self._tools.values()), str(cursor) if has_more else "")
 
 
 def alias_of(name: str) -> str:
@@ -169,11 +173,11 @@ def _tool(one: Any) -> DeviceTool | None:
     )
 
 
-def _initialized(result: Json) -> Initialized:
+def _initialized(result: Json) -> DeviceInitializeResult:
     about = result.get("serverInfo")
     about = about if isinstance(about, Mapping) else {}
     name, version = about.get("name"), about.get("version")
-    return Initialized(
+    return DeviceInitializeResult(
         name[:MAX_NAME_CHARS] if isinstance(name, str) else "",
         version[:MAX_NAME_CHARS] if isinstance(version, str) else "",
     )

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-Mode = Literal["auto", "manual", "realtime"]
+ListenMode = Literal["auto", "manual", "realtime"]
 """auto: we find the end of the turn, and the microphone rests while we speak; manual: a button
 says it; realtime: the microphone is always open, and the device takes our echo out of it."""
 
@@ -32,16 +32,16 @@ class AudioParams(Struct, frozen=True):
     "ms per packet."
 
 
-class Features(Struct, frozen=True, omit_defaults=True):
+class DeviceFeatures(Struct, frozen=True, omit_defaults=True):
     """What a device can do. The last two are Earshot's own; stock firmware has neither."""
 
     mcp: bool = False
     aec: bool = False
     "It wants its echo taken out by the server."
     partial: bool = False
-    "It shows words while they are spoken: `Stt.partial`."
+    "It shows words while they are spoken: `SttMessage.partial`."
     timing: bool = False
-    "It shows where the time went: `Tts.timing`."
+    "It shows where the time went: `TtsMessage.timing`."
 
 
 class _Message(Struct, frozen=True, tag_field="type"):
@@ -61,12 +61,12 @@ class DeviceHello(_FromDevice, frozen=True, tag="hello"):
 
     version: int = 1
     transport: str = "websocket"
-    features: Features = Features()
+    features: DeviceFeatures = DeviceFeatures()
     audio_params: AudioParams = AudioParams(sample_rate=16000)
 
 
 class ListenStart(_FromDevice, frozen=True, tag="listen", kw_only=True):
-    mode: Mode
+    mode: ListenMode
     state: Literal["start"] = "start"
 
 
@@ -76,7 +76,7 @@ class ListenStop(_FromDevice, frozen=True, tag="listen"):
     state: Literal["stop"] = "stop"
 
 
-class Detected(_FromDevice, frozen=True, tag="listen"):
+class ListenDetect(_FromDevice, frozen=True, tag="listen"):
     """A wake word that firmware heard, or a sentence that a person typed into a client on a
     computer: the same message."""
 
@@ -84,13 +84,13 @@ class Detected(_FromDevice, frozen=True, tag="listen"):
     state: Literal["detect"] = "detect"
 
 
-class Abort(_FromDevice, frozen=True, tag="abort"):
-    """Stop speaking. A device that was stopped by its button speaks on until `Tts` stop."""
+class AbortMessage(_FromDevice, frozen=True, tag="abort"):
+    """Stop speaking. A device that was stopped by its button speaks on until `TtsMessage` stop."""
 
     reason: str | UnsetType = UNSET
 
 
-class Ping(_FromDevice, frozen=True, tag="ping"):
+class PingMessage(_FromDevice, frozen=True, tag="ping"):
     """Not of stock firmware; the community's server answers it."""
 
 
@@ -98,7 +98,7 @@ class McpAnswer(_FromDevice, frozen=True, tag="mcp", kw_only=True):
     payload: Json
 
 
-class Ignored(Struct, frozen=True):
+class IgnoredMessage(Struct, frozen=True):
     """Understood as a message, and nothing happens: `iot` of firmware before 1.8, `goodbye`
     (MQTT's: here the socket's end is the conversation's), or news."""
 
@@ -106,7 +106,14 @@ class Ignored(Struct, frozen=True):
 
 
 DeviceMessage = (
-    DeviceHello | ListenStart | ListenStop | Detected | Abort | Ping | McpAnswer | Ignored
+    DeviceHello
+    | ListenStart
+    | ListenStop
+    | ListenDetect
+    | AbortMessage
+    | PingMessage
+    | McpAnswer
+    | IgnoredMessage
 )
 
 # Server to device.
@@ -121,7 +128,7 @@ class ServerHello(_Message, frozen=True, tag="hello"):
     "Of the sound that we send; absent: 24 kHz in packets of 60 ms."
 
 
-class Stt(_Message, frozen=True, tag="stt"):
+class SttMessage(_Message, frozen=True, tag="stt"):
     """What the user said."""
 
     text: str
@@ -129,12 +136,12 @@ class Stt(_Message, frozen=True, tag="stt"):
     "It is still being said. Only for who announced `partial`: others would show every one."
 
 
-class Llm(_Message, frozen=True, tag="llm"):
+class LlmMessage(_Message, frozen=True, tag="llm"):
     emotion: str | UnsetType = UNSET
     text: str | UnsetType = UNSET
 
 
-class Timing(Struct, frozen=True, omit_defaults=True):
+class TurnLatencies(Struct, frozen=True, omit_defaults=True):
     """ms from the end of the user's speech; absent: it did not happen."""
 
     response_latency_ms: float | None = None
@@ -143,12 +150,12 @@ class Timing(Struct, frozen=True, omit_defaults=True):
     first_audio_ms: float | None = None
 
 
-class Tts(_Message, frozen=True, tag="tts"):
+class TtsMessage(_Message, frozen=True, tag="tts"):
     """Sound is taken between start and stop only."""
 
     state: Literal["start", "sentence_start", "sentence_end", "stop"]
     text: str | UnsetType = UNSET
-    timing: Timing | UnsetType = UNSET
+    timing: TurnLatencies | UnsetType = UNSET
     "With stop, for who announced `timing`."
 
 
@@ -156,12 +163,12 @@ class McpRequest(_Message, frozen=True, tag="mcp"):
     payload: Json
 
 
-class System(_Message, frozen=True, tag="system"):
+class SystemMessage(_Message, frozen=True, tag="system"):
     command: str
     "`reboot` is the only one."
 
 
-class Alert(_Message, frozen=True, tag="alert"):
+class AlertMessage(_Message, frozen=True, tag="alert"):
     """All three are needed by the device."""
 
     status: str
@@ -169,16 +176,25 @@ class Alert(_Message, frozen=True, tag="alert"):
     emotion: str
 
 
-class Custom(_Message, frozen=True, tag="custom"):
+class CustomMessage(_Message, frozen=True, tag="custom"):
     """For builds with CONFIG_RECEIVE_CUSTOM_MESSAGE."""
 
     payload: Json | list[Any]
 
 
-class Pong(_Message, frozen=True, tag="pong"):
+class PongMessage(_Message, frozen=True, tag="pong"):
     pass
 
 
 ServerMessage = (
-    ServerHello | Stt | Llm | Tts | McpRequest | System | Alert | Custom | Pong | Ignored
+    ServerHello
+    | SttMessage
+    | LlmMessage
+    | TtsMessage
+    | McpRequest
+    | SystemMessage
+    | AlertMessage
+    | CustomMessage
+    | PongMessage
+    | IgnoredMessage
 )

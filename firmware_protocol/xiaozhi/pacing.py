@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class PaceSettings:
+class PacketPacerSettings:
     packet_ms: int = 60
     ahead: int = 4
     """Packets that a device has before it plays the first, and later: 240 ms. It takes out a gap of
@@ -25,11 +25,11 @@ class PaceSettings:
             raise ValueError("ahead must be in [1, 20]: a device keeps 40 packets")
 
 
-class Pacer:
+class PacketPacer:
     """One device's, from `start` to `start`."""
 
-    def __init__(self, settings: PaceSettings | None = None) -> None:
-        self._settings = settings or PaceSettings()
+    def __init__(self, settings: PacketPacerSettings | None = None) -> None:
+        self._settings = settings or PacketPacerSettings()
         self._opens_at = 0.0
         self._played_at = 0.0
 

@@ -12,30 +12,30 @@ from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from firmware_protocol.xiaozhi.messages import (
-    Abort,
+    AbortMessage,
     AudioParams,
-    Detected,
+    DeviceFeatures,
     DeviceHello,
     DeviceMessage,
     Emotion,
-    Features,
-    Ignored,
+    IgnoredMessage,
+    ListenDetect,
+    ListenMode,
     ListenStart,
     ListenStop,
-    Llm,
+    LlmMessage,
     McpAnswer,
-    Mode,
-    Ping,
-    Pong,
+    PingMessage,
+    PongMessage,
     ServerHello,
     ServerMessage,
-    Stt,
-    Timing,
-    Tts,
+    SttMessage,
+    TtsMessage,
+    TurnLatencies,
 )
-from firmware_protocol.xiaozhi.pacing import Pacer, PaceSettings
+from firmware_protocol.xiaozhi.pacing import PacketPacer, PacketPacerSettings
 
-Doing = Literal["idle", "listening", "thinking", "speaking"]
+DialogueActivity = Literal["idle", "listening", "thinking", "speaking"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +53,23 @@ class DialogueSettings:
     max_idle_s: float = 300.0
     "With the microphone closed. A device takes a connection for dead after 120 s anyway."
     downlink: AudioParams = field(default_factory=AudioParams)
-    pace: PaceSettings = field(default_factory=PaceSettings)
+    pace: PacketPacerSettings = field(default_factory=PacketPacerSettings)
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendMessage:
     message: ServerMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Hear:
+class BeginInput:
     """Forget what was heard so far, and find the end of turns by yourself or not."""
 
-    mode: Mode
+    mode: ListenMode
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitInput:
     """The turn is over."""
 
     asks: bool
@@ -77,23 +77,25 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class CancelResponse:
     """Say nothing more of what is being said."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class CreateTextResponse:
     """Answer a text that a person typed."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class HangUp:
+class CloseConnection:
     reason: Literal["hello_expected", "silence", "idle"]
 
 
-Action = Send | Hear | Commit | Cancel | Ask | HangUp
+DialogueAction = (
+    SendMessage | BeginInput | CommitInput | CancelResponse | CreateTextResponse | CloseConnection
+)
 
 
 class Dialogue:
@@ -104,12 +106,12 @@ class Dialogue:
     ) -> None:
         self._settings = settings or DialogueSettings()
         self._session_id = session_id
-        self.pacer = Pacer(self._settings.pace)
-        self.features: Features | None = None
+        self.pacer = PacketPacer(self._settings.pace)
+        self.features: DeviceFeatures | None = None
         "None: it has not said hello."
         self.packet_ms = 60
         "Of its own packets."
-        self.mode: Mode = "auto"
+        self.mode: ListenMode = "auto"
         self._is_open = False
         "Its microphone, as far as we were told."
         self._is_speaking = False
@@ -118,12 +120,12 @@ class Dialogue:
         self._user_since: float | None = None
         "Since when the user has been speaking."
         self._quiet_since = now
-        self._timing: Timing | None = None
+        self._timing: TurnLatencies | None = None
         self._perhaps_typed: tuple[str, float] | None = None
         "A text that came before the device listens, and when: typed, or a wake word."
 
     @property
-    def doing(self) -> Doing:
+    def doing(self) -> DialogueActivity:
         if self._is_speaking:
             return "speaking"
         if self._is_thinking:
@@ -142,30 +144,30 @@ class Dialogue:
 
     # What the device says.
 
-    def receive(self, message: DeviceMessage, now: float) -> list[Action]:
+    def receive(self, message: DeviceMessage, now: float) -> list[DialogueAction]:
         self._quiet_since = now
         match message:
             case DeviceHello():
                 self.features = message.features
                 self.packet_ms = message.audio_params.frame_duration
                 ours = self._settings.downlink
-                return [Send(ServerHello("websocket", self._session_id, ours))]
+                return [SendMessage(ServerHello("websocket", self._session_id, ours))]
             case ListenStart(mode=mode):
                 return self._listen(mode)
             case ListenStop():
                 return self._stop_listening()
-            case Abort():
-                return [Cancel(), *self._stop_speaking(must_tell=True)]
-            case Ping():
-                return [Send(Pong())]
-            case Detected(text=text):
+            case AbortMessage():
+                return [CancelResponse(), *self._stop_speaking(must_tell=True)]
+            case PingMessage():
+                return [SendMessage(PongMessage())]
+            case ListenDetect(text=text):
                 return self._detected(text.strip(), now)
-            case McpAnswer() | Ignored():
+            case McpAnswer() | IgnoredMessage():
                 return []
             case _:
                 assert_never(message)
 
-    def _listen(self, mode: Mode) -> list[Action]:
+    def _listen(self, mode: ListenMode) -> list[DialogueAction]:
         """While we speak it has crossed our `tts start` on its way: what we say is heard. An answer
         that is not heard yet would end the new turn with its `tts start`."""
         self.mode, self._is_open = mode, True
@@ -174,9 +176,9 @@ class Dialogue:
             return []
         was_thinking, self._is_thinking = self._is_thinking, False
         self._user_since = None
-        return [Cancel(), Hear(mode)] if was_thinking else [Hear(mode)]
+        return [CancelResponse(), BeginInput(mode)] if was_thinking else [BeginInput(mode)]
 
-    def _detected(self, text: str, now: float) -> list[Action]:
+    def _detected(self, text: str, now: float) -> list[DialogueAction]:
         """A wake word comes before the device listens: it is said by the `listen` that follows.
         Clients on computers send typed text while they listen, or never listen."""
         if not text:
@@ -186,19 +188,19 @@ class Dialogue:
         self._perhaps_typed = (text, now)
         return []
 
-    def _asked(self, text: str) -> list[Action]:
+    def _asked(self, text: str) -> list[DialogueAction]:
         self._perhaps_typed = None
         text = text[: self._settings.max_text_chars]
         is_busy = self._is_speaking or self._is_thinking
-        stopped = [Cancel(), *self._stop_speaking()] if is_busy else []
+        stopped = [CancelResponse(), *self._stop_speaking()] if is_busy else []
         self._is_thinking = True
-        return [*stopped, Send(Stt(text)), Ask(text)]
+        return [*stopped, SendMessage(SttMessage(text)), CreateTextResponse(text)]
 
-    def _stop_listening(self) -> list[Action]:
+    def _stop_listening(self) -> list[DialogueAction]:
         if self.mode != "manual" or not self._is_open:
             return []
         self._is_open = False
-        return [Commit(asks=True)]
+        return [CommitInput(asks=True)]
 
     # What the session tells.
 
@@ -212,12 +214,12 @@ class Dialogue:
     def speech_dropped(self, now: float) -> None:
         self._user_since, self._quiet_since = None, now
 
-    def words(self, text: str) -> list[Action]:
+    def words(self, text: str) -> list[DialogueAction]:
         """While they are spoken."""
         wanted = self.features is not None and self.features.partial and text
-        return [Send(Stt(text, partial=True))] if wanted else []
+        return [SendMessage(SttMessage(text, partial=True))] if wanted else []
 
-    def understood(self, text: str, now: float, *, is_answered: bool) -> list[Action]:
+    def understood(self, text: str, now: float, *, is_answered: bool) -> list[DialogueAction]:
         """All words of an utterance; none: it was noise. `tts start` goes at once, for sound may
         follow only a moment later; but it closes the microphone, into which the user may be
         speaking on: the answer then comes to all of it."""
@@ -227,37 +229,37 @@ class Dialogue:
             return []
         goes_on = self._is_open if self.mode == "manual" else self._user_since is not None
         begins = is_answered and not goes_on
-        return [Send(Stt(text)), *(self.answer_begun(now) if begins else ())]
+        return [SendMessage(SttMessage(text)), *(self.answer_begun(now) if begins else ())]
 
-    def answer_begun(self, now: float) -> list[Action]:
+    def answer_begun(self, now: float) -> list[DialogueAction]:
         """It will be spoken; also one that nobody asked for."""
         if self._is_speaking or self.features is None:
             return []
         self._is_speaking, self._is_thinking = True, False
         self._timing = None
         self.pacer.start(now)
-        return [Send(Tts("start")), _face("happy")]
+        return [SendMessage(TtsMessage("start")), _face("happy")]
 
-    def clause(self, text: str) -> list[Action]:
+    def clause(self, text: str) -> list[DialogueAction]:
         """Its sound goes out next."""
-        return [Send(Tts("sentence_start", text=text))] if self._is_speaking else []
+        return [SendMessage(TtsMessage("sentence_start", text=text))] if self._is_speaking else []
 
-    def interrupted(self) -> list[Action]:
+    def interrupted(self) -> list[DialogueAction]:
         """Our own ear has found that the user speaks over the answer."""
         return self._stop_speaking()
 
-    def traced(self, timing: Timing) -> None:
+    def traced(self, timing: TurnLatencies) -> None:
         self._timing = timing
 
     # What the time brings.
 
-    def tick(self, now: float, *, is_answering: bool) -> list[Action]:
+    def tick(self, now: float, *, is_answering: bool) -> list[DialogueAction]:
         """To be asked after every packet, and some times a second. `is_answering`: the session has
         an answer, or may soon have one."""
         of = self._settings
         if self.features is None:
             is_late = now - self._quiet_since > of.hello_timeout_s
-            return [HangUp("hello_expected")] if is_late else []
+            return [CloseConnection("hello_expected")] if is_late else []
         if self._perhaps_typed is not None:
             text, at = self._perhaps_typed
             if now - at >= of.typed_after_s:
@@ -271,28 +273,28 @@ class Dialogue:
             return self._cap(now)
         quiet_s = now - self._quiet_since
         if self._is_open and self.mode != "manual":
-            return [HangUp("silence")] if quiet_s > of.max_silence_s else []
-        return [HangUp("idle")] if quiet_s > of.max_idle_s else []
+            return [CloseConnection("silence")] if quiet_s > of.max_silence_s else []
+        return [CloseConnection("idle")] if quiet_s > of.max_idle_s else []
 
-    def _cap(self, now: float) -> list[Action]:
+    def _cap(self, now: float) -> list[DialogueAction]:
         assert self._user_since is not None
         if now - self._user_since <= self._settings.max_turn_s:
             return []
         self._user_since, self._quiet_since = None, now
-        return [Commit(asks=False)]
+        return [CommitInput(asks=False)]
 
-    def _stop_speaking(self, *, must_tell: bool = False) -> list[Action]:
+    def _stop_speaking(self, *, must_tell: bool = False) -> list[DialogueAction]:
         was_speaking, self._is_speaking = self._is_speaking, False
         self._is_thinking = False
         if not (was_speaking or must_tell):
             return []
         self._is_open = self._is_open and self.mode == "realtime"
-        stop = Tts("stop")
+        stop = TtsMessage("stop")
         if self._timing is not None and self.features is not None and self.features.timing:
-            stop = Tts("stop", timing=self._timing)
+            stop = TtsMessage("stop", timing=self._timing)
         self._timing = None
-        return [Send(stop), _face("neutral")]
+        return [SendMessage(stop), _face("neutral")]
 
 
-def _face(emotion: Emotion) -> Send:
-    return Send(Llm(emotion))
+def _face(emotion: Emotion) -> SendMessage:
+    return SendMessage(LlmMessage(emotion))

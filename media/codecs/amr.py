@@ -15,7 +15,7 @@ _EMPTY = np.zeros(0, np.int16)
 
 
 @dataclass(frozen=True, slots=True)
-class _Variant:
+class _AmrVariant:
     magic: bytes
     codec: str
     rate_hz: int
@@ -26,8 +26,8 @@ class _Variant:
 
 
 _VARIANTS = (
-    _Variant(b"#!AMR-WB\n", "amrwb", 16_000, (18, 24, 33, 37, 41, 47, 51, 59, 61), 6),
-    _Variant(b"#!AMR\n", "amrnb", 8_000, (13, 14, 16, 18, 20, 21, 27, 32), 6),
+    _AmrVariant(b"#!AMR-WB\n", "amrwb", 16_000, (18, 24, 33, 37, 41, 47, 51, 59, 61), 6),
+    _AmrVariant(b"#!AMR\n", "amrnb", 8_000, (13, 14, 16, 18, 20, 21, 27, 32), 6),
 )
 _LOST, _NO_DATA = 14, 15
 "Frame types without a body. What lies between them and comfort noise is not in use."
@@ -41,7 +41,7 @@ class AmrDecoder:
 
     def __init__(self) -> None:
         self._bytes = bytearray()
-        self._variant: _Variant | None = None
+        self._variant: _AmrVariant | None = None
 
     def push(self, data: bytes) -> Pcm:
         self._bytes += data

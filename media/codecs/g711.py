@@ -14,7 +14,7 @@ from core.audio import Pcm
 
 RATE_HZ = 8_000
 
-Law = Literal["mu", "a"]
+G711Law = Literal["mu", "a"]
 
 _BIAS = 0x84
 "Added to a mu-law magnitude, so that every segment begins at a power of two."
@@ -22,17 +22,17 @@ _LOUDEST = 32_635
 "Largest magnitude that the bias leaves within 16 bits."
 
 
-def decode(data: bytes, law: Law) -> Pcm:
+def decode(data: bytes, law: G711Law) -> Pcm:
     """Any bytes are sound."""
     return _linear(law)[np.frombuffer(data, np.uint8)]
 
 
-def encode(pcm: Pcm, law: Law) -> bytes:
+def encode(pcm: Pcm, law: G711Law) -> bytes:
     return _coded(law)[pcm.view(np.uint16)].tobytes()
 
 
 @cache
-def _linear(law: Law) -> Pcm:
+def _linear(law: G711Law) -> Pcm:
     """Code -> sample."""
     code = np.arange(256) ^ (0xFF if law == "mu" else 0x55)
     segment, step = (code & 0x70) >> 4, code & 0x0F
@@ -47,7 +47,7 @@ def _linear(law: Law) -> Pcm:
 
 
 @cache
-def _coded(law: Law) -> npt.NDArray[np.uint8]:
+def _coded(law: G711Law) -> npt.NDArray[np.uint8]:
     """Sample, its bits read as an unsigned number -> code."""
     sample = np.arange(0x10000, dtype=np.uint16).view(np.int16).astype(np.int32)
     if law == "mu":

@@ -37,7 +37,7 @@ class OpusError(EarshotError):
     code = "opus_error"
 
 
-class Decoder:
+class LibopusDecoder:
     """Mono s16 at `rate_hz`: 8, 12, 16, 24 or 48 kHz."""
 
     def __init__(self, rate_hz: int) -> None:
@@ -59,8 +59,8 @@ class Decoder:
         return self._pcm[:samples].copy()
 
 
-class Encoder:
-    """Mono s16 at `rate_hz`, as for `Decoder`; variable bit rate."""
+class LibopusEncoder:
+    """Mono s16 at `rate_hz`, as for `LibopusDecoder`; variable bit rate."""
 
     def __init__(self, rate_hz: int, application: str, bitrate_bps: int, complexity: int) -> None:
         lib = library()

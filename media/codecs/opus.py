@@ -7,7 +7,7 @@ import numpy as np
 
 from core.audio import PTIME_MS, Pcm, ms_to_samples
 from core.errors import RemoteProtocolError
-from media.codecs.libopus import Decoder, Encoder, OpusError
+from media.codecs.libopus import LibopusDecoder, LibopusEncoder, OpusError
 
 OPUS_RATE_HZ = 48_000
 "RTP counts the timestamps of Opus in it (RFC 7587), whatever is encoded or decoded to."
@@ -30,7 +30,7 @@ _SILENCE = b"\xff\xfe"
 the levels and the pitch from which they predict the next frame."""
 
 
-class BadAudioPacket(RemoteProtocolError):
+class InvalidOpusPacket(RemoteProtocolError):
     """These bytes are not an Opus packet. The decoder stays usable."""
 
     code = "bad_audio_packet"
@@ -72,7 +72,7 @@ class OpusEncoder:
             raise ValueError(f"Opus encodes {OPUS_RATES_HZ} Hz, not {rate_hz}")
         self.rate_hz = rate_hz
         self.frame_samples = ms_to_samples(settings.frame_ms, rate_hz)
-        self._encoder = Encoder(
+        self._encoder = LibopusEncoder(
             rate_hz, settings.application, settings.bitrate_bps, settings.complexity
         )
         self.coded_frames = 0
@@ -111,7 +111,7 @@ class OpusDecoder:
         if rate_hz not in OPUS_RATES_HZ:
             raise ValueError(f"Opus decodes to {OPUS_RATES_HZ} Hz, not {rate_hz}")
         self.rate_hz = rate_hz
-        self._decoder = Decoder(rate_hz)
+        self._decoder = LibopusDecoder(rate_hz)
         self._last_samples = 0
 
     def conceal(self) -> Pcm:
@@ -127,10 +127,10 @@ class OpusDecoder:
         An empty packet is bad too: to libopus it is a lost one.
         """
         if not 0 < len(packet) <= MAX_PACKET_BYTES:
-            raise BadAudioPacket(f"Opus packet of {len(packet)} bytes, limit {MAX_PACKET_BYTES}")
+            raise InvalidOpusPacket(f"Opus packet of {len(packet)} bytes, limit {MAX_PACKET_BYTES}")
         try:
             pcm = self._decoder.decode(packet)
         except OpusError as exc:
-            raise BadAudioPacket(f"not an Opus packet ({len(packet)} bytes)") from exc
+            raise InvalidOpusPacket(f"not an Opus packet ({len(packet)} bytes)") from exc
         self._last_samples = len(pcm)
         return pcm

@@ -16,7 +16,7 @@ from av.container import InputContainer
 from av.error import FFmpegError, InvalidDataError, PatchWelcomeError
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
-from core.errors import RequestError, TooLarge
+from core.errors import PayloadTooLarge, RequestError
 
 FORMATS = (
     "wav,w64,aiff,flac,mp3,ogg,opus,matroska,webm,mov,mp4,m4a,3gp,aac,amr,amrnb,amrwb,au,"
@@ -62,7 +62,7 @@ a gap of 20 s."""
 BLOCK_S = 5.0
 "Decoded in one go: milliseconds of work, so that whoever stops is soon done."
 
-Source = Path | bytes | BinaryIO
+AudioSource = Path | bytes | BinaryIO
 "A path, the file's bytes, or an open file that can seek; the last stays open."
 
 
@@ -75,7 +75,7 @@ class FileLimits:
 
 
 def decode(
-    source: Source, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
+    source: AudioSource, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
 ) -> Generator[Pcm, None, None]:
     """Yields the first audio stream as mono s16 at `rate_hz`, in blocks of about BLOCK_S. Blocks
     the thread; memory stays the same however long the file is.
@@ -99,7 +99,7 @@ def decode(
 
 
 def decode_file(
-    source: Source, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
+    source: AudioSource, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
 ) -> Pcm:
     """All of `decode` at once; an hour is 115 MB."""
     return np.concatenate(list(decode(source, rate_hz, limits)))
@@ -148,7 +148,7 @@ can be has it seek to where no file reaches, an index that is too large has no m
 
 
 @contextmanager
-def _opened(source: Source, max_bytes: int) -> Iterator[tuple[BinaryIO, int]]:
+def _opened(source: AudioSource, max_bytes: int) -> Iterator[tuple[BinaryIO, int]]:
     match source:
         case Path():
             with source.open("rb") as data:
@@ -179,7 +179,7 @@ def _checked(data: BinaryIO, max_bytes: int) -> int:
     size_bytes = data.seek(0, SEEK_END)
     data.seek(0)
     if size_bytes > max_bytes:
-        raise TooLarge(
+        raise PayloadTooLarge(
             f"audio file of {size_bytes} bytes, limit {max_bytes}", code="audio_too_large"
         )
     return size_bytes
@@ -198,7 +198,7 @@ def _blocks(
             parts.append(part.to_ndarray()[0])
             total += len(parts[-1])
         if total > limit:
-            raise TooLarge(
+            raise PayloadTooLarge(
                 f"audio of more than {max_duration_s:g} s, the limit", code="audio_too_long"
             )
         if total - given >= step:

@@ -73,21 +73,21 @@ class RawEncoder:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _EncodedFormat:
     container: str
     codec: str
     content_type: str
     sample_format: str
 
 
-_OPUS = _Kind("ogg", "libopus", "audio/ogg", "s16")
+_OPUS = _EncodedFormat("ogg", "libopus", "audio/ogg", "s16")
 
-_ENCODED: Mapping[str, _Kind] = {
-    "flac": _Kind("flac", "flac", "audio/flac", "s16"),
-    "mp3": _Kind("mp3", "libmp3lame", "audio/mpeg", "s16p"),
+_ENCODED: Mapping[str, _EncodedFormat] = {
+    "flac": _EncodedFormat("flac", "flac", "audio/flac", "s16"),
+    "mp3": _EncodedFormat("mp3", "libmp3lame", "audio/mpeg", "s16p"),
     "ogg": _OPUS,
     "opus": _OPUS,
-    "aac": _Kind("adts", "aac", "audio/aac", "fltp"),
+    "aac": _EncodedFormat("adts", "aac", "audio/aac", "fltp"),
 }
 
 RAW = "pcm"
@@ -99,7 +99,7 @@ def open_encoder(kind: str, rate_hz: int) -> AudioEncoder:
     """An encoder of mono PCM of `rate_hz`, which for `ogg` and `opus` is one that Opus knows."""
     if kind == RAW:
         return RawEncoder()
-    return WavEncoder(rate_hz) if kind == "wav" else _LibraryEncoder(_ENCODED[kind], rate_hz)
+    return WavEncoder(rate_hz) if kind == "wav" else _FfmpegEncoder(_ENCODED[kind], rate_hz)
 
 
 def content_type_of(kind: str) -> str:
@@ -109,7 +109,7 @@ def content_type_of(kind: str) -> str:
     return WavEncoder.content_type if kind == "wav" else _ENCODED[kind].content_type
 
 
-class _Written:
+class _OutputBuffer:
     """Collects what FFmpeg writes. It cannot seek, so nothing of it is corrected later."""
 
     def __init__(self) -> None:
@@ -124,11 +124,11 @@ class _Written:
         return taken
 
 
-class _LibraryEncoder:
-    def __init__(self, kind: _Kind, rate_hz: int) -> None:
+class _FfmpegEncoder:
+    def __init__(self, kind: _EncodedFormat, rate_hz: int) -> None:
         self.content_type = kind.content_type
         self._kind, self._rate_hz = kind, rate_hz
-        self._out = _Written()
+        self._out = _OutputBuffer()
         self._container = av.open(self._out, "w", format=kind.container)
         stream = self._container.add_stream(kind.codec, rate=rate_hz)
         assert isinstance(stream, AudioStream)

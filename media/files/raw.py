@@ -20,7 +20,7 @@ MAX_WAV_HEAD_BYTES = 64 * 1024
 _PCM, _EXTENSIBLE = 1, 0xFFFE
 
 
-class ByteDecoder(Protocol):
+class AudioByteDecoder(Protocol):
     """Sound from bytes, however they are cut."""
 
     def push(self, data: bytes) -> Pcm:
@@ -83,7 +83,7 @@ def read_wav_head(data: bytes) -> WavHead | None:
     if len(data) < 12:
         return None
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
-        raise NotPlain
+        raise UnsupportedWavError
     at, form = 12, None
     while len(data) >= at + 8:
         name, size = data[at : at + 4], struct.unpack_from("<I", data, at + 4)[0]
@@ -96,23 +96,23 @@ def read_wav_head(data: bytes) -> WavHead | None:
             form = data[at : at + min(size, 40)]
         at += size + size % 2
     if at > MAX_WAV_HEAD_BYTES:
-        raise NotPlain
+        raise UnsupportedWavError
     return None
 
 
-class NotPlain(Exception):
+class UnsupportedWavError(Exception):
     """Not a WAV file of plain samples."""
 
 
 def _head(form: bytes | None, offset: int, size_bytes: int) -> WavHead:
     if form is None or len(form) < 16:
-        raise NotPlain
+        raise UnsupportedWavError
     kind, channels, rate_hz, _, _, bits = struct.unpack_from("<HHIIHH", form)
     if kind == _EXTENSIBLE and len(form) >= 26:
         kind = struct.unpack_from("<H", form, 24)[0]
     is_plain = kind == _PCM and bits in BITS and 1 <= channels <= 8 and 1000 <= rate_hz <= 384_000
     if not is_plain:
-        raise NotPlain
+        raise UnsupportedWavError
     is_known = 0 < size_bytes < 0x7FFFFFFF
     return WavHead(rate_hz, bits, channels, offset, size_bytes if is_known else None)
 

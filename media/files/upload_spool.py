@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from core.errors import Overloaded, TooLarge
+from core.errors import OverloadedError, PayloadTooLarge
 from core.threads import in_thread
 
 BLOCK_BYTES = 256 * 1024
@@ -26,7 +26,7 @@ class SpoolLimits:
     "At once: each holds a file handle."
 
 
-class Spools:
+class UploadSpools:
     """All uploads of the server, so that together they stay bounded, too."""
 
     def __init__(self, limits: SpoolLimits | None = None, folder: Path | None = None) -> None:
@@ -46,14 +46,14 @@ class Spools:
         return self._used_bytes
 
     @contextmanager
-    def open(self) -> Iterator["Spool"]:
+    def open(self) -> Iterator["UploadSpool"]:
         """An empty upload; its file is gone when the body ends. Raises Overloaded."""
         if self._open >= self.limits.max_uploads:
             raise _full(f"{self._open} uploads are under way, the limit")
         self._open += 1
         try:
             with TemporaryFile(dir=self._folder, buffering=0) as file:
-                spool = Spool(file, self.limits.max_bytes, self._take)
+                spool = UploadSpool(file, self.limits.max_bytes, self._take)
                 try:
                     yield spool
                 finally:
@@ -68,7 +68,7 @@ class Spools:
         self._used_bytes += size_bytes
 
 
-class Spool:
+class UploadSpool:
     """One upload: `write` its bytes, then read it as a file. Not for two writers at once."""
 
     def __init__(self, file: BinaryIO, max_bytes: int, take: Callable[[int], None]) -> None:
@@ -80,7 +80,7 @@ class Spool:
         """Raises TooLarge (audio_too_large), Overloaded when there is no room for it now."""
         size_bytes = self.size_bytes + len(data)
         if size_bytes > self._max_bytes:
-            raise TooLarge(
+            raise PayloadTooLarge(
                 f"an upload of more than {self._max_bytes} bytes, the limit",
                 code="audio_too_large",
                 param="file",
@@ -111,5 +111,5 @@ def _write_all(file: BinaryIO, data: bytearray) -> None:
         rest = rest[file.write(rest) :]
 
 
-def _full(why: str) -> Overloaded:
-    return Overloaded(why, retry_after_s=RETRY_AFTER_S)
+def _full(why: str) -> OverloadedError:
+    return OverloadedError(why, retry_after_s=RETRY_AFTER_S)

@@ -8,9 +8,9 @@ from pywebrtc_audio import EchoCanceller as WebRtcCanceller
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from media.pcm import dbfs
-from media.processing.echo_delay import FAR, NEAR, Match, match
-from media.processing.echo_gate import ResidualGate
-from media.processing.echo_reference import ECHO_TAIL, Reference
+from media.processing.echo_delay import FAR, NEAR, EchoDelay, match
+from media.processing.echo_gate import ResidualEchoGate
+from media.processing.echo_reference import ECHO_TAIL, EchoReference
 
 TAIL = ms_to_samples(1200, ASR_RATE_HZ)
 "After the last sound the canceller goes on: its longest delay and a room's reverberation."
@@ -42,7 +42,7 @@ HEADROOM = ms_to_samples(100, ASR_RATE_HZ)
 "Left for it to find, as the delay may shrink."
 
 
-class Path(Enum):
+class EchoPathState(Enum):
     """How the speaker reaches the microphone, as far as is known."""
 
     UNKNOWN = "unknown"
@@ -60,16 +60,16 @@ class EchoCanceller:
 
     def __init__(self, rate_hz: int = ASR_RATE_HZ, *, is_paced: bool = True) -> None:
         """`rate_hz` of what is played; `is_paced`: it is sent at the pace it is played at."""
-        self._reference = Reference(rate_hz, is_paced=is_paced)
-        self._canceller = _Blocks()
-        self._gate = ResidualGate()
+        self._reference = EchoReference(rate_hz, is_paced=is_paced)
+        self._canceller = _Aec3Adapter()
+        self._gate = ResidualEchoGate()
         self._heard: deque[Pcm] = deque()
         self._cleaned: deque[Pcm] = deque()
         self._since_judged = 0
         self._misses = self._leaks = 0
         self._held_back = 0
         "Samples by which the reference is read later than it was sent."
-        self.path = Path.UNKNOWN
+        self.path = EchoPathState.UNKNOWN
         self._delay: int | None = None
         self.erle_db = 0.0
         "How much quieter the microphone became in the last judged second."
@@ -99,13 +99,13 @@ class EchoCanceller:
         if self._since_judged >= JUDGED_EVERY and sum(map(len, self._heard)) >= NEAR:
             self._since_judged = 0
             self._judge(end)
-        if self.path is Path.NONE:
+        if self.path is EchoPathState.NONE:
             return pcm
-        return np.zeros_like(pcm) if self.path is Path.LEAKING else cleaned
+        return np.zeros_like(pcm) if self.path is EchoPathState.LEAKING else cleaned
 
     def is_sounding(self, at: int) -> bool:
         """See `Echo.is_sounding`."""
-        is_there = self.path is not Path.NONE
+        is_there = self.path is not EchoPathState.NONE
         return is_there and self._reference.sounds(at - self._held_back - ECHO_TAIL, at + 1)
 
     def _rest(self) -> None:
@@ -140,29 +140,29 @@ class EchoCanceller:
         is_leak = left >= max(IS_LEAK, LEAK_SHARE * found.sharpness)
         self._leaks = self._leaks + 1 if is_leak else 0
         if not is_leak:
-            self.path = Path.CANCELLED
+            self.path = EchoPathState.CANCELLED
         elif self._leaks >= LEAKS:
-            self.path = Path.LEAKING
+            self.path = EchoPathState.LEAKING
 
     def _missed(self, *, is_telling: bool) -> None:
         self._misses = self._misses + 1 if is_telling else 0
-        had_echo = self.path in {Path.CANCELLED, Path.LEAKING}
+        had_echo = self.path in {EchoPathState.CANCELLED, EchoPathState.LEAKING}
         if self._misses >= (MISSES_AFTER_ECHO if had_echo else MISSES):
-            self.path, self._leaks = Path.NONE, 0
+            self.path, self._leaks = EchoPathState.NONE, 0
 
-    def _follow(self, found: Match) -> bool:
+    def _follow(self, found: EchoDelay) -> bool:
         """Hold the reference back where the delay is out of the library's reach; begin anew."""
         known, self._delay = self._delay, found.delay
         has_shrunk = known is not None and found.delay < known - JUMP
         if self._held_back <= found.delay <= self._held_back + REACH and not has_shrunk:
             return False
         self._held_back = max(0, found.delay - HEADROOM) if found.delay > REACH else 0
-        self._canceller = _Blocks()
-        self.path, self._leaks = Path.LEAKING, 0
+        self._canceller = _Aec3Adapter()
+        self.path, self._leaks = EchoPathState.LEAKING, 0
         return True
 
 
-class _Blocks:
+class _Aec3Adapter:
     """The library on pieces of any length. It hears 10 ms late, so does who listens to it."""
 
     def __init__(self) -> None:

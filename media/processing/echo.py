@@ -10,11 +10,11 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm
 from media.processing.aec3 import EchoCanceller
-from media.processing.echo_reference import ECHO_TAIL, Reference
+from media.processing.echo_reference import ECHO_TAIL, EchoReference
 from media.processing.modes import EchoMode
 
 
-class Echo(Protocol):
+class EchoControl(Protocol):
     """What a session asks of either."""
 
     def play(self, pcm: Pcm, at: int) -> None:
@@ -34,54 +34,54 @@ class Echo(Protocol):
         ...
 
 
-class Untouched:
-    """An `Echo` for clients that have none."""
+class NoEchoControl:
+    """An `EchoControl` for clients that have none."""
 
     def play(self, pcm: Pcm, at: int) -> None:
-        """See `Echo.play`."""
+        """See `EchoControl.play`."""
 
     def cut(self, at: int) -> None:
-        """See `Echo.cut`."""
+        """See `EchoControl.cut`."""
 
     def clean(self, pcm: Pcm, at: int) -> Pcm:
-        """See `Echo.clean`."""
+        """See `EchoControl.clean`."""
         return pcm
 
     def is_sounding(self, at: int) -> bool:
-        """See `Echo.is_sounding`."""
+        """See `EchoControl.is_sounding`."""
         return False
 
 
-class HalfDuplex:
-    """An `Echo` for hopeless clients: deaf while the answer sounds. Nobody can interrupt."""
+class HalfDuplexEchoControl:
+    """An `EchoControl` for hopeless clients: deaf while the answer sounds. Nobody can interrupt."""
 
     def __init__(self, rate_hz: int = ASR_RATE_HZ, *, is_paced: bool = True) -> None:
         """`rate_hz` of what is played; `is_paced`: it is sent at the pace it is played at."""
-        self._reference = Reference(rate_hz, is_paced=is_paced)
+        self._reference = EchoReference(rate_hz, is_paced=is_paced)
 
     def play(self, pcm: Pcm, at: int) -> None:
-        """See `Echo.play`."""
+        """See `EchoControl.play`."""
         self._reference.write(pcm, at)
 
     def cut(self, at: int) -> None:
-        """See `Echo.cut`."""
+        """See `EchoControl.cut`."""
         self._reference.cut(at)
 
     def clean(self, pcm: Pcm, at: int) -> Pcm:
-        """See `Echo.clean`."""
+        """See `EchoControl.clean`."""
         is_deaf = self._reference.sounds(at - ECHO_TAIL, at + len(pcm))
         return np.zeros_like(pcm) if is_deaf else pcm
 
     def is_sounding(self, at: int) -> bool:
-        """See `Echo.is_sounding`."""
+        """See `EchoControl.is_sounding`."""
         return self._reference.sounds(at - ECHO_TAIL, at + 1)
 
 
-def open_echo(mode: EchoMode, rate_hz: int, *, is_paced: bool) -> Echo:
+def open_echo(mode: EchoMode, rate_hz: int, *, is_paced: bool) -> EchoControl:
     """One session's. `rate_hz` of what is played; `is_paced`: it is sent at the pace it is played
     at, not as fast as it is made."""
     if mode == "off":
-        return Untouched()
+        return NoEchoControl()
     if mode == "half_duplex":
-        return HalfDuplex(rate_hz, is_paced=is_paced)
+        return HalfDuplexEchoControl(rate_hz, is_paced=is_paced)
     return EchoCanceller(rate_hz, is_paced=is_paced)

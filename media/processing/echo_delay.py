@@ -26,23 +26,23 @@ _FLOOR = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class EchoDelay:
     delay: int
     "Samples from playing to hearing."
     sharpness: float
     "Height of the peak in standard deviations: unrelated sounds reach 8, an echo 15 to 80."
 
 
-def match(far: Pcm, near: Pcm) -> Match:
+def match(far: Pcm, near: Pcm) -> EchoDelay:
     """Of the last FAR samples played and the last NEAR heard, ending together."""
     cross = _spectrum(near) * np.conj(_spectrum(far))
     size = np.abs(cross)
     if not (peak := float(size.max())):
-        return Match(0, 0.0)
+        return EchoDelay(0, 0.0)
     correlation = np.fft.irfft(cross / (size + _FLOOR * peak), _SIZE)
     lags = np.abs(correlation[(np.arange(MAX_DELAY // _STEP) - MAX_DELAY // _STEP) % _SIZE])
     best = int(lags.argmax())
-    return Match(best * _STEP, float(lags[best] / np.sqrt(np.mean(lags**2))))
+    return EchoDelay(best * _STEP, float(lags[best] / np.sqrt(np.mean(lags**2))))
 
 
 def _spectrum(pcm: Pcm) -> npt.NDArray[np.complexfloating]:

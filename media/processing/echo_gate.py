@@ -23,7 +23,7 @@ CLOSED = 0.1
 "Gain on a crumb: down to the noise of a quiet room, not to a silence that sounds cut."
 
 
-class ResidualGate:
+class ResidualEchoGate:
     """One microphone's; blocks of some 20 ms."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ MAX_AHEAD = ms_to_samples(60_000, ASR_RATE_HZ)
 _EMPTY: Pcm = np.zeros(0, np.int16)
 
 
-class Reference:
+class EchoReference:
     """Positions count the session's microphone samples. Memory: the past kept and what is ahead."""
 
     def __init__(self, rate_hz: int, *, is_paced: bool) -> None:

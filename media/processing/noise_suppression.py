@@ -19,7 +19,7 @@ LEVELS: dict[NoiseMode, int] = {"near_field": 0, "far_field": 2}
 "The library's: 0 to 3 make white noise 6, 12, 18 and 21 dB quieter."
 
 
-class NoiseReduction(Protocol):
+class NoiseSuppression(Protocol):
     """What a session asks of either."""
 
     late_ms: float
@@ -30,18 +30,19 @@ class NoiseReduction(Protocol):
         ...
 
 
-class AllNoise:
-    """A `NoiseReduction` that leaves everything as it is."""
+class NoNoiseSuppression:
+    """A `NoiseSuppression` that leaves everything as it is."""
 
     late_ms = 0.0
 
     def clean(self, pcm: Pcm) -> Pcm:
-        """See `NoiseReduction.clean`."""
+        """See `NoiseSuppression.clean`."""
         return pcm
 
 
-class LessNoise:
-    """A `NoiseReduction` for audio in whole blocks of 10 ms; other pieces come 10 ms later yet."""
+class WebRtcNoiseSuppression:
+    """A `NoiseSuppression` for audio in whole blocks of 10 ms; other pieces come 10 ms later
+    yet."""
 
     def __init__(self, level: int) -> None:
         """`level`: 0 to 3, see `LEVELS`."""
@@ -51,7 +52,7 @@ class LessNoise:
         self._ready: Pcm = np.zeros(0, np.int16)
 
     def clean(self, pcm: Pcm) -> Pcm:
-        """See `NoiseReduction.clean`."""
+        """See `NoiseSuppression.clean`."""
         if not len(pcm) % BLOCK and not len(self._rest) and not len(self._ready):
             return self._reduced(pcm)
         waiting = np.concatenate([self._rest, pcm])
@@ -68,6 +69,6 @@ class LessNoise:
         return reduced
 
 
-def open_noise_reduction(mode: NoiseMode) -> NoiseReduction:
+def open_noise_reduction(mode: NoiseMode) -> NoiseSuppression:
     """One session's; it takes about a second to learn the noise."""
-    return AllNoise() if mode == "off" else LessNoise(LEVELS[mode])
+    return NoNoiseSuppression() if mode == "off" else WebRtcNoiseSuppression(LEVELS[mode])

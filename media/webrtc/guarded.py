@@ -4,7 +4,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 
-class Guard:
+class CallbackGuard:
     """Gives an exception of the body to `fail`, and goes on behind it."""
 
     def __init__(self, fail: Callable[[Exception], None]) -> None:

@@ -10,16 +10,16 @@ from aiortc.rtp import is_rtcp
 from av import AudioFrame as AvFrame
 
 from core.audio import ASR_RATE_HZ, AudioFrame
-from media.webrtc.aiortc_internals.rtp import Outgoing, tap
+from media.webrtc.aiortc_internals.rtp import RtpSendPath, tap
 from media.webrtc.tracks import TrackSink, TrackSource
 
-Pull = Callable[[], AudioFrame | None]
-Sink = Callable[[AudioFrame], None]
+FrameSource = Callable[[], AudioFrame | None]
+FrameSink = Callable[[AudioFrame], None]
 
 
 async def loopback(
-    pull: Pull,
-    on_frame: Sink,
+    pull: FrameSource,
+    on_frame: FrameSink,
     done: asyncio.Event,
     *,
     depth: int | None,
@@ -31,7 +31,7 @@ async def loopback(
     application does. `is_lost` is asked for each packet that arrives.
     """
     sender, receiver = RTCPeerConnection(), RTCPeerConnection()
-    Outgoing(sender.addTransceiver("audio").sender, TrackSink(pull).run)
+    RtpSendPath(sender.addTransceiver("audio").sender, TrackSink(pull).run)
     readers: list[Coroutine[None, None, None]] = []
 
     @receiver.on("track")
@@ -41,7 +41,7 @@ async def loopback(
         if depth is None:
             readers.append(_read(track, on_frame))
         else:
-            tap(rtp, Listener(TrackSource(depth), on_frame))
+            tap(rtp, LoopbackReceiver(TrackSource(depth), on_frame))
 
     try:
         await sender.setLocalDescription(await sender.createOffer())
@@ -72,10 +72,10 @@ def lose_packets(receiver: RTCRtpReceiver, is_lost: Callable[[], bool]) -> None:
     setattr(connection, "data_received", lossy)  # noqa: B010  a method, to mypy
 
 
-class Listener:
+class LoopbackReceiver:
     """A TrackSource as a sink for `tap`."""
 
-    def __init__(self, source: TrackSource, on_frame: Sink) -> None:
+    def __init__(self, source: TrackSource, on_frame: FrameSink) -> None:
         self._source, self._on_frame = source, on_frame
 
     def __call__(self, sequence_number: int, timestamp: int, payload: bytes) -> None:
@@ -83,7 +83,7 @@ class Listener:
             self._on_frame(frame)
 
 
-async def _read(track: MediaStreamTrack, on_frame: Sink) -> None:
+async def _read(track: MediaStreamTrack, on_frame: FrameSink) -> None:
     """48 kHz stereo from aiortc until the track ends."""
     start = 0
     try:

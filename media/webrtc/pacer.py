@@ -9,7 +9,7 @@ SLACK_S = 0.001
 "What is due so soon goes along: uvloop's timers count whole milliseconds."
 
 
-class Pump:
+class PacingTimer:
     """Calls back when it is time. Share one: a timer for each would cost a wake-up for each."""
 
     def __init__(self) -> None:

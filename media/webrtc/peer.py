@@ -23,15 +23,15 @@ from aiortc.exceptions import InternalError, InvalidStateError, OperationError
 
 from core.audio import AudioFrame
 from core.errors import Conflict, RequestError
-from media.webrtc.aiortc_internals.rtp import Outgoing, Send, tap
+from media.webrtc.aiortc_internals.rtp import RtpPacketSender, RtpSendPath, tap
 from media.webrtc.data_channel import EventChannel
 from media.webrtc.dtls_failure import curve_of, explained
-from media.webrtc.guarded import Guard
+from media.webrtc.guarded import CallbackGuard
 from media.webrtc.ice.candidates import candidates_in, read_candidate
 from media.webrtc.ice.gathering import gather_with, has_ended
 from media.webrtc.peer_settings import CloseReason, PeerCallbacks, PeerSettings
 from media.webrtc.sdp import SDP_ERRORS, checked_sdp, max_message_bytes
-from media.webrtc.stats import QualityMeter
+from media.webrtc.stats import ConnectionStatsMeter
 from media.webrtc.tracks import TrackSink, TrackSource
 
 __all__ = ["CloseReason", "Peer", "PeerCallbacks", "PeerSettings"]
@@ -47,7 +47,7 @@ class Peer:
 
     def __init__(self, callbacks: PeerCallbacks, settings: PeerSettings | None = None) -> None:
         self._callbacks = callbacks
-        self._guard = Guard(self._fail)
+        self._guard = CallbackGuard(self._fail)
         self.settings = settings = settings or PeerSettings()
         self._pc = RTCPeerConnection(settings.ice.configuration())
         self._pc.on("connectionstatechange", self._on_connection_state)
@@ -86,9 +86,9 @@ class Peer:
         """Of one text that it takes, as its description says; None: any, or it has no channel."""
         return max_message_bytes(self._pc.remoteDescription.sdp)
 
-    def meter(self) -> QualityMeter:
+    def meter(self) -> ConnectionStatsMeter:
         """Measures how good the connection is, from now on."""
-        return QualityMeter(self._pc, self.ice, self.source)
+        return ConnectionStatsMeter(self._pc, self.ice, self.source)
 
     async def answer(self, offer_sdp: str) -> str:
         """Take an offer; return the answer, candidates included.
@@ -179,11 +179,11 @@ class Peer:
         audio.setCodecPreferences([one for one in codecs if one.mimeType.lower() == "audio/opus"])
         gather_with(audio.receiver.transport.transport.iceGatherer, self.settings.ice)
         tap(audio.receiver, self._on_packet)
-        Outgoing(audio.sender, self._play)
+        RtpSendPath(audio.sender, self._play)
         return audio
 
-    async def _play(self, send: Send) -> None:
-        with Guard(self._fail):
+    async def _play(self, send: RtpPacketSender) -> None:
+        with CallbackGuard(self._fail):
             await self._track.run(send)
 
     async def _set_remote(self, sdp: str, kind: str) -> None:
@@ -262,7 +262,7 @@ class Peer:
                     self._callbacks.on_frame(frame)
 
     def _on_message(self, message: str | bytes) -> None:
-        with Guard(self._fail):
+        with CallbackGuard(self._fail):
             if not self._over.is_set():
                 self._callbacks.on_message(message)
 
@@ -273,13 +273,13 @@ class Peer:
         return None if self._over.is_set() else self._callbacks.pull()
 
     def _coming(self) -> asyncio.Event | None:
-        with Guard(self._fail):
+        with CallbackGuard(self._fail):
             return None if self._over.is_set() else self._callbacks.coming()
         return None
 
     def _guarded(self, callback: Callable[[], None]) -> Callable[[], None]:
         def call() -> None:
-            with Guard(self._fail):
+            with CallbackGuard(self._fail):
                 callback()
 
         return call

@@ -9,7 +9,7 @@ from core.audio import ASR_RATE_HZ, AudioFrame
 from media.codecs.opus import OPUS_RATE_HZ, OpusSettings
 from media.webrtc.data_channel import CHANNEL_LABEL, MAX_BUFFERED_BYTES
 from media.webrtc.ice.settings import IceSettings
-from media.webrtc.pacer import Pump
+from media.webrtc.pacer import PacingTimer
 
 
 class CloseReason(StrEnum):
@@ -45,7 +45,7 @@ class PeerSettings:
     "A living peer sends at least RTCP every 5 s, muted or not."
     max_buffered_bytes: int = MAX_BUFFERED_BYTES
     channel_label: str = CHANNEL_LABEL
-    pump: Pump = field(default_factory=Pump)
+    pump: PacingTimer = field(default_factory=PacingTimer)
     "Of all peers with these settings: what they play is sent by one timer."
 
 

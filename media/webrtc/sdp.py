@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from aiortc.sdp import DIRECTIONS, MediaDescription, SessionDescription
 
-from core.errors import RequestError, TooLarge
+from core.errors import PayloadTooLarge, RequestError
 
 MAX_SDP_BYTES = 64 * 1024
 "A browser's offer has 3-10 kB; every line of it is parsed and kept."
@@ -48,7 +48,9 @@ def checked_sdp(sdp: str) -> str:
     (RFC 8866 section 6.7); aiortc has to be told.
     """
     if len(sdp) > MAX_SDP_BYTES:
-        raise TooLarge(f"SDP of {len(sdp)} bytes, limit {MAX_SDP_BYTES}", code="sdp_too_large")
+        raise PayloadTooLarge(
+            f"SDP of {len(sdp)} bytes, limit {MAX_SDP_BYTES}", code="sdp_too_large"
+        )
     _check_lines(sdp)
     _check_media(_parsed(sdp))
     lines = [line for line in sdp.splitlines() if not _is_dropped(line)]
@@ -96,7 +98,7 @@ def _check_lines(sdp: str) -> None:
         seen[name] += 1
         if seen[name] > MAX_LINES_PER_SECTION.get(name, MAX_SDP_BYTES):
             limit = MAX_LINES_PER_SECTION[name]
-            raise TooLarge(
+            raise PayloadTooLarge(
                 f"SDP with more than {limit} lines of {name} in one section", code="sdp_too_large"
             )
 
@@ -112,7 +114,7 @@ def _parsed(sdp: str) -> SessionDescription:
 
 def _check_media(description: SessionDescription) -> None:
     if len(description.media) > MAX_MEDIA_SECTIONS:
-        raise TooLarge(
+        raise PayloadTooLarge(
             f"SDP with {len(description.media)} media sections, limit {MAX_MEDIA_SECTIONS}",
             code="sdp_too_large",
         )

@@ -7,7 +7,7 @@ from aiortc import RTCIceTransport, RTCPeerConnection
 from aiortc.stats import RTCInboundRtpStreamStats, RTCRemoteInboundRtpStreamStats
 
 from core.audio import PTIME_MS
-from core.connection_stats import ConnectionQuality, Flow
+from core.connection_stats import AudioFlowStats, ConnectionStats
 from media.codecs.opus import OPUS_RATE_HZ
 from media.webrtc.tracks import TrackSource
 
@@ -19,7 +19,7 @@ _COMPONENT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class PacketCounts:
     """Packets since some moment."""
 
     expected: int = 0
@@ -32,30 +32,30 @@ class Counts:
         return min(1.0, self.lost / self.expected) if self.expected > 0 else None
 
 
-class Recent:
+class PacketCountWindow:
     """Of counts that only grow, the latest part."""
 
     def __init__(self) -> None:
-        self._kept: deque[Counts] = deque([Counts()], maxlen=WINDOW + 1)
+        self._kept: deque[PacketCounts] = deque([PacketCounts()], maxlen=WINDOW + 1)
 
-    def push(self, now: Counts) -> Counts:
+    def push(self, now: PacketCounts) -> PacketCounts:
         """What was added in the last WINDOW measurements, with this one."""
         self._kept.append(now)
         then = self._kept[0]
         lost = max(0, now.lost - then.lost)  # a packet may come after it was reported as lost
-        return Counts(now.expected - then.expected, lost, now.held - then.held)
+        return PacketCounts(now.expected - then.expected, lost, now.held - then.held)
 
 
-class QualityMeter:
+class ConnectionStatsMeter:
     """Whoever measures regularly has one of its own."""
 
     def __init__(self, peer: RTCPeerConnection, ice: RTCIceTransport, source: TrackSource) -> None:
         self._peer, self._ice, self._source = peer, ice, source
-        self._received, self._sent = Recent(), Recent()
+        self._received, self._sent = PacketCountWindow(), PacketCountWindow()
 
-    async def measure(self) -> ConnectionQuality:
+    async def measure(self) -> ConnectionStats:
         """As it is now; loss and buffer since WINDOW measurements ago, or the beginning."""
-        received, sent = Flow(), Flow()
+        received, sent = AudioFlowStats(), AudioFlowStats()
         round_trip_s: float | None = None
         for stats in (await self._peer.getStats()).values():
             if isinstance(stats, RTCInboundRtpStreamStats):
@@ -65,7 +65,7 @@ class QualityMeter:
                 round_trip_s = stats.roundTripTime
         # aioice tells the pair that it chose only here.
         pair = self._ice._connection._nominated.get(_COMPONENT)  # noqa: SLF001
-        return ConnectionQuality(
+        return ConnectionStats(
             "webrtc",
             round_trip_ms=None if round_trip_s is None else max(0.0, 1000 * round_trip_s),
             codec="opus",  # the only one that a peer of ours takes
@@ -76,13 +76,13 @@ class QualityMeter:
             sent=sent,
         )
 
-    def _of_us(self, stats: RTCInboundRtpStreamStats) -> Flow:
+    def _of_us(self, stats: RTCInboundRtpStreamStats) -> AudioFlowStats:
         """Counts are our buffer's: what is late is lost to who listens, whatever aiortc counts."""
         lost, flow = self._source.stats.lost, self._source.flow
-        recent = self._received.push(Counts(flow.released + lost, lost, flow.held))
+        recent = self._received.push(PacketCounts(flow.released + lost, lost, flow.held))
         released = recent.expected - recent.lost
         held_ms = PTIME_MS * recent.held  # Little's law: a packet comes each ptime
-        return Flow(
+        return AudioFlowStats(
             packets=flow.released + lost,
             lost=lost,
             loss=recent.loss,
@@ -90,10 +90,10 @@ class QualityMeter:
             buffer_ms=held_ms / released if released > 0 else None,
         )
 
-    def _of_them(self, stats: RTCRemoteInboundRtpStreamStats) -> Flow:
+    def _of_them(self, stats: RTCRemoteInboundRtpStreamStats) -> AudioFlowStats:
         expected, lost = stats.packetsReceived + stats.packetsLost, max(0, stats.packetsLost)
-        recent = self._sent.push(Counts(expected, lost))
-        return Flow(expected, lost, recent.loss, _jitter_ms(stats.jitter))
+        recent = self._sent.push(PacketCounts(expected, lost))
+        return AudioFlowStats(expected, lost, recent.loss, _jitter_ms(stats.jitter))
 
 
 def _jitter_ms(timestamps: int) -> float:

@@ -6,12 +6,18 @@ from collections.abc import Callable
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples
-from media.codecs.opus import OPUS_RATE_HZ, BadAudioPacket, OpusDecoder, OpusEncoder, OpusSettings
+from media.codecs.opus import (
+    OPUS_RATE_HZ,
+    InvalidOpusPacket,
+    OpusDecoder,
+    OpusEncoder,
+    OpusSettings,
+)
 from media.framer import Framer
-from media.webrtc.aiortc_internals.rtp import Send
-from media.webrtc.guarded import Guard
+from media.webrtc.aiortc_internals.rtp import RtpPacketSender
+from media.webrtc.guarded import CallbackGuard
 from media.webrtc.jitter_buffer import JitterBuffer, JitterFlow, JitterStats
-from media.webrtc.pacer import Pump
+from media.webrtc.pacer import PacingTimer
 
 MAX_FILL_MS = 1000
 "A longer gap is filled only so far: enough to end an utterance, no burst that drops live audio."
@@ -97,7 +103,7 @@ class TrackSource:
     def _decode(self, payload: bytes) -> Pcm:
         try:
             return self._decoder.decode(payload)
-        except BadAudioPacket:
+        except InvalidOpusPacket:
             self.corrupt += 1
             return self._fill(self._framer.frame_samples)
 
@@ -128,7 +134,7 @@ class TrackSink:
         rate_hz: int = OPUS_RATE_HZ,
         settings: OpusSettings | None = None,
         coming: Callable[[], asyncio.Event | None] = lambda: None,
-        pump: Pump | None = None,
+        pump: PacingTimer | None = None,
     ) -> None:
         """`coming`: asked before silence goes out: what is set when sound is there, while it is
         about to come. Packets wait for it until then, none longer than `MAX_HOLD_S`."""
@@ -139,9 +145,9 @@ class TrackSink:
         self._silence = np.zeros(self._encoder.frame_samples, np.int16)
         self._ptime_s = self._encoder.frame_samples / rate_hz
         self._ptime = round(self._ptime_s * OPUS_RATE_HZ)
-        self._guard = Guard(self._fail)
-        self._pump = pump or Pump()
-        self._send: Send | None = None
+        self._guard = CallbackGuard(self._fail)
+        self._pump = pump or PacingTimer()
+        self._send: RtpPacketSender | None = None
         self._origin = 0.0
         self._tick = 0
         self._is_silent = True
@@ -154,7 +160,7 @@ class TrackSink:
         self.skipped_ticks = 0
         "Ticks that the loop was too late for; they are a gap in the timestamps."
 
-    async def run(self, send: Send) -> None:
+    async def run(self, send: RtpPacketSender) -> None:
         """Send packets from now on, each when it is due by the loop's clock, until cancelled."""
         loop = asyncio.get_running_loop()
         self._send, self._origin = send, loop.time() - self._tick * self._ptime_s

@@ -35,11 +35,11 @@ _CUT_ORDER = ("tool", "system", "assistant", "user")
 
 _PLAIN = re.compile(rb"[A-Za-z ]+")
 
-Count = Callable[[Message], int]
+TokenCounter = Callable[[Message], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Truncation:
+class ContextTruncation:
     """What happens when a conversation outgrows the context."""
 
     is_allowed: bool = True
@@ -50,7 +50,7 @@ class Truncation:
     "Of the messages after the instructions; None: as many as the context takes."
 
 
-AS_FITS = Truncation()
+AS_FITS = ContextTruncation()
 
 
 def text_tokens(text: str) -> int:
@@ -100,8 +100,8 @@ def fit(
     messages: Sequence[Message],
     context_tokens: int,
     reserve_tokens: int,
-    count: Count = message_tokens,
-    how: Truncation = AS_FITS,
+    count: TokenCounter = message_tokens,
+    how: ContextTruncation = AS_FITS,
 ) -> list[Message]:
     """The newest messages for which there is room beside `reserve_tokens` (the answer, the tools).
 
@@ -133,12 +133,12 @@ def fit(
     return head + kept
 
 
-def halved(messages: Sequence[Message], count: Count = message_tokens) -> list[Message]:
+def halved(messages: Sequence[Message], count: TokenCounter = message_tokens) -> list[Message]:
     """As `fit`, for half of what the messages after the instructions cost: for a model that refused
     all of it without saying how much it would have taken."""
     system = sum(map(count, takewhile(lambda message: message.role == "system", messages)))
     half = (sum(map(count, messages)) - system) // 2
-    return fit(messages, system + half, 0, count, Truncation(retention=1))
+    return fit(messages, system + half, 0, count, ContextTruncation(retention=1))
 
 
 def _first_kept(costs: Sequence[int], spare: int, step: int) -> int:
@@ -171,7 +171,7 @@ def _exchanges(messages: Sequence[Message]) -> Iterator[list[Message]]:
         yield exchange
 
 
-def _squeezed(messages: Sequence[Message], spare: int, count: Count) -> list[Message]:
+def _squeezed(messages: Sequence[Message], spare: int, count: TokenCounter) -> list[Message]:
     """Less of one exchange: its last user message and its last round of tools, cut if need be."""
     units = _units(messages)
     spoken = next((unit for unit in reversed(units) if messages[unit[0]].role == "user"), None)
@@ -205,7 +205,7 @@ def _units(messages: Sequence[Message]) -> list[list[int]]:
     return units
 
 
-def _cut(message: Message, tokens: int, count: Count) -> Message:
+def _cut(message: Message, tokens: int, count: TokenCounter) -> Message:
     """Without as much of the middle of its text as it must lose."""
     if count(message) <= tokens:
         return message

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from core.ids import new_id
 from core.items import utf8_bytes
-from core.ports import NOWHERE, Place
+from core.ports import NOWHERE, DeviceLocation
 from pipeline.conversation.history import History
-from pipeline.shared.settings import Profile
+from pipeline.shared.settings import ConversationProfile
 
 MAX_CONVERSATIONS = 1000
 "The longest unused go first; one costs some 100 kB, and 1 MiB of text at most."
@@ -19,7 +19,7 @@ MAX_REMEMBERED_BYTES = 128 * 1024 * 1024
 runs a recogniser. Python keeps a text with rare letters in up to four times as many."""
 
 
-class Speaker(Protocol):
+class AnnouncementSession(Protocol):
     """A session, as far as announcements need one."""
 
     def say(self, text: str) -> bool: ...
@@ -37,28 +37,28 @@ class Conversation:
 
     id: str
     history: History = field(default_factory=History)
-    speakers: list[Speaker] = field(default_factory=list[Speaker])
+    speakers: list[AnnouncementSession] = field(default_factory=list[AnnouncementSession])
     "Sessions connected to it, the newest last."
     language: str | None = None
     "Spoken in it last: what is said unasked, or over a connection that names none, is in it too."
-    place: Place = NOWHERE
+    place: DeviceLocation = NOWHERE
     'Where its last connection stands: tools may take "the lights" for the room\'s.'
     is_named: bool = True
     "A client gave it its id, so that one may come back to it."
     holds: int = 0
     "Sessions and questions that use it now, speakers or not."
-    _profile: Profile | None = None
+    _profile: ConversationProfile | None = None
     _on_growth: Callable[[int], None] = _ignore_growth
     _on_left: Callable[[str], None] = _ignore_id
 
     @property
-    def profile(self) -> Profile | None:
+    def profile(self) -> ConversationProfile | None:
         """The settings with which its next connection begins; a client takes one back by sending
         null."""
         return self._profile
 
     @profile.setter
-    def profile(self, profile: Profile | None) -> None:
+    def profile(self, profile: ConversationProfile | None) -> None:
         grown = _profile_bytes(profile) - _profile_bytes(self._profile)
         self._profile = profile
         self._on_growth(grown)
@@ -88,7 +88,7 @@ class Conversation:
             self.holds -= 1
             self._released()
 
-    def left_by(self, speaker: Speaker) -> None:
+    def left_by(self, speaker: AnnouncementSession) -> None:
         """Ends a connection."""
         self.speakers.remove(speaker)
         self._released()
@@ -136,12 +136,12 @@ class Conversations:
         """Whether this conversation is remembered. Does not count as use."""
         return conversation_id in self._known
 
-    def profile_of(self, conversation_id: str | None) -> Profile | None:
+    def profile_of(self, conversation_id: str | None) -> ConversationProfile | None:
         """None for a new conversation. Does not count as use."""
         known = self._known.get(conversation_id or "")
         return known.profile if known else None
 
-    def place_of(self, conversation_id: str) -> Place:
+    def place_of(self, conversation_id: str) -> DeviceLocation:
         """Where its last connection stands; nowhere, if it is not known. Does not count as use."""
         known = self._known.get(conversation_id)
         return known.place if known else NOWHERE
@@ -189,5 +189,5 @@ class Conversations:
         return True
 
 
-def _profile_bytes(profile: Profile | None) -> int:
+def _profile_bytes(profile: ConversationProfile | None) -> int:
     return 0 if profile is None else utf8_bytes(profile.instructions)

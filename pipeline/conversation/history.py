@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias, assert_never
 from core.errors import RequestError
 from core.items import (
     AudioPart,
+    ContentPart,
     FunctionCallItem,
     FunctionOutputItem,
     ImagePart,
@@ -17,7 +18,6 @@ from core.items import (
     McpCallItem,
     McpListItem,
     MessageItem,
-    Part,
     TextPart,
     utf8_bytes,
 )
@@ -32,7 +32,7 @@ MAX_TEXT_BYTES = 1024 * 1024
 takes; a client may send 256 kB in one item."""
 MAX_ITEMS = 400
 "A long day of talking; the oldest go first, so that a conversation never outgrows its memory."
-Call: TypeAlias = FunctionCallItem | McpCallItem | McpApprovalRequestItem
+CallItem: TypeAlias = FunctionCallItem | McpCallItem | McpApprovalRequestItem
 ROOT = "root"
 "`previous_item_id` that means: before everything else."
 
@@ -90,7 +90,7 @@ class History:
             raise RequestError(
                 f"item {item.id!r} already exists", code="item_already_exists", param="item.id"
             )
-        if isinstance(item, Call):
+        if isinstance(item, CallItem):
             _check_arguments(item)
         if isinstance(item, FunctionOutputItem) and not is_internal:
             self._check_call(item)
@@ -155,7 +155,7 @@ class History:
     def resolved(self, items: Sequence[Item | ItemReference]) -> tuple[Item, ...]:
         """With what the references stand for. Raises RequestError item_not_found, invalid_value."""
         for item in items:
-            if isinstance(item, Call):
+            if isinstance(item, CallItem):
                 _check_arguments(item)
         return tuple(
             self.shown(item.id, f"response.input[{index}].id")
@@ -291,7 +291,7 @@ def _size(item: Item) -> ItemSize:
     return ItemSize(sum(map(utf8_bytes, texts)), images)
 
 
-def _unseen(part: Part) -> Part:
+def _unseen(part: ContentPart) -> ContentPart:
     return ImagePart("", part.detail) if isinstance(part, ImagePart) else part
 
 
@@ -301,7 +301,7 @@ def _unknown(item_id: str, param: str = "item_id") -> RequestError:
     )
 
 
-def _check_arguments(call: Call) -> None:
+def _check_arguments(call: CallItem) -> None:
     """A client's call is shown to models as it is; one that cannot be read must not get in."""
     try:
         if call.arguments or isinstance(call, FunctionCallItem):  # ours is empty at first

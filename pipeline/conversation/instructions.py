@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import msgspec
 
-from core.ports import Place
+from core.ports import DeviceLocation
 
 FALLBACK = "en"
 
@@ -36,7 +36,7 @@ class DefaultInstructions:
     texts: Mapping[str, InstructionTexts] = field(default_factory=dict[str, InstructionTexts])
     "Empty: nothing is told."
 
-    def prompt(self, written: str, language: str, today: date, place: Place) -> str:
+    def prompt(self, written: str, language: str, today: date, place: DeviceLocation) -> str:
         """The system prompt of one answer. `written`: what the client or the operator wants; empty
         for ours. What changes most often comes last: servers of models cache what a prompt begins
         with."""
@@ -61,7 +61,7 @@ class DefaultInstructions:
 NO_DEFAULT = DefaultInstructions()
 
 
-def with_room(instructions: str, place: Place) -> str:
+def with_room(instructions: str, place: DeviceLocation) -> str:
     """The instructions, and the room, if it is known: tools of others cannot know it. Last, so that
     what is the same for every room stays a common beginning."""
     if not place.area:

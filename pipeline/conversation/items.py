@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
-from core.errors import Conflict, EarshotError, EngineError, Overloaded, RequestError
+from core.errors import Conflict, EarshotError, EngineError, OverloadedError, RequestError
 from core.events import (
     ItemAdded,
     ItemDeleted,
     ItemDone,
     ItemRetrieved,
     SessionEvent,
-    Transcribed,
+    TranscriptionCompleted,
     TranscriptionFailed,
 )
 from core.ids import new_id
@@ -26,13 +26,13 @@ from core.items import (
     McpApprovalResponseItem,
     MessageItem,
 )
-from engines.base import Llm, Sees
+from engines.base import Llm, VisionLlm
 from pipeline.conversation.conversation import Conversation
 from pipeline.shared.settings import SessionSettings
-from pipeline.shared.turn import Mark, Turn
-from pipeline.surroundings import Surroundings
-from pipeline.transcription.stream import Utterance
-from pipeline.user_turn.events import Ear
+from pipeline.shared.turn import Turn, TurnMark
+from pipeline.surroundings import SessionServices
+from pipeline.transcription.stream import TranscriptStream
+from pipeline.user_turn.events import InputActivity
 
 logger = logging.getLogger(__name__)
 
@@ -45,13 +45,13 @@ Recordings: TypeAlias = Mapping[int, Pcm]
 NO_RECORDINGS: Recordings = {}
 
 
-class Items:
+class ConversationItems:
     """One session's."""
 
     def __init__(
         self,
         conversation: Conversation,
-        surroundings: Surroundings,
+        surroundings: SessionServices,
         settings: Callable[[], SessionSettings],
         emit: Callable[[SessionEvent], None],
     ) -> None:
@@ -96,7 +96,7 @@ class Items:
         if recordings and tasks is not None:
             self._waiting += 1
             turn = self._turns[item.id] = Turn(new_id("turn"), item.id)
-            turn.mark(Mark.SPEECH_END, self._clock.now())
+            turn.mark(TurnMark.SPEECH_END, self._clock.now())
             work = self._recognise(turn, item.id, recordings, tasks)
             tasks.create_task(work, name=f"transcribe-{item.id}")
 
@@ -141,7 +141,7 @@ class Items:
                 del self._turns[item_id]
             else:
                 error = None
-        turn.mark(Mark.ASR_FINAL, self._clock.now())
+        turn.mark(TurnMark.ASR_FINAL, self._clock.now())
         self.on_known(turn, error)
 
     async def _hear(
@@ -152,13 +152,13 @@ class Items:
         settings = self._settings()
         recogniser = self._engines.recogniser(settings.asr)
         options = settings.recognition(recogniser.info, self._engines.expected())
-        utterance = Utterance(recogniser, new_id("item"), options, self._clock, tasks)
+        utterance = TranscriptStream(recogniser, new_id("item"), options, self._clock, tasks)
         try:
             self._engines.check_hears(settings)
             for at in range(0, len(pcm), ASR_RATE_HZ):
                 utterance.push(pcm[at : at + ASR_RATE_HZ])
             result = await utterance.finish()
-        except (EngineError, Overloaded, RequestError) as exc:
+        except (EngineError, OverloadedError, RequestError) as exc:
             utterance.discard()
             logger.warning("! item %s: %s (%s)", item_id, exc, exc.code)
             if self._is_there(turn):
@@ -174,7 +174,9 @@ class Items:
             self._conversation.language = result.language
         audio_s = round(samples_to_ms(len(pcm), ASR_RATE_HZ) / 1000, 3)
         logprobs = tuple((token.data, token.logprob) for token in result.tokens) or None
-        told = Transcribed(item_id, result.text, audio_s, result.language, logprobs, index)
+        told = TranscriptionCompleted(
+            item_id, result.text, audio_s, result.language, logprobs, index
+        )
         self._emit(told)
         return None
 
@@ -188,10 +190,10 @@ class Items:
             self._history.replace(replace(item, parts=parts))
 
 
-class Ears:
+class SessionInputActivity:
     """Whatever the session listens to, as one."""
 
-    def __init__(self, listening: Ear, items: Items) -> None:
+    def __init__(self, listening: InputActivity, items: ConversationItems) -> None:
         self._listening, self._items = listening, items
 
     @property
@@ -204,4 +206,4 @@ class Ears:
 
 
 def _sees(llm: Llm) -> bool:
-    return isinstance(llm, Sees) and llm.sees
+    return isinstance(llm, VisionLlm) and llm.sees

@@ -27,7 +27,7 @@ class StoredPrompt:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptUse:
+class PromptSelection:
     """Which prompt, as a client asked for it."""
 
     id: str
@@ -37,12 +37,12 @@ class PromptUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompts:
+class PromptLibrary:
     """All there are, by id."""
 
     stored: Mapping[str, StoredPrompt] = field(default_factory=dict[str, StoredPrompt])
 
-    def instructions(self, use: PromptUse) -> str:
+    def instructions(self, use: PromptSelection) -> str:
         """The text with the values in their places. What stands in a value is no place.
 
         Raises NotFound prompt_not_found, prompt_version_not_found; RequestError
@@ -75,7 +75,7 @@ class Prompts:
             )
         return PLACE.sub(lambda found: use.variables[found[1]], text)
 
-    def _text(self, use: PromptUse) -> str:
+    def _text(self, use: PromptSelection) -> str:
         stored = self.stored.get(use.id)
         if stored is None:
             raise NotFound(
@@ -95,7 +95,7 @@ class Prompts:
         return text
 
 
-NO_PROMPTS = Prompts()
+NO_PROMPTS = PromptLibrary()
 
 
 def _listed(names: Iterable[str]) -> str:

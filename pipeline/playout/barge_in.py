@@ -9,30 +9,30 @@ from core.errors import EarshotError
 from core.ports import Metrics
 from pipeline.playout.interruption import (
     DECIDE_MS,
-    Overlap,
-    Verdict,
+    InterruptionVerdict,
+    OverlappingSpeech,
     is_backchannel,
     is_beginning,
     judge,
 )
 from pipeline.playout.playout import Playout
 from pipeline.shared.turn import Turn
-from pipeline.user_turn.continuation import Join
+from pipeline.user_turn.continuation import Continuation
 
-Ask = Callable[[str, str], Awaitable[bool | None]]
+CommandCheck = Callable[[str, str], Awaitable[bool | None]]
 """Whether the assistant would do something about these words, in this language; None: it takes any.
 Raises EngineError."""
 
 
 @dataclass(slots=True)
-class _Held:
+class _OverlapState:
     """Whoever speaks over the answer, and what is known of it."""
 
     turn: Turn
     policy: Literal["on", "patient"]
     language: str
     is_question: bool
-    join: Join | None
+    join: Continuation | None
     is_late: bool = False
     is_paused: bool = True
     words: str = ""
@@ -43,9 +43,9 @@ class _Held:
     weighed: tuple[str, bool] | None = None
     "Words, and whether something would come of them."
 
-    def overlap(self, words: str) -> Overlap:
+    def overlap(self, words: str) -> OverlappingSpeech:
         """As far as it is known, with these words."""
-        return Overlap(
+        return OverlappingSpeech(
             words,
             self.is_late,
             self.is_silent,
@@ -62,7 +62,7 @@ class BargeIn:
 
     def __init__(self, playout: Playout, metrics: Metrics, give_way: Callable[[], None]) -> None:
         self._playout, self._metrics, self._give_way = playout, metrics, give_way
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _OverlapState] = {}
         "By turn: the words of one may be on their way while the next is spoken."
 
     @property
@@ -77,12 +77,12 @@ class BargeIn:
         language: str,
         *,
         is_question: bool,
-        join: Join | None,
+        join: Continuation | None,
         tasks: asyncio.TaskGroup,
     ) -> None:
         """Speech began while an answer is made or played. `join`: what it may go on; words that
         were said before do not count."""
-        held = self._held[turn.id] = _Held(turn, policy, language, is_question, join)
+        held = self._held[turn.id] = _OverlapState(turn, policy, language, is_question, join)
         self._playout.pause()
         tasks.create_task(self._decide_in_time(held), name=f"barge-in-{turn.id}")
 
@@ -101,7 +101,7 @@ class BargeIn:
             held.is_brief = is_silent and held.join is None and (held.is_brief or not held.is_late)
             self._judge(held)
 
-    async def weigh(self, turn: Turn, words: str, ask: Ask) -> bool:
+    async def weigh(self, turn: Turn, words: str, ask: CommandCheck) -> bool:
         """Whether something would come of these words, where they are in doubt: to be known before
         they are final, and before the answer must go on or end. True: the answer ends now."""
         held = self._of(turn)
@@ -114,7 +114,7 @@ class BargeIn:
         makes_sense = not is_beginning(words, held.language) if is_whole is None else is_whole
         held.weighed = words, makes_sense
         is_still_so = self._of(turn) is held and held.words == words
-        return is_still_so and self._judge(held) is Verdict.CANCEL
+        return is_still_so and self._judge(held) is InterruptionVerdict.CANCEL
 
     def final(self, turn: Turn, words: str, *, is_over: bool = False) -> bool:
         """All of its words are known. False: it was no interruption, and wants no answer.
@@ -127,7 +127,7 @@ class BargeIn:
         verdict = self._judge(held)
         self._held.pop(turn.id, None)
         is_nothing = is_backchannel(words, held.language, is_question=held.is_question)
-        return verdict is Verdict.CANCEL or (is_over and not is_nothing)
+        return verdict is InterruptionVerdict.CANCEL or (is_over and not is_nothing)
 
     def ends(self, turn: Turn, words: str, *, is_over: bool) -> bool:
         """What `final` would return for these new words. Nothing comes of it."""
@@ -136,31 +136,31 @@ class BargeIn:
         overlap = replace(held.overlap(words), is_final=True)
         verdict = judge(overlap, held.policy, held.language, is_question=held.is_question)
         is_nothing = is_backchannel(words, held.language, is_question=held.is_question)
-        return verdict is Verdict.CANCEL or (is_over and not is_nothing)
+        return verdict is InterruptionVerdict.CANCEL or (is_over and not is_nothing)
 
     def end(self) -> None:
         """The answer is over by other means."""
         self._held.clear()
         self._playout.resume()
 
-    def _of(self, turn: Turn) -> _Held | None:
+    def _of(self, turn: Turn) -> _OverlapState | None:
         return self._held.get(turn.id)
 
-    async def _decide_in_time(self, held: _Held) -> None:
+    async def _decide_in_time(self, held: _OverlapState) -> None:
         await asyncio.sleep(DECIDE_MS / 1000)
         if self._of(held.turn) is held:
             held.is_late = True
             self._judge(held)
 
-    def _judge(self, held: _Held) -> Verdict:
+    def _judge(self, held: _OverlapState) -> InterruptionVerdict:
         overlap = held.overlap(held.words)
         verdict = judge(overlap, held.policy, held.language, is_question=held.is_question)
-        if verdict is Verdict.CANCEL:
+        if verdict is InterruptionVerdict.CANCEL:
             self._metrics.count("earshot_barge_in", verdict="interruption")
             self._held.clear()
             self._give_way()
             self._playout.resume()
-        elif verdict is Verdict.RESUME and held.is_paused:
+        elif verdict is InterruptionVerdict.RESUME and held.is_paused:
             self._metrics.count("earshot_barge_in", verdict="resumed")
             held.is_paused = False
             if not any(other.is_paused for other in self._held.values()):

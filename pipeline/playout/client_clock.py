@@ -3,7 +3,7 @@
 from core.ports import Clock
 
 
-class ClientClock:
+class ClientPlayoutClock:
     """Of one session. An estimate: the way to the client is not in it."""
 
     def __init__(self, clock: Clock) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from core.events import AnswerCut
+from core.events import TruncationPoint
 from engines.base import WordMark
 
 WORD_MS = 300
@@ -10,14 +10,14 @@ WORD_MS = 300
 
 
 @dataclass(slots=True)
-class _Clause:
+class _ClauseTiming:
     text: str
     start_ms: float
     end_ms: float | None = None
     marks: list[WordMark] = field(default_factory=list[WordMark])
 
 
-class SpokenText:
+class HeardText:
     """Clauses in the order in which the voice takes them.
 
     Within a clause, words count by the times that the voice gave; with a voice that gives none, in
@@ -26,12 +26,12 @@ class SpokenText:
     """
 
     def __init__(self) -> None:
-        self._clauses: list[_Clause] = []
+        self._clauses: list[_ClauseTiming] = []
 
     def begin(self, text: str, at_ms: float) -> None:
         """The voice took this clause after `at_ms` of the answer's sound was made."""
         self.end(at_ms)
-        self._clauses.append(_Clause(text, at_ms))
+        self._clauses.append(_ClauseTiming(text, at_ms))
 
     def word(self, mark: WordMark) -> None:
         """The voice says when a word sounds."""
@@ -48,12 +48,12 @@ class SpokenText:
         begun = [number for number, c in enumerate(self._clauses) if c.start_ms <= at_ms]
         return (begun[-1], self._clauses[begun[-1]].text) if begun else None
 
-    def cut(self, heard_ms: float, total_ms: float) -> AnswerCut:
+    def cut(self, heard_ms: float, total_ms: float) -> TruncationPoint:
         """How many words were heard, and how it is known: that of the clause it was cut in."""
         words = len(self.heard(heard_ms, total_ms).split())
         place = self.clause_at(heard_ms)
         has_times = place is not None and bool(self._clauses[place[0]].marks)
-        return AnswerCut(words, "word_times" if has_times else "proportion")
+        return TruncationPoint(words, "word_times" if has_times else "proportion")
 
     def heard(self, heard_ms: float, total_ms: float) -> str:
         """The words within the first `heard_ms`; `total_ms` of sound were made so far."""

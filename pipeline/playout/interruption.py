@@ -19,7 +19,7 @@ PATIENT_WORDS = 2
 _PUNCTUATION = re.compile(r"[^\w\s'-]|_")
 
 
-class Verdict(Enum):
+class InterruptionVerdict(Enum):
     WAIT = auto()
     RESUME = auto()
     "Noise or a backchannel: the answer goes on where it stopped."
@@ -28,7 +28,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
+class OverlappingSpeech:
     """What is known of the speech over an answer."""
 
     words: str
@@ -50,26 +50,30 @@ class Overlap:
 
 
 def judge(
-    overlap: Overlap, policy: Literal["on", "patient"], language: str, *, is_question: bool
-) -> Verdict:
+    overlap: OverlappingSpeech,
+    policy: Literal["on", "patient"],
+    language: str,
+    *,
+    is_question: bool,
+) -> InterruptionVerdict:
     """`is_question`: the answer has asked something, so that a `yes` means something."""
     if not overlap.words or is_backchannel(overlap.words, language, is_question=is_question):
         return _of_nothing(overlap, policy)
     is_reply = is_question and overlap.is_final  # one word is enough for that
     if is_reply or _says_stop(overlap.words):
-        return Verdict.CANCEL
+        return InterruptionVerdict.CANCEL
     is_enough = policy == "on" or _count(_normal(overlap.words)) >= PATIENT_WORDS
     if overlap.is_final:
         is_meant = not (overlap.is_brief and overlap.makes_sense is False)
-        return Verdict.CANCEL if is_enough and is_meant else Verdict.RESUME
+        return InterruptionVerdict.CANCEL if is_enough and is_meant else InterruptionVerdict.RESUME
     if not overlap.is_late:  # the answer is silent meanwhile: to hear more costs nothing
         is_clear = overlap.is_joined or bool(overlap.is_brief and overlap.makes_sense)
-        return Verdict.CANCEL if is_enough and is_clear else Verdict.WAIT
+        return InterruptionVerdict.CANCEL if is_enough and is_clear else InterruptionVerdict.WAIT
     # A single word may be a `stop` that was misheard; more of them are told from an `uh-huh`.
     is_several = _count(_normal(overlap.words)) > 1
     is_nothing = overlap.makes_sense is False or is_beginning(overlap.words, language)
     is_meant = not (overlap.is_brief and is_several and is_nothing)
-    return Verdict.CANCEL if is_enough and is_meant else Verdict.RESUME
+    return InterruptionVerdict.CANCEL if is_enough and is_meant else InterruptionVerdict.RESUME
 
 
 def is_beginning(words: str, language: str) -> bool:
@@ -78,15 +82,19 @@ def is_beginning(words: str, language: str) -> bool:
     return how is not None and how <= OPEN
 
 
-def _of_nothing(overlap: Overlap, policy: Literal["on", "patient"]) -> Verdict:
+def _of_nothing(
+    overlap: OverlappingSpeech, policy: Literal["on", "patient"]
+) -> InterruptionVerdict:
     """No words so far, or a backchannel."""
     if overlap.is_final:
-        return Verdict.RESUME
+        return InterruptionVerdict.RESUME
     if not overlap.is_late:
-        return Verdict.WAIT
+        return InterruptionVerdict.WAIT
     # Speech that goes on for so long, its words still unknown, is no `uh-huh`, and no door.
     is_unclear = not (overlap.words or overlap.is_silent or overlap.is_wordless)
-    return Verdict.CANCEL if policy == "on" and is_unclear else Verdict.RESUME
+    return (
+        InterruptionVerdict.CANCEL if policy == "on" and is_unclear else InterruptionVerdict.RESUME
+    )
 
 
 def is_backchannel(words: str, language: str, *, is_question: bool = False) -> bool:

@@ -1,7 +1,7 @@
 """What goes to the speaker: one writer per answer, exact frames, and a count of what was heard.
 
 Server-paced: a track pulls one frame per 20 ms. Client-paced: sound is handed over as it comes, in
-frames of any length, and `ClientClock` tells when they are played.
+frames of any length, and `ClientPlayoutClock` tells when they are played.
 A new answer or `clear` makes the old writer dead: what it still writes goes nowhere.
 """
 
@@ -14,7 +14,7 @@ from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from core.ports import Clock, Metrics
 from media.framer import Framer
 from media.resample import Resampler
-from pipeline.playout.client_clock import ClientClock
+from pipeline.playout.client_clock import ClientPlayoutClock
 
 PACED_RATE_HZ = 24_000
 "Opus takes it as it is, and no voice has more: for 48 kHz each would have to be resampled."
@@ -30,10 +30,10 @@ no crumb is left where the rate is another."""
 REFILL_MS = 200
 "So much is played before a voice that waits goes on: to wake it for each frame costs more."
 
-PacedBy = Literal["server", "client"]
+PlayoutPacing = Literal["server", "client"]
 
 
-class Listener(Protocol):
+class PlayoutObserver(Protocol):
     """What the session is told; called from the task that writes or pulls, never re-entered."""
 
     def playout_started(self, writer: "PlayoutWriter") -> None: ...
@@ -109,10 +109,10 @@ class PlayoutWriter:
 class Playout:
     def __init__(
         self,
-        paced_by: PacedBy,
-        listener: Listener,
+        paced_by: PlayoutPacing,
+        listener: PlayoutObserver,
         clock: Clock,
-        client: ClientClock,
+        client: ClientPlayoutClock,
         metrics: Metrics,
         deliver: Callable[[str, Pcm], None] | None = None,
         client_has_room: Callable[[], Awaitable[None]] | None = None,

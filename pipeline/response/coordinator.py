@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from core.audio import Pcm
 from core.errors import Conflict, EarshotError, RequestError
-from core.events import ItemTruncated, OutputAudio
+from core.events import ItemTruncated, OutputAudioDelta
 from core.ids import new_id
 from core.items import McpApprovalResponseItem
 from engines.base import AsrResult
@@ -14,49 +14,49 @@ from pipeline.conversation.conversation import Conversation
 from pipeline.conversation.history import History
 from pipeline.playout.barge_in import BargeIn
 from pipeline.playout.playout import Playout
-from pipeline.response.plan import Planning
-from pipeline.response.queue import Answering
-from pipeline.response.response import Answer
-from pipeline.response.retraction import TakingBack
+from pipeline.response.plan import ResponsePlanner
+from pipeline.response.queue import ResponseQueue
+from pipeline.response.response import Response
+from pipeline.response.retraction import Retraction
 from pipeline.response.speculation import Speculation
 from pipeline.response.truncation import cut, truncate
-from pipeline.shared.outbox import Reporting
+from pipeline.shared.outbox import SessionOutbox
 from pipeline.shared.settings import ResponseRequest, SessionSettings
-from pipeline.shared.turn import Mark, Turn
-from pipeline.surroundings import Surroundings
-from pipeline.tools.mcp.session_servers import RemoteServers
-from pipeline.user_turn.continuation import Join
-from pipeline.user_turn.events import Ear
+from pipeline.shared.turn import Turn, TurnMark
+from pipeline.surroundings import SessionServices
+from pipeline.tools.mcp.session_servers import SessionMcpServers
+from pipeline.user_turn.continuation import Continuation
+from pipeline.user_turn.events import InputActivity
 
 BY_ITSELF = ResponseRequest()
 "Nobody asked for it but the turn's end."
 
 
-class Responding:
+class ResponseCoordinator:
     """One session's side that answers. `answering.run` gives the answers this one orders."""
 
     def __init__(
         self,
         conversation: Conversation,
-        surroundings: Surroundings,
+        surroundings: SessionServices,
         playout: Playout,
-        ear: Ear,
+        ear: InputActivity,
         settings: Callable[[], SessionSettings],
-        reporting: Reporting,
+        reporting: SessionOutbox,
         on_idle: Callable[[], None],
     ) -> None:
         self._clock = surroundings.clock
-        self.answering = Answering(self._at_rest, self._clock, ear)
+        self.answering = ResponseQueue(self._at_rest, self._clock, ear)
         self._on_idle = on_idle
         self._conversation, self._history = conversation, conversation.history
         self._playout, self._ear, self._settings = playout, ear, settings
         self._emit, self._finish_turn = reporting.emit, reporting.finish_turn
         self._used = reporting.used
-        self.remote = RemoteServers(surroundings.remote, conversation.history, self._emit)
-        self.planning = Planning(conversation, surroundings, settings, self.remote)
+        self.remote = SessionMcpServers(surroundings.remote, conversation.history, self._emit)
+        self.planning = ResponsePlanner(conversation, surroundings, settings, self.remote)
         self._speculation = Speculation(surroundings.drafts, surroundings.metrics)
         self._barge_in = BargeIn(playout, surroundings.metrics, self._give_way)
-        self.taking_back = TakingBack(self._history, self.answering, self._clock, self._emit)
+        self.taking_back = Retraction(self._history, self.answering, self._clock, self._emit)
         self._wanted: ResponseRequest | None = None
         "A response that waits for the words of the audio that was just committed."
         self._unanswered: Turn | None = None
@@ -127,7 +127,9 @@ class Responding:
 
     # What is heard.
 
-    def speech_started(self, turn: Turn, join: Join | None, tasks: asyncio.TaskGroup) -> None:
+    def speech_started(
+        self, turn: Turn, join: Continuation | None, tasks: asyncio.TaskGroup
+    ) -> None:
         """The user speaks over the answer, if the session lets them."""
         settings = self._settings()
         policy = settings.interruption
@@ -283,13 +285,13 @@ class Responding:
         """Sound of a client-paced session goes out as events."""
         answer = self.answering.find_response(response_id)
         if answer is not None and answer.item_id is not None:
-            self._emit(OutputAudio(response_id, answer.item_id, answer.output_index, pcm))
+            self._emit(OutputAudioDelta(response_id, answer.item_id, answer.output_index, pcm))
 
     # Within.
 
     def _written_turn(self) -> Turn:
         turn = Turn(new_id("turn"))
-        turn.mark(Mark.SPEECH_END, self._clock.now())
+        turn.mark(TurnMark.SPEECH_END, self._clock.now())
         return turn
 
     def _answer(self, turn: Turn, request: ResponseRequest) -> None:
@@ -315,7 +317,7 @@ class Responding:
 
     def _make(
         self, turn: Turn, request: ResponseRequest, text: str | None, refusal: EarshotError | None
-    ) -> Answer:
+    ) -> Response:
         """Settings count at the moment when the answer begins."""
         self.taking_back.finish()
         plan = self.planning.final_plan(turn, request, text, refusal)
@@ -323,7 +325,7 @@ class Responding:
         draft = self._speculation.take(plan, prompt) or self.planning.draft(plan, prompt)
         history = self._history if request.in_conversation else History()
         voice = self._playout, self._clock
-        answer = Answer(draft, history, *voice, self._emit, self._finish_turn, self._used)
+        answer = Response(draft, history, *voice, self._emit, self._finish_turn, self._used)
         draft.undisputed = lambda: self.taking_back.undisputed(answer)
         return answer
 

@@ -9,22 +9,22 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 from core.errors import EarshotError, EngineError, first_error
-from core.events import Usage
+from core.events import TokenUsage
 from core.items import Item
 from core.ports import Clock, Metrics, ToolContext
 from core.rate_limits import RateLimits
 from engines.base import CallDelta, Message, ToolCall
 from pipeline.response.generation import generate
 from pipeline.response.llm_slot import seated
-from pipeline.response.plan_part import AnswerPlan
-from pipeline.shared.turn import Mark
+from pipeline.response.plan_part import ResponsePlan
+from pipeline.shared.turn import TurnMark
 from pipeline.shared.work_time import WorkTime
-from pipeline.speech.synthesis import Clause, Reading, Sound, spoken_by
+from pipeline.speech.synthesis import SpeechOutput, SpeechSynthesis, SpokenClause, spoken_by
 from pipeline.tools.fillers import Fillers
-from pipeline.tools.mcp.call_steps import Step
-from pipeline.tools.rounds import Hands
+from pipeline.tools.mcp.call_steps import McpCallStep
+from pipeline.tools.rounds import ToolAccess
 from pipeline.tools.toolbox import Toolbox
-from serving.llm_slots import Claim, Seats
+from serving.llm_slots import LlmSlots, SlotHolder
 
 MAX_WAITING_TEXTS = 1024
 "Deltas of an unconfirmed answer: longer than any pause lasts."
@@ -34,41 +34,41 @@ MAX_WAITING_SOUNDS = 32
 "Frames of the first clause, some seconds of sound; then the voice waits."
 
 
-class Draft:
+class ResponseDraft:
     """`texts` and `sounds` each end with None, unless it fails: `made` tells."""
 
     def __init__(
         self,
-        plan: AnswerPlan,
+        plan: ResponsePlan,
         prompt: Sequence[Message],
         toolbox: Toolbox,
         context: ToolContext,
         clock: Clock,
         metrics: Metrics,
         fillers: Fillers,
-        seats: Seats,
+        seats: LlmSlots,
     ) -> None:
         self.plan, self.prompt = plan, tuple(prompt)
         self.texts: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_TEXTS)
-        self.sounds: asyncio.Queue[Sound | None] = asyncio.Queue(MAX_WAITING_SOUNDS)
-        self.usage = Usage()
+        self.sounds: asyncio.Queue[SpeechOutput | None] = asyncio.Queue(MAX_WAITING_SOUNDS)
+        self.usage = TokenUsage()
         self._rate_limits: tuple[RateLimits, float] | None = None
         "And when they were told."
         self.calls: list[ToolCall] = []
         "For the client, complete when `texts` ends."
-        self.call_deltas: asyncio.Queue[CallDelta | Step | None] = asyncio.Queue()
+        self.call_deltas: asyncio.Queue[CallDelta | McpCallStep | None] = asyncio.Queue()
         """The same as they are written, and what becomes of the calls of its MCP servers; engines
         bound them. Ends as `texts` does."""
         self.hit_limit = False
         "The model had to stop before it was done."
-        self.marks: dict[Mark, float] = {}
+        self.marks: dict[TurnMark, float] = {}
         self.has_acted = False
         "A tool was called that changes something."
         self.regret: EarshotError | None = None
         "It failed; an apology was made in its place, or after what there was."
         self._toolbox, self._context, self._clock = toolbox, context, clock
         self._metrics, self._fillers = metrics, fillers
-        self.seats, self.claim = seats, Claim()
+        self.seats, self.claim = seats, SlotHolder()
         self.work = WorkTime(clock)
         self._is_confirmed = asyncio.Event()
         self.undisputed: Callable[[], Awaitable[object]] = self._is_confirmed.wait
@@ -136,7 +136,7 @@ class Draft:
         """Generate and speak side by side: the voice begins with the first clause."""
         confirmed = self._is_confirmed.wait
         metrics = self._metrics
-        reading = Reading(self.plan, self.sounds, self._mark, confirmed, self.work, metrics)
+        reading = SpeechSynthesis(self.plan, self.sounds, self._mark, confirmed, self.work, metrics)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._fill(reading))
@@ -163,11 +163,11 @@ class Draft:
             return False
         self.regret = error
         await self.texts.put(f"{BROKEN_OFF}{sentence}")
-        await self.sounds.put(Clause(sentence))
+        await self.sounds.put(SpokenClause(sentence))
         await self.sounds.put(pcm)
         return True
 
-    async def _fill(self, reading: Reading) -> None:
+    async def _fill(self, reading: SpeechSynthesis) -> None:
         def say(text: str) -> bool:
             """In between, if there is nothing else to listen to."""
             if not self._is_confirmed.is_set() or not reading.has_caught_up or self.texts.full():
@@ -203,10 +203,10 @@ class Draft:
     async def _texts(self, say: Callable[[str], bool]) -> AsyncGenerator[str, None]:
         """The answer's text as it is generated."""
         if self.plan.text is not None:
-            self._mark(Mark.LLM_FIRST_TOKEN)
+            self._mark(TurnMark.LLM_FIRST_TOKEN)
             yield self.plan.text
             return
-        hands = Hands(
+        hands = ToolAccess(
             self._toolbox,
             self._context,
             self._may_act,
@@ -218,7 +218,7 @@ class Draft:
         plan = seated(self.plan, self._seat, self._metrics)
         async with aclosing(generate(plan, self.prompt, hands)) as deltas:
             async for delta in deltas:
-                if isinstance(delta, Usage):
+                if isinstance(delta, TokenUsage):
                     self._spend(delta)
                 elif isinstance(delta, RateLimits):
                     self._rate_limits = delta, self._clock.now()
@@ -229,7 +229,7 @@ class Draft:
                         await self.undisputed()
                     self.calls.append(delta)
                 elif delta:
-                    self._mark(Mark.LLM_FIRST_TOKEN)
+                    self._mark(TurnMark.LLM_FIRST_TOKEN)
                     yield delta
 
     @asynccontextmanager
@@ -240,12 +240,12 @@ class Draft:
                 await stack.enter_async_context(self.seats.take(self.claim))
             yield
 
-    def _spend(self, round_: Usage) -> None:
+    def _spend(self, round_: TokenUsage) -> None:
         limit = self.plan.options.max_output_tokens
         self.hit_limit = limit is not None and round_.output_tokens >= limit
         self._metrics.count("earshot_llm_tokens", round_.input_tokens, kind="input")
         self._metrics.count("earshot_llm_tokens", round_.output_tokens, kind="output")
-        self.usage = Usage(
+        self.usage = TokenUsage(
             self.usage.input_tokens + round_.input_tokens,
             self.usage.output_tokens + round_.output_tokens,
             self.usage.cached_tokens + round_.cached_tokens,
@@ -260,7 +260,7 @@ class Draft:
     def _remember(self, item: Item) -> None:
         self._record(item)
 
-    def _mark(self, mark: Mark) -> None:
+    def _mark(self, mark: TurnMark) -> None:
         self.marks.setdefault(mark, self._clock.now())
 
 

@@ -5,21 +5,21 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from core.errors import ContextExceeded, EngineError
-from core.events import Usage
+from core.errors import ContextLengthExceeded, EngineError
+from core.events import TokenUsage
 from core.ids import new_id
 from core.ports import ToolSpec
 from core.rate_limits import RateLimits
-from engines.base import CallDelta, Declares, Message, TextDelta, ToolCall
+from engines.base import CallDelta, Message, TextDelta, ToolCall, ToolFilterLlm
 from pipeline.conversation.context_window import fit, halved, reserve_tokens
-from pipeline.response.plan_part import AnswerPlan
+from pipeline.response.plan_part import ResponsePlan
 from pipeline.session.idle import is_after_silence
 from pipeline.tools.arguments_part import MAX_DEPTH, is_too_deep
-from pipeline.tools.client_tools import Offer, offer
-from pipeline.tools.fillers import Silence
-from pipeline.tools.mcp.tool import Approved
+from pipeline.tools.client_tools import ToolOffer, offer
+from pipeline.tools.fillers import SilenceTimer
+from pipeline.tools.mcp.tool import ApprovalDecision
 from pipeline.tools.results import is_error
-from pipeline.tools.rounds import Hands, Round, decided, exchanged, record, run
+from pipeline.tools.rounds import McpCallRound, ToolAccess, decided, exchanged, record, run
 
 logger = logging.getLogger(__name__)
 
@@ -34,12 +34,12 @@ NO_LIMIT = 1 << 40
 
 
 async def generate(
-    plan: AnswerPlan, prompt: Sequence[Message], hands: Hands
-) -> AsyncGenerator[str | Usage | RateLimits | CallDelta | ToolCall, None]:
+    plan: ResponsePlan, prompt: Sequence[Message], hands: ToolAccess
+) -> AsyncGenerator[str | TokenUsage | RateLimits | CallDelta | ToolCall, None]:
     """Deltas, what each round cost, and what its server said of limits; calls of the client's
     tools as they are written, and whole at the end. Raises EngineError, also when the model calls
     tools without end; RequestError."""
-    with Silence(hands.say, hands.fillers, plan.language) as silence:
+    with SilenceTimer(hands.say, hands.fillers, plan.language) as silence:
         async with aclosing(_rounds(plan, prompt, hands, silence)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, str):
@@ -48,8 +48,8 @@ async def generate(
 
 
 async def _rounds(
-    plan: AnswerPlan, prompt: Sequence[Message], hands: Hands, silence: Silence
-) -> AsyncGenerator[str | Usage | RateLimits | CallDelta | ToolCall, None]:
+    plan: ResponsePlan, prompt: Sequence[Message], hands: ToolAccess, silence: SilenceTimer
+) -> AsyncGenerator[str | TokenUsage | RateLimits | CallDelta | ToolCall, None]:
     """Of tools, and what the model writes in between."""
     messages, has_text, has_called = list(prompt), False, False
     failed: set[str] = set()
@@ -63,7 +63,7 @@ async def _rounds(
         calls: list[ToolCall] = []
         tools = offer(plan, hands.toolbox, hands.context, is_first=is_new and number == 0)
         tools = _narrowed(tools, plan, hands, messages)
-        remote = Round(tools, hands, number)
+        remote = McpCallRound(tools, hands, number)
         async with aclosing(_reply(plan, messages, tools)) as deltas:
             async for delta in deltas:
                 match delta:
@@ -78,7 +78,7 @@ async def _rounds(
                         remote.written(delta)
                     case ToolCall():
                         calls.append(delta)
-                    case Usage() | RateLimits():
+                    case TokenUsage() | RateLimits():
                         yield delta
         _check_depth(calls, plan)
         written, of_client, to_allow = tools.parted(calls)
@@ -107,12 +107,14 @@ async def _rounds(
         yield hands.fillers.nothing(plan.language) or ""
 
 
-def _narrowed(tools: Offer, plan: AnswerPlan, hands: Hands, messages: Sequence[Message]) -> Offer:
+def _narrowed(
+    tools: ToolOffer, plan: ResponsePlan, hands: ToolAccess, messages: Sequence[Message]
+) -> ToolOffer:
     """Shows the model what it may need. It may call the others all the same. Where it has to call
     one, it is shown all."""
     if tools.options.must_call:
         return tools
-    needs_home = isinstance(plan.llm, Declares)
+    needs_home = isinstance(plan.llm, ToolFilterLlm)
     specs = hands.toolbox.offered(
         tools.specs,
         messages,
@@ -123,7 +125,7 @@ def _narrowed(tools: Offer, plan: AnswerPlan, hands: Hands, messages: Sequence[M
     return replace(tools, specs=tuple(specs))
 
 
-def _is_awaited(plan: AnswerPlan, prompt: Sequence[Message]) -> bool:
+def _is_awaited(plan: ResponsePlan, prompt: Sequence[Message]) -> bool:
     """Somebody has said something and listens: to him silence is no answer. It is one to a program,
     which reads, to what a client's tool did, and to who said nothing himself."""
     is_heard = plan.modality == "audio" and plan.terms.in_conversation
@@ -131,7 +133,7 @@ def _is_awaited(plan: AnswerPlan, prompt: Sequence[Message]) -> bool:
     return is_heard and has_asked
 
 
-def _failed(approved: Sequence[Approved], messages: Sequence[Message]) -> set[str]:
+def _failed(approved: Sequence[ApprovalDecision], messages: Sequence[Message]) -> set[str]:
     """Of what the client allowed; of what it did not, nobody expects anything."""
     allowed = {one.call.call_id: one.call.name for one in approved if one.approve}
     results = {message.call_id: message.text for message in messages if message.role == "tool"}
@@ -147,8 +149,8 @@ def _still_failed(failed: set[str], calls: Sequence[ToolCall], results: Sequence
 
 
 async def _reply(
-    plan: AnswerPlan, messages: Sequence[Message], tools: Offer
-) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
+    plan: ResponsePlan, messages: Sequence[Message], tools: ToolOffer
+) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
     """Asked again with half as much where the model's server counts more tokens than we do, or has
     room for fewer than it said."""
     fitting, has_begun = _fitting(plan, messages, tools.specs), False
@@ -158,7 +160,7 @@ async def _reply(
                 has_begun = has_begun or not isinstance(delta, RateLimits)
                 yield delta
         return
-    except ContextExceeded as exc:
+    except ContextLengthExceeded as exc:
         less = halved(fitting)
         if has_begun or not plan.truncation.is_allowed or less == list(fitting):
             raise
@@ -169,13 +171,13 @@ async def _reply(
 
 
 def _asked(
-    plan: AnswerPlan, messages: Sequence[Message], tools: Offer
-) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
+    plan: ResponsePlan, messages: Sequence[Message], tools: ToolOffer
+) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
     return plan.llm.reply(messages, tools.specs, language=plan.language, options=tools.options)
 
 
 def _fitting(
-    plan: AnswerPlan, messages: Sequence[Message], specs: Sequence[ToolSpec]
+    plan: ResponsePlan, messages: Sequence[Message], specs: Sequence[ToolSpec]
 ) -> Sequence[Message]:
     """What the model's context has room for."""
     limit, how = plan.llm.context_tokens, plan.truncation
@@ -184,12 +186,12 @@ def _fitting(
     if limit is None:
         limit = NO_LIMIT
     answer = plan.options.max_output_tokens or ANSWER_TOKENS
-    if isinstance(plan.llm, Declares):
+    if isinstance(plan.llm, ToolFilterLlm):
         specs = plan.llm.declared(specs, language=plan.language)
     return fit(messages, limit, reserve_tokens(limit, answer, specs), how=how)
 
 
-def _check_depth(calls: Sequence[ToolCall], plan: AnswerPlan) -> None:
+def _check_depth(calls: Sequence[ToolCall], plan: ResponsePlan) -> None:
     """Before anything acts: such a call could not be shown to the model again."""
     if any(is_too_deep(dict(call.arguments)) for call in calls):
         reason = f"a tool call whose arguments have more than {MAX_DEPTH} levels"

@@ -5,18 +5,24 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from core.events import CallArguments, ItemDeleted, OutputItemAdded, OutputItemDone, SessionEvent
+from core.events import (
+    FunctionCallArgumentsDelta,
+    ItemDeleted,
+    OutputItemAdded,
+    OutputItemDone,
+    SessionEvent,
+)
 from core.ids import new_id
 from core.items import FunctionCallItem, Item
 from engines.base import CallDelta, ToolCall
 from pipeline.conversation.history import History
-from pipeline.response.tool_items import Telling
-from pipeline.tools.mcp.call_steps import Step
-from pipeline.tools.mcp.offer import RemoteOffer
+from pipeline.response.tool_items import McpToolCallItems
+from pipeline.tools.mcp.call_steps import McpCallStep
+from pipeline.tools.mcp.offer import SessionMcpOffer
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenFunctionCall:
     item: FunctionCallItem
     index: int
     previous_item_id: str | None
@@ -28,7 +34,7 @@ class _Open:
         return "".join(self.pieces)
 
 
-class HandingOut:
+class ToolCallItems:
     """Of one response. `next_index`: in its output. `output`: its items that are done."""
 
     def __init__(
@@ -38,13 +44,13 @@ class HandingOut:
         emit: Callable[[SessionEvent], None],
         next_index: Callable[[], int],
         output: dict[int, Item],
-        remote: RemoteOffer | None = None,
+        remote: SessionMcpOffer | None = None,
     ) -> None:
         self._response_id, self._history = response_id, history
         self._emit, self._next_index, self._output = emit, next_index, output
         told = history, emit, next_index, output
-        self._remote = None if remote is None else Telling(response_id, remote, *told)
-        self._open: dict[str, _Open] = {}
+        self._remote = None if remote is None else McpToolCallItems(response_id, remote, *told)
+        self._open: dict[str, _OpenFunctionCall] = {}
         "By the model's id: ours are others, since models repeat theirs."
 
     @property
@@ -52,7 +58,7 @@ class HandingOut:
         """Ids of what MCP servers added to the history."""
         return () if self._remote is None else self._remote.items
 
-    def push(self, step: CallDelta | Step) -> None:
+    def push(self, step: CallDelta | McpCallStep) -> None:
         if isinstance(step, CallDelta):
             self._write(self._begun(step.call_id, step.name), step.arguments)
         else:
@@ -82,21 +88,23 @@ class HandingOut:
         if self._remote is not None:
             self._remote.break_off(in_conversation=in_conversation)
 
-    def _begun(self, call_id: str, name: str) -> _Open:
+    def _begun(self, call_id: str, name: str) -> _OpenFunctionCall:
         open_ = self._open.get(call_id)
         if open_ is None:
             item = FunctionCallItem(new_id("item"), new_id("call"), name, "", "in_progress")
             before = [other.item.id for other in self._open.values()]
             previous = before[-1] if before else self._history.last_id()
-            open_ = self._open[call_id] = _Open(item, self._next_index(), previous)
+            open_ = self._open[call_id] = _OpenFunctionCall(item, self._next_index(), previous)
             self._emit(OutputItemAdded(self._response_id, open_.index, item, previous))
         return open_
 
-    def _write(self, open_: _Open, delta: str) -> None:
+    def _write(self, open_: _OpenFunctionCall, delta: str) -> None:
         open_.pieces.append(delta)
         item = open_.item
-        told = CallArguments(self._response_id, item.id, open_.index, item.call_id, delta)
+        told = FunctionCallArgumentsDelta(
+            self._response_id, item.id, open_.index, item.call_id, delta
+        )
         self._emit(told)
 
-    def _done(self, open_: _Open, item: FunctionCallItem, previous: str | None) -> None:
+    def _done(self, open_: _OpenFunctionCall, item: FunctionCallItem, previous: str | None) -> None:
         self._emit(OutputItemDone(self._response_id, open_.index, item, previous, has_audio=False))

@@ -4,38 +4,38 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 
-from core.events import Usage
+from core.events import TokenUsage
 from core.ports import Metrics, ToolSpec
 from core.rate_limits import RateLimits
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,
-    Declares,
     Llm,
     LlmOptions,
     Message,
     TextDelta,
     ToolCall,
+    ToolFilterLlm,
 )
-from pipeline.response.plan_part import AnswerPlan
+from pipeline.response.plan_part import ResponsePlan
 from pipeline.shared.plugin_errors import plugin_errors
 
-Seat = Callable[[], AbstractAsyncContextManager[None]]
+LlmSlotContext = Callable[[], AbstractAsyncContextManager[None]]
 "Entered before each round, left when the model has been told that nobody reads on."
 
 
-def seated(plan: AnswerPlan, seat: Seat, metrics: Metrics) -> AnswerPlan:
+def seated(plan: ResponsePlan, seat: LlmSlotContext, metrics: Metrics) -> ResponsePlan:
     """The same plan, each round of which takes a seat, and whose model raises only our errors."""
-    return replace(plan, llm=_SeatedLlm(plan.llm, seat, metrics))
+    return replace(plan, llm=_SlotLimitedLlm(plan.llm, seat, metrics))
 
 
-class _SeatedLlm:
-    def __init__(self, llm: Llm, seat: Seat, metrics: Metrics) -> None:
+class _SlotLimitedLlm:
+    def __init__(self, llm: Llm, seat: LlmSlotContext, metrics: Metrics) -> None:
         self.name, self.languages = llm.name, llm.languages
         self._llm, self._seat, self._metrics = llm, seat, metrics
         with plugin_errors("llm", self.name, metrics):
             self.context_tokens = llm.context_tokens
-        if isinstance(llm, Declares):
+        if isinstance(llm, ToolFilterLlm):
             declared = llm.declared
 
             def told(tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
@@ -51,7 +51,7 @@ class _SeatedLlm:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
         """See `Llm.reply`."""
         async with self._seat():
             with plugin_errors("llm", self.name, self._metrics):

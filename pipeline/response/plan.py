@@ -4,31 +4,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar, runtime_checkable
 
-from core.errors import EarshotError, EngineError, Overloaded, RequestError
-from core.events import Modality, ResponseTerms
+from core.errors import EarshotError, EngineError, OverloadedError, RequestError
+from core.events import Modality, ResponseParameters
 from core.items import Item, ItemReference, MessageItem
 from core.ports import ToolContext, ToolSpec
 from engines.base import LlmOptions, Message
 from pipeline.conversation.conversation import Conversation
 from pipeline.conversation.history import messages_of
 from pipeline.conversation.instructions import with_room
-from pipeline.response.draft import Draft
-from pipeline.response.plan_part import AnswerPlan
+from pipeline.response.draft import ResponseDraft
+from pipeline.response.plan_part import ResponsePlan
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from pipeline.shared.turn import Turn
 from pipeline.speech.voices import choose_voice, spare_voice
-from pipeline.surroundings import Surroundings
+from pipeline.surroundings import SessionServices
 from pipeline.tools.fillers import Fillers
-from pipeline.tools.mcp.offer import RemoteOffer
-from pipeline.tools.mcp.session_servers import RemoteServers
-from serving.scheduling.scheduler import Priority
+from pipeline.tools.mcp.offer import SessionMcpOffer
+from pipeline.tools.mcp.session_servers import SessionMcpServers
+from serving.scheduling.scheduler import DecodePriority
 
 T = TypeVar("T")
 
 
 @runtime_checkable
-class Understands(Protocol):
+class CommandModel(Protocol):
     """A language model that knows only what it was taught, and tells what that is."""
 
     async def understands(
@@ -36,15 +36,15 @@ class Understands(Protocol):
     ) -> bool: ...
 
 
-class Planning:
+class ResponsePlanner:
     """One session's."""
 
     def __init__(
         self,
         conversation: Conversation,
-        surroundings: Surroundings,
+        surroundings: SessionServices,
         settings: Callable[[], SessionSettings],
-        remote: RemoteServers,
+        remote: SessionMcpServers,
     ) -> None:
         self.remote = remote
         "MCP servers that the client named."
@@ -52,7 +52,7 @@ class Planning:
         self._engines, self._settings = surroundings.engines, settings
         self._fillers = Fillers()
 
-    def plan(self, turn: Turn, request: ResponseRequest, language: str) -> AnswerPlan:
+    def plan(self, turn: Turn, request: ResponseRequest, language: str) -> ResponsePlan:
         settings, engines = self._settings(), self._engines
         limit = _limit(request, settings)
         modality, refusal = request.modality or settings.modality, None
@@ -62,7 +62,7 @@ class Planning:
             voice, tts = choice.voice, choice.tts
         except RequestError as exc:  # nobody speaks this language: it can still be written
             refusal = exc if modality == "audio" else None
-        return AnswerPlan(
+        return ResponsePlan(
             turn=turn,
             modality=modality,
             language=language,
@@ -86,7 +86,7 @@ class Planning:
             tool_choice=_chosen(request.tool_choice, settings.tool_choice),
             truncation=settings.truncation,
             input=_items(request.input),
-            terms=ResponseTerms(
+            terms=ResponseParameters(
                 request.in_conversation,
                 request.metadata,
                 limit,
@@ -114,14 +114,14 @@ class Planning:
 
     def final_plan(
         self, turn: Turn, request: ResponseRequest, text: str | None, refusal: EarshotError | None
-    ) -> AnswerPlan:
+    ) -> ResponsePlan:
         """Of an answer that begins now; what is said unasked later is in its language, too."""
         self._conversation.language = self.language()
         plan = self.plan(turn, request, self._conversation.language)
         return replace(plan, text=text, refusal=refusal or plan.refusal)
 
     def prompt(
-        self, plan: AnswerPlan, said: str = "", without: Sequence[str] = ()
+        self, plan: ResponsePlan, said: str = "", without: Sequence[str] = ()
     ) -> Sequence[Message]:
         """What the model sees; `said`: by the user, and not in the history yet, in place of the
         items `without`."""
@@ -134,24 +134,28 @@ class Planning:
         messages = messages_of(items, plan.instructions)
         return [*messages, Message("user", said)] if said else messages
 
-    def _remote(self, request: ResponseRequest, settings: SessionSettings) -> RemoteOffer | None:
+    def _remote(
+        self, request: ResponseRequest, settings: SessionSettings
+    ) -> SessionMcpOffer | None:
         named = _chosen(request.mcp_servers, settings.mcp_servers)
         if not (named or request.approved):
             return None
-        return RemoteOffer(self.remote, named, request)
+        return SessionMcpOffer(self.remote, named, request)
 
-    def context(self, plan: AnswerPlan) -> ToolContext:
+    def context(self, plan: ResponsePlan) -> ToolContext:
         return ToolContext(self._conversation.id, plan.language, self._conversation.place)
 
-    def draft(self, plan: AnswerPlan, prompt: Sequence[Message]) -> Draft:
+    def draft(self, plan: ResponsePlan, prompt: Sequence[Message]) -> ResponseDraft:
         of, context = self._surroundings, self.context(plan)
         seats = of.drafts.seats(plan.llm)
-        return Draft(plan, prompt, of.toolbox, context, of.clock, of.metrics, self._fillers, seats)
+        return ResponseDraft(
+            plan, prompt, of.toolbox, context, of.clock, of.metrics, self._fillers, seats
+        )
 
     def regret(self, error: EarshotError) -> str | None:
         """What is said to somebody whose words could not be recognised. None: it was not our
         fault."""
-        if not isinstance(error, EngineError | Overloaded):
+        if not isinstance(error, EngineError | OverloadedError):
             return None
         return self._fillers.regret(error, self.language())
 
@@ -168,7 +172,7 @@ class Planning:
         """Whether the assistant would do something about these words; None: it takes any. Raises
         EngineError."""
         plan = self.plan(Turn(""), ResponseRequest(), self.language(language))
-        if not isinstance(plan.llm, Understands):
+        if not isinstance(plan.llm, CommandModel):
             return None
         specs = self._surroundings.toolbox.specs(self.context(plan), plan.tools)
         prompt = self.prompt(plan, words)
@@ -182,13 +186,13 @@ class Planning:
         if not (settings.answers and detection and detection.create_response):
             return False
         try:
-            self._engines.admit(settings.asr, Priority.SPECULATIVE)
-        except Overloaded:
+            self._engines.admit(settings.asr, DecodePriority.SPECULATIVE)
+        except OverloadedError:
             return False
         return True
 
 
-def _decided(plan: AnswerPlan) -> set[str]:
+def _decided(plan: ResponsePlan) -> set[str]:
     """Calls that waited for the client: they come last, with their results."""
     return {one.request_id for one in plan.remote.approved} if plan.remote else set()
 

@@ -3,19 +3,19 @@
 from dataclasses import dataclass
 
 from core.errors import EarshotError
-from core.events import AS_USUAL, Modality, ResponseTerms
+from core.events import AS_USUAL, Modality, ResponseParameters
 from core.items import Item
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, Llm, LlmOptions, Tts
-from pipeline.conversation.context_window import AS_FITS, Truncation
+from pipeline.conversation.context_window import AS_FITS, ContextTruncation
 from pipeline.shared.settings import ToolChoice
 from pipeline.shared.turn import Turn
 from pipeline.speech.voices import VoiceChoice
-from pipeline.tools.mcp.offer import RemoteOffer
+from pipeline.tools.mcp.offer import SessionMcpOffer
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerPlan:
+class ResponsePlan:
     turn: Turn
     modality: Modality
     language: str
@@ -30,13 +30,13 @@ class AnswerPlan:
     tools: tuple[str, ...] | None = None
     "Names of those that may be used; None: all."
     client_tools: tuple[ToolSpec, ...] = ()
-    remote: RemoteOffer | None = None
+    remote: SessionMcpOffer | None = None
     "MCP servers that the client named; None: none."
     tool_choice: ToolChoice = "auto"
-    truncation: Truncation = AS_FITS
+    truncation: ContextTruncation = AS_FITS
     input: tuple[Item, ...] | None = None
     "What the model sees in place of the conversation."
-    terms: ResponseTerms = AS_USUAL
+    terms: ResponseParameters = AS_USUAL
     text: str | None = None
     "Say exactly this (an announcement); the language model is not asked."
     refusal: EarshotError | None = None

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 
 from core.events import PlayoutCleared, PlayoutStarted, PlayoutStopped
 from core.ports import Clock
-from pipeline.playout.client_clock import ClientClock
-from pipeline.playout.playout import PacedBy, PlayoutWriter
-from pipeline.response.response import Answer
-from pipeline.shared.outbox import Reporting
-from pipeline.shared.turn import Mark
+from pipeline.playout.client_clock import ClientPlayoutClock
+from pipeline.playout.playout import PlayoutPacing, PlayoutWriter
+from pipeline.response.response import Response
+from pipeline.shared.outbox import SessionOutbox
+from pipeline.shared.turn import TurnMark
 
 TRUNCATE_S = 0.5
 "From the event that somebody speaks to the client's `truncate`: a round trip on a poor line."
 
 
 @dataclass(slots=True)
-class _Heard:
+class _PlayingResponse:
     """One answer that has begun to sound."""
 
-    answer: Answer
+    answer: Response
     writer: PlayoutWriter
     due_at: float | None = None
     "When its turn is told, if nothing is heard of the client before; None: more sound may come."
@@ -35,24 +35,24 @@ class _Heard:
     "When it fell silent, if that was not at its end."
 
 
-class Sounding:
+class PlaybackTracker:
     """One session's, and what its playout tells."""
 
     def __init__(
         self,
-        paced_by: PacedBy,
+        paced_by: PlayoutPacing,
         clock: Clock,
-        client: ClientClock,
-        reporting: Reporting,
-        find: Callable[[str], Answer | None],
+        client: ClientPlayoutClock,
+        reporting: SessionOutbox,
+        find: Callable[[str], Response | None],
         on_cut: Callable[[], None],
     ) -> None:
         """`find` takes a response's id; `on_cut` is told that what is left will not be played."""
-        self._paced_by: PacedBy = paced_by
+        self._paced_by: PlayoutPacing = paced_by
         self._clock, self._client = clock, client
         self._find, self._on_cut = find, on_cut
         self._emit, self._finish_turn = reporting.emit, reporting.finish_turn
-        self._heard: dict[str, _Heard] = {}
+        self._heard: dict[str, _PlayingResponse] = {}
         "By response."
         self._changed = asyncio.Event()
 
@@ -63,10 +63,10 @@ class Sounding:
         answer = self._find(writer.response_id)
         if answer is None or answer.turn.is_traced:
             return
-        answer.turn.mark(Mark.PLAYOUT_START, self._clock.now())
+        answer.turn.mark(TurnMark.PLAYOUT_START, self._clock.now())
         answer.turn.is_sounding = True
         self._finish_turn(answer.turn, "answered")
-        self._heard[writer.response_id] = _Heard(answer, writer)
+        self._heard[writer.response_id] = _PlayingResponse(answer, writer)
 
     def playout_stopped(self, writer: PlayoutWriter) -> None:
         self._emit(PlayoutStopped(writer.response_id))
@@ -133,11 +133,11 @@ class Sounding:
             heard.due_at = writer.ends_at
             self._changed.set()
 
-    def _tell(self, heard: _Heard, ended_at: float) -> None:
+    def _tell(self, heard: _PlayingResponse, ended_at: float) -> None:
         del self._heard[heard.writer.response_id]
         turn = heard.answer.turn
         stopped_at = ended_at if heard.stopped_at is None else min(heard.stopped_at, ended_at)
-        turn.mark(Mark.PLAYOUT_END, stopped_at)
+        turn.mark(TurnMark.PLAYOUT_END, stopped_at)
         turn.cut = heard.answer.cut
         turn.is_sounding = False
         self._finish_turn(turn, "answered")

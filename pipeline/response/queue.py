@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from core.errors import Conflict
 from core.events import CancelReason
 from core.ports import Clock
-from pipeline.response.response import Answer
+from pipeline.response.response import Response
 from pipeline.shared.turn import Turn
-from pipeline.user_turn.events import Ear
+from pipeline.user_turn.events import InputActivity
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ MAX_REMEMBERED = 32
 
 
 @dataclass(slots=True)
-class _Entry:
-    make: Callable[[], Answer]
+class _QueuedResponse:
+    make: Callable[[], Response]
     drop: Callable[[], None]
     "Called instead when it is not given after all."
     is_announcement: bool
@@ -44,24 +44,24 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
-    entry: _Entry
-    answer: Answer
+class _ActiveResponse:
+    entry: _QueuedResponse
+    answer: Response
 
 
-class Answering:
+class ResponseQueue:
     """Gives answers one at a time, in order; written ones beside the conversation at once."""
 
-    def __init__(self, on_idle: Callable[[], None], clock: Clock, ear: Ear) -> None:
+    def __init__(self, on_idle: Callable[[], None], clock: Clock, ear: InputActivity) -> None:
         self._on_idle, self._clock, self._ear = on_idle, clock, ear
-        self._waiting: deque[_Entry] = deque()
+        self._waiting: deque[_QueuedResponse] = deque()
         self._wake = asyncio.Event()
-        self._running: _Running | None = None
-        self._made: _Running | None = None
+        self._running: _ActiveResponse | None = None
+        self._made: _ActiveResponse | None = None
         "The one before; what is made may still wait for the speaker."
-        self._beside: list[Answer] = []
+        self._beside: list[Response] = []
         self._tasks: asyncio.TaskGroup | None = None
-        self._remembered: OrderedDict[str, Answer] = OrderedDict()
+        self._remembered: OrderedDict[str, Response] = OrderedDict()
 
     @property
     def is_busy(self) -> bool:
@@ -97,7 +97,7 @@ class Answering:
                 if entry.cancelled is not None:
                     answer.cancel(entry.cancelled)
                 task = tasks.create_task(answer.run(), name=answer.response_id)
-                self._running = _Running(entry, answer)
+                self._running = _ActiveResponse(entry, answer)
                 await asyncio.wait([task])
                 self._running, self._made = None, self._running
                 self._remember(answer)
@@ -111,7 +111,7 @@ class Answering:
         """What was said is known: what waited for it may begin."""
         self._wake.set()
 
-    def _next(self) -> _Entry | None:
+    def _next(self) -> _QueuedResponse | None:
         """The first that may begin: nobody is told something unasked while he speaks, nor before
         the answer to that."""
         for entry in self._waiting:
@@ -121,7 +121,7 @@ class Answering:
                 return entry
         return None
 
-    def _holds(self, entry: _Entry) -> bool:
+    def _holds(self, entry: _QueuedResponse) -> bool:
         may_wait = entry.is_announcement and self._clock.now() - entry.since < MAX_SILENT_S
         is_asking = self._ear.is_speaking or (entry.is_held and self._ear.is_transcribing)
         return may_wait and is_asking
@@ -134,7 +134,7 @@ class Answering:
 
     def enqueue(
         self,
-        make: Callable[[], Answer],
+        make: Callable[[], Response],
         drop: Callable[[], None],
         *,
         is_announcement: bool = False,
@@ -156,7 +156,7 @@ class Answering:
             logger.warning("! %d answers wait, dropping the oldest", MAX_WAITING)
             self._waiting.remove(answers[0])
             answers[0].drop()
-        entry = _Entry(make, drop, is_announcement, self._clock.now(), is_apart, takes_all)
+        entry = _QueuedResponse(make, drop, is_announcement, self._clock.now(), is_apart, takes_all)
         entry.is_held = self._holds(entry)
         before = [
             at for at, one in enumerate(self._waiting, 1) if is_announcement or not one.is_held
@@ -206,47 +206,49 @@ class Answering:
         if made is not None and made.entry.is_announcement and made.answer.awaits_speaker:
             self._announce_again(made.entry)
 
-    def _announce_again(self, entry: _Entry) -> None:
-        again = _Entry(entry.make, entry.drop, is_announcement=True, since=self._clock.now())
+    def _announce_again(self, entry: _QueuedResponse) -> None:
+        again = _QueuedResponse(
+            entry.make, entry.drop, is_announcement=True, since=self._clock.now()
+        )
         again.is_held = True
         self._waiting.appendleft(again)
         self._wake.set()
 
-    def close(self) -> list[Answer]:
+    def close(self) -> list[Response]:
         """Nothing more is answered. Returns the answers that were given, as far as remembered."""
         self._drop_if(lambda _: True)
         running = [] if self._running is None else [self._running.answer]
         return [*self._remembered.values(), *running, *self._beside]
 
-    def find(self, item_id: str) -> Answer | None:
+    def find(self, item_id: str) -> Response | None:
         """The answer that made this item, if it is recent."""
         running = [] if self._running is None else [self._running.answer]
         known = (*running, *self._beside, *self._remembered.values())
         return next((answer for answer in known if answer.item_id == item_id), None)
 
-    def answers_to(self, turn: Turn) -> list[Answer]:
+    def answers_to(self, turn: Turn) -> list[Response]:
         """What was begun in answer to it, if it is recent; the newest last."""
         running = [] if self._running is None else [self._running.answer]
         return [a for a in (*self._remembered.values(), *running) if a.turn is turn]
 
-    def find_response(self, response_id: str) -> Answer | None:
+    def find_response(self, response_id: str) -> Response | None:
         if self._running is not None and self._running.answer.response_id == response_id:
             return self._running.answer
         return self._remembered.get(response_id)
 
-    async def _give_beside(self, answer: Answer) -> None:
+    async def _give_beside(self, answer: Response) -> None:
         try:
             await answer.run()
         finally:
             self._beside.remove(answer)
             self._on_idle()
 
-    def _drop_if(self, is_void: Callable[[_Entry], bool]) -> None:
+    def _drop_if(self, is_void: Callable[[_QueuedResponse], bool]) -> None:
         for entry in [entry for entry in self._waiting if is_void(entry)]:
             self._waiting.remove(entry)
             entry.drop()
 
-    def _remember(self, answer: Answer) -> None:
+    def _remember(self, answer: Response) -> None:
         self._remembered[answer.response_id] = answer
         while len(self._remembered) > MAX_REMEMBERED:
             self._remembered.popitem(last=False)

@@ -8,40 +8,40 @@ from dataclasses import replace
 
 from core.errors import EarshotError, first_error
 from core.events import (
-    AnswerCut,
     CancelReason,
-    CutReason,
     OutputItemAdded,
     OutputItemDone,
-    OutputText,
+    OutputTextDelta,
     ResponseCreated,
     ResponseDone,
+    ResponseEndReason,
     ResponseStatus,
     SessionEvent,
+    TruncationPoint,
 )
 from core.ids import new_id
 from core.items import AudioPart, Item, ItemStatus, MessageItem, TextPart
 from core.ports import Clock
 from engines.base import WordMark
 from pipeline.conversation.history import History
-from pipeline.playout.heard_text import SpokenText
+from pipeline.playout.heard_text import HeardText
 from pipeline.playout.playout import Playout, PlayoutWriter
-from pipeline.response.draft import Draft
-from pipeline.response.handing_out import HandingOut
-from pipeline.shared.turn import Mark, Turn, TurnStatus
-from pipeline.speech.synthesis import Clause, gathered
+from pipeline.response.draft import ResponseDraft
+from pipeline.response.handing_out import ToolCallItems
+from pipeline.shared.turn import Turn, TurnMark, TurnStatus
+from pipeline.speech.synthesis import SpokenClause, gathered
 from pipeline.user_turn.continuation import HARDLY_HEARD_MS
 
 logger = logging.getLogger(__name__)
 
 
-class Answer:
+class Response:
     """Delivers one draft. `run` raises only CancelledError; failures become a failed
     ResponseDone."""
 
     def __init__(
         self,
-        draft: Draft,
+        draft: ResponseDraft,
         history: History,
         playout: Playout,
         clock: Clock,
@@ -52,7 +52,7 @@ class Answer:
         """`used` takes the calls of its tools, and what they answered."""
         self.response_id = new_id("resp")
         self.item_id: str | None = None
-        self.spoken = SpokenText()
+        self.spoken = HeardText()
         self.is_done = False
         self._plan = draft.plan
         self.turn = draft.plan.turn
@@ -72,7 +72,7 @@ class Answer:
         self.output_index = 0
         "Of what is said."
         told = history, emit, self._next_index, self._output
-        self._handing_out = HandingOut(self.response_id, *told, draft.plan.remote)
+        self._handing_out = ToolCallItems(self.response_id, *told, draft.plan.remote)
         self._previous_item_id: str | None = None
         self._writer: PlayoutWriter | None = None
         self._truncated_ms: float | None = None
@@ -164,7 +164,7 @@ class Answer:
             return self._plan.modality == "audio" or not self._text
         heard_ms = writer.heard_ms
         if self._playout.paced_by == "client":  # it was sent so much, and plays it in real time
-            since_s = now - self.turn.marks.get(Mark.PLAYOUT_START, now)
+            since_s = now - self.turn.marks.get(TurnMark.PLAYOUT_START, now)
             heard_ms = min(heard_ms, 1000 * since_s)
         if self._truncated_ms is not None:
             heard_ms = min(heard_ms, self._truncated_ms)
@@ -196,7 +196,7 @@ class Answer:
         return self.spoken.heard(heard_ms, self.total_ms)
 
     @property
-    def cut(self) -> AnswerCut | None:
+    def cut(self) -> TruncationPoint | None:
         """What is known of it; None while nothing cut its sound."""
         return self.spoken.cut(self._heard_ms, self.total_ms) if self._is_cut else None
 
@@ -204,7 +204,7 @@ class Answer:
         """The turn is confirmed: what the draft holds may leave."""
         self.turn.take(self._draft.marks)
         self._draft.marks = self.turn.marks
-        self.turn.mark(Mark.GATE_OPEN, self._clock.now())
+        self.turn.mark(TurnMark.GATE_OPEN, self._clock.now())
         self._draft.confirm(self._remember)
 
     def _remember(self, item: Item) -> None:
@@ -251,7 +251,7 @@ class Answer:
                     await self._playout.drained()
                     writer = self._writer = self._playout.open(self.response_id, rate_hz)
                 match sound:
-                    case Clause(text=text):
+                    case SpokenClause(text=text):
                         self.spoken.begin(text, writer.total_ms)
                     case WordMark():
                         self.spoken.word(sound)
@@ -272,7 +272,7 @@ class Answer:
             self._emit(OutputItemAdded(self.response_id, self.output_index, *added))
         self._text += text
         ids = self.response_id, self._item.id, self.output_index
-        self._emit(OutputText(*ids, self._plan.modality, text))
+        self._emit(OutputTextDelta(*ids, self._plan.modality, text))
 
     def _next_index(self) -> int:
         self._begun += 1
@@ -322,7 +322,7 @@ class Answer:
         self,
         status: ResponseStatus,
         *,
-        reason: CutReason | None = None,
+        reason: ResponseEndReason | None = None,
         error: EarshotError | None = None,
     ) -> None:
         self.is_done = True

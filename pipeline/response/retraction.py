@@ -6,28 +6,28 @@ from collections.abc import Callable, Iterator
 from core.events import ItemDeleted, SessionEvent
 from core.ports import Clock
 from pipeline.conversation.history import History
-from pipeline.response.queue import Answering
-from pipeline.response.response import Answer
-from pipeline.shared.turn import Mark, Turn
-from pipeline.user_turn.continuation import Join
+from pipeline.response.queue import ResponseQueue
+from pipeline.response.response import Response
+from pipeline.shared.turn import Turn, TurnMark
+from pipeline.user_turn.continuation import Continuation
 
 
-class TakingBack:
+class Retraction:
     """One session's joins."""
 
     def __init__(
         self,
         history: History,
-        answering: Answering,
+        answering: ResponseQueue,
         clock: Clock,
         emit: Callable[[SessionEvent], None],
     ) -> None:
         self._history, self._answering = history, answering
         self._clock, self._emit = clock, emit
-        self._joins: dict[str, Join] = {}
+        self._joins: dict[str, Continuation] = {}
         "By the turn that goes on."
 
-    def begin(self, turn: Turn, join: Join) -> None:
+    def begin(self, turn: Turn, join: Continuation) -> None:
         """Speech of `turn` may go on what was said."""
         join.began_at = self._clock.now()
         self._joins[turn.id] = join
@@ -63,7 +63,7 @@ class TakingBack:
             if join.is_taken
         )
 
-    async def undisputed(self, answer: Answer) -> None:
+    async def undisputed(self, answer: Response) -> None:
         """Wait while somebody may be going on what it answers: on half a sentence nothing is done.
         If that is so it is cancelled, and this does not return."""
         while (join := self._disputing(answer.turn)) is not None:
@@ -71,7 +71,7 @@ class TakingBack:
         if answer.is_cancelled:  # what was said interrupts it: its end is on the way
             await asyncio.Event().wait()
 
-    def _disputing(self, turn: Turn) -> Join | None:
+    def _disputing(self, turn: Turn) -> Continuation | None:
         joins = (join for join in self._joins.values() if not join.is_void)
         return next((join for join in joins if turn in join.former.turns), None)
 
@@ -85,7 +85,7 @@ class TakingBack:
                 if self._history.remove(item_id):
                     self._emit(ItemDeleted(item_id))
 
-    def _has_acted(self, join: Join) -> bool:
+    def _has_acted(self, join: Continuation) -> bool:
         return any(answer.has_acted for answer in self._answers(join.former.turns))
 
     def _is_open(self, turn: Turn, since: float) -> bool:
@@ -95,12 +95,12 @@ class TakingBack:
             for answer in self._answers((turn,))
         )
 
-    def _silent_from(self, answer: Answer, since: float) -> float:
+    def _silent_from(self, answer: Response, since: float) -> float:
         """A client that paces itself falls silent when it is told of speech."""
         now = self._clock.now()
-        return since if answer.turn.marks.get(Mark.PLAYOUT_START, now) < since else now
+        return since if answer.turn.marks.get(TurnMark.PLAYOUT_START, now) < since else now
 
-    def _items(self, join: Join) -> Iterator[str]:
+    def _items(self, join: Continuation) -> Iterator[str]:
         """The last ones first, so that none loses what it follows."""
         for turn in join.former.turns:
             for answer in self._answers((turn,)):
@@ -108,5 +108,5 @@ class TakingBack:
             if turn.item_id is not None:
                 yield turn.item_id
 
-    def _answers(self, turns: tuple[Turn, ...]) -> list[Answer]:
+    def _answers(self, turns: tuple[Turn, ...]) -> list[Response]:
         return [answer for turn in turns for answer in self._answering.answers_to(turn)]

@@ -6,11 +6,11 @@ from typing import Literal
 
 from core.ports import Metrics
 from engines.base import Message
-from pipeline.response.draft import Draft
-from pipeline.response.plan_part import AnswerPlan
-from serving.llm_slots import Budget
+from pipeline.response.draft import ResponseDraft
+from pipeline.response.plan_part import ResponsePlan
+from serving.llm_slots import DraftBudget
 
-Outcome = Literal["used", "resumed", "changed", "noise", "dropped", "failed", "load"]
+SpeculationOutcome = Literal["used", "resumed", "changed", "noise", "dropped", "failed", "load"]
 """What became of a draft: delivered; speech went on; the words, the history or the settings were
 others in the end; no words in the end; the session or the server had no use for it; an engine gave
 no answer; its language model was needed for an answer that somebody waits for."""
@@ -24,11 +24,11 @@ def count_waste(metrics: Metrics, kind: Literal["answer", "recognition"], second
 class Speculation:
     """One session's."""
 
-    def __init__(self, budget: Budget, metrics: Metrics) -> None:
+    def __init__(self, budget: DraftBudget, metrics: Metrics) -> None:
         self._budget, self._metrics = budget, metrics
-        self._draft: Draft | None = None
+        self._draft: ResponseDraft | None = None
 
-    def begin(self, draft: Draft, tasks: asyncio.TaskGroup) -> None:
+    def begin(self, draft: ResponseDraft, tasks: asyncio.TaskGroup) -> None:
         """Work on it, in place of the former one, if the server and its language model have
         room."""
         if self._draft is not None:
@@ -43,7 +43,7 @@ class Speculation:
         draft.claim.give_up = lambda: self.drop("load")
         draft.begin(tasks)
 
-    def take(self, plan: AnswerPlan, prompt: Sequence[Message]) -> Draft | None:
+    def take(self, plan: ResponsePlan, prompt: Sequence[Message]) -> ResponseDraft | None:
         """The draft, if it is what would be made now. It is the caller's from here on."""
         draft = self._draft
         if draft is None or not plan.terms.in_conversation:
@@ -55,7 +55,7 @@ class Speculation:
         self._end("used")
         return draft
 
-    def drop(self, outcome: Outcome) -> None:
+    def drop(self, outcome: SpeculationOutcome) -> None:
         """It will not be delivered; what it cost is a metric."""
         draft = self._draft
         if draft is not None:
@@ -63,11 +63,11 @@ class Speculation:
             count_waste(self._metrics, "answer", draft.work.total_s)
             self._end("failed" if draft.has_failed else outcome)
 
-    def _is_for(self, plan: AnswerPlan, prompt: Sequence[Message]) -> bool:
+    def _is_for(self, plan: ResponsePlan, prompt: Sequence[Message]) -> bool:
         assert self._draft is not None
         return self._draft.plan == plan and self._draft.prompt == tuple(prompt)
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: SpeculationOutcome) -> None:
         self._draft = None
         self._budget.live -= 1
         self._metrics.count("earshot_speculation", outcome=outcome)

@@ -13,16 +13,22 @@ from core.events import (
 )
 from core.ids import new_id
 from core.items import Item, McpApprovalRequestItem, McpCallItem
-from core.mcp_events import McpArguments, McpCalled, Stage
+from core.mcp_events import McpCallArgumentsDelta, McpCallProgress, McpProgress
 from pipeline.conversation.history import History
-from pipeline.tools.mcp.call_steps import Ended, Started, Step, Wanted, Written
-from pipeline.tools.mcp.offer import RemoteOffer
-from pipeline.tools.mcp.tool import RemoteTool
+from pipeline.tools.mcp.call_steps import (
+    McpApprovalStep,
+    McpArgumentsStep,
+    McpCallStep,
+    McpEndStep,
+    McpStartStep,
+)
+from pipeline.tools.mcp.offer import SessionMcpOffer
+from pipeline.tools.mcp.tool import ClientMcpTool
 from pipeline.tools.results import INTERRUPTED, is_error
 
 
 @dataclass(slots=True)
-class _Call:
+class _OpenMcpCall:
     item: McpCallItem
     index: int
     previous_item_id: str | None
@@ -30,14 +36,14 @@ class _Call:
     "Of its arguments."
 
 
-class Telling:
+class McpToolCallItems:
     """Of one response. `output`: its items that are done, by their place. An item is in the history
     from its beginning: clients ask for it when they hear of it."""
 
     def __init__(
         self,
         response_id: str,
-        offer: RemoteOffer,
+        offer: SessionMcpOffer,
         history: History,
         emit: Callable[[SessionEvent], None],
         next_index: Callable[[], int],
@@ -45,20 +51,20 @@ class Telling:
     ) -> None:
         self._response_id, self._offer, self._history = response_id, offer, history
         self._emit, self._next_index, self._output = emit, next_index, output
-        self._written: dict[str, _Call] = {}
-        self._running: dict[str, _Call] = {}
+        self._written: dict[str, _OpenMcpCall] = {}
+        self._running: dict[str, _OpenMcpCall] = {}
         self.items: list[str] = []
         "Ids of what it added to the history."
 
-    def push(self, step: Step) -> None:
+    def push(self, step: McpCallStep) -> None:
         match step:
-            case Written(key=key, tool=tool, delta=delta):
+            case McpArgumentsStep(key=key, tool=tool, delta=delta):
                 self._write(self._begun(key, tool), delta)
-            case Started():
+            case McpStartStep():
                 self._start(step)
-            case Ended(call_id=call_id, result=result):
+            case McpEndStep(call_id=call_id, result=result):
                 self._end(self._running.pop(call_id), result)
-            case Wanted():
+            case McpApprovalStep():
                 self._ask(step)
             case _:
                 assert_never(step)
@@ -75,7 +81,7 @@ class Telling:
                 self._emit(ItemDeleted(call.item.id))
         self._written.clear()
 
-    def _begun(self, key: str, tool: RemoteTool, request_id: str | None = None) -> _Call:
+    def _begun(self, key: str, tool: ClientMcpTool, request_id: str | None = None) -> _OpenMcpCall:
         call = self._written.get(key)
         if call is None:
             item = McpCallItem(
@@ -86,17 +92,19 @@ class Telling:
                 tool.spec.name,
                 approval_request_id=request_id,
             )
-            call = self._written[key] = _Call(item, self._next_index(), self._history.add(item))
+            call = self._written[key] = _OpenMcpCall(
+                item, self._next_index(), self._history.add(item)
+            )
             self.items.append(item.id)
             added = item, call.previous_item_id
             self._emit(OutputItemAdded(self._response_id, call.index, *added))
         return call
 
-    def _write(self, call: _Call, delta: str) -> None:
+    def _write(self, call: _OpenMcpCall, delta: str) -> None:
         call.pieces.append(delta)
-        self._emit(McpArguments(self._response_id, call.item.id, call.index, delta))
+        self._emit(McpCallArgumentsDelta(self._response_id, call.item.id, call.index, delta))
 
-    def _start(self, step: Started) -> None:
+    def _start(self, step: McpStartStep) -> None:
         call = self._begun(step.key, step.tool, step.approval_request_id)
         if "".join(call.pieces).strip() in ("", "null"):  # some models write so that there are none
             self._write(call, json.dumps(dict(step.call.arguments)))
@@ -106,22 +114,22 @@ class Telling:
         self._running[step.call.call_id] = self._written.pop(step.key)
         self._tell(call, "in_progress")
 
-    def _end(self, call: _Call, result: str) -> None:
+    def _end(self, call: _OpenMcpCall, result: str) -> None:
         call.item = replace(call.item, result=result)
         self._history.replace(call.item)
         self._tell(call, "failed" if is_error(result) else "completed")
         self._done(call)
         self._output[call.index] = call.item
 
-    def _tell(self, call: _Call, stage: Stage) -> None:
+    def _tell(self, call: _OpenMcpCall, stage: McpProgress) -> None:
         ids = self._response_id, call.item.id, call.index
-        self._emit(McpCalled(*ids, stage, call.item.arguments))
+        self._emit(McpCallProgress(*ids, stage, call.item.arguments))
 
-    def _done(self, call: _Call) -> None:
+    def _done(self, call: _OpenMcpCall) -> None:
         item, previous = call.item, call.previous_item_id
         self._emit(OutputItemDone(self._response_id, call.index, item, previous, has_audio=False))
 
-    def _ask(self, step: Wanted) -> None:
+    def _ask(self, step: McpApprovalStep) -> None:
         call, tool = step.call, step.tool
         arguments = json.dumps(dict(call.arguments))
         names = tool.label, tool.name, arguments, tool.spec.name

@@ -6,11 +6,11 @@ from math import ceil, floor
 from core.errors import RequestError
 from core.events import ItemTruncated, SessionEvent
 from pipeline.conversation.history import History
-from pipeline.playout.playout import PacedBy, PlayoutWriter
-from pipeline.response.response import Answer
+from pipeline.playout.playout import PlayoutPacing, PlayoutWriter
+from pipeline.response.response import Response
 
 
-def truncate(answer: Answer | None, history: History, item_id: str, audio_end_ms: int) -> None:
+def truncate(answer: Response | None, history: History, item_id: str, audio_end_ms: int) -> None:
     """`answer`: the one that made the item, if it is known. Raises RequestError item_not_found,
     invalid_value."""
     if answer is None or (answer.in_conversation and history.find(item_id) is None):
@@ -29,10 +29,10 @@ def truncate(answer: Answer | None, history: History, item_id: str, audio_end_ms
 
 
 def cut(
-    answer: Answer,
+    answer: Response,
     history: History,
     writer: PlayoutWriter,
-    paced_by: PacedBy,
+    paced_by: PlayoutPacing,
     emit: Callable[[SessionEvent], None],
 ) -> None:
     """Playout of a complete answer stopped. A client that paces itself tells where; another one is

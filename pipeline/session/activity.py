@@ -1,22 +1,22 @@
 """What a session does just now."""
 
-from pipeline.conversation.items import Items
-from pipeline.playout.client_clock import ClientClock
+from pipeline.conversation.items import ConversationItems
+from pipeline.playout.client_clock import ClientPlayoutClock
 from pipeline.playout.playout import Playout
-from pipeline.response.queue import Answering
-from pipeline.user_turn.controller import Listening
+from pipeline.response.queue import ResponseQueue
+from pipeline.user_turn.controller import UserTurnController
 
 
-class Activity:
+class SessionActivity:
     """One session's."""
 
     def __init__(
         self,
-        listening: Listening,
-        items: Items,
-        answering: Answering,
+        listening: UserTurnController,
+        items: ConversationItems,
+        answering: ResponseQueue,
         playout: Playout,
-        client: ClientClock,
+        client: ClientPlayoutClock,
     ) -> None:
         self._listening, self._items, self._answering = listening, items, answering
         self._playout, self._client = playout, client

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from core.errors import EarshotError
 
-Say = Callable[[str], bool]
+FillerSink = Callable[[str], bool]
 "Takes a sentence. False: not now, try again."
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
+class FillerText:
     """A sentence over a silence; it is no part of the texts."""
 
     sentence: str
@@ -31,17 +31,17 @@ async def owned_tasks() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 async def bridged(
-    write: Callable[[Say], AsyncGenerator[str, None]], tasks: asyncio.TaskGroup
-) -> AsyncGenerator[str | Between, None]:
+    write: Callable[[FillerSink], AsyncGenerator[str, None]], tasks: asyncio.TaskGroup
+) -> AsyncGenerator[str | FillerText, None]:
     """What `write` makes, at most a piece ahead of its reader, and what it says, when the reader
     has taken all there was. Closing it closes that. Raises EarshotError, as it does."""
-    made = asyncio.Queue[str | Between | EarshotError | None]()
+    made = asyncio.Queue[str | FillerText | EarshotError | None]()
     room = asyncio.Semaphore(1)
 
     def say(sentence: str) -> bool:
         is_free = made.empty()
         if is_free:
-            made.put_nowait(Between(sentence))
+            made.put_nowait(FillerText(sentence))
         return is_free
 
     async def fill() -> None:

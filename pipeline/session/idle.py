@@ -23,7 +23,7 @@ from core.ids import new_id
 from core.items import AudioPart, Item, MessageItem, TextPart
 from core.ports import Clock
 from pipeline.conversation.history import History
-from pipeline.playout.client_clock import ClientClock
+from pipeline.playout.client_clock import ClientPlayoutClock
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 
 SILENCE = "..."
@@ -56,14 +56,14 @@ def commit_silence(
     emit(ItemDone(item, previous))
 
 
-class Idle:
+class UserIdleTimer:
     """Watches one session's events. Counts from the end of an answer's sound, as far as it is
     known: the client's playout is taken to run as fast as time."""
 
     def __init__(
         self,
         clock: Clock,
-        client: ClientClock,
+        client: ClientPlayoutClock,
         settings: Callable[[], SessionSettings],
         remind: Callable[[int], None],
     ) -> None:

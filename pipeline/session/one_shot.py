@@ -9,23 +9,23 @@ from typing import Literal
 from core.errors import Conflict
 from core.ids import new_id
 from core.items import Item, ItemStatus, MessageItem, TextPart
-from core.limits import Places
-from core.ports import Metrics, Place, ToolContext
+from core.limits import CapacityLimit
+from core.ports import DeviceLocation, Metrics, ToolContext
 from engines.base import Llm, LlmOptions
 from pipeline.conversation.conversation import Conversation, Conversations
 from pipeline.conversation.history import History
 from pipeline.response.generation import generate
 from pipeline.response.llm_slot import seated
-from pipeline.response.plan_part import AnswerPlan
-from pipeline.session.bridging import Between, Say, bridged, owned_tasks
+from pipeline.response.plan_part import ResponsePlan
+from pipeline.session.bridging import FillerSink, FillerText, bridged, owned_tasks
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.shared.turn import Turn
-from pipeline.speech.language_id import TextLanguage
-from pipeline.surroundings import Surroundings
+from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.surroundings import SessionServices
 from pipeline.tools.fillers import Fillers
-from pipeline.tools.rounds import Hands
+from pipeline.tools.rounds import ToolAccess
 from pipeline.tools.toolbox import Toolbox
-from serving.llm_slots import Claim, Seats
+from serving.llm_slots import LlmSlots, SlotHolder
 
 MAX_PARALLEL = 32
 "Answers at once: more than a language model gives at a bearable pace."
@@ -34,7 +34,7 @@ RETRY_AFTER_S = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class OneShotRequest:
     text: str
     conversation_id: str | None = None
     "None: it belongs to none, and nothing of it is remembered."
@@ -47,13 +47,13 @@ class Question:
     repetition_penalty: float | None = None
     usual_temperature: float | None = None
     "What its door is used to; counts where nobody has said another."
-    place: Place | None = None
+    place: DeviceLocation | None = None
     "Where it was asked; None: where its conversation was held last."
     is_spoken: bool = False
     "Its answer is read to somebody, who is not to be left in silence."
 
 
-class Exchanges:
+class OneShotResponses:
     """Questions of all doors, each answered with the tools and history that a session would have.
 
     `usual`: what holds where neither the question nor its conversation's profile says otherwise.
@@ -61,9 +61,9 @@ class Exchanges:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        surroundings: SessionServices,
         conversations: Conversations,
-        languages: TextLanguage,
+        languages: TextLanguageDetector,
         *,
         usual: SessionSettings | None = None,
         max_parallel: int = MAX_PARALLEL,
@@ -73,7 +73,7 @@ class Exchanges:
         self._instructions, self._clock = surroundings.instructions, surroundings.clock
         self._conversations, self._languages = conversations, languages
         self._usual = usual or SessionSettings()
-        self._places = Places(
+        self._places = CapacityLimit(
             max_parallel, "questions are being answered", retry_after_s=RETRY_AFTER_S
         )
         self._busy: set[str] = set()
@@ -94,7 +94,7 @@ class Exchanges:
         return self._conversations.get(conversation_id)
 
     @asynccontextmanager
-    async def open(self, question: Question) -> AsyncIterator["Exchange"]:
+    async def open(self, question: OneShotRequest) -> AsyncIterator["OneShotResponse"]:
         """The answer to one question. A conversation takes one at a time.
 
         Raises NotFound model_not_found; Conflict; Overloaded.
@@ -107,11 +107,13 @@ class Exchanges:
             conversation.place = question.place or conversation.place
             seats, means = self._drafts.seats(llm), (self._toolbox, self._fillers)
             async with owned_tasks() as tasks:
-                yield Exchange(
+                yield OneShotResponse(
                     question.text, conversation, plan, *means, seats, tasks, self._metrics
                 )
 
-    async def _plan(self, question: Question, conversation: Conversation, llm: Llm) -> AnswerPlan:
+    async def _plan(
+        self, question: OneShotRequest, conversation: Conversation, llm: Llm
+    ) -> ResponsePlan:
         settings, engines = self._usual, self._engines
         if conversation.profile is not None:
             settings = conversation.profile.applied(settings)
@@ -127,7 +129,7 @@ class Exchanges:
             repetition_penalty=question.repetition_penalty,
             usual_temperature=question.usual_temperature,
         )
-        return AnswerPlan(
+        return ResponsePlan(
             turn=Turn(new_id("turn")),
             modality="audio" if question.is_spoken else "text",
             language=language,
@@ -145,7 +147,7 @@ class Exchanges:
             tools=settings.tools,
         )
 
-    def _conversation(self, question: Question) -> Conversation:
+    def _conversation(self, question: OneShotRequest) -> Conversation:
         if question.conversation_id is None:
             return Conversation(new_id("conv"))
         # A chat connection asks under the id that the server gave its conversation.
@@ -168,17 +170,17 @@ class Exchanges:
             self._busy.remove(conversation.id)
 
 
-class Exchange:
+class OneShotResponse:
     """One question and its answer: `texts`, once."""
 
     def __init__(
         self,
         question: str,
         conversation: Conversation,
-        plan: AnswerPlan,
+        plan: ResponsePlan,
         toolbox: Toolbox,
         fillers: Fillers,
-        seats: Seats,
+        seats: LlmSlots,
         tasks: asyncio.TaskGroup,
         metrics: Metrics,
     ) -> None:
@@ -209,14 +211,14 @@ class Exchange:
             return "".join([text async for text in given]).strip()
 
     async def _given(
-        self, pieces: AsyncGenerator[str | Between, None] | AsyncGenerator[str, None]
+        self, pieces: AsyncGenerator[str | FillerText, None] | AsyncGenerator[str, None]
     ) -> AsyncGenerator[str, None]:
         self._add("user", self._question, "completed")
         status: ItemStatus = "incomplete"
         try:
             async with aclosing(pieces):
                 async for piece in pieces:
-                    if isinstance(piece, Between):
+                    if isinstance(piece, FillerText):
                         yield f" {piece.sentence} " if self.given else f"{piece.sentence} "
                     else:
                         self.given += piece
@@ -226,11 +228,11 @@ class Exchange:
             if self.given:
                 self._add("assistant", self.given, status)
 
-    async def _written(self, say: Say) -> AsyncGenerator[str, None]:
+    async def _written(self, say: FillerSink) -> AsyncGenerator[str, None]:
         context, fillers = self._context(), self._fillers
-        hands = Hands(self._toolbox, context, _at_once, self._record, fillers, say)
+        hands = ToolAccess(self._toolbox, context, _at_once, self._record, fillers, say)
         prompt = self._history.messages(self.plan.instructions)
-        plan = seated(self.plan, lambda: self._seats.take(Claim()), self._metrics)
+        plan = seated(self.plan, lambda: self._seats.take(SlotHolder()), self._metrics)
         async with aclosing(generate(plan, prompt, hands)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, str) and delta:

@@ -10,33 +10,38 @@ from core.errors import Conflict, EarshotError
 from core.events import SessionEvent
 from core.ids import new_id
 from core.items import Item
-from engines.base import AsrResult, Padding
+from engines.base import AsrPadding, AsrResult
 from media.codecs.opus import LEAST_DELAY_MS
 from media.webrtc.tracks import MAX_HOLD_S
 from pipeline.conversation.conversation import Conversation
-from pipeline.conversation.items import NO_RECORDINGS, Ears, Items, Recordings
-from pipeline.playout.client_clock import ClientClock
-from pipeline.playout.playout import PacedBy, Playout
-from pipeline.response.coordinator import Responding
-from pipeline.response.playback import Sounding
-from pipeline.response.response import Answer
-from pipeline.session.activity import Activity
-from pipeline.session.idle import Idle, after_silence, commit_silence
-from pipeline.shared.outbox import Reporting
-from pipeline.shared.plugin_errors import SteadyVad
-from pipeline.shared.settings import Profile, ResponseRequest, SessionSettings
+from pipeline.conversation.items import (
+    NO_RECORDINGS,
+    ConversationItems,
+    Recordings,
+    SessionInputActivity,
+)
+from pipeline.playout.client_clock import ClientPlayoutClock
+from pipeline.playout.playout import Playout, PlayoutPacing
+from pipeline.response.coordinator import ResponseCoordinator
+from pipeline.response.playback import PlaybackTracker
+from pipeline.response.response import Response
+from pipeline.session.activity import SessionActivity
+from pipeline.session.idle import UserIdleTimer, after_silence, commit_silence
+from pipeline.shared.outbox import SessionOutbox
+from pipeline.shared.plugin_errors import FaultTolerantVad
+from pipeline.shared.settings import ConversationProfile, ResponseRequest, SessionSettings
 from pipeline.shared.turn import Turn
-from pipeline.surroundings import Surroundings
-from pipeline.user_turn.continuation import Join
-from pipeline.user_turn.controller import Listening
-from pipeline.user_turn.input_filters import EchoPath
-from pipeline.user_turn.speech_detector import Hearing
-from pipeline.user_turn.wake_word import WakeGate
+from pipeline.surroundings import SessionServices
+from pipeline.user_turn.continuation import Continuation
+from pipeline.user_turn.controller import UserTurnController
+from pipeline.user_turn.input_filters import InputFilters
+from pipeline.user_turn.speech_detector import SpeechDetector
+from pipeline.user_turn.wake_word import WakeWordGate
 
 logger = logging.getLogger(__name__)
 
 
-class _Closed(Exception):
+class _SessionClosed(Exception):
     """Ends a session's task group, and with it every task; never leaves `run`."""
 
 
@@ -47,8 +52,8 @@ class Session:
         self,
         settings: SessionSettings,
         conversation: Conversation,
-        paced_by: PacedBy,
-        surroundings: Surroundings,
+        paced_by: PlayoutPacing,
+        surroundings: SessionServices,
     ) -> None:
         self.id = new_id("sess")
         self.conversation_id = conversation.id
@@ -56,11 +61,11 @@ class Session:
         self._metrics, self._conversation = surroundings.metrics, conversation
         self._changed = asyncio.Event()
         "Set by every event: what a drain waits for may be over."
-        self._reporting = Reporting(self.id, surroundings, self._changed.set)
+        self._reporting = SessionOutbox(self.id, surroundings, self._changed.set)
         self.events, self._emit = self._reporting.events, self._reporting.emit
         late_ms = LEAST_DELAY_MS if paced_by == "server" else 0  # whom we pace, we hear by Opus
-        self._hearing = Hearing(SteadyVad(self._engines.vad, self._metrics), late_ms)
-        self._listening = Listening(
+        self._hearing = SpeechDetector(FaultTolerantVad(self._engines.vad, self._metrics), late_ms)
+        self._listening = UserTurnController(
             self._hearing,
             self._engines,
             conversation.history,
@@ -69,34 +74,36 @@ class Session:
             self._clock,
             self._emit,
         )
-        self._items = Items(conversation, surroundings, lambda: self.settings, self._emit)
-        client = ClientClock(self._clock)
-        self._sounding = Sounding(
+        self._items = ConversationItems(
+            conversation, surroundings, lambda: self.settings, self._emit
+        )
+        client = ClientPlayoutClock(self._clock)
+        self._sounding = PlaybackTracker(
             paced_by, self._clock, client, self._reporting, self._answer_of, self._cut
         )
         to_client = self._deliver, self._reporting.room
         self._playout = Playout(
             paced_by, self._sounding, self._clock, client, self._metrics, *to_client
         )
-        self._echo = EchoPath(self._playout, self._hearing.guard)
-        self._responding = Responding(
+        self._echo = InputFilters(self._playout, self._hearing.guard)
+        self._responding = ResponseCoordinator(
             conversation,
             surroundings,
             self._playout,
-            Ears(self._listening, self._items),
+            SessionInputActivity(self._listening, self._items),
             lambda: self.settings,
             self._reporting,
             self._changed.set,
         )
-        self._activity = Activity(
+        self._activity = SessionActivity(
             self._listening, self._items, self._responding.answering, self._playout, client
         )
-        self._wake = WakeGate(
+        self._wake = WakeWordGate(
             self._engines.wake, self._clock, self._metrics, self._activity, self._emit
         )
         self._items.on_known = self._words_known
         self._items.on_decision = self._responding.decide_call
-        self._idle = Idle(self._clock, client, lambda: self.settings, self._go_on)
+        self._idle = UserIdleTimer(self._clock, client, lambda: self.settings, self._go_on)
         self._reporting.watch = self._noted
         self._tasks: asyncio.TaskGroup | None = None
         self.running = asyncio.Event()
@@ -125,7 +132,7 @@ class Session:
                 tasks.create_task(self._idle.run(), name="idle")
                 tasks.create_task(self._sounding.run(), name="sounding")
                 await self._until_closed()
-        except* _Closed:
+        except* _SessionClosed:
             logger.debug("= session %s closed", self.id)
         finally:
             self.close()
@@ -176,7 +183,7 @@ class Session:
         self.settings = settings
         if is_other and self.running.is_set():
             self._hold()
-        self._conversation.profile = Profile.of(settings)
+        self._conversation.profile = ConversationProfile.of(settings)
         self._echo.configure(settings.echo, settings.noise_reduction)
         self._hearing.configure(settings.turn_detection, self._echo.late_ms)
         self._wake.configure(settings)
@@ -184,7 +191,7 @@ class Session:
         self._reporting.configured(settings, *where)
 
     @property
-    def padding_instead(self) -> Padding | None:
+    def padding_instead(self) -> AsrPadding | None:
         """The padding that the recogniser uses in place of the configured one; None: that one."""
         return self._engines.padding_instead(self.settings.asr, self.settings.padding)
 
@@ -202,7 +209,7 @@ class Session:
     def add_item(
         self, item: Item, previous_item_id: str | None = None, said: Recordings = NO_RECORDINGS
     ) -> None:
-        """Raises RequestError, Conflict: see `Items.add`."""
+        """Raises RequestError, Conflict: see `ConversationItems.add`."""
         tasks = None if self._closing.is_set() else self._tasks
         self._items.add(item, previous_item_id, said, tasks)
 
@@ -280,7 +287,7 @@ class Session:
     def goes_on(self, turn: Turn, words: str) -> bool:
         return self._responding.goes_on(turn, words)
 
-    def speech_started(self, turn: Turn, join: Join | None) -> None:
+    def speech_started(self, turn: Turn, join: Continuation | None) -> None:
         if join is not None:
             self._responding.taking_back.begin(turn, join)
         if self.settings.may_interrupt:
@@ -353,9 +360,9 @@ class Session:
             await self._closing.wait()
         finally:
             self.close()  # at once, whatever ends it: its tasks take no more
-        raise self._bug or _Closed
+        raise self._bug or _SessionClosed
 
-    def _answer_of(self, response_id: str) -> Answer | None:
+    def _answer_of(self, response_id: str) -> Response | None:
         return self._responding.answering.find_response(response_id)
 
     def _cut(self) -> None:

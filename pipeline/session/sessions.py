@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from core.errors import Overloaded
-from core.ports import Place
+from core.errors import OverloadedError
+from core.ports import DeviceLocation
 from pipeline.conversation.conversation import Conversations
-from pipeline.playout.playout import PacedBy
+from pipeline.playout.playout import PlayoutPacing
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
-from pipeline.surroundings import Surroundings
+from pipeline.surroundings import SessionServices
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ RETRY_AFTER_S = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class ClientSecretHolder:
     """A client that came with a key made for it, not with the owner's."""
 
     key: bytes = field(repr=False)
@@ -34,7 +34,7 @@ class Guest:
 
 class Sessions:
     def __init__(
-        self, surroundings: Surroundings, conversations: Conversations, max_sessions: int
+        self, surroundings: SessionServices, conversations: Conversations, max_sessions: int
     ) -> None:
         self._surroundings, self._conversations = surroundings, conversations
         self._max_sessions = max_sessions
@@ -63,11 +63,11 @@ class Sessions:
         self,
         settings: SessionSettings,
         *,
-        paced_by: PacedBy,
+        paced_by: PlayoutPacing,
         conversation_id: str | None = None,
-        place: Place | None = None,
+        place: DeviceLocation | None = None,
         door: str = "realtime",
-        guest: Guest | None = None,
+        guest: ClientSecretHolder | None = None,
     ) -> AsyncIterator[Session]:
         """A running session for as long as the body runs; leaving it frees everything.
 
@@ -127,25 +127,25 @@ class Sessions:
             session.close()
         await self._is_empty.wait()
 
-    def _admit(self, guest: Guest | None) -> None:
+    def _admit(self, guest: ClientSecretHolder | None) -> None:
         if self._is_draining:
-            raise Overloaded(
+            raise OverloadedError(
                 "the server is shutting down", retry_after_s=RETRY_AFTER_S, code="draining"
             )
         # The last place is the owner's: no guest can lock the owner out.
         places = self._max_sessions if guest is None else self._max_sessions - 1
         if not places:
-            raise Overloaded(
+            raise OverloadedError(
                 "the only session of this server is the owner's (server.max_sessions); a client"
                 " secret needs at least 2",
                 retry_after_s=RETRY_AFTER_S,
             )
         if self.count >= places:
-            raise Overloaded(f"all {places} sessions are in use", retry_after_s=RETRY_AFTER_S)
+            raise OverloadedError(f"all {places} sessions are in use", retry_after_s=RETRY_AFTER_S)
         if guest is None:
             return
         if sum(key == guest.key for key in self._guests.values()) >= guest.max_sessions:
-            raise Overloaded(
+            raise OverloadedError(
                 f"this client secret has {guest.max_sessions} sessions, the limit: end one first",
                 retry_after_s=RETRY_AFTER_S,
                 code="too_many_sessions",

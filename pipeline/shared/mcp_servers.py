@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.http.fetch_policy import Hosts
-from pipeline.tools.mcp.settings import McpServer
+from core.http.fetch_policy import HostAllowlist
+from pipeline.tools.mcp.settings import McpServerSettings
 
 
 @dataclass(frozen=True, slots=True)
-class ToolFilter:
+class McpToolFilter:
     """What is not said excludes nothing."""
 
     names: tuple[str, ...] | None = None
@@ -21,16 +21,16 @@ class ToolFilter:
         return is_named and self.read_only in (None, is_read_only)
 
 
-ALL_TOOLS = ToolFilter()
+ALL_TOOLS = McpToolFilter()
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
+class ApprovalPolicy:
     """Which tools are called only once the client has allowed the call. Who is named in neither
     filter needs to be allowed; who is in both, too."""
 
-    always: ToolFilter | None = ALL_TOOLS
-    never: ToolFilter | None = None
+    always: McpToolFilter | None = ALL_TOOLS
+    never: McpToolFilter | None = None
 
     def is_needed(self, name: str, *, is_read_only: bool) -> bool:
         if self.always is not None and self.always.takes(name, is_read_only=is_read_only):
@@ -38,15 +38,15 @@ class Approval:
         return self.never is None or not self.never.takes(name, is_read_only=is_read_only)
 
 
-ALWAYS = Approval()
-NEVER = Approval(None, ALL_TOOLS)
+ALWAYS = ApprovalPolicy()
+NEVER = ApprovalPolicy(None, ALL_TOOLS)
 
 PER_ANSWER = ("headers", "description", "allowed", "approval")
 "What an answer may say of a server that it only names by its label."
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteServer:
+class ClientMcpServer:
     """One that a client named. Who only repeats its label means the session's."""
 
     label: str
@@ -54,15 +54,15 @@ class RemoteServer:
     "May hold a key, so it is not shown. Empty: the session's server of this label."
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     description: str = ""
-    allowed: ToolFilter = ALL_TOOLS
-    approval: Approval = ALWAYS
+    allowed: McpToolFilter = ALL_TOOLS
+    approval: ApprovalPolicy = ALWAYS
     at: str = field(default="", compare=False)
     "Where the client named it, for errors: `tools[2]`."
 
     left_out: frozenset[str] = field(default=frozenset(), compare=False)
     "Fields of this class of which the client said nothing; see `of_session`."
 
-    def of_session(self, settled: "RemoteServer") -> "RemoteServer":
+    def of_session(self, settled: "ClientMcpServer") -> "ClientMcpServer":
         """The session's server of this label, with what the client says of it for one answer."""
         said: dict[str, Any] = {
             name: getattr(self, name) for name in PER_ANSWER if name not in self.left_out
@@ -75,9 +75,9 @@ class RemoteServer:
         headers = tuple(sorted(self.headers.items()))
         return self.label, self.url, headers, self.allowed.names
 
-    def as_mcp_server(self, timeout_s: float) -> McpServer:
+    def as_mcp_server(self, timeout_s: float) -> McpServerSettings:
         """Raises ConfigError."""
-        return McpServer(
+        return McpServerSettings(
             url=self.url,
             headers=dict(self.headers),
             tools=self.allowed.names,
@@ -86,10 +86,10 @@ class RemoteServer:
 
 
 @dataclass(frozen=True, slots=True)
-class RemotePolicy:
+class ClientMcpPolicy:
     """What clients may name."""
 
-    hosts: Hosts = field(default_factory=Hosts)
+    hosts: HostAllowlist = field(default_factory=HostAllowlist)
     "None of these: no server at all."
     max_servers: int = 8
     "Connected at once, of one session."

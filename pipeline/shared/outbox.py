@@ -4,15 +4,15 @@ import logging
 from collections.abc import Callable
 
 from core.audio import AudioFrame
-from core.events import OutputItemDone, SessionEvent, Transcribed
+from core.events import OutputItemDone, SessionEvent, TranscriptionCompleted
 from core.items import Item, MessageItem
-from core.ports import Place
+from core.ports import DeviceLocation
 from core.queues import Outbox
-from pipeline.playout.playout import PacedBy
+from pipeline.playout.playout import PlayoutPacing
 from pipeline.shared.settings import SessionSettings
-from pipeline.shared.trace import Trace
+from pipeline.shared.trace import SessionTrace
 from pipeline.shared.turn import Turn, TurnStatus
-from pipeline.surroundings import Surroundings
+from pipeline.surroundings import SessionServices
 
 transcripts = logging.getLogger("transcripts")
 "What was heard and what was said, where that is asked for; no other logger gets words."
@@ -23,13 +23,13 @@ MAX_AHEAD = 256
 "Sound waits while this many events do: a long answer is no reason to cut a slow line off."
 
 
-class Reporting:
+class SessionOutbox:
     """One session's. `on_change` is called after every event."""
 
     def __init__(
         self,
         session_id: str,
-        surroundings: Surroundings,
+        surroundings: SessionServices,
         on_change: Callable[[], None],
     ) -> None:
         self.events: Outbox[SessionEvent] = Outbox(MAX_EVENTS)
@@ -37,12 +37,16 @@ class Reporting:
         self._logs_words = surroundings.logs_words
         self.watch: Callable[[SessionEvent], None] = lambda _: None
         "Told every event, too."
-        self._trace: Trace | None = None
+        self._trace: SessionTrace | None = None
         if (sink := surroundings.trace) is not None:
             words, sound = surroundings.traces_words, surroundings.traces_sound
-            self._trace = Trace(sink, session_id, surroundings.clock, words=words, sound=sound)
+            self._trace = SessionTrace(
+                sink, session_id, surroundings.clock, words=words, sound=sound
+            )
 
-    def configured(self, settings: SessionSettings, paced_by: PacedBy, place: Place) -> None:
+    def configured(
+        self, settings: SessionSettings, paced_by: PlayoutPacing, place: DeviceLocation
+    ) -> None:
         if self._trace is not None:
             self._trace.configured(settings, paced_by, place)
 
@@ -96,7 +100,7 @@ class Reporting:
 
 def _log_words(event: SessionEvent) -> None:
     match event:
-        case Transcribed(item_id=item_id, transcript=words) if words:
+        case TranscriptionCompleted(item_id=item_id, transcript=words) if words:
             transcripts.info("< %s: %s", item_id, words)
         case OutputItemDone(item=MessageItem(id=item_id, text=words)) if words:
             transcripts.info("> %s: %s", item_id, words)

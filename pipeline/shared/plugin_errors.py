@@ -60,7 +60,7 @@ class StreamErrors:
         return instead()
 
 
-class SteadyVad:
+class FaultTolerantVad:
     """A `Vad` that goes on after an error of its engine: the frame holds no speech, and the next
     ones go into a new stream."""
 

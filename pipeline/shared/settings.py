@@ -9,15 +9,15 @@ import msgspec
 from core.events import FormatName, Modality
 from core.items import Item, ItemReference
 from core.ports import ToolSpec
-from engines.base import AsrInfo, AsrOptions, Padding, Task
+from engines.base import AsrInfo, AsrOptions, AsrPadding, AsrTask
 from media.processing.modes import EchoMode
 from media.processing.noise_mode import NoiseMode
-from pipeline.conversation.context_window import AS_FITS, Truncation
-from pipeline.conversation.prompts import NO_PROMPTS, Prompts
-from pipeline.shared.mcp_servers import RemoteServer
+from pipeline.conversation.context_window import AS_FITS, ContextTruncation
+from pipeline.conversation.prompts import NO_PROMPTS, PromptLibrary
+from pipeline.shared.mcp_servers import ClientMcpServer
 
 if TYPE_CHECKING:
-    from pipeline.tools.mcp.tool import Approved  # it loads what checks arguments
+    from pipeline.tools.mcp.tool import ApprovalDecision  # it loads what checks arguments
 
 DEFAULT = "default"
 "Engine and voice name that always works: whatever the server chose."
@@ -48,13 +48,13 @@ BargeInPolicy = Literal["on", "off", "patient"]
 that mean something."""
 
 
-class NamedTool(msgspec.Struct, frozen=True, tag=True):
+class NamedTool(msgspec.Struct, frozen=True, tag="NamedTool"):
     """The model has to call this one. (Tagged: traces tell it from the next.)"""
 
     name: str
 
 
-class NamedServer(msgspec.Struct, frozen=True, tag=True):
+class NamedMcpServer(msgspec.Struct, frozen=True, tag="NamedServer"):
     """The model has to call a tool of this MCP server of the client."""
 
     label: str
@@ -64,7 +64,7 @@ class NamedServer(msgspec.Struct, frozen=True, tag=True):
 
 ReasoningEffort = Literal["minimal", "low", "medium", "high", "xhigh"]
 
-ToolChoice = Literal["auto", "none", "required"] | NamedTool | NamedServer
+ToolChoice = Literal["auto", "none", "required"] | NamedTool | NamedMcpServer
 """Whether the model calls tools in its first round: as it likes, none at all, at least one."""
 
 
@@ -88,12 +88,12 @@ class SessionSettings:
     prompt: str = ""
     keywords: tuple[str, ...] = ()
     "Names and terms to expect."
-    task: Task = "transcribe"
+    task: AsrTask = "transcribe"
     prefix: str = ""
     "Raw decoder prefix, see `AsrOptions`."
     beam_size: int | None = None
     temperature: float | None = None
-    padding: Padding | None = None
+    padding: AsrPadding | None = None
     no_speech_threshold: float | None = None
     logprobs: bool = False
     "Of the transcript's tokens, from recognisers that know them."
@@ -116,13 +116,13 @@ class SessionSettings:
     "Names of the server's tools that the assistant may use; None: all."
     client_tools: tuple[ToolSpec, ...] = ()
     "Run by the client: their calls are handed out and end the response."
-    mcp_servers: tuple[RemoteServer, ...] = ()
+    mcp_servers: tuple[ClientMcpServer, ...] = ()
     "Named by the client; we connect them and call their tools."
     tool_choice: ToolChoice = "auto"
-    truncation: Truncation = AS_FITS
+    truncation: ContextTruncation = AS_FITS
     voice: str = DEFAULT
     speed: float = 1.0
-    prompts: Prompts = NO_PROMPTS
+    prompts: PromptLibrary = NO_PROMPTS
     "Stored ones that its client may name in place of instructions."
 
     @property
@@ -158,7 +158,7 @@ class SessionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class ConversationProfile:
     """How the assistant is to be in a conversation: as the client that set it last wished."""
 
     language: str | None
@@ -172,7 +172,7 @@ class Profile:
     echo: EchoMode
 
     @classmethod
-    def of(cls, settings: SessionSettings) -> "Profile":
+    def of(cls, settings: SessionSettings) -> "ConversationProfile":
         return cls(**{one.name: getattr(settings, one.name) for one in fields(cls)})
 
     def applied(self, settings: SessionSettings) -> SessionSettings:
@@ -188,8 +188,8 @@ class ResponseRequest:
     instructions: str | None = None
     voice: str | None = None
     client_tools: tuple[ToolSpec, ...] | None = None
-    mcp_servers: tuple[RemoteServer, ...] | None = None
-    approved: "tuple[Approved, ...]" = ()
+    mcp_servers: tuple[ClientMcpServer, ...] | None = None
+    approved: "tuple[ApprovalDecision, ...]" = ()
     "Calls that were waiting for the client's consent; they come first."
     tool_choice: ToolChoice | None = None
     max_output_tokens: int | Literal["inf"] | None = None

@@ -7,15 +7,27 @@ words also holds what its tools answered.
 
 import dataclasses
 from base64 import b64encode
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples
-from core.events import HypothesisChanged, OutputAudio, SessionEvent
+from core.events import (
+    ErrorEvent,
+    FunctionCallArgumentsDelta,
+    HypothesisChanged,
+    OutputAudioDelta,
+    OutputTextDelta,
+    SessionEvent,
+    TranscriptionCompleted,
+    TurnTimeline,
+    WakeStateChanged,
+)
 from core.items import FunctionCallItem, FunctionOutputItem, Item
-from core.ports import NOWHERE, Clock, Place, TraceSink
-from pipeline.playout.playout import PacedBy
+from core.mcp_events import McpCallArgumentsDelta, McpCallProgress, McpListToolsProgress
+from core.ports import NOWHERE, Clock, DeviceLocation, TraceSink
+from pipeline.playout.playout import PlayoutPacing
 from pipeline.shared.settings import SessionSettings
 
 WORDS = ("transcript", "stable", "unstable", "delta", "item", "output", "message", "terms")
@@ -37,8 +49,22 @@ CONFIGURED, HEARD, NOT_HEARD = "Configured", "InputAudio", "InputAudioOmitted"
 CALLED, ANSWERED = "ToolCalled", "ToolAnswered"
 "Records that are no events."
 
+RECORD_NAMES: Mapping[type, str] = {
+    ErrorEvent: "Failed",
+    FunctionCallArgumentsDelta: "CallArguments",
+    McpCallArgumentsDelta: "McpArguments",
+    McpCallProgress: "McpCalled",
+    McpListToolsProgress: "McpListing",
+    OutputTextDelta: "OutputText",
+    TranscriptionCompleted: "Transcribed",
+    TurnTimeline: "TurnTraced",
+    WakeStateChanged: "WakeChanged",
+}
+"""Record names of events whose class has another name since 0.2.0. A trace is a file that people
+keep, so its record names stay."""
 
-class Trace:
+
+class SessionTrace:
     """Writes what a session hears and tells its client, so that it can be studied and replayed."""
 
     def __init__(
@@ -60,7 +86,10 @@ class Trace:
         self._is_full = False
 
     def configured(
-        self, settings: SessionSettings, paced_by: PacedBy = "server", place: Place = NOWHERE
+        self,
+        settings: SessionSettings,
+        paced_by: PlayoutPacing = "server",
+        place: DeviceLocation = NOWHERE,
     ) -> None:
         """The session begins, or its settings change."""
         is_private = self._words or self._sound
@@ -96,11 +125,12 @@ class Trace:
             self._record(NOT_HEARD, {"start": self._heard})
 
     def write(self, event: SessionEvent) -> None:
-        if isinstance(event, OutputAudio):
+        if isinstance(event, OutputAudioDelta):
             return  # as many as there are frames; playout events tell the same story
         if isinstance(event, HypothesisChanged) and not self._words:
             return
-        self._record(type(event).__name__, self._fields(event))
+        kind = type(event)
+        self._record(RECORD_NAMES.get(kind, kind.__name__), self._fields(event))
 
     def close(self) -> None:
         """The session is over: write the sound that waits."""

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from core.events import AnswerCut, StageSpan, TurnTraced
+from core.events import StageSpan, TruncationPoint, TurnTimeline
 
 TurnStatus = Literal["answered", "rejected", "cancelled", "failed", "transcribed"]
 
 
-class Mark(StrEnum):
+class TurnMark(StrEnum):
     """Moments of a turn. Those of work done ahead come before the endpoint."""
 
     SPEECH_START = "speech_start"
@@ -34,13 +34,14 @@ class Mark(StrEnum):
 
 
 SPANS: tuple[
-    tuple[Literal["endpoint_wait", "asr", "llm", "tts", "playout"], Mark, tuple[Mark, ...]], ...
+    tuple[Literal["endpoint_wait", "asr", "llm", "tts", "playout"], TurnMark, tuple[TurnMark, ...]],
+    ...,
 ] = (
-    ("endpoint_wait", Mark.ENDPOINT, (Mark.SPEECH_END,)),
-    ("asr", Mark.ASR_FINAL, (Mark.CANDIDATE, Mark.ENDPOINT)),
-    ("llm", Mark.LLM_FIRST_TOKEN, (Mark.ASR_FINAL, Mark.SPEECH_END)),
-    ("tts", Mark.TTS_FIRST_AUDIO, (Mark.LLM_FIRST_TOKEN,)),
-    ("playout", Mark.PLAYOUT_START, (Mark.TTS_FIRST_AUDIO,)),
+    ("endpoint_wait", TurnMark.ENDPOINT, (TurnMark.SPEECH_END,)),
+    ("asr", TurnMark.ASR_FINAL, (TurnMark.CANDIDATE, TurnMark.ENDPOINT)),
+    ("llm", TurnMark.LLM_FIRST_TOKEN, (TurnMark.ASR_FINAL, TurnMark.SPEECH_END)),
+    ("tts", TurnMark.TTS_FIRST_AUDIO, (TurnMark.LLM_FIRST_TOKEN,)),
+    ("playout", TurnMark.PLAYOUT_START, (TurnMark.TTS_FIRST_AUDIO,)),
 )
 """Stage, the mark that ends it, and the marks that may begin it (the first that is set). What
 begins before the endpoint is speculation; playout begins with the gate at the earliest."""
@@ -56,22 +57,22 @@ class Turn:
     is_sounding: bool = False
     "Its answer is being heard: there is another mark to come."
     is_traced: bool = False
-    cut: AnswerCut | None = None
+    cut: TruncationPoint | None = None
     "Known when its sound has ended."
-    marks: dict[Mark, float] = field(default_factory=dict[Mark, float])
+    marks: dict[TurnMark, float] = field(default_factory=dict[TurnMark, float])
     "Monotonic seconds. The first mark of a kind wins."
 
-    def mark(self, mark: Mark, now: float) -> None:
+    def mark(self, mark: TurnMark, now: float) -> None:
         self.marks.setdefault(mark, now)
 
-    def take(self, marks: Mapping[Mark, float]) -> None:
+    def take(self, marks: Mapping[TurnMark, float]) -> None:
         """Those of work that was done for it before it was known to be over."""
         for mark, at in marks.items():
             self.mark(mark, at)
 
     def stages(self) -> tuple[StageSpan, ...]:
         """The stages that happened, in ms from the end of speech."""
-        origin = self.marks.get(Mark.SPEECH_END)
+        origin = self.marks.get(TurnMark.SPEECH_END)
         if origin is None:
             return ()
         spans = []
@@ -80,17 +81,17 @@ class Turn:
             if end not in self.marks or begin is None:
                 continue
             if stage == "playout":
-                begin = max(begin, self.marks.get(Mark.GATE_OPEN, begin))
+                begin = max(begin, self.marks.get(TurnMark.GATE_OPEN, begin))
             if self.marks[end] < begin:  # a tool's "one moment" came before the model's first word
                 continue
-            is_early = stage != "endpoint_wait" and begin < self.marks.get(Mark.ENDPOINT, begin)
+            is_early = stage != "endpoint_wait" and begin < self.marks.get(TurnMark.ENDPOINT, begin)
             start_ms, end_ms = (1000 * (at - origin) for at in (begin, self.marks[end]))
             spans.append(StageSpan(stage, round(start_ms, 1), round(end_ms, 1), is_early))
         return tuple(spans)
 
     def marks_ms(self) -> dict[str, float]:
         """Every moment, in ms from the end of speech."""
-        origin = self.marks.get(Mark.SPEECH_END)
+        origin = self.marks.get(TurnMark.SPEECH_END)
         if origin is None:
             return {}
         return {mark.value: round(1000 * (at - origin), 1) for mark, at in self.marks.items()}
@@ -98,20 +99,20 @@ class Turn:
     def gate_hold_s(self) -> float | None:
         """How long the first sound (where nothing is spoken: the first words) was ready and not let
         out; None: it was not ready when the gate opened."""
-        ready = self.marks.get(Mark.TTS_FIRST_AUDIO, self.marks.get(Mark.LLM_FIRST_TOKEN))
-        opened = self.marks.get(Mark.GATE_OPEN)
+        ready = self.marks.get(TurnMark.TTS_FIRST_AUDIO, self.marks.get(TurnMark.LLM_FIRST_TOKEN))
+        opened = self.marks.get(TurnMark.GATE_OPEN)
         if ready is None or opened is None or ready > opened:
             return None
         return opened - ready
 
     def response_latency_ms(self) -> float | None:
         """End of speech to first sound; to the first word where nothing is spoken."""
-        origin = self.marks.get(Mark.SPEECH_END)
-        end = self.marks.get(Mark.PLAYOUT_START, self.marks.get(Mark.LLM_FIRST_TOKEN))
+        origin = self.marks.get(TurnMark.SPEECH_END)
+        end = self.marks.get(TurnMark.PLAYOUT_START, self.marks.get(TurnMark.LLM_FIRST_TOKEN))
         return None if origin is None or end is None else round(1000 * (end - origin), 1)
 
-    def trace(self, status: TurnStatus) -> TurnTraced:
-        return TurnTraced(
+    def trace(self, status: TurnStatus) -> TurnTimeline:
+        return TurnTimeline(
             turn_id=self.id,
             item_id=self.item_id,
             response_id=self.response_id,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from core.ports import Clock
 
-Worker = Literal["text", "voice"]
+WorkKind = Literal["text", "voice"]
 
 
 class WorkTime:
@@ -15,8 +15,8 @@ class WorkTime:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._busy: set[Worker] = set()
-        self._held: set[Worker] = set()
+        self._busy: set[WorkKind] = set()
+        self._held: set[WorkKind] = set()
         "Busy ones that wait for the end of the turn, or for room: the other side reads no more."
         self._sum_s = self._since = 0.0
 
@@ -26,17 +26,17 @@ class WorkTime:
         return self._sum_s + (self._clock.now() - self._since if runs else 0.0)
 
     @contextmanager
-    def busy(self, worker: Worker) -> Iterator[None]:
+    def busy(self, worker: WorkKind) -> Iterator[None]:
         with self._among(self._busy, worker):
             yield
 
     @contextmanager
-    def held(self, worker: Worker) -> Iterator[None]:
+    def held(self, worker: WorkKind) -> Iterator[None]:
         with self._among(self._held, worker):
             yield
 
     @contextmanager
-    def _among(self, workers: set[Worker], worker: Worker) -> Iterator[None]:
+    def _among(self, workers: set[WorkKind], worker: WorkKind) -> Iterator[None]:
         self._settle()
         workers.add(worker)
         try:

@@ -29,12 +29,12 @@ MAX_SEEN = 4096
 "Fingerprints (16 bytes) of replies said once: a day of a busy home."
 FRAME_MS = 400
 
-Key = bytes
+VoiceCacheKey = bytes
 "A keyed fingerprint: the cache holds no text."
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
+class CachedSpeech:
     """One clause as it was spoken."""
 
     pcm: Pcm
@@ -53,8 +53,8 @@ class VoiceCache:
     ) -> None:
         self._metrics = metrics
         self._max_bytes, self._max_entries = max_bytes, max_entries
-        self._sounds: OrderedDict[Key, Sound] = OrderedDict()
-        self._seen: OrderedDict[Key, None] = OrderedDict()
+        self._sounds: OrderedDict[VoiceCacheKey, CachedSpeech] = OrderedDict()
+        self._seen: OrderedDict[VoiceCacheKey, None] = OrderedDict()
         self._secret = token_bytes(16)
         self._bytes = 0
 
@@ -65,23 +65,23 @@ class VoiceCache:
     def size_bytes(self) -> int:
         return self._bytes
 
-    def key(self, engine: str, text: str, language: str, voice: str, speed: float) -> Key:
+    def key(self, engine: str, text: str, language: str, voice: str, speed: float) -> VoiceCacheKey:
         parts = "\0".join((engine, language, voice, repr(float(speed)), text))
         data = parts.encode("utf-8", "surrogatepass")
         return blake2b(data, digest_size=16, key=self._secret).digest()
 
-    def get(self, key: Key) -> Sound | None:
+    def get(self, key: VoiceCacheKey) -> CachedSpeech | None:
         sound = self._sounds.get(key)
         if sound is not None:
             self._sounds.move_to_end(key)
         self._metrics.count("earshot_tts_cache", outcome="miss" if sound is None else "hit")
         return sound
 
-    def was_said(self, key: Key) -> bool:
+    def was_said(self, key: VoiceCacheKey) -> bool:
         """Whether it was completely said before."""
         return key in self._seen
 
-    def said(self, key: Key, sound: Sound | None) -> None:
+    def said(self, key: VoiceCacheKey, sound: CachedSpeech | None) -> None:
         """It was said to its end. `sound`: None where it was not kept."""
         if key in self._seen and sound is not None and sound.pcm.nbytes <= MAX_ENTRY_BYTES:
             self._keep(key, sound)
@@ -100,7 +100,7 @@ class VoiceCache:
         self._bytes = 0
         self._metrics.gauge("earshot_tts_cache_bytes", 0)
 
-    def _keep(self, key: Key, sound: Sound) -> None:
+    def _keep(self, key: VoiceCacheKey, sound: CachedSpeech) -> None:
         if (old := self._sounds.pop(key, None)) is not None:
             self._bytes -= old.pcm.nbytes
         self._sounds[key] = sound
@@ -131,7 +131,7 @@ class CachedTts:
         """See `Tts.speak`."""
         start = index = 0
         async for chunk in text:
-            clause = _Clause(chunk, index, start, self.info.rate_hz, on_word)
+            clause = _CacheRequest(chunk, index, start, self.info.rate_hz, on_word)
             if len(chunk) <= MAX_TEXT_CHARS:
                 frames = self._short(clause, language, voice, speed)
             else:
@@ -143,7 +143,7 @@ class CachedTts:
             index += 1
 
     async def _short(
-        self, clause: "_Clause", language: str, voice: str | None, speed: float
+        self, clause: "_CacheRequest", language: str, voice: str | None, speed: float
     ) -> AsyncGenerator[AudioFrame, None]:
         """From the cache, or on the way into it."""
         named = voice or next(iter(self.info.voices.get(language, ())), "")
@@ -170,12 +170,16 @@ class CachedTts:
                     parts.clear()
                 yield frame
         # Only here: who leaves earlier heard a part.
-        whole = Sound(_read_only(np.concatenate(parts)), tuple(words)) if keeps and parts else None
+        whole = (
+            CachedSpeech(_read_only(np.concatenate(parts)), tuple(words))
+            if keeps and parts
+            else None
+        )
         self._cache.said(key, whole)
 
     async def _made(
         self,
-        clause: "_Clause",
+        clause: "_CacheRequest",
         language: str,
         voice: str | None,
         speed: float,
@@ -196,7 +200,7 @@ class CachedTts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Clause:
+class _CacheRequest:
     """One chunk and its place in what is said."""
 
     text: str
@@ -216,7 +220,7 @@ class _Clause:
             start_ms, end_ms = at_ms + mark.start_ms, at_ms + mark.end_ms
             self.on_word(WordMark(self.index, mark.end_char, start_ms, end_ms))
 
-    def replay(self, sound: Sound) -> list[AudioFrame]:
+    def replay(self, sound: CachedSpeech) -> list[AudioFrame]:
         """Its frames; words are told at once, so before their frames."""
         for word in sound.words:
             self.tell(word)

@@ -58,7 +58,7 @@ _ROMAN = re.compile(r"^[IVX]+$")
 _OPENERS = "\"'“‘«»„¿¡([{*_`~"
 
 
-class Chunker:
+class ClauseChunker:
     """Feed deltas, get clauses; joined they are the text but for its white space."""
 
     def __init__(self, language: str = "") -> None:

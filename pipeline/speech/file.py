@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from core.audio import Pcm, samples_to_ms
 from core.errors import NotFound
-from core.limits import Places
+from core.limits import CapacityLimit
 from core.threads import in_thread
 from engines.base import Tts
 from media.files.encode import AudioEncoder, content_type_of, open_encoder
@@ -14,8 +14,8 @@ from media.resample import Resampler
 from pipeline.services import EngineSet, own_model
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.shared.settings import DEFAULT
-from pipeline.speech.chunker import Chunker
-from pipeline.speech.normalize.__init___part import ClauseReader
+from pipeline.speech.chunker import ClauseChunker
+from pipeline.speech.normalize.__init___part import ClauseNormalizer
 from pipeline.speech.voices import VoiceChoice, choose_voice
 
 MAX_PARALLEL = 16
@@ -29,7 +29,7 @@ RETRY_AFTER_S = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class SpeechFileOptions:
     """How a text is read."""
 
     language: str
@@ -40,12 +40,12 @@ class Manner:
     "Another name: this one and no other."
 
 
-class Reader:
+class SpeechFiles:
     """All doors share one, so that its bound holds for all of them together."""
 
     def __init__(self, engines: EngineSet, *, max_parallel: int = MAX_PARALLEL) -> None:
         self._engines = engines
-        self._places = Places(
+        self._places = CapacityLimit(
             max_parallel, "texts are being read", retry_after_s=RETRY_AFTER_S, code="engine_busy"
         )
 
@@ -76,25 +76,25 @@ class Reader:
         return {engine: every[engine]}
 
     def file(
-        self, texts: AsyncGenerator[str, None], manner: Manner, kind: str, rate_hz: int
-    ) -> "SoundFile":
+        self, texts: AsyncGenerator[str, None], manner: SpeechFileOptions, kind: str, rate_hz: int
+    ) -> "SpeechFile":
         """`texts`: pieces of one text as they come. `kind`: of `media.files.encode`.
 
         Raises NotFound model_not_found; RequestError voice_not_found, unsupported_language.
         """
         choice = choose_voice(self.voices(manner.engine), manner.language, manner.voice)
-        return SoundFile(self._places, choice, texts, manner, kind, rate_hz)
+        return SpeechFile(self._places, choice, texts, manner, kind, rate_hz)
 
 
-class SoundFile:
+class SpeechFile:
     """`chunks`, once."""
 
     def __init__(
         self,
-        places: Places,
+        places: CapacityLimit,
         choice: VoiceChoice,
         texts: AsyncGenerator[str, None],
-        manner: Manner,
+        manner: SpeechFileOptions,
         kind: str,
         rate_hz: int,
     ) -> None:
@@ -117,7 +117,9 @@ class SoundFile:
         """
         manner = self._manner
         with self._places.take():
-            coder = _Coder(open_encoder(self._kind, self._rate_hz), self._tts, self._rate_hz)
+            coder = _SpeechFileEncoder(
+                open_encoder(self._kind, self._rate_hz), self._tts, self._rate_hz
+            )
             async with aclosing(clauses(self._texts, manner.language)) as source:
                 with plugin_errors("tts", self._tts.info.name):
                     frames = self._tts.speak(
@@ -132,7 +134,7 @@ class SoundFile:
                 yield await in_thread(coder.finish)
 
 
-class _Coder:
+class _SpeechFileEncoder:
     """Engine's samples to bytes of the file. Blocking: 20 s of Opus take 0.2 s of a core."""
 
     def __init__(self, encoder: AudioEncoder, tts: Tts, rate_hz: int) -> None:
@@ -149,7 +151,7 @@ class _Coder:
 async def clauses(texts: AsyncGenerator[str, None], language: str) -> AsyncGenerator[str, None]:
     """As conversations speak: the voice begins with the first one while the others wait. Closing it
     closes `texts`."""
-    chunker, reader = Chunker(language), ClauseReader(language)
+    chunker, reader = ClauseChunker(language), ClauseNormalizer(language)
     async with aclosing(texts):
         async for text in texts:
             for clause in chunker.push(text):

@@ -22,16 +22,16 @@ MAX_CHARS = 1000
 "More tell no more."
 
 
-class _Ranks(Protocol):
+class _LanguageClassifier(Protocol):
     def rank(self, text: str) -> list[tuple[str, float]]: ...
 
 
-class TextLanguage:
+class TextLanguageDetector:
     """Guesses for everybody; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._identifier: _Ranks | None = None
+        self._identifier: _LanguageClassifier | None = None
 
     async def of(self, text: str, usual: str, known: Collection[str] = ()) -> str:
         """One of `known` (empty: any), or `usual` where the text does not clearly say another."""
@@ -52,10 +52,10 @@ class TextLanguage:
         return best if ranks.get(best, least) - least >= MIN_LEAD else usual
 
 
-def _load() -> _Ranks:
+def _load() -> _LanguageClassifier:
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     found = LanguageIdentifier.from_model_file(MODEL_FILE)
     found.set_languages(WIDESPREAD & set(found.labels))
-    ranks: _Ranks = found
+    ranks: _LanguageClassifier = found
     return ranks

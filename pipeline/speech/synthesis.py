@@ -11,13 +11,13 @@ from core.audio import Pcm, ms_to_samples
 from core.ports import Metrics
 from engines.base import WordMark
 from media.resample import Resampler
-from pipeline.response.plan_part import AnswerPlan
+from pipeline.response.plan_part import ResponsePlan
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.shared.settings import DEFAULT
-from pipeline.shared.turn import Mark
+from pipeline.shared.turn import TurnMark
 from pipeline.shared.work_time import WorkTime
-from pipeline.speech.chunker import Chunker
-from pipeline.speech.normalize.__init___part import ClauseReader, Spoken
+from pipeline.speech.chunker import ClauseChunker
+from pipeline.speech.normalize.__init___part import ClauseNormalizer, NormalizedText
 from pipeline.speech.voices import VoiceChoice
 
 MAX_WAITING_CLAUSES = 32
@@ -28,19 +28,19 @@ GATHERED_MS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class SpokenClause:
     """The voice begins with this; as it was written."""
 
     text: str
 
 
-Sound = Clause | WordMark | Pcm
+SpeechOutput = SpokenClause | WordMark | Pcm
 "A `WordMark` counts characters of its clause as it was written, too."
 
 
 async def gathered(
-    sounds: asyncio.Queue[Sound | None], rate_hz: int
-) -> AsyncGenerator[Sound, None]:
+    sounds: asyncio.Queue[SpeechOutput | None], rate_hz: int
+) -> AsyncGenerator[SpeechOutput, None]:
     """What a voice makes, until None. Pieces that wait already come as one, of at most GATHERED_MS:
     each costs the same on its way, whatever its length. None is waited for."""
     most = ms_to_samples(GATHERED_MS, rate_hz)
@@ -68,24 +68,24 @@ def _whole(parts: list[Pcm]) -> Pcm:
     return pcm
 
 
-class Reading:
+class SpeechSynthesis:
     """Of one answer. The first clause is read at once, the others when the turn is confirmed."""
 
     def __init__(
         self,
-        plan: AnswerPlan,
-        sounds: asyncio.Queue[Sound | None],
-        mark: Callable[[Mark], None],
+        plan: ResponsePlan,
+        sounds: asyncio.Queue[SpeechOutput | None],
+        mark: Callable[[TurnMark], None],
         is_confirmed: Callable[[], Awaitable[object]],
         work: WorkTime,
         metrics: Metrics,
     ) -> None:
         self._plan, self._sounds, self._mark = plan, sounds, mark
         self._is_confirmed, self._work, self._metrics = is_confirmed, work, metrics
-        self._chunker = Chunker(plan.language)
-        self._reader = ClauseReader(plan.language)
+        self._chunker = ClauseChunker(plan.language)
+        self._reader = ClauseNormalizer(plan.language)
         self._clauses: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_CLAUSES)
-        self._given: list[Spoken] = []
+        self._given: list[NormalizedText] = []
         "What the voice has taken so far."
         self._words: list[WordMark] = []
 
@@ -125,7 +125,7 @@ class Reading:
             )
             async with aclosing(source), aclosing(frames):
                 async for frame in frames:
-                    self._mark(Mark.TTS_FIRST_AUDIO)
+                    self._mark(TurnMark.TTS_FIRST_AUDIO)
                     await self._tell_words()
                     await self._give(frame.pcm)
         await self._tell_words()
@@ -138,9 +138,9 @@ class Reading:
                 continue
             if self._given:
                 await self._is_confirmed()
-            self._mark(Mark.FIRST_CLAUSE)
+            self._mark(TurnMark.FIRST_CLAUSE)
             self._given.append(spoken)
-            await self._sounds.put(Clause(clause))
+            await self._sounds.put(SpokenClause(clause))
             with self._work.busy("voice"):
                 yield spoken.text
 
@@ -161,7 +161,7 @@ class Reading:
             await self._sounds.put(replace(word, end_char=end_char))
 
 
-async def spoken_by(voice: VoiceChoice, sentence: str, plan: AnswerPlan, metrics: Metrics) -> Pcm:
+async def spoken_by(voice: VoiceChoice, sentence: str, plan: ResponsePlan, metrics: Metrics) -> Pcm:
     """One sentence by another voice than the plan's, at its rate. Raises EngineError."""
 
     async def text() -> AsyncGenerator[str, None]:

@@ -38,18 +38,18 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ToolSnapshot:
     told: tuple[Sequence[ToolSpec], ...]
     "What the providers told; held, so that no other object gets its identity."
     tools: Mapping[str, Tool]
 
 
-class Catalogues:
+class ToolCatalogue:
     """The tools of all providers. What they told is looked at again only when it is new."""
 
     def __init__(self, providers: Sequence[ToolProvider]) -> None:
         self._providers = providers
-        self._known: dict[tuple[int, ...], _Known] = {}
+        self._known: dict[tuple[int, ...], _ToolSnapshot] = {}
         self._hidden: set[str] = set()
         "Names of tools and providers whose problem has been logged."
         self._left_out: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Catalogues:
         if known is None:
             while len(self._known) >= MAX_KNOWN:
                 del self._known[next(iter(self._known))]
-            known = self._known[key] = _Known(told, self._named(told))
+            known = self._known[key] = _ToolSnapshot(told, self._named(told))
         return known.tools
 
     def _told(self, provider: ToolProvider, context: ToolContext) -> Sequence[ToolSpec]:

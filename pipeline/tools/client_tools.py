@@ -6,21 +6,21 @@ from dataclasses import dataclass, field, replace
 from core.errors import RequestError
 from core.ports import ToolContext, ToolSpec
 from engines.base import LlmOptions, ToolCall
-from pipeline.response.plan_part import AnswerPlan
-from pipeline.shared.settings import NamedServer, NamedTool, ToolChoice
-from pipeline.tools.mcp.tool import RemoteTool, named_apart
+from pipeline.response.plan_part import ResponsePlan
+from pipeline.shared.settings import NamedMcpServer, NamedTool, ToolChoice
+from pipeline.tools.mcp.tool import ClientMcpTool, named_apart
 from pipeline.tools.toolbox import Toolbox
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ToolOffer:
     """The tools of one round, as a model is offered them."""
 
     specs: tuple[ToolSpec, ...]
     options: LlmOptions
     server: frozenset[str]
     client: frozenset[str]
-    remote: Mapping[str, RemoteTool] = field(default_factory=dict[str, RemoteTool])
+    remote: Mapping[str, ClientMcpTool] = field(default_factory=dict[str, ClientMcpTool])
     "Of MCP servers that the client named; the server runs them."
 
     def parted(
@@ -38,13 +38,15 @@ class Offer:
         return remote is not None and remote.needs_approval
 
 
-def offer(plan: AnswerPlan, toolbox: Toolbox, context: ToolContext, *, is_first: bool) -> Offer:
+def offer(
+    plan: ResponsePlan, toolbox: Toolbox, context: ToolContext, *, is_first: bool
+) -> ToolOffer:
     """The tool choice counts for the first round: a model that must call a tool again and again
     would never answer. A client's tool, or one of a server that it named, hides one of the server's
     with its name. Raises RequestError no_such_tool."""
     choice = plan.tool_choice
     if choice == "none":
-        return Offer((), plan.options, frozenset(), frozenset())
+        return ToolOffer((), plan.options, frozenset(), frozenset())
     own = {spec.name for spec in plan.client_tools}
     remote = named_apart(plan.remote.tools(), own) if plan.remote else {}
     specs = [
@@ -59,17 +61,17 @@ def offer(plan: AnswerPlan, toolbox: Toolbox, context: ToolContext, *, is_first:
     options = replace(plan.options, must_call=is_first and choice != "auto" and bool(specs))
     names = frozenset(spec.name for spec in specs)
     offered = {name: one for name, one in remote.items() if name in names}
-    return Offer(tuple(specs), options, names - own - offered.keys(), names & own, offered)
+    return ToolOffer(tuple(specs), options, names - own - offered.keys(), names & own, offered)
 
 
 def _chosen(
-    specs: list[ToolSpec], choice: ToolChoice, remote: Mapping[str, RemoteTool]
+    specs: list[ToolSpec], choice: ToolChoice, remote: Mapping[str, ClientMcpTool]
 ) -> list[ToolSpec]:
     """Raises RequestError no_such_tool."""
     match choice:
         case NamedTool(name=name):
             chosen, what = [spec for spec in specs if spec.name == name], f"tool {name!r}"
-        case NamedServer(label=label, name=wanted):
+        case NamedMcpServer(label=label, name=wanted):
             of_server = {
                 name
                 for name, one in remote.items()

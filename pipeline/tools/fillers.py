@@ -17,7 +17,7 @@ from core.errors import (
     EngineMissing,
     EngineTimeout,
     EngineUnreachable,
-    Overloaded,
+    OverloadedError,
 )
 
 WAITING_AFTER_S = 1.5
@@ -36,7 +36,7 @@ SPOKEN_CHARS_PER_S = 18
 FALLBACK = "en"
 
 
-class Sentences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FillerSentences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of one language; in the order in which they are used."""
 
     waiting: tuple[str, ...]
@@ -58,7 +58,7 @@ class Fillers:
     they are English, read by the voice that answers: foreign words are taken for a sign of life,
     silence for none."""
 
-    def __init__(self, sentences: Mapping[str, Sentences] | None = None) -> None:
+    def __init__(self, sentences: Mapping[str, FillerSentences] | None = None) -> None:
         self._sentences = bundled() if sentences is None else sentences
         self._turn: Counter[str] = Counter()
 
@@ -80,7 +80,7 @@ class Fillers:
 
     def regret(self, error: EarshotError, language: str) -> str | None:
         """An engine failed, in an answer or in its place."""
-        if isinstance(error, Overloaded):
+        if isinstance(error, OverloadedError):
             return self._next("busy", language)
         if isinstance(error, EngineError) and error.stage != "llm":
             return self._next("failed", language)  # the language model is not away
@@ -96,7 +96,7 @@ class Fillers:
         return choices[turn % len(choices)]
 
 
-class Silence:
+class SilenceTimer:
     """Of one answer: how long its user has heard nothing, over all its rounds of tools. `say` is
     called from the event loop for each of the waits above until it was said; after leaving
     never."""
@@ -159,7 +159,7 @@ class Silence:
 
 
 @cache
-def bundled() -> Mapping[str, Sentences]:
+def bundled() -> Mapping[str, FillerSentences]:
     """Language (ISO 639-1) -> its sentences."""
     text = (files("pipeline.tools") / "fillers.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), dict[str, Sentences])
+    return msgspec.convert(tomllib.loads(text), dict[str, FillerSentences])

@@ -21,7 +21,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class _Marks:
+class _ToolMarks:
     read_only: bool = False
     timeout_s: float | None = None
 
@@ -33,7 +33,7 @@ def tool(
     nothing, and may be called for words that turn out to be no turn."""
 
     def mark(function: Function) -> Function:
-        setattr(function, MARKS, _Marks(read_only, timeout_s))
+        setattr(function, MARKS, _ToolMarks(read_only, timeout_s))
         return function
 
     return mark
@@ -61,7 +61,7 @@ class FunctionTools:
     """A ToolProvider of functions. Raises ConfigError for one that cannot be a tool."""
 
     def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
-        made = [_Made.of(function) for function in functions]
+        made = [_FunctionTool.of(function) for function in functions]
         self._made = {one.spec.name: one for one in made}
         if len(self._made) < len(made):
             names = [one.spec.name for one in made]
@@ -88,7 +88,7 @@ class FunctionTools:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _FunctionTool:
     """One function, with what was read from its signature."""
 
     spec: ToolSpec
@@ -99,7 +99,7 @@ class _Made:
     "The parameter that is given the ToolContext."
 
     @classmethod
-    def of(cls, function: Callable[..., Any]) -> "_Made":
+    def of(cls, function: Callable[..., Any]) -> "_FunctionTool":
         name = getattr(function, "__name__", repr(function))
         try:
             arguments, context_name = _parameters(function, name)
@@ -111,7 +111,7 @@ class _Made:
             raise ConfigError(
                 f"the function {name!r} cannot be a tool: its docstring tells the model what for"
             )
-        marks: _Marks = getattr(function, MARKS, _Marks())
+        marks: _ToolMarks = getattr(function, MARKS, _ToolMarks())
         spec = ToolSpec(name, description, schema, marks.read_only, marks.timeout_s)
         is_async = inspect.iscoroutinefunction(function)
         return cls(spec, function, is_async, arguments, context_name)

@@ -38,7 +38,7 @@ def as_json(outcome: ToolOutcome, limit_chars: int = MAX_RESULT_CHARS) -> str:
     length = f"{len(text)}" if is_whole else f"more than {LOOK_CHARS}"
     note = f"cut to fit: it had {length} characters, at most {limit_chars} are shown"
     for entries, chars in STEPS:
-        cutter = _Cutter(entries, chars, limit_chars // 2)
+        cutter = _ResultTruncator(entries, chars, limit_chars // 2)
         cut, is_whole = _beginning({**error, "truncated": note, **cutter.cut(data)})
         if is_whole and len(cut) <= limit_chars:
             return cut
@@ -72,7 +72,7 @@ def _beginning(data: Mapping[str, Any]) -> tuple[str, bool]:
     return text, length <= LOOK_CHARS
 
 
-class _Cutter:
+class _ResultTruncator:
     """Takes the first entries of everything, and says how many it left out."""
 
     def __init__(self, entries: int, chars: int, nodes: int) -> None:

@@ -38,7 +38,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ToolTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Tools of the home that go together, and by language what asks for them."""
 
     tools: tuple[str, ...]
@@ -164,6 +164,6 @@ def _words(text: str) -> set[str]:
 
 
 @cache
-def bundled() -> Mapping[str, Topic]:
+def bundled() -> Mapping[str, ToolTopic]:
     text = (files("pipeline.tools") / "selection.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), dict[str, Topic])
+    return msgspec.convert(tomllib.loads(text), dict[str, ToolTopic])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from core.errors import EarshotError, chain_of
 from core.ports import Metrics, ToolContext, ToolOutcome, ToolProvider, ToolSpec
 from engines.base import Message, ToolCall
-from pipeline.tools.catalogue import Catalogues, Tool
+from pipeline.tools.catalogue import Tool, ToolCatalogue
 from pipeline.tools.results import as_json
 from pipeline.tools.selection import relevant_tools
 
@@ -21,7 +21,7 @@ MAX_PARALLEL = 8
 
 NO_OTHERS: Mapping[str, Tool] = {}
 
-Instead = Callable[[ToolCall, Tool], str | None]
+ToolOverride = Callable[[ToolCall, Tool], str | None]
 "A call's result without a call, as JSON for the model; None: the tool is called."
 
 _HOW: Mapping[str | None, str] = {None: "done", "tool_timeout": "timeout"}
@@ -39,10 +39,10 @@ class Toolbox:
         metrics: Metrics,
         *,
         timeout_s: float | None = None,
-        instead: Instead | None = None,
+        instead: ToolOverride | None = None,
         offers_all: bool = True,
     ) -> None:
-        self._catalogues = Catalogues(providers)
+        self._catalogues = ToolCatalogue(providers)
         self._metrics, self._instead = metrics, instead
         self._offers_all = offers_all
         self._timeout_s = TOOL_TIMEOUT_S if timeout_s is None else timeout_s

@@ -5,7 +5,7 @@ import numpy as np
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 
 
-class OpenAudio:
+class AudioBuffer:
     def __init__(self) -> None:
         self._chunks: list[Pcm] = []
         self.start = 0

@@ -13,7 +13,7 @@ from typing import Literal
 from core.audio import ASR_RATE_HZ, samples_to_ms
 from engines.base import AsrInfo, AsrResult
 
-NoSpeech = Literal["off", "normal", "strict"]
+NoSpeechMode = Literal["off", "normal", "strict"]
 """What is done about noise. off: nothing is filtered. normal: the recogniser's scores decide, the
 VAD's where a recogniser has none to trust. strict: both must believe that somebody spoke."""
 
@@ -35,7 +35,7 @@ made up of noise had up to 22."""
 
 
 @dataclass(slots=True)
-class SpeechEvidence:
+class NoSpeechFilter:
     """The VAD's evidence for one utterance or piece. Every frame is pushed."""
 
     speech_ms: float = 0.0
@@ -95,7 +95,7 @@ def _certainty(probability: float) -> float:
     return (probability - SPEECH_PROBABILITY) / (1 - SPEECH_PROBABILITY)
 
 
-class Judge(Enum):
+class NoSpeechCriterion(Enum):
     """Whose word counts on whether anybody spoke."""
 
     NOBODY = auto()
@@ -106,7 +106,9 @@ class Judge(Enum):
     "The recogniser and the VAD must both believe it."
 
 
-def judge_of(mode: NoSpeech, info: AsrInfo, no_speech_threshold: float | None) -> Judge:
+def judge_of(
+    mode: NoSpeechMode, info: AsrInfo, no_speech_threshold: float | None
+) -> NoSpeechCriterion:
     """Who judges the results of this recogniser. `no_speech_threshold`: what a request asks for,
     which counts more than the configuration."""
     if no_speech_threshold is not None:
@@ -114,18 +116,22 @@ def judge_of(mode: NoSpeech, info: AsrInfo, no_speech_threshold: float | None) -
     else:
         is_off = mode == "off" or (mode == "normal" and info.takes_all)
     if is_off:
-        return Judge.NOBODY
-    return Judge.RECOGNISER if mode != "strict" and info.tells_noise else Judge.BOTH
+        return NoSpeechCriterion.NOBODY
+    return (
+        NoSpeechCriterion.RECOGNISER
+        if mode != "strict" and info.tells_noise
+        else NoSpeechCriterion.BOTH
+    )
 
 
-def is_said(result: AsrResult, evidence: SpeechEvidence, judge: Judge) -> bool:
+def is_said(result: AsrResult, evidence: NoSpeechFilter, judge: NoSpeechCriterion) -> bool:
     """Whether the words of the result were spoken."""
-    if judge is Judge.BOTH:
+    if judge is NoSpeechCriterion.BOTH:
         return evidence.allows(result.text)
-    return judge is Judge.NOBODY or not (result.is_unsure and evidence.is_silence)
+    return judge is NoSpeechCriterion.NOBODY or not (result.is_unsure and evidence.is_silence)
 
 
-def judged(result: AsrResult, evidence: SpeechEvidence, judge: Judge) -> AsrResult:
+def judged(result: AsrResult, evidence: NoSpeechFilter, judge: NoSpeechCriterion) -> AsrResult:
     """The result; an empty one in its place, where it was not spoken."""
     return result if is_said(result, evidence, judge) else rejected(result)
 

@@ -9,7 +9,7 @@ MAX_BACKOFF_S = 5.0
 "After refusals in a row; one returned partial halves it again."
 
 
-class Cadence:
+class PartialPacing:
     """One utterance's partials: the next is asked for only after the last one returned."""
 
     def __init__(self) -> None:

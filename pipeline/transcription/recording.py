@@ -8,24 +8,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
-from core.errors import EngineError, Overloaded
+from core.errors import EngineError, OverloadedError
 from core.tasks import unwrapped
 from engines.base import (
     AsrItem,
     AsrOptions,
+    AsrPadding,
     AsrResult,
-    Padding,
     Segment,
     TokenLogprob,
     Word,
 )
 from pipeline.services import EngineSet, Recogniser
-from pipeline.transcription.no_speech import Judge, SpeechEvidence, judged, nothing
+from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter, judged, nothing
 from pipeline.transcription.options import check_options
-from pipeline.transcription.segment import Decode, HeadStart, ask
-from pipeline.transcription.segmenter import Cutter, Piece
+from pipeline.transcription.segment import EarlyDecode, PauseDecoder, ask
+from pipeline.transcription.segmenter import AudioSegment, Segmenter
 from pipeline.transcription.stitching import joined, placed
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 
 ANY_LENGTH_MS = 30_000
 "Of a piece, for recognisers that take any: memory stays bounded, and words come while it goes on."
@@ -53,13 +53,13 @@ class Transcript:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _SegmentRequest:
     """A piece that was handed over, without its samples: results wait long for their reader."""
 
     start: int
     samples: int
-    evidence: SpeechEvidence
-    decode: Decode | None
+    evidence: NoSpeechFilter
+    decode: EarlyDecode | None
     "None: nobody spoke."
 
 
@@ -83,7 +83,7 @@ class Transcriber:
         when it cannot be used at all."""
         check_options(self._engines.recogniser(model, param="model").info, options)
 
-    def padding_instead(self, model: str, options: AsrOptions) -> Padding | None:
+    def padding_instead(self, model: str, options: AsrOptions) -> AsrPadding | None:
         """Which padding is done in place of the one asked for; None: that one. Raises NotFound
         model_not_found."""
         return self._engines.padding_instead(model, options.padding)
@@ -99,28 +99,28 @@ class Transcriber:
         model: str,
         options: AsrOptions,
         *,
-        priority: Priority = Priority.BATCH,
+        priority: DecodePriority = DecodePriority.BATCH,
         eager: bool = False,
-    ) -> AsyncIterator["Recording"]:
+    ) -> AsyncIterator["RecordingTranscription"]:
         """A recording to push audio into. Leaving early cancels what is still being recognised.
 
-        `eager`: for audio that comes as it is spoken; see `HeadStart`.
+        `eager`: for audio that comes as it is spoken; see `PauseDecoder`.
         Raises as `check`; Overloaded when the wait would be too long, or the server is draining.
         """
         if self._is_draining:
-            raise Overloaded("the server is shutting down", retry_after_s=5, code="draining")
+            raise OverloadedError("the server is shutting down", retry_after_s=5, code="draining")
         self.check(model, options)
         self._engines.admit(model, priority)
         recogniser = self._engines.recogniser(model)
         judge = self._engines.judge(model, options.no_speech_threshold)
         options = self._engines.recognition(options)
         window = ms_to_samples(recogniser.info.window_ms or ANY_LENGTH_MS, ASR_RATE_HZ)
-        cutter = Cutter(self._engines.vad.open(), window, judge)
+        cutter = Segmenter(self._engines.vad.open(), window, judge)
         with unwrapped(), self._counted(), self._engines.hold(model):
             async with asyncio.TaskGroup() as tasks:
-                head_start = HeadStart(recogniser, options, tasks, self._engines.wasted)
+                head_start = PauseDecoder(recogniser, options, tasks, self._engines.wasted)
                 used = recogniser, options, priority, cutter, head_start, tasks
-                recording = Recording(*used, judge=judge, is_eager=eager)
+                recording = RecordingTranscription(*used, judge=judge, is_eager=eager)
                 try:
                     yield recording
                 finally:
@@ -138,19 +138,19 @@ class Transcriber:
                 self._is_idle.set()
 
 
-class Recording:
+class RecordingTranscription:
     """`push` until `end`, then `parts` or `transcript`, once; `parts` may be read while pushing."""
 
     def __init__(
         self,
         recogniser: Recogniser,
         options: AsrOptions,
-        priority: Priority,
-        cutter: Cutter,
-        head_start: HeadStart,
+        priority: DecodePriority,
+        cutter: Segmenter,
+        head_start: PauseDecoder,
         tasks: asyncio.TaskGroup,
         *,
-        judge: Judge,
+        judge: NoSpeechCriterion,
         is_eager: bool,
     ) -> None:
         self._recogniser, self._options, self._priority = recogniser, options, priority
@@ -160,12 +160,12 @@ class Recording:
         self._samples = 0
         self._slots = asyncio.Semaphore(2 * recogniser.info.max_batch)
         "One batch runs, the next one waits; more would only be memory."
-        self._given: asyncio.Queue[_Given | None] = asyncio.Queue()
+        self._given: asyncio.Queue[_SegmentRequest | None] = asyncio.Queue()
         "In order; small, so that push never waits for whoever reads the parts."
-        self._running: list[Decode] = []
+        self._running: list[EarlyDecode] = []
         self._head_start = head_start
         self._ending: asyncio.Task[None] | None = None
-        self._lost: EngineError | Overloaded | None = None
+        self._lost: EngineError | OverloadedError | None = None
         self._has_result = False
         self._judge = judge
         self._is_detecting = (
@@ -233,7 +233,7 @@ class Recording:
         )
 
     async def _finish(self) -> None:
-        with suppress(EngineError, Overloaded):  # `parts` comes to it and raises it
+        with suppress(EngineError, OverloadedError):  # `parts` comes to it and raises it
             rest = np.concatenate([np.zeros(0, np.int16), *self._waiting])
             pieces = await asyncio.to_thread(self._cutter.push, rest)
             for piece in [*pieces, *await asyncio.to_thread(self._cutter.end)]:
@@ -241,16 +241,16 @@ class Recording:
         self._head_start.drop()
         self._given.put_nowait(None)
 
-    async def _recognise(self, piece: Piece) -> None:
+    async def _recognise(self, piece: AudioSegment) -> None:
         self._raise_if_lost()
-        if self._judge is Judge.BOTH and piece.evidence.is_none:
+        if self._judge is NoSpeechCriterion.BOTH and piece.evidence.is_none:
             decode = None
         else:
             decode = await self._begin(piece)
-        given = _Given(piece.start, len(piece.pcm), piece.evidence, decode)
+        given = _SegmentRequest(piece.start, len(piece.pcm), piece.evidence, decode)
         self._given.put_nowait(given)
 
-    async def _begin(self, piece: Piece) -> Decode:
+    async def _begin(self, piece: AudioSegment) -> EarlyDecode:
         is_detecting = self._is_detecting and any(not one.task.done() for one in self._running)
         decode = None if is_detecting else await self._head_start.decoded(piece)
         if decode is None:
@@ -258,15 +258,15 @@ class Recording:
             utterance = self._head_start.utterance(piece)
             item = AsrItem(utterance, piece.pcm, True, self._options)
             task = self._tasks.create_task(self._decode(item, piece.evidence), name=utterance)
-            decode = Decode(
+            decode = EarlyDecode(
                 piece.start, len(piece.pcm), piece.speech_end, utterance, self._options, task
             )
             self._running = [one for one in self._running if not one.task.done()] + [decode]
         return decode
 
     async def _decode(
-        self, item: AsrItem, evidence: SpeechEvidence
-    ) -> AsrResult | EngineError | Overloaded:
+        self, item: AsrItem, evidence: NoSpeechFilter
+    ) -> AsrResult | EngineError | OverloadedError:
         """Holds a slot, and gives it back."""
         try:
             # As with faster-whisper, the first words decide on the language of all that follows.
@@ -282,10 +282,10 @@ class Recording:
         finally:
             self._slots.release()
 
-    async def _ask(self, item: AsrItem) -> AsrResult | EngineError | Overloaded:
+    async def _ask(self, item: AsrItem) -> AsrResult | EngineError | OverloadedError:
         result = await ask(self._recogniser, item, self._priority)
         for _ in range(TRIES - 1):
-            if not isinstance(result, Overloaded) or not self._has_result:
+            if not isinstance(result, OverloadedError) or not self._has_result:
                 break
             await asyncio.sleep(result.retry_after_s)
             result = await ask(self._recogniser, item, self._priority)

@@ -4,13 +4,13 @@ import asyncio
 from dataclasses import dataclass
 
 from core.audio import ASR_RATE_HZ, ms_to_samples
-from core.errors import EngineError, Overloaded
+from core.errors import EngineError, OverloadedError
 from core.ids import new_id
 from engines.base import AsrItem, AsrOptions, AsrResult
-from pipeline.services import OnWasted, Recogniser
+from pipeline.services import OnWastedWork, Recogniser
 from pipeline.shared.work_time import TaskTime
-from pipeline.transcription.segmenter import Cutter, Piece
-from serving.scheduling.scheduler import Priority
+from pipeline.transcription.segmenter import AudioSegment, Segmenter
+from serving.scheduling.scheduler import DecodePriority
 
 FEED_MS = 400
 "New audio that an incremental engine is given at once: more often would cost more than it saves."
@@ -19,7 +19,7 @@ _FEED = ms_to_samples(FEED_MS, ASR_RATE_HZ)
 
 
 @dataclass(frozen=True, slots=True)
-class Decode:
+class EarlyDecode:
     """A piece that is being recognised, without its samples: results wait long for their reader."""
 
     start: int
@@ -27,9 +27,9 @@ class Decode:
     speech_end: int
     utterance: str
     options: AsrOptions
-    task: asyncio.Task[AsrResult | EngineError | Overloaded]
+    task: asyncio.Task[AsrResult | EngineError | OverloadedError]
 
-    def covers(self, piece: Piece, options: AsrOptions) -> bool:
+    def covers(self, piece: AudioSegment, options: AsrOptions) -> bool:
         """It heard all of the piece but silence at the end, as it is to be heard."""
         heard = self.start, self.speech_end, self.options
         return heard == (piece.start, piece.speech_end, options)
@@ -42,16 +42,16 @@ class Decode:
 
 
 async def ask(
-    recogniser: Recogniser, item: AsrItem, priority: Priority
-) -> AsrResult | EngineError | Overloaded:
+    recogniser: Recogniser, item: AsrItem, priority: DecodePriority
+) -> AsrResult | EngineError | OverloadedError:
     """A decode whose failure is for whoever reads it, not for the group that its task is in."""
     try:
         return await recogniser.decode(item, priority)
-    except (EngineError, Overloaded) as exc:
+    except (EngineError, OverloadedError) as exc:
         return exc
 
 
-class HeadStart:
+class PauseDecoder:
     """Each pause begins a decode, which is the final one if nothing more is said.
 
     The last word of an incremental engine differs from what it hears on the way: it is fed
@@ -63,19 +63,19 @@ class HeadStart:
         recogniser: Recogniser,
         options: AsrOptions,
         tasks: asyncio.TaskGroup,
-        on_wasted: OnWasted,
+        on_wasted: OnWastedWork,
     ) -> None:
         """`on_wasted`: told of each decode that was not the final one."""
         self._recogniser, self._tasks, self._on_wasted = recogniser, tasks, on_wasted
         self.options = options
         "Of what is begun next; they change when the language becomes known."
-        self._guess: Decode | None = None
+        self._guess: EarlyDecode | None = None
         self._guess_time: TaskTime | None = None
-        self._fed: Decode | None = None
+        self._fed: EarlyDecode | None = None
         self._utterance = new_id("item")
         "Under which an incremental engine is fed."
 
-    def hear(self, cutter: Cutter) -> None:
+    def hear(self, cutter: Segmenter) -> None:
         """What has come so far."""
         if self._recogniser.info.is_incremental:
             self._feed(cutter.whole())
@@ -86,10 +86,10 @@ class HeadStart:
         self._drop_guess()
         if tail is not None:
             item = AsrItem(new_id("item"), tail.pcm, True, self.options)
-            self._guess = self._begin(tail, item, Priority.SPECULATIVE)
+            self._guess = self._begin(tail, item, DecodePriority.SPECULATIVE)
             self._guess_time = TaskTime(self._guess.task)
 
-    async def decoded(self, piece: Piece) -> Decode | None:
+    async def decoded(self, piece: AudioSegment) -> EarlyDecode | None:
         """The piece's decode, if it is known already or on its way; at most once."""
         guess = self._guess
         if guess is None or not guess.covers(piece, self.options):
@@ -100,7 +100,7 @@ class HeadStart:
         self._guess = None
         return guess
 
-    def utterance(self, piece: Piece) -> str:
+    def utterance(self, piece: AudioSegment) -> str:
         """The id to decode the piece under: of what was fed, if that is its beginning."""
         fed = self._fed
         if fed is None or piece.start != fed.start or len(piece.pcm) < fed.samples:
@@ -116,7 +116,7 @@ class HeadStart:
             self._recogniser.forget(self._fed.utterance)
             self._fed = None
 
-    def _feed(self, whole: Piece | None) -> None:
+    def _feed(self, whole: AudioSegment | None) -> None:
         if whole is None:
             return
         fed = self._fed
@@ -124,12 +124,12 @@ class HeadStart:
             return
         if len(whole.pcm) >= _FEED:
             item = AsrItem(self._utterance, whole.pcm, False, self.options)
-            self._fed = self._begin(whole, item, Priority.PARTIAL)
+            self._fed = self._begin(whole, item, DecodePriority.PARTIAL)
 
-    def _begin(self, piece: Piece, item: AsrItem, priority: Priority) -> Decode:
+    def _begin(self, piece: AudioSegment, item: AsrItem, priority: DecodePriority) -> EarlyDecode:
         asked = ask(self._recogniser, item, priority)
         task = self._tasks.create_task(asked, name=item.utterance)
-        return Decode(
+        return EarlyDecode(
             piece.start, len(piece.pcm), piece.speech_end, item.utterance, item.options, task
         )
 

@@ -8,12 +8,20 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from engines.base import Vad
-from pipeline.transcription.no_speech import Judge, SpeechEvidence
+from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter
 
-SPEECH = {Judge.BOTH: 0.5, Judge.RECOGNISER: 0.15, Judge.NOBODY: 0.15}
+SPEECH = {
+    NoSpeechCriterion.BOTH: 0.5,
+    NoSpeechCriterion.RECOGNISER: 0.15,
+    NoSpeechCriterion.NOBODY: 0.15,
+}
 """VAD probability from which speech begins. Where the VAD counts, as in the endpointer; elsewhere a
 whisper is speech, too."""
-KEPT = {Judge.BOTH: 0.5, Judge.RECOGNISER: 1e-6, Judge.NOBODY: 0.0}
+KEPT = {
+    NoSpeechCriterion.BOTH: 0.5,
+    NoSpeechCriterion.RECOGNISER: 1e-6,
+    NoSpeechCriterion.NOBODY: 0.0,
+}
 """VAD probability below which a long recording is left out. A recogniser that judges for itself
 hears all but the silence at which the default VAD's gate stays closed: of a whisper over the
 telephone the VAD makes 0.001 to 0.02, as of noise, and the recogniser understands it."""
@@ -39,7 +47,7 @@ _STEP = ms_to_samples(10, ASR_RATE_HZ)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class AudioSegment:
     """A part of a recording that is recognised at once."""
 
     start: int
@@ -47,11 +55,11 @@ class Piece:
     pcm: Pcm
     speech_end: int
     "One past its last sample of speech."
-    evidence: SpeechEvidence
+    evidence: NoSpeechFilter
     "That there is speech in it."
 
 
-class Cutter:
+class Segmenter:
     """A recording as it comes, given back in pieces. Blocking (VAD): push from a thread.
 
     One that fits the window stays whole and untouched. Of a longer one, what is below `KEPT` is
@@ -59,7 +67,9 @@ class Cutter:
     the longest pause of its last third, else at its last pause, else where it is quietest.
     """
 
-    def __init__(self, vad: Vad, window_samples: int, judge: Judge = Judge.BOTH) -> None:
+    def __init__(
+        self, vad: Vad, window_samples: int, judge: NoSpeechCriterion = NoSpeechCriterion.BOTH
+    ) -> None:
         self._vad, self._window = vad, window_samples
         self._threshold, self._kept = SPEECH[judge], KEPT[judge]
         self._buffer: Pcm = np.zeros(0, np.int16)
@@ -82,13 +92,13 @@ class Cutter:
         """Samples so far."""
         return self._base + len(self._buffer)
 
-    def push(self, pcm: Pcm) -> list[Piece]:
+    def push(self, pcm: Pcm) -> list[AudioSegment]:
         """The pieces that are complete with these next samples."""
         self._buffer = np.concatenate([self._buffer, pcm])
         self._listen()
         return self._complete(is_over=False) if self.total > self._window else []
 
-    def end(self) -> list[Piece]:
+    def end(self) -> list[AudioSegment]:
         """The last pieces."""
         size = self._vad.frame_samples
         rest = self._buffer[self._heard - self._base :]
@@ -98,7 +108,7 @@ class Cutter:
             return [whole] if self.total else []
         return self._complete(is_over=True)
 
-    def tail(self) -> Piece | None:
+    def tail(self) -> AudioSegment | None:
         """What `end` would give last if only silence came from here on; None during speech."""
         if not self._speech_end or self._heard - self._speech_end < _MIN_PAUSE:
             return None
@@ -109,13 +119,13 @@ class Cutter:
         kept_end = self._runs[-1][1]
         end = min(kept_end + _PAD, self.total)
         pcm = self._slice(self._begin(), end)
-        return Piece(self._begin(), pcm, kept_end, self._evidence(end))
+        return AudioSegment(self._begin(), pcm, kept_end, self._evidence(end))
 
-    def whole(self) -> Piece | None:
+    def whole(self) -> AudioSegment | None:
         """All of it so far, while it fits the window."""
         if self.total > self._window:
             return None
-        return Piece(0, self._buffer, self._speech_end, self._evidence(self.total))
+        return AudioSegment(0, self._buffer, self._speech_end, self._evidence(self.total))
 
     def _listen(self) -> None:
         size = self._vad.frame_samples
@@ -138,8 +148,8 @@ class Cutter:
         else:
             self._runs.append((start, self._heard))
 
-    def _complete(self, *, is_over: bool) -> list[Piece]:
-        pieces: list[Piece] = []
+    def _complete(self, *, is_over: bool) -> list[AudioSegment]:
+        pieces: list[AudioSegment] = []
         while self._runs:
             end = self._end_of_piece(is_over=is_over)
             if end is None:
@@ -174,7 +184,7 @@ class Cutter:
         end, start = chosen
         return min(end + _PAD, (end + start) // 2, limit)
 
-    def _take(self, end: int) -> list[Piece]:
+    def _take(self, end: int) -> list[AudioSegment]:
         begin = self._begin()
         inside = [(a, min(b, end)) for a, b in self._runs if a < end]
         self._runs = [(max(a, end), b) for a, b in self._runs if b > end]
@@ -183,11 +193,11 @@ class Cutter:
         self._given = end
         self._forget(end)
         is_click = sum(b - a for a, b in inside) < _MIN_SPEECH
-        return [] if is_click else [Piece(begin, pcm, inside[-1][1], evidence)]
+        return [] if is_click else [AudioSegment(begin, pcm, inside[-1][1], evidence)]
 
-    def _evidence(self, end: int) -> SpeechEvidence:
+    def _evidence(self, end: int) -> NoSpeechFilter:
         """Of what is in no piece yet, up to `end`."""
-        evidence = SpeechEvidence()
+        evidence = NoSpeechFilter()
         for first, last, probability in self._judged:
             if first < end:
                 evidence.push(probability, last - first)

@@ -9,7 +9,7 @@ from pipeline.transcription.writing import words_of
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class PartialHypothesis:
     stable: str
     unstable: str
 
@@ -21,7 +21,7 @@ class StablePrefix:
         self._stable: list[str] = []
         self._last: list[str] = []
 
-    def push(self, text: str) -> Agreed:
+    def push(self, text: str) -> PartialHypothesis:
         words = words_of(text)
         agreed = 0
         for ours, theirs in zip(words, self._last, strict=False):
@@ -33,4 +33,6 @@ class StablePrefix:
         # what a client has been told to be stable stays.
         if agreed > len(self._stable) and words[: len(self._stable)] == self._stable:
             self._stable = words[:agreed]
-        return Agreed("".join(self._stable), "".join(words[len(self._stable) :]).lstrip())
+        return PartialHypothesis(
+            "".join(self._stable), "".join(words[len(self._stable) :]).lstrip()
+        )

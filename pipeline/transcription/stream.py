@@ -5,18 +5,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
-from core.errors import EarshotError, EngineError, Overloaded
+from core.errors import EarshotError, EngineError, OverloadedError
 from core.ports import Clock
 from engines.base import AsrItem, AsrOptions, AsrResult
-from pipeline.services import OnWasted, Recogniser, ignore_waste
-from pipeline.transcription.audio_buffer import OpenAudio
-from pipeline.transcription.part import Part
-from pipeline.transcription.partials import EVERY_S, Cadence
+from pipeline.services import OnWastedWork, Recogniser, ignore_waste
+from pipeline.transcription.audio_buffer import AudioBuffer
+from pipeline.transcription.part import SegmentDecode
+from pipeline.transcription.partials import EVERY_S, PartialPacing
 from pipeline.transcription.segmenter import LONG_PAUSE_MS, PAD_MS, QUIET_MS, quietest
-from pipeline.transcription.stable_prefix import Agreed, StablePrefix
+from pipeline.transcription.stable_prefix import PartialHypothesis, StablePrefix
 from pipeline.transcription.stitching import joined, placed
 from pipeline.transcription.writing import join_texts
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 
 FIRST_PARTIAL_MS = 700
 "Padding and a word or two: on less, recognisers guess, and two equal guesses look stable."
@@ -24,7 +24,7 @@ FIRST_PARTIAL_MS = 700
 MAX_OPEN_MS = 60_000
 "Without a window: decoding all of it again and again, ahead of its end, would starve others."
 
-OnHypothesis = Callable[[Agreed, int], None]
+OnHypothesis = Callable[[PartialHypothesis, int], None]
 "Words so far, and how many ms of audio they cover."
 
 OnGuess = Callable[[AsrResult], None]
@@ -39,7 +39,7 @@ def ends_part(pause_ms: float, part_ms: float, window_ms: float) -> bool:
     return pause_ms >= LONG_PAUSE_MS or (pause_ms >= QUIET_MS and part_ms >= window_ms / 2)
 
 
-class Utterance:
+class TranscriptStream:
     """One utterance: audio in, hypotheses while it is spoken, one final result.
 
     What exceeds the recogniser's window is cut at pauses into parts, each decoded once; only the
@@ -53,7 +53,7 @@ class Utterance:
         options: AsrOptions,
         clock: Clock,
         tasks: asyncio.TaskGroup,
-        on_wasted: OnWasted = ignore_waste,
+        on_wasted: OnWastedWork = ignore_waste,
     ) -> None:
         """`on_wasted`: told of each decode of an utterance that was not over after all."""
         self.id, self._on_wasted = utterance_id, on_wasted
@@ -61,10 +61,10 @@ class Utterance:
         self._clock, self._tasks = clock, tasks
         window_ms = recogniser.info.window_ms
         self._window_ms = window_ms if window_ms is not None else float("inf")
-        self._audio = OpenAudio()
+        self._audio = AudioBuffer()
         "Of the open part."
-        self._parts: list[Part] = []
-        self._prepared: Part | None = None
+        self._parts: list[SegmentDecode] = []
+        self._prepared: SegmentDecode | None = None
         "The open part up to a pause; void when speech resumes."
         self._speech_end = 0
         "Where the pause began."
@@ -72,7 +72,7 @@ class Utterance:
         "The middle of the last one that was over."
         self._is_silent = False
         "Nothing was said since the last part ended."
-        self._newest: Part | None = None
+        self._newest: SegmentDecode | None = None
         "The open part up to the newest partial."
         self._told = 0
         "Where the newest hypothesis ends."
@@ -129,15 +129,15 @@ class Utterance:
             self._prepared = newest
             self._recogniser.forget(newest.item.utterance)
             return
-        self._prepared = Part(self._recogniser, item, self._audio.start)
-        self._prepared.begin(self._tasks, Priority.SPECULATIVE)
+        self._prepared = SegmentDecode(self._recogniser, item, self._audio.start)
+        self._prepared.begin(self._tasks, DecodePriority.SPECULATIVE)
 
-    async def _guess(self, part: Part) -> None:
+    async def _guess(self, part: SegmentDecode) -> None:
         await part.tried()
         if part is self._prepared and part.result is not None:
             self._tell_guess(part)
 
-    def _tell_guess(self, last: Part) -> None:
+    def _tell_guess(self, last: SegmentDecode) -> None:
         """Once per pause, and only of an utterance that is a single part."""
         on_guess, self._on_guess = self._on_guess, None
         if on_guess is not None and last.result is not None and not self._parts:
@@ -164,10 +164,12 @@ class Utterance:
         """The final result. Raises EngineError, Overloaded."""
         self.end()
         if self._prepared is None and not self._is_silent:
-            self._prepared = Part(self._recogniser, self._item(is_final=True), self._audio.start)
+            self._prepared = SegmentDecode(
+                self._recogniser, self._item(is_final=True), self._audio.start
+            )
         parts = [*self._parts, *([self._prepared] if self._prepared else [])]
         for part in parts:
-            part.begin(self._tasks, Priority.FINAL)
+            part.begin(self._tasks, DecodePriority.FINAL)
         results = [await part.final(self._tasks) for part in parts]
         if len(parts) == 1:
             return results[0]
@@ -227,11 +229,11 @@ class Utterance:
             if not search <= cut <= window:
                 cut = search + quietest(pcm[search:window])
             item = AsrItem(self._open_id, pcm[:cut].copy(), True, self._final_options())
-            part = Part(self._recogniser, item, self._audio.start)
-            part.begin(self._tasks, Priority.SPECULATIVE)
+            part = SegmentDecode(self._recogniser, item, self._audio.start)
+            part.begin(self._tasks, DecodePriority.SPECULATIVE)
             self._close(part)
 
-    def _close(self, part: Part) -> None:
+    def _close(self, part: SegmentDecode) -> None:
         self._parts.append(part)
         self._newest = None
         self._audio.forget(part.end)
@@ -242,7 +244,7 @@ class Utterance:
         on_error: Callable[[EarshotError], None],
         on_nothing: Callable[[], None],
     ) -> None:
-        cadence = Cadence()
+        cadence = PartialPacing()
         while True:
             await self._grew.wait()
             await asyncio.sleep(cadence.wait_s(self._clock.now()))
@@ -254,7 +256,7 @@ class Utterance:
                 part = await self._hypothesis()
                 returned = self._clock.now()
                 words = await self._words_up_to(part)
-            except Overloaded:
+            except OverloadedError:
                 cadence.refused()  # partials are the first thing to go under load
                 continue
             except EngineError as exc:
@@ -270,7 +272,7 @@ class Utterance:
             if self._recogniser.info.is_incremental and part.end >= self._speech_end > 0:
                 self._tell_guess(part)
 
-    async def _hypothesis(self) -> Part:
+    async def _hypothesis(self) -> SegmentDecode:
         """What was said so far in the open part; in a pause, what its decode found."""
         prepared = self._prepared
         if prepared is not None:
@@ -281,17 +283,17 @@ class Utterance:
             return prepared
         start, item = self._audio.start, self._item(is_final=False)
         self._told = start + len(item.pcm)
-        result = await self._recogniser.decode(item, Priority.PARTIAL)
-        part = Part(self._recogniser, item, start, result)
+        result = await self._recogniser.decode(item, DecodePriority.PARTIAL)
+        part = SegmentDecode(self._recogniser, item, start, result)
         if start == self._audio.start:
             self._newest = part
         return part
 
-    async def _words_up_to(self, last: Part) -> str:
+    async def _words_up_to(self, last: SegmentDecode) -> str:
         """All words up to the end of `last`. Raises EngineError, Overloaded of a part before it."""
         parts = [part for part in self._parts if part.start < last.start]
         for part in parts:
-            part.begin(self._tasks, Priority.SPECULATIVE)
+            part.begin(self._tasks, DecodePriority.SPECULATIVE)
             await part.tried()
             if part.result is None and part.error is not None:
                 raise part.error

@@ -16,8 +16,8 @@ from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from engines.base import AsrResult, Word
 from pipeline.shared.settings import SessionSettings
 from pipeline.shared.turn import Turn
-from pipeline.transcription.audio_buffer import OpenAudio
-from pipeline.transcription.no_speech import Judge, SpeechEvidence, is_said
+from pipeline.transcription.audio_buffer import AudioBuffer
+from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter, is_said
 from pipeline.user_turn.endpointing import INTERRUPT_MS
 
 RESUME_MS = 1000
@@ -34,18 +34,18 @@ _PUNCTUATION = re.compile(r"[^\w\s'-]|_")
 
 
 @dataclass(slots=True)
-class Said:
+class EndedUtterance:
     """An utterance that ended, as far as another one may go on with it."""
 
     turn: Turn
     settings: SessionSettings
     start: int
     "Sample of the session at which its own audio begins."
-    audio: OpenAudio
+    audio: AudioBuffer
     "Its own."
-    evidence: SpeechEvidence
+    evidence: NoSpeechFilter
     "That somebody speaks in it, what it is joined to included."
-    join: "Join | None" = None
+    join: "Continuation | None" = None
     "To what it may go on, until it is known that it stands by itself."
     text: str = ""
     "Its words, with those of the joined one. Empty: not known yet, not understood, or noise."
@@ -93,15 +93,15 @@ class Said:
 
 
 @dataclass(slots=True)
-class Join:
+class Continuation:
     """From one utterance to the former one."""
 
-    former: Said
+    former: EndedUtterance
     pcm: Pcm
     "All between the beginning of the former one and the own audio of this one."
     was_joined: bool
     "The former one's audio holds another one's."
-    evidence: SpeechEvidence = field(default_factory=SpeechEvidence)
+    evidence: NoSpeechFilter = field(default_factory=NoSpeechFilter)
     "That somebody speaks in the new audio."
     began_at: float = 0.0
     "Monotonic seconds: when its start was known."
@@ -140,10 +140,10 @@ class Join:
         said = _normal(self.former.text)
         return _normal(result.text)[: len(said)] == said
 
-    def is_said(self, result: AsrResult, both: SpeechEvidence, judge: Judge) -> bool:
+    def is_said(self, result: AsrResult, both: NoSpeechFilter, judge: NoSpeechCriterion) -> bool:
         """Whether words that are new were said, by the evidence for the new audio. What came before
         was judged when it ended; if nothing was understood in it, all words are new."""
-        if judge is not Judge.BOTH:
+        if judge is not NoSpeechCriterion.BOTH:
             return is_said(result, self.evidence, judge)
         words = result.text.split()
         if not self.former.text:
@@ -157,15 +157,15 @@ class Join:
         return self.former.is_speech and self.was_joined == (self.former.join is not None)
 
 
-class Joining:
+class ContinuationWindow:
     """One session's: the last utterance and what was heard since, while it may go on."""
 
     def __init__(self) -> None:
-        self._last: Said | None = None
+        self._last: EndedUtterance | None = None
         self._since: list[Pcm] = []
         self._samples = 0
 
-    def ended(self, said: Said) -> None:
+    def ended(self, said: EndedUtterance) -> None:
         """`said` was ended by a pause."""
         self.forget()
         detection = said.settings.turn_detection
@@ -191,7 +191,7 @@ class Joining:
         self._last = None
         self._since, self._samples = [], 0
 
-    def last(self, speech: int, settings: SessionSettings) -> Said | None:
+    def last(self, speech: int, settings: SessionSettings) -> EndedUtterance | None:
         """The utterance that speech from this sample of the session on may go on with."""
         last = self._last
         if last is None or last.settings != settings or last.joins >= MAX_JOINS:
@@ -202,13 +202,13 @@ class Joining:
         is_short = last.samples <= ms_to_samples(MAX_JOINED_MS, ASR_RATE_HZ)
         return last if is_soon and is_short else None
 
-    def join(self, last: Said, start: int) -> Join:
+    def join(self, last: EndedUtterance, start: int) -> Continuation:
         """To an utterance whose own audio begins at this sample."""
         gap = np.concatenate([*self._since, np.zeros(0, np.int16)])[: start - last.end]
         before = [] if last.join is None else [last.join.pcm]
         pcm = np.concatenate([*before, last.audio.pcm(), gap])
         self.forget()
-        return Join(last, pcm, last.join is not None)
+        return Continuation(last, pcm, last.join is not None)
 
 
 def _after(said: Sequence[str], text: str) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from copy import copy
 
 from core.audio import ASR_RATE_HZ, AudioFrame, samples_to_ms
-from core.errors import EngineError, Overloaded, RequestError
+from core.errors import EngineError, OverloadedError, RequestError
 from core.events import (
-    Failed,
+    ErrorEvent,
     InputCleared,
     InputCommitted,
     ItemAdded,
@@ -17,7 +17,7 @@ from core.events import (
     SpeechDiscarded,
     SpeechStarted,
     SpeechStopped,
-    Transcribed,
+    TranscriptionCompleted,
     TranscriptionFailed,
 )
 from core.ids import new_id
@@ -27,17 +27,17 @@ from engines.base import AsrResult
 from pipeline.conversation.history import History
 from pipeline.services import EngineSet
 from pipeline.shared.settings import SessionSettings
-from pipeline.shared.turn import Mark, Turn
-from pipeline.transcription.audio_buffer import OpenAudio
-from pipeline.transcription.no_speech import Judge, SpeechEvidence
-from pipeline.transcription.stream import Utterance
-from pipeline.user_turn.continuation import Join, Joining, Said
-from pipeline.user_turn.endpoint_timer import Ending
-from pipeline.user_turn.endpointing import Edge, SpeechEdge
-from pipeline.user_turn.events import LiveWords, Reactions
+from pipeline.shared.turn import Turn, TurnMark
+from pipeline.transcription.audio_buffer import AudioBuffer
+from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter
+from pipeline.transcription.stream import TranscriptStream
+from pipeline.user_turn.continuation import Continuation, ContinuationWindow, EndedUtterance
+from pipeline.user_turn.endpoint_timer import EndpointTimer
+from pipeline.user_turn.endpointing import EdgeKind, SpeechEdge
+from pipeline.user_turn.events import PartialTranscripts, UserTurnHandler
 from pipeline.user_turn.settling import settled
-from pipeline.user_turn.speech_detector import Heard, Hearing
-from pipeline.user_turn.turn_evidence import TurnEvidence
+from pipeline.user_turn.speech_detector import DetectedFrame, SpeechDetector
+from pipeline.user_turn.turn_evidence import TurnDetector
 from pipeline.user_turn.utterance import OpenUtterance
 
 logger = logging.getLogger(__name__)
@@ -50,25 +50,25 @@ MAX_HELD_MS = 328_000
 longest that one event may bring, 15 MiB at 24 kHz, fits in."""
 
 
-class Listening:
+class UserTurnController:
     """Runs one session's ear. With `turn_detection` it commits by itself, without, on command."""
 
     def __init__(
         self,
-        hearing: Hearing,
+        hearing: SpeechDetector,
         engines: EngineSet,
         history: History,
         settings: Callable[[], SessionSettings],
-        reactions: Reactions,
+        reactions: UserTurnHandler,
         clock: Clock,
         emit: Callable[[SessionEvent], None],
     ) -> None:
         self._hearing, self._engines, self._history = hearing, engines, history
         self._settings, self._reactions = settings, reactions
         self._clock, self._emit = clock, emit
-        self._evidence = TurnEvidence(engines.endpoint, reactions.is_whole, self._expect)
-        self._ending = Ending(hearing, clock)
-        self._joining = Joining()
+        self._evidence = TurnDetector(engines.endpoint, reactions.is_whole, self._expect)
+        self._ending = EndpointTimer(hearing, clock)
+        self._joining = ContinuationWindow()
         self._open: OpenUtterance | None = None
         self._uncommitted = 0
         "Samples since the last commit or clear (push-to-talk)."
@@ -141,10 +141,10 @@ class Listening:
             self._open.utterance.discard()
             self._open = None
 
-    def _hear(self, heard: Heard, tasks: asyncio.TaskGroup) -> None:
+    def _hear(self, heard: DetectedFrame, tasks: asyncio.TaskGroup) -> None:
         self._uncommitted += len(heard.pcm) if self._open is None else 0
         edge = heard.edge.edge if heard.edge else None
-        if edge is Edge.STARTED and self._open is None:
+        if edge is EdgeKind.STARTED and self._open is None:
             self._start(heard, tasks)
             return
         open_ = self._open
@@ -158,16 +158,16 @@ class Listening:
         open_.heard(heard.probability, len(heard.pcm))
         if heard.edge is None:
             return
-        if edge is Edge.RESUMED:  # in push-to-talk too: it may have been set in the pause
+        if edge is EdgeKind.RESUMED:  # in push-to-talk too: it may have been set in the pause
             open_.end = None
             open_.guessed.clear()
             open_.guess = None
             self._evidence.end()
             open_.utterance.resume()
             self._reactions.speech_resumed(open_.turn)
-        elif edge is Edge.CANDIDATE:
+        elif edge is EdgeKind.CANDIDATE:
             self._pause(open_, heard.edge, tasks)
-        elif edge is Edge.ENDED:
+        elif edge is EdgeKind.ENDED:
             open_.end = heard.edge.at
             self._finish(open_, tasks)
             self._joining.ended(open_.said)
@@ -194,7 +194,7 @@ class Listening:
         if detection.kind == "semantic_vad":
             self._evidence.begin(pause.at, open_.utterance.open_pcm(), tasks)
         open_.end = pause.at
-        open_.guessed[Mark.CANDIDATE] = self._clock.now()
+        open_.guessed[TurnMark.CANDIDATE] = self._clock.now()
         self._reactions.speech_paused(open_.turn)
         open_.utterance.prepare(heard_until, self._guess(open_, tasks))
 
@@ -211,9 +211,9 @@ class Listening:
             open_.is_full = True
             limit_s = MAX_HELD_MS // 1000
             message = f"the input audio buffer is full ({limit_s} s): commit or clear it"
-            self._emit(Failed("input_audio_buffer_full", message, is_clients=True))
+            self._emit(ErrorEvent("input_audio_buffer_full", message, is_clients=True))
 
-    def _start(self, heard: Heard, tasks: asyncio.TaskGroup) -> None:
+    def _start(self, heard: DetectedFrame, tasks: asyncio.TaskGroup) -> None:
         assert heard.edge is not None
         is_announced = self._settings().turn_detection is not None
         start = self._hearing.samples - len(heard.pcm)
@@ -223,12 +223,12 @@ class Listening:
         spoken = self._hearing.samples - heard.edge.at
         # The frames before this one were as sure of speech: they made it a start.
         open_.heard(heard.probability, spoken)
-        open_.turn.mark(Mark.SPEECH_START, self._clock.now() - spoken / ASR_RATE_HZ)
+        open_.turn.mark(TurnMark.SPEECH_START, self._clock.now() - spoken / ASR_RATE_HZ)
         if is_announced:
             self._emit(SpeechStarted(open_.utterance.id, _ms(start)))
         self._reactions.speech_started(open_.turn, join)
 
-    def _join(self, speech: int, start: int) -> Join | None:
+    def _join(self, speech: int, start: int) -> Continuation | None:
         """To what was said just before, if nobody can tell yet that it was all."""
         last = self._joining.last(speech, self._settings())
         if last is None or not self._reactions.is_open(last.turn):
@@ -236,7 +236,12 @@ class Listening:
         return self._joining.join(last, start)
 
     def _begin(
-        self, start: int, tasks: asyncio.TaskGroup, *, is_announced: bool, join: Join | None = None
+        self,
+        start: int,
+        tasks: asyncio.TaskGroup,
+        *,
+        is_announced: bool,
+        join: Continuation | None = None,
     ) -> OpenUtterance:
         """With the audio of the utterance that it goes on, if it does."""
         self._joining.forget()
@@ -244,31 +249,31 @@ class Listening:
         item_id = new_id("item")
         utterance = self._utterance(item_id, settings, tasks)
         turn = Turn(new_id("turn"), item_id)
-        live = LiveWords(turn, self._reactions, self._emit)
+        live = PartialTranscripts(turn, self._reactions, self._emit)
         utterance.follow(live.hypothesis, live.failed, live.nothing_heard)
         if join is not None:
             utterance.push(join.pcm)
-        own = SpeechEvidence() if join is None else join.evidence
-        both = SpeechEvidence() if join is None else copy(join.former.evidence)
-        said = Said(turn, settings, start, OpenAudio(), both, join)
+        own = NoSpeechFilter() if join is None else join.evidence
+        both = NoSpeechFilter() if join is None else copy(join.former.evidence)
+        said = EndedUtterance(turn, settings, start, AudioBuffer(), both, join)
         self._open = OpenUtterance(utterance, said, is_announced, own, self._judge(settings))
         return self._open
 
-    def _judge(self, settings: SessionSettings) -> Judge:
+    def _judge(self, settings: SessionSettings) -> NoSpeechCriterion:
         """Who says whether it was speech. Who says himself when he speaks is believed that he did,
         unless the configuration is strict."""
         if settings.turn_detection is None and self._engines.no_speech != "strict":
-            return Judge.NOBODY
+            return NoSpeechCriterion.NOBODY
         return self._engines.judge(settings.asr, settings.no_speech_threshold)
 
     def _utterance(
         self, utterance_id: str, settings: SessionSettings, tasks: asyncio.TaskGroup
-    ) -> Utterance:
+    ) -> TranscriptStream:
         recogniser = self._engines.recogniser(settings.asr)
         wished = settings.recognition(recogniser.info, self._engines.expected())
         options = self._engines.recognition(wished)
         wasted = self._engines.wasted
-        return Utterance(recogniser, utterance_id, options, self._clock, tasks, wasted)
+        return TranscriptStream(recogniser, utterance_id, options, self._clock, tasks, wasted)
 
     def _finish(self, open_: OpenUtterance, tasks: asyncio.TaskGroup, *, supposed: int = 0) -> None:
         """Commit: from here on the client knows the item, and its words are on their way.
@@ -281,8 +286,8 @@ class Listening:
         end = self._hearing.samples if open_.end is None else open_.end
         silence_s = (self._hearing.samples + supposed - end) / ASR_RATE_HZ
         open_.turn.take(open_.guessed)
-        open_.turn.mark(Mark.SPEECH_END, now - silence_s)
-        open_.turn.mark(Mark.ENDPOINT, now)
+        open_.turn.mark(TurnMark.SPEECH_END, now - silence_s)
+        open_.turn.mark(TurnMark.ENDPOINT, now)
         item = MessageItem(open_.utterance.id, "user", (AudioPart(),))
         if open_.is_announced:
             self._emit(SpeechStopped(item.id, _ms(end)))
@@ -298,7 +303,7 @@ class Listening:
         try:
             self._engines.check_hears(open_.settings)
             result = await settled(open_, self._reactions, lambda: self._alone(open_, tasks))
-        except (EngineError, Overloaded, RequestError) as exc:
+        except (EngineError, OverloadedError, RequestError) as exc:
             self._transcribing -= 1
             open_.give_up()
             logger.warning("! utterance %s: %s (%s)", item_id, exc, exc.code)
@@ -311,11 +316,11 @@ class Listening:
             raise
         self._transcribing -= 1
         open_.said.tell(result.text)
-        turn.mark(Mark.ASR_FINAL, open_.known_at(result.text, self._clock.now()))
+        turn.mark(TurnMark.ASR_FINAL, open_.known_at(result.text, self._clock.now()))
         self._history.replace(MessageItem(item_id, "user", (AudioPart(result.text),)))
         audio_s = round(samples_to_ms(open_.said.samples, ASR_RATE_HZ) / 1000, 3)
         logprobs = tuple((token.data, token.logprob) for token in result.tokens) or None
-        self._emit(Transcribed(item_id, result.text, audio_s, result.language, logprobs))
+        self._emit(TranscriptionCompleted(item_id, result.text, audio_s, result.language, logprobs))
         self._reactions.understood(turn, result)
 
     async def _alone(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> AsrResult:

@@ -9,7 +9,7 @@ Eagerness = Literal["low", "medium", "high", "auto"]
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class EndpointDelays:
     """Milliseconds of silence, by the probability that the turn is over."""
 
     unfinished: float
@@ -17,11 +17,11 @@ class Waits:
     finished: float
 
 
-WAITS: Mapping[Eagerness, Waits] = {
-    "low": Waits(1200, 900, 400),
-    "medium": Waits(900, 600, 200),
-    "auto": Waits(600, 450, 120),
-    "high": Waits(450, 300, 120),
+WAITS: Mapping[Eagerness, EndpointDelays] = {
+    "low": EndpointDelays(1200, 900, 400),
+    "medium": EndpointDelays(900, 600, 200),
+    "auto": EndpointDelays(600, 450, 120),
+    "high": EndpointDelays(450, 300, 120),
 }
 """By `eagerness`. Below 120 ms nobody is answered: stops within words are as long."""
 

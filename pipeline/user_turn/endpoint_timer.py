@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from core.audio import ASR_RATE_HZ, ms_to_samples
 from core.ports import Clock
-from pipeline.user_turn.speech_detector import Hearing
+from pipeline.user_turn.speech_detector import SpeechDetector
 
 LIVE_MS = 1000
 "Of sound, by which it is judged whether it comes in real time."
@@ -23,7 +23,7 @@ _LIVE = ms_to_samples(LIVE_MS, ASR_RATE_HZ)
 _LEAST = ms_to_samples(LIVE_MS * LEAST_PACE, ASR_RATE_HZ)
 
 
-class Pace:
+class ArrivalPace:
     """How fast sound comes. No clock: it is given the time."""
 
     def __init__(self) -> None:
@@ -48,12 +48,12 @@ class Pace:
         return last - first >= LEAST_PACE * sound / ASR_RATE_HZ
 
 
-class Ending:
+class EndpointTimer:
     """One session's timer for the end of a pause."""
 
-    def __init__(self, hearing: Hearing, clock: Clock) -> None:
+    def __init__(self, hearing: SpeechDetector, clock: Clock) -> None:
         self._hearing, self._clock = hearing, clock
-        self._pace = Pace()
+        self._pace = ArrivalPace()
         self._heard_at = 0.0
         self._due: float | None = None
         self._is_other = asyncio.Event()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from core.audio import ASR_RATE_HZ, ms_to_samples
-from pipeline.user_turn.speech_offset import Sound
+from pipeline.user_turn.speech_offset import AudibleEnd
 
 START_MS = 60
 "Speech this long is a start: a door slam is shorter, the shortest word is longer."
@@ -25,7 +25,7 @@ MAX_UTTERANCE_MS = 60_000
 "A longer one is cut here and goes on as the next: recognisers and people lose track."
 
 
-class Edge(Enum):
+class EdgeKind(Enum):
     STARTED = auto()
     CANDIDATE = auto()
     "A first pause; the utterance is over unless it resumes."
@@ -36,7 +36,7 @@ class Edge(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SpeechEdge:
-    edge: Edge
+    edge: EdgeKind
     at: int
     """Sample of the stream: of the first speech for STARTED and RESUMED, else one past the last
     that could be heard, from which silence counts."""
@@ -78,7 +78,7 @@ class Endpointer:
         return probability >= self.threshold - (HYSTERESIS if self.in_speech else 0)
 
     def push(
-        self, probability: float, samples: int, sound: Sound | None = None
+        self, probability: float, samples: int, sound: AudibleEnd | None = None
     ) -> SpeechEdge | None:
         """Take the VAD's word on the next `samples` (16 kHz); `sound`: what could be heard before
         `speech_end` and now, for a frame without speech. None: the VAD alone knows."""
@@ -111,7 +111,7 @@ class Endpointer:
         if self.missing is None or self._silent_from is None:
             return None
         until = max(self.speech_end, self._silent_from)
-        ended = SpeechEdge(Edge.ENDED, self._silent_from, until)
+        ended = SpeechEdge(EdgeKind.ENDED, self._silent_from, until)
         self.reset()
         return ended
 
@@ -138,25 +138,27 @@ class Endpointer:
         self.reset()
         self.in_speech = True
         self.speech_end = self._position
-        return SpeechEdge(Edge.STARTED, self._run_start, self._position)
+        return SpeechEdge(EdgeKind.STARTED, self._run_start, self._position)
 
-    def _speaking(self, start: int, sound: Sound | None, *, is_speech: bool) -> SpeechEdge | None:
+    def _speaking(
+        self, start: int, sound: AudibleEnd | None, *, is_speech: bool
+    ) -> SpeechEdge | None:
         if is_speech:
             was_candidate = self._candidate is not None
             self._leave_pause()
             self.speech_end = self._position
             if was_candidate:  # before the cut: it would come without this frame
-                return SpeechEdge(Edge.RESUMED, start, self._position)
+                return SpeechEdge(EdgeKind.RESUMED, start, self._position)
         if self._position - self._run_start >= ms_to_samples(self.max_ms, ASR_RATE_HZ):
             self.reset()
-            return SpeechEdge(Edge.ENDED, self._position, self._position)
+            return SpeechEdge(EdgeKind.ENDED, self._position, self._position)
         return None if is_speech else self._silent(self._position - start, sound)
 
-    def _silent(self, samples: int, sound: Sound | None) -> SpeechEdge | None:
+    def _silent(self, samples: int, sound: AudibleEnd | None) -> SpeechEdge | None:
         end = self._sound_end(sound)
         if self._candidate is not None and end > self._told_at:
             self._leave_pause()  # what was prepared has not heard all of it
-            return SpeechEdge(Edge.RESUMED, self._position - samples, self._position)
+            return SpeechEdge(EdgeKind.RESUMED, self._position - samples, self._position)
         until = max(self.speech_end, end)
         silence = self._position - end
         self._silent_from = None if sound is not None and sound.is_now else end
@@ -164,23 +166,23 @@ class Endpointer:
             if self._waits_for_vad(samples, sound):
                 return None
             self.reset()
-            return SpeechEdge(Edge.ENDED, end, until)
+            return SpeechEdge(EdgeKind.ENDED, end, until)
         if self._candidate is None and silence >= ms_to_samples(CANDIDATE_MS, ASR_RATE_HZ):
             self._candidate, self._told_at = end, self._position
-            return SpeechEdge(Edge.CANDIDATE, end, until)
+            return SpeechEdge(EdgeKind.CANDIDATE, end, until)
         return None
 
     @property
     def _wait_ms(self) -> float:
         return self.silence_ms if self._pause_ms is None else self._pause_ms
 
-    def _sound_end(self, sound: Sound | None) -> int:
+    def _sound_end(self, sound: AudibleEnd | None) -> int:
         if sound is None:
             return self.speech_end
         earliest = self.speech_end - ms_to_samples(MAX_HANG_MS, ASR_RATE_HZ)
         return max(min(self.speech_end, max(sound.last, earliest, self._run_start)), sound.after)
 
-    def _waits_for_vad(self, samples: int, sound: Sound | None) -> bool:
+    def _waits_for_vad(self, samples: int, sound: AudibleEnd | None) -> bool:
         """Whether what sounds now may be the next word, which the VAD knows a moment later."""
         if sound is None or not sound.is_now:
             return False

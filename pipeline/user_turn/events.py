@@ -5,21 +5,21 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from core.errors import EarshotError
-from core.events import Failed, HypothesisChanged, SessionEvent
+from core.events import ErrorEvent, HypothesisChanged, SessionEvent
 from engines.base import AsrResult
 from pipeline.shared.turn import Turn
-from pipeline.transcription.stable_prefix import Agreed
-from pipeline.user_turn.continuation import Join
+from pipeline.transcription.stable_prefix import PartialHypothesis
+from pipeline.user_turn.continuation import Continuation
 
 
-class Reactions(Protocol):
+class UserTurnHandler(Protocol):
     """The session, as its ear sees it."""
 
     def is_open(self, turn: Turn) -> bool:
         """Whether what is said now may go on this turn: its answer is hardly heard."""
         ...
 
-    def speech_started(self, turn: Turn, join: Join | None) -> None:
+    def speech_started(self, turn: Turn, join: Continuation | None) -> None:
         """`join`: what it may go on."""
         ...
 
@@ -62,7 +62,7 @@ class Reactions(Protocol):
         ...
 
 
-class Ear(Protocol):
+class InputActivity(Protocol):
     """What the listening side does right now."""
 
     @property
@@ -73,14 +73,14 @@ class Ear(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LiveWords:
+class PartialTranscripts:
     """Passes on what is heard of one utterance while it is spoken."""
 
     turn: Turn
-    reactions: Reactions
+    reactions: UserTurnHandler
     emit: Callable[[SessionEvent], None]
 
-    def hypothesis(self, agreed: Agreed, audio_ms: int) -> None:
+    def hypothesis(self, agreed: PartialHypothesis, audio_ms: int) -> None:
         assert self.turn.item_id is not None
         self.emit(HypothesisChanged(self.turn.item_id, agreed.stable, agreed.unstable, audio_ms))
         self.reactions.words_heard(self.turn, f"{agreed.stable} {agreed.unstable}".strip())
@@ -89,4 +89,4 @@ class LiveWords:
         self.reactions.words_heard(self.turn, "")
 
     def failed(self, error: EarshotError) -> None:
-        self.emit(Failed(error.code, f"live words are interrupted: {error}"))
+        self.emit(ErrorEvent(error.code, f"live words are interrupted: {error}"))

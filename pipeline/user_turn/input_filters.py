@@ -13,7 +13,7 @@ from media.processing.noise_suppression import open_noise_reduction
 from pipeline.playout.playout import Playout
 
 
-class EchoPath:
+class InputFilters:
     """One session's. `guard` is told whether a start of speech deserves a second look."""
 
     def __init__(self, playout: Playout, guard: Callable[[bool], None]) -> None:

@@ -7,18 +7,20 @@ worst: so a whole command counts more than an agreement on what was said before.
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from core.errors import EarshotError, EngineError, Overloaded
+from core.errors import EarshotError, EngineError, OverloadedError
 from engines.base import AsrResult
-from pipeline.transcription.no_speech import Judge
-from pipeline.user_turn.continuation import Join
-from pipeline.user_turn.events import Reactions
+from pipeline.transcription.no_speech import NoSpeechCriterion
+from pipeline.user_turn.continuation import Continuation
+from pipeline.user_turn.events import UserTurnHandler
 from pipeline.user_turn.utterance import OpenUtterance
 
-Alone = Callable[[], Awaitable[AsrResult]]
+NewAudioDecode = Callable[[], Awaitable[AsrResult]]
 "Decodes the new audio by itself. Raises EngineError, Overloaded."
 
 
-async def settled(open_: OpenUtterance, reactions: Reactions, alone: Alone) -> AsrResult:
+async def settled(
+    open_: OpenUtterance, reactions: UserTurnHandler, alone: NewAudioDecode
+) -> AsrResult:
     """Its final words. Whether they take the place of the former ones is in its join: as soon as
     they do, they must be told. Raises EngineError, Overloaded."""
     join = open_.join
@@ -31,7 +33,9 @@ async def settled(open_: OpenUtterance, reactions: Reactions, alone: Alone) -> A
     return result
 
 
-async def _heard(open_: OpenUtterance, join: Join, reactions: Reactions, alone: Alone) -> AsrResult:
+async def _heard(
+    open_: OpenUtterance, join: Continuation, reactions: UserTurnHandler, alone: NewAudioDecode
+) -> AsrResult:
     whole = await open_.utterance.finish()
     await join.former.known.wait()
     if not join.is_possible:
@@ -39,7 +43,7 @@ async def _heard(open_: OpenUtterance, join: Join, reactions: Reactions, alone: 
     whole = open_.together(whole, join)
     if not whole.text:
         return whole  # what was said before was all
-    if open_.judge is Judge.RECOGNISER and join.evidence.is_silence:
+    if open_.judge is NoSpeechCriterion.RECOGNISER and join.evidence.is_silence:
         # The former words make the decode of all sure, whatever was invented after them.
         own = open_.judged(await alone())
         if not own.text:
@@ -56,7 +60,11 @@ async def _heard(open_: OpenUtterance, join: Join, reactions: Reactions, alone: 
 
 
 async def _better(
-    words: str, whole: AsrResult, join: Join, reactions: Reactions, alone: Alone
+    words: str,
+    whole: AsrResult,
+    join: Continuation,
+    reactions: UserTurnHandler,
+    alone: NewAudioDecode,
 ) -> AsrResult | None:
     """The decode of the new audio by itself, where that is to be believed rather than `words` out
     of the decode of all. Without it those count: they were heard."""
@@ -65,7 +73,7 @@ async def _better(
         return None
     try:
         other = await alone()
-    except (EngineError, Overloaded):
+    except (EngineError, OverloadedError):
         return None
     is_other = await _is_whole(other.text, other.language, reactions) if other.text else False
     if is_other is not None and is_other != bool(is_command):
@@ -74,7 +82,7 @@ async def _better(
     return other if other.text and is_surer and not join.agrees(whole) else None
 
 
-async def _is_whole(words: str, language: str, reactions: Reactions) -> bool | None:
+async def _is_whole(words: str, language: str, reactions: UserTurnHandler) -> bool | None:
     try:
         return await reactions.is_whole(words, language)
     except EarshotError:

@@ -14,11 +14,11 @@ from pipeline.user_turn.end_of_turn import Eagerness, wait_ms
 from pipeline.user_turn.endpointing import (
     INTERRUPT_MS,
     MAX_UTTERANCE_MS,
-    Edge,
+    EdgeKind,
     Endpointer,
     SpeechEdge,
 )
-from pipeline.user_turn.speech_offset import Audible
+from pipeline.user_turn.speech_offset import SpeechOffset
 
 MAX_PADDING_MS = 2000
 "More audio from before the speech is another utterance's."
@@ -26,7 +26,7 @@ NEVER_MS = 1e12
 "Silence that ends nothing: the client commits by itself."
 
 
-class Heard(NamedTuple):
+class DetectedFrame(NamedTuple):
     """One VAD frame, or at a start the padding and everything since. A tuple as `AudioFrame` is."""
 
     pcm: Pcm
@@ -37,12 +37,12 @@ class Heard(NamedTuple):
     "The VAD's word on the last frame."
 
 
-class Hearing:
+class SpeechDetector:
     def __init__(self, vad: Vad, late_ms: float = 0) -> None:
         """`late_ms`: by which sound is older than its frame, at least, when it comes."""
         self._vad, self._late_ms = vad, late_ms
         self._endpointer = Endpointer()
-        self._audible = Audible(late_ms)
+        self._audible = SpeechOffset(late_ms)
         self._eagerness: Eagerness | None = None
         "semantic_vad: the wait may change within a pause."
         self._rest: Pcm = np.zeros(0, np.int16)
@@ -102,7 +102,7 @@ class Hearing:
         self._endpointer.reset()
         self._forget()
 
-    def push(self, frame: AudioFrame) -> Iterator[Heard]:
+    def push(self, frame: AudioFrame) -> Iterator[DetectedFrame]:
         """Raises RequestError on audio of another rate. Consume all of it."""
         if frame.rate_hz != ASR_RATE_HZ:
             raise RequestError(
@@ -120,23 +120,23 @@ class Hearing:
         """The audio just before now that no utterance has taken."""
         return np.concatenate(self._recent) if self._recent else np.zeros(0, np.int16)
 
-    def _hear(self, pcm: Pcm) -> Heard:
+    def _hear(self, pcm: Pcm) -> DetectedFrame:
         self.samples += len(pcm)
         was_in_speech = self._endpointer.in_speech
         probability = self._vad.push(pcm)
         edge = self._edge(pcm, probability)
-        if edge is not None and edge.edge is Edge.STARTED:
+        if edge is not None and edge.edge is EdgeKind.STARTED:
             self._remember(pcm)
             begin = edge.at - self._padding
             recent = self.recent()
             self._forget()
             self._audible.begin(edge.at, recent[edge.at - self.samples :])
             wanted = self.samples - begin
-            return Heard(recent[-wanted:], edge, True, probability)
+            return DetectedFrame(recent[-wanted:], edge, True, probability)
         if was_in_speech:
-            return Heard(pcm, edge, True, probability)
+            return DetectedFrame(pcm, edge, True, probability)
         self._remember(pcm)
-        return Heard(pcm, edge, False, probability)
+        return DetectedFrame(pcm, edge, False, probability)
 
     def _edge(self, pcm: Pcm, probability: float) -> SpeechEdge | None:
         endpointer, sound = self._endpointer, None

@@ -53,12 +53,12 @@ _TAIL = TAIL_MS // WINDOW_MS
 _NOW = 2
 "Windows that are now."
 
-Levels = npt.NDArray[np.float64]
+BandLevels = npt.NDArray[np.float64]
 "Mean squares, shape (2, windows); of parts, shape (2, windows, PARTS)."
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
+class AudibleEnd:
     last: int
     "Sample at which the last audible sound ended, if that is before the VAD's end of speech."
     is_now: bool
@@ -67,7 +67,7 @@ class Sound:
     "Sample at which a consonant ended that the VAD did not take for speech; 0: there was none."
 
 
-class Audible:
+class SpeechOffset:
     """Follows one utterance. Measuring waits for the first question, and there are few."""
 
     def __init__(self, late_ms: float = 0) -> None:
@@ -85,7 +85,7 @@ class Audible:
         self._forget()
         self._answered = -1
         "To which end of speech the last answer was."
-        self._answer: tuple[int, int, Levels] | None = None
+        self._answer: tuple[int, int, BandLevels] | None = None
         "The last sound, that after it, and from which level on a window is audible."
         self.push(pcm)
 
@@ -99,7 +99,7 @@ class Audible:
                 self._samples -= dropped
                 self._end += dropped
 
-    def before(self, speech_end: int) -> Sound | None:
+    def before(self, speech_end: int) -> AudibleEnd | None:
         """The last sound before a VAD's end of speech, by all that was heard since.
 
         None: it cannot be told. The answer settles within `FLOOR_MS` of silence, then it stays.
@@ -112,11 +112,11 @@ class Audible:
         if self._answer is None:
             return None
         last, after, limits = self._answer
-        return Sound(last, bool((self._levels[:, -_NOW:] >= limits[:, None]).any()), after)
+        return AudibleEnd(last, bool((self._levels[:, -_NOW:] >= limits[:, None]).any()), after)
 
     def _forget(self) -> None:
-        self._levels: Levels = np.zeros((2, 0))
-        self._parts: Levels = np.zeros((2, 0, PARTS))
+        self._levels: BandLevels = np.zeros((2, 0))
+        self._parts: BandLevels = np.zeros((2, 0, PARTS))
 
     def _measure(self) -> None:
         if self._samples < _WINDOW:
@@ -130,7 +130,7 @@ class Audible:
         self._unmeasured, self._samples = deque([rest]), len(rest)
         self._end += count * _WINDOW
 
-    def _listen(self, silent: int) -> tuple[int, int, Levels] | None:
+    def _listen(self, silent: int) -> tuple[int, int, BandLevels] | None:
         levels = self._levels
         if levels.shape[1] <= QUIET_WINDOWS:
             return None
@@ -172,7 +172,7 @@ def _tail(strong: npt.NDArray[np.bool_]) -> int:
     return end
 
 
-def _measured(pcm: Pcm) -> tuple[Levels, Levels]:
+def _measured(pcm: Pcm) -> tuple[BandLevels, BandLevels]:
     """Of whole windows: levels and those of their parts. Sums of squares of 16-bit samples are
     exact, so one pass over the samples does for both."""
     samples = pcm.reshape(-1, PARTS, _PART).astype(np.float64)

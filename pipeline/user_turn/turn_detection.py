@@ -37,7 +37,7 @@ _ASKED = re.compile(r"[?!？！؟][\s\"'»”)]*$")
 _STOPPED = re.compile(r"[.。।][\s\"'»”)]*$")
 
 
-class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CompletenessWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of one language; see the file."""
 
     open: frozenset[str]
@@ -80,7 +80,7 @@ def _by_mark(text: str) -> float | None:
     return SENTENCE if _STOPPED.search(end) else None
 
 
-def _by_words(said: Sequence[str], words: Words) -> float | None:
+def _by_words(said: Sequence[str], words: CompletenessWords) -> float | None:
     whole, rest = " ".join(said), _without_opener(said, words)
     if whole in words.alone or whole in words.polite:
         return SURELY
@@ -98,13 +98,13 @@ def _by_words(said: Sequence[str], words: Words) -> float | None:
     return WHOLE if is_question else None
 
 
-def _by_end(said: Sequence[str], words: Words) -> float | None:
+def _by_end(said: Sequence[str], words: CompletenessWords) -> float | None:
     if _ends(said, words.polite):
         return SURELY
     return HESITATES if _ends(said, words.hesitations) else _by_number(said, words)
 
 
-def _by_number(said: Sequence[str], words: Words) -> float | None:
+def _by_number(said: Sequence[str], words: CompletenessWords) -> float | None:
     count = _trailing(said, lambda word: word.isdigit() or word in words.numbers)
     is_year = len(said[-1]) > 3 and said[-1].isdigit()
     if 0 < count < len(said) and not is_year and said[-count - 1] in words.counted:
@@ -117,7 +117,7 @@ def _is_digit(word: str) -> bool:
     return len(word) == 1 and word.isdigit()
 
 
-def _without_opener(said: Sequence[str], words: Words) -> Sequence[str]:
+def _without_opener(said: Sequence[str], words: CompletenessWords) -> Sequence[str]:
     """What is left of "could you please turn on the light" from "turn" on."""
     first = 0
     while length := _opener(said[first : first + LONGEST_PHRASE], words):
@@ -125,7 +125,7 @@ def _without_opener(said: Sequence[str], words: Words) -> Sequence[str]:
     return said[first:]
 
 
-def _opener(said: Sequence[str], words: Words) -> int:
+def _opener(said: Sequence[str], words: CompletenessWords) -> int:
     """Words of the longest opener that this begins with; 0: with none."""
     lengths = range(len(said), 0, -1)
     return next((n for n in lengths if " ".join(said[:n]) in words.openers), 0)
@@ -145,6 +145,6 @@ def _trailing(said: Sequence[str], is_one: Callable[[str], bool]) -> int:
 
 
 @cache
-def _table() -> Mapping[str, Words]:
+def _table() -> Mapping[str, CompletenessWords]:
     text = (files("pipeline.user_turn") / "completeness.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), dict[str, Words])
+    return msgspec.convert(tomllib.loads(text), dict[str, CompletenessWords])

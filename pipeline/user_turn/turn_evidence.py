@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from core.audio import Pcm
 from core.errors import EarshotError, EngineError
 from core.threads import in_thread
-from engines.base import EndOfTurn
+from engines.base import EndOfTurnDetector
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.user_turn.end_of_turn import combine
 from pipeline.user_turn.turn_detection import completeness
@@ -17,18 +17,18 @@ UNDERSTOOD = 0.85
 NOT_UNDERSTOOD = 0.15
 "Of an assistant that knows only commands: either one that is not over, or none."
 
-Understands = Callable[[str, str], Awaitable[bool | None]]
+CommandCheck = Callable[[str, str], Awaitable[bool | None]]
 "Whether these words in this language are a whole command; None: it cannot be told."
 
 
-class TurnEvidence:
+class TurnDetector:
     """One session's. `expect(probability, pause)` is told whenever more is known. Without an engine
     only the words count."""
 
     def __init__(
         self,
-        engine: EndOfTurn | None,
-        understands: Understands,
+        engine: EndOfTurnDetector | None,
+        understands: CommandCheck,
         expect: Callable[[float | None, int], None],
     ) -> None:
         self._engine, self._understands, self._expect = engine, understands, expect
@@ -57,7 +57,7 @@ class TurnEvidence:
         """Speech goes on, or the turn is over."""
         self._pause = None
 
-    async def _listen(self, engine: EndOfTurn, pause: int, pcm: Pcm) -> None:
+    async def _listen(self, engine: EndOfTurnDetector, pause: int, pcm: Pcm) -> None:
         try:
             with plugin_errors("endpoint", engine.name):
                 by_sound = await in_thread(engine.probability, pcm)

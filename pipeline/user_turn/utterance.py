@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from core.audio import Pcm
 from engines.base import AsrResult
 from pipeline.shared.settings import SessionSettings
-from pipeline.shared.turn import Mark, Turn
-from pipeline.transcription.no_speech import Judge, SpeechEvidence, judged, rejected
-from pipeline.transcription.stream import Utterance
-from pipeline.user_turn.continuation import Join, Said
+from pipeline.shared.turn import Turn, TurnMark
+from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter, judged, rejected
+from pipeline.transcription.stream import TranscriptStream
+from pipeline.user_turn.continuation import Continuation, EndedUtterance
 
 
 @dataclass(frozen=True, slots=True)
-class Guess:
+class ProvisionalTranscript:
     """The words of an utterance, should it be over."""
 
     words: str
@@ -26,19 +26,19 @@ class Guess:
 class OpenUtterance:
     """The utterance that is being spoken."""
 
-    utterance: Utterance
-    said: Said
+    utterance: TranscriptStream
+    said: EndedUtterance
     is_announced: bool
     "The client was told that speech started, and will be told that it stopped."
-    evidence: SpeechEvidence
+    evidence: NoSpeechFilter
     "That somebody speaks in its own audio."
-    judge: Judge = Judge.BOTH
+    judge: NoSpeechCriterion = NoSpeechCriterion.BOTH
     "Who says whether it was speech."
     end: int | None = None
     "Where the speech ended, while it looks so."
-    guessed: dict[Mark, float] = field(default_factory=dict[Mark, float])
+    guessed: dict[TurnMark, float] = field(default_factory=dict[TurnMark, float])
     "When the pause began that may be its end."
-    guess: Guess | None = None
+    guess: ProvisionalTranscript | None = None
     "Should it then be over."
     is_full: bool = False
 
@@ -52,7 +52,7 @@ class OpenUtterance:
         return self.said.turn
 
     @property
-    def join(self) -> Join | None:
+    def join(self) -> Continuation | None:
         return self.said.join
 
     @property
@@ -74,7 +74,7 @@ class OpenUtterance:
         """Noise yields nothing. `result`: of its own audio alone."""
         return judged(result, self.evidence, self.judge)
 
-    def together(self, result: AsrResult, join: Join) -> AsrResult:
+    def together(self, result: AsrResult, join: Continuation) -> AsrResult:
         """The same of a decode of all: nothing if it says no more than was said before. What is
         new in it is then known."""
         join.new = join.added(result) if join.is_possible else ""
@@ -87,7 +87,9 @@ class OpenUtterance:
         join = self.join
         supposed = self.judged(result) if join is None else self.together(result, join)
         words = supposed.text
-        self.guess = Guess(words, join.new if join is not None and words else words, now)
+        self.guess = ProvisionalTranscript(
+            words, join.new if join is not None and words else words, now
+        )
         return supposed
 
     def known_at(self, words: str, now: float) -> float:

@@ -14,11 +14,11 @@ from core.events import (
     ResponseDone,
     SessionEvent,
     TimeoutTriggered,
-    Transcribed,
-    WakeChanged,
+    TranscriptionCompleted,
+    WakeStateChanged,
 )
 from core.ports import Clock, Metrics
-from engines.base.wake import Detection, Wake, WakeEngine, WakeWord
+from engines.base.wake import WakeWord, WakeWordDetection, WakeWordDetector, WakeWordEngine
 from pipeline.shared.plugin_errors import StreamErrors, plugin_errors
 from pipeline.shared.settings import SessionSettings
 
@@ -30,7 +30,7 @@ HELD_MS = 200
 "More than any engine knows of, between the end of a word and when it is told."
 
 
-class Doing(Protocol):
+class ActivitySource(Protocol):
     """What a session does."""
 
     @property
@@ -50,7 +50,7 @@ class Doing(Protocol):
 
 
 @dataclass(slots=True)
-class Attention:
+class WakeState:
     """Asleep or awake. Takes the time, in monotonic seconds."""
 
     until: float | None = None
@@ -75,7 +75,7 @@ class Attention:
 
 
 @dataclass(slots=True)
-class Held:
+class WakeDelayLine:
     """The latest sound, while it is not known whether a wake word has ended in it: what is behind
     the gate gets it late, as silence, or at once, so that it is at the same time as the client."""
 
@@ -98,27 +98,27 @@ class Held:
         return np.concatenate([np.zeros(silent, np.int16), pcm[silent:]])
 
 
-class WakeGate:
+class WakeWordGate:
     """One session's. While it sleeps, silence takes the place of what the microphone hears, so that
     nothing behind it can keep or recognise any of it."""
 
     def __init__(
         self,
-        engine: WakeEngine | None,
+        engine: WakeWordEngine | None,
         clock: Clock,
         metrics: Metrics,
-        doing: Doing,
+        doing: ActivitySource,
         emit: Callable[[SessionEvent], None],
     ) -> None:
         self._engine, self._clock, self._doing, self._emit = engine, clock, doing, emit
         self._metrics = metrics
         self._errors = StreamErrors("wake", engine.name if engine else "", metrics)
-        self._attention = Attention()
+        self._attention = WakeState()
         self._word: WakeWord | None = None
-        self._stream: Wake | None = None
+        self._stream: WakeWordDetector | None = None
         self._heard = 0
         "Samples that the stream was given since it began anew."
-        self._held = Held()
+        self._held = WakeDelayLine()
         self._answers = True
         self._unasked = 0
         "How often the assistant went on by itself since something was said."
@@ -142,7 +142,7 @@ class WakeGate:
             with plugin_errors("wake", self._engine.name, self._metrics):
                 stream = self._engine.open([name])
         self._word, self._stream, self._heard = word, stream, 0
-        self._attention = Attention()
+        self._attention = WakeState()
         self._tell(is_awake=self._word is None)
 
     def heard(self, frame: AudioFrame) -> AudioFrame:
@@ -170,12 +170,12 @@ class WakeGate:
         pcm = np.concatenate([over, self._held.release(self._heard - found[-1].ended)])
         return frame._replace(pcm=pcm, start=frame.end - len(pcm))
 
-    def _found(self, stream: Wake, pcm: Pcm) -> tuple[Detection, ...]:
+    def _found(self, stream: WakeWordDetector, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         """An engine that raises has heard nothing, and goes on with a new stream."""
         self._heard += len(pcm)
         return self._errors.attempt(lambda: stream.push(pcm), self._renew)
 
-    def _renew(self) -> tuple[Detection, ...]:
+    def _renew(self) -> tuple[WakeWordDetection, ...]:
         """No word is in what a new stream has heard."""
         if self._engine is not None and self._word is not None:
             names, open_ = [self._word.name], self._engine.open
@@ -206,7 +206,7 @@ class WakeGate:
                     self._attention.answered(self._clock.now())
             case TimeoutTriggered():
                 self._unasked += 1
-            case Transcribed(transcript=words) if words:
+            case TranscriptionCompleted(transcript=words) if words:
                 self._unasked = 0
                 if not self._answers:
                     self._attention.answered(self._clock.now())
@@ -215,10 +215,10 @@ class WakeGate:
 
     def _tell(self, *, is_awake: bool) -> None:
         name, phrase = (self._word.name, self._word.phrase) if self._word else ("", "")
-        self._emit(WakeChanged(name, phrase, is_awake))
+        self._emit(WakeStateChanged(name, phrase, is_awake))
 
 
-def find_word(engine: WakeEngine | None, name: str) -> WakeWord | None:
+def find_word(engine: WakeWordEngine | None, name: str) -> WakeWord | None:
     """None for the empty name. Raises RequestError for one that the engine does not know."""
     if not name:
         return None

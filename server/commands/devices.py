@@ -17,7 +17,7 @@ from bench.client.realtime import CannotConnect, message_of
 from core.errors import ConfigError, NotFound, RequestError
 from devices.api.views import DeviceList, DeviceView
 from server.commands.devices_table import entry_line, table
-from server.commands.exit_codes import Exit
+from server.commands.exit_codes import ExitCode
 from server.config import Config
 from server.net.addresses import is_loopback, is_unspecified, url_host
 from server.runtime.state_dir import read_key
@@ -27,15 +27,15 @@ DEVICES = "/v1/devices"
 KEY_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
-def run(options: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> Exit:
+def run(options: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> ExitCode:
     """Raises EarshotError."""
     address = address_of(options, config, environ)
     try:
         asyncio.run(_main(options, address))
     except CannotConnect as error:
         print(f"earshot: {error}", file=sys.stderr)
-        return Exit.CONNECTION_FAILED
-    return Exit.OK
+        return ExitCode.CONNECTION_FAILED
+    return ExitCode.OK
 
 
 def address_of(options: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> Address:
@@ -64,7 +64,7 @@ def _own_url(config: Config) -> str:
     return f"{scheme}://{url_host(host)}:{server.port}"
 
 
-class _Server:
+class _DevicesApi:
     def __init__(self, address: Address, session: ClientSession) -> None:
         self._address, self._session = address, session
 
@@ -105,11 +105,11 @@ class _Server:
 
 async def _main(options: argparse.Namespace, address: Address) -> None:
     async with http_session(address) as session:
-        said, answered = await _act(options, _Server(address, session))
+        said, answered = await _act(options, _DevicesApi(address, session))
     print(answered.decode() if options.json else said)
 
 
-async def _act(options: argparse.Namespace, server: _Server) -> tuple[str, bytes]:
+async def _act(options: argparse.Namespace, server: _DevicesApi) -> tuple[str, bytes]:
     """What to print, and what the server answered."""
     match options.action:
         case "list":
@@ -146,7 +146,7 @@ async def _act(options: argparse.Namespace, server: _Server) -> tuple[str, bytes
             return table([msgspec.json.decode(answered, type=DeviceView)]), answered
 
 
-async def _notify(options: argparse.Namespace, server: _Server) -> tuple[str, bytes]:
+async def _notify(options: argparse.Namespace, server: _DevicesApi) -> tuple[str, bytes]:
     *named, text = options.words
     if len(named) != (options.area is None):
         raise ConfigError("say `notify DEVICE TEXT` or `notify --area AREA TEXT`")

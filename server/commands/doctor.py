@@ -12,12 +12,12 @@ from core.errors import ConfigError, EarshotError
 from core.plugins import BUILT_IN
 from core.ports import ToolContext
 from devices.registry.look import count_devices
-from engines.base import Declares, Llm, Tts, TtsInfo
-from engines.llm.hybrid import Hybrid
-from engines.registry import Kind, load
-from server.commands.doctor_probes import Finding, probe_all, spare_voices
+from engines.base import Llm, ToolFilterLlm, Tts, TtsInfo
+from engines.llm.hybrid import HybridLlm
+from engines.registry import EngineKind, load
+from server.commands.doctor_probes import ProbeResult, probe_all, spare_voices
 from server.compose.choices import (
-    Survey,
+    PlacementInputs,
     choose_one,
     describe,
     find_offers,
@@ -34,27 +34,27 @@ from server.net.addresses import lan_addresses
 from server.net.listeners import AddressInUse, bind, is_local_only
 from serving import warmup
 from serving.placement.choose import KINDS
-from serving.placement.offers import Offer
+from serving.placement.offers import AsrModelOffer
 from serving.placement.whisper import usable
 
 MARKS = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedEngines:
     """Engines that could be loaded, to be asked for something."""
 
     llm: Llm | None = None
     voices: dict[str, Tts] = field(default_factory=dict[str, Tts])
 
 
-def examine(config: Config) -> Iterator[Finding]:
+def examine(config: Config) -> Iterator[ProbeResult]:
     """Look at everything. Blocking; loads engines and asks them for a word, downloads nothing."""
-    yield Finding("ok", f"Python {sys.version.split()[0]} at {sys.executable}")
+    yield ProbeResult("ok", f"Python {sys.version.split()[0]} at {sys.executable}")
     found = survey(config.paths.models_dir)
     yield from _machine(found)
     yield _weights(config, found)
-    loaded = Loaded()
+    loaded = LoadedEngines()
     for kind in KINDS:
         yield from _engines(config, kind, found, loaded)
     yield from _plugins(config)
@@ -65,7 +65,7 @@ def examine(config: Config) -> Iterator[Finding]:
     yield from _listener(config)
 
 
-def show(findings: Iterator[Finding]) -> bool:
+def show(findings: Iterator[ProbeResult]) -> bool:
     """Print findings as they come. True when nothing failed."""
     failed = 0
     for finding in findings:
@@ -79,54 +79,60 @@ def show(findings: Iterator[Finding]) -> bool:
     return not failed
 
 
-def _machine(found: Survey) -> Iterator[Finding]:
+def _machine(found: PlacementInputs) -> Iterator[ProbeResult]:
     hardware = found.hardware
-    yield Finding("ok", f"{hardware.cores} cores, {hardware.memory_gb:.1f} GB of memory")
+    yield ProbeResult("ok", f"{hardware.cores} cores, {hardware.memory_gb:.1f} GB of memory")
     for note in hardware.notes:
-        yield Finding("note", note)
+        yield ProbeResult("note", note)
     for gpu in hardware.gpus:
-        yield Finding(
+        yield ProbeResult(
             "ok",
             f"GPU {gpu.name}: {gpu.free_gb:.0f} of {gpu.memory_gb:.0f} GB free,"
             f" compute capability {gpu.capability or 'unknown'}, driver {gpu.driver or 'unknown'}",
         )
     for reason in usable(hardware)[1]:
-        yield Finding("note", f"not used: {reason}")
+        yield ProbeResult("note", f"not used: {reason}")
     if not hardware.gpus:
-        yield Finding("note", "no NVIDIA GPU (nvidia-smi lists none); the processor does the work")
+        yield ProbeResult(
+            "note", "no NVIDIA GPU (nvidia-smi lists none); the processor does the work"
+        )
 
 
-def _weights(config: Config, found: Survey) -> Finding:
+def _weights(config: Config, found: PlacementInputs) -> ProbeResult:
     folder = Path(config.paths.models_dir).expanduser().absolute()
     if not found.weights:
-        return Finding(
+        return ProbeResult(
             "note", f"no Whisper weights in {folder}; `earshot models pull auto` fetches some"
         )
     listed = ", ".join(f"{w.name} ({w.size_mb:.0f} MB)" for w in found.weights)
-    return Finding("ok", f"Whisper weights in {folder}: {listed}")
+    return ProbeResult("ok", f"Whisper weights in {folder}: {listed}")
 
 
-def _engines(config: Config, kind: Kind, found: Survey, loaded: Loaded) -> Iterator[Finding]:
+def _engines(
+    config: Config, kind: EngineKind, found: PlacementInputs, loaded: LoadedEngines
+) -> Iterator[ProbeResult]:
     """What there is of a kind, which one is chosen, and whether it really works."""
     for engine in found.known[kind]:
         is_ours = engine.origin == BUILT_IN
         whose = engine.name if is_ours else f"{engine.name} of {engine.origin}"
         if not engine.installed:
-            yield Finding("note", f"{kind}: {whose} is {engine.reason}")
+            yield ProbeResult("note", f"{kind}: {whose} is {engine.reason}")
         elif not is_ours and engine.name != getattr(config, kind).engine:
-            yield Finding("ok", f"{kind}: {whose} is installed")
+            yield ProbeResult("ok", f"{kind}: {whose} is installed")
     if kind == "asr":
         yield from _recognisers(config, found)
     else:
         yield _chosen(config, kind, found, loaded)
 
 
-def _chosen(config: Config, kind: Kind, found: Survey, loaded: Loaded) -> Finding:
+def _chosen(
+    config: Config, kind: EngineKind, found: PlacementInputs, loaded: LoadedEngines
+) -> ProbeResult:
     try:
         choice = choose_one(config, kind, found)
         engine = load(kind, choice.name, choice.options)
     except EarshotError as error:
-        return Finding("fail", f"{kind}: {error}")
+        return ProbeResult("fail", f"{kind}: {error}")
     if kind == "llm":
         loaded.llm = cast(Llm, engine)
     elif kind == "tts":
@@ -137,7 +143,7 @@ def _chosen(config: Config, kind: Kind, found: Survey, loaded: Loaded) -> Findin
     info = getattr(engine, "info", None)
     timing = f"; {_timing(info)}" if isinstance(info, TtsInfo) else ""
     origin = origin_of(choice, found)
-    return Finding("ok", f"{kind}: {choice.name} ({choice.why}), {origin}{timing}")
+    return ProbeResult("ok", f"{kind}: {choice.name} ({choice.why}), {origin}{timing}")
 
 
 def _timing(voice: TtsInfo) -> str:
@@ -147,38 +153,38 @@ def _timing(voice: TtsInfo) -> str:
     return "gives no word times: the words of a cut answer are counted in proportion to its sound"
 
 
-def _recognisers(config: Config, found: Survey) -> Iterator[Finding]:
+def _recognisers(config: Config, found: PlacementInputs) -> Iterator[ProbeResult]:
     """The one that is loaded at start, tried; then what else can be asked for."""
     try:
         of = machine(config, found)
         wished, *others = find_offers(config, of)
         first, problem = _tried(wished)
     except EarshotError as error:
-        yield Finding("fail", f"asr: {error}")
+        yield ProbeResult("fail", f"asr: {error}")
         return
     origin = origin_of(of.choice, found)
-    yield Finding("ok", f"asr: {of.choice.name} ({of.choice.why}), {origin}")
+    yield ProbeResult("ok", f"asr: {of.choice.name} ({of.choice.why}), {origin}")
     if problem:
-        yield Finding("note", f"asr: {wished.name}: {problem}; {first.why} instead")
-    yield Finding("ok", f"asr: {_told(first)}; loaded at start")
+        yield ProbeResult("note", f"asr: {wished.name}: {problem}; {first.why} instead")
+    yield ProbeResult("ok", f"asr: {_told(first)}; loaded at start")
     for warning in first.warnings:
-        yield Finding("note", f"asr: {first.name}: {warning}")
+        yield ProbeResult("note", f"asr: {first.name}: {warning}")
     for offer in others:
         try:
             describe(offer)
         except EarshotError as error:
-            yield Finding("note", f"asr: {offer.name} cannot be used: {error}")
+            yield ProbeResult("note", f"asr: {offer.name} cannot be used: {error}")
         else:
-            yield Finding("ok", f"asr: {_told(offer)}; loaded when it is first asked for")
+            yield ProbeResult("ok", f"asr: {_told(offer)}; loaded when it is first asked for")
 
 
-def _told(offer: Offer) -> str:
+def _told(offer: AsrModelOffer) -> str:
     names = "".join(f" or {alias}" for alias in offer.aliases)
     size = f"{offer.size_mb:.0f} MB, " if offer.size_mb else ""
     return f"{offer.name}{names}: {size}{offer.why}"
 
 
-def _tried(offer: Offer) -> tuple[Offer, str]:
+def _tried(offer: AsrModelOffer) -> tuple[AsrModelOffer, str]:
     """What the server will have: this or, with the reason, its fallback. Raises EarshotError."""
     try:
         _try(offer)
@@ -190,86 +196,88 @@ def _tried(offer: Offer) -> tuple[Offer, str]:
     return offer, ""
 
 
-def _try(offer: Offer) -> None:
+def _try(offer: AsrModelOffer) -> None:
     """Load it as a worker does, and decode a second of sound. Raises EarshotError."""
     model = load("asr", offer.engine, offer.options)
     model.decode([warmup.item(model.info)])
     model.close()
 
 
-def _plugins(config: Config) -> Iterator[Finding]:
+def _plugins(config: Config) -> Iterator[ProbeResult]:
     """Tools and doors of other packages: those that the configuration names, then the others."""
     try:
         for chosen in choose_plugins("earshot.doors", config.doors):
-            yield Finding("ok", f"door of {chosen.label}: opens with the server")
+            yield ProbeResult("ok", f"door of {chosen.label}: opens with the server")
         context = ToolContext("", config.language)
         ours = {spec.name for one in built_in_tools(config) for spec in one.tools(context)}
         for label, provider in create_tools(config.tools, ours).items():
             names = ", ".join(spec.name for spec in provider.tools(context))
-            yield Finding("ok", f"tools of {label}: {names}")
+            yield ProbeResult("ok", f"tools of {label}: {names}")
     except ConfigError as error:
-        yield Finding("fail", str(error))
+        yield ProbeResult("fail", str(error))
     for is_sound, sentence in look_at_unused(config):
-        yield Finding("ok" if is_sound else "note", sentence)
+        yield ProbeResult("ok" if is_sound else "note", sentence)
 
 
-def _devices(config: Config) -> Finding:
+def _devices(config: Config) -> ProbeResult:
     """The database of devices; without it the page is answered all the same."""
     try:
         known = count_devices(database_url(config))
     except ConfigError as error:
-        return Finding("fail", str(error))
+        return ProbeResult("fail", str(error))
     except EarshotError as error:
-        return Finding("note", f"devices are turned away, the database cannot be read: {error}")
+        return ProbeResult("note", f"devices are turned away, the database cannot be read: {error}")
     if known is None:
-        return Finding("ok", "devices: the database is made at the start")
-    return Finding("ok", f"devices: {known} in the database")
+        return ProbeResult("ok", "devices: the database is made at the start")
+    return ProbeResult("ok", f"devices: {known} in the database")
 
 
-def _prompt(config: Config, llm: Llm) -> Iterator[Finding]:
+def _prompt(config: Config, llm: Llm) -> Iterator[ProbeResult]:
     """Whether instructions and tools leave room for a conversation; MCP servers' come on top."""
-    model = llm.model if isinstance(llm, Hybrid) else llm
+    model = llm.model if isinstance(llm, HybridLlm) else llm
     if model.context_tokens is None:
         return
     language = config.language
     try:
         tools = known_tools(config)
     except EarshotError as error:
-        yield Finding("fail", str(error))
+        yield ProbeResult("fail", str(error))
         return
-    shown = llm.declared(tools, language=language) if isinstance(llm, Declares) else tools
+    shown = llm.declared(tools, language=language) if isinstance(llm, ToolFilterLlm) else tools
     size = prompt_size(config, model, shown)
     if size is not None and size.fits:
-        yield Finding("ok", f"llm: {size}")
+        yield ProbeResult("ok", f"llm: {size}")
     elif size is not None:
-        yield Finding("note", size.advice())
+        yield ProbeResult("note", size.advice())
 
 
-def _listener(config: Config) -> Iterator[Finding]:
+def _listener(config: Config) -> Iterator[ProbeResult]:
     where = f"{config.server.host} port {config.server.port}"
     try:
         sockets = bind(config.server.host, config.server.port)
     except AddressInUse as error:
-        yield Finding("note", f"{error} (perhaps Earshot itself)")
+        yield ProbeResult("note", f"{error} (perhaps Earshot itself)")
         return
     except EarshotError as error:
-        yield Finding("fail", str(error))
+        yield ProbeResult("fail", str(error))
         return
     is_local, needs_key = is_local_only(sockets), config.server.needs_key_here
     for opened in sockets:
         opened.close()
-    yield Finding("ok", f"{where} is free")
+    yield ProbeResult("ok", f"{where} is free")
     if is_local and needs_key:
-        yield Finding("ok", "only this machine can connect, and it needs the key, as configured")
+        yield ProbeResult(
+            "ok", "only this machine can connect, and it needs the key, as configured"
+        )
     elif is_local:
-        yield Finding("ok", "only this machine can connect, so no key is needed")
+        yield ProbeResult("ok", "only this machine can connect, so no key is needed")
     elif config.server.tls == "off":
         addresses = ", ".join(str(a) for a in lan_addresses()) or "other machines"
-        yield Finding(
+        yield ProbeResult(
             "note",
             f"over http browsers give the microphone only on this machine, not at {addresses};"
             " start with --tls auto",
         )
-    yield Finding(
+    yield ProbeResult(
         "note", "the browser asks for the microphone once per address; a refusal is undone there"
     )

@@ -15,13 +15,13 @@ from core.errors import ConfigError, EarshotError, RequestError
 from core.tasks import unwrapped
 from devices.home_assistant.look import look
 from engines.base import Llm, Message, Tts
-from engines.llm.hybrid import Hybrid
+from engines.llm.hybrid import HybridLlm
 from pipeline.speech.voices import choose_voice
-from pipeline.tools.mcp import McpTools, mcp_tools
-from server.compose.llm_and_tts import SPEAKS_ALL, Closes, Runs
+from pipeline.tools.mcp import McpToolProvider, mcp_tools
+from server.compose.llm_and_tts import SPEAKS_ALL, ClosableEngine, LlmWithServer
 from server.config import Config
 
-Verdict = Literal["ok", "note", "fail"]
+ProbeVerdict = Literal["ok", "note", "fail"]
 
 LLM_LIMIT_S = 30.0
 "A model that is not in memory is loaded for the first question."
@@ -48,15 +48,15 @@ WITH_THE_SERVER = ("transformers", "vllm")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProbeResult:
     """One thing that was looked at. A `fail` means that a spoken question gets no answer."""
 
-    verdict: Verdict
+    verdict: ProbeVerdict
     what: str
 
 
 @runtime_checkable
-class Probed(Protocol):
+class ProbeableLlm(Protocol):
     """A language model that can say what it is without answering."""
 
     async def probe(self) -> str:
@@ -64,10 +64,10 @@ class Probed(Protocol):
         ...
 
 
-async def probe_all(config: Config, llm: Llm | None, voices: dict[str, Tts]) -> list[Finding]:
+async def probe_all(config: Config, llm: Llm | None, voices: dict[str, Tts]) -> list[ProbeResult]:
     """All probes side by side, their findings in a fixed order. `llm`, `voices`: those that could
     be loaded."""
-    probes: list[Awaitable[Finding]] = []
+    probes: list[Awaitable[ProbeResult]] = []
     if llm is not None:
         probe = partial(probe_llm, llm)
         probes.append(_within(LLM_LIMIT_S, "llm", "fail", probe, LLM_ADVICE))
@@ -87,41 +87,41 @@ async def probe_all(config: Config, llm: Llm | None, voices: dict[str, Tts]) -> 
 async def _within(
     limit_s: float,
     what: str,
-    otherwise: Verdict,
-    probe: Callable[[], Awaitable[Finding]],
+    otherwise: ProbeVerdict,
+    probe: Callable[[], Awaitable[ProbeResult]],
     advice: str = "",
-) -> Finding:
+) -> ProbeResult:
     """Its finding; a probe that is late, or fails in any way, is one as well. `advice`: what helps
     against both."""
     try:
         async with asyncio.timeout(limit_s):
             return await probe()
     except TimeoutError:
-        return Finding(otherwise, f"{what}: no answer within {limit_s:g} s{advice}")
+        return ProbeResult(otherwise, f"{what}: no answer within {limit_s:g} s{advice}")
     except ConfigError as error:
-        return Finding("fail", f"{what}: {error}")
+        return ProbeResult("fail", f"{what}: {error}")
     except EarshotError as error:
-        return Finding(otherwise, f"{what}: {error} ({error.code}){advice}")
+        return ProbeResult(otherwise, f"{what}: {error} ({error.code}){advice}")
     except Exception as error:  # an engine that others wrote may raise anything
-        return Finding(otherwise, f"{what}: {type(error).__name__}: {error}{advice}")
+        return ProbeResult(otherwise, f"{what}: {type(error).__name__}: {error}{advice}")
 
 
-async def probe_llm(llm: Llm) -> Finding:
+async def probe_llm(llm: Llm) -> ProbeResult:
     """Ask the language model for a word."""
-    model = llm.model if isinstance(llm, Hybrid) else llm
-    if isinstance(model, Runs) or model.name in WITH_THE_SERVER:
-        return Finding("note", f"llm: {model.name} starts with the server and was not tried")
+    model = llm.model if isinstance(llm, HybridLlm) else llm
+    if isinstance(model, LlmWithServer) or model.name in WITH_THE_SERVER:
+        return ProbeResult("note", f"llm: {model.name} starts with the server and was not tried")
     if model.name == "intents":
-        return Finding("ok", "llm: commands for the home are understood without a model")
+        return ProbeResult("ok", "llm: commands for the home are understood without a model")
     try:
-        named = await model.probe() if isinstance(model, Probed) else model.name
+        named = await model.probe() if isinstance(model, ProbeableLlm) else model.name
         async with aclosing(_first_words(model)) as words:
             async for _ in words:
-                return Finding("ok", f"llm: {named} answers")
+                return ProbeResult("ok", f"llm: {named} answers")
     finally:
-        if isinstance(llm, Closes):
+        if isinstance(llm, ClosableEngine):
             await llm.aclose()
-    return Finding("fail", f"llm: {named} answers without a word")
+    return ProbeResult("fail", f"llm: {named} answers without a word")
 
 
 async def _first_words(model: Llm) -> AsyncGenerator[object, None]:
@@ -132,72 +132,72 @@ async def _first_words(model: Llm) -> AsyncGenerator[object, None]:
                 yield delta
 
 
-async def probe_voice(config: Config, voices: dict[str, Tts]) -> Finding:
+async def probe_voice(config: Config, voices: dict[str, Tts]) -> ProbeResult:
     """Have the configured voice say one word."""
     language = config.language
     try:
         choice = choose_voice(voices, language, config.assistant.voice)
     except RequestError as error:
         if error.code == "unsupported_language":
-            return Finding("note", f"tts: {error}; answers in it are only written")
-        return Finding("fail", f"tts: assistant.voice: {error}")
+            return ProbeResult("note", f"tts: {error}; answers in it are only written")
+        return ProbeResult("fail", f"tts: assistant.voice: {error}")
     word = WORD.get(language, "Hello.")
     frames = choice.tts.speak(_said(word), language=language, voice=choice.voice)
     async with aclosing(frames):
         async for frame in frames:
             if len(frame.pcm):
                 said = f"{choice.engine} speaks {language!r} with the voice {choice.voice}"
-                return Finding("ok", f"tts: {said}")
-    return Finding("fail", f"tts: {choice.engine}: {word!r} has no sound")
+                return ProbeResult("ok", f"tts: {said}")
+    return ProbeResult("fail", f"tts: {choice.engine}: {word!r} has no sound")
 
 
 async def _said(word: str) -> AsyncIterator[str]:
     yield word
 
 
-def _mcp(config: Config) -> Sequence[Awaitable[Finding]]:
+def _mcp(config: Config) -> Sequence[Awaitable[ProbeResult]]:
     """Without its tools a question is answered all the same."""
     try:
         servers = mcp_tools(config.tools.mcp)
     except ConfigError as error:
-        return [_found(Finding("fail", str(error)))]
+        return [_found(ProbeResult("fail", str(error)))]
     logging.getLogger("pipeline.tools.mcp.client").setLevel(logging.ERROR)  # the finding says it
     return [
         _within(MCP_LIMIT_S, f"mcp {one.name}", "note", partial(probe_mcp, one)) for one in servers
     ]
 
 
-async def probe_mcp(server: McpTools) -> Finding:
+async def probe_mcp(server: McpToolProvider) -> ProbeResult:
     """Connect and list its tools."""
     with unwrapped():
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(server.run(), name=f"mcp-{server.name}")
             await server.tried()
-            found = Finding("ok", f"mcp {server.name}: {server.count} tools")
+            found = ProbeResult("ok", f"mcp {server.name}: {server.count} tools")
             if not server.is_connected:
                 why = f"mcp {server.name}: {server.reason}; its tools are missing"
-                found = Finding("note", why)
+                found = ProbeResult("note", why)
             running.cancel()
     return found
 
 
-async def probe_house(config: Config) -> Finding:
+async def probe_house(config: Config) -> ProbeResult:
     """Without Home Assistant, what we know ourselves still works."""
     found = await look(config.home_assistant.as_settings())
     counted = f"{len(found.entities)} exposed entities in {len(found.areas)} areas"
-    verdict: Verdict = "ok" if found.entities else "note"
-    return Finding(verdict, f"home assistant at {config.home_assistant.url}: {counted}")
+    verdict: ProbeVerdict = "ok" if found.entities else "note"
+    return ProbeResult(verdict, f"home assistant at {config.home_assistant.url}: {counted}")
 
 
-def _disk(setting: str, path: str) -> Awaitable[Finding]:
+def _disk(setting: str, path: str) -> Awaitable[ProbeResult]:
     return _within(5.0, f"paths.{setting}", "note", lambda: _found(probe_disk(setting, path)))
 
 
-async def _found(finding: Finding) -> Finding:
+async def _found(finding: ProbeResult) -> ProbeResult:
     return finding
 
 
-def probe_disk(setting: str, path: str) -> Finding:
+def probe_disk(setting: str, path: str) -> ProbeResult:
     """Room for what is written, in the folder or in the one where it will be made."""
     folder = Path(path).expanduser().absolute()
     there = next(one for one in (folder, *folder.parents) if one.exists())
@@ -205,12 +205,12 @@ def probe_disk(setting: str, path: str) -> Finding:
     what = f"paths.{setting} {folder}"
     is_needed = setting == "state_dir"
     if is_needed and not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-        return Finding("fail", f"{what}: {there} cannot be written; choose another folder")
+        return ProbeResult("fail", f"{what}: {there} cannot be written; choose another folder")
     if free_mb < FULL_DISK_MB:
-        return Finding("fail" if is_needed else "note", f"{what}: the disk is full")
+        return ProbeResult("fail" if is_needed else "note", f"{what}: the disk is full")
     if free_mb < LOW_DISK_MB:
-        return Finding("note", f"{what}: only {free_mb} MB are free")
-    return Finding("ok", f"{what}: {free_mb / 1024:.0f} GB free")
+        return ProbeResult("note", f"{what}: only {free_mb} MB are free")
+    return ProbeResult("ok", f"{what}: {free_mb / 1024:.0f} GB free")
 
 
 def spare_voices(chosen: str, tts: Tts, load_spare: Callable[[], object]) -> dict[str, Tts]:

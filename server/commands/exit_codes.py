@@ -5,10 +5,10 @@ from enum import IntEnum
 from core.errors import ConfigError, EarshotError, EngineError
 from server.models.errors import HubUnreachable
 from server.net.listeners import AddressInUse
-from serving.catalogue import ModelUnknown
+from serving.catalogue import UnknownModelError
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     """Exit codes of `earshot`; documented in docs/cli.md."""
 
     OK = 0
@@ -25,19 +25,19 @@ class Exit(IntEnum):
     "Ctrl-C before there was anything to drain."
 
 
-def exit_for(error: EarshotError) -> Exit:
+def exit_for(error: EarshotError) -> ExitCode:
     """The exit code of an expected failure."""
     match error:
-        case ConfigError() | ModelUnknown():
-            return Exit.USAGE
+        case ConfigError() | UnknownModelError():
+            return ExitCode.USAGE
         case AddressInUse():
-            return Exit.ADDRESS_IN_USE
+            return ExitCode.ADDRESS_IN_USE
         case EngineError():
-            return Exit.ENGINE_MISSING
+            return ExitCode.ENGINE_MISSING
         case HubUnreachable():
-            return Exit.CONNECTION_FAILED
+            return ExitCode.CONNECTION_FAILED
         case _:
-            return Exit.CANNOT_RUN
+            return ExitCode.CANNOT_RUN
 
 
 def expected(error: BaseException) -> EarshotError | None:

@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from core.errors import ConfigError
 from server.commands.engines.pip import pip
-from server.commands.exit_codes import Exit
+from server.commands.exit_codes import ExitCode
 from server.commands.lock_file import LOCK, locked_names, name_of
 from server.version import DISTRIBUTION
 
@@ -46,7 +46,7 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> Exit:
+def run(options: argparse.Namespace) -> ExitCode:
     """Raises InstallFailed, IndexUnreachable, ConfigError."""
     try:
         required = requires(DISTRIBUTION) or []
@@ -85,7 +85,7 @@ def is_satisfied(line: str) -> bool:
     )
 
 
-def _list(required: Iterable[str]) -> Exit:
+def _list(required: Iterable[str]) -> ExitCode:
     lines = list(required)
     width = max(map(len, EXTRAS))
     for name, what in EXTRAS.items():
@@ -93,10 +93,10 @@ def _list(required: Iterable[str]) -> Exit:
         state = "installed" if wanted and all(map(is_satisfied, wanted)) else "-"
         print(f"{name:{width}}  {state:9}  {what}")
     print("\n`earshot extras add NAME` installs one.")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def _add(names: Iterable[str], required: Iterable[str]) -> Exit:
+def _add(names: Iterable[str], required: Iterable[str]) -> ExitCode:
     lines = list(required)
     for name in dict.fromkeys(names):
         wanted = requirements_of(name, lines)
@@ -117,7 +117,7 @@ def _add(names: Iterable[str], required: Iterable[str]) -> Exit:
         )
         _remember(name)
         print(f"{name} is installed; a running server has it after its next start")
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _from_lock(wanted: Iterable[str]) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ import os
 import sys
 
 from core.errors import ConfigError, EarshotError
-from server.commands.exit_codes import Exit, exit_for, expected
-from server.config.load import FLAGS, Effective, load
+from server.commands.exit_codes import ExitCode, exit_for, expected
+from server.config.load import FLAGS, EffectiveConfig, load
 
 
 def run(options: argparse.Namespace, started: float) -> int:
@@ -15,7 +15,7 @@ def run(options: argparse.Namespace, started: float) -> int:
     try:
         return int(_run(options, started))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
     except Exception as error:
         known = expected(error)
         if known is None:
@@ -69,7 +69,7 @@ def _run(options: argparse.Namespace, started: float) -> int:
             from server.commands import extras
 
             return extras.run(options)
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _key_for(options: argparse.Namespace, url: str) -> str | None:
@@ -87,18 +87,18 @@ def _key_for(options: argparse.Namespace, url: str) -> str | None:
 def _doctor(options: argparse.Namespace) -> int:
     """A wrong configuration is a finding here, like all that keeps the job from running."""
     from server.commands import doctor
-    from server.commands.doctor_probes import Finding
+    from server.commands.doctor_probes import ProbeResult
 
     try:
         effective = _effective(options)
     except ConfigError as error:
-        wrong = (Finding("fail", line) for line in str(error).splitlines())
+        wrong = (ProbeResult("fail", line) for line in str(error).splitlines())
         doctor.show(wrong)
-        return Exit.CANNOT_RUN
-    return Exit.OK if doctor.show(doctor.examine(effective.config)) else Exit.CANNOT_RUN
+        return ExitCode.CANNOT_RUN
+    return ExitCode.OK if doctor.show(doctor.examine(effective.config)) else ExitCode.CANNOT_RUN
 
 
-def _effective(options: argparse.Namespace) -> Effective:
+def _effective(options: argparse.Namespace) -> EffectiveConfig:
     given = {flag: getattr(options, flag.strip("-").replace("-", "_")) for flag in FLAGS}
     return load(
         os.environ,

@@ -12,19 +12,19 @@ from core.http.routes import Route
 from core.ports import Clock, Metrics, ToolContext, ToolProvider, TraceSink
 from devices.wyoming.door import WyomingDoor
 from pipeline.conversation.conversation import Conversations
-from pipeline.conversation.prompts import Prompts
+from pipeline.conversation.prompts import PromptLibrary
 from pipeline.response.speculation import count_waste
-from pipeline.session.one_shot import Exchanges
+from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
-from pipeline.speech.file import Reader
-from pipeline.speech.language_id import TextLanguage
-from pipeline.surroundings import Surroundings
-from pipeline.tools.home import Home, HomeConfig, default_home
+from pipeline.speech.file import SpeechFiles
+from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.surroundings import SessionServices
+from pipeline.tools.home import DemoHome, HomeConfig, default_home
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
-from pipeline.tools.toolbox import Instead, Toolbox
+from pipeline.tools.toolbox import Toolbox, ToolOverride
 from pipeline.transcription.recording import Transcriber
-from server.compose.devices import Devices, known_devices
-from server.compose.doors import Core, open_doors
+from server.compose.devices import DeviceServices, known_devices
+from server.compose.doors import Backend, open_doors
 from server.compose.engines import Engines, running
 from server.compose.home_assistant import house
 from server.compose.plugins import OpenedDoor, choose_plugins, tell_unused
@@ -34,23 +34,23 @@ from server.config import Config
 from server.runtime.clock import SystemClock, open_trace
 from server.runtime.idle_gc import tidy
 from serving.file_decoder import DecoderProcess
-from serving.llm_slots import Budget
+from serving.llm_slots import DraftBudget
 
 logger = logging.getLogger(__name__)
 
 
-class Drains(Protocol):
+class Drainable(Protocol):
     async def drain(self) -> None:
         """Take nothing new; wait until what is under way is done."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class DrainGroup:
     """Everything that shall be finished before the server ends."""
 
     _sessions: Sessions
-    _others: tuple[Drains, ...]
+    _others: tuple[Drainable, ...]
 
     @property
     def count(self) -> int:
@@ -69,7 +69,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ServerAssembly:
     """Everything behind the listener."""
 
     routes: tuple[Route, ...]
@@ -80,7 +80,7 @@ class Parts:
     plugin_doors: Sequence[OpenedDoor]
     "Of other packages; for the main listener."
     wyoming: WyomingDoor
-    work: Work
+    work: DrainGroup
     sessions: Sessions
     is_loaded: Callable[[], bool]
     "Whether every model is there now; a crashed one comes back."
@@ -93,15 +93,15 @@ async def assemble(
     config: Config,
     metrics: Metrics,
     sink: TraceSink | None = None,
-    instead: Instead | None = None,
-) -> AsyncIterator[Parts]:
+    instead: ToolOverride | None = None,
+) -> AsyncIterator[ServerAssembly]:
     """A working server's parts while the body runs; leaving it ends every task and worker. `sink`:
     takes the trace in place of the configured file. `instead`: see `Toolbox`.
 
     Raises EngineMissing, ConfigError; from a TaskGroup, so possibly as an ExceptionGroup.
     """
     clock = SystemClock()
-    home = Home(_demo_home(config), language=config.language)
+    home = DemoHome(_demo_home(config), language=config.language)
     conversations = Conversations()
     async with AsyncExitStack() as stack:
         devices = await stack.enter_async_context(known_devices(config, clock, conversations))
@@ -135,14 +135,14 @@ async def assemble(
         work += [tasks.create_task(devices.registry.run(), name="devices-news")]
         work += [tasks.create_task(tidy(core.sessions), name="tidy")]
         work += [tasks.create_task(run(), name=name) for name, run in doors.runs.items()]
-        yield Parts(
+        yield ServerAssembly(
             routes=doors.routes,
             willow_routes=doors.willow_routes,
             was_routes=doors.was_routes,
             plugin_doors=doors.plugins,
             wyoming=doors.wyoming,
             sessions=core.sessions,
-            work=Work(core.sessions, (core.transcriber, core.reader, core.exchanges)),
+            work=DrainGroup(core.sessions, (core.transcriber, core.reader, core.exchanges)),
             is_loaded=engines.is_loaded,
             loaded=engines.names,
         )
@@ -157,9 +157,9 @@ def _surroundings(
     clock: Clock,
     metrics: Metrics,
     trace: TraceSink | None,
-) -> Surroundings:
+) -> SessionServices:
     chosen = engines.engine_set(config.language, is_strict=config.models.strict)
-    return Surroundings(
+    return SessionServices(
         replace(
             chosen,
             wasted=partial(count_waste, metrics, "recognition"),
@@ -172,7 +172,7 @@ def _surroundings(
         traces_words=config.trace.transcripts,
         traces_sound=config.trace.audio,
         logs_words=config.log.transcripts,
-        drafts=Budget(config.turn.max_drafts),
+        drafts=DraftBudget(config.turn.max_drafts),
         instructions=instructions_of(config),
         remote=config.realtime.as_policy(),
     )
@@ -181,15 +181,18 @@ def _surroundings(
 def _core(
     config: Config,
     engines: Engines,
-    surroundings: Surroundings,
+    surroundings: SessionServices,
     conversations: Conversations,
-    home: Home,
-    devices: Devices,
-) -> Core:
-    prompts = Prompts({name: one.as_stored() for name, one in config.prompts.items()})
-    usual, languages = config.assistant.settings(config.turn.as_turn_detection()), TextLanguage()
+    home: DemoHome,
+    devices: DeviceServices,
+) -> Backend:
+    prompts = PromptLibrary({name: one.as_stored() for name, one in config.prompts.items()})
+    usual, languages = (
+        config.assistant.settings(config.turn.as_turn_detection()),
+        TextLanguageDetector(),
+    )
     fresh = replace(usual, prompts=prompts)
-    return Core(
+    return Backend(
         config=config,
         engines=engines,
         surroundings=surroundings,
@@ -198,14 +201,14 @@ def _core(
         fresh=fresh,
         sessions=Sessions(surroundings, conversations, config.server.max_sessions),
         transcriber=Transcriber(surroundings.engines),
-        reader=Reader(surroundings.engines),
+        reader=SpeechFiles(surroundings.engines),
         languages=languages,
-        exchanges=Exchanges(surroundings, conversations, languages, usual=fresh),
+        exchanges=OneShotResponses(surroundings, conversations, languages, usual=fresh),
         decoder=DecoderProcess(surroundings.metrics),
     )
 
 
-def _tools(home: Home, timers: Timers, clock: Clock) -> list[ToolProvider]:
+def _tools(home: DemoHome, timers: Timers, clock: Clock) -> list[ToolProvider]:
     return [ListTools(home), TimerTools(timers), ClockTools(clock)]
 
 

@@ -9,60 +9,67 @@ from typing import Any
 from core.errors import EngineError
 from engines import registry
 from engines.base import AsrInfo
-from engines.registry import Available, Kind, available
+from engines.registry import EngineAvailability, EngineKind, available
 from server.config import AsrConfig, Config, EngineConfig
 from server.models.voices import with_pulled
-from serving.placement.choose import KINDS, Choice, Wanted, Weights, choose, find_whisper
+from serving.placement.choose import (
+    KINDS,
+    EnginePreference,
+    EngineSelection,
+    WhisperWeights,
+    choose,
+    find_whisper,
+)
 from serving.placement.hardware import Hardware, look
-from serving.placement.offers import Machine, Offer, offers
+from serving.placement.offers import AsrModelOffer, OfferInputs, offers
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class PlacementInputs:
     """What there is to choose from."""
 
     hardware: Hardware
-    weights: tuple[Weights, ...]
-    known: Mapping[Kind, list[Available]] = field(repr=False)
+    weights: tuple[WhisperWeights, ...]
+    known: Mapping[EngineKind, list[EngineAvailability]] = field(repr=False)
 
 
-def survey(models_dir: str, kinds: Sequence[Kind] = KINDS) -> Survey:
+def survey(models_dir: str, kinds: Sequence[EngineKind] = KINDS) -> PlacementInputs:
     """Look at the machine, the models folder and the installed engines of these kinds. Blocking."""
-    return Survey(
+    return PlacementInputs(
         look(os.environ.get("CUDA_VISIBLE_DEVICES")),
         find_whisper(_folder(models_dir)),
         {kind: available(kind) for kind in kinds},
     )
 
 
-def wanted(config: Config, kind: Kind) -> Wanted:
+def wanted(config: Config, kind: EngineKind) -> EnginePreference:
     """Raises ConfigError for a voice that is not in the models folder."""
     section: EngineConfig = getattr(config, kind)
     if isinstance(section, AsrConfig):
-        return Wanted(
+        return EnginePreference(
             section.engine, section.options, section.model, section.memory_mb, section.workers
         )
     options: Mapping[str, Any] = section.options
     if kind == "tts":
         options = with_pulled(section.engine, options, _folder(config.paths.models_dir))
-    return Wanted(section.engine, options)
+    return EnginePreference(section.engine, options)
 
 
-def choose_one(config: Config, kind: Kind, found: Survey) -> Choice:
+def choose_one(config: Config, kind: EngineKind, found: PlacementInputs) -> EngineSelection:
     """Raises EngineMissing, ConfigError."""
     return choose(kind, wanted(config, kind), found.known[kind], found.weights, found.hardware)
 
 
-def origin_of(choice: Choice, found: Survey) -> str:
+def origin_of(choice: EngineSelection, found: PlacementInputs) -> str:
     """Where a chosen engine comes from: `built in`, a package with its version, or, of one that is
     configured by the path of its module, that path."""
     known = {engine.name: engine.origin for engine in found.known.get(choice.kind, ())}
     return known.get(choice.name, f"module {choice.name}")
 
 
-def machine(config: Config, found: Survey) -> Machine:
+def machine(config: Config, found: PlacementInputs) -> OfferInputs:
     """What recognition models are offered from. Raises EngineMissing, ConfigError."""
-    return Machine(
+    return OfferInputs(
         found.hardware,
         found.known["asr"],
         wanted(config, "asr"),
@@ -70,12 +77,12 @@ def machine(config: Config, found: Survey) -> Machine:
     )
 
 
-def find_offers(config: Config, of: Machine) -> tuple[Offer, ...]:
+def find_offers(config: Config, of: OfferInputs) -> tuple[AsrModelOffer, ...]:
     """The models folder as it is now; the chosen one first. Raises EngineMissing."""
     return offers(of, find_whisper(_folder(config.paths.models_dir)))
 
 
-def describe(offer: Offer) -> AsrInfo:
+def describe(offer: AsrModelOffer) -> AsrInfo:
     """Raises EngineError, ConfigError when it cannot be used."""
     info = registry.describe(offer.engine, offer.options)
     if info is None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from core.ports import Clock
 from devices.announcements import Announcements
-from devices.api.event_log import Journal
+from devices.api.event_log import DeviceEventLog
 from devices.presence import Presence
 from devices.registry.database import opened, sqlite_url
-from devices.registry.registry import Registry
-from devices.registry.settings import StoredSettings
-from devices.xiaozhi.device_tools import DevicesTools
+from devices.registry.registry import DeviceRegistry
+from devices.registry.settings import DatabaseSettingsStore
+from devices.xiaozhi.device_tools import DeviceToolProvider
 from pipeline.conversation.conversation import Conversations
 from server.config import Config
 
@@ -21,38 +21,38 @@ FILE_NAME = "devices.db"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Devices:
+class DeviceServices:
     """What every device door is given."""
 
-    registry: Registry
+    registry: DeviceRegistry
     "The `Directory`."
-    settings: StoredSettings
+    settings: DatabaseSettingsStore
     presence: Presence
-    journal: Journal
+    journal: DeviceEventLog
     announcements: Announcements
     "Its `run` brings what waits."
-    tools: DevicesTools
+    tools: DeviceToolProvider
     "What connected devices can do themselves."
 
 
 @asynccontextmanager
 async def known_devices(
     config: Config, clock: Clock, conversations: Conversations
-) -> AsyncIterator[Devices]:
+) -> AsyncIterator[DeviceServices]:
     """Raises ConfigError for a database that can never work."""
     async with opened(database_url(config)) as database:
         trusts = config.server.trusts_this_machine
         chosen = config.devices.as_settings(trusts_this_machine=trusts)
-        registry = Registry(database, clock, chosen)
-        journal = Journal(clock)
+        registry = DeviceRegistry(database, clock, chosen)
+        journal = DeviceEventLog(clock)
         presence = Presence(journal)
-        yield Devices(
+        yield DeviceServices(
             registry=registry,
-            settings=StoredSettings(database),
+            settings=DatabaseSettingsStore(database),
             presence=presence,
             journal=journal,
             announcements=Announcements(conversations, registry, presence, clock),
-            tools=DevicesTools(),
+            tools=DeviceToolProvider(),
         )
 
 

@@ -8,38 +8,38 @@ from typing import Any
 from core.http.routes import Route
 from devices.api.door import DevicesDoor
 from devices.api.routes import routes as device_routes
-from devices.directory import DeviceProfile, Kind
+from devices.directory import DeviceKind, DeviceProfile
 from devices.ota import FirmwareFolder
 from devices.willow.was.door import WasDoor
-from devices.willow.was.ears import WasEars
+from devices.willow.was.ears import ConnectedDeviceLookup
 from devices.willow.was.routes import was_routes
 from devices.willow.wis.door import WillowDoor, WillowSettings
 from devices.willow.wis.routes import routes as willow_routes
 from devices.willow.wis.rtc.calls import call_settings
-from devices.wyoming.connection import Services
+from devices.wyoming.connection import WyomingServices
 from devices.wyoming.door import WyomingDoor
-from devices.wyoming.tts import Speaking
+from devices.wyoming.tts import WyomingSynthesizer
 from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes as xiaozhi_routes
-from media.files.upload_spool import SpoolLimits, Spools
+from media.files.upload_spool import SpoolLimits, UploadSpools
 from media.webrtc.peer import PeerSettings
-from pipeline.session.one_shot import Exchanges
+from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
-from pipeline.speech.file import Reader
-from pipeline.speech.language_id import TextLanguage
-from pipeline.surroundings import Surroundings
-from pipeline.tools.home import Home
+from pipeline.speech.file import SpeechFiles
+from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.surroundings import SessionServices
+from pipeline.tools.home import DemoHome
 from pipeline.transcription.recording import Transcriber
-from server.compose.devices import Devices
+from server.compose.devices import DeviceServices
 from server.compose.engines import Engines
 from server.compose.plugins import ChosenPlugin, OpenedDoor, open_plugin_doors
 from server.config import Config
-from server.http.edge import Contained
+from server.http.edge import ErrorBoundary
 from server.version import product_version
 from serving.file_decoder import DEVICE_UPLOADS, UPLOADS, DecoderProcess
 from signaling.ice_servers import IceDoor, ice_routes
-from signaling.realtime.client_secrets import Secrets
+from signaling.realtime.client_secrets import ClientSecretStore
 from signaling.realtime.door import RealtimeDoor, RealtimeSettings
 from signaling.realtime.routes import routes as realtime_routes
 from signaling.whip.door import WhipDoor
@@ -56,21 +56,21 @@ from web.routes import routes as page_routes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Core:
+class Backend:
     """What is behind the doors."""
 
     config: Config
     engines: Engines
-    surroundings: Surroundings
-    home: Home
-    devices: Devices
+    surroundings: SessionServices
+    home: DemoHome
+    devices: DeviceServices
     fresh: SessionSettings
     "What a session begins with."
     sessions: Sessions
     transcriber: Transcriber
-    reader: Reader
-    languages: TextLanguage
-    exchanges: Exchanges
+    reader: SpeechFiles
+    languages: TextLanguageDetector
+    exchanges: OneShotResponses
     decoder: DecoderProcess
 
 
@@ -88,7 +88,7 @@ class Doors:
 
 
 @dataclass(frozen=True, slots=True)
-class Cards:
+class ModelCards:
     """What `/v1/models` lists: every recogniser, then the language model and the voice."""
 
     _engines: Engines
@@ -103,17 +103,19 @@ class Cards:
         return not self._is_strict or self._engines.asr.get(name) is not None
 
 
-def open_doors(core: Core, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
+def open_doors(core: Backend, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
     """`chosen`: the doors of other packages. Raises ConfigError for one that does not open."""
     config, engines = core.config, core.engines
     plugins = open_plugin_doors(chosen, _services(core))
     ice = config.ice.as_settings()
     peer = PeerSettings(ice=ice)
-    spools = Spools(SpoolLimits(max_bytes=config.server.max_upload_bytes))
-    secrets = Secrets(core.surroundings.clock, max_sessions=config.realtime.client_secret_sessions)
+    spools = UploadSpools(SpoolLimits(max_bytes=config.server.max_upload_bytes))
+    secrets = ClientSecretStore(
+        core.surroundings.clock, max_sessions=config.realtime.client_secret_sessions
+    )
     realtime, whip = _realtime(core, peer, secrets), _whip(core, peer)
     was, xiaozhi = _was(core), _xiaozhi(core)
-    images: Mapping[Kind, FirmwareFolder] = {
+    images: Mapping[DeviceKind, FirmwareFolder] = {
         "willow": was.firmware,
         "xiaozhi": xiaozhi.images.folder,
     }
@@ -139,14 +141,14 @@ def open_doors(core: Core, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
             "publications": whip.run,
             "willow-calls": willow.run,
             "willow-devices": was.run,
-            **_background(plugins, Contained(core.surroundings.metrics)),
+            **_background(plugins, ErrorBoundary(core.surroundings.metrics)),
         },
         wyoming=_wyoming(core),
         plugins=plugins,
     )
 
 
-def _services(core: Core) -> DoorServices:
+def _services(core: Backend) -> DoorServices:
     return DoorServices(
         language=core.config.language,
         exchanges=core.exchanges,
@@ -160,7 +162,7 @@ def _services(core: Core) -> DoorServices:
 
 
 def _background(
-    doors: Sequence[OpenedDoor], contained: Contained
+    doors: Sequence[OpenedDoor], contained: ErrorBoundary
 ) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
     return {
         f"door-{door.name}": partial(_run, door.background, door.label, contained)
@@ -169,25 +171,25 @@ def _background(
     }
 
 
-async def _run(background: RunsInBackground, label: str, contained: Contained) -> None:
+async def _run(background: RunsInBackground, label: str, contained: ErrorBoundary) -> None:
     await contained(background.run(), label)
 
 
-def _audio(core: Core, spools: Spools) -> AudioDoor:
+def _audio(core: Backend, spools: UploadSpools) -> AudioDoor:
     return AudioDoor(
         core.transcriber,
-        Cards(core.engines, core.config.models.strict),
+        ModelCards(core.engines, core.config.models.strict),
         spools,
         core.decoder.share(UPLOADS),
     )
 
 
-def _realtime(core: Core, peer: PeerSettings, secrets: Secrets) -> RealtimeDoor:
+def _realtime(core: Backend, peer: PeerSettings, secrets: ClientSecretStore) -> RealtimeDoor:
     metrics = core.surroundings.metrics
     return RealtimeDoor(
         core.sessions,
         metrics,
-        Contained(metrics),
+        ErrorBoundary(metrics),
         home=core.home,
         secrets=secrets,
         settings=RealtimeSettings(
@@ -196,7 +198,7 @@ def _realtime(core: Core, peer: PeerSettings, secrets: Secrets) -> RealtimeDoor:
     )
 
 
-def _devices(core: Core, images: Mapping[Kind, FirmwareFolder]) -> DevicesDoor:
+def _devices(core: Backend, images: Mapping[DeviceKind, FirmwareFolder]) -> DevicesDoor:
     devices, engines = core.devices, core.surroundings.engines
 
     def check(profile: DeviceProfile) -> None:
@@ -207,13 +209,13 @@ def _devices(core: Core, images: Mapping[Kind, FirmwareFolder]) -> DevicesDoor:
     )
 
 
-def _whip(core: Core, peer: PeerSettings) -> WhipDoor:
+def _whip(core: Backend, peer: PeerSettings) -> WhipDoor:
     metrics = core.surroundings.metrics
     settings = WhipSettings(peer=peer, fresh=core.fresh)
-    return WhipDoor(core.sessions, metrics, Contained(metrics), settings)
+    return WhipDoor(core.sessions, metrics, ErrorBoundary(metrics), settings)
 
 
-def _was(core: Core) -> WasDoor:
+def _was(core: Backend) -> WasDoor:
     config, devices, around = core.config, core.devices, core.surroundings
     return WasDoor(
         devices.registry,
@@ -222,7 +224,7 @@ def _was(core: Core) -> WasDoor:
         core.exchanges,
         around.clock,
         around.metrics,
-        Contained(around.metrics),
+        ErrorBoundary(around.metrics),
         config.willow.as_settings(
             config.paths.state_dir,
             core.fresh,
@@ -232,14 +234,14 @@ def _was(core: Core) -> WasDoor:
     )
 
 
-def _willow(core: Core, spools: Spools, peer: PeerSettings, was: WasDoor) -> WillowDoor:
+def _willow(core: Backend, spools: UploadSpools, peer: PeerSettings, was: WasDoor) -> WillowDoor:
     return WillowDoor(
         core.surroundings.engines,
         core.transcriber,
         spools,
         core.decoder.share(DEVICE_UPLOADS),
         core.surroundings.clock,
-        Contained(core.surroundings.metrics),
+        ErrorBoundary(core.surroundings.metrics),
         core.reader,
         core.exchanges,
         WillowSettings(
@@ -249,11 +251,11 @@ def _willow(core: Core, spools: Spools, peer: PeerSettings, was: WasDoor) -> Wil
                 trusts_this_machine=not core.config.server.needs_key_here
             ),
         ),
-        WasEars(was),
+        ConnectedDeviceLookup(was),
     )
 
 
-def _xiaozhi(core: Core) -> XiaozhiDoor:
+def _xiaozhi(core: Backend) -> XiaozhiDoor:
     return XiaozhiDoor(
         core.sessions,
         core.devices.registry,
@@ -266,12 +268,12 @@ def _xiaozhi(core: Core) -> XiaozhiDoor:
     )
 
 
-def _wyoming(core: Core) -> WyomingDoor:
+def _wyoming(core: Backend) -> WyomingDoor:
     engines, metrics = core.surroundings.engines, core.surroundings.metrics
-    services = Services(
+    services = WyomingServices(
         engines,
         core.transcriber,
-        Speaking(engines, core.reader, core.languages),
+        WyomingSynthesizer(engines, core.reader, core.languages),
         core.exchanges,
         product_version(),
     )
@@ -280,5 +282,5 @@ def _wyoming(core: Core) -> WyomingDoor:
     settings = core.config.wyoming.as_settings(trusts_this_machine=trusts_this_machine)
     devices = core.devices
     return WyomingDoor(
-        services, metrics, Contained(metrics), settings, devices.registry, devices.presence
+        services, metrics, ErrorBoundary(metrics), settings, devices.registry, devices.presence
     )

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from core.errors import ConfigError
 from core.plugins import BUILT_IN
 from core.ports import Clock, Metrics, ToolSpec
-from engines.base import Declares, EndOfTurn, Llm, Tts, VadEngine
-from engines.base.wake import WakeEngine
+from engines.base import EndOfTurnDetector, Llm, ToolFilterLlm, Tts, VadEngine
+from engines.base.wake import WakeWordEngine
 from engines.llm.intents import phrases
-from engines.registry import Kind, load
+from engines.registry import EngineKind, load
 from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT
 from pipeline.tools.toolbox import Toolbox
 from server.compose.choices import (
-    Survey,
+    PlacementInputs,
     choose_one,
     describe,
     find_offers,
@@ -37,9 +37,9 @@ from server.compose.llm_and_tts import (
 from server.compose.prompt_size import prompt_size
 from server.config import Config
 from server.models.first_decode import timer_of, with_times
-from serving.placement.choose import KINDS, Choice, unknown_model
-from serving.placement.offers import Machine, Offer
-from serving.registry import AsrModels
+from serving.placement.choose import KINDS, EngineSelection, unknown_model
+from serving.placement.offers import AsrModelOffer, OfferInputs
+from serving.registry import ModelRegistry
 from serving.served import ServedModel
 from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer, WakeWordOffer
 
@@ -60,14 +60,14 @@ class Engines:
     """Engines that are ready, with how they were chosen."""
 
     vad: VadEngine
-    wake: WakeEngine
-    endpoint: EndOfTurn
-    asr: AsrModels
+    wake: WakeWordEngine
+    endpoint: EndOfTurnDetector
+    asr: ModelRegistry
     llm: Llm
     tts: Mapping[str, Tts]
     "By name; the chosen one first."
-    choices: Mapping[Kind, Choice]
-    _survey: Survey = field(repr=False)
+    choices: Mapping[EngineKind, EngineSelection]
+    _survey: PlacementInputs = field(repr=False)
 
     def is_loaded(self) -> bool:
         """Whether the default recogniser is there now; a crashed one comes back."""
@@ -98,7 +98,7 @@ class Engines:
             **{name: tuple(tts.info.voices) for name, tts in self.tts.items()},
         }
 
-        def one(kind: Kind) -> EngineChoice:
+        def one(kind: EngineKind) -> EngineChoice:
             offers = tuple(
                 EngineOffer(e.name, languages.get(e.name, ()), e.installed, e.reason)
                 for e in self._survey.known[kind]
@@ -182,7 +182,7 @@ def _check_prompt(config: Config, llm: Llm, toolbox: Toolbox) -> None:
     tools: Sequence[ToolSpec] = tool_specs(toolbox, config.language)
     if config.assistant.tools is not None:
         tools = [tool for tool in tools if tool.name in config.assistant.tools]
-    if isinstance(llm, Declares):
+    if isinstance(llm, ToolFilterLlm):
         tools = llm.declared(tools, language=config.language)
     size = prompt_size(config, llm, tools)
     if size is not None and not size.fits:
@@ -190,25 +190,27 @@ def _check_prompt(config: Config, llm: Llm, toolbox: Toolbox) -> None:
 
 
 def _models(
-    config: Config, of: Machine, toolbox: Toolbox, clock: Clock, metrics: Metrics
-) -> AsrModels:
+    config: Config, of: OfferInputs, toolbox: Toolbox, clock: Clock, metrics: Metrics
+) -> ModelRegistry:
     """Every recognition model, none of them loaded. Raises EngineMissing."""
 
-    def find() -> Sequence[Offer]:
+    def find() -> Sequence[AsrModelOffer]:
         first, *others = find_offers(config, of)
         return (replace(first, aliases=(*first.aliases, DEFAULT)), *others)
 
-    async def serve(offer: Offer) -> ServedModel:
+    async def serve(offer: AsrModelOffer) -> ServedModel:
         if offer.engine == LEARNS_PHRASES and "phrases" not in offer.options:
             learned = await asyncio.to_thread(_phrases, toolbox)
             workers = tuple({**options, "phrases": learned} for options in offer.workers)
             offer = replace(offer, workers=workers)
         return ServedModel(offer, clock, metrics)
 
-    return AsrModels(find, serve, describe, of.room, clock, metrics)
+    return ModelRegistry(find, serve, describe, of.room, clock, metrics)
 
 
-async def _load_ears(choices: Mapping[Kind, Choice]) -> tuple[VadEngine, WakeEngine, EndOfTurn]:
+async def _load_ears(
+    choices: Mapping[EngineKind, EngineSelection],
+) -> tuple[VadEngine, WakeWordEngine, EndOfTurnDetector]:
     """The engines that hear every frame. Raises EngineMissing, ConfigError."""
     vad, wake, endpoint = (choices[kind] for kind in ("vad", "wake", "endpoint"))
     return await asyncio.gather(
@@ -218,7 +220,7 @@ async def _load_ears(choices: Mapping[Kind, Choice]) -> tuple[VadEngine, WakeEng
     )
 
 
-async def _load_first(models: AsrModels, others: Sequence[str]) -> None:
+async def _load_first(models: ModelRegistry, others: Sequence[str]) -> None:
     """The default one alone: side by side on few cores all would be late. Raises EngineError,
     ConfigError."""
     await models.load(models.default)
@@ -229,7 +231,9 @@ async def _load_first(models: AsrModels, others: Sequence[str]) -> None:
         await models.load(model)
 
 
-def _tell(found: Survey, choices: Mapping[Kind, Choice], offer: Offer) -> None:
+def _tell(
+    found: PlacementInputs, choices: Mapping[EngineKind, EngineSelection], offer: AsrModelOffer
+) -> None:
     """What was chosen, and why."""
     for note in found.hardware.notes:
         logger.info("hardware: %s", note)

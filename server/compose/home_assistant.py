@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from core.ports import Clock, Metrics, ToolProvider
-from devices.home_assistant.client import HomeAssistant, State
-from devices.home_assistant.entities import Mirror
-from devices.home_assistant.tools import HouseTools
-from pipeline.tools.home import Home
-from pipeline.tools.home.state import Reach
-from pipeline.tools.mcp import McpTools, mcp_tools
+from devices.home_assistant.client import ConnectionState, HomeAssistantClient
+from devices.home_assistant.entities import EntityMirror
+from devices.home_assistant.tools import HomeAssistantTools
+from pipeline.tools.home import DemoHome
+from pipeline.tools.home.state import HomeReachability
+from pipeline.tools.mcp import McpToolProvider, mcp_tools
 from server.config.sections.home_assistant import HomeAssistantConfig
 
 NAMES_WAIT_S = 3.0
@@ -19,16 +19,16 @@ NAMES_WAIT_S = 3.0
 
 MCP_NAME = "home_assistant"
 
-REACH: Mapping[State, Reach] = {
-    State.CONNECTING: "away",
-    State.CONNECTED: "here",
-    State.AWAY: "away",
-    State.REFUSED: "refused",
+REACH: Mapping[ConnectionState, HomeReachability] = {
+    ConnectionState.CONNECTING: "away",
+    ConnectionState.CONNECTED: "here",
+    ConnectionState.AWAY: "away",
+    ConnectionState.REFUSED: "refused",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class HouseParts:
+class HomeAssistantServices:
     """What the rest of the server has of it."""
 
     providers: tuple[ToolProvider, ...]
@@ -38,8 +38,8 @@ class HouseParts:
 
 @asynccontextmanager
 async def house(
-    config: HomeAssistantConfig, shown: Home, clock: Clock, metrics: Metrics
-) -> AsyncIterator[HouseParts | None]:
+    config: HomeAssistantConfig, shown: DemoHome, clock: Clock, metrics: Metrics
+) -> AsyncIterator[HomeAssistantServices | None]:
     """None where there is none. It connects in the background; leaving ends that. `shown`: what
     the page shows, which becomes this house.
 
@@ -48,34 +48,35 @@ async def house(
     if not config.url:
         yield None
         return
-    home = HomeAssistant(config.as_settings(), clock, metrics, mirror=Mirror(shown))
+    home = HomeAssistantClient(config.as_settings(), clock, metrics, mirror=EntityMirror(shown))
     servers = mcp_tools({MCP_NAME: config.as_mcp_server()} if config.use == "tools" else {})
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(home.run(), name="home-assistant")]
         running += [tasks.create_task(_shown(home, shown), name="home-reach")]
         running += [tasks.create_task(_while_let_in(home, one), name="home-mcp") for one in servers]
         await home.settled(NAMES_WAIT_S)
-        yield HouseParts(
-            (HouseTools(home, clock), *servers), lambda: home.house.keywords(config.keywords)
+        yield HomeAssistantServices(
+            (HomeAssistantTools(home, clock), *servers),
+            lambda: home.house.keywords(config.keywords),
         )
         for task in running:
             task.cancel()
 
 
-async def _shown(home: HomeAssistant, shown: Home) -> None:
+async def _shown(home: HomeAssistantClient, shown: DemoHome) -> None:
     """Let the page say whether the house is there."""
     while True:
         state = home.state
         shown.show_reach(REACH[state])
-        await home.until(*(set(State) - {state}))
+        await home.until(*(set(ConnectionState) - {state}))
 
 
-async def _while_let_in(home: HomeAssistant, server: McpTools) -> None:
+async def _while_let_in(home: HomeAssistantClient, server: McpToolProvider) -> None:
     """Its MCP server only where its WebSocket has taken the token: a client that goes on with a
     wrong one gets our address banned."""
     while True:
-        await home.until(State.CONNECTED)
+        await home.until(ConnectionState.CONNECTED)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(server.run())
-            await home.until(State.AWAY, State.REFUSED)
+            await home.until(ConnectionState.AWAY, ConnectionState.REFUSED)
             running.cancel()

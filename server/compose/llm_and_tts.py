@@ -10,17 +10,17 @@ from typing import Any, Protocol, runtime_checkable
 from core.errors import ConfigError, EarshotError, EngineError, RequestError
 from core.ports import Metrics, ToolContext, ToolSpec
 from engines.base import Llm, Tts
-from engines.base.wake import WakeEngine
-from engines.llm.hybrid import Hybrid
+from engines.base.wake import WakeWordEngine
+from engines.llm.hybrid import HybridLlm
 from engines.registry import load
 from pipeline.speech.cache import CachedTts, VoiceCache
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
 from pipeline.user_turn.wake_word import find_word
 from server.commands.engines.command import folder_of
-from server.compose.choices import Survey
+from server.compose.choices import PlacementInputs
 from server.config import Config
-from serving.placement.choose import Choice
+from serving.placement.choose import EngineSelection
 
 logger = logging.getLogger(__name__)
 
@@ -35,34 +35,34 @@ HOME_LANGUAGES = ("en", "de", "fr", "es")
 
 
 @runtime_checkable
-class Warms(Protocol):
+class WarmableLlm(Protocol):
     """A language model that is slow the first time unless it is told beforehand."""
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None: ...
 
 
 @runtime_checkable
-class Runs(Protocol):
+class LlmWithServer(Protocol):
     """A language model with a server of its own."""
 
     def running(self) -> AbstractAsyncContextManager[None]: ...
 
 
 @runtime_checkable
-class Closes(Protocol):
+class ClosableEngine(Protocol):
     """An engine that holds connections or a process."""
 
     async def aclose(self) -> None: ...
 
 
 async def load_language_model(
-    choice: Choice, config: Config, metrics: Metrics, stack: AsyncExitStack
+    choice: EngineSelection, config: Config, metrics: Metrics, stack: AsyncExitStack
 ) -> Llm:
     """Not started yet. Raises EngineError, ConfigError."""
     options = _with_environment(choice.name, choice.options, config.paths.state_dir)
     llm = await asyncio.to_thread(load, "llm", choice.name, options)
     _close_at_end(llm, stack)
-    if isinstance(llm, Hybrid):
+    if isinstance(llm, HybridLlm):
         llm.on_failure = lambda error: _count(error, metrics)
     return llm
 
@@ -71,14 +71,14 @@ async def start_language_model(
     llm: Llm, language: str, toolbox: Toolbox, stack: AsyncExitStack
 ) -> None:
     """Up, and warm for the language that most sessions will have. Raises EngineError."""
-    if isinstance(llm, Runs):
+    if isinstance(llm, LlmWithServer):
         await stack.enter_async_context(llm.running())
-    if isinstance(llm, Warms):
+    if isinstance(llm, WarmableLlm):
         await llm.warm(language, tool_specs(toolbox, language))
 
 
 async def load_voices(
-    choice: Choice, found: Survey, metrics: Metrics, stack: AsyncExitStack
+    choice: EngineSelection, found: PlacementInputs, metrics: Metrics, stack: AsyncExitStack
 ) -> Mapping[str, Tts]:
     """The chosen one, and the one that speaks what it does not; frequent replies are kept."""
     wanted = {choice.name: choice.options}
@@ -101,7 +101,7 @@ def check_voice(wish: str, voices: Mapping[str, Tts], language: str) -> None:
             raise ConfigError(f"assistant.voice: {exc}") from None
 
 
-def check_wake_word(name: str, wake: WakeEngine) -> None:
+def check_wake_word(name: str, wake: WakeWordEngine) -> None:
     """Raises ConfigError, for the same reason."""
     try:
         find_word(wake, name)
@@ -116,10 +116,10 @@ async def warm_others(llm: Llm, language: str, toolbox: Toolbox) -> None:
     collection over it stops the loop for some 50 ms, more than two frames of sound. A model that
     is lost meanwhile is only told of.
     """
-    if isinstance(llm, Warms):
+    if isinstance(llm, WarmableLlm):
         try:
             for code in HOME_LANGUAGES:
-                if code != language and (code in llm.languages or isinstance(llm, Hybrid)):
+                if code != language and (code in llm.languages or isinstance(llm, HybridLlm)):
                     await llm.warm(code, tool_specs(toolbox, code))
         except EngineError as exc:  # turns try again; the others need not end for it
             logger.warning("%s", exc)
@@ -137,7 +137,7 @@ def _with_environment(name: str, options: Mapping[str, Any], state_dir: str) -> 
     if name == SUPERVISED:
         return {"environment": str(folder_of(state_dir, SUPERVISED)), **options}
     model = options.get("model")
-    if name == Hybrid.name and isinstance(model, Mapping):
+    if name == HybridLlm.name and isinstance(model, Mapping):
         behind, given = str(model.get("engine", "")), model.get("options", {})
         if not isinstance(given, Mapping):
             return options  # the engine says what is wrong with them
@@ -147,7 +147,7 @@ def _with_environment(name: str, options: Mapping[str, Any], state_dir: str) -> 
 
 
 def _close_at_end(engine: object, stack: AsyncExitStack) -> None:
-    if isinstance(engine, Closes):
+    if isinstance(engine, ClosableEngine):
         stack.push_async_callback(engine.aclose)
 
 

@@ -11,7 +11,7 @@ from engines.llm.chat_messages import chat_tools
 from pipeline.conversation.instructions import NO_DEFAULT, DefaultInstructions, bundled
 from pipeline.response.generation import ANSWER_TOKENS
 from pipeline.tools.functions import FunctionTools, load_functions
-from pipeline.tools.home import Home, default_home
+from pipeline.tools.home import DemoHome, default_home
 from pipeline.tools.selection import most_tools
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from server.compose.plugins import create_tools
@@ -106,12 +106,12 @@ def known_tools(config: Config) -> list[ToolSpec]:
 
 def built_in_tools(config: Config) -> list[ToolProvider]:
     """Those of the demo house first, then the other skills, without a running server."""
-    home, clock = Home(config.home or default_home(), language=config.language), SystemClock()
-    timers = Timers(home, clock, _Nobody())
+    home, clock = DemoHome(config.home or default_home(), language=config.language), SystemClock()
+    timers = Timers(home, clock, _NullAnnouncer())
     return [HomeTools(home), ListTools(home), TimerTools(timers), ClockTools(clock)]
 
 
-class _Nobody:
+class _NullAnnouncer:
     """An Announcer that nobody hears."""
 
     async def announce(self, conversation_id: str, text: str) -> bool:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from core.ports import ToolProvider
 from pipeline.tools.functions import FunctionTools, load_functions
 from pipeline.tools.mcp import mcp_tools
-from server.compose.llm_and_tts import Runs
+from server.compose.llm_and_tts import LlmWithServer
 from server.compose.plugins import create_tools
 from server.config.sections.tools import ToolsConfig
 
@@ -30,7 +30,7 @@ async def own_tools(
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         for label, plugin in plugins.items():
             logger.info("tools of %s", label)
-            if isinstance(plugin, Runs):
+            if isinstance(plugin, LlmWithServer):
                 await stack.enter_async_context(plugin.running())
         running = [tasks.create_task(one.run(), name=f"mcp-{one.name}") for one in servers]
         yield (functions, *plugins.values(), *servers)

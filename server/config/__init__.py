@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from devices.ip_allowlist import Network
+from devices.ip_allowlist import IpNetwork
 from pipeline.tools.home.config import HomeConfig
-from pipeline.transcription.no_speech import NoSpeech
+from pipeline.transcription.no_speech import NoSpeechMode
 from server.config.sections.assistant import AssistantConfig
 from server.config.sections.devices import DevicesConfig
 from server.config.sections.home_assistant import HomeAssistantConfig
@@ -25,7 +25,7 @@ from server.net.addresses import is_loopback
 from server.net.allowlist import networks_of
 from server.runtime.state_dir import KEY_CHARS, KEY_PATTERN
 
-Names = tuple[str, ...]
+NameList = tuple[str, ...]
 
 
 class ServerConfig(Section, frozen=True):
@@ -68,7 +68,7 @@ class ServerConfig(Section, frozen=True):
         ),
     ] = False
     allowed_hosts: Annotated[
-        Names,
+        NameList,
         Meta(
             description=(
                 "Further names in the Host header, e.g. behind a reverse proxy; this machine's own"
@@ -77,7 +77,7 @@ class ServerConfig(Section, frozen=True):
         ),
     ] = ()
     allowed_origins: Annotated[
-        Names,
+        NameList,
         Meta(
             description=(
                 'Web sites that may use the API from a browser, always with the key; "*" is any.'
@@ -108,7 +108,7 @@ class ServerConfig(Section, frozen=True):
         ),
     ] = 256  # a browser holds six; a house behind one address some dozens
     trusted_proxies: Annotated[
-        Names,
+        NameList,
         Meta(
             title="list of addresses or networks like 10.0.0.2 or 172.18.0.0/16",
             description="Reverse proxies elsewhere, which hold the connections of many clients.",
@@ -143,7 +143,7 @@ class ServerConfig(Section, frozen=True):
     def __post_init__(self) -> None:
         self.proxies()
 
-    def proxies(self) -> tuple[Network, ...]:
+    def proxies(self) -> tuple[IpNetwork, ...]:
         """This machine and the trusted proxies. Raises ConfigError."""
         return networks_of(self.trusted_proxies, "server.trusted_proxies")
 
@@ -199,7 +199,7 @@ class AsrConfig(EngineConfig, frozen=True):
         ),
     ] = "auto"
     preload: Annotated[
-        Names,
+        NameList,
         Meta(
             description=(
                 "Further models to load at start; others are loaded when they are first asked for."
@@ -218,7 +218,7 @@ class AsrConfig(EngineConfig, frozen=True):
         ),
     ] = 0
     no_speech: Annotated[
-        NoSpeech,
+        NoSpeechMode,
         Meta(
             description=(
                 "Noise that was taken for words: off keeps all of it; normal drops what the model"

@@ -36,7 +36,7 @@ SettingPath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
+class EffectiveConfig:
     """The configuration in force, and which source each changed setting came from."""
 
     config: Config
@@ -45,7 +45,7 @@ class Effective:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _ConfigDraft:
     """Values as they come in, with what is wrong about them."""
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -65,12 +65,12 @@ def load(
     *,
     file: Path | None = None,
     flags: Mapping[str, str] | None = None,
-) -> Effective:
+) -> EffectiveConfig:
     """Read every source. `flags`: `--port` -> text, as the command line gave them.
 
     Raises ConfigError with one line per problem.
     """
-    draft = _Draft()
+    draft = _ConfigDraft()
     if state_home := environ.get("XDG_STATE_HOME"):
         _add_leaf(draft, ("paths", "state_dir"), f"{state_home}/earshot", "env:XDG_STATE_HOME")
     _add_file(draft, _find_file(environ, file))
@@ -83,7 +83,7 @@ def load(
         config = msgspec.convert(draft.values, Config)
     except msgspec.ValidationError as error:  # a variable that sets a key inside an open table
         raise ConfigError(f"config: {error}") from error
-    return Effective(config, draft.origins)
+    return EffectiveConfig(config, draft.origins)
 
 
 def _find_file(environ: Mapping[str, str], file: Path | None) -> Path | None:
@@ -95,7 +95,7 @@ def _find_file(environ: Mapping[str, str], file: Path | None) -> Path | None:
     return Path(DEFAULT_FILE) if Path(DEFAULT_FILE).is_file() else None
 
 
-def _add_file(draft: _Draft, file: Path | None) -> None:
+def _add_file(draft: _ConfigDraft, file: Path | None) -> None:
     if file is None:
         return
     try:
@@ -109,7 +109,11 @@ def _add_file(draft: _Draft, file: Path | None) -> None:
 
 
 def _leaves(
-    draft: _Draft, table: Mapping[str, Any], struct: inspect.StructType, at: SettingPath, label: str
+    draft: _ConfigDraft,
+    table: Mapping[str, Any],
+    struct: inspect.StructType,
+    at: SettingPath,
+    label: str,
 ) -> Iterator[tuple[SettingPath, Any]]:
     """Every setting in a table, sections unfolded; unknown keys and wrong sections are noted."""
     fields = {f.name: kind_of(f.type) for f in struct.fields}
@@ -125,7 +129,7 @@ def _leaves(
             draft.problems.append(f"{label}.{name}: expected a table, got {value!r}")
 
 
-def _add_environment(draft: _Draft, environ: Mapping[str, str]) -> None:
+def _add_environment(draft: _ConfigDraft, environ: Mapping[str, str]) -> None:
     for variable in sorted(environ):
         if not variable.startswith(ENV_PREFIX) or variable in NOT_SETTINGS:
             continue
@@ -165,7 +169,7 @@ def _annotated(path: SettingPath) -> inspect.Type:
     return next(f.type for f in section.fields if f.name == path[-1])
 
 
-def _add_leaf(draft: _Draft, path: SettingPath, value: Any, origin: str) -> None:
+def _add_leaf(draft: _ConfigDraft, path: SettingPath, value: Any, origin: str) -> None:
     """Check one value against its setting's type; text from variables is read as that type."""
     kind, inside = _resolve(path)
     assert kind is not None, f"no such setting: {path}"

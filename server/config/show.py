@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from server.config.load import Effective
+from server.config.load import EffectiveConfig
 from server.config.types import describe, kind_of, masked, sentence_of
 
 
-def show(effective: Effective) -> str:
+def show(effective: EffectiveConfig) -> str:
     """TOML that `--config` reads back, except for the masked secrets."""
     struct = inspect.type_info(type(effective.config))
     assert isinstance(struct, inspect.StructType)

@@ -11,11 +11,11 @@ from aiohttp.typedefs import Handler, Middleware
 from core.errors import Forbidden, Unauthorized
 from core.http.routes import is_forwarded
 from devices.registry.tokens import PREFIX as DEVICE_KEY
-from server.http.auth import Access, Caller, Gate, password_of, token_of
-from server.http.key_attempts import WrongKeys
+from server.http.auth import AccessGate, AccessGrant, AccessRequest, password_of, token_of
+from server.http.key_attempts import KeyAttemptLimiter
 from signaling.bearer_token import TOKEN
 
-ACCESS = aioweb.RequestKey("access", Access)
+ACCESS = aioweb.RequestKey("access", AccessGrant)
 
 API_KEY = "X-API-Key"
 "Where WIS's clients and several others send the key; it counts as `Authorization: Bearer`."
@@ -41,9 +41,9 @@ EXPOSED_HEADERS = (
 "What a script of another site may read of an answer, beside its body."
 
 
-def guard(gate: Gate) -> Middleware:
+def guard(gate: AccessGate) -> Middleware:
     """Let in, or answer 401 or 403 before routing shows whether the path exists."""
-    wrong_keys = WrongKeys()
+    wrong_keys = KeyAttemptLimiter()
 
     @aioweb.middleware
     async def run(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
@@ -86,7 +86,7 @@ ADMITS_PAGE = "earshot_admits_page"
 "Attribute of a handler: which sites' pages at which addresses need no key, or None."
 
 
-def _is_known(request: aioweb.Request, caller: Caller) -> bool:
+def _is_known(request: aioweb.Request, caller: AccessRequest) -> bool:
     """A browser always tells its Origin when it does more than a link does; a device never does."""
     handler = request.match_info.handler
     if caller.is_forwarded:
@@ -103,14 +103,14 @@ def _is_public(request: aioweb.Request) -> bool:
     return getattr(request.match_info.handler, PUBLIC, False) is True
 
 
-def caller_of(request: aioweb.Request) -> Caller:
+def caller_of(request: aioweb.Request) -> AccessRequest:
     """What the gate wants to know. Raises Forbidden for two Host or Origin headers."""
     for name in (hdrs.HOST, hdrs.ORIGIN):
         if len(request.headers.getall(name, ())) > 1:
             raise Forbidden(f"more than one {name} header", code="forbidden_host")
     authorization = request.headers.get(hdrs.AUTHORIZATION)
     own_header = request.headers.get(API_KEY, "").strip()
-    return Caller(
+    return AccessRequest(
         host=request.headers.get(hdrs.HOST),
         origin=request.headers.get(hdrs.ORIGIN),
         scheme=_scheme_of(request),
@@ -136,7 +136,7 @@ def _scheme_of(request: aioweb.Request) -> str:
     return said if said in ("http", "https") else request.scheme
 
 
-def _is_preflight(gate: Gate, caller: Caller, request: aioweb.Request) -> bool:
+def _is_preflight(gate: AccessGate, caller: AccessRequest, request: aioweb.Request) -> bool:
     """A browser asks whether a foreign site may ask; it cannot send the key with that."""
     is_asking = request.method == hdrs.METH_OPTIONS and caller.origin is not None
     if not is_asking or "Access-Control-Request-Method" not in request.headers:
@@ -145,7 +145,7 @@ def _is_preflight(gate: Gate, caller: Caller, request: aioweb.Request) -> bool:
 
 
 async def _preflight(
-    gate: Gate, request: aioweb.Request, handler: Handler
+    gate: AccessGate, request: aioweb.Request, handler: Handler
 ) -> aioweb.StreamResponse:
     """A path that answers OPTIONS itself says what else it has to say (RFC 9725 section 4.2)."""
     response: aioweb.StreamResponse = aioweb.Response(status=HTTPStatus.NO_CONTENT)
@@ -167,7 +167,7 @@ async def allow_reading(request: aioweb.Request, response: aioweb.StreamResponse
     Also when the key is wrong: its developer should see why.
     """
     origin = request.headers.get(hdrs.ORIGIN)
-    access: Access | None = request.get(ACCESS)
+    access: AccessGrant | None = request.get(ACCESS)
     cors_origin = access.cors_origin if access else None
     if response.status == HTTPStatus.UNAUTHORIZED:
         cors_origin = origin

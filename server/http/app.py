@@ -14,8 +14,8 @@ from core.acceptor import NO_LIMIT, AddressLimit, accepting
 from core.http.routes import Route
 from core.ports import Metrics
 from server.http.access import ADMITS, ADMITS_PAGE, ADMITS_PEER, PUBLIC, allow_reading, guard
-from server.http.auth import Gate
-from server.http.connection import Runner
+from server.http.auth import AccessGate
+from server.http.connection import HttpRunner
 from server.http.edge import LIMIT_BYTES, check_encoding, edge, invite_body, stamp, to_https
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ CLOSE_TIMEOUT_S = 1.0  # turns have had their time to drain before connections c
 
 def build(
     routes: Iterable[Route],
-    gate: Gate,
+    gate: AccessGate,
     metrics: Metrics,
     *,
     max_body_bytes: int,
@@ -36,7 +36,7 @@ def build(
     app = aioweb.Application(middlewares=middlewares, client_max_size=max_body_bytes)
     app.on_response_prepare.append(stamp)
     app.on_response_prepare.append(allow_reading)
-    watches = _Watches()
+    watches = _OpenStreams()
     app.on_shutdown.append(watches.end)
     for route in routes:
         handler = _marked(route, watches)
@@ -51,7 +51,7 @@ async def _not_yet(_: aioweb.Request) -> None:
     """The web library would invite the body (`100 Continue`) before anybody asked for the key."""
 
 
-class _Watches:
+class _OpenStreams:
     """Requests that end only with the page that made them: a server that stops waits for none."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class _Watches:
             self._tasks.discard(task)
 
 
-def _marked(route: Route, watches: _Watches) -> Handler:
+def _marked(route: Route, watches: _OpenStreams) -> Handler:
     """The handler, recognisable as public; a wrapper, since methods take no attributes."""
 
     async def handler(request: aioweb.Request) -> aioweb.StreamResponse:
@@ -104,7 +104,7 @@ async def running(
     limit: AddressLimit = NO_LIMIT,
 ) -> AsyncIterator[None]:
     """Serve on bound sockets while the body runs; then close what is open."""
-    runner = Runner(app, metrics, shutdown_timeout_s=CLOSE_TIMEOUT_S)
+    runner = HttpRunner(app, metrics, shutdown_timeout_s=CLOSE_TIMEOUT_S)
     await runner.setup()
     try:
         async with accepting(sockets, runner.connection, limit=limit, tls=context):

@@ -21,12 +21,12 @@ SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 
 ANY = "*"
 
-Admits: TypeAlias = Callable[[str], bool]
+HostCheck: TypeAlias = Callable[[str], bool]
 "Of a path that has keys of its own kind."
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class AccessRequest:
     """What a request says about where it comes from."""
 
     host: str | None
@@ -45,7 +45,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessGrant:
     """What the gate found."""
 
     is_trusted: bool
@@ -57,7 +57,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class AccessGate:
     """The rules of one listener."""
 
     is_local: bool
@@ -70,12 +70,12 @@ class Gate:
 
     def admit(
         self,
-        caller: Caller,
+        caller: AccessRequest,
         *,
         is_public: bool,
-        admits: Admits | None = None,
+        admits: HostCheck | None = None,
         is_known: bool = False,
-    ) -> Access:
+    ) -> AccessGrant:
         """`admits`: whether a token that is not the key opens this path. `is_known`: the address
         alone does. Raises Forbidden (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
         name = self._check_host(caller)
@@ -89,7 +89,7 @@ class Gate:
         opens = is_key or _is_admitted(token, admits)
         has_key = is_known or (opens and not (is_foreign and caller.is_basic))
         if is_public and not has_key:
-            return Access(is_trusted=not needs_key, token=token)
+            return AccessGrant(is_trusted=not needs_key, token=token)
         if is_foreign and caller.origin is not None and not self.allows_origin(caller.origin):
             raise Forbidden(
                 f"this site ({caller.origin}) is not in server.allowed_origins",
@@ -103,13 +103,13 @@ class Gate:
                 )
             raise Unauthorized(self._why(caller, takes_others=admits is not None))
         cors_origin = caller.origin if is_foreign else None
-        return Access(is_trusted=True, cors_origin=cors_origin, token=token)
+        return AccessGrant(is_trusted=True, cors_origin=cors_origin, token=token)
 
     def allows_origin(self, origin: str) -> bool:
         """Whether a site may come with the key."""
         return ANY in self.origins or origin in self.origins
 
-    def _check_host(self, caller: Caller) -> str | None:
+    def _check_host(self, caller: AccessRequest) -> str | None:
         """A page elsewhere can point its own name at us (DNS rebinding), but never an address."""
         if caller.host is None:
             return None
@@ -128,7 +128,7 @@ class Gate:
             return False
         return compare_digest(token.encode("utf-8", "replace"), self.key.encode())
 
-    def _why(self, caller: Caller, *, takes_others: bool) -> str:
+    def _why(self, caller: AccessRequest, *, takes_others: bool) -> str:
         if caller.token is not None and takes_others:
             return "the key is wrong, or a client secret that is unknown or has expired"
         if caller.token is not None and self.key:
@@ -138,7 +138,7 @@ class Gate:
         return "a key is needed from there, and the server has none: set EARSHOT_REQUIRE_KEY=true"
 
 
-def _is_admitted(token: str | None, admits: Admits | None) -> bool:
+def _is_admitted(token: str | None, admits: HostCheck | None) -> bool:
     return token is not None and admits is not None and admits(token)
 
 
@@ -172,7 +172,7 @@ def password_of(authorization: str | None) -> str | None:
     return text.partition(":")[2] or None
 
 
-def _is_same_origin(caller: Caller) -> bool:
+def _is_same_origin(caller: AccessRequest) -> bool:
     """Origin and Host name the same scheme, host and port; or there is no Origin."""
     if caller.origin is None:
         return True

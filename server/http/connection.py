@@ -14,12 +14,12 @@ from aiohttp import StreamReader, hdrs
 from aiohttp import web as aioweb
 from aiohttp.http_exceptions import LineTooLong
 
-from core.acceptor import Left
+from core.acceptor import OnConnectionLost
 from core.errors import EarshotError, RequestError
 from core.ids import new_id
 from core.ports import Metrics
 from server.http.edge import error_response
-from server.http.willow_urls import FirstLine
+from server.http.willow_urls import RequestLine
 from server.runtime.logs import request_id
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ OPTIONS: Mapping[str, Any] = {
 }
 
 
-class Runner(aioweb.AppRunner):
+class HttpRunner(aioweb.AppRunner):
     """aiohttp's, with connections of ours."""
 
     __slots__ = ("_metrics",)
@@ -65,21 +65,21 @@ class Runner(aioweb.AppRunner):
 
     async def _make_server(self) -> aioweb.Server:
         plain = await super()._make_server()
-        return _Server(plain, self._metrics)
+        return _HttpServer(plain, self._metrics)
 
-    def connection(self, left: Left) -> asyncio.Protocol:
+    def connection(self, left: OnConnectionLost) -> asyncio.Protocol:
         """A new one; `left` is called when it is over."""
-        assert isinstance(self.server, _Server)
+        assert isinstance(self.server, _HttpServer)
         return self.server.connection(left)
 
 
-class _Server(aioweb.Server):
+class _HttpServer(aioweb.Server):
     def __init__(self, plain: aioweb.Server, metrics: Metrics) -> None:
         super().__init__(plain.request_handler, request_factory=_checked(plain.request_factory))
         self._count = metrics.count
 
-    def connection(self, left: Left) -> asyncio.Protocol:
-        return _Connection(self, self._count, left)
+    def connection(self, left: OnConnectionLost) -> asyncio.Protocol:
+        return _HttpConnection(self, self._count, left)
 
 
 def _checked(factory: Callable[..., aioweb.BaseRequest]) -> Callable[..., aioweb.BaseRequest]:
@@ -125,7 +125,7 @@ class FormBody:
             await asyncio.sleep(0)
 
 
-class _Connection(aioweb.RequestHandler):
+class _HttpConnection(aioweb.RequestHandler):
     __slots__ = (
         "_body",
         "_count",
@@ -138,14 +138,16 @@ class _Connection(aioweb.RequestHandler):
         "_unread",
     )
 
-    def __init__(self, server: aioweb.Server, count: Callable[..., None], left: Left) -> None:
+    def __init__(
+        self, server: aioweb.Server, count: Callable[..., None], left: OnConnectionLost
+    ) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             **OPTIONS,
         )
         self._count, self._left = count, left
-        self._first_line = FirstLine()
+        self._first_line = RequestLine()
         self._body: StreamReader | None = None
         "Of the request that came last, while more of it is to come."
         self._deadline: float | None = None
@@ -306,18 +308,18 @@ class _Connection(aioweb.RequestHandler):
             logger.info("no HTTP request: %s", type(exc).__name__)
             error = RequestError(_what_is_wrong(exc), code="invalid_http")
         self._count("earshot_errors", code=error.code)
-        response = _Nameless.of(error_response(error))
+        response = _AnonymousResponse.of(error_response(error))
         response.headers["X-Request-ID"] = request_id.get()
         response.force_close()
         return response
 
 
-class _Nameless(aioweb.Response):
+class _AnonymousResponse(aioweb.Response):
     """A response that does not say which software sends it; the application's hook removes that
     name from all others."""
 
     @classmethod
-    def of(cls, response: aioweb.Response) -> "_Nameless":
+    def of(cls, response: aioweb.Response) -> "_AnonymousResponse":
         return cls(body=response.body, status=response.status, headers=response.headers)
 
     async def _prepare_headers(self) -> None:

@@ -24,11 +24,11 @@ from core.errors import (
     EngineTimeout,
     Forbidden,
     NotFound,
-    Overloaded,
+    OverloadedError,
+    PayloadTooLarge,
     RemoteProtocolError,
     RequestError,
-    StorageFailed,
-    TooLarge,
+    StorageError,
     Unauthorized,
 )
 from core.ids import new_id
@@ -48,9 +48,9 @@ STATUS: Mapping[type[EarshotError], tuple[HTTPStatus, int]] = {
     Forbidden: (HTTPStatus.FORBIDDEN, WSCloseCode.POLICY_VIOLATION),
     NotFound: (HTTPStatus.NOT_FOUND, WSCloseCode.POLICY_VIOLATION),
     Conflict: (HTTPStatus.CONFLICT, WSCloseCode.POLICY_VIOLATION),
-    TooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, WSCloseCode.MESSAGE_TOO_BIG),
-    StorageFailed: (HTTPStatus.SERVICE_UNAVAILABLE, WSCloseCode.TRY_AGAIN_LATER),
-    Overloaded: (HTTPStatus.SERVICE_UNAVAILABLE, WSCloseCode.TRY_AGAIN_LATER),
+    PayloadTooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, WSCloseCode.MESSAGE_TOO_BIG),
+    StorageError: (HTTPStatus.SERVICE_UNAVAILABLE, WSCloseCode.TRY_AGAIN_LATER),
+    OverloadedError: (HTTPStatus.SERVICE_UNAVAILABLE, WSCloseCode.TRY_AGAIN_LATER),
     EngineError: (HTTPStatus.BAD_GATEWAY, WSCloseCode.INTERNAL_ERROR),
     EngineMissing: (HTTPStatus.NOT_IMPLEMENTED, WSCloseCode.INTERNAL_ERROR),
     EngineTimeout: (HTTPStatus.GATEWAY_TIMEOUT, WSCloseCode.INTERNAL_ERROR),
@@ -121,7 +121,7 @@ def error_response(error: EarshotError) -> aioweb.Response:
     )
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         response.headers["x-should-retry"] = "false"  # to OpenAI's clients: a bug stays one
-    if isinstance(error, Overloaded):
+    if isinstance(error, OverloadedError):
         response.headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, Unauthorized):
         response.headers["WWW-Authenticate"] = "Bearer"
@@ -164,7 +164,7 @@ def edge(metrics: Metrics, max_body_bytes: int) -> Middleware:
     return run
 
 
-class Contained:
+class ErrorBoundary:
     """Runs work that outlives its request: a bug is logged and ends it, not its neighbours."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -195,7 +195,7 @@ def _limit_bytes(request: aioweb.Request) -> int | None:
 def check_size(body_bytes: int | None, limit_bytes: int) -> None:
     """Refuse a body by its Content-Length, before reading it."""
     if body_bytes is not None and body_bytes > limit_bytes:
-        raise TooLarge(f"a body of {body_bytes} bytes; at most {limit_bytes} are taken")
+        raise PayloadTooLarge(f"a body of {body_bytes} bytes; at most {limit_bytes} are taken")
 
 
 def check_encoding(headers: Mapping[str, str]) -> None:
@@ -264,7 +264,7 @@ def _known(request: aioweb.Request, error: Exception) -> EarshotError | None:
     """The error as one of ours; None for a bug."""
     match error:
         case aioweb.HTTPRequestEntityTooLarge():
-            return TooLarge(str(error.text))
+            return PayloadTooLarge(str(error.text))
         case aioweb.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
             return RequestError(

@@ -8,13 +8,13 @@ from aiohttp import web as aioweb
 
 from core.http.routes import JSON, Route
 from server.http.access import ACCESS
-from server.runtime.lifecycle import Lifecycle, State
+from server.runtime.lifecycle import Lifecycle, LifecycleState
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the server takes sessions now."""
 
-    status: State
+    status: LifecycleState
     version: str | None = None
     sessions: int | None = None
     max_sessions: int | None = None
@@ -22,7 +22,9 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     "Kind of engine -> what serves it."
 
 
-def health_routes(lifecycle: Lifecycle, details: Callable[[State], Health]) -> tuple[Route, ...]:
+def health_routes(
+    lifecycle: Lifecycle, details: Callable[[LifecycleState], Health]
+) -> tuple[Route, ...]:
     """503 while starting or draining, so that load balancers look elsewhere."""
 
     async def show(request: aioweb.Request) -> aioweb.Response:

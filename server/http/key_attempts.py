@@ -30,7 +30,7 @@ MAX_ADDRESSES = 4096
 "The ones longest quiet are forgotten: some 0.5 MB."
 
 
-class WrongKeys:
+class KeyAttemptLimiter:
     """Those of one listener. Times are in seconds of any clock."""
 
     def __init__(self) -> None:

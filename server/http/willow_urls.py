@@ -14,7 +14,7 @@ _RAW = re.compile(rb'[^!-~]|["#<>\\^`{|}]|[&+](?= )')
 "What a URL cannot hold, and what would end or change the text: before a space it is a part of it."
 
 
-class FirstLine:
+class RequestLine:
     """The first bytes of a connection, on their way to the parser. A device opens one for each."""
 
     def __init__(self) -> None:

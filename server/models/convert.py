@@ -13,10 +13,10 @@ import msgspec
 
 from engines.runtime import convert_whisper
 from engines.asr.whisper.settings import NOTES_FILE
-from engines.base import Padding
-from server.models.errors import ModelsError, ToolsMissing
+from engines.base import AsrPadding
+from server.models.errors import ModelsError, MissingConversionTools
 from server.models.inventory import CHECKPOINTS, holds_checkpoint, partial_folder
-from server.models.record import Record, read_record, write_record
+from server.models.record import SourceRecord, read_record, write_record
 from serving.catalogue import known, short_name
 from serving.placement.ct2_header import read_weights_file
 
@@ -42,7 +42,7 @@ class Conversion:
     "The interpreter that has the libraries; empty: ours."
     source: str = ""
     "Where the checkpoint came from."
-    padding: Padding | None = None
+    padding: AsrPadding | None = None
     "What the weights were trained with, for their notes; None: as usual, or what is known of them."
 
 
@@ -76,7 +76,7 @@ def check_tools(python: str) -> None:
         return  # its own words come when it runs
     missing = [library for library in LIBRARIES if find_spec(library) is None]
     if missing:
-        raise ToolsMissing(f"converting needs {' and '.join(missing)}: {HOW}")
+        raise MissingConversionTools(f"converting needs {' and '.join(missing)}: {HOW}")
 
 
 def convert(wanted: Conversion, models_dir: Path) -> Path:
@@ -93,7 +93,7 @@ def convert(wanted: Conversion, models_dir: Path) -> Path:
         came_from = read_record(wanted.checkpoint)
         write_record(
             partial,
-            Record(
+            SourceRecord(
                 source=came_from.source if came_from else wanted.source or str(wanted.checkpoint),
                 revision=came_from.revision if came_from else "",
                 quantization=wanted.quantization,
@@ -104,13 +104,13 @@ def convert(wanted: Conversion, models_dir: Path) -> Path:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def padding_of(checkpoint: Path) -> Padding | None:
+def padding_of(checkpoint: Path) -> AsrPadding | None:
     """What the catalogue knows of a checkpoint that was pulled."""
     entry = known(checkpoint.name.removesuffix(".checkpoint"))
     return entry.padding if entry else None
 
 
-def write_notes(folder: Path, padding: Padding | None) -> None:
+def write_notes(folder: Path, padding: AsrPadding | None) -> None:
     """The new model's own notes, unless the checkpoint's came with it."""
     file = folder / NOTES_FILE
     if padding is not None and not file.exists():
@@ -126,10 +126,10 @@ def _run(wanted: Conversion, output: Path) -> None:
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise ToolsMissing(f"cannot start {python}: {error.strerror}") from error
+        raise MissingConversionTools(f"cannot start {python}: {error.strerror}") from error
     if done.returncode == 0:
         return
     said = [line for line in done.stderr.splitlines() if line.strip()][-FAILED_LINES:]
     if said and "ModuleNotFoundError" in said[-1]:
-        raise ToolsMissing(f"{python}: {said[-1].partition(': ')[2]}; {HOW}")
+        raise MissingConversionTools(f"{python}: {said[-1].partition(': ')[2]}; {HOW}")
     raise ModelsError(f"converting {wanted.checkpoint} failed:\n" + "\n".join(said))

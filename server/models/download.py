@@ -9,7 +9,7 @@ from typing import Any
 
 from server.models.errors import HubUnreachable, ModelsError
 from server.models.hub import ATTEMPTS, Hub, HubFile, reason
-from server.models.progress import Progress
+from server.models.progress import DownloadProgress
 
 BLOCK_BYTES = 256 * 1024
 
@@ -21,7 +21,7 @@ def fetch(
     hub: Hub,
     files: Sequence[HubFile],
     folder: Path,
-    progress: Progress,
+    progress: DownloadProgress,
 ) -> None:
     """Make `folder` hold these files, under their bare names. What is there and right stays.
 
@@ -71,7 +71,7 @@ def _check_room(waiting: Sequence[HubFile], parts: dict[HubFile, Path], folder: 
         )
 
 
-def _fetch_one(hub: Hub, file: HubFile, part: Path, progress: Progress) -> None:
+def _fetch_one(hub: Hub, file: HubFile, part: Path, progress: DownloadProgress) -> None:
     """Complete the part; a broken connection is made anew and goes on where it broke."""
     failures = 0
     while True:
@@ -88,7 +88,7 @@ def _fetch_one(hub: Hub, file: HubFile, part: Path, progress: Progress) -> None:
             hub.sleep(2.0 ** (failures - 1))
 
 
-def _stream(hub: Hub, file: HubFile, part: Path, progress: Progress) -> None:
+def _stream(hub: Hub, file: HubFile, part: Path, progress: DownloadProgress) -> None:
     start = _size(part)
     with hub.open(file, start) as answer:
         if start and answer.status != 206:  # it sends everything

@@ -20,13 +20,13 @@ class HubBusy(HubUnreachable):
     """It answers that it cannot now."""
 
 
-class Offline(HubUnreachable):
+class HubOffline(HubUnreachable):
     """Something is missing, and looking for it on the network was forbidden."""
 
     code = "offline"
 
 
-class ToolsMissing(ModelsError):
+class MissingConversionTools(ModelsError):
     """Converting needs libraries that are not installed."""
 
     code = "tools_missing"

@@ -17,24 +17,24 @@ from core.ports import Clock, Metrics
 from engines.base import AsrItem
 from server.config import Config
 from server.commands.models.bench import SENTENCES, spoken
-from server.compose.choices import Survey, choose_one, find_offers, machine
-from serving.placement.choose import AUTO, WHISPER, Weights, measured_here
-from serving.placement.benchmarks import Measured, device_name, note_measured
-from serving.placement.offers import Offer
+from server.compose.choices import PlacementInputs, choose_one, find_offers, machine
+from serving.placement.choose import AUTO, WHISPER, WhisperWeights, measured_here
+from serving.placement.benchmarks import ModelBenchmark, device_name, note_measured
+from serving.placement.offers import AsrModelOffer
 from serving.placement.whisper import CPU
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 from serving.served import ServedModel
 
 logger = logging.getLogger(__name__)
 
-Timer = Callable[[Offer], Awaitable[float]]
+DecodeTimer = Callable[[AsrModelOffer], Awaitable[float]]
 "Milliseconds that one utterance takes. Raises EarshotError when it cannot be decoded."
 
 MAX_START_S = 120.0
 "For loading a model and two decodes; a model that needs longer is too slow for speech."
 
 
-async def with_times(config: Config, found: Survey, timer: Timer) -> Survey:
+async def with_times(config: Config, found: PlacementInputs, timer: DecodeTimer) -> PlacementInputs:
     """The survey with a figure for the model that `auto` takes on a GPU. One that turns out to be
     too slow leaves its place to the next, which is measured too. Raises EngineMissing,
     ConfigError."""
@@ -56,7 +56,7 @@ async def with_times(config: Config, found: Survey, timer: Timer) -> Survey:
     return found
 
 
-async def _measured(offer: Offer, found: Survey, timer: Timer) -> Measured | None:
+async def _measured(offer: AsrModelOffer, found: PlacementInputs, timer: DecodeTimer) -> ModelBenchmark | None:
     device = device_name(found.hardware)
     logger.info("asr: %s was never timed on %s: one decode", offer.name, device)
     try:
@@ -68,10 +68,10 @@ async def _measured(offer: Offer, found: Survey, timer: Timer) -> Measured | Non
         logger.warning("asr: %s could not be timed on %s: %s", offer.name, device, error)
         return None
     logger.info("asr: %s takes %.0f ms per utterance on %s", offer.name, took_ms, device)
-    return Measured("", took_ms, device=device)
+    return ModelBenchmark("", took_ms, device=device)
 
 
-def _noted(found: Survey, model: Weights, measured: Measured) -> Survey:
+def _noted(found: PlacementInputs, model: WhisperWeights, measured: ModelBenchmark) -> PlacementInputs:
     try:
         note_measured(model.path.parent, model.path.name, measured)
     except OSError as error:
@@ -82,10 +82,10 @@ def _noted(found: Survey, model: Weights, measured: Measured) -> Survey:
     return replace(found, weights=weights)
 
 
-def timer_of(clock: Clock, metrics: Metrics) -> Timer:
+def timer_of(clock: Clock, metrics: Metrics) -> DecodeTimer:
     """By the model itself in one worker, as the server would run it."""
 
-    async def took_ms(offer: Offer) -> float:
+    async def took_ms(offer: AsrModelOffer) -> float:
         pcm = await spoken(SENTENCES[1])
         served = ServedModel(replace(offer, workers=offer.workers[:1]), clock, metrics)
         try:
@@ -114,6 +114,6 @@ async def _fastest_s(served: ServedModel, pcm: Pcm, clock: Clock) -> float:
     fastest_s = math.inf
     for _ in range(2):
         began_s = clock.now()
-        await served.decode(AsrItem(new_id("first"), pcm, is_final=True), Priority.FINAL)
+        await served.decode(AsrItem(new_id("first"), pcm, is_final=True), DecodePriority.FINAL)
         fastest_s = min(fastest_s, clock.now() - began_s)
     return fastest_s

@@ -31,7 +31,7 @@ MAX_LISTING_BYTES = 16 * 2**20
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
-class _Lfs(msgspec.Struct, frozen=True):
+class _LfsInfo(msgspec.Struct, frozen=True):
     sha256: str
     size: int
 
@@ -40,10 +40,10 @@ class _Sibling(msgspec.Struct, frozen=True, rename="camel"):
     rfilename: str
     size: int | None = None
     blob_id: str = ""
-    lfs: _Lfs | None = None
+    lfs: _LfsInfo | None = None
 
 
-class _Listing(msgspec.Struct, frozen=True):
+class _RepositoryInfo(msgspec.Struct, frozen=True):
     sha: str
     siblings: tuple[_Sibling, ...] = ()
 
@@ -103,7 +103,7 @@ class Hub:
         what = f"{repository} at {revision}"
         body = self._listing(where, what)
         try:
-            listing = msgspec.json.decode(body, type=_Listing)
+            listing = msgspec.json.decode(body, type=_RepositoryInfo)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ModelsError(f"{self.endpoint}: no listing of {what}: {error}") from error
         return tuple(_file(repository, listing.sha, sibling) for sibling in listing.siblings)

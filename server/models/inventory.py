@@ -15,9 +15,9 @@ from serving.catalogue import known, short_name
 from serving.placement.choose import WHISPER_FILES
 from serving.placement.ct2_header import read_weights_file
 
-Kind = Literal["model", "voice", "checkpoint", "partial", "broken"]
+FolderKind = Literal["model", "voice", "checkpoint", "partial", "broken"]
 
-WORTH: tuple[Kind, ...] = ("model", "voice", "checkpoint", "broken", "partial")
+WORTH: tuple[FolderKind, ...] = ("model", "voice", "checkpoint", "broken", "partial")
 "The best first, where a name fits several."
 
 CHECKPOINTS = ("*.safetensors", "pytorch_model*.bin", "*.pt")
@@ -28,12 +28,12 @@ PARTIAL = re.compile(r"\.(.+)\.partial")
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class ModelFolder:
     """One folder of the models directory."""
 
     name: str
     path: Path
-    kind: Kind
+    kind: FolderKind
     size_bytes: int
     weight_type: str = ""
     "Of the file; on a CPU it is computed in int8 all the same, see asr.options.compute_type."
@@ -41,7 +41,7 @@ class Installed:
     problem: str = ""
 
 
-class _Config(msgspec.Struct):
+class _WhisperConfig(msgspec.Struct):
     lang_ids: list[int] = []
 
 
@@ -53,7 +53,7 @@ def holds_checkpoint(folder: Path) -> bool:
     return any(next(folder.glob(form), None) for form in CHECKPOINTS)
 
 
-def installed(models_dir: Path) -> tuple[Installed, ...]:
+def installed(models_dir: Path) -> tuple[ModelFolder, ...]:
     """Every model, checkpoint and half of one, by name. Reads headers only."""
     if not models_dir.is_dir():
         return ()
@@ -61,7 +61,7 @@ def installed(models_dir: Path) -> tuple[Installed, ...]:
     return tuple(sorted((one for one in found if one), key=lambda one: (one.kind, one.name)))
 
 
-def find_installed(models_dir: Path, name: str) -> Installed:
+def find_installed(models_dir: Path, name: str) -> ModelFolder:
     """By its folder's name, or else its short name or an alias: a model that can be used before
     the rest. Raises ModelsError that lists what is."""
     everything = installed(models_dir)
@@ -74,11 +74,11 @@ def find_installed(models_dir: Path, name: str) -> Installed:
     raise ModelsError(f"there is no model {name!r} in {models_dir}; there is: {names}")
 
 
-def _look(folder: Path) -> Installed | None:
+def _look(folder: Path) -> ModelFolder | None:
     size = sum(path.stat().st_size for path in _files(folder))
     if partial := PARTIAL.fullmatch(folder.name):
         name = name_of(partial[1]) or short_name(partial[1])
-        return Installed(name, folder, "partial", size)
+        return ModelFolder(name, folder, "partial", size)
     if folder.name.startswith("."):
         return None
     if (voice := name_of(folder.name)) is not None:
@@ -86,36 +86,36 @@ def _look(folder: Path) -> Installed | None:
     name = short_name(folder.name)
     if (folder / "model.bin").is_file():
         return _model(name, folder, size)
-    return Installed(name, folder, "checkpoint", size) if holds_checkpoint(folder) else None
+    return ModelFolder(name, folder, "checkpoint", size) if holds_checkpoint(folder) else None
 
 
-def _voice(name: str, folder: Path, size: int) -> Installed:
+def _voice(name: str, folder: Path, size: int) -> ModelFolder:
     missing = [file.name for file in files_of(folder) if not file.is_file()]
     if missing:
         problem = f"has no {', '.join(missing)}"
-        return Installed(name, folder, "broken", size, problem=problem)
-    return Installed(name, folder, "voice", size, languages="a voice")
+        return ModelFolder(name, folder, "broken", size, problem=problem)
+    return ModelFolder(name, folder, "voice", size, languages="a voice")
 
 
-def _model(name: str, folder: Path, size: int) -> Installed:
+def _model(name: str, folder: Path, size: int) -> ModelFolder:
     missing = [file for file in WHISPER_FILES if not (folder / file).is_file()]
     if missing:
         problem = f"has no {', '.join(missing)}"
-        return Installed(name, folder, "broken", size, problem=problem)
+        return ModelFolder(name, folder, "broken", size, problem=problem)
     try:
         weights = read_weights_file(folder / "model.bin")
-        config = msgspec.json.decode((folder / "config.json").read_bytes(), type=_Config)
+        config = msgspec.json.decode((folder / "config.json").read_bytes(), type=_WhisperConfig)
     except msgspec.DecodeError as error:
-        return Installed(name, folder, "broken", size, problem=f"has a bad config.json: {error}")
+        return ModelFolder(name, folder, "broken", size, problem=f"has a bad config.json: {error}")
     except (EarshotError, OSError) as error:
-        return Installed(name, folder, "broken", size, problem=str(error))
+        return ModelFolder(name, folder, "broken", size, problem=str(error))
     if weights.spec != "WhisperSpec":
         problem = f"is a {weights.spec}, not a Whisper"
-        return Installed(name, folder, "broken", size, weights.weight_type, problem=problem)
+        return ModelFolder(name, folder, "broken", size, weights.weight_type, problem=problem)
     entry = known(name)
     count = len(config.lang_ids)
     languages = entry.languages if entry else f"{count} languages" if count else "English"
-    return Installed(name, folder, "model", size, weights.weight_type, languages)
+    return ModelFolder(name, folder, "model", size, weights.weight_type, languages)
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -10,7 +10,7 @@ LINE_EVERY = 0.25
 "Without a terminal: a line per quarter."
 
 
-class Progress:
+class DownloadProgress:
     """Bytes of one download. `out` is written to; a terminal gets the bar."""
 
     def __init__(self, out: TextIO, now: Callable[[], float] = time.monotonic) -> None:

@@ -8,33 +8,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from server.models.errors import ModelsError, Offline
+from server.models.errors import ModelsError, HubOffline
 from server.models.download import fetch
 from server.models.hub import Hub
 from server.models.inventory import installed, partial_folder
-from server.models.progress import Progress
-from server.models.record import Record, read_record, write_record
-from server.models.source_spec import MAIN, Kind, Plan, Source, plan
+from server.models.progress import DownloadProgress
+from server.models.record import SourceRecord, read_record, write_record
+from server.models.source_spec import MAIN, SourceKind, DownloadPlan, ModelSource, plan
 from serving.placement.ct2_header import read_weights_file
 
-HELD: Mapping[str, Kind] = {"model": "ct2", "checkpoint": "checkpoint", "voice": "voice"}
+HELD: Mapping[str, SourceKind] = {"model": "ct2", "checkpoint": "checkpoint", "voice": "voice"}
 "What a folder may hold that is whole -> what was pulled."
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class PullResult:
     folder: Path
-    kind: Kind
+    kind: SourceKind
     is_new: bool
 
 
 def pull(
-    source: Source,
+    source: ModelSource,
     models_dir: Path,
     hub: Hub | None,
-    progress: Progress,
+    progress: DownloadProgress,
     revision: str | None = None,
-) -> Pulled:
+) -> PullResult:
     """Have it in the models folder; `hub` is None when nothing may be fetched. Raises ModelsError.
 
     What is there is left alone, unless a revision is asked for and it is another one.
@@ -45,7 +45,7 @@ def pull(
     if there and revision is None:
         return there
     if hub is None:
-        raise Offline(_missing(source, models_dir, revision))
+        raise HubOffline(_missing(source, models_dir, revision))
     if source.endpoint and source.endpoint != hub.endpoint:
         hub = replace(hub, endpoint=source.endpoint, token="")  # the token is another hub's
     planned = plan(hub, source, revision)
@@ -57,22 +57,22 @@ def pull(
         fetch(hub, planned.files, partial, progress)
         _finish(partial, planned, source)
         folder = _publish(partial, models_dir / source.folder)
-    return Pulled(folder, planned.kind, True)
+    return PullResult(folder, planned.kind, True)
 
 
-def find_there(source: Source, models_dir: Path) -> Pulled | None:
+def find_there(source: ModelSource, models_dir: Path) -> PullResult | None:
     """The folder that already is what is wanted, and not broken."""
     everything = installed(models_dir)
     for one in everything:
         if one.path == models_dir / source.folder and one.kind in HELD:
-            return Pulled(one.path, HELD[one.kind], False)
+            return PullResult(one.path, HELD[one.kind], False)
     for one in everything:
         if source.entry and one.name == source.entry.name and one.kind == "model":
-            return Pulled(one.path, "ct2", False)
+            return PullResult(one.path, "ct2", False)
     return None
 
 
-def _missing(source: Source, models_dir: Path, revision: str | None) -> str:
+def _missing(source: ModelSource, models_dir: Path, revision: str | None) -> str:
     at = f" at {revision}" if revision else ""
     begun = partial_folder(models_dir, source.folder).exists()
     state = "is only partly there" if begun else "is not there"
@@ -88,7 +88,7 @@ def _recorded_revision(folder: Path) -> str:
 
 
 @contextmanager
-def _locked(partial: Path, source: Source) -> Iterator[None]:
+def _locked(partial: Path, source: ModelSource) -> Iterator[None]:
     """Two downloads into one folder would spoil each other's parts.
 
     The folder itself is locked, so the lock goes with it when it gets its name.
@@ -111,7 +111,7 @@ def _is_ours(descriptor: int, folder: Path) -> bool:
         return False
 
 
-def _finish(partial: Path, planned: Plan, source: Source) -> None:
+def _finish(partial: Path, planned: DownloadPlan, source: ModelSource) -> None:
     """Look at what came, and note what it is."""
     if planned.kind == "ct2":
         weights = read_weights_file(partial / "model.bin")
@@ -124,7 +124,7 @@ def _finish(partial: Path, planned: Plan, source: Source) -> None:
             shutil.rmtree(path)
         elif path.name not in wanted:  # parts of what the hub held before
             path.unlink()
-    write_record(partial, Record(source.repository, planned.files[0].commit))
+    write_record(partial, SourceRecord(source.repository, planned.files[0].commit))
 
 
 def _publish(partial: Path, folder: Path) -> Path:

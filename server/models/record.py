@@ -10,7 +10,7 @@ from server.models.download import sha256
 FILE = "source.json"
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+class SourceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str
     "A repository on a hub, or the folder that was converted."
     revision: str = ""
@@ -21,7 +21,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     "Name -> sha256."
 
 
-def write_record(folder: Path, record: Record) -> None:
+def write_record(folder: Path, record: SourceRecord) -> None:
     """With the checksum of every file that the folder holds."""
     files = {path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != FILE}
     whole = msgspec.structs.replace(record, files=files)
@@ -29,12 +29,12 @@ def write_record(folder: Path, record: Record) -> None:
     (folder / FILE).write_bytes(data + b"\n")
 
 
-def read_record(folder: Path) -> Record | None:
+def read_record(folder: Path) -> SourceRecord | None:
     """None: nobody wrote one. Raises ModelsError for one that cannot be read."""
     path = folder / FILE
     if not path.exists():
         return None
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
+        return msgspec.json.decode(path.read_bytes(), type=SourceRecord)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ModelsError(f"{path}: {error}") from error

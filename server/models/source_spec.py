@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 from server.models.errors import ModelsError
 from server.models.hub import Hub, HubFile
 from server.models.voices import voice_of
-from serving.catalogue import Entry, find, known
+from serving.catalogue import CatalogueEntry, find, known
 from serving.placement.choose import WHISPER_FILES
 
-Kind = Literal["ct2", "checkpoint", "voice"]
+SourceKind = Literal["ct2", "checkpoint", "voice"]
 
 MAIN = "main"
 
@@ -35,14 +35,14 @@ WEIGHTS = (r"model\.safetensors", r"model-\d+-of-\d+\.safetensors|model\.safeten
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ModelSource:
     """Something on a hub."""
 
     title: str
     folder: str
     "What its folder in the models directory will be called."
     repository: str
-    entry: Entry | None = None
+    entry: CatalogueEntry | None = None
     endpoint: str = ""
     "Of the address that was given; empty: the configured hub."
     revision: str = MAIN
@@ -51,44 +51,44 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DownloadPlan:
     """The files to fetch."""
 
-    kind: Kind
+    kind: SourceKind
     files: tuple[HubFile, ...]
 
 
-def source_of(wanted: str) -> Source:
+def source_of(wanted: str) -> ModelSource:
     """A name of the catalogue, a voice, `organisation/repository`, or the address of its page.
 
     Raises ModelUnknown, ModelsError.
     """
     if (voice := voice_of(wanted)) is not None:
-        return Source(wanted, voice.folder, voice.repository, paths=voice.paths)
+        return ModelSource(wanted, voice.folder, voice.repository, paths=voice.paths)
     if "://" in wanted:
         return _page(wanted)
     if REPOSITORY.fullmatch(wanted) and known(wanted) is None:
-        return Source(wanted, wanted.replace("/", "--"), wanted)
+        return ModelSource(wanted, wanted.replace("/", "--"), wanted)
     entry = find(wanted)
-    return Source(entry.name, entry.folder, entry.repository, entry)
+    return ModelSource(entry.name, entry.folder, entry.repository, entry)
 
 
-def checkpoint_of(entry: Entry) -> Source:
+def checkpoint_of(entry: CatalogueEntry) -> ModelSource:
     """The unconverted form of a known model."""
     if entry.format == "openai":
-        return Source(entry.name, entry.folder, entry.repository, entry)
-    return Source(entry.origin, entry.origin.replace("/", "--"), entry.origin)
+        return ModelSource(entry.name, entry.folder, entry.repository, entry)
+    return ModelSource(entry.origin, entry.origin.replace("/", "--"), entry.origin)
 
 
-def plan(hub: Hub, source: Source, revision: str | None) -> Plan:
+def plan(hub: Hub, source: ModelSource, revision: str | None) -> DownloadPlan:
     """What to fetch of it. Raises ModelsError when it holds no Whisper."""
     listed = hub.files(source.repository, revision or source.revision)
     names = {file.path for file in listed}
     if source.paths:
-        return Plan("voice", _voice_files(listed, source))
+        return DownloadPlan("voice", _voice_files(listed, source))
     entry = source.entry
     if entry and entry.format == "openai":
-        return Plan("checkpoint", (*_only(listed, (entry.file,)), *_beside(hub, entry)))
+        return DownloadPlan("checkpoint", (*_only(listed, (entry.file,)), *_beside(hub, entry)))
     if "model.bin" in names:
         files = _only(listed, CT2_FILES)
         missing = [name for name in WHISPER_FILES if name not in names]
@@ -96,24 +96,24 @@ def plan(hub: Hub, source: Source, revision: str | None) -> Plan:
             files += _only(hub.files(entry.origin), ("tokenizer.json",))
         elif missing:
             raise ModelsError(f"{source.repository} has no {', '.join(missing)}")
-        return Plan("ct2", files)
+        return DownloadPlan("ct2", files)
     for form in WEIGHTS:
         if weights := tuple(file for file in listed if re.fullmatch(form, file.path)):
-            return Plan("checkpoint", (*_only(listed, TOKENIZER_FILES), *weights))
+            return DownloadPlan("checkpoint", (*_only(listed, TOKENIZER_FILES), *weights))
     held = ", ".join(sorted(names)[:8]) or "nothing"
     raise ModelsError(
         f"{source.repository} holds no model: neither model.bin nor a checkpoint; it holds {held}"
     )
 
 
-def _voice_files(listed: Sequence[HubFile], source: Source) -> tuple[HubFile, ...]:
+def _voice_files(listed: Sequence[HubFile], source: ModelSource) -> tuple[HubFile, ...]:
     names = {file.path for file in listed}
     if missing := [path for path in source.paths if path not in names]:
         raise ModelsError(f"{source.repository} has no {', '.join(missing)}")
     return _only(listed, source.paths)
 
 
-def _beside(hub: Hub, entry: Entry) -> tuple[HubFile, ...]:
+def _beside(hub: Hub, entry: CatalogueEntry) -> tuple[HubFile, ...]:
     """The tokenizer of the model that a bare .pt file was trained from."""
     return tuple(
         file
@@ -130,7 +130,7 @@ def _only(files: Sequence[HubFile], paths: Sequence[str]) -> tuple[HubFile, ...]
     return found
 
 
-def _page(address: str) -> Source:
+def _page(address: str) -> ModelSource:
     try:
         parts = urlsplit(address)
     except ValueError as error:
@@ -144,7 +144,7 @@ def _page(address: str) -> Source:
     revision = path[3] if len(path) > 3 and path[2] in {"tree", "blob", "resolve"} else MAIN
     entry = known(repository)
     entry = entry if entry and entry.repository == repository else None
-    return Source(
+    return ModelSource(
         repository,
         entry.folder if entry else repository.replace("/", "--"),
         repository,

@@ -4,14 +4,14 @@ import re
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-Address = IPv4Address | IPv6Address
+IpAddress = IPv4Address | IPv6Address
 
 MAX_PORT = 65_535
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\[\]:/@\s]+)(:(?P<port>[0-9]{1,5}))?")
 
 
-def address_of(name: str) -> Address | None:
+def address_of(name: str) -> IpAddress | None:
     """The IP address that a text is; None for a name."""
     try:
         return ip_address(name.strip("[]").partition("%")[0])
@@ -41,7 +41,7 @@ def host_name(header: str) -> str | None:
     return match["name"].strip("[]").rstrip(".")
 
 
-def lan_addresses() -> tuple[Address, ...]:
+def lan_addresses() -> tuple[IpAddress, ...]:
     """Addresses under which other machines may reach this one, IPv4 first."""
     import psutil  # not above: server/net/port_check.py runs before it is installed
 

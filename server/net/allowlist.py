@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ipaddress import ip_network
 
 from core.errors import ConfigError
-from devices.ip_allowlist import Network
+from devices.ip_allowlist import IpNetwork
 
 LAN = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
 "Private addresses (RFC 1918, 4193) and those of a single link."
@@ -13,7 +13,7 @@ LAN = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00:
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 
-def networks_of(names: Sequence[str], setting: str) -> tuple[Network, ...]:
+def networks_of(names: Sequence[str], setting: str) -> tuple[IpNetwork, ...]:
     """Those that are named, `lan` among them, and always this machine. Raises ConfigError, which
     names the `setting`."""
     named = [one for name in names for one in (LAN if name == "lan" else (name,))]
@@ -23,7 +23,7 @@ def networks_of(names: Sequence[str], setting: str) -> tuple[Network, ...]:
         raise ConfigError(f"{setting}: {error}") from error
 
 
-def listening_host(names: Sequence[str], networks: Sequence[Network]) -> str:
+def listening_host(names: Sequence[str], networks: Sequence[IpNetwork]) -> str:
     """The address to listen on: all of this machine's where others may connect."""
     if not names:
         return "127.0.0.1"

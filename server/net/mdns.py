@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from server.net.addresses import Address
+from server.net.addresses import IpAddress
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ MAX_NAME_CHARS = 63
 
 
 @asynccontextmanager
-async def announced(port: int, addresses: Sequence[Address]) -> AsyncIterator[None]:
+async def announced(port: int, addresses: Sequence[IpAddress]) -> AsyncIterator[None]:
     """While the body runs. Where it cannot be told (no multicast; another has our name), a line
     says so, and Home Assistant takes host and port by hand. The name is the machine's, so that it
     stays."""
@@ -31,7 +31,7 @@ async def announced(port: int, addresses: Sequence[Address]) -> AsyncIterator[No
         yield
 
 
-async def _announce(port: int, addresses: Sequence[Address], stack: AsyncExitStack) -> str:
+async def _announce(port: int, addresses: Sequence[IpAddress], stack: AsyncExitStack) -> str:
     """Under which name. Raises zeroconf.Error, OSError."""
     from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 

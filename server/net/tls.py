@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from core.errors import ConfigError
-from server.net.addresses import Address
+from server.net.addresses import IpAddress
 from server.runtime.state_dir import TLS_FILE, write_private
 
 LIFETIME = timedelta(days=397)  # what browsers accept at most from public authorities
@@ -22,15 +22,15 @@ CLOCK_SKEW = timedelta(hours=1)  # of a phone that has just been switched on
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class TlsContext:
     context: ssl.SSLContext
     fingerprint: str
     "SHA-256 of the certificate, as browsers show it."
 
 
 def open_tls(
-    setting: str, folder: Path, names: Sequence[str], addresses: Sequence[Address], now: datetime
-) -> Tls | None:
+    setting: str, folder: Path, names: Sequence[str], addresses: Sequence[IpAddress], now: datetime
+) -> TlsContext | None:
     """TLS as `server.tls` says it; None for off. Raises ConfigError for unusable files."""
     if setting == "off":
         return None
@@ -43,7 +43,7 @@ def open_tls(
     return _load(Path(certificate), Path(key))
 
 
-def _load(certificate: Path, key: Path | None) -> Tls:
+def _load(certificate: Path, key: Path | None) -> TlsContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -53,11 +53,11 @@ def _load(certificate: Path, key: Path | None) -> Tls:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         where = f"{certificate}:{key}" if key else str(certificate)
         raise ConfigError(f"config.server.tls: {where}: {error}") from error
-    return Tls(context, first.fingerprint(hashes.SHA256()).hex(":").upper())
+    return TlsContext(context, first.fingerprint(hashes.SHA256()).hex(":").upper())
 
 
 def _is_usable(
-    file: Path, names: Sequence[str], addresses: Sequence[Address], now: datetime
+    file: Path, names: Sequence[str], addresses: Sequence[IpAddress], now: datetime
 ) -> bool:
     """There, still valid for a while, and made for everything this machine is called now."""
     try:
@@ -80,7 +80,7 @@ def _dns_names(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(["localhost", *(n for n in names if n.isascii() and len(n) <= 64)]))
 
 
-def _make(names: Sequence[str], addresses: Sequence[Address], now: datetime) -> bytes:
+def _make(names: Sequence[str], addresses: Sequence[IpAddress], now: datetime) -> bytes:
     """Certificate and key in one PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Earshot")])

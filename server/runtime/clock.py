@@ -27,7 +27,7 @@ class SystemClock:
         return datetime.now().astimezone()
 
 
-class JsonlTrace:
+class JsonlTraceSink:
     """A `TraceSink`: one JSON object per line, whole lines only, so that a crash cuts nothing."""
 
     def __init__(self, out: BinaryIO) -> None:
@@ -38,7 +38,7 @@ class JsonlTrace:
 
 
 @contextmanager
-def open_trace(path: str) -> Iterator[JsonlTrace | None]:
+def open_trace(path: str) -> Iterator[JsonlTraceSink | None]:
     """Append to the file, readable by its owner only; None for an empty path."""
     if not path:
         yield None
@@ -50,4 +50,4 @@ def open_trace(path: str) -> Iterator[JsonlTrace | None]:
     except OSError as error:
         raise ConfigError(f"config.trace.path: {path}: {error.strerror or error}") from error
     with os.fdopen(descriptor, "wb", buffering=0) as out:
-        yield JsonlTrace(out)
+        yield JsonlTraceSink(out)

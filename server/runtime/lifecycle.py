@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 logger = logging.getLogger(__name__)
 
-State = Literal["starting", "ready", "draining"]
+LifecycleState = Literal["starting", "ready", "draining"]
 
 SAME_SIGNAL_S = 0.1
 "Two signals within it are one: `timeout` and some supervisors send theirs twice at once."
@@ -22,7 +22,7 @@ LEAVE_TIMEOUT_S = 2.0
 "After a second signal: workers die and sockets close in less, or we go without."
 
 
-class Drains(Protocol):
+class DrainableWork(Protocol):
     """What lets running work finish: `pipeline.session.sessions.Sessions`."""
 
     @property
@@ -43,7 +43,7 @@ class Lifecycle:
         self._is_loaded = is_loaded
 
     @property
-    def state(self) -> State:
+    def state(self) -> LifecycleState:
         if self._stop.is_set():
             return "draining"
         return "ready" if self._is_loaded() else "starting"
@@ -89,7 +89,7 @@ def signals(lifecycle: Lifecycle) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-async def drain(work: Drains, timeout_s: float) -> None:
+async def drain(work: DrainableWork, timeout_s: float) -> None:
     """Let turns finish for `timeout_s` at most, and end whatever the work does."""
     try:
         async with asyncio.timeout(timeout_s + CLOSE_GRACE_S):

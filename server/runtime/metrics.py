@@ -40,7 +40,7 @@ BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class MetricDeclaration:
     """One metric as the code names it; counters get `_total` when they are shown."""
 
     kind: Literal["counter", "gauge", "histogram"]
@@ -49,112 +49,124 @@ class Declared:
     buckets: tuple[float, ...] = ()
 
 
-METRICS: Mapping[str, Declared] = {
-    "earshot_stage_seconds": Declared(
+METRICS: Mapping[str, MetricDeclaration] = {
+    "earshot_stage_seconds": MetricDeclaration(
         "histogram", "Time a turn spent in a stage.", ("stage",), STAGE_BUCKETS_S
     ),
-    "earshot_response_latency_seconds": Declared(
+    "earshot_response_latency_seconds": MetricDeclaration(
         "histogram", "End of the user's speech to the first sound or text.", (), STAGE_BUCKETS_S
     ),
-    "earshot_speculation": Declared(
+    "earshot_speculation": MetricDeclaration(
         "counter", "Answers begun before the turn was over, by what became of them.", ("outcome",)
     ),
-    "earshot_speculation_wasted_seconds": Declared(
+    "earshot_speculation_wasted_seconds": MetricDeclaration(
         "histogram",
         "How long was worked in pauses on what nobody got.",
         ("kind",),
         STAGE_BUCKETS_S,
     ),
-    "earshot_barge_in": Declared(
+    "earshot_barge_in": MetricDeclaration(
         "counter", "Speech over an answer, by what it was taken for.", ("verdict",)
     ),
-    "earshot_barge_in_pause_seconds": Declared(
+    "earshot_barge_in_pause_seconds": MetricDeclaration(
         "histogram", "Speech over an answer: from its detection to silence.", (), PAUSE_BUCKETS_S
     ),
-    "earshot_gate_hold_seconds": Declared(
+    "earshot_gate_hold_seconds": MetricDeclaration(
         "histogram", "How long an answer was ready before its turn was over.", (), STAGE_BUCKETS_S
     ),
-    "earshot_playout_underruns": Declared(
+    "earshot_playout_underruns": MetricDeclaration(
         "counter", "Gaps in the sound of an answer: the next was not ready."
     ),
-    "earshot_llm_tokens": Declared(
+    "earshot_llm_tokens": MetricDeclaration(
         "counter", "Tokens read and written by language models, where they say.", ("kind",)
     ),
-    "earshot_tts_realtime_factor": Declared(
+    "earshot_tts_realtime_factor": MetricDeclaration(
         "histogram", "Time spent on a clause over its length as sound.", (), FACTOR_BUCKETS
     ),
-    "earshot_tts_cache": Declared(
+    "earshot_tts_cache": MetricDeclaration(
         "counter", "Short clauses asked of the voice, by whether they were known.", ("outcome",)
     ),
-    "earshot_tts_cache_bytes": Declared("gauge", "Sound that is kept of frequent replies."),
-    "earshot_willow_connections": Declared("gauge", "Sockets of Willow devices open now."),
-    "earshot_willow_unknown_messages": Declared(
+    "earshot_tts_cache_bytes": MetricDeclaration(
+        "gauge", "Sound that is kept of frequent replies."
+    ),
+    "earshot_willow_connections": MetricDeclaration("gauge", "Sockets of Willow devices open now."),
+    "earshot_willow_unknown_messages": MetricDeclaration(
         "counter", "Messages of Willow devices that mean nothing here."
     ),
-    "earshot_wyoming_connections": Declared("gauge", "Wyoming connections that are open now."),
-    "earshot_xiaozhi_connections": Declared("gauge", "Connections of xiaozhi boards, open now."),
-    "earshot_xiaozhi_check_ins": Declared(
+    "earshot_wyoming_connections": MetricDeclaration(
+        "gauge", "Wyoming connections that are open now."
+    ),
+    "earshot_xiaozhi_connections": MetricDeclaration(
+        "gauge", "Connections of xiaozhi boards, open now."
+    ),
+    "earshot_xiaozhi_check_ins": MetricDeclaration(
         "counter", "Starts of xiaozhi boards, by the board's standing.", ("standing",)
     ),
-    "earshot_xiaozhi_bad_input": Declared(
+    "earshot_xiaozhi_bad_input": MetricDeclaration(
         "counter", "What xiaozhi boards sent that is no Opus or no message.", ("kind",)
     ),
-    "earshot_sessions": Declared("gauge", "Sessions that are open now."),
-    "earshot_tasks": Declared("gauge", "Tasks of the event loop that are alive now."),
-    "earshot_turns": Declared("counter", "Turns by how they ended.", ("status",)),
-    "earshot_tool_seconds": Declared(
+    "earshot_sessions": MetricDeclaration("gauge", "Sessions that are open now."),
+    "earshot_tasks": MetricDeclaration("gauge", "Tasks of the event loop that are alive now."),
+    "earshot_turns": MetricDeclaration("counter", "Turns by how they ended.", ("status",)),
+    "earshot_tool_seconds": MetricDeclaration(
         "histogram", "Running one tool, by how that ended.", ("outcome",), STAGE_BUCKETS_S
     ),
-    "earshot_home_assistant_connected": Declared("gauge", "1 while Home Assistant is connected."),
-    "earshot_home_assistant_seconds": Declared(
+    "earshot_home_assistant_connected": MetricDeclaration(
+        "gauge", "1 while Home Assistant is connected."
+    ),
+    "earshot_home_assistant_seconds": MetricDeclaration(
         "histogram", "Sentences handed to Home Assistant.", ("outcome",), STAGE_BUCKETS_S
     ),
-    "earshot_tool_errors": Declared("counter", "Tools that failed, by stable code.", ("code",)),
-    "earshot_worker_restarts": Declared(
+    "earshot_tool_errors": MetricDeclaration(
+        "counter", "Tools that failed, by stable code.", ("code",)
+    ),
+    "earshot_worker_restarts": MetricDeclaration(
         "counter", "Model workers started again after they died.", ("kind",)
     ),
-    "earshot_errors": Declared("counter", "Errors by stable code.", ("code",)),
-    "earshot_asr_queue_seconds": Declared(
+    "earshot_errors": MetricDeclaration("counter", "Errors by stable code.", ("code",)),
+    "earshot_asr_queue_seconds": MetricDeclaration(
         "histogram", "Wait for a recognition worker.", ("priority",), COMPUTE_BUCKETS_S
     ),
-    "earshot_asr_compute_seconds": Declared(
+    "earshot_asr_compute_seconds": MetricDeclaration(
         "histogram", "Computing one recognition batch of this size.", ("batch",), COMPUTE_BUCKETS_S
     ),
-    "earshot_asr_batch_size": Declared(
+    "earshot_asr_batch_size": MetricDeclaration(
         "histogram", "Utterances or parts in one recognition batch.", (), BATCH_BUCKETS
     ),
-    "earshot_asr_refused": Declared(
+    "earshot_asr_refused": MetricDeclaration(
         "counter", "Recognition requests refused: the wait would be too long.", ("priority",)
     ),
-    "earshot_asr_superseded": Declared(
+    "earshot_asr_superseded": MetricDeclaration(
         "counter", "Waiting requests replaced by newer ones of the same utterance.", ("priority",)
     ),
-    "earshot_asr_expired": Declared(
+    "earshot_asr_expired": MetricDeclaration(
         "counter", "Recognition requests that no worker began in time.", ("priority",)
     ),
-    "earshot_asr_models_loaded": Declared("gauge", "Recognition models that are in memory now."),
-    "earshot_asr_load_seconds": Declared(
+    "earshot_asr_models_loaded": MetricDeclaration(
+        "gauge", "Recognition models that are in memory now."
+    ),
+    "earshot_asr_load_seconds": MetricDeclaration(
         "histogram", "Loading and warming one recognition model.", (), LOAD_BUCKETS_S
     ),
-    "earshot_asr_evictions": Declared(
+    "earshot_asr_evictions": MetricDeclaration(
         "counter", "Recognition models unloaded because another needed their room."
     ),
-    "earshot_connection_loss_ratio": Declared(
+    "earshot_connection_loss_ratio": MetricDeclaration(
         "histogram",
         "Lost share of a call's latest packets, every 2 s; up: to us, late ones too.",
         ("direction",),
         LOSS_BUCKETS,
     ),
-    "earshot_connection_jitter_seconds": Declared(
+    "earshot_connection_jitter_seconds": MetricDeclaration(
         "histogram", "Jitter of a call's packets, every 2 s.", ("direction",), NETWORK_BUCKETS_S
     ),
-    "earshot_connection_round_trip_seconds": Declared(
+    "earshot_connection_round_trip_seconds": MetricDeclaration(
         "histogram", "Round trip between a client and us, every 2 s.", (), NETWORK_BUCKETS_S
     ),
-    "earshot_jitter_buffer_seconds": Declared(
+    "earshot_jitter_buffer_seconds": MetricDeclaration(
         "histogram", "How long our jitter buffers held packets, every 2 s.", (), NETWORK_BUCKETS_S
     ),
-    "earshot_http_requests": Declared(
+    "earshot_http_requests": MetricDeclaration(
         "counter", "Requests by route and status.", ("route", "status")
     ),
 }
@@ -197,7 +209,7 @@ class PrometheusMetrics:
 
 
 def _make(
-    name: str, declared: Declared, registry: CollectorRegistry
+    name: str, declared: MetricDeclaration, registry: CollectorRegistry
 ) -> Counter | Gauge | Histogram:
     match declared.kind:
         case "counter":

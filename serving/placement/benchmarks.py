@@ -13,7 +13,7 @@ FILE = ".measured.json"
 "In the models folder. Hidden, and worthless on another machine."
 
 
-class Measured(Struct, frozen=True):
+class ModelBenchmark(Struct, frozen=True):
     """Milliseconds per utterance with one model, of each engine that was measured."""
 
     checkpoint: str
@@ -38,15 +38,15 @@ class Measured(Struct, frozen=True):
         return self.faster_whisper_ms
 
 
-def read_measured(models_dir: Path) -> dict[str, Measured]:
+def read_measured(models_dir: Path) -> dict[str, ModelBenchmark]:
     """By the folder's name that `faster_whisper` loads. What cannot be read was never measured."""
     try:
-        return decode_json((models_dir / FILE).read_bytes(), type=dict[str, Measured])
+        return decode_json((models_dir / FILE).read_bytes(), type=dict[str, ModelBenchmark])
     except (OSError, DecodeError):
         return {}
 
 
-def note_measured(models_dir: Path, name: str, measured: Measured) -> None:
+def note_measured(models_dir: Path, name: str, measured: ModelBenchmark) -> None:
     """Raises OSError."""
     found = {**read_measured(models_dir), name: measured}
     file = models_dir / FILE

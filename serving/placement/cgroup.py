@@ -16,7 +16,7 @@ UNLIMITED_BYTES = 2**60
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CgroupLimits:
     """None: no limit."""
 
     cpus: float | None = None
@@ -25,7 +25,7 @@ class Limits:
     "What the group may still take; the page cache that it can drop counts as free."
 
 
-def limits(root: Path = ROOT, own: Path = OWN) -> Limits:
+def limits(root: Path = ROOT, own: Path = OWN) -> CgroupLimits:
     """Of this process. Where there are no control groups (macOS), nothing is limited."""
     groups = _groups(own)
     cpus = [*_quotas_v1(root / "cpu", groups.get("cpu", "/"))]
@@ -35,7 +35,7 @@ def limits(root: Path = ROOT, own: Path = OWN) -> Limits:
         memory += _memory_v2(root, unified)
     limit = min((limit for limit, _ in memory), default=None)
     free = min((max(0, limit - used) for limit, used in memory), default=None)
-    return Limits(min(cpus, default=None), limit, free)
+    return CgroupLimits(min(cpus, default=None), limit, free)
 
 
 def _groups(own: Path) -> dict[str, str]:

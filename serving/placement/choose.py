@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 
 from core.errors import ConfigError, EngineMissing
 from core.plugins import BUILT_IN
-from engines.registry import Available, Kind
+from engines.registry import EngineAvailability, EngineKind
 from serving.catalogue import known as in_catalogue
 from serving.catalogue import short_name
-from serving.placement.benchmarks import Measured, device_name, read_measured
-from serving.placement.ct2_header import Unreadable, read_weights_file
+from serving.placement.benchmarks import ModelBenchmark, device_name, read_measured
+from serving.placement.ct2_header import UnreadableWeightsError, read_weights_file
 from serving.placement.hardware import Hardware
 from serving.placement.whisper import CPU, place, room_of
 
-KINDS: tuple[Kind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
+KINDS: tuple[EngineKind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
 
 AUTO = "auto"
 
-PREFERRED: Mapping[Kind, Sequence[tuple[str, str]]] = {
+PREFERRED: Mapping[EngineKind, Sequence[tuple[str, str]]] = {
     "vad": (
         ("gated", "a cheap gate in front of the best detector"),
         ("silero", "the best detector"),
@@ -60,14 +60,14 @@ ONE_AT_A_TIME = ("pocketsphinx",)
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class WhisperWeights:
     """A model that lies in the models folder, or where the configuration says."""
 
     path: Path
     size_mb: float
     kind: str = "float16"
     "Of the numbers in its file."
-    measured: Measured | None = None
+    measured: ModelBenchmark | None = None
     "How long it takes, where that was measured."
 
     @property
@@ -89,7 +89,7 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EnginePreference:
     """What the configuration says about one kind."""
 
     engine: str = AUTO
@@ -101,16 +101,16 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class EngineSelection:
     """An engine to load, and the sentence that explains it."""
 
-    kind: Kind
+    kind: EngineKind
     name: str
     options: Mapping[str, Any] = field(repr=False)
     why: str
 
 
-def find_whisper(models_dir: Path) -> tuple[Weights, ...]:
+def find_whisper(models_dir: Path) -> tuple[WhisperWeights, ...]:
     """Whisper models in CTranslate2's form, one folder each; hidden ones are half downloaded.
 
     Raises ConfigError when the folder cannot be listed.
@@ -136,14 +136,16 @@ def _has_whisper(folder: Path) -> bool:
         return False
 
 
-def weights_at(folder: Path) -> Weights:
+def weights_at(folder: Path) -> WhisperWeights:
     """Of 0 MB when there are none: loading them tells what is wrong."""
     file = folder / "model.bin"
     try:
         found = file.stat()
     except OSError:
-        return Weights(folder, 0.0)
-    return Weights(folder, found.st_size / 1e6, _kind(file, found.st_size, found.st_mtime_ns))
+        return WhisperWeights(folder, 0.0)
+    return WhisperWeights(
+        folder, found.st_size / 1e6, _kind(file, found.st_size, found.st_mtime_ns)
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -151,17 +153,17 @@ def _kind(file: Path, _size: int, _mtime_ns: int) -> str:
     """Read once per file: the folder is looked at again and again."""
     try:
         return read_weights_file(file).weight_type
-    except Unreadable:
+    except UnreadableWeightsError:
         return "float16"  # loading it tells
 
 
 def choose(
-    kind: Kind,
-    wanted: Wanted,
-    known: Sequence[Available],
-    weights: Sequence[Weights],
+    kind: EngineKind,
+    wanted: EnginePreference,
+    known: Sequence[EngineAvailability],
+    weights: Sequence[WhisperWeights],
     hardware: Hardware,
-) -> Choice:
+) -> EngineSelection:
     """The engine for one kind. `known`: what `registry.available(kind)` says.
 
     Raises EngineMissing when it, or everything `auto` could take, is not installed; ConfigError
@@ -181,24 +183,26 @@ def choose(
         if installed.get(name) and (name not in lacking or "path" in wanted.options):
             if kind == "asr" and usual:
                 why = f"{WHISPER} is not installed, so the weights in the folder are of no use"
-            return Choice(kind, name, wanted.options, why)
+            return EngineSelection(kind, name, wanted.options, why)
     reasons = "; ".join(f"{e.name}: {e.reason or 'has no weights'}" for e in known) or "none known"
     raise EngineMissing(kind, AUTO, f"no {kind} engine can be used ({reasons})")
 
 
-def _with_model(wanted: Wanted, known: Sequence[Available], weights: Sequence[Weights]) -> Wanted:
+def _with_model(
+    wanted: EnginePreference, known: Sequence[EngineAvailability], weights: Sequence[WhisperWeights]
+) -> EnginePreference:
     """`asr.model` as an engine and its options. Raises ConfigError."""
     if wanted.model in [engine.name for engine in known]:
         if wanted.engine not in (AUTO, wanted.model):
             raise ConfigError(
                 f"asr.engine is {wanted.engine!r} and asr.model {wanted.model!r}: say one of them"
             )
-        return Wanted(wanted.model, wanted.options)
+        return EnginePreference(wanted.model, wanted.options)
     if "model" in wanted.options:
         raise ConfigError("asr.model and asr.options.model are both set: say one of them")
     if wanted.engine == WHISPER_TORCH and "/" in wanted.model:
         folder = str(Path(wanted.model).expanduser())
-        return Wanted(WHISPER_TORCH, {**wanted.options, "model": folder})
+        return EnginePreference(WHISPER_TORCH, {**wanted.options, "model": folder})
     if wanted.engine not in (AUTO, WHISPER):
         raise ConfigError(
             f"asr.model is for {WHISPER}, and asr.engine is {wanted.engine!r}; "
@@ -210,7 +214,7 @@ def _with_model(wanted: Wanted, known: Sequence[Available], weights: Sequence[We
     if path is None:
         names = [engine.name for engine in known] + [model.name for model in weights]
         raise ConfigError(f"asr.model: {unknown_model(wanted.model, names)}")
-    return Wanted(WHISPER, {**wanted.options, "model": path})
+    return EnginePreference(WHISPER, {**wanted.options, "model": path})
 
 
 def unknown_model(name: str, names: Sequence[str]) -> str:
@@ -224,12 +228,12 @@ def unknown_model(name: str, names: Sequence[str]) -> str:
 
 
 def _named(
-    kind: Kind,
-    wanted: Wanted,
-    known: Sequence[Available],
-    weights: Sequence[Weights],
+    kind: EngineKind,
+    wanted: EnginePreference,
+    known: Sequence[EngineAvailability],
+    weights: Sequence[WhisperWeights],
     hardware: Hardware,
-) -> Choice:
+) -> EngineSelection:
     """The configured engine. One nobody knows may be a third party's; loading it will tell."""
     for engine in known:
         if engine.name == wanted.engine and not engine.installed:
@@ -240,33 +244,37 @@ def _named(
         if not usual:
             raise EngineMissing(kind, WHISPER, "no weights in the models folder; set asr.model")
         return _whisper(wanted, usual, hardware)
-    return Choice(kind, wanted.engine, wanted.options, "it is configured")
+    return EngineSelection(kind, wanted.engine, wanted.options, "it is configured")
 
 
 def _whisper(
-    wanted: Wanted, weights: Sequence[Weights], hardware: Hardware, *, has_torch: bool = False
-) -> Choice:
+    wanted: EnginePreference,
+    weights: Sequence[WhisperWeights],
+    hardware: Hardware,
+    *,
+    has_torch: bool = False,
+) -> EngineSelection:
     """`has_torch`: the other engine may be taken, if it was measured to be faster."""
     best, why, _ = best_whisper(weights, wanted, hardware)
     noted = measured_here(best, hardware)
     if has_torch and noted is not None and noted.is_torch_faster:
         why += f"; {WHISPER_TORCH} was measured to be faster with it here"
-        return Choice("asr", WHISPER_TORCH, {"model": noted.checkpoint}, why)
-    return Choice("asr", WHISPER, {"model": str(best.path), **wanted.options}, why)
+        return EngineSelection("asr", WHISPER_TORCH, {"model": noted.checkpoint}, why)
+    return EngineSelection("asr", WHISPER, {"model": str(best.path), **wanted.options}, why)
 
 
 class Best(NamedTuple):
     """One of several models, and the sentence that explains it."""
 
-    model: Weights
+    model: WhisperWeights
     why: str
     is_untimed: bool
     "It goes on a GPU where it was never timed: only its memory speaks for it."
 
 
 def best_whisper(
-    weights: Sequence[Weights],
-    wanted: Wanted,
+    weights: Sequence[WhisperWeights],
+    wanted: EnginePreference,
     hardware: Hardware,
     where: str = "in the models folder",
 ) -> Best:
@@ -289,19 +297,19 @@ def best_whisper(
     return Best(best, why + _too_slow(best, weights, hardware), is_untimed)
 
 
-def measured_here(model: Weights, hardware: Hardware) -> Measured | None:
+def measured_here(model: WhisperWeights, hardware: Hardware) -> ModelBenchmark | None:
     """What was measured on this very device."""
     noted = model.measured
     return noted if noted is not None and noted.device == device_name(hardware) else None
 
 
-def is_too_slow(model: Weights, hardware: Hardware) -> bool:
+def is_too_slow(model: WhisperWeights, hardware: Hardware) -> bool:
     """It was measured on this very device, and takes too long there."""
     noted = measured_here(model, hardware)
     return noted is not None and noted.best_ms > LIVE_MS
 
 
-def _too_slow(best: Weights, weights: Sequence[Weights], hardware: Hardware) -> str:
+def _too_slow(best: WhisperWeights, weights: Sequence[WhisperWeights], hardware: Hardware) -> str:
     """The larger ones that were measured to take too long, as the end of a sentence."""
     slow = [
         f"{model.name} takes {noted.best_ms:.0f} ms"
@@ -313,7 +321,7 @@ def _too_slow(best: Weights, weights: Sequence[Weights], hardware: Hardware) -> 
     return f"; too slow beyond {LIVE_MS:.0f} ms: {', '.join(slow)}" if slow else ""
 
 
-def _suits(model: Weights, wanted: Wanted, hardware: Hardware) -> str | None:
+def _suits(model: WhisperWeights, wanted: EnginePreference, hardware: Hardware) -> str | None:
     """The machine's part that computes this model in time; None: none does."""
     if is_too_slow(model, hardware):
         return None

@@ -18,52 +18,54 @@ MAX_NAME_BYTES, MAX_RANK, MAX_VARIABLES = 1024, 8, 100_000
 "A file beyond these is not a model."
 
 
-class Unreadable(EarshotError):
+class UnreadableWeightsError(EarshotError):
     code = "model_unreadable"
 
 
 @dataclass(frozen=True, slots=True)
-class WeightsFile:
+class Ct2WeightsHeader:
     spec: str
     "What kind of model: WhisperSpec."
     weight_type: str
     "Of most of its bytes; what the weights are computed in is chosen when they are loaded."
 
 
-def read_weights_file(path: Path) -> WeightsFile:
+def read_weights_file(path: Path) -> Ct2WeightsHeader:
     """Walks over every variable. Raises Unreadable for a foreign or an incomplete file."""
     try:
         with path.open("rb") as opened:
             return _walk(opened, path.stat().st_size)
     except OSError as error:
-        raise Unreadable(f"{path}: {error.strerror}") from error
+        raise UnreadableWeightsError(f"{path}: {error.strerror}") from error
     except (struct.error, UnicodeDecodeError, IndexError) as error:
-        raise Unreadable(f"{path} is no CTranslate2 model, or incomplete") from error
+        raise UnreadableWeightsError(f"{path} is no CTranslate2 model, or incomplete") from error
 
 
-def _walk(opened: BinaryIO, size_bytes: int) -> WeightsFile:
+def _walk(opened: BinaryIO, size_bytes: int) -> Ct2WeightsHeader:
     name = opened.name
     version = _number(opened, "I")
     if version not in KNOWN_VERSIONS:
-        raise Unreadable(f"{name} is no CTranslate2 model")
+        raise UnreadableWeightsError(f"{name} is no CTranslate2 model")
     spec = _text(opened)
     _number(opened, "I")  # the spec's revision
     bytes_by_type: Counter[str] = Counter()
     variables = _number(opened, "I")
     if variables > MAX_VARIABLES:
-        raise Unreadable(f"{name} is no CTranslate2 model: {variables} variables")
+        raise UnreadableWeightsError(f"{name} is no CTranslate2 model: {variables} variables")
     for _ in range(variables):
         _text(opened)
         rank = _number(opened, "B")
         if rank > MAX_RANK:
-            raise Unreadable(f"{name} is no CTranslate2 model: a variable of {rank} dimensions")
+            raise UnreadableWeightsError(
+                f"{name} is no CTranslate2 model: a variable of {rank} dimensions"
+            )
         opened.seek(4 * rank, 1)
         kind = TYPES[_number(opened, "B")]
         length = _number(opened, "I")
         bytes_by_type[kind] += length
         if opened.seek(length, 1) > size_bytes:
-            raise Unreadable(f"{name} is incomplete: it ends within a variable")
-    return WeightsFile(spec, max(bytes_by_type, key=bytes_by_type.__getitem__, default="none"))
+            raise UnreadableWeightsError(f"{name} is incomplete: it ends within a variable")
+    return Ct2WeightsHeader(spec, max(bytes_by_type, key=bytes_by_type.__getitem__, default="none"))
 
 
 def _number(opened: BinaryIO, kind: str) -> int:
@@ -74,5 +76,5 @@ def _number(opened: BinaryIO, kind: str) -> int:
 def _text(opened: BinaryIO) -> str:
     length = _number(opened, "H")
     if length > MAX_NAME_BYTES:
-        raise Unreadable(f"{opened.name} is no CTranslate2 model")
+        raise UnreadableWeightsError(f"{opened.name} is no CTranslate2 model")
     return opened.read(length).rstrip(b"\0").decode()

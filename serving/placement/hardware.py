@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import psutil
 
 from engines.runtime import cuda
-from serving.placement.cgroup import Limits, limits
+from serving.placement.cgroup import CgroupLimits, limits
 
 QUERY_TIMEOUT_S = 5.0
 "A healthy driver answers within one second; a hanging one must not keep the server from starting."
@@ -73,7 +73,7 @@ def look(visible_gpus: str | None = None) -> Hardware:
     )
 
 
-def with_limits(hardware: Hardware, group: Limits) -> Hardware:
+def with_limits(hardware: Hardware, group: CgroupLimits) -> Hardware:
     """The machine as a container leaves it."""
     cores, memory_gb = hardware.cores, hardware.memory_gb
     free_gb = memory_gb if hardware.free_gb is None else hardware.free_gb

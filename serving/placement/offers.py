@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from core.errors import EngineMissing
-from engines.registry import Available
+from engines.registry import EngineAvailability
 from serving.catalogue import short_name
 from serving.placement.choose import (
     AUTO,
@@ -14,15 +14,15 @@ from serving.placement.choose import (
     ONE_AT_A_TIME,
     WHISPER,
     WHISPER_TORCH,
-    Choice,
-    Wanted,
-    Weights,
+    EnginePreference,
+    EngineSelection,
+    WhisperWeights,
     best_whisper,
     weights_at,
     worker_count,
 )
 from serving.placement.hardware import Hardware
-from serving.placement.whisper import CPU, Placement, Room, place, room_of
+from serving.placement.whisper import CPU, MemoryByDevice, ModelPlacement, place, room_of
 from serving.placement.whisper_torch import seat_of
 
 PLAIN_MB = 150.0
@@ -30,7 +30,7 @@ PLAIN_MB = 150.0
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class AsrModelOffer:
     """One model. Nothing of it is loaded."""
 
     name: str
@@ -47,7 +47,7 @@ class Offer:
     warnings: tuple[str, ...] = ()
     lanes: int = 1
     "Requests that each worker decodes at once, every one joining what is under way."
-    fallback: "Offer | None" = field(default=None, repr=False)
+    fallback: "AsrModelOffer | None" = field(default=None, repr=False)
     "On the processor, where nobody demanded a GPU: for one that turns out not to work."
 
     @property
@@ -56,22 +56,22 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class OfferInputs:
     """What offers are made from; the same for the start, a later look, and `doctor`."""
 
     hardware: Hardware
-    known: Sequence[Available]
-    wanted: Wanted
-    choice: Choice
+    known: Sequence[EngineAvailability]
+    wanted: EnginePreference
+    choice: EngineSelection
 
-    room: Room = field(init=False)
+    room: MemoryByDevice = field(init=False)
     "What recognisers may take of each device."
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "room", room_of(self.hardware, self.wanted.memory_mb))
 
 
-def offers(machine: Machine, weights: Sequence[Weights]) -> tuple[Offer, ...]:
+def offers(machine: OfferInputs, weights: Sequence[WhisperWeights]) -> tuple[AsrModelOffer, ...]:
     """The chosen one first; the others have to do with the room that it leaves.
 
     Raises EngineMissing when the chosen one has no place.
@@ -97,18 +97,18 @@ def offers(machine: Machine, weights: Sequence[Weights]) -> tuple[Offer, ...]:
     return tuple(found.values())
 
 
-def _best(machine: Machine, weights: Sequence[Weights]) -> Weights | None:
+def _best(machine: OfferInputs, weights: Sequence[WhisperWeights]) -> WhisperWeights | None:
     """Which one the engine's name means where another engine is chosen."""
     usual = [model for model in weights if model.name not in FIXTURES]
-    return best_whisper(usual, Wanted(), machine.hardware)[0] if usual else None
+    return best_whisper(usual, EnginePreference(), machine.hardware)[0] if usual else None
 
 
-def _chosen(machine: Machine, weights: Sequence[Weights]) -> Offer:
+def _chosen(machine: OfferInputs, weights: Sequence[WhisperWeights]) -> AsrModelOffer:
     choice, wanted = machine.choice, machine.wanted
     if choice.name == WHISPER_TORCH and "model" in choice.options:
         path = Path(choice.options["model"])
         seat = seat_of(path, machine.hardware, machine.room, choice.options)
-        return Offer(
+        return AsrModelOffer(
             name=path.name,
             engine=WHISPER_TORCH,
             workers=(seat.options,),
@@ -127,13 +127,13 @@ def _chosen(machine: Machine, weights: Sequence[Weights]) -> Offer:
 
 
 def _whisper(
-    machine: Machine,
-    model: Weights,
-    room: Room,
+    machine: OfferInputs,
+    model: WhisperWeights,
+    room: MemoryByDevice,
     options: Mapping[str, Any],
     workers: int,
     aliases: tuple[str, ...] = (),
-) -> Offer:
+) -> AsrModelOffer:
     try:
         placed = place(model.float16_mb, machine.hardware, room, options, workers)
     except EngineMissing:
@@ -150,11 +150,14 @@ def _whisper(
 
 
 def _placed(
-    model: Weights, placed: Placement, options: Mapping[str, Any], aliases: tuple[str, ...]
-) -> Offer:
+    model: WhisperWeights,
+    placed: ModelPlacement,
+    options: Mapping[str, Any],
+    aliases: tuple[str, ...],
+) -> AsrModelOffer:
     said = {key: value for key, value in options.items() if (key, value) != ("device", AUTO)}
     short = short_name(model.name)
-    return Offer(
+    return AsrModelOffer(
         name=model.name,
         engine=WHISPER,
         workers=tuple({**s.options(), **said, "model": str(model.path)} for s in placed.seats),
@@ -166,7 +169,7 @@ def _placed(
     )
 
 
-def _plain(name: str, options: Mapping[str, Any], workers: int) -> Offer:
-    return Offer(
+def _plain(name: str, options: Mapping[str, Any], workers: int) -> AsrModelOffer:
+    return AsrModelOffer(
         name, name, (options,) * workers, {CPU: PLAIN_MB * workers}, why="on the processor"
     )

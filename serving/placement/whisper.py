@@ -10,7 +10,7 @@ from typing import Any
 from core.errors import EngineMissing
 from serving.placement.hardware import Gpu, Hardware
 
-Room = Mapping[str, float]
+MemoryByDevice = Mapping[str, float]
 "Device (`cpu`, `cuda:0`) -> megabytes that recognisers may take there."
 
 CPU = "cpu"
@@ -49,7 +49,7 @@ GPU_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class WorkerPlacement:
     """One worker's place."""
 
     device: str
@@ -72,8 +72,8 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    seats: tuple[Seat, ...]
+class ModelPlacement:
+    seats: tuple[WorkerPlacement, ...]
     "One for each worker."
     why: str
     warnings: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Placement:
         return taken
 
 
-def room_of(hardware: Hardware, memory_mb: float = 0) -> Room:
+def room_of(hardware: Hardware, memory_mb: float = 0) -> MemoryByDevice:
     """What recognisers may take. `memory_mb` is the configured limit for each device; 0: half of
     what there is and nine tenths of what is free, but enough for one large model."""
     free_gb = hardware.memory_gb if hardware.free_gb is None else hardware.free_gb
@@ -125,8 +125,12 @@ def compute_types(gpu: Gpu) -> tuple[str, ...]:
 
 
 def place(
-    size_mb: float, hardware: Hardware, room: Room, options: Mapping[str, Any], workers: int = 0
-) -> Placement:
+    size_mb: float,
+    hardware: Hardware,
+    room: MemoryByDevice,
+    options: Mapping[str, Any],
+    workers: int = 0,
+) -> ModelPlacement:
     """Seats for a model of `size_mb` as float16. `options` are the configured ones, which win;
     `workers` 0: as suits the machine.
 
@@ -141,7 +145,7 @@ def place(
     if seats:
         types = ", ".join(dict.fromkeys(f"{s.compute_type}, batch {s.max_batch}" for s in seats))
         names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus if _is_of(gpu, seats)))
-        return Placement(seats, f"on {names} ({types})", reasons)
+        return ModelPlacement(seats, f"on {names} ({types})", reasons)
     if device != "auto":
         why = "; ".join(reasons) or "nvidia-smi lists no GPU"
         raise EngineMissing("asr", "faster_whisper", f"asr.options.device is {device}, but {why}")
@@ -150,13 +154,17 @@ def place(
 
 
 def _on_gpus(
-    size_mb: float, gpus: Sequence[Gpu], room: Room, options: Mapping[str, Any], workers: int
-) -> tuple[tuple[Seat, ...], tuple[str, ...]]:
+    size_mb: float,
+    gpus: Sequence[Gpu],
+    room: MemoryByDevice,
+    options: Mapping[str, Any],
+    workers: int,
+) -> tuple[tuple[WorkerPlacement, ...], tuple[str, ...]]:
     """One seat on each GPU that has room, or `workers` of them in turn; why others have none."""
     if (index := options.get("device_index")) is not None:
         gpus = [gpu for gpu in gpus if gpu.index == index]
     each = max(1, -(-workers // len(gpus))) if gpus else 1
-    fitting: list[Seat] = []
+    fitting: list[WorkerPlacement] = []
     refused: list[str] = []
     for gpu in gpus:
         free_mb = room[f"cuda:{gpu.index}"] / each
@@ -175,12 +183,12 @@ def _on_gpus(
     return tuple(fitting[i % len(fitting)] for i in range(count)), tuple(refused)
 
 
-def _gpu_seats(size_mb: float, gpu: Gpu, options: Mapping[str, Any]) -> list[Seat]:
+def _gpu_seats(size_mb: float, gpu: Gpu, options: Mapping[str, Any]) -> list[WorkerPlacement]:
     """The most exact weights first, of each the largest batch first."""
     wished = options.get("compute_type")
     batches = (options["max_batch"],) if "max_batch" in options else GPU_BATCHES
     return [
-        Seat(
+        WorkerPlacement(
             f"cuda:{gpu.index}",
             kind,
             batch,
@@ -192,7 +200,7 @@ def _gpu_seats(size_mb: float, gpu: Gpu, options: Mapping[str, Any]) -> list[Sea
     ]
 
 
-def _best(seats: Sequence[Seat], free_mb: float) -> Seat | None:
+def _best(seats: Sequence[WorkerPlacement], free_mb: float) -> WorkerPlacement | None:
     """Exact weights with a fair batch, then smaller weights, then smaller batches; None: none fits.
     A batch beyond the fair one leaves room for further models."""
     fitting = [seat for seat in seats if seat.memory_mb <= free_mb]
@@ -207,11 +215,11 @@ def _best(seats: Sequence[Seat], free_mb: float) -> Seat | None:
 def _on_cpu(
     size_mb: float,
     hardware: Hardware,
-    room: Room,
+    room: MemoryByDevice,
     options: Mapping[str, Any],
     workers: int,
     warnings: tuple[str, ...],
-) -> Placement:
+) -> ModelPlacement:
     kind = options.get("compute_type") or "int8"
     batch = options.get("max_batch") or (8 if hardware.cores >= THREADS_PER_WORKER else 4)
     need = CPU_BASE_MB + _weights_mb(size_mb, kind) + ITEM_SHARE * size_mb * batch
@@ -224,9 +232,9 @@ def _on_cpu(
     if need * count > room[CPU]:
         much = f"{count} x {need:.0f} MB for a model of {size_mb:.0f} MB"
         warnings += (f"{much} is more than the {room[CPU]:.0f} MB that recognisers may take",)
-    seats = (Seat(CPU, kind, batch, threads, need),) * count
+    seats = (WorkerPlacement(CPU, kind, batch, threads, need),) * count
     how = f"{kind}, batch {batch}, {count} x {threads} threads"
-    return Placement(seats, f"on the processor ({how})", warnings)
+    return ModelPlacement(seats, f"on the processor ({how})", warnings)
 
 
 def _weights_mb(size_mb: float, compute_type: str) -> float:
@@ -238,5 +246,5 @@ def _capability(gpu: Gpu) -> tuple[int, int] | None:
     return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
 
 
-def _is_of(gpu: Gpu, seats: Sequence[Seat]) -> bool:
+def _is_of(gpu: Gpu, seats: Sequence[WorkerPlacement]) -> bool:
     return any(seat.device == f"cuda:{gpu.index}" for seat in seats)

@@ -5,9 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engines.asr.whisper_torch.checkpoint import Shape, read_shape
+from engines.asr.whisper_torch.checkpoint import ModelShape, read_shape
 from serving.placement.hardware import Hardware
-from serving.placement.whisper import CPU, CPU_BASE_MB, GPU_BASE_MB, MODEST_SHARE, Room, usable
+from serving.placement.whisper import (
+    CPU,
+    CPU_BASE_MB,
+    GPU_BASE_MB,
+    MODEST_SHARE,
+    MemoryByDevice,
+    usable,
+)
 
 GPU_ROWS, CPU_ROWS = (128, 64, 32, 16, 8), 8
 "Of a GPU the most that fit with room to spare."
@@ -17,7 +24,7 @@ TORCH_MB = 400.0
 
 
 @dataclass(frozen=True, slots=True)
-class TorchSeat:
+class TorchPlacement:
     """The worker's place."""
 
     device: str
@@ -29,7 +36,9 @@ class TorchSeat:
     why: str
 
 
-def seat_of(folder: Path, hardware: Hardware, room: Room, options: Mapping[str, Any]) -> TorchSeat:
+def seat_of(
+    folder: Path, hardware: Hardware, room: MemoryByDevice, options: Mapping[str, Any]
+) -> TorchPlacement:
     """`options` are the configured ones, which win. Raises ConfigError for a folder without a
     checkpoint."""
     shape = read_shape(folder)
@@ -51,7 +60,7 @@ def seat_of(folder: Path, hardware: Hardware, room: Room, options: Mapping[str, 
         where = {"device": "cuda", "device_index": gpus[0].index}
     name = gpus[0].name if on_gpu else "the processor"
     said = {key: value for key, value in options.items() if (key, value) != ("device", "auto")}
-    return TorchSeat(
+    return TorchPlacement(
         device=device,
         options={**where, "max_batch": rows, **said},
         rows=rows,
@@ -61,13 +70,13 @@ def seat_of(folder: Path, hardware: Hardware, room: Room, options: Mapping[str, 
     )
 
 
-def weights_mb(shape: Shape, number_bytes: int) -> float:
+def weights_mb(shape: ModelShape, number_bytes: int) -> float:
     """Of the whole model: 12 numbers per pair of widths and encoder layer, 16 per decoder layer."""
     layers = 12 * shape.encoder_layers + 16 * shape.decoder_layers
     return number_bytes * (layers * shape.width**2 + shape.vocabulary * shape.width) / 1e6
 
 
-def row_mb(shape: Shape, number_bytes: int) -> float:
+def row_mb(shape: ModelShape, number_bytes: int) -> float:
     """Keys and values of what one row says and hears."""
     positions = shape.text_positions + shape.audio_positions
     return number_bytes * 2 * shape.decoder_layers * shape.width * positions / 1e6

@@ -6,7 +6,7 @@ MAX_HOMES = 1024
 "Far more than speak at once. Beyond it the one that was silent longest is forgotten."
 
 
-class Homes:
+class WorkerAffinity:
     """Utterance -> worker, from its first partial until it is final or forgotten. Bounded."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ queue takes."""
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from serving.scheduling.priorities import Priority
+from serving.scheduling.priorities import DecodePriority
 
 ITEM_WEIGHT = 0.2
 "Of a new sample: items differ in length, so some ten of them make the mean."
@@ -29,7 +29,7 @@ UNMEASURED_BATCH = 2
 "BATCH items in a call while `extra` is unknown: the smallest number that shows it."
 
 
-class Costs:
+class BatchCostModel:
     """A call of n items is taken to cost 1 + extra * (n - 1) lone items.
 
     On a GPU `extra` is near 0, on a CPU near 1. A lone item's cost is kept by priority: a partial
@@ -37,12 +37,12 @@ class Costs:
     """
 
     def __init__(self) -> None:
-        self._lone_s: dict[Priority, float] = {}
-        self._lone_calls: Counter[Priority] = Counter()
+        self._lone_s: dict[DecodePriority, float] = {}
+        self._lone_calls: Counter[DecodePriority] = Counter()
         self.extra: float | None = None
         "What a further item adds to a call, as a share of a lone one; None until measured."
 
-    def observe(self, call: Sequence[Priority], seconds: float) -> None:
+    def observe(self, call: Sequence[DecodePriority], seconds: float) -> None:
         """A call with items of these priorities took so long."""
         others = len(call) - 1
         if others == 0:
@@ -58,7 +58,7 @@ class Costs:
         if self.extra is not None:
             self.extra *= DOUBT
 
-    def size(self, priority: Priority, max_batch: int) -> int:
+    def size(self, priority: DecodePriority, max_batch: int) -> int:
         """How many items of this priority one call takes.
 
         The first goes alone, to be measured. Equals among live work share a call where that does
@@ -67,7 +67,7 @@ class Costs:
         """
         if priority not in self._lone_s:
             return 1
-        if priority is not Priority.BATCH:
+        if priority is not DecodePriority.BATCH:
             dear = self.extra is not None and self.extra > WORTH_IT
             return 1 if dear else max_batch
         if self.extra is None:
@@ -78,11 +78,11 @@ class Costs:
         """How many less urgent live items may join a call."""
         return max_batch if self.extra is None else self._fit(JOIN_DELAY, max_batch)
 
-    def call_s(self, call: Sequence[Priority]) -> float:
+    def call_s(self, call: Sequence[DecodePriority]) -> float:
         """Expected; 0 while nothing is known."""
         return self._mean_s(call) * self._times(len(call))
 
-    def queue_s(self, waiting: Mapping[Priority, int], max_batch: int) -> float:
+    def queue_s(self, waiting: Mapping[DecodePriority, int], max_batch: int) -> float:
         """Expected time of one worker for all that waits; 0 while nothing is known."""
         total_s = 0.0
         for priority, count in waiting.items():
@@ -92,11 +92,11 @@ class Costs:
             total_s += times * self.one_s(priority)
         return total_s
 
-    def one_s(self, priority: Priority) -> float:
+    def one_s(self, priority: DecodePriority) -> float:
         """Of a lone item; 0 while nothing is known."""
         return self._lone_s.get(priority, max(self._lone_s.values(), default=0.0))
 
-    def _learn_lone(self, priority: Priority, seconds: float) -> None:
+    def _learn_lone(self, priority: DecodePriority, seconds: float) -> None:
         """The first is cold and says little: the second replaces it."""
         self._lone_calls[priority] += 1
         weight = ITEM_WEIGHT if self._lone_calls[priority] > 2 else 1.0
@@ -109,7 +109,7 @@ class Costs:
         """Lone items that a call of so many costs; as many as there are while nothing is known."""
         return 1 + (1.0 if self.extra is None else self.extra) * (count - 1)
 
-    def _mean_s(self, call: Sequence[Priority]) -> float:
+    def _mean_s(self, call: Sequence[DecodePriority]) -> float:
         return sum(map(self.one_s, call)) / len(call)
 
 

@@ -8,7 +8,7 @@ from engines.base import AsrInfo, AsrItem, AsrResult
 from serving.workers.base import AsrWorker
 
 
-class Lane:
+class WorkerLane:
     """One request at a time on its way to a worker that many share. What joins late is decoded
     beside what came before it, so no request need wait for another to fill a batch."""
 
@@ -38,5 +38,5 @@ class Lane:
         self._worker.forget(utterance)
 
 
-def lanes(worker: AsrWorker, count: int) -> list[Lane]:
-    return [Lane(worker, is_first=number == 0) for number in range(count)]
+def lanes(worker: AsrWorker, count: int) -> list[WorkerLane]:
+    return [WorkerLane(worker, is_first=number == 0) for number in range(count)]

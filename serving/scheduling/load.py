@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from math import exp
 
-from serving.scheduling.priorities import Priority
+from serving.scheduling.priorities import DecodePriority
 
 MEMORY_S = 5.0
 "Work this long ago counts by 1/e: about one utterance with its pause."
@@ -15,15 +15,15 @@ LIVE_ROOM = 0.6
 "Above it queues grow: partials fill up to here what finals and speculation leave."
 
 
-class Load:
+class WorkerLoad:
     """`add` what calls took; shares are of all workers' time together, 0 to 1."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
-        self._busy_s = dict.fromkeys(Priority, 0.0)
+        self._busy_s = dict.fromkeys(DecodePriority, 0.0)
         self._at = 0.0
 
-    def add(self, call: Iterable[Priority], seconds: float, now: float) -> None:
+    def add(self, call: Iterable[DecodePriority], seconds: float, now: float) -> None:
         """A call took so long; its items share that."""
         priorities = list(call)
         self._forget(now)
@@ -34,8 +34,10 @@ class Load:
         """Whether another partial leaves the others their room. `soon_s`: what partials that wait
         or run, and this one, are expected to take."""
         self._forget(now)
-        urgent = self._share(self._busy_s[Priority.FINAL] + self._busy_s[Priority.SPECULATIVE])
-        partial = self._share(self._busy_s[Priority.PARTIAL] + soon_s)
+        urgent = self._share(
+            self._busy_s[DecodePriority.FINAL] + self._busy_s[DecodePriority.SPECULATIVE]
+        )
+        partial = self._share(self._busy_s[DecodePriority.PARTIAL] + soon_s)
         return partial <= min(PARTIAL_SHARE, LIVE_ROOM - urgent)
 
     def _share(self, busy_s: float) -> float:

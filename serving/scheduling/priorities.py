@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 
-class Priority(IntEnum):
+class DecodePriority(IntEnum):
     """What is served first."""
 
     FINAL = 0
@@ -13,11 +13,11 @@ class Priority(IntEnum):
     BATCH = 3
 
 
-WAIT_LIMIT_S: Mapping[Priority, float] = {
-    Priority.PARTIAL: 1.0,
-    Priority.SPECULATIVE: 2.0,
-    Priority.FINAL: 15.0,
-    Priority.BATCH: 60.0,
+WAIT_LIMIT_S: Mapping[DecodePriority, float] = {
+    DecodePriority.PARTIAL: 1.0,
+    DecodePriority.SPECULATIVE: 2.0,
+    DecodePriority.FINAL: 15.0,
+    DecodePriority.BATCH: 60.0,
 }
 """Expected wait above which a newcomer is refused. Under load partials go first, for newer ones
 follow; then speculation, which only saves time; then finals, when the speaker has given up. Behind
@@ -26,14 +26,14 @@ BATCH stands an HTTP client: proxies and libraries wait a minute."""
 BEGIN_SHARE = 0.5
 "Of the limit, for work of many requests: what has begun should not be refused half-way."
 
-DEADLINE_S: Mapping[Priority, float] = {
-    Priority.PARTIAL: 2.0,
-    Priority.SPECULATIVE: 4.0,
-    Priority.FINAL: 90.0,
-    Priority.BATCH: 300.0,
+DEADLINE_S: Mapping[DecodePriority, float] = {
+    DecodePriority.PARTIAL: 2.0,
+    DecodePriority.SPECULATIVE: 4.0,
+    DecodePriority.FINAL: 90.0,
+    DecodePriority.BATCH: 300.0,
 }
 """Until when a worker must have begun: twice what was expected at the door, as more urgent work may
 push in. A final also waits for a worker that hung and is restarted; a batch for a busy hour."""
 
-DROPPABLE = (Priority.PARTIAL, Priority.SPECULATIVE)
+DROPPABLE = (DecodePriority.PARTIAL, DecodePriority.SPECULATIVE)
 "Their callers go on without them; a newer request of the same utterance takes their place."

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 from core.errors import EarshotError
 from engines.base import AsrItem, AsrResult
-from serving.scheduling.cost_model import Costs
-from serving.scheduling.priorities import DROPPABLE, Priority
+from serving.scheduling.cost_model import BatchCostModel
+from serving.scheduling.priorities import DROPPABLE, DecodePriority
 
-HomeOf = Callable[[str], int | None]
+WorkerLookup = Callable[[str], int | None]
 "Utterance -> the worker that it is bound to."
 
 
 @dataclass(eq=False, slots=True)
-class Waiting:
+class QueuedRequest:
     """One request, until a worker takes it."""
 
-    priority: Priority
+    priority: DecodePriority
     order: int
     "Of arrival; one that replaces an older inherits its place."
     item: AsrItem
@@ -39,22 +39,22 @@ class Waiting:
             self.answer.exception()  # counts as seen: its caller may be leaving just now
 
 
-class Line:
+class RequestQueue:
     """The requests of one model that no worker has taken."""
 
     def __init__(self) -> None:
-        self._waiting: list[Waiting] = []
+        self._waiting: list[QueuedRequest] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[QueuedRequest]:
         return iter(self._waiting)
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: QueuedRequest) -> None:
         insort(self._waiting, waiting, key=lambda w: (w.priority, w.order))
 
-    def discard(self, waiting: Waiting) -> None:
+    def discard(self, waiting: QueuedRequest) -> None:
         """Nothing when it is not there."""
         if waiting in self._waiting:
             self._waiting.remove(waiting)
@@ -65,20 +65,20 @@ class Line:
     def promote(self, utterance: str, until: float) -> None:
         """Its speculative requests become finals with this deadline, in loop time."""
         for waiting in [w for w in self._waiting if w.item.utterance == utterance]:
-            if waiting.priority is Priority.SPECULATIVE and not waiting.answer.done():
+            if waiting.priority is DecodePriority.SPECULATIVE and not waiting.answer.done():
                 self._waiting.remove(waiting)
-                waiting.priority = Priority.FINAL
+                waiting.priority = DecodePriority.FINAL
                 waiting.deadline.reschedule(until)
                 self.add(waiting)
 
-    def least_urgent(self) -> Waiting:
+    def least_urgent(self) -> QueuedRequest:
         return self._waiting[-1]
 
-    def ahead_of(self, priority: Priority) -> Counter[Priority]:
+    def ahead_of(self, priority: DecodePriority) -> Counter[DecodePriority]:
         """How many of each priority a newcomer would wait for."""
         return Counter(w.priority for w in self._waiting if w.priority <= priority)
 
-    def replaced_by(self, utterance: str, priority: Priority) -> list[Waiting]:
+    def replaced_by(self, utterance: str, priority: DecodePriority) -> list[QueuedRequest]:
         """Take out what a newer request of the same utterance makes stale."""
         stale = [
             w
@@ -90,8 +90,14 @@ class Line:
         return stale
 
     def take(
-        self, worker: int, home_of: HomeOf, now: float, max_batch: int, costs: Costs, free: int
-    ) -> list[Waiting]:
+        self,
+        worker: int,
+        home_of: WorkerLookup,
+        now: float,
+        max_batch: int,
+        costs: BatchCostModel,
+        free: int,
+    ) -> list[QueuedRequest]:
         """What a worker that became free computes next, in one call; empty when there is nothing.
 
         `free` more workers have nothing to do: they get their share of what is bound to none.
@@ -109,7 +115,9 @@ class Line:
         return batch
 
 
-def choose(waiting: Sequence[Waiting], max_batch: int, costs: Costs) -> list[Waiting]:
+def choose(
+    waiting: Sequence[QueuedRequest], max_batch: int, costs: BatchCostModel
+) -> list[QueuedRequest]:
     """The first of the line, and who goes with them in one call.
 
     Equals first. Less urgent live work joins where it costs the others next to nothing. BATCH work
@@ -122,5 +130,5 @@ def choose(waiting: Sequence[Waiting], max_batch: int, costs: Costs) -> list[Wai
     batch = equals[: costs.size(first, max_batch)]
     if len(batch) < len(equals):
         return batch
-    others = [w for w in waiting if first < w.priority < Priority.BATCH]
+    others = [w for w in waiting if first < w.priority < DecodePriority.BATCH]
     return batch + others[: min(costs.joiners(max_batch), max_batch - len(batch))]

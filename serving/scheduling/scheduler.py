@@ -13,30 +13,30 @@ from dataclasses import dataclass
 from core.errors import EarshotError, EngineCrashed, EngineError, EngineMissing, EngineTimeout
 from core.ports import Clock, Metrics
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.scheduling.admission import Admission
-from serving.scheduling.affinity import Homes
-from serving.scheduling.cost_model import Costs
-from serving.scheduling.load import Load
-from serving.scheduling.priorities import BEGIN_SHARE, DEADLINE_S, Priority
-from serving.scheduling.queue import Line, Waiting
+from serving.scheduling.admission import AdmissionControl
+from serving.scheduling.affinity import WorkerAffinity
+from serving.scheduling.cost_model import BatchCostModel
+from serving.scheduling.load import WorkerLoad
+from serving.scheduling.priorities import BEGIN_SHARE, DEADLINE_S, DecodePriority
+from serving.scheduling.queue import QueuedRequest, RequestQueue
 from serving.workers.base import AsrWorker
 
-__all__ = ["AsrScheduler", "AsrWorker", "Priority"]
+__all__ = ["AsrScheduler", "AsrWorker", "DecodePriority"]
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _WorkerCall:
     """What a worker computes now."""
 
-    batch: Sequence[Waiting]
+    batch: Sequence[QueuedRequest]
     began: float
     until: asyncio.Timeout
     "Ends it early."
 
     @property
-    def priorities(self) -> list[Priority]:
+    def priorities(self) -> list[DecodePriority]:
         return [waiting.priority for waiting in self.batch]
 
 
@@ -54,15 +54,15 @@ class AsrScheduler:
         """`can_leave`: a worker stops computing at once what nobody waits for any more."""
         self._workers, self._can_leave = workers, can_leave
         self._clock, self._metrics = clock, metrics
-        self._line = Line()
-        self._costs = Costs()
-        self._load = Load(len(workers))
-        self._homes = Homes()
-        self._admission = Admission(self._line, self.expected_wait_s, metrics)
+        self._line = RequestQueue()
+        self._costs = BatchCostModel()
+        self._load = WorkerLoad(len(workers))
+        self._homes = WorkerAffinity()
+        self._admission = AdmissionControl(self._line, self.expected_wait_s, metrics)
         self._wake = [asyncio.Event() for _ in workers]
         self._idle: set[int] = set()
         "Workers that wait to be woken."
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, _WorkerCall] = {}
         "By worker."
         self._order = 0
         self._info: AsrInfo | None = None
@@ -102,12 +102,12 @@ class AsrScheduler:
         self._info = await self._workers[0].ready()
         return self._info
 
-    def admit(self, priority: Priority) -> None:
+    def admit(self, priority: DecodePriority) -> None:
         """Ask before work of many requests, such as a recording. Raises Overloaded."""
         self._admission.check(priority, BEGIN_SHARE)
 
     async def decode(
-        self, item: AsrItem, priority: Priority, *, deadline_s: float | None = None
+        self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
     ) -> AsrResult:
         """One item, when its turn comes. Cancelling the call gives its place up.
 
@@ -126,7 +126,7 @@ class AsrScheduler:
             self._order = order = self._order + 1
         answer: asyncio.Future[AsrResult] = asyncio.get_running_loop().create_future()
         deadline = asyncio.timeout(limit_s)
-        waiting = Waiting(priority, order, item, answer, self._clock.now(), deadline)
+        waiting = QueuedRequest(priority, order, item, answer, self._clock.now(), deadline)
         try:
             async with deadline:
                 self._line.add(waiting)
@@ -142,7 +142,7 @@ class AsrScheduler:
 
     def hurry(self, utterance: str) -> None:
         """Its speculation came true: if it still waits, it is a final now."""
-        until = asyncio.get_running_loop().time() + DEADLINE_S[Priority.FINAL]
+        until = asyncio.get_running_loop().time() + DEADLINE_S[DecodePriority.FINAL]
         self._line.promote(utterance, until)
 
     def forget(self, utterance: str) -> None:
@@ -151,23 +151,23 @@ class AsrScheduler:
         if index is not None:
             self._workers[index].forget(utterance)
 
-    def expected_wait_s(self, priority: Priority) -> float:
+    def expected_wait_s(self, priority: DecodePriority) -> float:
         """Until a newcomer would be taken; 0 while nothing has been measured."""
         count = sum(worker.is_ready for worker in self._workers) or len(self._workers)
         ahead = self._line.ahead_of(priority)
         max_batch = self._info.max_batch if self._info else 1
         return self._until_free_s() + self._costs.queue_s(ahead, max_batch) / count
 
-    def _leave(self, waiting: Waiting) -> None:
+    def _leave(self, waiting: QueuedRequest) -> None:
         """Nobody waits for its answer: if it is the last of its call, that ends."""
         for call in self._calls.values():
             if waiting in call.batch and all(one.answer.done() for one in call.batch):
                 call.until.reschedule(asyncio.get_running_loop().time())
 
-    def _check_room(self, priority: Priority) -> None:
+    def _check_room(self, priority: DecodePriority) -> None:
         """Raises Overloaded for a partial that would take the others' time. Of an incremental
         engine partials are the work itself: the final is then short."""
-        if priority is not Priority.PARTIAL or self.info.is_incremental:
+        if priority is not DecodePriority.PARTIAL or self.info.is_incremental:
             return
         running = sum(call.priorities.count(priority) for call in self._calls.values())
         count = 1 + running + self._line.ahead_of(priority)[priority]
@@ -235,7 +235,7 @@ class AsrScheduler:
             for waiting in self._line:
                 waiting.fail(error)
 
-    def _take(self, index: int, max_batch: int) -> list[Waiting]:
+    def _take(self, index: int, max_batch: int) -> list[QueuedRequest]:
         free = len([i for i in self._free_workers() if i != index])
         now = asyncio.get_running_loop().time()
         batch = self._line.take(index, self._home, now, max_batch, self._costs, free)
@@ -256,9 +256,9 @@ class AsrScheduler:
         """Those that are there and compute nothing."""
         return [i for i, w in enumerate(self._workers) if w.is_ready and i not in self._calls]
 
-    async def _compute(self, index: int, batch: Sequence[Waiting]) -> None:
+    async def _compute(self, index: int, batch: Sequence[QueuedRequest]) -> None:
         until = asyncio.timeout(None)
-        call = self._calls[index] = _Call(batch, self._clock.now(), until)
+        call = self._calls[index] = _WorkerCall(batch, self._clock.now(), until)
         for waiting in batch:
             waited_s, kind = call.began - waiting.since, waiting.priority.name.lower()
             self._metrics.observe("earshot_asr_queue_seconds", waited_s, priority=kind)
@@ -284,7 +284,7 @@ class AsrScheduler:
             for waiting in batch:  # those still open: the scheduler is being cancelled
                 waiting.fail(self._unloaded())
 
-    def _lose(self, index: int, batch: Sequence[Waiting], error: EngineError) -> None:
+    def _lose(self, index: int, batch: Sequence[QueuedRequest], error: EngineError) -> None:
         logger.warning("! %s: %d request(s) lost (%s)", error, len(batch), error.code)
         self._metrics.count("earshot_errors", code=error.code)
         for waiting in batch:
@@ -294,7 +294,7 @@ class AsrScheduler:
         else:
             self._settle(index, batch)
 
-    def _settle(self, index: int, batch: Sequence[Waiting]) -> None:
+    def _settle(self, index: int, batch: Sequence[QueuedRequest]) -> None:
         """Engines drop what is final themselves. What nobody wants any more is forgotten, unless
         the utterance goes on: its final may follow on a cancelled partial."""
         for waiting in batch:

@@ -21,7 +21,13 @@ from core.errors import (
     RemoteProtocolError,
 )
 from core.ports import Metrics
-from engines.runtime.worker.protocol import FrameReader, Load, Ping, frame, worker_command
+from engines.runtime.worker.protocol import (
+    LoadRequest,
+    MessageFrameReader,
+    PingRequest,
+    frame,
+    worker_command,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -41,13 +47,13 @@ InfoT = TypeVar("InfoT")
 ReplyT = TypeVar("ReplyT")
 
 
-class ChildWorker(ABC, Generic[InfoT, ReplyT]):
+class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
     """Supervises one child process; a subclass says what the child is asked and what it answers.
 
     `InfoT` is what the child says of itself once it has loaded, `ReplyT` its messages.
     """
 
-    def __init__(self, load: Load, metrics: Metrics, *, name: str, label: str) -> None:
+    def __init__(self, load: LoadRequest, metrics: Metrics, *, name: str, label: str) -> None:
         """`load`: the first message. `name`: for errors. `label`: for the log."""
         self._load, self._metrics = load, metrics
         self._kind, self._name, self._label = load.kind, name, label
@@ -95,7 +101,7 @@ class ChildWorker(ABC, Generic[InfoT, ReplyT]):
             self._lose("the server is stopping")
 
     @abstractmethod
-    def _reader(self) -> FrameReader[ReplyT]:
+    def _reader(self) -> MessageFrameReader[ReplyT]:
         """For what the child says."""
 
     @abstractmethod
@@ -179,7 +185,7 @@ class ChildWorker(ABC, Generic[InfoT, ReplyT]):
                     self._kill()
                     raise EngineTimeout(self._kind, self._name, "hung with nothing to do") from None
                 is_asked = True
-                self._tell(Ping(0))
+                self._tell(PingRequest(0))
 
     async def _send(self, message: Struct) -> None:
         if self._writer is None:

@@ -30,7 +30,15 @@ from msgspec.msgpack import Decoder
 
 from core.errors import EarshotError
 from engines.runtime.worker.main import become_worker, die_with_parent
-from engines.runtime.worker.protocol import Cancel, Failed, FrameReader, Load, Ping, Pong, frame
+from engines.runtime.worker.protocol import (
+    CancelRequest,
+    FailureReply,
+    LoadRequest,
+    MessageFrameReader,
+    PingRequest,
+    PongReply,
+    frame,
+)
 from media.files.decode import FileLimits, decode, load_codecs
 
 logger = logging.getLogger(__name__)
@@ -54,9 +62,9 @@ PIECE_BYTES = 128 * 1024
 _RECEIVE_BYTES = 64 * 1024
 
 
-class DecodeFile(Struct, frozen=True, tag_field="type", tag="decode_file"):
+class DecodeFileRequest(Struct, frozen=True, tag_field="type", tag="decode_file"):
     """Decodes the file whose descriptor comes with this message; the sound goes to the socket that
-    comes with it, too. Answered by `FileOver` when the decoder is gone, however it ended."""
+    comes with it, too. Answered by `FileDecodeEnd` when the decoder is gone, however it ended."""
 
     request_id: int
     rate_hz: int
@@ -74,7 +82,7 @@ class HostReady(Struct, frozen=True, tag_field="type", tag="host_ready"):
     """The libraries are loaded, and a decoder waits for its file."""
 
 
-class FileOver(Struct, frozen=True, tag_field="type", tag="file_over"):
+class FileDecodeEnd(Struct, frozen=True, tag_field="type", tag="file_over"):
     """The decoder of this file has ended."""
 
     request_id: int
@@ -82,19 +90,19 @@ class FileOver(Struct, frozen=True, tag_field="type", tag="file_over"):
     "0; or the signal that killed it, negative."
 
 
-class Sound(Struct, frozen=True, tag_field="type", tag="sound"):
+class PcmChunk(Struct, frozen=True, tag_field="type", tag="sound"):
     """The next piece of a file, as little-endian int16 bytes."""
 
     pcm: bytes
 
 
-class SoundOver(Struct, frozen=True, tag_field="type", tag="sound_over"):
+class PcmEnd(Struct, frozen=True, tag_field="type", tag="sound_over"):
     """The file was decoded to its end."""
 
 
-HostRequest = Load | Cancel | Ping
-HostReply = HostReady | FileOver | Pong
-SoundReply = Sound | SoundOver | Failed
+HostRequest = LoadRequest | CancelRequest | PingRequest
+HostReply = HostReady | FileDecodeEnd | PongReply
+PcmReply = PcmChunk | PcmEnd | FailureReply
 
 
 class DecoderHost:
@@ -102,8 +110,8 @@ class DecoderHost:
 
     def __init__(self, control: socket.socket, files: socket.socket) -> None:
         self._control, self._files = control, files
-        self._reader: FrameReader[HostRequest] = FrameReader(Decoder(HostRequest))
-        self._request = Decoder(DecodeFile)
+        self._reader: MessageFrameReader[HostRequest] = MessageFrameReader(Decoder(HostRequest))
+        self._request = Decoder(DecodeFileRequest)
         self._spare: tuple[int, socket.socket] | None = None
         self._lost_spares = 0
         self._running: dict[int, int] = {}
@@ -131,7 +139,7 @@ class DecoderHost:
                     self._fork_spare()
                 self._step_back()
                 requests = list(self._receive()) if self._control in found else []
-                self._take_files()  # before a `Cancel` that came after one
+                self._take_files()  # before a `CancelRequest` that came after one
                 if woken in found:
                     woken.recv(_RECEIVE_BYTES)
                     self._reap()
@@ -158,12 +166,12 @@ class DecoderHost:
 
     def _serve(self, request: HostRequest | None) -> None:
         match request:
-            case Cancel(request_id):
+            case CancelRequest(request_id):
                 for process_id, its_request in self._running.items():
                     if its_request == request_id:
                         os.kill(process_id, signal.SIGKILL)  # ours until `_reap` waits for it
-            case Ping(number):
-                self._send(Pong(number))
+            case PingRequest(number):
+                self._send(PongReply(number))
             case _:
                 pass  # a Load, which has been served by starting
 
@@ -222,7 +230,7 @@ class DecoderHost:
                     self._lose_spare()
                 if process_id in self._running:
                     exit_code = os.waitstatus_to_exitcode(status)
-                    self._send(FileOver(self._running.pop(process_id), exit_code))
+                    self._send(FileDecodeEnd(self._running.pop(process_id), exit_code))
                     if self._spare is None:
                         self._fork_spare()
 
@@ -247,7 +255,7 @@ def _become_decoder(jobs: socket.socket) -> NoReturn:
         _decode_silence()
         data, descriptors, _, _ = socket.recv_fds(jobs, _RECEIVE_BYTES, 2)
         if data:
-            request = Decoder(DecodeFile).decode(data)
+            request = Decoder(DecodeFileRequest).decode(data)
             _confine(request)
             sound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=descriptors[1])
             _decode(request, descriptors[0], sound)
@@ -274,10 +282,10 @@ def _decode_silence() -> None:
         out.setsampwidth(2)
         out.setframerate(44_100)
         out.writeframes(bytes(8820))
-    frame(Sound(b"".join(pcm.tobytes() for pcm in decode(file.getvalue()))))
+    frame(PcmChunk(b"".join(pcm.tobytes() for pcm in decode(file.getvalue()))))
 
 
-def _confine(request: DecodeFile) -> None:
+def _confine(request: DecodeFileRequest) -> None:
     """From here on the process has a bounded memory and processor time, and opens nothing: no
     file, no socket. A decoder that a file has taken over can only send sound."""
     if sys.platform == "linux":
@@ -299,7 +307,7 @@ def _allow_processor_s(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, hard))
 
 
-def _decode(request: DecodeFile, file: int, sound: socket.socket) -> None:
+def _decode(request: DecodeFileRequest, file: int, sound: socket.socket) -> None:
     with open(file, "rb") as source, suppress(ConnectionError):
         try:
             limits = FileLimits(request.max_bytes, request.max_duration_s)
@@ -309,15 +317,15 @@ def _decode(request: DecodeFile, file: int, sound: socket.socket) -> None:
                 _allow_processor_s(request.processor_s + request.processor_per_audio_s * done_s)
                 data = memoryview(pcm.astype("<i2", copy=False).tobytes())
                 for start in range(0, len(data), PIECE_BYTES):
-                    sound.sendall(frame(Sound(bytes(data[start : start + PIECE_BYTES]))))
-            reply: SoundReply = SoundOver()
+                    sound.sendall(frame(PcmChunk(bytes(data[start : start + PIECE_BYTES]))))
+            reply: PcmReply = PcmEnd()
         except ConnectionError:
             raise
         except EarshotError as exc:
-            reply = Failed(exc.code, str(exc))
+            reply = FailureReply(exc.code, str(exc))
         except Exception as exc:
             logger.error("an audio file was not decoded: %s", type(exc).__name__)
-            reply = Failed("unsupported_audio", f"unsupported audio: {type(exc).__name__}")
+            reply = FailureReply("unsupported_audio", f"unsupported audio: {type(exc).__name__}")
         sound.sendall(frame(reply))
 
 

@@ -19,7 +19,7 @@ FAILURES = 3
 "In a row, of the library's own: a GPU that once failed fails until its process is a new one."
 
 
-class Patience:
+class HangDetector:
     """Learns from the calls that were answered, but the first: that one is cold, and slow."""
 
     def __init__(self) -> None:

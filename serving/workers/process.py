@@ -9,25 +9,25 @@ from core.errors import EngineCrashed, EngineError, EngineMissing, EngineTimeout
 from core.ports import Metrics
 from engines.base import AsrInfo, AsrItem, AsrResult
 from engines.runtime.worker.protocol import (
-    Cancel,
-    Decode,
-    Decoded,
-    Failed,
-    Forget,
-    FrameReader,
-    Load,
-    Ready,
-    Reply,
-    WireItem,
+    AsrItemMessage,
+    CancelRequest,
+    DecodeReply,
+    DecodeRequest,
+    FailureReply,
+    ForgetRequest,
+    LoadRequest,
+    MessageFrameReader,
+    ReadyReply,
+    WorkerReply,
     reply_reader,
 )
-from serving.workers.child_process import ChildWorker
-from serving.workers.hang_detection import FAILURES, Patience
+from serving.workers.child_process import ChildProcessWorker
+from serving.workers.hang_detection import FAILURES, HangDetector
 
 logger = logging.getLogger(__name__)
 
 
-class ProcessWorker(ChildWorker[AsrInfo, Reply]):
+class ProcessWorker(ChildProcessWorker[AsrInfo, WorkerReply]):
     """A model in one child process. `run` supervises it; the other methods are for its callers."""
 
     def __init__(
@@ -42,11 +42,11 @@ class ProcessWorker(ChildWorker[AsrInfo, Reply]):
     ) -> None:
         """`called`: the model's name, for who reads of it; an engine has several."""
         name = called or engine
-        load = Load(kind, engine, dict(options))
+        load = LoadRequest(kind, engine, dict(options))
         super().__init__(load, metrics, name=name, label=f"{kind}.{name}[{index}]")
         self._pending: dict[int, asyncio.Future[list[AsrResult]]] = {}
         self._next_id = 0
-        self._patience = Patience()
+        self._patience = HangDetector()
 
     async def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
         """Run one batch. Raises EngineError: EngineCrashed, or EngineTimeout, which restarts it."""
@@ -60,7 +60,9 @@ class ProcessWorker(ChildWorker[AsrInfo, Reply]):
         began = loop.time()
         try:
             async with asyncio.timeout(limit_s):
-                await self._send(Decode(request_id, [WireItem.of(item) for item in items]))
+                await self._send(
+                    DecodeRequest(request_id, [AsrItemMessage.of(item) for item in items])
+                )
                 results = await answer
         except TimeoutError:
             why = f"no answer in {limit_s:.0f} s"
@@ -68,7 +70,7 @@ class ProcessWorker(ChildWorker[AsrInfo, Reply]):
             self._kill()
             raise EngineTimeout(self._kind, self._name, why) from None
         except asyncio.CancelledError:
-            self._tell(Cancel(request_id))
+            self._tell(CancelRequest(request_id))
             raise
         finally:
             self._pending.pop(request_id, None)
@@ -77,9 +79,9 @@ class ProcessWorker(ChildWorker[AsrInfo, Reply]):
 
     def forget(self, utterance: str) -> None:
         """Drop what the child caches for a cancelled utterance; nothing to do while it is down."""
-        self._tell(Forget(utterance))
+        self._tell(ForgetRequest(utterance))
 
-    def _reader(self) -> FrameReader[Reply]:
+    def _reader(self) -> MessageFrameReader[WorkerReply]:
         return reply_reader()
 
     def _is_busy(self) -> bool:
@@ -92,17 +94,17 @@ class ProcessWorker(ChildWorker[AsrInfo, Reply]):
                 future.exception()  # counts as seen: its caller may be leaving just now
         self._pending.clear()
 
-    def _receive(self, reply: Reply) -> None:
+    def _receive(self, reply: WorkerReply) -> None:
         match reply:
-            case Ready(info=info):
+            case ReadyReply(info=info):
                 logger.info("= %s: pid %s ready, model %s", self._label, self.pid, info.model)
                 self._loaded(info)
-            case Decoded(request_id=request_id, results=results):
+            case DecodeReply(request_id=request_id, results=results):
                 self._answer(request_id, results)
-            case Failed(code=code, message=message, request_id=None):
+            case FailureReply(code=code, message=message, request_id=None):
                 kind = EngineMissing if code == EngineMissing.code else EngineError
                 raise kind(self._kind, self._name, message)
-            case Failed(code=code, message=message, request_id=int() as request_id):
+            case FailureReply(code=code, message=message, request_id=int() as request_id):
                 self._answer(request_id, EngineError(self._kind, self._name, message))
                 if code == EngineError.code and self._patience.ends():
                     why = f"its last {FAILURES} calls failed, so it starts anew"

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from core.errors import Overloaded, Unauthorized
+from core.errors import OverloadedError, Unauthorized
 from core.ports import Clock
-from pipeline.session.sessions import Guest
-from signaling.realtime.protocol.wire import WireStruct
+from pipeline.session.sessions import ClientSecretHolder
+from signaling.realtime.protocol.wire import StrictStruct
 from signaling.realtime.session.schema import RealtimeSession, SessionObject
 
 PREFIX = "ek_"
@@ -34,27 +34,27 @@ RETRY_AFTER_S = 10
 Lifetime = Annotated[int, Meta(ge=10, le=7200)]
 
 
-class ExpiresAfter(WireStruct, frozen=True):
+class ExpiresAfter(StrictStruct, frozen=True):
     anchor: Literal["created_at"] = "created_at"
     seconds: Lifetime = DEFAULT_TTL_S
 
 
-class SecretExtension(WireStruct, frozen=True):
+class ClientSecretExtension(StrictStruct, frozen=True):
     """Fields that only this server offers."""
 
     ends_sessions: bool = False
     "Sessions that the key opened end when it expires."
 
 
-class SecretRequest(WireStruct, frozen=True):
+class ClientSecretRequest(StrictStruct, frozen=True):
     """The body of `POST /v1/realtime/client_secrets`."""
 
     expires_after: ExpiresAfter | None = None
     session: SessionObject | None = None
-    earshot: SecretExtension | None = None
+    earshot: ClientSecretExtension | None = None
 
 
-class SecretAnswer(Struct, frozen=True):
+class ClientSecretResponse(Struct, frozen=True):
     value: str
     expires_at: int
     "Unix time."
@@ -65,11 +65,11 @@ class SecretAnswer(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Minted:
+class ClientSecret:
     """One live key: what it opens."""
 
     session: SessionObject
-    guest: Guest
+    guest: ClientSecretHolder
     ends_at: float
     "On the server's monotonic clock."
     ends_sessions: bool
@@ -77,7 +77,7 @@ class Minted:
     "The size of the session object as JSON."
 
 
-class Secrets:
+class ClientSecretStore:
     """Every live key of the server."""
 
     def __init__(
@@ -91,16 +91,16 @@ class Secrets:
         """`max_sessions`: sessions that one key may have at once."""
         self._clock = clock
         self._max_live, self._max_bytes, self._max_sessions = max_live, max_bytes, max_sessions
-        self._live: dict[bytes, Minted] = {}
+        self._live: dict[bytes, ClientSecret] = {}
 
-    def mint(self, asked: SecretRequest) -> tuple[str, int]:
+    def mint(self, asked: ClientSecretRequest) -> tuple[str, int]:
         """A new key and the Unix time of its end. Raises Overloaded too_many_client_secrets."""
         self._forget_expired()
         session = asked.session or RealtimeSession()
         size_bytes = len(msgspec.json.encode(session))
         used_bytes = sum(minted.size_bytes for minted in self._live.values())
         if len(self._live) >= self._max_live or used_bytes + size_bytes > self._max_bytes:
-            raise Overloaded(
+            raise OverloadedError(
                 f"{len(self._live)} client secrets with {used_bytes} bytes of sessions are in use; "
                 f"the limits are {self._max_live} and {self._max_bytes} bytes",
                 retry_after_s=RETRY_AFTER_S,
@@ -109,9 +109,9 @@ class Secrets:
         ttl_s = asked.expires_after.seconds if asked.expires_after else DEFAULT_TTL_S
         token = PREFIX + secrets.token_hex(24)
         key = _hash(token)
-        self._live[key] = Minted(
+        self._live[key] = ClientSecret(
             session,
-            Guest(key, self._max_sessions),
+            ClientSecretHolder(key, self._max_sessions),
             self._clock.now() + ttl_s,
             ends_sessions=asked.earshot is not None and asked.earshot.ends_sessions,
             size_bytes=size_bytes,
@@ -124,7 +124,7 @@ class Secrets:
         minted = self._live.get(_hash(token))
         return minted is not None and self._clock.now() < minted.ends_at
 
-    def minted_for(self, token: str | None) -> Minted | None:
+    def minted_for(self, token: str | None) -> ClientSecret | None:
         """The key that this token is; None: it is no client secret. Raises Unauthorized for
         one that expired."""
         if token is not None and self.knows(token):

@@ -8,13 +8,13 @@ from enum import Enum
 from typing import assert_never
 
 from core.audio import AudioFrame
-from core.connection_stats import ConnectionQuality
+from core.connection_stats import ConnectionStats
 from core.errors import EarshotError, RequestError
 from core.events import ItemAdded
 from core.ports import Metrics
 from signaling.realtime.fixed import check_type
-from signaling.realtime.ports import HomeSource, Session
-from signaling.realtime.protocol.audio_input import Upload, heard_in
+from signaling.realtime.ports import RealtimeHomeSource, RealtimeSessionPort
+from signaling.realtime.protocol.audio_input import InputAudioDecoder, heard_in
 from signaling.realtime.protocol.client_events import (
     ClientEvent,
     InputAppend,
@@ -31,22 +31,22 @@ from signaling.realtime.protocol.client_events import (
 )
 from signaling.realtime.protocol.decode import MAX_EVENT_BYTES, BadEvent, too_large
 from signaling.realtime.protocol.input_events import of_conversation
-from signaling.realtime.protocol.input_rate import PARAM, WARNING, InputRate
+from signaling.realtime.protocol.input_rate import PARAM, WARNING, SampleRateCheck
 from signaling.realtime.protocol.quality import QUALITY_EVENT
 from signaling.realtime.protocol.server_events import Json
-from signaling.realtime.protocol.translator import Translator, Transport
+from signaling.realtime.protocol.translator import EventTranslator, Transport
 from signaling.realtime.protocol.validation import missing_in, params_below
 from signaling.realtime.session.items import new_item
 from signaling.realtime.session.response import response_request
-from signaling.realtime.session.settings import Terms, check_unchanged, merged
-from signaling.realtime.transports.event_size import Fitting
+from signaling.realtime.session.settings import SessionConfiguration, check_unchanged, merged
+from signaling.realtime.transports.event_size import EventSizeLimit
 from signaling.realtime.transports.fairness import (
     LARGE_EVENT_CHARS,
     SAMPLES_PER_EVENT,
     SAMPLES_PER_TURN,
-    Turns,
+    EventLoopShare,
 )
-from signaling.realtime.transports.told import Told
+from signaling.realtime.transports.told import SidebandOutbox
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ MAX_UNTAKEN = 256
 "Events that the client has not taken yet, when it adds one more item."
 
 
-class End(Enum):
+class DisconnectReason(Enum):
     """Why a connection ended."""
 
     CLIENT = "the client left"
@@ -66,31 +66,31 @@ class End(Enum):
     SERVER = "the server ended the session"
 
 
-class ClientGone(EarshotError):
+class RealtimeClientGone(EarshotError):
     """Raised by `send`: nobody is there any more."""
 
     code = "client_gone"
 
 
-class ClientLagging(EarshotError):
+class SlowClient(EarshotError):
     """Raised by `send`: the client does not take what it is sent."""
 
     code = "client_lagging"
 
 
-class Connection:
+class RealtimeConnection:
     """Owner: the task that calls `run`. `send` may raise ClientGone and ClientLagging."""
 
     def __init__(
         self,
-        session: Session,
-        terms: Terms,
+        session: RealtimeSessionPort,
+        terms: SessionConfiguration,
         send: Callable[[str], Awaitable[None]],
         metrics: Metrics,
         *,
         transport: Transport,
         idle_timeout_s: float,
-        home: HomeSource | None = None,
+        home: RealtimeHomeSource | None = None,
         max_event_bytes: int | None = None,
     ) -> None:
         """`max_event_bytes`: above it the transport takes no text. Raises RequestError where these
@@ -102,27 +102,27 @@ class Connection:
         self._transport = transport
         self._idle_timeout_s = idle_timeout_s
         self._home = home
-        self._translator = Translator(
+        self._translator = EventTranslator(
             terms, session.id, session.conversation_id, transport=transport
         )
         self._translator.padding_instead = session.padding_instead
-        self._fitting = Fitting(self._translator, max_event_bytes)
+        self._fitting = EventSizeLimit(self._translator, max_event_bytes)
         self._fitting.check(self._translator.shown(terms), "session")
-        self._upload = Upload(terms.heard_as)
-        self._input_rate = InputRate()
-        self._end: End | None = None
+        self._upload = InputAudioDecoder(terms.heard_as)
+        self._input_rate = SampleRateCheck()
+        self._end: DisconnectReason | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._watch: asyncio.Task[None] | None = None
         self._watched: str | None = None
         "In which language the client watches the home."
         self._now = asyncio.get_running_loop().time
         self._active_at = self._now()
-        self._turns = Turns()
+        self._turns = EventLoopShare()
         "Of the client and of those beside it."
-        self.asides: set[Told] = set()
+        self.asides: set[SidebandOutbox] = set()
         "Who is told what happens, too: see `aside`."
 
-    async def run(self) -> End:
+    async def run(self) -> DisconnectReason:
         """Send `session.created`, then everything that happens, until the session ends."""
         self._touch()
         try:
@@ -131,7 +131,11 @@ class Connection:
             self._tasks = None
             self._release_asides()
         if self._end is None:
-            self._end = End.LAGGING if self._session.events.overflowed else End.SERVER
+            self._end = (
+                DisconnectReason.LAGGING
+                if self._session.events.overflowed
+                else DisconnectReason.SERVER
+            )
         return self._end
 
     async def _run(self) -> None:
@@ -156,7 +160,7 @@ class Connection:
         for aside in self.asides:
             aside.close()
 
-    def join(self, aside: Told) -> None:
+    def join(self, aside: SidebandOutbox) -> None:
         """Somebody else is told what happens from here on."""
         for begun in self._translator.created():
             aside.tell(begun)
@@ -164,7 +168,7 @@ class Connection:
             aside.close()
         self.asides.add(aside)
 
-    async def receive(self, text: str, aside: Told | None = None) -> None:
+    async def receive(self, text: str, aside: SidebandOutbox | None = None) -> None:
         """Apply one event of the client, or of this aside; what is wrong with it is answered, not
         raised."""
         if self._end is not None:
@@ -188,12 +192,12 @@ class Connection:
         """Whether the client asked how good its connection is."""
         return QUALITY_EVENT in self._translator.terms.include
 
-    async def tell_quality(self, quality: ConnectionQuality) -> None:
+    async def tell_quality(self, quality: ConnectionStats) -> None:
         """If the client asked."""
         if self.wants_quality:
             await self._send(self._translator.connection(quality))
 
-    async def refuse_binary(self, aside: Told | None = None) -> None:
+    async def refuse_binary(self, aside: SidebandOutbox | None = None) -> None:
         """The answer to a frame that is no text."""
         self._touch()
         self._turns.came(self._active_at)
@@ -203,7 +207,7 @@ class Connection:
         await self._refuse(BadEvent(message, code="invalid_json"), aside=aside)
         self._turns.left(self._now())
 
-    async def refuse_too_large(self, aside: Told | None = None) -> None:
+    async def refuse_too_large(self, aside: SidebandOutbox | None = None) -> None:
         """The answer to a text that the transport could not take."""
         await self._refuse(too_large(MAX_EVENT_BYTES), aside=aside)
 
@@ -215,7 +219,7 @@ class Connection:
             is_for_all=False,
         )
 
-    def close(self, end: End = End.CLIENT) -> None:
+    def close(self, end: DisconnectReason = DisconnectReason.CLIENT) -> None:
         """Ask `run` to end. The first reason stays."""
         if self._end is None:
             self._end = end
@@ -326,7 +330,7 @@ class Connection:
             )
 
     async def _refuse(
-        self, error: EarshotError, event_id: str | None = None, aside: Told | None = None
+        self, error: EarshotError, event_id: str | None = None, aside: SidebandOutbox | None = None
     ) -> None:
         if isinstance(error, BadEvent):
             event_id = error.event_id
@@ -349,17 +353,17 @@ class Connection:
         """A client that cannot be reached ends the session; nothing more is sent to it then."""
         for aside in self.asides if is_for_all else ():
             aside.tell(out)
-        if self._end in (End.CLIENT, End.LAGGING):
+        if self._end in (DisconnectReason.CLIENT, DisconnectReason.LAGGING):
             return
         text = self._fitting.text(out)
         if text is None:
             return
         try:
             await self._send_text(text)
-        except ClientGone:
-            self.close(End.CLIENT)
-        except ClientLagging:
-            self.close(End.LAGGING)
+        except RealtimeClientGone:
+            self.close(DisconnectReason.CLIENT)
+        except SlowClient:
+            self.close(DisconnectReason.LAGGING)
 
     def _touch(self) -> None:
         self._active_at = self._now()
@@ -372,7 +376,7 @@ class Connection:
             await asyncio.sleep(left_s)
         message = f"The session ends: nothing happened for {self._idle_timeout_s:g} s."
         await self._send(self._translator.error("session_idle", message))
-        self.close(End.IDLE)
+        self.close(DisconnectReason.IDLE)
 
     async def _end_when_expired(self) -> None:
         if self._ends_in_s is None:
@@ -380,7 +384,7 @@ class Connection:
         await asyncio.sleep(self._ends_in_s)
         message = "The session ends: the client secret that opened it has expired."
         await self._send(self._translator.error("session_expired", message))
-        self.close(End.EXPIRED)
+        self.close(DisconnectReason.EXPIRED)
 
     def _follow_home(self) -> None:
         """Watch the home if the client wants it, in the session's language."""

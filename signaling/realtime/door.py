@@ -14,13 +14,18 @@ from core.ports import Metrics
 from media.webrtc.peer import PeerSettings
 from pipeline.shared.settings import SessionSettings
 from signaling.bearer_token import TOKEN
-from signaling.realtime.client_secrets import Minted, SecretAnswer, SecretRequest, Secrets
-from signaling.realtime.ports import Guard, HomeSource, Sessions
+from signaling.realtime.client_secrets import (
+    ClientSecret,
+    ClientSecretRequest,
+    ClientSecretResponse,
+    ClientSecretStore,
+)
+from signaling.realtime.ports import CallGuard, RealtimeHomeSource, RealtimeSessionsPort
 from signaling.realtime.protocol.beta import is_beta, secret_request_to_ga, session_to_beta
 from signaling.realtime.session.offer import read_offer, read_sdp, read_secret_request, terms_of
 from signaling.realtime.session.settings import session_json
 from signaling.realtime.transports.sideband import serve_aside
-from signaling.realtime.transports.webrtc import Calls
+from signaling.realtime.transports.webrtc import RealtimeCalls
 from signaling.realtime.transports.websocket import serve
 
 
@@ -40,19 +45,19 @@ class RealtimeDoor:
 
     def __init__(
         self,
-        sessions: Sessions,
+        sessions: RealtimeSessionsPort,
         metrics: Metrics,
-        guard: Guard,
+        guard: CallGuard,
         *,
-        home: HomeSource | None = None,
+        home: RealtimeHomeSource | None = None,
         settings: RealtimeSettings | None = None,
-        secrets: Secrets | None = None,
+        secrets: ClientSecretStore | None = None,
     ) -> None:
         """`secrets`: None for a server that mints no ephemeral keys."""
         self.secrets = secrets
         self._settings = settings = settings or RealtimeSettings()
         self._sessions, self._metrics, self._home = sessions, metrics, home
-        self.calls = Calls(
+        self.calls = RealtimeCalls(
             sessions,
             metrics,
             guard,
@@ -125,13 +130,13 @@ class RealtimeDoor:
         secret = {"value": minted.value, "expires_at": minted.expires_at}
         return _json({**session_to_beta(minted.session), "client_secret": secret})
 
-    def _mint(self, asked: SecretRequest) -> SecretAnswer:
+    def _mint(self, asked: ClientSecretRequest) -> ClientSecretResponse:
         assert self.secrets is not None
         terms = terms_of({}, self._fresh, asked.session)
         value, expires_at = self.secrets.mint(asked)
-        return SecretAnswer(value, expires_at, session_json(terms, new_id("sess")))
+        return ClientSecretResponse(value, expires_at, session_json(terms, new_id("sess")))
 
-    def _minted(self, request: aioweb.Request) -> Minted | None:
+    def _minted(self, request: aioweb.Request) -> ClientSecret | None:
         """What the request's client secret was made for; None: it came with the owner's key.
         Raises Unauthorized."""
         return None if self.secrets is None else self.secrets.minted_for(request[TOKEN])

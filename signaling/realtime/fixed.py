@@ -3,16 +3,18 @@
 from dataclasses import dataclass, fields
 
 from core.errors import RequestError
-from signaling.realtime.session.settings import Terms
+from signaling.realtime.session.settings import SessionConfiguration
 
 
 @dataclass(frozen=True, slots=True)
-class MintedTerms(Terms):
+class ClientSecretConfiguration(SessionConfiguration):
     """Of a session that an ephemeral key opened; what is changed of them stays of this kind."""
 
 
-def as_minted(terms: Terms) -> MintedTerms:
-    return MintedTerms(**{one.name: getattr(terms, one.name) for one in fields(terms)})
+def as_minted(terms: SessionConfiguration) -> ClientSecretConfiguration:
+    return ClientSecretConfiguration(
+        **{one.name: getattr(terms, one.name) for one in fields(terms)}
+    )
 
 
 def check_conversation(asked: str | None, minted: str | None) -> None:
@@ -25,10 +27,10 @@ def check_conversation(asked: str | None, minted: str | None) -> None:
         )
 
 
-def check_type(old: Terms, new: Terms) -> None:
+def check_type(old: SessionConfiguration, new: SessionConfiguration) -> None:
     """A key that was made for writing down must not open a session that answers, nor the other way
     round. Raises RequestError."""
-    if isinstance(old, MintedTerms) and new.settings.answers != old.settings.answers:
+    if isinstance(old, ClientSecretConfiguration) and new.settings.answers != old.settings.answers:
         was = "realtime" if old.settings.answers else "transcription"
         raise RequestError(
             f"The type is fixed by the client secret: it was minted for '{was}'.",

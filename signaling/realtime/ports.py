@@ -8,13 +8,13 @@ from typing import Any, Literal, Protocol
 from core.audio import AudioFrame
 from core.events import SessionEvent
 from core.items import Item
-from engines.base import Padding
+from engines.base import AsrPadding
 from pipeline.conversation.items import Recordings
-from pipeline.session.sessions import Guest
+from pipeline.session.sessions import ClientSecretHolder
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 
 
-class Events(AsyncIterable[SessionEvent], Protocol):
+class RealtimeSessionEvents(AsyncIterable[SessionEvent], Protocol):
     """Ends with the session. `overflowed`: it ended because nobody took the events."""
 
     overflowed: bool
@@ -24,7 +24,7 @@ class Events(AsyncIterable[SessionEvent], Protocol):
         ...
 
 
-class Session(Protocol):
+class RealtimeSessionPort(Protocol):
     """One session as the door drives it: `pipeline.session.session.Session`. Nothing here
     blocks."""
 
@@ -33,11 +33,11 @@ class Session(Protocol):
     @property
     def conversation_id(self) -> str: ...
     @property
-    def events(self) -> Events: ...
+    def events(self) -> RealtimeSessionEvents: ...
     def feed(self, frame: AudioFrame) -> None: ...
     def configure(self, settings: SessionSettings) -> None: ...
     @property
-    def padding_instead(self) -> Padding | None:
+    def padding_instead(self) -> AsrPadding | None:
         """The padding that the recogniser uses in place of the configured one; None: that one."""
         ...
 
@@ -56,7 +56,7 @@ class Session(Protocol):
     def close(self) -> None: ...
 
 
-class Sessions(Protocol):
+class RealtimeSessionsPort(Protocol):
     """`pipeline.session.sessions.Sessions`. Raises Overloaded, RequestError."""
 
     def remembered(self, fresh: SessionSettings, conversation_id: str | None) -> SessionSettings:
@@ -70,19 +70,19 @@ class Sessions(Protocol):
         paced_by: Literal["server", "client"],
         conversation_id: str | None = None,
         door: str = "realtime",
-        guest: Guest | None = None,
-    ) -> AbstractAsyncContextManager[Session]: ...
+        guest: ClientSecretHolder | None = None,
+    ) -> AbstractAsyncContextManager[RealtimeSessionPort]: ...
 
 
-class HomeSource(Protocol):
-    """`pipeline.tools.home.home.Home`."""
+class RealtimeHomeSource(Protocol):
+    """`pipeline.tools.home.home.DemoHome`."""
 
     def watch(self, language: str | None = None) -> AsyncGenerator[Any, None]:
         """The home now, then after each change; a slow reader skips to the latest state."""
         ...
 
 
-class Guard(Protocol):
+class CallGuard(Protocol):
     """Runs one call's work; a bug in it is logged and ends that call, not its neighbours."""
 
     async def __call__(self, work: Awaitable[None], name: str) -> None: ...

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from core.http.routes import JSON, Route
-from signaling.realtime.client_secrets import SecretAnswer, SecretRequest
+from signaling.realtime.client_secrets import ClientSecretRequest, ClientSecretResponse
 from signaling.realtime.door import RealtimeDoor
 from signaling.realtime.session.offer import FORM, SDP, CallForm
 
@@ -58,8 +58,8 @@ def _minting(door: RealtimeDoor) -> tuple[Route, ...]:
         door.client_secret,
         "An ephemeral key for a browser: it opens sessions as described here, until it expires.",
         _TAG,
-        request=SecretRequest,
-        responses={200: SecretAnswer},
+        request=ClientSecretRequest,
+        responses={200: ClientSecretResponse},
         error_codes=(*_MINTING, "too_large", "too_many_client_secrets"),
     )
     beta = replace(

@@ -9,7 +9,7 @@ from core.errors import RequestError
 from core.ports import Metrics
 from signaling.ice_servers import links
 from signaling.whip.offer import SDP, read_offer, settings_of
-from signaling.whip.ports import Guard, Sessions
+from signaling.whip.ports import PublicationGuard, WhipSessionsPort
 from signaling.whip.publication import Publication, Publications, WhipSettings
 from signaling.whip.sdp_fragment import check_if_match, read_fragment
 from signaling.whip.sse import last_event_id, stream
@@ -24,9 +24,9 @@ class WhipDoor:
 
     def __init__(
         self,
-        sessions: Sessions,
+        sessions: WhipSessionsPort,
         metrics: Metrics,
-        guard: Guard,
+        guard: PublicationGuard,
         settings: WhipSettings | None = None,
     ) -> None:
         self._settings = settings = settings or WhipSettings()

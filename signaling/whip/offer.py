@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from core.errors import RequestError, TooLarge
+from core.errors import PayloadTooLarge, RequestError
 from pipeline.shared.settings import SessionSettings
 
 SDP = "application/sdp"
@@ -25,7 +25,7 @@ def read_offer(data: bytes, query: Mapping[str, str]) -> str:
     send without it says `video=ignore`.
     """
     if len(data) > MAX_OFFER_BYTES:
-        raise TooLarge(f"an offer of {len(data)} bytes, limit {MAX_OFFER_BYTES}")
+        raise PayloadTooLarge(f"an offer of {len(data)} bytes, limit {MAX_OFFER_BYTES}")
     try:
         sdp = data.decode()
     except UnicodeDecodeError:

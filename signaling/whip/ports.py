@@ -9,23 +9,23 @@ from core.events import SessionEvent
 from pipeline.shared.settings import SessionSettings
 
 
-class Events(AsyncIterable[SessionEvent], Protocol):
+class WhipSessionEvents(AsyncIterable[SessionEvent], Protocol):
     """Ends with the session. `overflowed`: it ended because nobody took the events."""
 
     overflowed: bool
 
 
-class Session(Protocol):
+class WhipSessionPort(Protocol):
     """`pipeline.session.session.Session`. Nothing here blocks."""
 
     @property
-    def events(self) -> Events: ...
+    def events(self) -> WhipSessionEvents: ...
     def feed(self, frame: AudioFrame) -> None: ...
     def pull(self) -> AudioFrame | None: ...
     def close(self) -> None: ...
 
 
-class Sessions(Protocol):
+class WhipSessionsPort(Protocol):
     """`pipeline.session.sessions.Sessions`. Raises Overloaded, RequestError."""
 
     def open(
@@ -35,10 +35,10 @@ class Sessions(Protocol):
         paced_by: Literal["server", "client"],
         conversation_id: str | None = None,
         door: str = "realtime",
-    ) -> AbstractAsyncContextManager[Session]: ...
+    ) -> AbstractAsyncContextManager[WhipSessionPort]: ...
 
 
-class Guard(Protocol):
+class PublicationGuard(Protocol):
     """Runs one publication's work; a bug in it is logged and ends that one, not its neighbours."""
 
     async def __call__(self, work: Awaitable[None], name: str) -> None: ...

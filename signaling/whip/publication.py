@@ -6,7 +6,14 @@ import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
-from core.errors import Conflict, EarshotError, NotFound, Overloaded, RequestError, TooLarge
+from core.errors import (
+    Conflict,
+    EarshotError,
+    NotFound,
+    OverloadedError,
+    PayloadTooLarge,
+    RequestError,
+)
 from core.ids import new_id
 from core.ports import Metrics
 from media.webrtc.ice.candidates import MAX_CANDIDATES
@@ -15,14 +22,14 @@ from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from pipeline.shared.settings import SessionSettings
 from signaling.call_stats import watch
 from signaling.whip.offer import unacceptable
-from signaling.whip.ports import Guard, Session, Sessions
+from signaling.whip.ports import PublicationGuard, WhipSessionPort, WhipSessionsPort
 from signaling.whip.sdp_fragment import (
-    Fragment,
+    SdpFragment,
     mid_of,
     ufrag_of,
     write_fragment,
 )
-from signaling.whip.transcript_feed import Feed, event_of
+from signaling.whip.transcript_feed import TranscriptFeed, event_of
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +60,11 @@ class Publications:
     """All of them. `run` owns their tasks; cancelling it ends them."""
 
     def __init__(
-        self, sessions: Sessions, metrics: Metrics, guard: Guard, settings: WhipSettings
+        self,
+        sessions: WhipSessionsPort,
+        metrics: Metrics,
+        guard: PublicationGuard,
+        settings: WhipSettings,
     ) -> None:
         self.sessions, self.metrics, self.settings = sessions, metrics, settings
         self._guard = guard
@@ -76,7 +87,7 @@ class Publications:
         """A new one and the SDP answer. Its session is admitted first, so a full server is an
         error of this request. Raises Overloaded, RequestError."""
         if self._tasks is None:
-            raise Overloaded(
+            raise OverloadedError(
                 "nothing may be published now", retry_after_s=RETRY_AFTER_S, code="draining"
             )
         made = Publication(self, settings, offer)
@@ -109,7 +120,7 @@ class Publication:
         self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         "The SDP answer, or why there is none. Whoever stops waiting for it ends the publication."
         self.ended = asyncio.Event()
-        self.feed = Feed()
+        self.feed = TranscriptFeed()
         self._owner, self._settings = owner, settings
         self._ufrag, self._mid = ufrag_of(offer), mid_of(offer)
         self._candidates = 0
@@ -128,7 +139,7 @@ class Publication:
             self._peer.stop()
         await self.ended.wait()
 
-    async def trickle(self, fragment: Fragment) -> None:
+    async def trickle(self, fragment: SdpFragment) -> None:
         """Raises RequestError for a restart of ICE, TooLarge."""
         if fragment.ufrag not in (None, self._ufrag):
             raise RequestError(
@@ -137,13 +148,15 @@ class Publication:
             )
         self._candidates += len(fragment.candidates)
         if self._candidates > MAX_CANDIDATES:
-            raise TooLarge(f"more than {MAX_CANDIDATES} candidates", code="too_many_candidates")
+            raise PayloadTooLarge(
+                f"more than {MAX_CANDIDATES} candidates", code="too_many_candidates"
+            )
         if self._restart is not None:
             await self._restart.add_candidates(fragment.candidates)
         elif self._peer is not None:
             await self._peer.add_candidates(fragment.candidates)
 
-    async def restart(self, fragment: Fragment) -> str:
+    async def restart(self, fragment: SdpFragment) -> str:
         """Our side of a new ICE session, as a fragment; `etag` names it from now on.
 
         Raises RequestError, Conflict ice_not_connected, Overloaded.
@@ -185,7 +198,7 @@ class Publication:
                 self.answered.set_exception(refusal or unknown)
             self.feed.close(self._reason)
 
-    async def _publish(self, session: Session, offer: str) -> EarshotError | None:
+    async def _publish(self, session: WhipSessionPort, offer: str) -> EarshotError | None:
         """All of it; or return why the offer cannot be answered."""
         peer = self._peer = Peer(
             PeerCallbacks(
@@ -228,7 +241,7 @@ class Publication:
             if self._restart is restart:
                 self._restart = None
 
-    async def _tell(self, session: Session, peer: Peer) -> None:
+    async def _tell(self, session: WhipSessionPort, peer: Peer) -> None:
         """Everybody who reads, until the session is over, which ends the publication."""
         async for happened in session.events:
             event = event_of(happened)

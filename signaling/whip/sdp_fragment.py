@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from core.errors import RequestError, TooLarge
+from core.errors import PayloadTooLarge, RequestError
 from media.webrtc.ice.candidates import MAX_CANDIDATES
 
 MAX_FRAGMENT_BYTES = 64 * 1024
@@ -20,7 +20,7 @@ _ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"')
 
 
 @dataclass(frozen=True, slots=True)
-class Fragment:
+class SdpFragment:
     """What one PATCH says."""
 
     ufrag: str | None
@@ -30,10 +30,10 @@ class Fragment:
     password: str | None = field(default=None, repr=False)
 
 
-def read_fragment(data: bytes) -> Fragment:
+def read_fragment(data: bytes) -> SdpFragment:
     """Raises RequestError invalid_sdp_fragment, TooLarge."""
     if len(data) > MAX_FRAGMENT_BYTES:
-        raise TooLarge(f"a fragment of {len(data)} bytes, limit {MAX_FRAGMENT_BYTES}")
+        raise PayloadTooLarge(f"a fragment of {len(data)} bytes, limit {MAX_FRAGMENT_BYTES}")
     try:
         lines = [line for line in data.decode().splitlines() if line]
     except UnicodeDecodeError:
@@ -44,11 +44,11 @@ def read_fragment(data: bytes) -> Fragment:
     password = _the_one(lines, "ice-pwd", _PASSWORD)
     found = [line.removeprefix("a=") for line in lines if line.startswith("a=candidate:")]
     if len(found) > MAX_CANDIDATES:
-        raise TooLarge(f"{len(found)} candidates, limit {MAX_CANDIDATES}")
+        raise PayloadTooLarge(f"{len(found)} candidates, limit {MAX_CANDIDATES}")
     if ufrag is None and not found and "a=end-of-candidates" not in lines:
         raise _bad("it has neither candidates nor an ice-ufrag")
     ours = tuple(one for one in found if _ufrag_in(one) in (None, ufrag))
-    return Fragment(ufrag, ours, password)
+    return SdpFragment(ufrag, ours, password)
 
 
 def write_fragment(mid: str, ufrag: str, password: str, candidates: Iterable[str]) -> str:

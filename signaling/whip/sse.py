@@ -9,7 +9,7 @@ from aiohttp import web as aioweb
 
 from core.ports import Metrics
 from core.queues import Outbox
-from signaling.whip.transcript_feed import Sent
+from signaling.whip.transcript_feed import FeedEntry
 
 logger = logging.getLogger(__name__)
 
@@ -34,13 +34,13 @@ def last_event_id(headers: Mapping[str, str]) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
 
 
-def server_sent(sent: Sent) -> bytes:
+def server_sent(sent: FeedEntry) -> bytes:
     """JSON has no raw line breaks, so one `data` line is enough."""
     return f"event: {sent.kind}\nid: {sent.number}\ndata: {sent.text}\n\n".encode()
 
 
 async def stream(
-    request: aioweb.Request, unread: Outbox[Sent], metrics: Metrics
+    request: aioweb.Request, unread: Outbox[FeedEntry], metrics: Metrics
 ) -> aioweb.StreamResponse:
     """Until the feed ends; a reader that does not keep up is disconnected."""
     response = aioweb.StreamResponse(headers=HEADERS)
@@ -63,7 +63,7 @@ async def stream(
     return response
 
 
-async def _write_all(response: aioweb.StreamResponse, unread: Outbox[Sent]) -> None:
+async def _write_all(response: aioweb.StreamResponse, unread: Outbox[FeedEntry]) -> None:
     async with asyncio.TaskGroup() as tasks:
         heartbeat = tasks.create_task(_beat(response), name="whip-heartbeat")
         async for sent in unread:

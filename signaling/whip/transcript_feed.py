@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Struct
 
-from core.errors import Overloaded
-from core.events import HypothesisChanged, SessionEvent, Transcribed, TranscriptionFailed
+from core.errors import OverloadedError
+from core.events import HypothesisChanged, SessionEvent, TranscriptionCompleted, TranscriptionFailed
 from core.queues import Outbox
 
 MAX_UNREAD = 256
@@ -23,11 +23,11 @@ MAX_KEPT = 100
 RETRY_AFTER_S = 5
 
 
-class Event(Struct, frozen=True, tag_field="type"):
+class FeedEvent(Struct, frozen=True, tag_field="type"):
     """One event, on the data channel and in the stream."""
 
 
-class Hypothesis(Event, frozen=True, tag="hypothesis"):
+class FeedHypothesis(FeedEvent, frozen=True, tag="hypothesis"):
     """Words while they are spoken; `stable` only grows."""
 
     item_id: str
@@ -35,7 +35,7 @@ class Hypothesis(Event, frozen=True, tag="hypothesis"):
     unstable: str
 
 
-class Completed(Event, frozen=True, tag="completed"):
+class FinalTranscript(FeedEvent, frozen=True, tag="completed"):
     """An utterance; empty when it was noise."""
 
     item_id: str
@@ -44,59 +44,59 @@ class Completed(Event, frozen=True, tag="completed"):
     audio_s: float
 
 
-class Failed(Event, frozen=True, tag="failed"):
+class TranscriptFailure(FeedEvent, frozen=True, tag="failed"):
     item_id: str
     code: str
     message: str
 
 
-class Closed(Event, frozen=True, tag="closed"):
+class FeedEnd(FeedEvent, frozen=True, tag="closed"):
     """The last one: why the publication ended."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class FeedEntry:
     number: int
     kind: str
     text: str
     is_kept: bool
 
 
-def event_of(happened: SessionEvent) -> Event | None:
+def event_of(happened: SessionEvent) -> FeedEvent | None:
     """What readers are told of it."""
     match happened:
         case HypothesisChanged():
-            return Hypothesis(happened.item_id, happened.stable, happened.unstable)
-        case Transcribed():
-            return Completed(
+            return FeedHypothesis(happened.item_id, happened.stable, happened.unstable)
+        case TranscriptionCompleted():
+            return FinalTranscript(
                 happened.item_id, happened.transcript, happened.language, happened.audio_s
             )
         case TranscriptionFailed():
-            return Failed(happened.item_id, happened.code, happened.message)
+            return TranscriptFailure(happened.item_id, happened.code, happened.message)
         case _:
             return None
 
 
-class Feed:
+class TranscriptFeed:
     """Owner: the publication. `put` never blocks."""
 
     def __init__(self) -> None:
-        self._kept: deque[Sent] = deque(maxlen=MAX_KEPT)
-        self._readers: set[Outbox[Sent]] = set()
+        self._kept: deque[FeedEntry] = deque(maxlen=MAX_KEPT)
+        self._readers: set[Outbox[FeedEntry]] = set()
         self._count = 0
         self._is_closed = False
 
     @property
-    def kept(self) -> tuple[Sent, ...]:
+    def kept(self) -> tuple[FeedEntry, ...]:
         return tuple(self._kept)
 
-    def put(self, event: Event) -> Sent:
+    def put(self, event: FeedEvent) -> FeedEntry:
         self._count += 1
         kind = str(event.__struct_config__.tag)
         text = msgspec.json.encode(event).decode()
-        sent = Sent(self._count, kind, text, not isinstance(event, Hypothesis))
+        sent = FeedEntry(self._count, kind, text, not isinstance(event, FeedHypothesis))
         if sent.is_kept:
             self._kept.append(sent)
         for reader in self._readers:
@@ -104,18 +104,18 @@ class Feed:
         return sent
 
     @contextmanager
-    def reading(self, after: int = 0) -> Iterator[Outbox[Sent]]:
+    def reading(self, after: int = 0) -> Iterator[Outbox[FeedEntry]]:
         """What is kept and newer than number `after`, then all that comes; ends with the feed.
 
         Raises Overloaded too_many_readers.
         """
         if len(self._readers) >= MAX_READERS:
-            raise Overloaded(
+            raise OverloadedError(
                 f"{MAX_READERS} read this publication already",
                 retry_after_s=RETRY_AFTER_S,
                 code="too_many_readers",
             )
-        reader: Outbox[Sent] = Outbox(MAX_UNREAD)
+        reader: Outbox[FeedEntry] = Outbox(MAX_UNREAD)
         for sent in self._kept:
             if sent.number > after:
                 reader.put(sent)
@@ -132,6 +132,6 @@ class Feed:
         if self._is_closed:
             return
         self._is_closed = True
-        self.put(Closed(reason))
+        self.put(FeedEnd(reason))
         for reader in self._readers:
             reader.close()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.asr.corpus import BadCorpus, Clip, load_corpus, shares
+from bench.asr.corpus import BadCorpus, CorpusClip, load_corpus, shares
 
 
 def corpus(folder: Path, **texts: str) -> Path:
@@ -21,8 +21,8 @@ def test_a_manifest_names_paths_relative_to_itself(tmp_path: Path) -> None:
         tmp_path, wav_scp="a one.wav\n\nb  two.wav\n", trans_txt="b  turn   it off\na hello\n"
     )
     assert load_corpus(folder) == [
-        Clip("a", folder / "one.wav", "hello"),
-        Clip("b", folder / "two.wav", "turn it off"),
+        CorpusClip("a", folder / "one.wav", "hello"),
+        CorpusClip("b", folder / "two.wav", "turn it off"),
     ]
 
 
@@ -65,8 +65,8 @@ def test_a_table_has_paths_texts_and_perhaps_languages(
     file = corpus(tmp_path) / "some.tsv"
     file.write_text(table, encoding="utf-8")
     assert load_corpus(file) == [
-        Clip("one.wav", tmp_path / "one.wav", "hello", languages[0]),
-        Clip("two.wav", tmp_path / "two.wav", "turn it off", languages[1]),
+        CorpusClip("one.wav", tmp_path / "one.wav", "hello", languages[0]),
+        CorpusClip("two.wav", tmp_path / "two.wav", "turn it off", languages[1]),
     ]
 
 
@@ -98,7 +98,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
 def test_shares_are_contiguous_and_the_first_are_longer(
     clips: int, tasks: int, sizes: list[int]
 ) -> None:
-    all_clips = [Clip(str(number), Path("x"), "") for number in range(clips)]
+    all_clips = [CorpusClip(str(number), Path("x"), "") for number in range(clips)]
     shared = shares(all_clips, tasks)
     assert [len(share) for share in shared] == sizes
     assert [clip for share in shared for clip in share] == all_clips

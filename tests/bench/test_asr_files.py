@@ -1,11 +1,11 @@
 """The report files, byte for byte as the Triton ASR client writes them for the same results."""
 
-from bench.asr.error_rates import Heard, characters, words
+from bench.asr.error_rates import ScoredText, characters, words
 from bench.asr.report.triton_files import errs_text, recogs_text, rtf_text
 
 RESULTS = [
-    Heard("b", words("turn on the light"), words("turn the lights")),
-    Heard("a", words("what time is it"), words("what time is it now")),
+    ScoredText("b", words("turn on the light"), words("turn the lights")),
+    ScoredText("a", words("what time is it"), words("what time is it now")),
 ]
 "One deletion and one substitution apart, and one insertion."
 
@@ -47,7 +47,7 @@ def test_errors_of_words() -> None:
 
 
 def test_errors_of_characters_have_their_own_name() -> None:
-    text = errs_text([Heard("a", characters("get on"), characters("got in it"))], "CER")
+    text = errs_text([ScoredText("a", characters("get on"), characters("got in it"))], "CER")
     assert text.startswith(
         "%CER = 80.00\n"
         "Errors: 2 insertions, 0 deletions, 2 substitutions, over 5 reference words (3 correct)\n"
@@ -55,7 +55,9 @@ def test_errors_of_characters_have_their_own_name() -> None:
 
 
 def test_errors_side_by_side_share_a_bracket() -> None:
-    text = errs_text([Heard("a", words("a b c"), words("a x y z c")), Heard("b", words("q"), [])])
+    text = errs_text(
+        [ScoredText("a", words("a b c"), words("a x y z c")), ScoredText("b", words("q"), [])]
+    )
     assert "a:\ta (b->x y z) c\nb:\t(q->*)\n" in text
 
 

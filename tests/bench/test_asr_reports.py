@@ -5,14 +5,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bench.asr.corpus import Clip
-from bench.asr.measure import Result, Run
+from bench.asr.corpus import CorpusClip
+from bench.asr.measure import ClipResult, CorpusRun
 from bench.asr.report.chart import chart, nice
-from bench.asr.report.server_stats import Calls, Stats, parsed, stats_text
+from bench.asr.report.server_stats import CallStats, ServerStats, parsed, stats_text
 from bench.asr.report.summary import summary, table
-from bench.asr.report.wis_table import Measured
+from bench.asr.report.wis_table import WisTableRow
 from bench.asr.report.wis_table import table as wis_table
-from bench.asr.streaming import Answer
+from bench.asr.streaming import StreamedTranscript
 
 EXPOSITION = """\
 # TYPE earshot_asr_queue_seconds histogram
@@ -51,9 +51,9 @@ def test_metrics_become_the_clients_lines() -> None:
 
 
 def test_only_what_was_counted_meanwhile_counts() -> None:
-    before = Stats(1.0, 2.0, {1: Calls(5, 2.0)})
-    after = Stats(1.5, 3.0, {1: Calls(5, 2.0), 2: Calls(4, 1.0)})
-    assert after.since(before) == Stats(0.5, 1.0, {2: Calls(4, 1.0)})
+    before = ServerStats(1.0, 2.0, {1: CallStats(5, 2.0)})
+    after = ServerStats(1.5, 3.0, {1: CallStats(5, 2.0), 2: CallStats(4, 1.0)})
+    assert after.since(before) == ServerStats(0.5, 1.0, {2: CallStats(4, 1.0)})
 
 
 def test_another_server_tells_nothing() -> None:
@@ -79,18 +79,18 @@ def test_an_axis_ends_with_a_round_number(value: float, axis: float) -> None:
     assert nice(value) == axis
 
 
-def run_of(*answers: Answer) -> Run:
-    clips = [Clip(str(number), Path("x"), "turn it on") for number in range(len(answers))]
-    return Run(
-        [Result(clip, 2.0, answer) for clip, answer in zip(clips, answers, strict=True)], 1.0
+def run_of(*answers: StreamedTranscript) -> CorpusRun:
+    clips = [CorpusClip(str(number), Path("x"), "turn it on") for number in range(len(answers))]
+    return CorpusRun(
+        [ClipResult(clip, 2.0, answer) for clip, answer in zip(clips, answers, strict=True)], 1.0
     )
 
 
 def test_a_summary_counts_lost_recordings_as_errors_but_not_as_latencies() -> None:
     found = summary(
         run_of(
-            Answer("Turn it on.", 500.0, 300.0, ("turn", "turn in")),
-            Answer("", 9000.0, error="no final text"),
+            StreamedTranscript("Turn it on.", 500.0, 300.0, ("turn", "turn in")),
+            StreamedTranscript("", 9000.0, error="no final text"),
         ),
         "en",
     )
@@ -105,14 +105,14 @@ def test_a_summary_counts_lost_recordings_as_errors_but_not_as_latencies() -> No
 
 
 def test_uploads_have_no_partials() -> None:
-    found = summary(run_of(Answer("turn it on", 100.0)), "en")
+    found = summary(run_of(StreamedTranscript("turn it on", 100.0)), "en")
     assert found["first_partial_ms"] is None
     assert found["partial_words_kept"] is None
     assert "partial" not in table(found, "request to answer")
 
 
 def test_willows_table() -> None:
-    rows = [Measured("tiny", 3.84, 46.0), Measured("tiny", 29.248, 135.4)]
+    rows = [WisTableRow("tiny", 3.84, 46.0), WisTableRow("tiny", 29.248, 135.4)]
     assert wis_table(rows) == (
         "| Model | Speech Duration (ms) | Inference Time (ms) | Realtime Multiple |\n"
         "| --- | --- | --- | --- |\n"

@@ -3,8 +3,8 @@
 import pytest
 
 from bench.asr.error_rates import (
-    Errors,
-    Heard,
+    ErrorCounts,
+    ScoredText,
     characters,
     errors_of,
     kept_words,
@@ -16,23 +16,23 @@ from bench.asr.error_rates import (
 @pytest.mark.parametrize(
     ("said", "heard", "found"),
     [
-        ("a b c", "a b c", Errors(0, 0, 0, 3)),
-        ("a b c", "a c", Errors(0, 1, 0, 2)),
-        ("a b c", "a x c", Errors(0, 0, 1, 2)),
-        ("a b c", "a b c d e", Errors(2, 0, 0, 3)),
-        ("a b c", "", Errors(0, 3, 0, 0)),
-        ("", "a", Errors(1, 0, 0, 0)),
+        ("a b c", "a b c", ErrorCounts(0, 0, 0, 3)),
+        ("a b c", "a c", ErrorCounts(0, 1, 0, 2)),
+        ("a b c", "a x c", ErrorCounts(0, 0, 1, 2)),
+        ("a b c", "a b c d e", ErrorCounts(2, 0, 0, 3)),
+        ("a b c", "", ErrorCounts(0, 3, 0, 0)),
+        ("", "a", ErrorCounts(1, 0, 0, 0)),
     ],
 )
-def test_errors_by_kind(said: str, heard: str, found: Errors) -> None:
-    assert errors_of([Heard("x", words(said), words(heard))]) == found
+def test_errors_by_kind(said: str, heard: str, found: ErrorCounts) -> None:
+    assert errors_of([ScoredText("x", words(said), words(heard))]) == found
 
 
 def test_rates_are_of_all_words_together() -> None:
     found = errors_of(
         [
-            Heard("short", words("a"), words("b")),
-            Heard("long", words("a b c d e f g h i"), words("a b c d e f g h i")),
+            ScoredText("short", words("a"), words("b")),
+            ScoredText("long", words("a b c d e f g h i"), words("a b c d e f g h i")),
         ]
     )
     assert found.percent == 10.0
@@ -40,14 +40,14 @@ def test_rates_are_of_all_words_together() -> None:
 
 def test_words_and_characters_differ() -> None:
     said, heard = "turn it on", "turn it in"
-    assert errors_of([Heard("x", words(said), words(heard))]).percent == pytest.approx(100 / 3)
-    by_character = errors_of([Heard("x", characters(said), characters(heard))])
+    assert errors_of([ScoredText("x", words(said), words(heard))]).percent == pytest.approx(100 / 3)
+    by_character = errors_of([ScoredText("x", characters(said), characters(heard))])
     assert (by_character.total, by_character.said) == (1, 8)
 
 
 @pytest.mark.parametrize(("heard", "percent"), [("", 0.0), ("noise", 100.0)])
 def test_nothing_said(heard: str, percent: float) -> None:
-    assert errors_of([Heard("x", [], words(heard))]).percent == percent
+    assert errors_of([ScoredText("x", [], words(heard))]).percent == percent
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.asr.streaming import TRANSCRIPTION, Speaker
-from bench.client.realtime import Received, background
+from bench.asr.streaming import TRANSCRIPTION, StreamingClient
+from bench.client.realtime import ReceivedEvent, background
 from core.audio import Pcm
 from tests.loop import run_virtual
 
@@ -43,7 +43,7 @@ class Client:
     def __init__(self, *recordings: list[dict[str, Any]]) -> None:
         self.end = ""
         self._recordings = iter(recordings)
-        self._arrived: asyncio.Queue[Received] = asyncio.Queue()
+        self._arrived: asyncio.Queue[ReceivedEvent] = asyncio.Queue()
 
     @property
     def mouth(self) -> "Client":
@@ -51,14 +51,14 @@ class Client:
 
     async def say(self, _: Pcm) -> int:
         for event in next(self._recordings):
-            self._arrived.put_nowait(Received(event, asyncio.get_running_loop().time()))
+            self._arrived.put_nowait(ReceivedEvent(event, asyncio.get_running_loop().time()))
             await asyncio.sleep(0.1)
         return 0
 
     def spoken_at(self, _: int) -> float:
         return asyncio.get_running_loop().time()
 
-    async def events(self) -> AsyncIterator[Received]:
+    async def events(self) -> AsyncIterator[ReceivedEvent]:
         while True:
             yield await self._arrived.get()
 
@@ -82,7 +82,7 @@ def heard(*recordings: list[dict[str, Any]]) -> list[str]:
     texts: list[str] = []
 
     async def main() -> None:
-        speaker = Speaker(Client(*recordings), timeout_s=1)  # type: ignore[arg-type]
+        speaker = StreamingClient(Client(*recordings), timeout_s=1)  # type: ignore[arg-type]
         async with background(speaker.read()):
             for _ in recordings:
                 answer = await speaker.say(np.ones(RATE_HZ, np.int16), (0, RATE_HZ))

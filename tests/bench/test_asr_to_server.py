@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from aiohttp.test_utils import unused_port
 
-from bench.asr.report.wis_table import Measured, measured
+from bench.asr.report.wis_table import WisTableRow, measured
 from bench.client.address import Address
 from core.audio import ASR_RATE_HZ, AudioFrame
 from media.files.decode import decode_file, write_wav
@@ -108,7 +108,7 @@ def test_a_model_that_is_not_there_is_said_for_each_recording(
 def test_willows_table_of_a_server(corpus: Path, server: Running) -> None:
     speech = decode_file(corpus / "light.wav")
 
-    async def rows() -> list[Measured]:
+    async def rows() -> list[WisTableRow]:
         table = measured(
             Address(server.url), ["whisper-1"], speech, language="en", timeout_s=60, rounds=1
         )

@@ -1,7 +1,7 @@
 """What the server counted in a turn, and what the client was told in it."""
 
 from bench.client.turn import TurnLog
-from bench.measurements.barge_in import PAUSE, Watch, line, pauses_ms
+from bench.measurements.barge_in import PAUSE, BargeInEvents, line, pauses_ms
 
 
 def shown(total_s: float, count: int) -> dict[str, float]:
@@ -21,7 +21,7 @@ def test_a_line_has_percentiles_and_the_worst() -> None:
 
 
 def test_the_first_word_of_speech_over_the_answer_counts() -> None:
-    watch, log = Watch(), TurnLog()
+    watch, log = BargeInEvents(), TurnLog()
 
     def told(at: float, *, is_speech: bool, is_playing: bool = False) -> None:
         log.last_at, log.is_speech, log.is_playing = at, is_speech, is_playing

@@ -4,35 +4,35 @@ from pathlib import Path
 
 import pytest
 
-from bench.capacity.run import Run, Window
+from bench.capacity.run import CapacityRun, MeasurementWindow
 from bench.capacity.summary import extrapolated, table
 from bench.capacity.systems import configuration
-from bench.capacity.webrtc_load import Arrival, interval_errors_ms
+from bench.capacity.webrtc_load import PacketArrival, interval_errors_ms
 from bench.capacity.websocket_load import COMMITS_BY_ITSELF, ECHO, IS_LISTENED_TO
 from server.config.load import load
 
 STEP = 960
 
 
-def run(cpu_s: float, sessions: int = 10, errors_ms: tuple[float, ...] = ()) -> Run:
-    window = Window(began=0, wall_s=10, cpu_s=cpu_s, waited_s=1, lags_ms=[1, 2, 3])
-    return Run(sessions, window, 100, errors_ms, refusals=2)
+def run(cpu_s: float, sessions: int = 10, errors_ms: tuple[float, ...] = ()) -> CapacityRun:
+    window = MeasurementWindow(began=0, wall_s=10, cpu_s=cpu_s, waited_s=1, lags_ms=[1, 2, 3])
+    return CapacityRun(sessions, window, 100, errors_ms, refusals=2)
 
 
 def test_an_even_stream_has_no_interval_errors() -> None:
-    arrivals = [Arrival(tick * STEP, tick * 0.02) for tick in range(5)]
+    arrivals = [PacketArrival(tick * STEP, tick * 0.02) for tick in range(5)]
     assert interval_errors_ms(arrivals) == pytest.approx([0, 0, 0, 0])
 
 
 def test_a_late_packet_counts_twice_and_a_gap_in_the_sound_does_not_count() -> None:
-    late = [Arrival(0, 0), Arrival(STEP, 0.027), Arrival(2 * STEP, 0.04)]
+    late = [PacketArrival(0, 0), PacketArrival(STEP, 0.027), PacketArrival(2 * STEP, 0.04)]
     assert interval_errors_ms(late) == pytest.approx([7, 7])
-    gap = [Arrival(0, 0), Arrival(10 * STEP, 0.2)]
+    gap = [PacketArrival(0, 0), PacketArrival(10 * STEP, 0.2)]
     assert interval_errors_ms(gap) == pytest.approx([0])
 
 
 def test_timestamps_may_wrap() -> None:
-    arrivals = [Arrival(2**32 - STEP, 0), Arrival(0, 0.02)]
+    arrivals = [PacketArrival(2**32 - STEP, 0), PacketArrival(0, 0.02)]
     assert interval_errors_ms(arrivals) == pytest.approx([0])
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.measurements.noise import Noise, live, noise_rows, offered
+from bench.measurements.noise import NoiseResult, live, noise_rows, offered
 from core.audio import ASR_RATE_HZ, silence
 from engines.base import AsrInfo, AsrItem, AsrResult
 from tests.pipeline.fakes import FRAME, LoudVads
@@ -43,27 +43,27 @@ def test_a_session_hears_each_utterance_once_and_believes_the_long_one(tmp_path:
     recording(tmp_path / "noise" / "door.wav", 100, 600)
     recording(tmp_path / "noise" / "quiet.wav")
     assert asyncio.run(live(Credulous(), LoudVads(), tmp_path)) == [
-        Noise("door.wav utterance 0", WORDS, ""),
-        Noise("door.wav utterance 1", WORDS, WORDS),
+        NoiseResult("door.wav utterance 0", WORDS, ""),
+        NoiseResult("door.wav utterance 1", WORDS, WORDS),
     ]
 
 
 def test_offered_directly_it_is_judged_too_whole_and_in_pieces(tmp_path: Path) -> None:
     recording(tmp_path / "noise" / "door.wav", 100, 600)
     assert list(offered(Credulous(), LoudVads(), tmp_path)) == [
-        Noise("door.wav", WORDS, WORDS),
-        Noise("door.wav at 0 s", WORDS, WORDS),
-        Noise("door.wav at 3 s", WORDS, ""),
+        NoiseResult("door.wav", WORDS, WORDS),
+        NoiseResult("door.wav at 0 s", WORDS, WORDS),
+        NoiseResult("door.wav at 3 s", WORDS, ""),
     ]
 
 
 def test_the_singer_is_counted_apart() -> None:
     all_noise = [
-        Noise("door.wav", WORDS, ""),
-        Noise("vibes.ogg", WORDS, WORDS),
-        Noise("lets_go_fishin.ogg utterance 0", WORDS, WORDS),
-        Noise("lets_go_fishin.ogg utterance 1", WORDS, WORDS),
-        Noise("rain.wav", "", ""),
+        NoiseResult("door.wav", WORDS, ""),
+        NoiseResult("vibes.ogg", WORDS, WORDS),
+        NoiseResult("lets_go_fishin.ogg utterance 0", WORDS, WORDS),
+        NoiseResult("lets_go_fishin.ogg utterance 1", WORDS, WORDS),
+        NoiseResult("rain.wav", "", ""),
     ]
     assert list(noise_rows("noise", all_noise)) == [
         ("noise", "5"),

@@ -6,8 +6,15 @@ from itertools import count
 
 import pytest
 
-from bench.measurements.interruptions import Ears, Judged, Timed, confusion, judged, right
-from bench.tools.overlap_clips import Kind, overlaps
+from bench.measurements.interruptions import (
+    InProcessEngines,
+    OverlapResult,
+    VirtualTimeRecogniser,
+    confusion,
+    judged,
+    right,
+)
+from bench.tools.overlap_clips import OverlapKind, overlaps
 from engines.registry import load
 from pipeline.playout.interruption import DECIDE_MS
 from pipeline.user_turn.endpointing import INTERRUPT_MS
@@ -19,10 +26,10 @@ DECODE_S = 0.05
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Judged]:
+def found() -> list[OverlapResult]:
     ticks = count(0, DECODE_S)
-    recogniser = Timed(load("asr", "pocketsphinx", {}), lambda: next(ticks))
-    ears = Ears(load("vad", "gated", {}), recogniser, load("llm", "intents", {}))
+    recogniser = VirtualTimeRecogniser(load("asr", "pocketsphinx", {}), lambda: next(ticks))
+    ears = InProcessEngines(load("vad", "gated", {}), recogniser, load("llm", "intents", {}))
     all_judged = [judged(one, ears) for one in overlaps(say, ["en-us"])]
     print(*confusion(all_judged), sep="\n")
     return all_judged
@@ -32,18 +39,20 @@ def found() -> list[Judged]:
     ("kind", "least"),
     [("backchannel", 8 / 9), ("interruption", 1.0), ("noise", 7 / 8)],
 )
-def test_the_answer_goes_on_or_ends(kind: Kind, least: float, found: list[Judged]) -> None:
+def test_the_answer_goes_on_or_ends(
+    kind: OverlapKind, least: float, found: list[OverlapResult]
+) -> None:
     wrong = [one for one in found if one.overlap.kind == kind]
     assert right(found, kind) >= least, wrong
 
 
-def test_an_answer_that_goes_on_does_so_in_time(found: list[Judged]) -> None:
+def test_an_answer_that_goes_on_does_so_in_time(found: list[OverlapResult]) -> None:
     pauses_ms = [one.pause_ms for one in found if one.outcome == "resumed"]
     assert pauses_ms
     assert min(pauses_ms) > 0, "it was paused"
     assert max(pauses_ms) <= DECIDE_MS + 20, "a frame's worth"
 
 
-def test_what_is_short_is_no_start_over_an_answer(found: list[Judged]) -> None:
+def test_what_is_short_is_no_start_over_an_answer(found: list[OverlapResult]) -> None:
     slam = next(one for one in found if one.overlap.name == "door slam")
     assert (slam.outcome, slam.pause_ms) == ("not noticed", 0), INTERRUPT_MS

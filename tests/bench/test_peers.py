@@ -11,10 +11,10 @@ import pytest
 
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ConnectionLost
-from bench.peers.results import Rounds, table
-from bench.peers.rounds import Round, measure
-from bench.peers.systems import Final, Talker
-from bench.peers.utterance_audio import PAUSE_MS, TONE_MS, Utterance, spoken, utterance
+from bench.peers.results import AsrRounds, table
+from bench.peers.rounds import AsrRound, measure
+from bench.peers.systems import AsrClient, UtteranceResult
+from bench.peers.utterance_audio import PAUSE_MS, TONE_MS, BenchUtterance, spoken, utterance
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from media.pcm import from_bytes
 from tests.loop import run_virtual
@@ -70,10 +70,10 @@ class Scripted:
         self._one = asyncio.Lock()
 
     @asynccontextmanager
-    async def talker(self) -> AsyncGenerator[Talker, None]:
+    async def talker(self) -> AsyncGenerator[AsrClient, None]:
         yield self
 
-    async def say(self, utterance: Utterance) -> Final:
+    async def say(self, utterance: BenchUtterance) -> UtteranceResult:
         clock = asyncio.get_running_loop().time
         self.begun.append(clock())
         ended_at = clock() + utterance.speech_s
@@ -81,7 +81,7 @@ class Scripted:
         async with self._one:
             await asyncio.sleep(self.work_s)
         took_ms = 1000 * (clock() - ended_at)
-        return Final(utterance.said, took_ms, max(clock(), ended_at + PAUSE_MS / 1000))
+        return UtteranceResult(utterance.said, took_ms, max(clock(), ended_at + PAUSE_MS / 1000))
 
 
 def test_ends_are_spread_over_an_utterance() -> None:
@@ -110,7 +110,7 @@ def test_a_system_that_cannot_keep_up_is_slow_and_says_so() -> None:
 
 def test_what_gets_no_answer_is_counted_and_is_not_fast() -> None:
     class Deaf(Scripted):
-        async def say(self, utterance: Utterance) -> Final:
+        async def say(self, utterance: BenchUtterance) -> UtteranceResult:
             if utterance.said == "b":
                 raise ConnectionLost("no answer")
             return await super().say(utterance)
@@ -121,19 +121,23 @@ def test_what_gets_no_answer_is_counted_and_is_not_fast() -> None:
         assert found.times_ms == pytest.approx([100, 100], abs=1)
         assert found.lost == ["no answer", "no answer"]
         assert found.speech_s == pytest.approx(4, abs=0.1)
-        kept = Rounds()
+        kept = AsrRounds()
         kept.take(found, kept.together)
         assert (kept.said, kept.problem) == (4, "no answer")
 
     run_virtual(run())
 
 
-def rounds(*times_ms: float) -> list[Round]:
-    return [Round([ms] * 4, 2.0, 8.0, 0.4, 3) for ms in times_ms]
+def rounds(*times_ms: float) -> list[AsrRound]:
+    return [AsrRound([ms] * 4, 2.0, 8.0, 0.4, 3) for ms in times_ms]
 
 
 def test_the_table_has_medians_ranges_and_ratios() -> None:
-    found = {"earshot": Rounds(), "other": Rounds(), "absent": Rounds(problem="not installed")}
+    found = {
+        "earshot": AsrRounds(),
+        "other": AsrRounds(),
+        "absent": AsrRounds(problem="not installed"),
+    }
     for name, alone, together in (
         ("earshot", (500, 600, 520), (700, 700, 900)),
         ("other", (1040,), (1400,)),

@@ -12,9 +12,9 @@ from aiohttp.test_utils import TestServer
 
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ConnectionLost
-from bench.peers.clients import Bare, WhisperLive, Wyoming
-from bench.peers.systems import Final
-from bench.peers.utterance_audio import WAIT_MS, Utterance, utterance
+from bench.peers.clients import BareClient, WhisperLiveClient, WyomingClient
+from bench.peers.systems import UtteranceResult
+from bench.peers.utterance_audio import WAIT_MS, BenchUtterance, utterance
 from core.audio import silence
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
@@ -22,15 +22,15 @@ pytestmark = [pytest.mark.live, pytest.mark.alone]
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def speech() -> Utterance:
+def speech() -> BenchUtterance:
     """Half a second of tone."""
     time = np.arange(RATE_HZ // 2) / RATE_HZ
     tone = (8000 * np.sin(2 * np.pi * 440 * time)).astype(np.int16)
     return utterance("beep", np.concatenate([tone, silence(100, RATE_HZ)]))
 
 
-def served(handler: Handler, client: type[Wyoming | Bare]) -> Final:
-    async def run() -> Final:
+def served(handler: Handler, client: type[WyomingClient | BareClient]) -> UtteranceResult:
+    async def run() -> UtteranceResult:
         async with await asyncio.start_server(handler, "127.0.0.1", 0) as server:
             return await client(server.sockets[0].getsockname()[1]).say(speech())
 
@@ -49,7 +49,7 @@ def test_wyoming_ends_its_audio_after_the_wait() -> None:
         data = json.dumps({"text": " turn it on "}).encode()
         writer.write(b'{"type":"transcript","data_length":%d}\n' % len(data) + data)
 
-    final = served(handle, Wyoming)
+    final = served(handle, WyomingClient)
     assert final.text == "turn it on"
     assert WAIT_MS + 95 <= final.took_ms < WAIT_MS + 1000
     assert [event["type"] for event in events[:2]] == ["transcribe", "audio-start"]
@@ -63,7 +63,7 @@ def test_a_wyoming_server_that_hangs_up_is_no_answer() -> None:
         writer.close()
 
     with pytest.raises(ConnectionLost, match="Wyoming"):
-        served(handle, Wyoming)
+        served(handle, WyomingClient)
 
 
 def test_bare_sends_everything_when_the_wait_is_over() -> None:
@@ -74,13 +74,13 @@ def test_bare_sends_everything_when_the_wait_is_over() -> None:
         await reader.readexactly(sizes[0])
         writer.write(b'{"text":"turn it on"}\n')
 
-    final = served(handle, Bare)
+    final = served(handle, BareClient)
     assert final.text == "turn it on"
     assert WAIT_MS <= final.took_ms < WAIT_MS + 900
     assert sizes[0] == pytest.approx(2 * 16 * (500 + WAIT_MS), abs=800)
 
 
-def live(texts: list[tuple[float, str]]) -> Final:
+def live(texts: list[tuple[float, str]]) -> UtteranceResult:
     """A scripted WhisperLive that sends these texts, so many seconds after the first sound."""
 
     async def handle(request: aioweb.Request) -> aioweb.WebSocketResponse:
@@ -98,12 +98,12 @@ def live(texts: list[tuple[float, str]]) -> Final:
             continue
         return ws
 
-    async def run() -> Final:
+    async def run() -> UtteranceResult:
         app = aioweb.Application()
         app.router.add_get("/", handle)
         async with TestServer(app) as server:
             assert server.port is not None
-            return await WhisperLive(server.port).say(speech())
+            return await WhisperLiveClient(server.port).say(speech())
 
     return asyncio.run(run())
 

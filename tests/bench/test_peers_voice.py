@@ -7,25 +7,25 @@ from contextlib import asynccontextmanager, suppress
 import numpy as np
 import pytest
 
-from bench.client.latency_probe import Ear
-from bench.client.microphone import RATE_HZ, Mouth
-from bench.peers.utterance_audio import Utterance, utterance
+from bench.client.latency_probe import AudioReceiver
+from bench.client.microphone import RATE_HZ, Microphone
+from bench.peers.utterance_audio import BenchUtterance, utterance
 from bench.peers.voice import call
-from bench.peers.voice.call import Line
-from bench.peers.voice.results import Rounds, table
+from bench.peers.voice.call import VoiceCall
+from bench.peers.voice.results import VoiceRounds, table
 from core.audio import PTIME_MS, AudioFrame, silence
 from tests.loop import run_virtual
 from tests.media.signals import tone
 
 
-def said() -> Utterance:
+def said() -> BenchUtterance:
     """It ends after half a second."""
     quiet = silence(200, RATE_HZ)
     return utterance("beep", np.concatenate([quiet, tone(440, 3 * RATE_HZ // 10, RATE_HZ), quiet]))
 
 
 @asynccontextmanager
-async def pulled(mouth: Mouth) -> AsyncGenerator[None, None]:
+async def pulled(mouth: Microphone) -> AsyncGenerator[None, None]:
     """A microphone: a frame per 20 ms."""
 
     async def pull() -> None:
@@ -48,7 +48,7 @@ def test_an_answer_is_timed_from_the_last_sample_said(
 ) -> None:
     async def run() -> None:
         clock = asyncio.get_running_loop().time
-        mouth, line = Mouth(clock), Line(Ear(is_paced=True))
+        mouth, line = Microphone(clock), VoiceCall(AudioReceiver(is_paced=True))
 
         async def answer() -> None:
             await asyncio.sleep(answers_at_s)
@@ -67,7 +67,7 @@ def test_an_answer_is_timed_from_the_last_sample_said(
 def test_no_answer_is_none_and_is_not_waited_for_forever() -> None:
     async def run() -> None:
         clock = asyncio.get_running_loop().time
-        mouth, line = Mouth(clock), Line(Ear(is_paced=True))
+        mouth, line = Microphone(clock), VoiceCall(AudioReceiver(is_paced=True))
         async with pulled(mouth):
             assert await line.say(mouth, said()) is None
         assert clock() < call.ANSWER_TIMEOUT_S + 3
@@ -76,7 +76,7 @@ def test_no_answer_is_none_and_is_not_waited_for_forever() -> None:
 
 
 def test_the_table_counts_what_was_not_answered_or_too_early() -> None:
-    one, other = Rounds(), Rounds(problem="not installed")
+    one, other = VoiceRounds(), VoiceRounds(problem="not installed")
     one.take([400.0, 420.0, None])
     one.take([500.0, -120.0, 520.0])
     rows = table({"one": one, "other": other}).splitlines()

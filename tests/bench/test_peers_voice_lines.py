@@ -6,7 +6,7 @@ import pytest
 
 from bench.client.address import Address
 from bench.client.microphone import RATE_HZ
-from bench.client.realtime import CannotConnect, Transport, Wish
+from bench.client.realtime import CannotConnect, ClientTransport, SessionRequest
 from bench.peers.systems import free_port
 from bench.peers.utterance_audio import utterance
 from bench.peers.voice.call import realtime_line, small_webrtc_line
@@ -16,13 +16,13 @@ pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 
 @pytest.mark.parametrize("transport", ["ws", "webrtc"])
-def test_the_answer_of_a_realtime_server_is_timed(transport: Transport) -> None:
+def test_the_answer_of_a_realtime_server_is_timed(transport: ClientTransport) -> None:
     async def run() -> float | None:
         fake = FakeRealtime(Behaviour())
         async with (
             asyncio.timeout(20),
             fake.running() as url,
-            realtime_line(Address(url), transport, Wish()) as say,
+            realtime_line(Address(url), transport, SessionRequest()) as say,
         ):
             return await say(utterance("hello", speech(), RATE_HZ))
 

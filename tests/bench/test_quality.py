@@ -5,19 +5,19 @@ from dataclasses import replace
 import pytest
 
 from bench.client.connection_stats import quality_line, quality_of
-from bench.client.conversation import Report
+from bench.client.conversation import TurnReport
 from bench.talk.output import times
-from core.connection_stats import ConnectionQuality, Flow
+from core.connection_stats import AudioFlowStats, ConnectionStats
 
-CALL = ConnectionQuality(
+CALL = ConnectionStats(
     "webrtc",
     round_trip_ms=12.345,
     codec="opus",
     protocol="udp",
     local_candidate="host",
     remote_candidate="relay",
-    received=Flow(packets=1000, lost=4, loss=0.1, jitter_ms=0.84, buffer_ms=0.04),
-    sent=Flow(packets=500, lost=5, loss=0.2, jitter_ms=2.0),
+    received=AudioFlowStats(packets=1000, lost=4, loss=0.1, jitter_ms=0.84, buffer_ms=0.04),
+    sent=AudioFlowStats(packets=500, lost=5, loss=0.2, jitter_ms=2.0),
 )
 TOLD = {"round_trip_ms": 99.0, "up": {"packets": 400, "lost": 8, "jitter_ms": 3.1, "buffer_ms": 1}}
 
@@ -38,23 +38,25 @@ def test_another_server_reports_by_rtcp() -> None:
 
 @pytest.mark.parametrize("told", [{}, {"up": None}, {"up": {"packets": 0, "lost": 0}}])
 def test_what_is_not_known_is_not_said(told: dict[str, object]) -> None:
-    socket = ConnectionQuality("websocket", protocol="tcp")
+    socket = ConnectionStats("websocket", protocol="tcp")
     assert quality_line(quality_of(socket, told)) == (
         "network: round trip not known; websocket over tcp"
     )
-    silent = replace(CALL, round_trip_ms=None, received=Flow(), sent=Flow())
+    silent = replace(CALL, round_trip_ms=None, received=AudioFlowStats(), sent=AudioFlowStats())
     assert quality_of(silent, told).loss_up is None
 
 
 def test_a_websocket_has_the_servers_round_trip() -> None:
-    socket = ConnectionQuality("websocket", protocol="tcp")
+    socket = ConnectionStats("websocket", protocol="tcp")
     line = quality_line(quality_of(socket, {"round_trip_ms": 3.25}))
     assert line == "network: round trip 3.2 ms; websocket over tcp"
 
 
-def report(voice_to_voice_ms: float | None, *, is_end_known: bool = True) -> Report:
+def report(voice_to_voice_ms: float | None, *, is_end_known: bool = True) -> TurnReport:
     own = (voice_to_voice_ms, 500.0, None, None)
-    return Report("answered", "hello", "Hi.", "", *own, None, (), 300.0, is_end_known=is_end_known)
+    return TurnReport(
+        "answered", "hello", "Hi.", "", *own, None, (), 300.0, is_end_known=is_end_known
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,5 +70,5 @@ def report(voice_to_voice_ms: float | None, *, is_end_known: bool = True) -> Rep
         ),
     ],
 )
-def test_no_time_is_told_that_nobody_can_know(found: Report, said: str) -> None:
+def test_no_time_is_told_that_nobody_can_know(found: TurnReport, said: str) -> None:
     assert times(found) == [f"  here:    {said}, first words 500 ms after you began"]

@@ -8,7 +8,7 @@ import pytest
 from bench.client.latency_probe import speech_span
 from bench.client.microphone import RATE_HZ
 from bench.tools import speech_bounds
-from bench.tools.speech_bounds import Spoken, spoken_in
+from bench.tools.speech_bounds import SpeechBounds, spoken_in
 from core.audio import Pcm, silence
 from tests.media.signals import tone
 from tests.speech import say
@@ -34,7 +34,7 @@ def test_clean_speech_ends_where_its_sound_does() -> None:
         pcm = say(TEXT, rate_hz=RATE_HZ, lead_ms=300, tail_ms=tail_ms)
         span = speech_span(pcm, RATE_HZ)
         assert span is not None
-        assert spoken_in(pcm, RATE_HZ) == Spoken(*span)
+        assert spoken_in(pcm, RATE_HZ) == SpeechBounds(*span)
 
 
 @pytest.mark.parametrize("noise", [white, beeping])
@@ -61,8 +61,8 @@ def test_a_recording_that_begins_in_noise_does_not_tell_when() -> None:
 
 def test_without_a_voice_or_a_detector_energy_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     beep = np.concatenate([silence(200, RATE_HZ), tone(440, RATE_HZ, RATE_HZ)])
-    assert spoken_in(beep, RATE_HZ) == Spoken(RATE_HZ // 5, len(beep))
-    assert spoken_in(silence(500, RATE_HZ), RATE_HZ) == Spoken(0, RATE_HZ // 2)
+    assert spoken_in(beep, RATE_HZ) == SpeechBounds(RATE_HZ // 5, len(beep))
+    assert spoken_in(silence(500, RATE_HZ), RATE_HZ) == SpeechBounds(0, RATE_HZ // 2)
     monkeypatch.setattr(speech_bounds, "_detector", lambda: None)
     noisy = np.concatenate([say(TEXT, rate_hz=RATE_HZ), white()])
     assert spoken_in(noisy, RATE_HZ).end is not None

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from bench.client.address import Address, parse_address
-from bench.client.latency_probe import Ear, speech_span
-from bench.client.microphone import FRAME_SAMPLES, RATE_HZ, Mouth
-from bench.client.realtime import Received
+from bench.client.latency_probe import AudioReceiver, speech_span
+from bench.client.microphone import FRAME_SAMPLES, RATE_HZ, Microphone
+from bench.client.realtime import ReceivedEvent
 from bench.client.turn import TRANSCRIPTION, TurnLog
 from bench.tools.stats import markdown, percentile, spread
 from core.audio import AudioFrame, Pcm, silence
@@ -75,7 +75,7 @@ def test_no_speech_in_silence(pcm: Pcm) -> None:
 def test_a_mouth_knows_when_each_sample_was_spoken() -> None:
     async def main() -> None:
         times = iter([10.0, 10.02, 10.05, 10.06])  # one frame late
-        mouth = Mouth(lambda: next(times))
+        mouth = Microphone(lambda: next(times))
         assert not mouth.pull().pcm.any()
         pcm = tone(300, FRAME_SAMPLES + 10, RATE_HZ)
         async with asyncio.TaskGroup() as tasks:
@@ -100,7 +100,7 @@ def test_a_mouth_knows_when_each_sample_was_spoken() -> None:
 
 
 def test_a_mouth_drops_what_a_fast_sound_card_piles_up() -> None:
-    mouth = Mouth(lambda: 0.0)
+    mouth = Microphone(lambda: 0.0)
     for value in range(1, 31):
         mouth.feed(np.full(FRAME_SAMPLES, value, np.int16))
     assert mouth.pull().pcm[0] == 21
@@ -112,7 +112,7 @@ def beep(lead_samples: int, samples: int) -> AudioFrame:
 
 
 def test_an_ear_hears_the_first_audible_sample_not_the_first_frame() -> None:
-    ear = Ear(is_paced=True)
+    ear = AudioReceiver(is_paced=True)
     ear.hear(AudioFrame(silence(20, RATE_HZ), RATE_HZ, 0), 1.0)
     assert ear.heard_at is None
     ear.hear(beep(240, 240), 1.02)
@@ -125,7 +125,7 @@ def test_an_ear_hears_the_first_audible_sample_not_the_first_frame() -> None:
 
 
 def test_an_ear_plays_what_comes_faster_than_time_one_after_the_other() -> None:
-    ear = Ear(is_paced=False)
+    ear = AudioReceiver(is_paced=False)
     ear.hear(beep(0, RATE_HZ), 5.0)
     ear.hear(beep(0, RATE_HZ), 5.01)
     assert ear.heard_at == pytest.approx(5.0, abs=0.001)
@@ -141,7 +141,7 @@ Event = Mapping[str, Any]
 def taken(*events: Event) -> TurnLog:
     log = TurnLog()
     for at, event in enumerate(events):
-        log.take(Received(event, float(at)))
+        log.take(ReceivedEvent(event, float(at)))
     return log
 
 
@@ -209,7 +209,7 @@ def test_what_is_told_late_of_an_answer_that_was_cut_short_is_not_of_the_next() 
 
     log = taken(*heard(), *answer(), *heard(2), *answer(2), traced(1))
     assert (log.is_traced, log.server_latency_ms) == (False, None)
-    log.take(Received(traced(2), 0.0))
+    log.take(ReceivedEvent(traced(2), 0.0))
     assert (log.is_traced, log.server_latency_ms) == (True, 200.0)
 
 

@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from bench.client.conversation import Report, talking
-from bench.client.realtime import Transport, Wish
+from bench.client.conversation import TurnReport, talking
+from bench.client.realtime import ClientTransport, SessionRequest
 from bench.measurements.resources import use_of
 from bench.server.own_server import OwnServer, own_server
 from bench.tools.clips import spoken
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
-Heard = tuple[OwnServer, dict[Transport, list[Report]], int]
+Heard = tuple[OwnServer, dict[ClientTransport, list[TurnReport]], int]
 
-TRANSPORTS: tuple[Transport, ...] = ("webrtc", "ws")
+TRANSPORTS: tuple[ClientTransport, ...] = ("webrtc", "ws")
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +29,11 @@ def heard() -> Heard:
     return asyncio.run(run())
 
 
-async def converse(server: OwnServer, transport: Transport) -> list[Report]:
-    async with talking(server.address, transport, Wish(language="en"), timeout_s=20) as (talker, _):
+async def converse(server: OwnServer, transport: ClientTransport) -> list[TurnReport]:
+    async with talking(server.address, transport, SessionRequest(language="en"), timeout_s=20) as (
+        talker,
+        _,
+    ):
         return [
             await talker.say(spoken("turn on the kitchen lights")),
             await talker.write("what is on the shopping list"),
@@ -38,7 +41,9 @@ async def converse(server: OwnServer, transport: Transport) -> list[Report]:
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_spoken_command_is_done_and_answered_by_voice(transport: Transport, heard: Heard) -> None:
+def test_a_spoken_command_is_done_and_answered_by_voice(
+    transport: ClientTransport, heard: Heard
+) -> None:
     report = heard[1][transport][0]
     assert (report.status, report.error) == ("answered", "")
     assert report.transcript.lower().strip(".") == "turn on the kitchen lights"
@@ -53,7 +58,7 @@ def test_a_spoken_command_is_done_and_answered_by_voice(transport: Transport, he
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_written_question_is_answered_by_voice(transport: Transport, heard: Heard) -> None:
+def test_a_written_question_is_answered_by_voice(transport: ClientTransport, heard: Heard) -> None:
     report = heard[1][transport][1]
     assert report.status == "answered"
     assert report.reply

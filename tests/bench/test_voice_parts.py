@@ -9,13 +9,13 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from bench.client.conversation import Report
+from bench.client.conversation import TurnReport
 from bench.client.microphone import RATE_HZ
-from bench.client.turn import Stage, Status
+from bench.client.turn import StageTimes, Status
 from bench.server.stub_engines import asr, llm, tts
 from bench.voice.chart import chart
 from bench.voice.clips import said
-from bench.voice.measure import Said
+from bench.voice.measure import VoiceTurn
 from bench.voice.stub_server import stubs
 from bench.voice.summary import summary, table
 from core.audio import ASR_RATE_HZ, Pcm, silence
@@ -85,9 +85,9 @@ def test_the_language_model_and_the_voice_take_their_time_once() -> None:
     run_virtual(run())
 
 
-def turn(voice_to_voice_ms: float | None, status: Status = "answered") -> Said:
+def turn(voice_to_voice_ms: float | None, status: Status = "answered") -> VoiceTurn:
     times = (voice_to_voice_ms, 400.0, 200.0, 250.0, 180.0)
-    return Said(0, 0, "clip", Report(status, "on", "yes", "", *times, (), 400.0))
+    return VoiceTurn(0, 0, "clip", TurnReport(status, "on", "yes", "", *times, (), 400.0))
 
 
 def test_what_was_not_answered_or_too_early_is_in_no_time() -> None:
@@ -101,7 +101,11 @@ def test_what_was_not_answered_or_too_early_is_in_no_time() -> None:
 
 
 def test_the_picture_holds_every_stage_and_the_percentiles() -> None:
-    waterfall = [Stage("endpoint_wait", 0, 200), Stage("asr", 60, 110, True), Stage("llm", -5, 260)]
+    waterfall = [
+        StageTimes("endpoint_wait", 0, 200),
+        StageTimes("asr", 60, 110, True),
+        StageTimes("llm", -5, 260),
+    ]
     picture = chart("<voice>", "a quiet machine", waterfall, [float(ms) for ms in range(280, 381)])
     root = ET.fromstring(picture)
     texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}

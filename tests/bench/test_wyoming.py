@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.measurements.wyoming import OURS, THEIRS, Noted, agreement, main, table
-from bench.peers.rounds import Round
-from bench.peers.systems import Final, Talker
-from bench.peers.utterance_audio import WAIT_MS, Utterance
+from bench.measurements.wyoming import OURS, THEIRS, TranscriptLog, agreement, main, table
+from bench.peers.rounds import AsrRound
+from bench.peers.systems import AsrClient, UtteranceResult
+from bench.peers.utterance_audio import WAIT_MS, BenchUtterance
 
 
-def timed(*times_ms: float, lost: tuple[str, ...] = ()) -> Round:
-    return Round(times_ms, 1, 1, cpu_s=0.1 * len(times_ms), with_text=len(times_ms), lost=lost)
+def timed(*times_ms: float, lost: tuple[str, ...] = ()) -> AsrRound:
+    return AsrRound(times_ms, 1, 1, cpu_s=0.1 * len(times_ms), with_text=len(times_ms), lost=lost)
 
 
 def test_the_table_has_medians_over_rounds_without_the_wait() -> None:
@@ -44,20 +44,20 @@ class Parrot:
     """A peer of which only the talker counts."""
 
     @asynccontextmanager
-    async def talker(self) -> AsyncGenerator[Talker, None]:
+    async def talker(self) -> AsyncGenerator[AsrClient, None]:
         yield self
 
-    async def say(self, utterance: Utterance) -> Final:
-        return Final(utterance.said.upper(), 1.0, 0.0)
+    async def say(self, utterance: BenchUtterance) -> UtteranceResult:
+        return UtteranceResult(utterance.said.upper(), 1.0, 0.0)
 
 
 def test_answers_are_written_down_by_what_was_said() -> None:
-    noted = Noted("x", Parrot())  # type: ignore[arg-type]
+    noted = TranscriptLog("x", Parrot())  # type: ignore[arg-type]
 
     async def scene() -> None:
         async with noted.talker() as talker:
             for said in ("a", "b", "a"):
-                await talker.say(Utterance(said, np.zeros(1, np.int16), 0, 1))
+                await talker.say(BenchUtterance(said, np.zeros(1, np.int16), 0, 1))
 
     asyncio.run(scene())
     assert noted.texts == {"a": ["A", "A"], "b": ["B"]}

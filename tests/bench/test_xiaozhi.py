@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from bench.capacity.cpu_affinity import Cores, cores
-from bench.measurements.board import Answered, clip_of
-from bench.measurements.xiaozhi import Course, Times, table
+from bench.capacity.cpu_affinity import CpuAssignment, cores
+from bench.measurements.board import BoardTurn, clip_of
+from bench.measurements.xiaozhi import TurnTimes, XiaozhiPlan, table
 from bench.peers.utterance_audio import utterance
 from core.audio import ASR_RATE_HZ
 from core.errors import RequestError
@@ -18,19 +18,19 @@ from tests.shared import ROOT
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
-COURSE = Course(parts=("board", "crowd"), rounds=1, turns=1, crowd_turns=1, idle=2, talking=2)
+COURSE = XiaozhiPlan(parts=("board", "crowd"), rounds=1, turns=1, crowd_turns=1, idle=2, talking=2)
 
 RUN_S = 120
 
 
-def times(*packet_ms: float) -> Times:
-    found = Times()
-    found.add([Answered(ms, ms + 10) for ms in packet_ms])
+def times(*packet_ms: float) -> TurnTimes:
+    found = TurnTimes()
+    found.add([BoardTurn(ms, ms + 10) for ms in packet_ms])
     return found
 
 
 def test_the_table_compares_like_with_like() -> None:
-    browser = Times()
+    browser = TurnTimes()
     browser.audible.extend([300.0, 310.0])
     said = table({"browser": browser, "board": times(290, 300), "crowd": times(580, 600)}, COURSE)
     lines = said.splitlines()
@@ -49,7 +49,7 @@ def test_a_clip_ends_when_its_last_sample_is_spoken() -> None:
     assert len(clip.packets) == pytest.approx((1.0 + 0.7) * ASR_RATE_HZ / 960, abs=1)
 
 
-def cores_or_none() -> Cores | None:
+def cores_or_none() -> CpuAssignment | None:
     try:
         return cores()
     except RequestError:

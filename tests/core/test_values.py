@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame, ms_to_samples, samples_to_ms, silence
-from core.errors import EngineCrashed, EngineError, Overloaded, RequestError, TooLarge
+from core.errors import EngineCrashed, EngineError, OverloadedError, PayloadTooLarge, RequestError
 from core.ids import new_id
 
 
@@ -32,7 +32,7 @@ def test_ids_say_what_they_are_and_never_repeat() -> None:
 def test_errors_carry_stable_codes() -> None:
     assert RequestError("x").code == "invalid_request"
     assert RequestError("x", code="item_not_found", param="item.id").code == "item_not_found"
-    assert TooLarge("x").code == "too_large"
+    assert PayloadTooLarge("x").code == "too_large"
     crashed = EngineCrashed("asr", "whisper", "died")
     assert isinstance(crashed, EngineError)
     assert (crashed.code, crashed.retryable, str(crashed)) == (
@@ -40,4 +40,4 @@ def test_errors_carry_stable_codes() -> None:
         True,
         "asr engine 'whisper': died",
     )
-    assert Overloaded("full", retry_after_s=5).retry_after_s == 5
+    assert OverloadedError("full", retry_after_s=5).retry_after_s == 5

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from core.errors import Overloaded, RequestError
+from core.errors import OverloadedError, RequestError
 from core.http import sending
-from core.http.streaming import ALIVE, Watchers
+from core.http.streaming import ALIVE, EventStreamSubscribers
 
 
 class Page:
@@ -68,7 +68,9 @@ def test_a_slow_page_gets_the_latest_and_nothing_is_kept_for_it() -> None:
         counter, page = Counter(), Page()
         page.reads.clear()
         async with asyncio.timeout(30):
-            task = asyncio.create_task(Watchers("it", 1).show(None, page, counter.events()))
+            task = asyncio.create_task(
+                EventStreamSubscribers("it", 1).show(None, page, counter.events())
+            )
             await page.until(1)
             for _ in range(1000):
                 counter.change()
@@ -87,7 +89,7 @@ def test_a_page_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sending, "STALL_S", 0.01)
 
     async def main() -> None:
-        watchers, counter, page = Watchers("it", 1), Counter(), Page()
+        watchers, counter, page = EventStreamSubscribers("it", 1), Counter(), Page()
         page.reads.clear()
         with pytest.raises(ExceptionGroup) as caught:
             await watchers.show(None, page, counter.events())
@@ -103,7 +105,9 @@ def test_silence_shows_signs_of_life_and_finds_who_is_gone() -> None:
     async def main() -> None:
         counter, page = Counter(), Page()
         async with asyncio.timeout(30):
-            task = asyncio.create_task(Watchers("it", 1, 0.001).show(None, page, counter.events()))
+            task = asyncio.create_task(
+                EventStreamSubscribers("it", 1, 0.001).show(None, page, counter.events())
+            )
             await page.until(3)
             assert page.got[1:3] == [ALIVE, ALIVE]
             page.is_gone = True
@@ -115,10 +119,10 @@ def test_silence_shows_signs_of_life_and_finds_who_is_gone() -> None:
 
 def test_there_is_room_for_so_many() -> None:
     async def main() -> None:
-        watchers, page = Watchers("the home", 1), Page()
+        watchers, page = EventStreamSubscribers("the home", 1), Page()
         task = asyncio.create_task(watchers.show(None, page, Counter().events()))
         await page.until(1)
-        with pytest.raises(Overloaded, match="1 pages watch the home already") as refused:
+        with pytest.raises(OverloadedError, match="1 pages watch the home already") as refused:
             await watchers.show(None, Page(), Counter().events())
         assert refused.value.code == "too_many_watchers"
         await _left(task)
@@ -135,7 +139,7 @@ def test_what_fails_at_once_is_told_before_anything_is_sent() -> None:
     async def main() -> None:
         page = Page()
         with pytest.raises(ConnectionRefusedError):
-            await Watchers("it", 1).show(None, page, failing())
+            await EventStreamSubscribers("it", 1).show(None, page, failing())
         assert page.got == []
 
     asyncio.run(main())

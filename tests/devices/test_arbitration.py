@@ -5,15 +5,15 @@ from collections import Counter
 
 import pytest
 
-from devices.arbitration import LATE_S, WINDOW_S, Arbitration, Verdict
+from devices.arbitration import LATE_S, WINDOW_S, Arbitration, ArbitrationVerdict
 
 AB = frozenset({"a", "b"})
 ABC = frozenset({"a", "b", "c"})
 
 
-def won(*devices: str) -> list[Verdict]:
+def won(*devices: str) -> list[ArbitrationVerdict]:
     """The first of them wins."""
-    return [Verdict(device, won=device == devices[0]) for device in devices]
+    return [ArbitrationVerdict(device, won=device == devices[0]) for device in devices]
 
 
 def test_a_winner_that_goes_leaves_the_wake_word_to_the_next() -> None:
@@ -21,14 +21,21 @@ def test_a_winner_that_goes_leaves_the_wake_word_to_the_next() -> None:
         arbitration, known = Arbitration(), {"near", "far", "third"}
         arbitration.heard("hall", "near", -10.0, known, 0.0)
         arbitration.heard("hall", "far", -30.0, known, 0.01)
-        assert arbitration.tick(0.2) == [Verdict("near", won=True), Verdict("far", won=False)]
+        assert arbitration.tick(0.2) == [
+            ArbitrationVerdict("near", won=True),
+            ArbitrationVerdict("far", won=False),
+        ]
         arbitration.gave_up("hall", "far")  # who lost has nothing to give up
-        assert arbitration.heard("hall", "third", -9.0, known, 0.3) == [Verdict("third", won=False)]
+        assert arbitration.heard("hall", "third", -9.0, known, 0.3) == [
+            ArbitrationVerdict("third", won=False)
+        ]
         if leave == "left":
             assert arbitration.left("hall", "near", {"far", "third"}) == []
         else:
             arbitration.gave_up("hall", "near")
-        assert arbitration.heard("hall", "far", -30.0, {"far"}, 0.4) == [Verdict("far", won=True)]
+        assert arbitration.heard("hall", "far", -30.0, {"far"}, 0.4) == [
+            ArbitrationVerdict("far", won=True)
+        ]
 
 
 def test_who_hears_alone_answers_at_once() -> None:
@@ -56,15 +63,15 @@ def test_who_comes_after_the_decision_loses_however_loud() -> None:
     race = Arbitration()
     race.heard("kitchen", "a", -40, AB, 0.0)
     race.tick(WINDOW_S)
-    assert race.heard("kitchen", "b", 0, AB, 0.3) == [Verdict("b", won=False)]
-    assert race.heard("kitchen", "c", 0, AB, LATE_S - 0.01) == [Verdict("c", won=False)]
+    assert race.heard("kitchen", "b", 0, AB, 0.3) == [ArbitrationVerdict("b", won=False)]
+    assert race.heard("kitchen", "c", 0, AB, LATE_S - 0.01) == [ArbitrationVerdict("c", won=False)]
     assert race.heard("kitchen", "b", -20, frozenset({"b"}), LATE_S) == won("b")
 
 
 def test_a_decision_that_is_due_is_made_also_by_the_next_wake_word() -> None:
     race = Arbitration()
     race.heard("kitchen", "a", -40, AB, 0.0)
-    late = [*won("a"), Verdict("b", won=False)]
+    late = [*won("a"), ArbitrationVerdict("b", won=False)]
     assert race.heard("kitchen", "b", 0, AB, WINDOW_S) == late
 
 
@@ -163,7 +170,7 @@ def _run(lottery: random.Random, race: Arbitration, began: float) -> Counter[tup
     calls = [
         (began + lottery.choice((0.0, 0.02, 0.15, 0.4)) * lottery.random(), one) for one in rooms
     ]
-    told: list[tuple[float, Verdict]] = []
+    told: list[tuple[float, ArbitrationVerdict]] = []
     for now, device in sorted(calls):
         while (due := race.due()) is not None and due <= now:
             told += [(due, verdict) for verdict in race.tick(due)]

@@ -8,8 +8,8 @@ import pytest
 
 from core.errors import RequestError
 from core.http.fetch_policy import is_forbidden
-from devices.ip_allowlist import Address
-from devices.notification_urls import AudioUrls
+from devices.ip_allowlist import IpAddress
+from devices.notification_urls import AudioUrlPolicy
 
 OWN = "http://192.168.1.2:8502"
 NAMES = {
@@ -21,7 +21,7 @@ NAMES = {
 }
 
 
-async def resolve(host: str, port: int) -> Sequence[Address]:
+async def resolve(host: str, port: int) -> Sequence[IpAddress]:
     if host not in NAMES:
         raise OSError("unknown")
     return [ip_address(one) for one in NAMES[host]]
@@ -29,7 +29,7 @@ async def resolve(host: str, port: int) -> Sequence[Address]:
 
 def check(url: str) -> None:
     hosts = ("nas.lan", "evil.lan", "self.lan", "mapped.lan", "gone.lan", "radio.example:8000")
-    asyncio.run(AudioUrls(hosts, resolve).check(url, OWN))
+    asyncio.run(AudioUrlPolicy(hosts, resolve).check(url, OWN))
 
 
 @pytest.mark.parametrize(
@@ -111,4 +111,4 @@ def test_addresses_that_mean_no_other_host(address: str, *, expected: bool) -> N
 def test_numbers_in_any_notation_are_resolved_before_they_are_judged() -> None:
     for host in ("2130706433", "0x7f.1", "127.1"):
         with pytest.raises(RequestError, match=r"loopback|cannot be found"):
-            asyncio.run(AudioUrls((host,)).check(f"http://{host}/", OWN))
+            asyncio.run(AudioUrlPolicy((host,)).check(f"http://{host}/", OWN))

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from core.events import Usage
+from core.events import TokenUsage
 from core.ports import ToolSpec
 from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, Llm, LlmOptions, Message, TextDelta, ToolCall
@@ -154,12 +154,12 @@ async def collected(
     messages: Sequence[Message] = (Message("user", "hi"),),
     tools: Sequence[ToolSpec] = (),
     options: LlmOptions = AS_CONFIGURED,
-) -> list[TextDelta | ToolCall | Usage]:
+) -> list[TextDelta | ToolCall | TokenUsage]:
     async with aclosing(llm.reply(messages, tools, language="en", options=options)) as deltas:
         return [delta async for delta in deltas if not isinstance(delta, CallDelta | RateLimits)]
 
 
-def spoken(deltas: Sequence[TextDelta | ToolCall | Usage]) -> str:
+def spoken(deltas: Sequence[TextDelta | ToolCall | TokenUsage]) -> str:
     return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
 
@@ -172,8 +172,8 @@ async def talking(server: Server, **settings: Any) -> AsyncIterator[OpenAiLlm]:
             yield llm
 
 
-def answers(server: Server, **settings: Any) -> list[TextDelta | ToolCall | Usage]:
-    async def scenario() -> list[TextDelta | ToolCall | Usage]:
+def answers(server: Server, **settings: Any) -> list[TextDelta | ToolCall | TokenUsage]:
+    async def scenario() -> list[TextDelta | ToolCall | TokenUsage]:
         async with talking(server, **settings) as llm:
             return await collected(llm)
 

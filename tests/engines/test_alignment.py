@@ -1,7 +1,7 @@
 """From phonemes to words, where the counts agree and where they do not."""
 
 from engines.tts.alignment import Phoneme, spoken_words
-from engines.tts.threaded import SpokenWord
+from engines.tts.threaded import WordTiming
 
 
 def sentence(text: str, ms: float = 10) -> list[Phoneme]:
@@ -11,9 +11,9 @@ def sentence(text: str, ms: float = 10) -> list[Phoneme]:
 def test_groups_of_phonemes_are_words() -> None:
     clause = "Hi, you. No"
     assert spoken_words(clause, [sentence("^ha, ju.$"), sentence("^no$")]) == (
-        SpokenWord(3, 10, 30),
-        SpokenWord(8, 50, 70),
-        SpokenWord(11, 100, 120),
+        WordTiming(3, 10, 30),
+        WordTiming(8, 50, 70),
+        WordTiming(11, 100, 120),
     )
 
 
@@ -27,4 +27,4 @@ def test_other_counts_share_the_sound_by_letters() -> None:
 
 def test_no_words_have_no_times() -> None:
     assert spoken_words("...", [sentence("^.$")]) == ()
-    assert spoken_words("a b", []) == (SpokenWord(1, 0, 0), SpokenWord(3, 0, 0))
+    assert spoken_words("a b", []) == (WordTiming(1, 0, 0), WordTiming(3, 0, 0))

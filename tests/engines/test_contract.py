@@ -15,12 +15,12 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples, samples_to_ms, silence
 from core.errors import ConfigError, EngineMissing, RequestError
-from core.events import Usage
+from core.events import TokenUsage
 from core.rate_limits import RateLimits
 from engines.base import (
     AsrModel,
     CallDelta,
-    EndOfTurn,
+    EndOfTurnDetector,
     Llm,
     Message,
     TextDelta,
@@ -30,8 +30,8 @@ from engines.base import (
     VadEngine,
     WordMark,
 )
-from engines.base.wake import Detection, Wake, WakeEngine
-from engines.registry import Kind, available, load
+from engines.base.wake import WakeWordDetection, WakeWordDetector, WakeWordEngine
+from engines.registry import EngineKind, available, load
 from tests.engines import asr_contract
 from tests.engines.asr_contract import FIRST, NO_AUDIO, SECOND
 from tests.engines.completions import Server as Completions
@@ -59,12 +59,12 @@ PATIENCE_S = 30
 T = TypeVar("T")
 
 
-def names(kind: Kind) -> list[str]:
+def names(kind: EngineKind) -> list[str]:
     found = [engine.name for engine in available(kind) if engine.installed]
     return [name for name in found if f"{kind}.{name}" not in HELD_ELSEWHERE]
 
 
-def created(kind: Kind, name: str, options: Mapping[str, Any] | None = None) -> Any:
+def created(kind: EngineKind, name: str, options: Mapping[str, Any] | None = None) -> Any:
     try:
         return load(kind, name, options or OPTIONS.get(f"{kind}.{name}", {}))
     except (EngineMissing, ConfigError) as exc:
@@ -72,7 +72,7 @@ def created(kind: Kind, name: str, options: Mapping[str, Any] | None = None) -> 
 
 
 def test_there_are_engines_of_every_kind() -> None:
-    kinds: tuple[Kind, ...] = get_args(Kind)
+    kinds: tuple[EngineKind, ...] = get_args(EngineKind)
     assert {kind for kind in kinds if names(kind)} == set(kinds)
 
 
@@ -119,33 +119,33 @@ def test_vad_reset_mid_utterance_is_a_new_beginning(vad: VadEngine) -> None:
 
 
 @pytest.fixture(params=[one for one in names("wake") if one != "none"])
-def wake(request: pytest.FixtureRequest) -> WakeEngine:
-    engine: WakeEngine = created("wake", request.param)
+def wake(request: pytest.FixtureRequest) -> WakeWordEngine:
+    engine: WakeWordEngine = created("wake", request.param)
     return engine
 
 
 def test_who_knows_no_wake_words_cannot_be_asked_to_wait_for_one() -> None:
-    none: WakeEngine = created("wake", "none")
+    none: WakeWordEngine = created("wake", "none")
     assert none.words == ()
     with pytest.raises(ConfigError, match="knows no words"):
         none.open(["alexa"])
 
 
-def told(stream: Wake, pcm: Pcm, step: int = 320) -> list[Detection]:
+def told(stream: WakeWordDetector, pcm: Pcm, step: int = 320) -> list[WakeWordDetection]:
     return [one for at in range(0, len(pcm), step) for one in stream.push(pcm[at : at + step])]
 
 
-def waiting(engine: WakeEngine) -> Wake:
+def waiting(engine: WakeWordEngine) -> WakeWordDetector:
     return engine.open([word.name for word in engine.words])
 
 
-def said_words(engine: WakeEngine) -> list[tuple[str, Pcm]]:
+def said_words(engine: WakeWordEngine) -> list[tuple[str, Pcm]]:
     """Synthetic: each word as our own voice says it."""
     clips = [(one.name, say(one.phrase, lead_ms=500, tail_ms=600)) for one in engine.words]
     return [(name, clip) for name, clip in clips if told(engine.open([name]), clip)]
 
 
-def test_wake_hears_some_of_its_words_and_where(wake: WakeEngine) -> None:
+def test_wake_hears_some_of_its_words_and_where(wake: WakeWordEngine) -> None:
     clips = said_words(wake)
     assert clips
     for name, clip in clips:
@@ -155,25 +155,25 @@ def test_wake_hears_some_of_its_words_and_where(wake: WakeEngine) -> None:
         assert -200 < samples_to_ms(found.at - end, ASR_RATE_HZ) < 500
 
 
-def test_wake_hears_none_in_silence_nothing_and_other_speech(wake: WakeEngine) -> None:
+def test_wake_hears_none_in_silence_nothing_and_other_speech(wake: WakeWordEngine) -> None:
     stream = waiting(wake)
     for pcm in (NO_AUDIO, silence(2000, ASR_RATE_HZ), FIRST, SECOND, NO_AUDIO):
         assert told(stream, pcm) == []
         assert stream.push(pcm) == ()
 
 
-def test_wake_waits_only_for_the_words_that_it_is_asked_for(wake: WakeEngine) -> None:
+def test_wake_waits_only_for_the_words_that_it_is_asked_for(wake: WakeWordEngine) -> None:
     (name, clip), *_ = said_words(wake)
     others = [word.name for word in wake.words if word.name != name]
     assert told(wake.open(others), clip) == []
     assert [one.name for one in told(wake.open([name]), clip)] == [name]
 
 
-def test_wake_streams_at_once_hear_only_themselves(wake: WakeEngine) -> None:
+def test_wake_streams_at_once_hear_only_themselves(wake: WakeWordEngine) -> None:
     (_, clip), *_ = said_words(wake)
     talking, quiet = waiting(wake), waiting(wake)
-    found: list[Detection] = []
-    heard_quiet: list[Detection] = []
+    found: list[WakeWordDetection] = []
+    heard_quiet: list[WakeWordDetection] = []
     for at in range(0, len(clip), 320):
         found += talking.push(clip[at : at + 320])
         heard_quiet += quiet.push(np.zeros(320, np.int16))
@@ -182,14 +182,14 @@ def test_wake_streams_at_once_hear_only_themselves(wake: WakeEngine) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 77, 160, 1024, 10**6])
-def test_wake_takes_pieces_of_any_length(wake: WakeEngine, step: int) -> None:
+def test_wake_takes_pieces_of_any_length(wake: WakeWordEngine, step: int) -> None:
     (_, clip), *_ = said_words(wake)
     (usual,), (found,) = told(waiting(wake), clip), told(waiting(wake), clip, step)
     assert found.name == usual.name
     assert abs(found.at - usual.at) <= ms_to_samples(30, ASR_RATE_HZ)
 
 
-def test_wake_reset_mid_word_is_a_new_beginning(wake: WakeEngine) -> None:
+def test_wake_reset_mid_word_is_a_new_beginning(wake: WakeWordEngine) -> None:
     (_, clip), *_ = said_words(wake)
     stream = waiting(wake)
     told(stream, clip[: len(clip) // 2])
@@ -197,7 +197,7 @@ def test_wake_reset_mid_word_is_a_new_beginning(wake: WakeEngine) -> None:
     assert told(stream, clip) == told(waiting(wake), clip)
 
 
-def test_wake_hears_a_word_each_time_and_does_not_grow(wake: WakeEngine) -> None:
+def test_wake_hears_a_word_each_time_and_does_not_grow(wake: WakeWordEngine) -> None:
     (name, clip), *_ = said_words(wake)
     stream, hum = wake.open([name]), silence(5_000, ASR_RATE_HZ)
     assert [one.name for one in told(stream, clip)] == [name]
@@ -224,7 +224,7 @@ def test_wake_hears_a_word_each_time_and_does_not_grow(wake: WakeEngine) -> None
     "name", [engine.name for engine in available("endpoint") if not engine.needs_path]
 )
 def test_end_of_turn_is_a_probability_or_unknown(name: str) -> None:
-    engine: EndOfTurn = created("endpoint", name)
+    engine: EndOfTurnDetector = created("endpoint", name)
     assert engine.name == name
     for pcm in (FIRST, SECOND[: len(SECOND) // 2], silence(500, ASR_RATE_HZ), NO_AUDIO):
         probability = engine.probability(pcm)
@@ -283,7 +283,9 @@ def llm(request: pytest.FixtureRequest, upstream: str) -> Llm:
     return engine
 
 
-async def answer(llm: Llm, text: str, language: str = "en") -> list[TextDelta | ToolCall | Usage]:
+async def answer(
+    llm: Llm, text: str, language: str = "en"
+) -> list[TextDelta | ToolCall | TokenUsage]:
     messages = [Message("user", text)]
     async with aclosing(llm.reply(messages, (), language=language)) as deltas:
         return [delta async for delta in deltas if not isinstance(delta, CallDelta | RateLimits)]
@@ -306,11 +308,11 @@ def run_with(llm: Llm, scenario: Coroutine[Any, Any, T]) -> T:
 @pytest.mark.parametrize("text", ["", "   ", "blue elephants argue quietly about tea"])
 def test_llm_says_something_or_nothing_but_does_not_fail(llm: Llm, text: str) -> None:
     deltas = run_with(llm, answer(llm, text))
-    assert all(isinstance(delta, TextDelta | ToolCall | Usage) for delta in deltas)
+    assert all(isinstance(delta, TextDelta | ToolCall | TokenUsage) for delta in deltas)
 
 
 def test_llm_answers_at_once_are_its_own(llm: Llm) -> None:
-    async def scenario() -> list[list[TextDelta | ToolCall | Usage]]:
+    async def scenario() -> list[list[TextDelta | ToolCall | TokenUsage]]:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(answer(llm, "hello", code)) for code in ("en", "de")]
         return [task.result() for task in running]
@@ -320,7 +322,7 @@ def test_llm_answers_at_once_are_its_own(llm: Llm) -> None:
 
 
 def test_llm_can_be_left_in_the_middle(llm: Llm) -> None:
-    async def scenario() -> list[TextDelta | ToolCall | Usage]:
+    async def scenario() -> list[TextDelta | ToolCall | TokenUsage]:
         async with aclosing(llm.reply([Message("user", "hello")], (), language="en")) as deltas:
             await anext(deltas)
         return await answer(llm, "hello")

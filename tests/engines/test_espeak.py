@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame, Pcm
-from core.errors import EngineError, RequestError, TooLarge
+from core.errors import EngineError, PayloadTooLarge, RequestError
 from engines.base import TtsInfo
 from engines.tts.espeak import EspeakTts, Settings, create
-from engines.tts.espeak.library import Sink
+from engines.tts.espeak.library import PcmSink
 from engines.tts.text import MAX_CHUNK_CHARS, MAX_CLAUSE_CHARS, sanitise, split_clauses
 from tests.speech import say
 
@@ -38,7 +38,7 @@ class FakeLibrary:
         return voice.partition("+")[0] in {"en-us", "en-gb", "de"}
 
     def synthesise(
-        self, text: str, voice: str, words_per_minute: int, sink: Sink, _: object = None
+        self, text: str, voice: str, words_per_minute: int, sink: PcmSink, _: object = None
     ) -> None:
         if text == "fail":
             raise EngineError("tts", "espeak", "status 2")
@@ -195,7 +195,7 @@ def test_wrong_requests_say_what_is_allowed(
 
 def test_a_chunk_has_a_limit() -> None:
     library = FakeLibrary()
-    with pytest.raises(TooLarge, match="text of 20001 characters, limit 20000"):
+    with pytest.raises(PayloadTooLarge, match="text of 20001 characters, limit 20000"):
         asyncio.run(speak(engine(library), "x" * (MAX_CHUNK_CHARS + 1)))
     assert library.spoken == []
 

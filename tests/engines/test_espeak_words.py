@@ -11,8 +11,8 @@ import pytest
 from core.audio import Pcm
 from engines.base import WordMark
 from engines.tts.espeak import Settings, create
-from engines.tts.espeak.word_times import ClauseWords, Event
-from engines.tts.threaded import Part
+from engines.tts.espeak.word_times import ClauseWords, EspeakEvent
+from engines.tts.threaded import SpeechChunk
 
 pytestmark = pytest.mark.live
 
@@ -125,17 +125,17 @@ def test_asking_for_times_changes_no_sound() -> None:
 def test_a_word_is_told_before_the_frame_in_which_it_ends() -> None:
     clause = ClauseWords("one two", RATE_HZ)
     loud, quiet = np.full(50, 999, np.int16), np.zeros(50, np.int16)
-    parts: list[Part] = []
+    parts: list[SpeechChunk] = []
     for pcm, events in [
-        (loud, [Event("word", 0, 0)]),
+        (loud, [EspeakEvent("word", 0, 0)]),
         (loud, []),
-        (quiet, [Event("word", 4, 100)]),
+        (quiet, [EspeakEvent("word", 4, 100)]),
         (loud, []),
         (quiet, []),
         (quiet, []),
     ]:
         parts += clause.push(pcm, events)
-    parts += clause.finish([Event("end", 7, 300)])
+    parts += clause.finish([EspeakEvent("end", 7, 300)])
     assert sum(len(part.pcm) for part in parts) == 300
     assert [(w.end_char, w.start_ms, w.end_ms) for p in parts for w in p.words] == [
         (3, 0, 100),

@@ -12,7 +12,7 @@ from core.audio import ASR_RATE_HZ, Pcm, silence
 from core.errors import ConfigError, EngineError, EngineMissing
 from engines.asr.faster_whisper import Settings, describe
 from engines.asr.whisper.windows import MAX_ITEM_SAMPLES, window_frames
-from engines.base import AsrItem, AsrModel, AsrOptions, AsrResult, Padding
+from engines.base import AsrItem, AsrModel, AsrOptions, AsrPadding, AsrResult
 from engines.registry import load
 from tests.engines.nano import NANO, load_nano
 from tests.speech import say
@@ -140,7 +140,7 @@ def test_more_than_one_window_is_refused_with_its_limit(nano: AsrModel) -> None:
     ],
 )
 def test_windows_are_as_long_as_the_padding_says(
-    samples: int, padding: Padding, frames: int
+    samples: int, padding: AsrPadding, frames: int
 ) -> None:
     assert window_frames(samples, padding) == frames
 

@@ -7,13 +7,13 @@ from contextlib import aclosing
 
 import pytest
 
-from core.events import Usage
-from core.ports import House, ToolSpec
+from core.events import TokenUsage
+from core.ports import HomeDescription, ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import intents
 from engines.llm.chat_messages import chat_tools
 from engines.llm.home_tool import as_shown, home_tool
-from engines.llm.hybrid import Hybrid
+from engines.llm.hybrid import HybridLlm
 from pipeline.conversation.context_window import tools_tokens
 from tests.engines.intents_talk import Talk
 
@@ -35,7 +35,7 @@ class Script:
     languages: tuple[str, ...] = ()
     context_tokens: int | None = None
 
-    def __init__(self, *answers: Sequence[TextDelta | CallDelta | ToolCall | Usage]) -> None:
+    def __init__(self, *answers: Sequence[TextDelta | CallDelta | ToolCall | TokenUsage]) -> None:
         self._answers = list(answers)
         self.asked: list[tuple[list[Message], list[ToolSpec], LlmOptions]] = []
 
@@ -46,18 +46,18 @@ class Script:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage, None]:
         self.asked.append((list(messages), list(tools), options))
         for delta in self._answers.pop(0):
             yield delta
 
 
-def made(model: Script) -> Hybrid:
-    return Hybrid(intents.create(intents.Settings()), model)
+def made(model: Script) -> HybridLlm:
+    return HybridLlm(intents.create(intents.Settings()), model)
 
 
 def answered(
-    engine: Hybrid,
+    engine: HybridLlm,
     *messages: Message,
     tools: Sequence[ToolSpec] = TOOLS,
     language: str = "en",
@@ -95,10 +95,10 @@ def test_the_model_is_shown_one_tool_for_the_whole_home() -> None:
 
 def test_what_the_model_says_about_the_home_is_done_and_answered_by_the_templates() -> None:
     sentence = "turn on the kitchen lights"
-    model = Script([CallDelta("call_1", "home", "{"), home(sentence), Usage(9, 3)])
+    model = Script([CallDelta("call_1", "home", "{"), home(sentence), TokenUsage(9, 3)])
     engine = made(model)
     usage, call = answered(engine, QUESTION)
-    assert usage == Usage(9, 3)
+    assert usage == TokenUsage(9, 3)
     assert isinstance(call, ToolCall)
     assert (call.name, call.arguments["area"]) == ("HassTurnOn", "kitchen")
     said = answered(engine, QUESTION, *result(call, targets=[]))
@@ -203,7 +203,9 @@ def test_somebody_elses_tool_keeps_its_name() -> None:
 
 
 def test_a_house_is_told_what_the_templates_do_not_understand() -> None:
-    house = ToolSpec("home_assistant", "A house.", {"type": "object"}, house=House(("Kitchen",)))
+    house = ToolSpec(
+        "home_assistant", "A house.", {"type": "object"}, house=HomeDescription(("Kitchen",))
+    )
     of_server = ToolSpec("HassTurnOn", "", {"type": "object"}, fallback_name="mcp_HassTurnOn")
     model = Script([home("start the party scene")])
     (call,) = answered(made(model), QUESTION, tools=[house, of_server])

@@ -9,20 +9,20 @@ import pytest
 
 from core.errors import (
     ConfigError,
-    ContextExceeded,
+    ContextLengthExceeded,
     EarshotError,
     EngineError,
     EngineTimeout,
     EngineUnreachable,
-    Overloaded,
+    OverloadedError,
 )
-from core.events import OutputText, PlayoutStarted, ResponseDone, Usage
+from core.events import OutputTextDelta, PlayoutStarted, ResponseDone, TokenUsage
 from core.items import ImagePart
 from core.ports import ToolSpec
 from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import hybrid, intents
-from engines.llm.hybrid import Hybrid
+from engines.llm.hybrid import HybridLlm
 from engines.registry import load
 from pipeline.session.session import Session
 from tests.engines.completions import Server as Completions
@@ -34,7 +34,7 @@ from tests.pipeline.scenes import of, run_session
 pytestmark = pytest.mark.live
 
 TOOLS = Talk().specs()
-TOLD: list[TextDelta | ToolCall | Usage] = [TextDelta("Paris."), Usage(5, 2)]
+TOLD: list[TextDelta | ToolCall | TokenUsage] = [TextDelta("Paris."), TokenUsage(5, 2)]
 
 
 class Model:
@@ -46,7 +46,7 @@ class Model:
 
     def __init__(
         self,
-        answer: Sequence[TextDelta | ToolCall | Usage] = TOLD,
+        answer: Sequence[TextDelta | ToolCall | TokenUsage] = TOLD,
         failure: EarshotError | None = None,
         languages: tuple[str, ...] = (),
     ) -> None:
@@ -62,7 +62,7 @@ class Model:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
         self.asked += 1
         for one in self._answer:
             yield one
@@ -77,17 +77,17 @@ AWAY = "I cannot reach my language model right now."
 BUSY = "I have too much to do right now. Please ask me again in a moment."
 
 
-def made(model: Model) -> Hybrid:
-    return Hybrid(intents.create(intents.Settings()), model)
+def made(model: Model) -> HybridLlm:
+    return HybridLlm(intents.create(intents.Settings()), model)
 
 
 def answered(
-    engine: Hybrid,
+    engine: HybridLlm,
     *messages: Message,
     language: str = "en",
     tools: Sequence[ToolSpec] = TOOLS,
-) -> list[TextDelta | ToolCall | Usage]:
-    async def scenario() -> list[TextDelta | ToolCall | Usage]:
+) -> list[TextDelta | ToolCall | TokenUsage]:
+    async def scenario() -> list[TextDelta | ToolCall | TokenUsage]:
         reply = engine.reply(messages, tools, language=language)
         async with aclosing(reply) as deltas:
             return [
@@ -149,7 +149,7 @@ def test_a_language_without_sentences_is_the_models() -> None:
         (EngineUnreachable("llm", "scripted", "no connection"), "engine_unreachable", AWAY),
         (EngineTimeout("llm", "scripted", "no first token"), "engine_timeout", AWAY),
         (
-            Overloaded("full", retry_after_s=1),
+            OverloadedError("full", retry_after_s=1),
             "server_full",
             "I have too much to do right now. Please ask me again in a moment.",
         ),
@@ -169,19 +169,19 @@ def test_a_model_that_is_away_is_heard_and_its_response_fails(
     events = run_session(World(llm=engine), one_turn)  # type: ignore[arg-type]
     (done,) = of(ResponseDone, events)
     assert (done.status, done.error_code) == ("failed", code)
-    assert "".join(event.delta for event in of(OutputText, events)) == excuse
+    assert "".join(event.delta for event in of(OutputTextDelta, events)) == excuse
     assert len(of(PlayoutStarted, events)) == 1
     assert failure in told
 
 
 @pytest.mark.parametrize(("said", "told"), [((), []), (TOLD, ["context_length_exceeded"])])
 def test_a_prompt_that_may_be_asked_shorter_is_no_failure_yet(
-    said: Sequence[TextDelta | ToolCall | Usage], told: list[str]
+    said: Sequence[TextDelta | ToolCall | TokenUsage], told: list[str]
 ) -> None:
-    engine = made(Model(said, ContextExceeded("llm", "scripted", "too long")))
+    engine = made(Model(said, ContextLengthExceeded("llm", "scripted", "too long")))
     codes: list[str] = []
     engine.on_failure = lambda error: codes.append(error.code)
-    with pytest.raises(ContextExceeded):
+    with pytest.raises(ContextLengthExceeded):
         answered(engine, QUESTION)
     assert codes == told
 
@@ -235,7 +235,7 @@ def test_over_a_real_server() -> None:
 
     async def scenario() -> str:
         async with talking(server) as llm:
-            engine = Hybrid(intents.create(intents.Settings()), llm)
+            engine = HybridLlm(intents.create(intents.Settings()), llm)
             await engine.warm("en", TOOLS)
             assert engine.context_tokens == 8192
             await collected(engine, [COMMAND], TOOLS)
@@ -328,7 +328,7 @@ def test_it_has_the_seats_of_its_model() -> None:
 
 def test_what_is_to_be_seen_goes_to_a_model_that_sees() -> None:
     model = Model()
-    engine = Hybrid(intents.create(intents.Settings()), model)
+    engine = HybridLlm(intents.create(intents.Settings()), model)
     sees = [engine.sees]
     model.sees = True
     assert [*sees, engine.sees] == [False, True]

@@ -4,14 +4,14 @@ import time
 
 import pytest
 
-from core.ports import House, ToolSpec
+from core.ports import HomeDescription, ToolSpec
 from engines.llm.intents import understand
 from engines.llm.intents.language import ours
-from engines.llm.intents.phonetic_match import Sounds, distance, sounds
+from engines.llm.intents.phonetic_match import PhoneticMatcher, distance, sounds
 
 pytestmark = pytest.mark.live
 
-HOUSE = House(
+HOUSE = HomeDescription(
     areas=("Kitchen", "Bedroom", "Living Room", "Küche", "Wohnzimmer"),
     devices=(
         ("light", "Kitchen Lights"),
@@ -98,14 +98,14 @@ def test_what_is_far_unclear_or_dangerous_is_left_alone(said: str) -> None:
 def test_a_word_that_was_heard_well_is_not_made_another_thing(
     said: str, only: str, language: str
 ) -> None:
-    repaired = Sounds([only], kept=ours(language).kept).repaired(said)
+    repaired = PhoneticMatcher([only], kept=ours(language).kept).repaired(said)
     assert not [one for one in repaired if only.lower() in one]
 
 
 def test_what_is_guarded_is_neither_taken_nor_passed_over_for_the_next() -> None:
-    names = Sounds(["Fronting Lamp"], guarded=["Front Lamp"])
+    names = PhoneticMatcher(["Fronting Lamp"], guarded=["Front Lamp"])
     assert names.repaired("turn on the fronk lamp") == []
-    assert Sounds(["Front Lamp"]).repaired("turn on the fronk lamp")
+    assert PhoneticMatcher(["Front Lamp"]).repaired("turn on the fronk lamp")
 
 
 def test_what_is_understood_as_it_is_stays_as_it_is() -> None:
@@ -115,7 +115,7 @@ def test_what_is_understood_as_it_is_stays_as_it_is() -> None:
 
 
 def test_two_names_that_are_equally_near_are_not_chosen_between() -> None:
-    likely = Sounds(["hall lamp", "ball lamp"]).repaired("turn on the wall lamp")
+    likely = PhoneticMatcher(["hall lamp", "ball lamp"]).repaired("turn on the wall lamp")
     assert not {"turn on the hall lamp", "turn on the ball lamp"} & set(likely)
 
 
@@ -130,7 +130,9 @@ def test_letters_stand_for_sounds() -> None:
 def test_thousands_of_names_are_looked_through_while_nobody_notices() -> None:
     rooms = ("kitchen", "office", "bedroom", "garage", "attic", "bathroom", "hall", "garden")
     things = ("lamp", "light", "fan", "heater", "blind", "curtain", "socket", "speaker")
-    many = Sounds([f"{a} {b} {n}" for a in rooms for b in things for n in "abcdefghijklmnopqrst"])
+    many = PhoneticMatcher(
+        [f"{a} {b} {n}" for a in rooms for b in things for n in "abcdefghijklmnopqrst"]
+    )
     began_s = time.process_time()
     many.repaired("who was the first man on the far moon")
     assert time.process_time() - began_s < 0.2

@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from core.errors import EngineError
-from core.events import Usage
+from core.events import TokenUsage
 from core.ports import ToolSpec
 from engines.base import LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.openai.engine import OpenAiLlm
@@ -37,21 +37,21 @@ KEY = "sk-very-secret"
 def test_an_answer_streams_with_its_counts() -> None:
     counts = {"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3}}
     server = Server(sends(sse(delta(role="assistant", content=""), *text("Hel", "lo."), counts)))
-    assert answers(server) == [TextDelta("Hel"), TextDelta("lo."), Usage(12, 3)]
+    assert answers(server) == [TextDelta("Hel"), TextDelta("lo."), TokenUsage(12, 3)]
 
 
 def test_what_the_server_had_in_its_cache_is_counted() -> None:
     details = {"prompt_tokens_details": {"cached_tokens": 8, "audio_tokens": 0}}
     counts = {"prompt_tokens": 12, "completion_tokens": 3, **details}
     server = Server(sends(sse(*text("Hi."), {"choices": [], "usage": counts})))
-    assert answers(server)[-1] == Usage(12, 3, 8)
+    assert answers(server)[-1] == TokenUsage(12, 3, 8)
 
 
 def test_counts_below_nothing_are_nothing() -> None:
     details = {"prompt_tokens_details": {"cached_tokens": -1}}
     counts = {"prompt_tokens": -1, "completion_tokens": None, **details}
     server = Server(sends(sse(*text("Hi."), {"choices": [], "usage": counts})))
-    assert answers(server)[-1] == Usage(0, 0, 0)
+    assert answers(server)[-1] == TokenUsage(0, 0, 0)
 
 
 def test_the_request_says_what_is_wanted(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_calls_come_behind_the_text_and_thoughts_not_at_all() -> None:
 def test_a_server_that_does_not_stream_is_understood() -> None:
     body = b'{"choices": [{"message": {"content": "Hi."}}], "usage": {"prompt_tokens": 4}}'
     server = Server(sends(body, "application/json"))
-    assert answers(server) == [TextDelta("Hi."), Usage(4, 0)]
+    assert answers(server) == [TextDelta("Hi."), TokenUsage(4, 0)]
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from core.errors import EngineError, EngineTimeout, EngineUnreachable, Overloaded
+from core.errors import EngineError, EngineTimeout, EngineUnreachable, OverloadedError
 from engines.base import LlmOptions, Message
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.openai.settings import Settings
@@ -118,11 +118,11 @@ ONE = sse(delta(content="One."), done=False)
 FAILURES: dict[str, tuple[list[Answer], type[Exception], str, int]] = {
     "busy for long": (
         [refuses(429, {"error": {"message": "slow down"}}, Retry_After="30"), GOOD],
-        Overloaded,
+        OverloadedError,
         "quota.*slow down",
         1,
     ),
-    "busy twice": ([refuses(503)], Overloaded, "not ready", 2),
+    "busy twice": ([refuses(503)], OverloadedError, "not ready", 2),
     "wrong key": (
         [refuses(401, {"error": {"message": f"Incorrect API key provided: {KEY}"}})],
         EngineError,

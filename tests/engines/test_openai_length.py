@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from core.errors import ContextExceeded, EngineError
+from core.errors import ContextLengthExceeded, EngineError
 from core.ports import ToolContext
 from engines.base import Message, ToolCall
 from engines.runtime.openai_http.errors import is_about_length
-from pipeline.conversation.context_window import Truncation, message_tokens
+from pipeline.conversation.context_window import ContextTruncation, message_tokens
 from pipeline.response.generation import generate
-from pipeline.response.plan_part import AnswerPlan
-from pipeline.tools.rounds import Hands
+from pipeline.response.plan_part import ResponsePlan
+from pipeline.tools.rounds import ToolAccess
 from pipeline.tools.toolbox import Toolbox
 from tests.engines.completions import (
     Answer,
@@ -107,7 +107,7 @@ def test_a_refusal_for_length_is_one(case: str) -> None:
     """Asked once: no other dialect would help."""
     status, body = SAID[case]
     server = Server(refuses(status, body))
-    with pytest.raises(ContextExceeded) as caught:
+    with pytest.raises(ContextLengthExceeded) as caught:
         answered(server)
     assert caught.value.code == "context_length_exceeded"
     assert len(server.bodies) == 1
@@ -131,7 +131,7 @@ def test_other_refusals_are_not(said: str) -> None:
 
 def test_a_server_may_say_it_in_its_stream() -> None:
     problem = {"error": {"message": "Requested tokens exceed context window of 512"}}
-    with pytest.raises(ContextExceeded, match="of 512"):
+    with pytest.raises(ContextLengthExceeded, match="of 512"):
         answered(Server(sends(sse(problem))))
 
 
@@ -163,7 +163,7 @@ def generated(*script: Answer, allowed: bool = True, prompt: list[Message] = PRO
 
     async def scenario() -> str:
         async with talking(server, context_tokens=8192) as llm:
-            plan = AnswerPlan(
+            plan = ResponsePlan(
                 turn=cast(Any, None),
                 modality="text",
                 language="en",
@@ -172,10 +172,10 @@ def generated(*script: Answer, allowed: bool = True, prompt: list[Message] = PRO
                 speed=1,
                 llm=llm,
                 tts=cast(Any, None),
-                truncation=Truncation(is_allowed=allowed),
+                truncation=ContextTruncation(is_allowed=allowed),
             )
             context = ToolContext("conv_1", "en")
-            hands = Hands(Toolbox([], Counts()), context, at_once, lambda item: None)
+            hands = ToolAccess(Toolbox([], Counts()), context, at_once, lambda item: None)
             async with aclosing(generate(plan, prompt, hands)) as deltas:
                 return "".join([delta async for delta in deltas if isinstance(delta, str)])
 

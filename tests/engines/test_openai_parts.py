@@ -10,8 +10,8 @@ from engines.base import ToolCall
 from engines.llm.openai.chunks import read_chunk
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.openai.settings import Settings
-from engines.llm.openai.tool_calls import MAX_ARGUMENT_CHARS, MAX_CALLS, CallAssembler
-from engines.llm.reasoning_filter import Thoughts
+from engines.llm.openai.tool_calls import MAX_ARGUMENT_CHARS, MAX_CALLS, ToolCallAssembler
+from engines.llm.reasoning_filter import ReasoningFilter
 from engines.registry import load
 from engines.runtime.openai_http.sse import MAX_EVENT_BYTES, SseReader
 
@@ -62,13 +62,13 @@ THOUGHTS = [
 def test_thoughts_are_never_spoken(written: str, starts: bool, said: str) -> None:
     for first in range(len(written) + 1):
         for second in range(first, len(written) + 1):
-            thoughts = Thoughts(starts)
+            thoughts = ReasoningFilter(starts)
             pieces = (written[:first], written[first:second], written[second:])
             assert "".join(map(thoughts.push, pieces)) + thoughts.end() == said
 
 
 def test_text_is_not_held_back_without_need() -> None:
-    thoughts = Thoughts()
+    thoughts = ReasoningFilter()
     assert thoughts.push("Hello") == "Hello"
     assert thoughts.push(" you <") == " you "
     assert thoughts.push("3") == "<3"
@@ -145,7 +145,7 @@ CALLS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str, dict[str, Any]
 
 
 def test_calls_are_told_of_while_they_are_written() -> None:
-    calls = CallAssembler()
+    calls = ToolCallAssembler()
     told: list[tuple[str, str, str]] = []
     for one in (
         part(index=0, id="a", function={"arguments": '{"n"'}),
@@ -168,7 +168,7 @@ def test_calls_are_told_of_while_they_are_written() -> None:
 
 
 def assembled(parts: list[dict[str, Any]]) -> tuple[ToolCall, ...]:
-    calls = CallAssembler()
+    calls = ToolCallAssembler()
     for one in parts:
         chunk = read_chunk(json.dumps({"choices": [{"delta": {"tool_calls": [one]}}]}))
         for choice in chunk.choices or ():

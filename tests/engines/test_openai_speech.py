@@ -19,7 +19,7 @@ from core.errors import (
     EngineMissing,
     EngineTimeout,
     EngineUnreachable,
-    Overloaded,
+    OverloadedError,
     RequestError,
 )
 from engines.registry import load
@@ -208,7 +208,7 @@ def test_a_server_that_never_begins_is_given_up() -> None:
         (401, EngineError, "wants another key"),
         (404, EngineError, "does not know this model"),
         (500, EngineError, r"failed \(500"),
-        (503, Overloaded, "is not ready"),
+        (503, OverloadedError, "is not ready"),
     ],
 )
 def test_refusals_name_what_to_do(status: int, error: type[Exception], match: str) -> None:

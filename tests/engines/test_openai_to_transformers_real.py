@@ -20,7 +20,7 @@ from engines.llm.vllm.environment import python_of
 from engines.runtime.external_server.free_port import reserved
 from engines.runtime.external_server.output_log import ServerLog
 from engines.runtime.external_server.process import ServerProcess, started
-from engines.runtime.external_server.supervisor import Server, Supervisor
+from engines.runtime.external_server.supervisor import ServerSupervisor, SupervisedServer
 from server.commands.engines.pip import pip
 from tests.engines.vllm_home import installed, tiny_llama
 
@@ -65,7 +65,9 @@ async def serving() -> AsyncIterator[tuple[OpenAiLlm, psutil.Process]]:
         def start() -> AbstractAsyncContextManager[ServerProcess]:
             return started(command, variables, log)
 
-        keeper = Supervisor(Server("transformers", start, is_well, log.told, START_S))
+        keeper = ServerSupervisor(
+            SupervisedServer("transformers", start, is_well, log.told, START_S)
+        )
         settings = openai.Settings(
             base_url=f"{url}/v1", model=model, context_tokens=CONTEXT_TOKENS, **PATIENCE
         )

@@ -10,9 +10,9 @@ import pytest
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.asr.pocketsphinx import training_text
 from engines.asr.pocketsphinx.confidence import command_confidence, evidence, speech_confidence
-from engines.asr.pocketsphinx.decoder import Decoded, Span
+from engines.asr.pocketsphinx.decoder import BestPath, WordSpan
 from engines.asr.pocketsphinx.features import cepstra, cepstra_of_whole, mel_power
-from engines.asr.pocketsphinx.language_model import END, START, Trigrams
+from engines.asr.pocketsphinx.language_model import END, START, TrigramModel
 from engines.asr.pocketsphinx.phrases import RULES, SENTENCES, WEIGHTED, default_phrases
 from engines.asr.pocketsphinx.pronunciation import from_letters, read_dictionary, write_dictionary
 from engines.asr.pocketsphinx.templates import sample
@@ -76,13 +76,13 @@ def test_given_phrases_get_half_of_the_weight() -> None:
 
 @pytest.mark.parametrize("history", [(), (START,), ("the",), ("on", "the"), ("fan", "fan")])
 def test_probabilities_of_a_history_sum_to_one(history: tuple[str, ...]) -> None:
-    model = Trigrams(SENTENCE)
+    model = TrigramModel(SENTENCE)
     words = [*model.vocabulary, END]
     assert sum(10 ** model.log10(word, history) for word in words) == pytest.approx(1)
 
 
 def test_said_sentences_are_likelier_than_shuffled_ones() -> None:
-    model = Trigrams(SENTENCE)
+    model = TrigramModel(SENTENCE)
     said, shuffled = ["turn", "off", "the", "fan"], ["fan", "the", "off", "turn"]
     assert model.mean_log10(said, is_whole=True) > model.mean_log10(shuffled, is_whole=True) + 0.5
     assert model.mean_log10(said[:2], is_whole=False) > model.mean_log10(said[:2], is_whole=True)
@@ -90,7 +90,7 @@ def test_said_sentences_are_likelier_than_shuffled_ones() -> None:
 
 def test_arpa_file_counts_its_lines(tmp_path: Path) -> None:
     path = tmp_path / "lm.arpa"
-    Trigrams(SENTENCE).write_arpa(path)
+    TrigramModel(SENTENCE).write_arpa(path)
     text = path.read_text()
     for order in (1, 2, 3):
         count = int(text.split(f"ngram {order}=")[1].split()[0])
@@ -146,12 +146,12 @@ def test_stretched_and_sparse_words_are_not_trusted() -> None:
     gaps = np.where(np.arange(len(noise)) % 4000 < 3000, 1, 0.03)
     mel = mel_power((noise * gaps).astype(np.int16))
     frames = len(mel)
-    dense = tuple(Span("on", at, at + 25) for at in range(0, frames - 25, 25))
+    dense = tuple(WordSpan("on", at, at + 25) for at in range(0, frames - 25, 25))
     likely, unlikely = log10(0.15), log10(0.004)
-    speech = evidence(Decoded(dense, frames, -50.0 * frames), mel)
-    stretched = evidence(Decoded((Span("on", 0, frames),), frames, -50.0 * frames), mel)
-    sparse = evidence(Decoded(dense[:4], frames, -50.0 * frames), mel)
-    steady = evidence(Decoded(dense, frames, -50.0 * frames), np.ones_like(mel))
+    speech = evidence(BestPath(dense, frames, -50.0 * frames), mel)
+    stretched = evidence(BestPath((WordSpan("on", 0, frames),), frames, -50.0 * frames), mel)
+    sparse = evidence(BestPath(dense[:4], frames, -50.0 * frames), mel)
+    steady = evidence(BestPath(dense, frames, -50.0 * frames), np.ones_like(mel))
     assert speech is not None
     assert stretched is not None
     assert sparse is not None
@@ -162,4 +162,4 @@ def test_stretched_and_sparse_words_are_not_trusted() -> None:
     assert command_confidence(sparse, likely) < 0.3
     assert speech_confidence(speech) > 0.85 > speech_confidence(stretched)
     assert speech_confidence(sparse) < 0.2
-    assert evidence(Decoded((), frames, 0.0), mel) is None
+    assert evidence(BestPath((), frames, 0.0), mel) is None

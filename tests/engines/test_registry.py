@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import ConfigError, EngineError, EngineMissing
 from core.plugins import BUILT_IN
-from engines.registry import Available, available, load, refused
+from engines.registry import EngineAvailability, available, load, refused
 from tests.plugins.packages import declare, searched
 from tests.shared import ROOT
 
@@ -95,14 +95,14 @@ def test_wrong_options_name_the_key(options: dict[str, Any], message: str) -> No
 
 
 def test_what_is_installed_is_listed_and_parts_are_not() -> None:
-    assert available("tts")[0] == Available("espeak", True, "")
+    assert available("tts")[0] == EngineAvailability("espeak", True, "")
     assert [engine.name for engine in available("vad")] == ["gated", "silero", "webrtc"]
 
 
 def test_a_missing_library_shows_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engines.registry.find_spec", lambda name: None)
     by_name = {engine.name: engine for engine in available("vad")}
-    assert by_name["webrtc"] == Available(
+    assert by_name["webrtc"] == EngineAvailability(
         "webrtc", False, "not installed; pip install webrtcvad-wheels"
     )
 
@@ -135,7 +135,7 @@ def engine_of(site: Path, entry: str, source: str) -> None:
 def test_a_packages_engine_is_listed_and_loaded_by_its_name(site: Path) -> None:
     engine_of(site, "tts.robot", VOICE)
     robot = next(engine for engine in available("tts") if engine.name == "robot")
-    assert robot == Available("robot", True, "", origin="acme 1.0")
+    assert robot == EngineAvailability("robot", True, "", origin="acme 1.0")
     engine: Any = load("tts", "robot", {"level": 5})
     assert engine.info == 5
     with pytest.raises(ConfigError, match=r"tts\.robot: Expected `int`, got `str`"):
@@ -166,7 +166,7 @@ def test_an_engine_that_fails_while_it_is_looked_at_costs_only_itself(site: Path
     engine_of(site, "tts.unfit", f"{VOICE}def unfit():\n    raise KeyError('x')\n")
     by_name = {engine.name: engine for engine in available("tts")}
     assert by_name["unfit"].reason == "broken: KeyError: 'x'"
-    assert by_name["espeak"] == Available("espeak", True, "")
+    assert by_name["espeak"] == EngineAvailability("espeak", True, "")
 
 
 @pytest.mark.parametrize(

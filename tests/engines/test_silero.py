@@ -19,7 +19,7 @@ from core.errors import EngineMissing
 from engines.registry import load
 from engines.vad.silero import SileroVad
 from engines.vad.silero.layers import FRAME_SAMPLES
-from engines.vad.silero.weights import Network, bundled_weights, load_network
+from engines.vad.silero.weights import SileroNetwork, bundled_weights, load_network
 from tests.speech import say
 
 pytestmark = pytest.mark.live
@@ -60,7 +60,7 @@ def session() -> Any:
 
 
 @pytest.fixture(scope="module")
-def network() -> Network:
+def network() -> SileroNetwork:
     return load_network(None)
 
 
@@ -91,7 +91,7 @@ def sounds() -> dict[str, Pcm]:
     "sound",
     ["speech", "another voice", "hiss", "noise", "clipped noise", "silence", "one step"],
 )
-def test_it_gives_what_onnxruntime_gives(network: Network, session: Any, sound: str) -> None:
+def test_it_gives_what_onnxruntime_gives(network: SileroNetwork, session: Any, sound: str) -> None:
     vad, reference = SileroVad(network), Reference(session)
     for frame in frames(sounds()[sound]):
         assert vad.push(frame) == pytest.approx(reference.push(frame), abs=EXACT)
@@ -104,7 +104,9 @@ def test_it_gives_what_onnxruntime_gives(network: Network, session: Any, sound: 
     max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(seed=st.integers(0, 2**32))
-def test_streams_that_come_and_go_stay_their_own(network: Network, session: Any, seed: int) -> None:
+def test_streams_that_come_and_go_stay_their_own(
+    network: SileroNetwork, session: Any, seed: int
+) -> None:
     """Frames of a few streams in any order; now and then one ends and another takes its place, or
     begins anew."""
     random, clips = Random(seed), list(sounds().values())

@@ -17,16 +17,16 @@ from faster_whisper.feature_extractor import FeatureExtractor
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
 from core.errors import EngineError, EngineMissing
-from engines.base import EndOfTurn
+from engines.base import EndOfTurnDetector
 from engines.endpoint import smart_turn
 from engines.endpoint.log_mel import log_mel
 from engines.endpoint.smart_turn import Settings, calibrated, create, find_weights
-from engines.registry import Available, available, load
+from engines.registry import EngineAvailability, available, load
 from engines.vad.silero.weights import bundled_weights as silero_weights
 from media.files.decode import decode_file
 from pipeline.shared.settings import TurnDetection
-from pipeline.user_turn.endpointing import Edge
-from pipeline.user_turn.speech_detector import Hearing
+from pipeline.user_turn.endpointing import EdgeKind
+from pipeline.user_turn.speech_detector import SpeechDetector
 from tests.conftest import require
 from tests.shared import shared_data
 
@@ -77,7 +77,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_installed_weights_are_found_without_importing_anything(installed: Path) -> None:
-    nothing = Available("smart_turn", True, smart_turn.missing_weights(), needs_path=True)
+    nothing = EngineAvailability("smart_turn", True, smart_turn.missing_weights(), needs_path=True)
     assert "pip install pipecat-ai" in nothing.reason
     assert nothing in available("endpoint")
     with pytest.raises(EngineMissing, match="pip install pipecat-ai"):
@@ -85,7 +85,7 @@ def test_installed_weights_are_found_without_importing_anything(installed: Path)
     for name in ("smart-turn-v3.1-cpu.onnx", "smart-turn-v3.2-cpu.onnx"):
         (installed / name).touch()
     assert find_weights(Settings()) == installed / "smart-turn-v3.2-cpu.onnx"
-    assert Available("smart_turn", True, "") in available("endpoint")
+    assert EngineAvailability("smart_turn", True, "") in available("endpoint")
     assert "pipecat" not in sys.modules
 
 
@@ -106,7 +106,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def engine(wheel: Path) -> EndOfTurn:
+def engine(wheel: Path) -> EndOfTurnDetector:
     return load("endpoint", "smart_turn", {"path": str(wheel / "data/smart-turn-v3.2-cpu.onnx")})
 
 
@@ -123,7 +123,7 @@ def their_features(wheel: Path) -> Callable[[npt.NDArray[np.float32]], npt.NDArr
 @pytest.mark.real
 @pytest.mark.parametrize("seconds", [1, 7.9, 8, 12])
 def test_it_hears_what_pipecat_hears(
-    engine: EndOfTurn, wheel: Path, seconds: float, monkeypatch: pytest.MonkeyPatch
+    engine: EndOfTurnDetector, wheel: Path, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pcm = np.random.default_rng(6).normal(300, 2000, round(seconds * ASR_RATE_HZ)).astype(np.int16)
     heard: list[npt.NDArray[np.float32]] = []
@@ -142,7 +142,7 @@ def test_it_hears_what_pipecat_hears(
 
 
 @pytest.mark.real
-def test_too_little_tells_nothing(engine: EndOfTurn) -> None:
+def test_too_little_tells_nothing(engine: EndOfTurnDetector) -> None:
     assert engine.probability(np.zeros(0, np.int16)) is None
     assert engine.probability(silence(50, ASR_RATE_HZ)) is None
 
@@ -158,15 +158,15 @@ def sentences() -> Iterator[Path]:
                 yield shared_data("speech", name)
 
 
-def told_in_pauses(engine: EndOfTurn, pcm: Pcm) -> list[float]:
+def told_in_pauses(engine: EndOfTurnDetector, pcm: Pcm) -> list[float]:
     """What it says at each candidate of an utterance; the last one is its end."""
-    hearing = Hearing(load("vad", "gated", {}).open())
+    hearing = SpeechDetector(load("vad", "gated", {}).open())
     hearing.configure(TurnDetection(silence_ms=900))
     audio = np.concatenate([silence(500, ASR_RATE_HZ), pcm, silence(1000, ASR_RATE_HZ)])
     utterance, told = list[Pcm](), list[float]()
     for heard in hearing.push(AudioFrame(audio, ASR_RATE_HZ, 0)):
         utterance = [*utterance, heard.pcm] if heard.in_speech else []
-        if heard.edge and heard.edge.edge is Edge.CANDIDATE:
+        if heard.edge and heard.edge.edge is EdgeKind.CANDIDATE:
             probability = engine.probability(np.concatenate(utterance))
             assert probability is not None
             told.append(probability)
@@ -174,7 +174,7 @@ def told_in_pauses(engine: EndOfTurn, pcm: Pcm) -> list[float]:
 
 
 @pytest.mark.real
-def test_it_tells_the_end_of_a_sentence_from_a_pause_within(engine: EndOfTurn) -> None:
+def test_it_tells_the_end_of_a_sentence_from_a_pause_within(engine: EndOfTurnDetector) -> None:
     told = [told_in_pauses(engine, decode_file(file)) for file in list(sentences())[::2]]
     ends = np.array([one[-1] for one in told if one])
     pauses = np.array([value for one in told for value in one[:-1]])

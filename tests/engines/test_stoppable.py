@@ -12,8 +12,8 @@ import pytest
 
 from core.audio import silence
 from engines.base import TtsInfo
-from engines.tts.cancellable_onnx import StoppableSession
-from engines.tts.threaded import Listener, Part, Voicing
+from engines.tts.cancellable_onnx import CancellableOnnxSession
+from engines.tts.threaded import ClauseReceiver, SpeechChunk, ThreadedSynthesis
 from tests.conftest import require
 
 pytestmark = pytest.mark.live
@@ -24,7 +24,7 @@ SIZE, NODES = 600, 4000
 "A minute of one core: whoever waits for it has not stopped it."
 
 
-def slow_model() -> StoppableSession:
+def slow_model() -> CancellableOnnxSession:
     require(find_spec("onnx") is not None, "onnx is not installed")
     from onnx import TensorProto, helper, numpy_helper
     from onnxruntime import InferenceSession
@@ -36,7 +36,7 @@ def slow_model() -> StoppableSession:
     nodes = [helper.make_node("MatMul", [f"y{i}", "w"], [f"y{i + 1}"]) for i in range(NODES)]
     graph = helper.make_graph(nodes, "slow", [value("y0")], [value(f"y{NODES}")], [weights])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    return StoppableSession(
+    return CancellableOnnxSession(
         InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     )
 
@@ -47,11 +47,11 @@ async def given(text: str) -> AsyncIterator[str]:
 
 def test_leaving_ends_the_run() -> None:
     session, running, ended = slow_model(), Event(), Event()
-    voicing = Voicing(TtsInfo("slow", RATE_HZ, {"en": ("a",)}))
+    voicing = ThreadedSynthesis(TtsInfo("slow", RATE_HZ, {"en": ("a",)}))
 
-    def synthesise(clause: str, listener: Listener) -> None:
+    def synthesise(clause: str, listener: ClauseReceiver) -> None:
         with session.heard_by(listener):
-            listener.put(Part(silence(20, RATE_HZ)))
+            listener.put(SpeechChunk(silence(20, RATE_HZ)))
             if clause == "slow":
                 running.set()
                 try:
@@ -75,7 +75,7 @@ def test_who_left_before_the_work_began_stops_it_too() -> None:
     stopped: list[bool] = []
 
     async def scenario() -> None:
-        listener = Listener(asyncio.get_running_loop())
+        listener = ClauseReceiver(asyncio.get_running_loop())
         listener.leave()
         listener.when_gone(lambda: stopped.append(True))
 

@@ -15,14 +15,25 @@ import psutil
 import pytest
 import uvloop
 
-from core.errors import ContextExceeded, EngineCrashed, EngineError, EngineTimeout, Overloaded
-from core.events import Usage
+from core.errors import (
+    ContextLengthExceeded,
+    EngineCrashed,
+    EngineError,
+    EngineTimeout,
+    OverloadedError,
+)
+from core.events import TokenUsage
 from core.ports import ToolSpec
 from engines.base import LlmOptions, Message, TextDelta
-from engines.llm.transformers.child import Child
+from engines.llm.transformers.child import LlmWorkerProcess
 from engines.llm.transformers.engine import TransformersLlm
 from engines.llm.transformers.settings import Settings
-from engines.llm.transformers.wire import Ended, Generate, LoadModel, Written
+from engines.llm.transformers.wire import (
+    LlmEndReply,
+    LlmGenerateRequest,
+    LlmLoadRequest,
+    LlmTextReply,
+)
 from engines.llm.vllm.environment import python_of
 from tests.engines.completions import collected, spoken
 from tests.engines.vllm_home import ENVIRONMENT, installed, tiny_llama
@@ -71,7 +82,7 @@ def test_an_answer_streams_and_is_counted(tiny: Path) -> None:
         *texts, usage = await collected(llm, HELLO, options=LlmOptions(max_output_tokens=20))
         assert len(texts) == 20  # a token each
         assert set(spoken(texts)) <= set(SPOKEN)
-        assert isinstance(usage, Usage)
+        assert isinstance(usage, TokenUsage)
         assert usage.output_tokens == 20
         assert usage.input_tokens > len("Be brief and kind to everybody.hello")
 
@@ -119,17 +130,17 @@ def test_a_request_may_say_how_it_is_sampled(tiny: Path) -> None:
 
 def test_what_was_computed_is_not_computed_again(tiny: Path) -> None:
     async def scenario() -> None:
-        load = LoadModel(str(tiny), "cpu", "auto", 1, 1)
+        load = LlmLoadRequest(str(tiny), "cpu", "auto", 1, 1)
         turns = [{"role": "user", "content": "a question of some length"}]
-        async with aclosing(Child(load, PATIENCE_S, python=str(PYTHON))) as child:
+        async with aclosing(LlmWorkerProcess(load, PATIENCE_S, python=str(PYTHON))) as child:
             for is_known in (False, True, True):
-                request = Generate(1, list(turns), [], 10, CONTEXT_TOKENS)
+                request = LlmGenerateRequest(1, list(turns), [], 10, CONTEXT_TOKENS)
                 answer = child.answer(request, PATIENCE_S, PATIENCE_S)
                 *written, ended = [part async for part in answer]
-                assert isinstance(ended, Ended)
+                assert isinstance(ended, LlmEndReply)
                 assert (ended.reused_tokens > 16) == is_known
                 assert ended.reused_tokens < ended.input_tokens
-                said = "".join(part.text for part in written if isinstance(part, Written))
+                said = "".join(part.text for part in written if isinstance(part, LlmTextReply))
                 turns += [{"role": "assistant", "content": said}]
                 turns += [{"role": "user", "content": "more"}]
 
@@ -164,7 +175,7 @@ def test_one_too_many_is_told(tiny: Path) -> None:
         async with running(tiny, at_once=1, max_output_tokens=CONTEXT_TOKENS) as llm:
             async with aclosing(llm.reply(HELLO, (), language="en")) as deltas:
                 await anext(deltas)
-                with pytest.raises(Overloaded, match="1 answers already"):
+                with pytest.raises(OverloadedError, match="1 answers already"):
                     await collected(llm, HELLO)
             await collected(llm, HELLO, options=LlmOptions(max_output_tokens=1))
 
@@ -178,7 +189,7 @@ def test_one_too_many_is_told_while_the_model_loads(tiny: Path) -> None:
             async with asyncio.TaskGroup() as tasks:
                 first = tasks.create_task(collected(llm, HELLO, options=one))
                 await asyncio.sleep(0)  # it has begun
-                with pytest.raises(Overloaded, match="1 answers already"):
+                with pytest.raises(OverloadedError, match="1 answers already"):
                     await collected(llm, HELLO, options=one)
             assert spoken(first.result())
 
@@ -190,11 +201,11 @@ def test_a_prompt_that_is_too_long_is_refused_and_the_room_is_kept_to(tiny: Path
         async with running(tiny, context_tokens=128) as llm:
             assert llm.context_tokens == 128
             with pytest.raises(
-                ContextExceeded, match=r"a prompt of \d+ tokens; the model takes 128"
+                ContextLengthExceeded, match=r"a prompt of \d+ tokens; the model takes 128"
             ):
                 await collected(llm, [Message("user", "x" * 200)])
             *_, usage = await collected(llm, [Message("user", "x" * 100)])
-            assert isinstance(usage, Usage)
+            assert isinstance(usage, TokenUsage)
             assert usage.input_tokens + usage.output_tokens == 128
 
     asyncio.run(scenario())
@@ -205,8 +216,8 @@ def test_tools_go_through_the_template(tiny: Path) -> None:
         one = LlmOptions(max_output_tokens=1)
         *_, without = await collected(llm, HELLO, options=one)
         *_, with_tools = await collected(llm, HELLO, [TOOL], options=one)
-        assert isinstance(without, Usage)
-        assert isinstance(with_tools, Usage)
+        assert isinstance(without, TokenUsage)
+        assert isinstance(with_tools, TokenUsage)
         assert with_tools.input_tokens > without.input_tokens + len(TOOL.description)
 
     run(tiny, scenario)

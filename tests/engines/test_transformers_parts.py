@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from core.errors import ConfigError, EngineCrashed, EngineMissing
-from engines.base import Message, Seated, ToolCall
+from engines.base import ConcurrencyLimitedLlm, Message, ToolCall
 from engines.llm.chat_messages import chat_messages
 from engines.llm.transformers.engine import TransformersLlm, with_short_ids
 from engines.llm.transformers.settings import Settings, read_context
-from engines.llm.transformers.tool_call_parser import NoCall, ToolText
+from engines.llm.transformers.tool_call_parser import InvalidToolCall, ToolCallParser
 from engines.registry import load
 
 ON = '{"name": "light", "arguments": {"on": 1}}'
@@ -43,7 +43,7 @@ def test_calls_are_taken_out_of_text_in_any_split(
     written: str, said: str, calls: list[tuple[str, dict[str, Any]]]
 ) -> None:
     for cut in range(len(written) + 1):
-        text = ToolText()
+        text = ToolCallParser()
         spoken = text.push(written[:cut]) + text.push(written[cut:])
         rest, found = text.end()
         assert spoken + rest == said
@@ -52,12 +52,12 @@ def test_calls_are_taken_out_of_text_in_any_split(
 
 @pytest.mark.parametrize("inside", ["", "{", '{"nam": "x"}', '{"name": "x", "arguments": [1]}'])
 def test_what_is_no_call_is_not_called(inside: str) -> None:
-    with pytest.raises(NoCall):
-        ToolText().push(f"<tool_call>{inside}</tool_call>")
+    with pytest.raises(InvalidToolCall):
+        ToolCallParser().push(f"<tool_call>{inside}</tool_call>")
 
 
 def test_text_is_spoken_as_it_comes() -> None:
-    text = ToolText()
+    text = ToolCallParser()
     assert [text.push("Hel"), text.push("lo <"), text.push("3")] == ["Hel", "lo ", "<3"]
 
 
@@ -101,7 +101,7 @@ def test_a_folder_without_a_model_is_told(tmp_path: Path, content: str | None) -
 def test_it_says_how_many_answers_it_writes_at_once(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     llm = TransformersLlm(Settings(path=str(tmp_path), at_once=3))
-    assert isinstance(llm, Seated)
+    assert isinstance(llm, ConcurrencyLimitedLlm)
     assert llm.at_once == 3
 
 

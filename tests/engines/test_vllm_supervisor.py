@@ -14,8 +14,8 @@ from engines.runtime.external_server.supervisor import (
     BACKOFF_S,
     MAX_FAILURES,
     MISSES,
-    Server,
-    Supervisor,
+    ServerSupervisor,
+    SupervisedServer,
 )
 from tests.loop import run_virtual
 
@@ -47,9 +47,11 @@ class Script:
     async def probe(self) -> bool:
         return not self.hangs and now() >= self.begun_s[-1] + self.starts_s
 
-    def supervised(self, start_timeout_s: float = 60) -> Supervisor:
-        return Supervisor(
-            Server("vllm", self.start, self.probe, lambda: "out of memory", start_timeout_s)
+    def supervised(self, start_timeout_s: float = 60) -> ServerSupervisor:
+        return ServerSupervisor(
+            SupervisedServer(
+                "vllm", self.start, self.probe, lambda: "out of memory", start_timeout_s
+            )
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from core.audio import Pcm
-from engines.base import AsrItem, AsrModel, AsrOptions, AsrResult, Timestamps
+from engines.base import AsrItem, AsrModel, AsrOptions, AsrResult, TimestampLevel
 from media.files.decode import decode_file
 from tests.engines.nano import load_nano
 from tests.engines.whisper_reference import clips
@@ -46,7 +46,7 @@ def test_recorded_commands_are_understood(padding: str, most: float) -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize("timestamps", ["none", "segment"])
-def test_noise_is_told_from_commands(timestamps: Timestamps) -> None:
+def test_noise_is_told_from_commands(timestamps: TimestampLevel) -> None:
     """By the model alone; a session's voice activity detection stands before it."""
     options = AsrOptions("en", timestamps=timestamps)
     model = load_nano(max_batch=BATCH)

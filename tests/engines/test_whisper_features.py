@@ -6,7 +6,7 @@ from faster_whisper.feature_extractor import FeatureExtractor
 
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.asr.whisper import features
-from engines.asr.whisper.features import Features, LogMel, normalised
+from engines.asr.whisper.features import Features, LogMelExtractor, normalised
 from engines.asr.whisper.windows import MAX_ITEM_SAMPLES, WINDOW_SAMPLES
 from engines.base import AsrItem, AsrModel
 from tests.engines.nano import load_nano
@@ -32,7 +32,7 @@ def theirs(pcm: Pcm, mels: int) -> Features:
 @pytest.mark.parametrize("mels", [80, 128])
 @pytest.mark.parametrize("samples", LENGTHS)
 def test_they_are_those_of_the_padded_waveform(samples: int, mels: int) -> None:
-    pcm, log_mel = noise(samples), LogMel(FeatureExtractor(mels))
+    pcm, log_mel = noise(samples), LogMelExtractor(FeatureExtractor(mels))
     expected = theirs(pcm, mels)
     assert np.abs(normalised(log_mel.powers(pcm), 3000) - expected).max() < CLOSE
     for end in range(0, samples, max(1, samples // 7)):
@@ -42,7 +42,7 @@ def test_they_are_those_of_the_padded_waveform(samples: int, mels: int) -> None:
 
 def test_a_later_window_goes_on_in_the_same_audio() -> None:
     pcm = noise(5 * ASR_RATE_HZ)
-    powers = LogMel(FeatureExtractor(80)).powers(pcm)
+    powers = LogMelExtractor(FeatureExtractor(80)).powers(pcm)
     whole, later = normalised(powers, 1000), normalised(powers, 300, 250)
     assert np.array_equal(whole[:, 250:550], later)
 
@@ -59,14 +59,14 @@ class CountingExtractor(FeatureExtractor):  # type: ignore[misc]  # the library 
 
 def test_only_new_samples_are_computed() -> None:
     extractor = CountingExtractor(80)
-    log_mel, pcm = LogMel(extractor), noise(10 * ASR_RATE_HZ)
+    log_mel, pcm = LogMelExtractor(extractor), noise(10 * ASR_RATE_HZ)
     for end in range(3200, len(pcm) + 1, 3200):
         log_mel.powers(pcm[:end], "utt")
     assert extractor.samples < 1.5 * len(pcm)
 
 
 def test_other_audio_under_the_same_name_is_heard_for_itself() -> None:
-    log_mel = LogMel(FeatureExtractor(80))
+    log_mel = LogMelExtractor(FeatureExtractor(80))
     first, second = noise(32_000), noise(32_001)
     log_mel.powers(first, "utt")
     assert np.array_equal(log_mel.powers(second, "utt"), log_mel.powers(second))
@@ -74,7 +74,7 @@ def test_other_audio_under_the_same_name_is_heard_for_itself() -> None:
 
 
 def test_forgotten_utterances_take_no_memory() -> None:
-    log_mel = LogMel(FeatureExtractor(80))
+    log_mel = LogMelExtractor(FeatureExtractor(80))
     log_mel.powers(noise(32_000), "utt")
     assert log_mel.cached_bytes > 0
     log_mel.forget("utt")
@@ -89,7 +89,7 @@ def test_the_memory_is_bounded(
     monkeypatch.setattr(features, "MAX_UTTERANCES", utterances)
     monkeypatch.setattr(features, "MAX_CACHE_BYTES", size_bytes)
     extractor = CountingExtractor(80)
-    log_mel, pcm = LogMel(extractor), noise(32_000)
+    log_mel, pcm = LogMelExtractor(extractor), noise(32_000)
     for number in range(20):
         log_mel.powers(pcm, f"utt_{number}")
         assert log_mel.cached_bytes <= min(size_bytes, utterances * 64_000)

@@ -13,10 +13,10 @@ from bench.server.random_whisper import build
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import RequestError
 from engines.asr.faster_whisper import FasterWhisper, Settings, create
-from engines.asr.whisper.decode import Listening
+from engines.asr.whisper.decode import DecodePolicy
 from engines.asr.whisper.prefix import check_prefix
-from engines.asr.whisper.rules import Rules
-from engines.asr.whisper.temperature_fallback import Answer, compression_ratio
+from engines.asr.whisper.rules import DecodeRules
+from engines.asr.whisper.temperature_fallback import WindowResult, compression_ratio
 from engines.base import AsrItem, AsrOptions, AsrResult
 from tests.engines.nano import NANO
 from tests.speech import say
@@ -318,11 +318,11 @@ def test_repeated_words_are_no_noise_for_a_model_that_tells(
     words = " one" * 11
     info = replace(nano.info, tells_noise=tells_noise)
     tokenizer, unused = nano._listening._tokenizer, cast(Any, None)
-    listening = Listening(tokenizer, unused, info, Rules())
+    listening = DecodePolicy(tokenizer, unused, info, DecodeRules())
     part = listening.part(AsrItem("u", CLOCK, True, AsrOptions("en")), unused)
     question = listening.question(0, part)
     tokens = tuple(tokenizer.encode(words))
-    answer = Answer(tokens, words, -0.3, compression_ratio(words), 0.1, 0.0, confidence)
+    answer = WindowResult(tokens, words, -0.3, compression_ratio(words), 0.1, 0.0, confidence)
     assert answer.compression_ratio > question.thresholds.compression_ratio
     listening.take(part, question, answer, None)
     result = part.result(listening.unknown)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engines.asr.whisper.language import Spoken, choose
+from engines.asr.whisper.language import LanguageDetection, choose
 from engines.asr.whisper.segments import cut
 
 T = 1000
@@ -44,13 +44,15 @@ HEARD = [("<|en|>", 0.6), ("<|de|>", 0.3), ("<|nl|>", 0.1)]
 @pytest.mark.parametrize(
     ("allowed", "spoken"),
     [
-        ((), Spoken("en", 0.6)),
-        (("de", "nl"), Spoken("de", 0.75)),
-        (("nl",), Spoken("nl", 1.0)),
-        (("xx",), Spoken("en", 0.6)),
+        ((), LanguageDetection("en", 0.6)),
+        (("de", "nl"), LanguageDetection("de", 0.75)),
+        (("nl",), LanguageDetection("nl", 1.0)),
+        (("xx",), LanguageDetection("en", 0.6)),
     ],
 )
-def test_the_likeliest_language_of_those_allowed(allowed: tuple[str, ...], spoken: Spoken) -> None:
+def test_the_likeliest_language_of_those_allowed(
+    allowed: tuple[str, ...], spoken: LanguageDetection
+) -> None:
     found = choose(HEARD, allowed)
     assert found.language == spoken.language
     assert found.probability == pytest.approx(spoken.probability)

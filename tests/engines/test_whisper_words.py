@@ -12,7 +12,7 @@ from faster_whisper.tokenizer import Tokenizer as Theirs
 from faster_whisper.transcribe import get_suppressed_tokens
 from tokenizers import Tokenizer as Table
 
-from engines.asr.whisper.segments import Piece
+from engines.asr.whisper.segments import TokenSegment
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.word_timestamps import add_words, text_tokens
 from tests.engines.nano import NANO
@@ -81,11 +81,13 @@ def path(chance: random.Random, count: int) -> Found:
 def test_words_have_their_times(both: tuple[Tokenizer, Theirs], table: Any, seed: int) -> None:
     ours, theirs = both
     chance = random.Random(seed)
-    pieces, now_s = list[Piece](), chance.random()
+    pieces, now_s = list[TokenSegment](), chance.random()
     for _ in range(chance.randrange(1, 4)):
         end_s = now_s + chance.uniform(0.1, 4)
         tokens = [ours.timestamp_begin, *text(chance, ours, table), ours.timestamp_begin + 9]
-        pieces.append(Piece(seek=chance.choice((0, 300)), start=now_s, end=end_s, tokens=tokens))
+        pieces.append(
+            TokenSegment(seek=chance.choice((0, 300)), start=now_s, end=end_s, tokens=tokens)
+        )
         now_s = end_s
     spoken = [token for piece in pieces for token in text_tokens(piece, ours)]
     found, expected = path(chance, len(spoken)), deepcopy(pieces)

@@ -14,17 +14,17 @@ import pytest
 
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
 from engines.runtime.worker.protocol import (
-    Decode,
-    Decoded,
-    Failed,
-    Forget,
-    Load,
-    Ping,
-    Pong,
-    Ready,
-    Reply,
-    Request,
-    WireItem,
+    AsrItemMessage,
+    DecodeReply,
+    DecodeRequest,
+    FailureReply,
+    ForgetRequest,
+    LoadRequest,
+    PingRequest,
+    PongReply,
+    ReadyReply,
+    WorkerReply,
+    WorkerRequest,
     frame,
     reply_reader,
     worker_command,
@@ -45,12 +45,12 @@ class Gateway:
     def __init__(self, connection: socket.socket, process: "subprocess.Popen[bytes]") -> None:
         self.connection, self.process = connection, process
         self._reader = reply_reader()
-        self._replies: list[Reply] = []
+        self._replies: list[WorkerReply] = []
 
-    def send(self, *requests: Request) -> None:
+    def send(self, *requests: WorkerRequest) -> None:
         self.connection.sendall(b"".join(map(frame, requests)))
 
-    def receive(self) -> Reply:
+    def receive(self) -> WorkerReply:
         while not self._replies:
             data = self.connection.recv(65_536)
             assert data, "the worker is gone"
@@ -81,8 +81,10 @@ def worker() -> Iterator[Gateway]:
             process.communicate()
 
 
-def item(prompt: str = "", samples: int = 3) -> WireItem:
-    return WireItem.of(AsrItem("utt", np.ones(samples, np.int16), True, AsrOptions(prompt=prompt)))
+def item(prompt: str = "", samples: int = 3) -> AsrItemMessage:
+    return AsrItemMessage.of(
+        AsrItem("utt", np.ones(samples, np.int16), True, AsrOptions(prompt=prompt))
+    )
 
 
 def text(value: str) -> AsrResult:
@@ -92,19 +94,19 @@ def text(value: str) -> AsrResult:
 def test_it_answers_in_order_and_ends_with_the_socket() -> None:
     with worker() as gateway:
         gateway.send(
-            Load("asr", ODD, {}),
-            Ping(1),
-            Decode(5, [item(), item("given", 7)]),
-            Forget("utt_9"),
-            Decode(6, [item()]),
-            Ping(2),
+            LoadRequest("asr", ODD, {}),
+            PingRequest(1),
+            DecodeRequest(5, [item(), item("given", 7)]),
+            ForgetRequest("utt_9"),
+            DecodeRequest(6, [item()]),
+            PingRequest(2),
         )
         assert [gateway.receive() for _ in range(5)] == [
-            Ready(AsrInfo("odd", "odd-1", ("en",), 4, is_incremental=False)),
-            Pong(1),
-            Decoded(5, [text("3 []"), text("given")]),
-            Decoded(6, [text("3 ['utt_9']")]),
-            Pong(2),
+            ReadyReply(AsrInfo("odd", "odd-1", ("en",), 4, is_incremental=False)),
+            PongReply(1),
+            DecodeReply(5, [text("3 []"), text("given")]),
+            DecodeReply(6, [text("3 ['utt_9']")]),
+            PongReply(2),
         ]
         gateway.connection.close()
         out, err = gateway.output()
@@ -117,20 +119,20 @@ def test_it_answers_in_order_and_ends_with_the_socket() -> None:
 def test_a_library_error_fails_one_batch_and_is_logged_with_its_place() -> None:
     with worker() as gateway:
         gateway.send(
-            Load("asr", ODD, {}),
-            Decode(1, [item("fail")]),
-            Decode(2, [item("miscount")]),
-            Decode(3, [WireItem("utt", b"abc", True, AsrOptions())]),
-            Decode(4, [item("still alive")]),
+            LoadRequest("asr", ODD, {}),
+            DecodeRequest(1, [item("fail")]),
+            DecodeRequest(2, [item("miscount")]),
+            DecodeRequest(3, [AsrItemMessage("utt", b"abc", True, AsrOptions())]),
+            DecodeRequest(4, [item("still alive")]),
         )
-        assert isinstance(gateway.receive(), Ready)
+        assert isinstance(gateway.receive(), ReadyReply)
         confused = "odd: ZeroDivisionError"
-        assert gateway.receive() == Failed("engine_failed", confused, 1)
-        assert gateway.receive() == Failed("engine_failed", "odd: 0 results for 1 items", 2)
-        assert gateway.receive() == Failed(
+        assert gateway.receive() == FailureReply("engine_failed", confused, 1)
+        assert gateway.receive() == FailureReply("engine_failed", "odd: 0 results for 1 items", 2)
+        assert gateway.receive() == FailureReply(
             "protocol_error", "3 bytes are no whole number of samples", 3
         )
-        assert gateway.receive() == Decoded(4, [text("still alive")])
+        assert gateway.receive() == DecodeReply(4, [text("still alive")])
         gateway.connection.close()
         _, err = gateway.output()
         assert b"odd_engine.py" in err
@@ -151,17 +153,19 @@ def test_a_load_that_fails_says_why_and_ends(
     kind: str, name: str, options: dict[str, Any], code: str, message: str
 ) -> None:
     with worker() as gateway:
-        gateway.send(Load(kind, name, options))
+        gateway.send(LoadRequest(kind, name, options))
         reply = gateway.receive()
-        assert isinstance(reply, Failed)
+        assert isinstance(reply, FailureReply)
         assert (reply.code, reply.request_id) == (code, None)
         assert message in reply.message
         gateway.output()
         assert gateway.process.returncode == 0
 
 
-@pytest.mark.parametrize("requests", [[Ping(1)], [Load("asr", ODD, {}), Load("asr", ODD, {})]])
-def test_a_gateway_out_of_step_ends_the_worker_loudly(requests: list[Request]) -> None:
+@pytest.mark.parametrize(
+    "requests", [[PingRequest(1)], [LoadRequest("asr", ODD, {}), LoadRequest("asr", ODD, {})]]
+)
+def test_a_gateway_out_of_step_ends_the_worker_loudly(requests: list[WorkerRequest]) -> None:
     with worker() as gateway:
         gateway.send(*requests)
         _, err = gateway.output()
@@ -171,13 +175,13 @@ def test_a_gateway_out_of_step_ends_the_worker_loudly(requests: list[Request]) -
 
 def test_whisper_works_in_a_worker() -> None:
     with worker() as gateway:
-        gateway.send(Load("asr", "faster_whisper", {"model": str(NANO), "cpu_threads": 1}))
+        gateway.send(LoadRequest("asr", "faster_whisper", {"model": str(NANO), "cpu_threads": 1}))
         clips = [say("what time is it"), say("turn on the kitchen lights")]
         items = [AsrItem(f"utt_{i}", clip, True, AsrOptions("en")) for i, clip in enumerate(clips)]
-        gateway.send(Decode(1, [WireItem.of(one) for one in items]))
-        assert isinstance(gateway.receive(), Ready)
+        gateway.send(DecodeRequest(1, [AsrItemMessage.of(one) for one in items]))
+        assert isinstance(gateway.receive(), ReadyReply)
         reply = gateway.receive()
-        assert isinstance(reply, Decoded)
+        assert isinstance(reply, DecodeReply)
         assert [r.text for r in reply.results] == ["what time is it", "turn on the kitchen lights"]
 
 
@@ -194,9 +198,9 @@ def test_it_dies_with_a_killed_gateway_that_leaves_the_socket_open() -> None:
             cwd=ROOT,
             stderr=subprocess.PIPE,
         )
-        ours.sendall(frame(Load("asr", ODD, {})) + frame(Ping(1)))
+        ours.sendall(frame(LoadRequest("asr", ODD, {})) + frame(PingRequest(1)))
         gateway = Gateway(ours, parent)
-        assert isinstance(gateway.receive(), Ready)
+        assert isinstance(gateway.receive(), ReadyReply)
         os.kill(parent.pid, signal.SIGKILL)
         parent.communicate(timeout=PATIENCE_S)  # its stderr closes when the worker is gone too
     assert parent.returncode == -signal.SIGKILL

@@ -9,16 +9,16 @@ from pydantic import ValidationError
 from core.errors import RemoteProtocolError, RequestError
 from devices.api.views import (
     DeviceEdit,
-    NoticeRequest,
+    FirmwareUpdateRequest,
+    NotificationRequest,
     PairRequest,
     ProfileEdit,
-    UpdateRequest,
     read_body,
 )
 from devices.directory import DeviceProfile
 from engines.llm.openai.chunks import read_chunk
 from pipeline.tools.mcp.schema import MAX_NAME_CHARS, MAX_TEXT_CHARS, MAX_TOOLS, outcome, specs
-from pipeline.tools.mcp.settings import McpServer
+from pipeline.tools.mcp.settings import McpServerSettings
 from tests.fuzz.target import Target, lines
 
 TEXT = {"type": "text", "text": "it is on"}
@@ -40,7 +40,7 @@ MCP: tuple[Any, ...] = (
         "nextCursor": "c",
     },
 )
-SERVER = McpServer(command="x")
+SERVER = McpServerSettings(command="x")
 CHUNKS: tuple[Any, ...] = (
     {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Yes"}}]},
     {"choices": [{"delta": {"content": [{"type": "text", "text": "x"}]}, "finish_reason": "stop"}]},
@@ -97,7 +97,13 @@ def chunks(data: bytes) -> None:
 
 def edits(data: bytes) -> None:
     """What is asked of the doors to the devices: fields, or an error that names one."""
-    for wanted in (DeviceEdit, ProfileEdit, PairRequest, NoticeRequest, UpdateRequest):
+    for wanted in (
+        DeviceEdit,
+        ProfileEdit,
+        PairRequest,
+        NotificationRequest,
+        FirmwareUpdateRequest,
+    ):
         try:
             asked = read_body(data, wanted)
         except RequestError as error:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from core.errors import RequestError, TooLarge
+from core.errors import PayloadTooLarge, RequestError
 from media.webrtc.ice.candidates import MAX_CANDIDATES, candidates_in, read_candidate
 from media.webrtc.peer import Peer, PeerCallbacks
 from media.webrtc.sdp import checked_sdp
@@ -71,7 +71,7 @@ def fragments(data: bytes) -> None:
         assert error.code == "etag_mismatch"
     try:
         fragment = read_fragment(body)
-    except TooLarge:
+    except PayloadTooLarge:
         return
     except RequestError as error:
         assert error.code == "invalid_sdp_fragment"

@@ -17,42 +17,44 @@ from core.audio import Pcm
 from core.errors import ConfigError, RemoteProtocolError, RequestError
 from engines.base import AsrInfo, AsrOptions, AsrResult
 from engines.runtime.worker.protocol import (
-    Decode,
-    Decoded,
-    Failed,
-    Forget,
-    Load,
-    Ping,
-    Pong,
-    Ready,
-    Reply,
-    Request,
-    WireItem,
+    AsrItemMessage,
+    DecodeReply,
+    DecodeRequest,
+    FailureReply,
+    ForgetRequest,
+    LoadRequest,
+    PingRequest,
+    PongReply,
+    ReadyReply,
+    WorkerReply,
+    WorkerRequest,
     frame,
     reply_reader,
     request_reader,
 )
 from media.codecs.amr import AmrDecoder
-from media.codecs.opus import BadAudioPacket, OpusDecoder, OpusEncoder
+from media.codecs.opus import InvalidOpusPacket, OpusDecoder, OpusEncoder
 from media.files.decode import FileLimits, decode_file
-from media.files.raw import ByteDecoder, NotPlain, RawDecoder, WavDecoder
+from media.files.raw import AudioByteDecoder, RawDecoder, UnsupportedWavError, WavDecoder
 from server.config import Config
 from server.config.load import load, setting_paths
 from tests.fuzz.drawn import drawn, scripts
 from tests.fuzz.target import Target
 from tests.media.signals import tone
 
-REQUESTS: tuple[Request, ...] = (
-    Load("asr", "whisper", {"model": "x", "threads": 2}),
-    Decode(7, [WireItem("u1", bytes(range(100)), True, AsrOptions("en", prompt="hello"))]),
-    Forget("u1"),
-    Ping(3),
+REQUESTS: tuple[WorkerRequest, ...] = (
+    LoadRequest("asr", "whisper", {"model": "x", "threads": 2}),
+    DecodeRequest(
+        7, [AsrItemMessage("u1", bytes(range(100)), True, AsrOptions("en", prompt="hello"))]
+    ),
+    ForgetRequest("u1"),
+    PingRequest(3),
 )
-REPLIES: tuple[Reply, ...] = (
-    Ready(AsrInfo("whisper", "nano", ("en", "de"), 4, False)),
-    Decoded(7, [AsrResult("turn on", 0.5, "en")]),
-    Failed("engine_failed", "no", 7),
-    Pong(3),
+REPLIES: tuple[WorkerReply, ...] = (
+    ReadyReply(AsrInfo("whisper", "nano", ("en", "de"), 4, False)),
+    DecodeReply(7, [AsrResult("turn on", 0.5, "en")]),
+    FailureReply("engine_failed", "no", 7),
+    PongReply(3),
 )
 SAMPLES = 1920
 MAX_PACKET_SAMPLES = 5760
@@ -73,12 +75,12 @@ def framing(data: bytes) -> None:
 def _frames(is_request: bool, *pieces: bytes) -> str:
     """As text, for among damaged numbers is one that equals none, not even itself."""
     reader = request_reader() if is_request else reply_reader()
-    out: list[Request | Reply] = []
+    out: list[WorkerRequest | WorkerReply] = []
     try:
         for piece in pieces:
             for message in reader.receive_data(piece):
                 out.append(message)
-                for item in message.items if isinstance(message, Decode) else ():
+                for item in message.items if isinstance(message, DecodeRequest) else ():
                     item.to_item()
     except RemoteProtocolError:
         return "refused"
@@ -129,7 +131,7 @@ def sound_streams(data: bytes) -> None:
     in pieces as whole, or are refused."""
     stream = data[1:]
     cut = data[0] * len(stream) // 256 if data else 0
-    decoders: tuple[Callable[[], ByteDecoder], ...] = (
+    decoders: tuple[Callable[[], AudioByteDecoder], ...] = (
         WavDecoder,
         AmrDecoder,
         lambda: RawDecoder(16_000, 24, 2),
@@ -141,10 +143,10 @@ def sound_streams(data: bytes) -> None:
         assert whole is None or in_pieces is None or len(whole) == len(in_pieces)
 
 
-def _heard(decoder: ByteDecoder, *pieces: bytes) -> Pcm | None:
+def _heard(decoder: AudioByteDecoder, *pieces: bytes) -> Pcm | None:
     try:
         return np.concatenate([*(decoder.push(piece) for piece in pieces), decoder.flush()])
-    except (RequestError, NotPlain):
+    except (RequestError, UnsupportedWavError):
         return None
 
 
@@ -168,7 +170,7 @@ def packets(lottery: random.Random) -> None:
             data = bytearray(lottery.randbytes(lottery.choice((0, 1, 2, 3, 20, 200, 1275, 8000))))
         try:
             assert len(decoder.decode(bytes(data))) <= MAX_PACKET_SAMPLES
-        except BadAudioPacket:
+        except InvalidOpusPacket:
             assert len(decoder.conceal()) <= MAX_PACKET_SAMPLES
     assert len(decoder.decode(_packets()[0])) == 960
 

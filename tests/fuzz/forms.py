@@ -7,7 +7,7 @@ from aiohttp import MultipartReader, StreamReader
 from aiohttp.base_protocol import BaseProtocol
 
 from core.errors import EarshotError, RequestError
-from media.files.upload_spool import SpoolLimits, Spools
+from media.files.upload_spool import SpoolLimits, UploadSpools
 from tests.fuzz.kept_loop import run_kept
 from tests.fuzz.target import Target, lines
 from web.openai.speech.fields import MAX_INPUT_CHARS, decoded
@@ -82,7 +82,7 @@ def forms(data: bytes) -> None:
     """The first byte says where the rest is cut. The fields, or an error of ours; nothing is
     kept."""
     cut = data[0] * len(data) // 256 if data else 0
-    spools = Spools(SpoolLimits(max_bytes=MAX_FILE_BYTES))
+    spools = UploadSpools(SpoolLimits(max_bytes=MAX_FILE_BYTES))
     run_kept(_read(spools, data[1:cut], data[max(1, cut) :]))
     assert (spools.count, spools.used_bytes) == (0, 0)
 
@@ -99,7 +99,7 @@ class _Request:
         return MultipartReader({"Content-Type": f"{self.content_type}; boundary=b"}, self.content)
 
 
-async def _read(spools: Spools, *pieces: bytes) -> None:
+async def _read(spools: UploadSpools, *pieces: bytes) -> None:
     loop = asyncio.get_running_loop()
     content = StreamReader(BaseProtocol(loop), 2**16, loop=loop)
     for piece in pieces:

@@ -7,13 +7,19 @@ import msgspec
 
 from core.errors import ConfigError, RemoteProtocolError
 from devices.home_assistant.conversation import MAX_SPEECH_CHARS, MAX_TOUCHED, parse
-from devices.home_assistant.entities import Mirror
-from devices.home_assistant.protocol import Event, Result, decode, greeting
-from devices.home_assistant.registries import MAX_ENTITIES, House, Registries, candidates, house
+from devices.home_assistant.entities import EntityMirror
+from devices.home_assistant.protocol import CommandResult, SubscriptionEvent, decode, greeting
+from devices.home_assistant.registries import (
+    MAX_ENTITIES,
+    HomeAssistantHouse,
+    RegistrySnapshot,
+    candidates,
+    house,
+)
 from devices.home_assistant.services import MAX_TARGETS, WAYS, plan
-from devices.home_assistant.websocket import Link
+from devices.home_assistant.websocket import HomeAssistantWebSocket
 from pipeline.tools.home.config import HomeConfig
-from pipeline.tools.home.home import Home
+from pipeline.tools.home.home import DemoHome
 from tests.devices.home_assistant.fake import answered
 from tests.fuzz.kept_loop import run_kept
 from tests.fuzz.target import Target, lines
@@ -62,7 +68,7 @@ def frames(data: bytes) -> None:
     text = data.decode(errors="replace")
     try:
         for message in decode(text):
-            if isinstance(message, Result) and message.error is not None:
+            if isinstance(message, CommandResult) and message.error is not None:
                 str(message.error).encode()
         kind, said = greeting(text)
         assert isinstance(kind, str)
@@ -94,7 +100,7 @@ def houses(data: bytes) -> None:
     told, change, slots = (_table(line) for line in (data + b"\n\n").split(b"\n")[:3])
     registries = {name: told.get(name) for name in HOUSE}
     candidates(registries["states"], registries["exposed"])
-    found = house(Registries(**registries))
+    found = house(RegistrySnapshot(**registries))
     assert len(found.entities) <= MAX_ENTITIES
     assert len(found.keywords(100)) <= 100
     for intent in WAYS:
@@ -103,14 +109,14 @@ def houses(data: bytes) -> None:
     run_kept(_mirrored(found, change))
 
 
-async def _mirrored(found: House, change: dict[str, Any]) -> None:
-    home = Home(HomeConfig())
-    mirror = Mirror(home)
+async def _mirrored(found: HomeAssistantHouse, change: dict[str, Any]) -> None:
+    home = DemoHome(HomeConfig())
+    mirror = EntityMirror(home)
     try:
-        await mirror.show(found, cast(Link, _Link()))
+        await mirror.show(found, cast(HomeAssistantWebSocket, _Link()))
     except ConfigError:
         return
-    mirror.take(Event(1, change))
+    mirror.take(SubscriptionEvent(1, change))
     msgspec.json.encode(home.snapshot("en"))
 
 

@@ -17,12 +17,12 @@ from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from media.codecs import g711
 from media.pcm import from_bytes
-from pipeline.playout.playout import PacedBy
+from pipeline.playout.playout import PlayoutPacing
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
-from signaling.realtime.connection import Connection
-from signaling.realtime.protocol.audio_format import Spoken
-from signaling.realtime.protocol.audio_input import Upload, heard_in
+from signaling.realtime.connection import RealtimeConnection
+from signaling.realtime.protocol.audio_format import OutputAudioEncoder
+from signaling.realtime.protocol.audio_input import InputAudioDecoder, heard_in
 from signaling.realtime.protocol.beta import to_ga
 from signaling.realtime.protocol.client_events import (
     ClientEvent,
@@ -36,7 +36,12 @@ from signaling.realtime.protocol.translator import Transport
 from signaling.realtime.session.items import new_item
 from signaling.realtime.session.offer import read_secret_request
 from signaling.realtime.session.response import response_request
-from signaling.realtime.session.settings import Terms, check_unchanged, merged, session_json
+from signaling.realtime.session.settings import (
+    SessionConfiguration,
+    check_unchanged,
+    merged,
+    session_json,
+)
 from tests.fuzz.client_events import BETA_EVENTS, EVENTS, SESSIONS
 from tests.fuzz.drawn import drawn, scripts
 from tests.fuzz.kept_loop import run_kept
@@ -100,8 +105,8 @@ async def _meant(event: ClientEvent) -> None:
     """What is done with it before a session hears of it."""
     match event:
         case SessionUpdate(session=sent):
-            terms = merged(Terms(), sent)
-            check_unchanged(Terms(), terms)
+            terms = merged(SessionConfiguration(), sent)
+            check_unchanged(SessionConfiguration(), terms)
             json.dumps(session_json(terms, "sess_1"))
         case ItemCreate(item=item):
             await heard_in(new_item(item).recordings, "audio/pcm")
@@ -109,7 +114,7 @@ async def _meant(event: ClientEvent) -> None:
             response_request(params)
         case InputAppend(audio=audio):
             for name in FORMATS:
-                upload = Upload(name)
+                upload = InputAudioDecoder(name)
                 upload.push(audio)
                 frames = list(upload.take())
                 assert sum(len(frame.pcm) for frame in frames) <= 2 * len(audio)
@@ -120,7 +125,7 @@ def secrets(data: bytes) -> None:
     try:
         asked = read_secret_request(data)
         if asked.session is not None:
-            merged(Terms(), asked.session)
+            merged(SessionConfiguration(), asked.session)
     except RequestError as error:
         assert error.code
         assert 0 < len(str(error)) < 2_000
@@ -128,11 +133,13 @@ def secrets(data: bytes) -> None:
 
 def sound(data: bytes) -> None:
     """Any bytes are sound in G.711, and are found again in what was made of them."""
-    for law in get_args(g711.Law):
+    for law in get_args(g711.G711Law):
         heard = g711.decode(data, law)
         assert len(heard) == len(data)
         assert np.array_equal(g711.decode(g711.encode(heard, law), law), heard)
-    pieces = Spoken().push("item_1", from_bytes(data[: len(data) // 2 * 2]), "audio/pcmu")
+    pieces = OutputAudioEncoder().push(
+        "item_1", from_bytes(data[: len(data) // 2 * 2]), "audio/pcmu"
+    )
     assert all(base64.b64decode(piece, validate=True) for piece in pieces)
 
 
@@ -150,10 +157,10 @@ def conversing(lottery: random.Random) -> None:
 
     async def main() -> None:
         sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
-        paced_by: PacedBy = "server" if transport == "webrtc" else "client"
+        paced_by: PlayoutPacing = "server" if transport == "webrtc" else "client"
         async with sessions.open(SessionSettings(), paced_by=paced_by) as session:
-            terms = Terms(is_beta=lottery.random() < 0.3)
-            connection = Connection(
+            terms = SessionConfiguration(is_beta=lottery.random() < 0.3)
+            connection = RealtimeConnection(
                 session, terms, send, Counts(), transport=transport, idle_timeout_s=600
             )
             async with asyncio.TaskGroup() as tasks:
@@ -175,7 +182,7 @@ def conversing(lottery: random.Random) -> None:
     _check_responses(sent)
 
 
-async def _act(lottery: random.Random, connection: Connection, session: Any) -> None:
+async def _act(lottery: random.Random, connection: RealtimeConnection, session: Any) -> None:
     """The client says something wrong or right, somebody speaks, or time goes by."""
     if lottery.random() < 0.6:
         await connection.receive(client_text(lottery))

@@ -5,18 +5,24 @@ from itertools import pairwise
 
 from core.audio import ASR_RATE_HZ, ms_to_samples
 from media.webrtc.jitter_buffer import JitterBuffer, distance
-from pipeline.speech.chunker import MAX_CHARS, Chunker
-from pipeline.user_turn.endpointing import MAX_UTTERANCE_MS, START_MS, Edge, Endpointer, SpeechEdge
+from pipeline.speech.chunker import MAX_CHARS, ClauseChunker
+from pipeline.user_turn.endpointing import (
+    MAX_UTTERANCE_MS,
+    START_MS,
+    EdgeKind,
+    Endpointer,
+    SpeechEdge,
+)
 from tests.fuzz.drawn import drawn, scripts
 from tests.fuzz.mutate import ODD_TEXTS
 from tests.fuzz.target import Target
 
 SUCCESSORS = {
-    None: {Edge.STARTED},
-    Edge.STARTED: {Edge.CANDIDATE, Edge.ENDED},
-    Edge.CANDIDATE: {Edge.RESUMED, Edge.ENDED},
-    Edge.RESUMED: {Edge.CANDIDATE, Edge.ENDED},
-    Edge.ENDED: {Edge.STARTED},
+    None: {EdgeKind.STARTED},
+    EdgeKind.STARTED: {EdgeKind.CANDIDATE, EdgeKind.ENDED},
+    EdgeKind.CANDIDATE: {EdgeKind.RESUMED, EdgeKind.ENDED},
+    EdgeKind.RESUMED: {EdgeKind.CANDIDATE, EdgeKind.ENDED},
+    EdgeKind.ENDED: {EdgeKind.STARTED},
 }
 
 
@@ -48,7 +54,7 @@ def endpointing(lottery: random.Random) -> None:
     endpointer = Endpointer(threshold=lottery.random(), silence_ms=lottery.choice((0, 20, 60, 500)))
     samples = lottery.choice((160, 320, 480, 512, 5000))
     probability, position, started_at = 0.0, 0, 0
-    before: Edge | None = None
+    before: EdgeKind | None = None
     for _ in range(lottery.randrange(200)):
         if lottery.random() < 0.1:
             probability = lottery.choice((0.0, 1.0, lottery.random()))
@@ -60,12 +66,12 @@ def endpointing(lottery: random.Random) -> None:
             continue
         assert found.edge in SUCCESSORS[before], (before, found)
         assert 0 <= found.at <= position
-        if found.edge is Edge.STARTED:
+        if found.edge is EdgeKind.STARTED:
             started_at = found.at
             assert position - started_at >= ms_to_samples(START_MS, ASR_RATE_HZ)
         _check_length(found, started_at, samples)
         before = found.edge
-        assert endpointer.in_speech is (before is not Edge.ENDED)
+        assert endpointer.in_speech is (before is not EdgeKind.ENDED)
 
 
 def _check_length(found: SpeechEdge, started_at: int, samples: int) -> None:
@@ -77,7 +83,7 @@ def chunking(lottery: random.Random) -> None:
     """Nothing is lost, doubled or moved; no clause is empty or endless."""
     words = ("yes", "1.5", "Mr.", "no!", "and,", "so;", "why?", "…", "。", "！", "ok:", "a" * 300)
     spaces = (" ", " ", " ", "\n", "  ", "\t", "")
-    chunker, said, deltas = Chunker(), list[str](), list[str]()
+    chunker, said, deltas = ClauseChunker(), list[str](), list[str]()
     for _ in range(lottery.randrange(16)):
         deltas.append(lottery.choice((*words, *ODD_TEXTS[:-1])) + lottery.choice(spaces))
         clauses = chunker.push(deltas[-1])

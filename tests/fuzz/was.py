@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from core.errors import RequestError, TooLarge
+from core.errors import PayloadTooLarge, RequestError
 from devices.directory import Device
 from devices.ota import check_name
 from devices.willow.was.device_config import (
@@ -21,11 +21,11 @@ from devices.willow.was.device_config import (
 from devices.willow.was.rest.body import MAX_DEPTH, read_object, read_path
 from devices.willow.was.rest.handlers import _id, _switch
 from devices.willow.was.rest.names import MAX_CHARS, asked
-from devices.willow.was.settings_store import StoredNvs, read_nvs
+from devices.willow.was.settings_store import NvsSettings, read_nvs
 from devices.willow.wis.params import switch_of, text_of, whole_of
 from firmware_protocol.willow.decode import MAX_ID
 from firmware_protocol.willow.encode import MAX_MESSAGE_BYTES, encode
-from firmware_protocol.willow.messages import Config
+from firmware_protocol.willow.messages import ConfigMessage
 from tests.fuzz.target import Target, lines
 
 BODIES: tuple[Any, ...] = (
@@ -46,7 +46,7 @@ OLD: Mapping[str, Any] = {
     "proxies": [{"api_key": "hushed"}],
     "WIFI": {"PSK": "hushed"},
 }
-NVS = StoredNvs("ws://any:hushed@a/ws", "home", "hushed hushed")
+NVS = NvsSettings("ws://any:hushed@a/ws", "home", "hushed hushed")
 DEVICE = Device(id="dev_1", kind="willow", hardware_id="a", name="a")
 NUMBERS = {"repeat": range(1, 101), "volume": range(101), "strobe_period_ms": range(10_001)}
 PASSWORD = re.compile(r"[a-z]://[^/?#:@]*:(?!\*{8}@)[^/?#@]*@")
@@ -107,8 +107,8 @@ def _settings(body: dict[str, Any]) -> None:
     if "wis_tts_url" not in body:  # it grows
         assert checked(values) == values
     try:
-        wire = encode(Config({**DEFAULTS, **values}))
-    except TooLarge:
+        wire = encode(ConfigMessage({**DEFAULTS, **values}))
+    except PayloadTooLarge:
         pass
     else:
         assert len(wire.encode()) <= MAX_MESSAGE_BYTES

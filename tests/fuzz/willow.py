@@ -11,10 +11,10 @@ from devices.willow.wis.chat_params import read_question
 from devices.willow.wis.rtc.messages import read_message
 from devices.willow.wis.tts import MAX_TEXT_CHARS as MAX_SPOKEN_CHARS
 from devices.willow.wis.tts import read_text
-from devices.willow.wis.upload import AudioForm
+from devices.willow.wis.upload import WillowAudioFormat
 from firmware_protocol.willow.decode import MAX_TEXT_CHARS, MalformedMessage, decode
 from firmware_protocol.willow.encode import MAX_MESSAGE_BYTES, encode
-from firmware_protocol.willow.messages import Endpoint, Notify, Result, Unknown
+from firmware_protocol.willow.messages import Endpoint, EndpointResult, Notify, UnknownMessage
 from tests.firmware_protocol.willow.vectors import FROM_DEVICE
 from tests.fuzz.drawn import drawn, scripts
 from tests.fuzz.target import Target, lines
@@ -45,7 +45,7 @@ def messages(data: bytes) -> None:
         case Endpoint(text, language):
             assert len(text) <= MAX_TEXT_CHARS
             assert "\n" not in text + language
-        case Unknown(names):
+        case UnknownMessage(names):
             assert len(str(names)) < 1000
 
 
@@ -71,7 +71,7 @@ def queries(data: bytes) -> None:
         assert question.max_output_tokens is None or question.max_output_tokens >= 1
         assert question.conversation_id is None or len(question.conversation_id) <= 128
     try:
-        AudioForm.of(sent).decoder()
+        WillowAudioFormat.of(sent).decoder()
     except RequestError as error:
         assert error.param
         _check_told(error)
@@ -86,7 +86,10 @@ def _check_told(error: RequestError) -> None:
 def encoding(data: bytes) -> None:
     """Whatever is said fits the firmware's buffer, in one line."""
     text = data.decode(errors="replace")
-    for message in (Result(ok=True, speech=text), Notify(id=2, text=text, audio_url="http://a/")):
+    for message in (
+        EndpointResult(ok=True, speech=text),
+        Notify(id=2, text=text, audio_url="http://a/"),
+    ):
         wire = encode(message)
         assert len(wire.encode()) <= MAX_MESSAGE_BYTES
         fields = json.loads(wire)

@@ -12,8 +12,8 @@ import msgspec
 from wyoming.event import Event, read_event
 
 from core.errors import EarshotError, RemoteProtocolError, RequestError
-from devices.wyoming.connection import IDLE_S, Connection
-from devices.wyoming.framing import MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, Wire
+from devices.wyoming.connection import IDLE_S, WyomingConnection
+from devices.wyoming.framing import MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, WyomingStream
 from devices.wyoming.requests import (
     MAX_HOTWORDS_CHARS,
     MAX_ID_CHARS,
@@ -28,7 +28,7 @@ from devices.wyoming.requests import (
     read_voicing,
     text_language,
 )
-from engines.base.wake import Wake, WakeWord
+from engines.base.wake import WakeWord, WakeWordDetector
 from pipeline.services import EngineSet
 from tests.devices.wyoming.servers import Scene
 from tests.fuzz.drawn import drawn, scripts
@@ -76,7 +76,7 @@ class Words:
         WakeWord(name, name, ("en",)) for name in ("okay_nabu", "hey_jarvis")
     )
 
-    def open(self, names: Sequence[str]) -> Wake:
+    def open(self, names: Sequence[str]) -> WakeWordDetector:
         raise NotImplementedError(names)
 
 
@@ -112,7 +112,7 @@ def reading(data: bytes) -> None:
 
 async def _read(pieces: list[bytes]) -> None:
     reader, line = asyncio.StreamReader(MAX_HEADER_BYTES), Line()
-    wire = Wire(reader, line)  # type: ignore[arg-type]
+    wire = WyomingStream(reader, line)  # type: ignore[arg-type]
     asyncio.get_running_loop().call_soon(_feed, reader, pieces)
     events: list[Event] = []
     try:
@@ -161,9 +161,9 @@ async def _talk(said: list[tuple[bytes, float]], line: Line) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             speaking = tasks.create_task(speak())
-            wire = Wire(reader, line)  # type: ignore[arg-type]
+            wire = WyomingStream(reader, line)  # type: ignore[arg-type]
             async with asyncio.TaskGroup() as work:
-                await Connection(wire, scene.services, work, lambda: None).run()
+                await WyomingConnection(wire, scene.services, work, lambda: None).run()
             speaking.cancel()
     except* EarshotError as group:
         assert all(one.code for one in _leaves(group))

@@ -6,7 +6,7 @@ from typing import Any, assert_never
 from urllib.parse import parse_qsl
 
 from core.errors import RequestError
-from devices.xiaozhi.ear import Ear
+from devices.xiaozhi.ear import DeviceAudioInput
 from devices.xiaozhi.ota_check import MAX_NAME_CHARS, contact_of
 from firmware_protocol.xiaozhi.errors import BadFrame, BadMessage
 from firmware_protocol.xiaozhi.framing import (
@@ -21,9 +21,9 @@ from firmware_protocol.xiaozhi.json_codec import (
     decode_server_message,
     encode_message,
 )
-from firmware_protocol.xiaozhi.mcp import MAX_RESULT_CHARS, MAX_TOOLS, McpClient
-from firmware_protocol.xiaozhi.messages import McpAnswer, Tts
-from firmware_protocol.xiaozhi.state_machine import Dialogue, HangUp, Send
+from firmware_protocol.xiaozhi.mcp import MAX_RESULT_CHARS, MAX_TOOLS, DeviceMcpClient
+from firmware_protocol.xiaozhi.messages import McpAnswer, TtsMessage
+from firmware_protocol.xiaozhi.state_machine import CloseConnection, Dialogue, SendMessage
 from tests.firmware_protocol.xiaozhi.vectors import frame_of, frames, messages, text_of
 from tests.fuzz.drawn import drawn, scripts
 from tests.fuzz.mutate import mutated_json, odd_json
@@ -92,9 +92,9 @@ def conversing(lottery: random.Random) -> None:
     for _ in range(lottery.randrange(1, 60)):
         now += lottery.choice((0.0, 0.02, 0.5, 5.0))
         for action in _event(lottery, dialogue, now):
-            if isinstance(action, HangUp):
+            if isinstance(action, CloseConnection):
                 has_hung_up = True
-            if isinstance(action, Send) and isinstance(action.message, Tts):
+            if isinstance(action, SendMessage) and isinstance(action.message, TtsMessage):
                 match action.message.state:
                     case "start":
                         assert not is_speaking
@@ -110,7 +110,7 @@ def conversing(lottery: random.Random) -> None:
     for _ in range(200):  # whatever was said last, silence ends it
         now += 10
         actions = dialogue.tick(now, is_answering=False)
-        has_hung_up |= any(isinstance(action, HangUp) for action in actions)
+        has_hung_up |= any(isinstance(action, CloseConnection) for action in actions)
         if has_hung_up:
             break
     assert has_hung_up
@@ -152,7 +152,7 @@ def _said(lottery: random.Random) -> str:
 
 def tools(lottery: random.Random) -> None:
     """What a board's tool server says, within bounds."""
-    client = McpClient()
+    client = DeviceMcpClient()
     for _ in range(lottery.randrange(1, 20)):
         asked = lottery.choice((client.initialize, client.list_tools))()
         if lottery.random() < 0.5:
@@ -170,7 +170,7 @@ def tools(lottery: random.Random) -> None:
 
 def hearing(lottery: random.Random) -> None:
     """Packets of any bytes: each is sound or silence, and never longer than Opus can be."""
-    ear, samples = Ear(), 0
+    ear, samples = DeviceAudioInput(), 0
     for _ in range(5):
         packet = lottery.randbytes(lottery.choice((0, 1, 3, 4, 60, 200, 2000)))
         samples += sum(len(frame.pcm) for frame in ear.hear(packet, 60))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soxr
 
-from bench.measurements.noise import Unshared, hear_live, recordings_of_noise
+from bench.measurements.noise import UnsharedRecogniser, hear_live, recordings_of_noise
 from bench.tools.word_errors import spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.base import AsrModel, AsrOptions, VadEngine
@@ -20,7 +20,7 @@ from engines.registry import load
 from media.files.decode import decode_file
 from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT
-from pipeline.transcription.no_speech import NoSpeech
+from pipeline.transcription.no_speech import NoSpeechMode
 from pipeline.transcription.recording import Transcriber
 from tests.real_models import spoken_by_hibari, tiny_en
 from tests.shared import shared_data
@@ -59,11 +59,11 @@ class Ears:
     model: AsrModel
     vad: VadEngine
 
-    def of_file(self, pcm: Pcm, mode: NoSpeech = "normal") -> str:
+    def of_file(self, pcm: Pcm, mode: NoSpeechMode = "normal") -> str:
         """What an upload comes to."""
 
         async def transcribed() -> str:
-            asr = {DEFAULT: Unshared(self.model)}
+            asr = {DEFAULT: UnsharedRecogniser(self.model)}
             engines = EngineSet(self.vad, asr, {}, {}, no_speech=mode)
             async with Transcriber(engines).open(DEFAULT, AsrOptions("en")) as recording:
                 await recording.push(pcm)

@@ -19,9 +19,9 @@ from aiortc import RTCPeerConnection
 
 from bench.client.address import Address
 from bench.client.base import RealtimeClient
-from bench.client.conversation import Report, Talker, talking
+from bench.client.conversation import ConversationClient, TurnReport, talking
 from bench.client.microphone import RATE_HZ
-from bench.client.realtime import ConnectionLost, Transport, Wish
+from bench.client.realtime import ClientTransport, ConnectionLost, SessionRequest
 from bench.client.webrtc import WebRtcClient
 from bench.tools.word_errors import spoken_words, word_errors
 from core.audio import Pcm
@@ -68,9 +68,9 @@ def errors(transcript: str, text: str) -> int:
 
 @asynccontextmanager
 async def talker(
-    server: Running, transport: Transport = "webrtc"
-) -> AsyncIterator[tuple[Talker, RealtimeClient]]:
-    opened = talking(Address(server.url), transport, Wish(), timeout_s=TIMEOUT_S)
+    server: Running, transport: ClientTransport = "webrtc"
+) -> AsyncIterator[tuple[ConversationClient, RealtimeClient]]:
+    opened = talking(Address(server.url), transport, SessionRequest(), timeout_s=TIMEOUT_S)
     async with opened as (one, client):
         yield one, client
 
@@ -81,13 +81,15 @@ def connection_of(client: RealtimeClient) -> RTCPeerConnection:
 
 
 @pytest.mark.parametrize("transport", ["webrtc", "ws"])
-def test_ten_sessions_at_once_keep_their_own_words(server: Running, transport: Transport) -> None:
-    async def one(text: str, order: int) -> Report:
+def test_ten_sessions_at_once_keep_their_own_words(
+    server: Running, transport: ClientTransport
+) -> None:
+    async def one(text: str, order: int) -> TurnReport:
         async with talker(server, transport) as (client, _):
             await asyncio.sleep(0.1 * order)  # people do not start on one tick
             return await client.say(clip(text))
 
-    async def main() -> list[Report]:
+    async def main() -> list[TurnReport]:
         return await asyncio.gather(*(one(text, order) for order, text in enumerate(SAID)))
 
     reports = asyncio.run(main())
@@ -120,7 +122,7 @@ def test_lost_packets_cost_little(
     """Both ways. A tenth of the sound missing may cost a plural, not the sentence."""
     text = "turn on the kitchen lights"
 
-    async def main() -> Report:
+    async def main() -> TurnReport:
         is_lost = loss()
         async with talker(server) as (one, client):
             (sender,) = connection_of(client).getSenders()
@@ -144,7 +146,7 @@ def test_lost_packets_cost_little(
 def test_a_recogniser_killed_while_one_speaks_costs_nothing(server: Running) -> None:
     text = "how much time is left on the pasta timer please"
 
-    async def main() -> tuple[Report, Report]:
+    async def main() -> tuple[TurnReport, TurnReport]:
         async with talker(server) as (one, _):
             async with asyncio.TaskGroup() as tasks:
                 speaking = tasks.create_task(one.say(clip(text)))
@@ -253,7 +255,7 @@ async def is_draining(server: Running) -> None:
 def test_a_turn_finishes_while_the_server_drains(tmp_path_factory: pytest.TempPathFactory) -> None:
     with serving(tmp_path_factory.mktemp("drain"), recogniser=LOADS_HERE) as server:
 
-        async def main() -> Report:
+        async def main() -> TurnReport:
             async with talker(server) as (client, _), asyncio.TaskGroup() as tasks:
                 speaking = tasks.create_task(client.say(clip("turn on the kitchen lights")))
                 while not client._log.is_speech:

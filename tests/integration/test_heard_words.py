@@ -9,8 +9,8 @@ import pytest
 
 from engines.base import WordMark
 from engines.tts.espeak import Settings, create
-from pipeline.speech.chunker import Chunker
-from pipeline.speech.normalize.__init___part import ClauseReader, Spoken
+from pipeline.speech.chunker import ClauseChunker
+from pipeline.speech.normalize.__init___part import ClauseNormalizer, NormalizedText
 
 pytestmark = pytest.mark.live
 
@@ -25,10 +25,10 @@ ANSWERS = {
 
 def heard(text: str, language: str) -> list[tuple[float, str]]:
     """When a word ends, and all that was written up to there."""
-    chunker, reader = Chunker(language), ClauseReader(language)
+    chunker, reader = ClauseChunker(language), ClauseNormalizer(language)
     clauses = [*chunker.push(text), *filter(None, [chunker.flush()])]
     given = [(one, reader.read(one)) for one in clauses]
-    spoken: list[tuple[str, Spoken]] = [(one, said) for one, said in given if said.text]
+    spoken: list[tuple[str, NormalizedText]] = [(one, said) for one, said in given if said.text]
     marks: list[WordMark] = []
 
     async def texts() -> AsyncIterator[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
-from core.events import HypothesisChanged, SessionEvent, Transcribed
+from core.events import HypothesisChanged, SessionEvent, TranscriptionCompleted
 from engines.base import AsrOptions
 from engines.registry import load
 from media.files.decode import decode_file
@@ -18,11 +18,11 @@ from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
-from pipeline.surroundings import Surroundings
+from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.recording import Transcriber, Transcript
-from pipeline.transcription.segmenter import Cutter
-from serving.scheduling.scheduler import AsrScheduler, Priority
+from pipeline.transcription.segmenter import Segmenter
+from serving.scheduling.scheduler import AsrScheduler, DecodePriority
 from serving.workers.process import ProcessWorker
 from tests.pipeline.fakes import Counts, EchoLlm, LoopClock, ToneTts, collect
 from tests.shared import shared_data
@@ -127,7 +127,7 @@ def test_a_recording_of_70_seconds() -> None:
 )
 def test_what_holds_no_voice_is_not_even_recognised(path: str, pieces: int) -> None:
     window = 30 * ASR_RATE_HZ
-    cutter = Cutter(load("vad", "gated", {}).open(), window)
+    cutter = Segmenter(load("vad", "gated", {}).open(), window)
     found = cutter.push(decode_file(shared_data(*path.split("/")))) + cutter.end()
     assert len(found) == pieces
     assert all(len(piece.pcm) <= window for piece in found)
@@ -140,7 +140,7 @@ def test_an_eager_command_is_what_a_plain_decode_gives() -> None:
     async def scenario(engines: EngineSet) -> None:
         for eager in (False, True):
             opened = Transcriber(engines).open(
-                "default", AsrOptions("en"), priority=Priority.FINAL, eager=eager
+                "default", AsrOptions("en"), priority=DecodePriority.FINAL, eager=eager
             )
             async with opened as recording:
                 for at in range(0, len(pcm), 1600):
@@ -159,7 +159,7 @@ def test_40_seconds_of_push_to_talk() -> None:
 
     async def scenario(engines: EngineSet) -> None:
         metrics = Counts()
-        surroundings = Surroundings(engines, Toolbox([], metrics), LoopClock(), metrics)
+        surroundings = SessionServices(engines, Toolbox([], metrics), LoopClock(), metrics)
         settings = SessionSettings(answers=False, language="en", turn_detection=None)
         opened = Sessions(surroundings, Conversations(), max_sessions=1).open(
             settings, paced_by="client"
@@ -173,7 +173,7 @@ def test_40_seconds_of_push_to_talk() -> None:
             await session.settled()
 
     metrics = with_engines(scenario)
-    (transcribed,) = [event for event in told if isinstance(event, Transcribed)]
+    (transcribed,) = [event for event in told if isinstance(event, TranscriptionCompleted)]
     assert words_of(transcribed.transcript) == said.split()
     stables = [event.stable for event in told if isinstance(event, HypothesisChanged)]
     assert all(after.startswith(before) for before, after in pairwise(stables))

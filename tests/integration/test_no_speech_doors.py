@@ -16,7 +16,7 @@ from wyoming.asr import Transcribe
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 
 from core.audio import Pcm
-from pipeline.transcription.no_speech import NoSpeech
+from pipeline.transcription.no_speech import NoSpeechMode
 from server.compose.assemble import assemble
 from server.config.load import load
 from server.net.listeners import bind
@@ -30,6 +30,8 @@ from tests.raw_peer import RATE_HZ, RawPeer
 from tests.server.http import serving
 from tests.signaling.callers import CALLS, form
 from tests.signaling.whip_client import publishing
+
+pytestmark = pytest.mark.live
 
 DEADLINE_S = 60
 SHORT_MS = 120
@@ -48,7 +50,7 @@ class House:
 
 
 @asynccontextmanager
-async def house(mode: NoSpeech, folder: Path) -> AsyncIterator[House]:
+async def house(mode: NoSpeechMode, folder: Path) -> AsyncIterator[House]:
     settings = {
         "EARSHOT_ASR__NO_SPEECH": mode,
         "EARSHOT_ASR__ENGINE": TONES,
@@ -190,7 +192,7 @@ DOORS: dict[str, Door] = {
     [("off", SHORT, NOISE), ("normal", SHORT, ""), ("strict", "", "")],
 )
 def test_every_door_does_about_noise_what_is_configured(
-    mode: NoSpeech, short: str, noise: str, tmp_path: Path
+    mode: NoSpeechMode, short: str, noise: str, tmp_path: Path
 ) -> None:
     heard: dict[str, tuple[str, ...]] = {}
 

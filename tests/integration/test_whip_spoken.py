@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 
 from pipeline.conversation.conversation import Conversations
 from pipeline.session.sessions import Sessions
-from pipeline.surroundings import Surroundings
+from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
 from server.compose.engines import running
 from server.config.load import load
@@ -41,7 +41,7 @@ async def server() -> AsyncIterator[ClientSession]:
         await work
 
     async with running(config, toolbox, clock, metrics) as engines:
-        around = Surroundings(engines.engine_set("en"), toolbox, clock, metrics)
+        around = SessionServices(engines.engine_set("en"), toolbox, clock, metrics)
         door = WhipDoor(Sessions(around, Conversations(), 2), metrics, guard)
         async with asyncio.TaskGroup() as tasks:
             publications = tasks.create_task(door.run())

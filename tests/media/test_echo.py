@@ -5,11 +5,11 @@ import time
 import numpy as np
 import pytest
 
-from bench.measurements.echo.rooms import Scene, echo, microphone
+from bench.measurements.echo.rooms import EchoRoom, echo, microphone
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from media.pcm import dbfs
-from media.processing.aec3 import EchoCanceller, Path
-from media.processing.echo import Echo, HalfDuplex, Untouched, open_echo
+from media.processing.aec3 import EchoCanceller, EchoPathState
+from media.processing.echo import EchoControl, HalfDuplexEchoControl, NoEchoControl, open_echo
 from media.processing.modes import EchoMode
 
 pytestmark = pytest.mark.many
@@ -27,7 +27,7 @@ def syllables(seconds: float, seed: int = 1) -> Pcm:
     return pcm
 
 
-def cleaned(echoes: Echo, far: Pcm, near: Pcm, frame: int = FRAME) -> Pcm:
+def cleaned(echoes: EchoControl, far: Pcm, near: Pcm, frame: int = FRAME) -> Pcm:
     """Both in real time; nothing is sent where `far` has no more samples."""
     out: list[Pcm] = []
     for at in range(0, len(near), frame):
@@ -37,16 +37,18 @@ def cleaned(echoes: Echo, far: Pcm, near: Pcm, frame: int = FRAME) -> Pcm:
     return np.concatenate(out)
 
 
-@pytest.mark.parametrize("make", [EchoCanceller, HalfDuplex, Untouched])
+@pytest.mark.parametrize("make", [EchoCanceller, HalfDuplexEchoControl, NoEchoControl])
 @pytest.mark.parametrize("frame", [320, 480, 333])
-def test_audio_passes_bit_for_bit_when_nothing_is_played(make: type[Echo], frame: int) -> None:
+def test_audio_passes_bit_for_bit_when_nothing_is_played(
+    make: type[EchoControl], frame: int
+) -> None:
     near = syllables(2)
     np.testing.assert_array_equal(cleaned(make(), silence(0, 16_000), near, frame), near)
     np.testing.assert_array_equal(cleaned(make(), silence(2000, 16_000), near, frame), near)
 
 
-@pytest.mark.parametrize("make", [EchoCanceller, HalfDuplex])
-def test_audio_passes_again_some_time_after_an_answer(make: type[Echo]) -> None:
+@pytest.mark.parametrize("make", [EchoCanceller, HalfDuplexEchoControl])
+def test_audio_passes_again_some_time_after_an_answer(make: type[EchoControl]) -> None:
     far, near = syllables(1), syllables(4, seed=2)
     out = cleaned(make(), far, near)
     assert not np.array_equal(out[:SECOND], near[:SECOND])
@@ -56,10 +58,10 @@ def test_audio_passes_again_some_time_after_an_answer(make: type[Echo]) -> None:
 @pytest.mark.parametrize("delay_ms", [0, 120, 400, 700, 1500])
 def test_an_echo_is_found_and_cancelled(delay_ms: int) -> None:
     far = syllables(9)
-    heard = microphone(echo(far, Scene(delay_ms=delay_ms, level_db=-6)))
+    heard = microphone(echo(far, EchoRoom(delay_ms=delay_ms, level_db=-6)))
     canceller = EchoCanceller()
     out = cleaned(canceller, far, heard)
-    assert canceller.path is Path.CANCELLED
+    assert canceller.path is EchoPathState.CANCELLED
     assert canceller.delay_ms == pytest.approx(delay_ms, abs=1)
     assert dbfs(heard[-2 * SECOND :]) - dbfs(out[-2 * SECOND :]) > 25
     assert canceller.erle_db > 20
@@ -67,18 +69,18 @@ def test_an_echo_is_found_and_cancelled(delay_ms: int) -> None:
 
 def test_a_delay_that_shrinks_is_followed() -> None:
     far = syllables(12)
-    heard = microphone(echo(far, Scene(delay_ms=200, jump_ms=-120)))
+    heard = microphone(echo(far, EchoRoom(delay_ms=200, jump_ms=-120)))
     canceller = EchoCanceller()
     out = cleaned(canceller, far, heard)
     assert canceller.delay_ms == pytest.approx(80, abs=1)
-    assert canceller.path is Path.CANCELLED
+    assert canceller.path is EchoPathState.CANCELLED
     assert dbfs(heard[-2 * SECOND :]) - dbfs(out[-2 * SECOND :]) > 25
 
 
 @pytest.mark.parametrize("frame", [160, 320, 333, 960])
 def test_pieces_of_any_length_are_cancelled(frame: int) -> None:
     far = syllables(4)
-    heard = microphone(echo(far, Scene()))
+    heard = microphone(echo(far, EchoRoom()))
     out = cleaned(EchoCanceller(), far, heard, frame)
     assert len(out) == len(heard)
     assert dbfs(heard[-SECOND:]) - dbfs(out[-SECOND:]) > 20
@@ -87,7 +89,7 @@ def test_pieces_of_any_length_are_cancelled(frame: int) -> None:
 def test_a_microphone_that_comes_in_bursts_is_cancelled() -> None:
     """Up to 100 ms at a time: the position at which a frame is sent says little."""
     far, random = syllables(6), np.random.default_rng(2)
-    heard = microphone(echo(far, Scene(delay_ms=60)))
+    heard = microphone(echo(far, EchoRoom(delay_ms=60)))
     canceller, out, arrived = EchoCanceller(), [silence(0, ASR_RATE_HZ)], 0
     for at in range(0, len(far), FRAME):
         canceller.play(far[at : at + FRAME], arrived)
@@ -102,7 +104,7 @@ def test_a_microphone_that_comes_in_bursts_is_cancelled() -> None:
 
 def test_the_reference_is_taken_at_the_playouts_rate() -> None:
     far = syllables(4)
-    heard = microphone(echo(far, Scene(delay_ms=60)))
+    heard = microphone(echo(far, EchoRoom(delay_ms=60)))
     canceller = EchoCanceller(48_000)
     out = cleaned_at_48_khz(canceller, far, heard)
     assert dbfs(heard[-SECOND:]) - dbfs(out[-SECOND:]) > 20
@@ -122,7 +124,7 @@ def test_headphones_are_left_alone() -> None:
     far, near = syllables(6), syllables(6, seed=2)
     canceller = EchoCanceller()
     out = cleaned(canceller, far, near)
-    assert canceller.path is Path.NONE
+    assert canceller.path is EchoPathState.NONE
     assert canceller.delay_ms is None
     assert not canceller.is_sounding(5 * SECOND)
     np.testing.assert_array_equal(out[3 * SECOND :], near[3 * SECOND :])
@@ -131,7 +133,7 @@ def test_headphones_are_left_alone() -> None:
 def test_a_person_is_heard_over_an_echo_as_loud() -> None:
     far = syllables(8)
     person = np.random.default_rng(5).normal(0, 3000, SECOND).astype(np.int16)
-    heard = microphone(echo(far, Scene(level_db=0)), person, 5 * SECOND)
+    heard = microphone(echo(far, EchoRoom(level_db=0)), person, 5 * SECOND)
     out = cleaned(EchoCanceller(), far, heard)
     assert dbfs(out[5 * SECOND : 6 * SECOND]) > dbfs(out[4 * SECOND : 5 * SECOND]) + 20
 
@@ -150,21 +152,21 @@ class Deaf(EchoCanceller):
 
 def test_what_cannot_be_cancelled_is_not_heard_until_it_can() -> None:
     far = syllables(12)
-    heard = microphone(echo(far, Scene()))
+    heard = microphone(echo(far, EchoRoom()))
     canceller, half = Deaf(), 6 * SECOND
     first = cleaned(canceller, far[:half], heard[:half])
-    assert canceller.path is Path.LEAKING
+    assert canceller.path is EchoPathState.LEAKING
     assert not first[-2 * SECOND :].any()
     canceller.works = True
     for at in range(half, 2 * half, FRAME):
         canceller.play(far[at : at + FRAME], at)
         canceller.clean(heard[at : at + FRAME], at)
-    assert canceller.path is Path.CANCELLED  # type: ignore[comparison-overlap]
+    assert canceller.path is EchoPathState.CANCELLED  # type: ignore[comparison-overlap]
 
 
 def test_half_duplex_hears_nothing_of_an_answer_and_all_after_it() -> None:
     far, near = syllables(1), syllables(3, seed=2)
-    half_duplex = HalfDuplex()
+    half_duplex = HalfDuplexEchoControl()
     out = cleaned(half_duplex, far, near)
     assert not out[: round(1.68 * SECOND)].any()
     np.testing.assert_array_equal(out[round(1.72 * SECOND) :], near[round(1.72 * SECOND) :])
@@ -173,7 +175,7 @@ def test_half_duplex_hears_nothing_of_an_answer_and_all_after_it() -> None:
 
 
 def test_half_duplex_waits_for_no_sound_that_was_cut() -> None:
-    half_duplex = HalfDuplex(is_paced=False)
+    half_duplex = HalfDuplexEchoControl(is_paced=False)
     half_duplex.play(syllables(10), 0)
     assert half_duplex.is_sounding(9 * SECOND)
     half_duplex.cut(SECOND)
@@ -183,15 +185,15 @@ def test_half_duplex_waits_for_no_sound_that_was_cut() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "kind"),
-    [("off", Untouched), ("cancel", EchoCanceller), ("half_duplex", HalfDuplex)],
+    [("off", NoEchoControl), ("cancel", EchoCanceller), ("half_duplex", HalfDuplexEchoControl)],
 )
-def test_a_session_gets_what_it_asked_for(mode: EchoMode, kind: type[Echo]) -> None:
+def test_a_session_gets_what_it_asked_for(mode: EchoMode, kind: type[EchoControl]) -> None:
     assert type(open_echo(mode, 48_000, is_paced=True)) is kind
 
 
 def test_it_costs_little() -> None:
     far = syllables(4)
-    heard = microphone(echo(far, Scene()))
+    heard = microphone(echo(far, EchoRoom()))
     begun = time.process_time()
     cleaned(EchoCanceller(), far, heard)
     assert time.process_time() - begun < 0.03 * 4

@@ -6,8 +6,8 @@ import pytest
 from core.audio import ASR_RATE_HZ, Pcm
 from media.pcm import dbfs
 from media.processing.echo_delay import FAR, NEAR, match
-from media.processing.echo_gate import CLOSED, ResidualGate
-from media.processing.echo_reference import KEPT, MAX_AHEAD, NEW_STRETCH, Reference
+from media.processing.echo_gate import CLOSED, ResidualEchoGate
+from media.processing.echo_reference import KEPT, MAX_AHEAD, NEW_STRETCH, EchoReference
 
 pytestmark = pytest.mark.many
 
@@ -18,8 +18,8 @@ def noise(samples: int, level: float = 3000, seed: int = 1) -> Pcm:
     return np.random.default_rng(seed).normal(0, level, samples).astype(np.int16)
 
 
-def paced(*, is_paced: bool = True) -> Reference:
-    return Reference(ASR_RATE_HZ, is_paced=is_paced)
+def paced(*, is_paced: bool = True) -> EchoReference:
+    return EchoReference(ASR_RATE_HZ, is_paced=is_paced)
 
 
 def test_frames_lie_one_behind_the_other_whatever_the_clock_said() -> None:
@@ -105,7 +105,7 @@ def test_silence_matches_nothing() -> None:
 
 
 def test_crumbs_of_an_echo_are_turned_down_and_voices_are_not() -> None:
-    gate = ResidualGate()
+    gate = ResidualEchoGate()
     for _ in range(10):
         gate.push(noise(FRAME, 3000), noise(FRAME, 10))
     crumb = noise(FRAME, 300)
@@ -120,7 +120,7 @@ def test_crumbs_of_an_echo_are_turned_down_and_voices_are_not() -> None:
 
 
 def test_a_gate_that_met_no_echo_changes_nothing() -> None:
-    gate = ResidualGate()
+    gate = ResidualEchoGate()
     for level in (3000, 10, 500, 1):
         pcm = noise(FRAME, level)
         assert gate.push(pcm, pcm) is pcm

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from bench.measurements.echo import people
-from bench.measurements.echo.answers import Person, Start, interruption, talk
-from bench.measurements.echo.rooms import Scene
+from bench.measurements.echo.answers import Interrupter, SpeechOnset, interruption, talk
+from bench.measurements.echo.rooms import EchoRoom
 from bench.tools.word_errors import spoken_words, word_errors
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from engines.base import AsrItem, VadEngine
 from engines.registry import load
 from media.processing.aec3 import EchoCanceller
-from media.processing.echo import Echo, HalfDuplex, Untouched
+from media.processing.echo import EchoControl, HalfDuplexEchoControl, NoEchoControl
 from tests.shared import ROOT, shared_data
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
@@ -48,7 +48,7 @@ def far() -> Pcm:
     return np.frombuffer(done.stdout, np.int16)
 
 
-def own_voice(echoes: Echo, far: Pcm, scene: Scene, vad: VadEngine) -> list[Start]:
+def own_voice(echoes: EchoControl, far: Pcm, scene: EchoRoom, vad: VadEngine) -> list[SpeechOnset]:
     """Starts of speech where nobody spoke."""
     one = talk(echoes, far, scene, vad)
     return [start for start in one.starts if start.at >= one.first_sound + CONVERGED]
@@ -59,18 +59,18 @@ def own_voice(echoes: Echo, far: Pcm, scene: Scene, vad: VadEngine) -> list[Star
 def test_nobody_is_answered_their_own_voice(
     delay_ms: float, level_db: float, far: Pcm, vad: VadEngine
 ) -> None:
-    scene = Scene(delay_ms=delay_ms, level_db=level_db)
+    scene = EchoRoom(delay_ms=delay_ms, level_db=level_db)
     assert not own_voice(EchoCanceller(), far, scene, vad)
 
 
 HARD = {
-    "at once": Scene(delay_ms=0, level_db=-10, t60_s=0.4, seed=8),
-    "large room": Scene(t60_s=0.6),
-    "overdriven": Scene(level_db=0, clip=4),
-    "drift": Scene(drift_ppm=50),
-    "jump": Scene(jump_ms=80),
-    "shrinking": Scene(delay_ms=200, jump_ms=-40),
-    "late": Scene(delay_ms=700),
+    "at once": EchoRoom(delay_ms=0, level_db=-10, t60_s=0.4, seed=8),
+    "large room": EchoRoom(t60_s=0.6),
+    "overdriven": EchoRoom(level_db=0, clip=4),
+    "drift": EchoRoom(drift_ppm=50),
+    "jump": EchoRoom(jump_ms=80),
+    "shrinking": EchoRoom(delay_ms=200, jump_ms=-40),
+    "late": EchoRoom(delay_ms=700),
 }
 
 
@@ -81,28 +81,30 @@ def test_rooms_that_are_hard(far: Pcm, vad: VadEngine) -> None:
 
 
 def test_half_duplex_hears_no_echo(far: Pcm, vad: VadEngine) -> None:
-    assert not own_voice(HalfDuplex(), far, Scene(delay_ms=300, t60_s=0.6), vad)
+    assert not own_voice(HalfDuplexEchoControl(), far, EchoRoom(delay_ms=300, t60_s=0.6), vad)
 
 
 def test_without_any_of_it_the_assistant_hears_itself(far: Pcm, vad: VadEngine) -> None:
-    assert len(own_voice(Untouched(), far, Scene(level_db=-20), vad)) > 0
+    assert len(own_voice(NoEchoControl(), far, EchoRoom(level_db=-20), vad)) > 0
 
 
-def interruptions(level_db: float, far: Pcm, vad: VadEngine) -> list[tuple[str, Start | None, int]]:
+def interruptions(
+    level_db: float, far: Pcm, vad: VadEngine
+) -> list[tuple[str, SpeechOnset | None, int]]:
     """What was said, what was found, and by how many samples later than with headphones."""
-    found: list[tuple[str, Start | None, int]] = []
+    found: list[tuple[str, SpeechOnset | None, int]] = []
     for person, said in people(shared_data("commands").parent, PEOPLE):
-        alone = start_of(person, Untouched(), None, far, vad)
+        alone = start_of(person, NoEchoControl(), None, far, vad)
         assert alone is not None
-        scene = Scene(level_db=level_db)
+        scene = EchoRoom(level_db=level_db)
         over = start_of(person, EchoCanceller(), scene, far, vad)
         found.append((said, over, over.known - alone.known if over else 0))
     return found
 
 
 def start_of(
-    person: Person, echoes: Echo, scene: Scene | None, far: Pcm, vad: VadEngine
-) -> Start | None:
+    person: Interrupter, echoes: EchoControl, scene: EchoRoom | None, far: Pcm, vad: VadEngine
+) -> SpeechOnset | None:
     return interruption(talk(echoes, far, scene, vad, person).starts, person)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame, Pcm
-from core.errors import RequestError, TooLarge
+from core.errors import PayloadTooLarge, RequestError
 from media.files import decode as files
 from media.files.decode import (
     BLOCK_S,
@@ -109,7 +109,7 @@ def test_limits_are_named(limits: FileLimits, code: str, message: str, tmp_path:
     path = tmp_path / "a.wav"
     path.write_bytes(data)
     for source in (data, path):
-        with pytest.raises(TooLarge, match=message) as error:
+        with pytest.raises(PayloadTooLarge, match=message) as error:
             decode_file(source, limits=limits)
         assert error.value.code == code
 

@@ -10,7 +10,7 @@ from aioice import ice
 from aiortc import RTCIceCandidate, RTCIceGatherer
 from psutil import Process
 
-from core.errors import EarshotError, Overloaded
+from core.errors import EarshotError, OverloadedError
 from media.webrtc.ice import gathering
 from media.webrtc.ice.gathering import LOOPBACK, gather_with
 from media.webrtc.ice.settings import IceServer, IceSettings
@@ -113,7 +113,7 @@ def test_a_used_up_range_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
         await gatherers[1].gather()
         used = {gatherer.getLocalCandidates()[0].port for gatherer in gatherers[:2]}
         assert used == {ports.first, ports.last}
-        with pytest.raises(Overloaded) as refused:
+        with pytest.raises(OverloadedError) as refused:
             await gatherers[2].gather()
         assert refused.value.code == "no_ice_candidates"
         for gatherer in gatherers:
@@ -173,7 +173,7 @@ def test_a_silent_server_delays_by_the_timeout_only(
 
 def test_without_a_relay_relay_only_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     on(monkeypatch, "127.0.0.1")
-    with pytest.raises(Overloaded, match="no TURN server"):
+    with pytest.raises(OverloadedError, match="no TURN server"):
         gathered(IceSettings(is_relay_only=True))
 
 

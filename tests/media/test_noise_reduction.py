@@ -6,7 +6,12 @@ import pytest
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from media.pcm import dbfs
 from media.processing.noise_mode import NoiseMode
-from media.processing.noise_suppression import BLOCK, DELAY_MS, NoiseReduction, open_noise_reduction
+from media.processing.noise_suppression import (
+    BLOCK,
+    DELAY_MS,
+    NoiseSuppression,
+    open_noise_reduction,
+)
 
 SECOND = ASR_RATE_HZ
 LATE = ms_to_samples(DELAY_MS, ASR_RATE_HZ)
@@ -27,7 +32,7 @@ def vowels(seconds: float) -> Pcm:
     return pcm
 
 
-def cleaned(reduction: NoiseReduction, pcm: Pcm, size: int = 320) -> Pcm:
+def cleaned(reduction: NoiseSuppression, pcm: Pcm, size: int = 320) -> Pcm:
     pieces = [reduction.clean(pcm[at : at + size]) for at in range(0, len(pcm), size)]
     return np.concatenate(pieces)
 

@@ -7,7 +7,7 @@ from media.codecs.libopus import library
 from media.codecs.opus import (
     MAX_PACKET_BYTES,
     OPUS_RATES_HZ,
-    BadAudioPacket,
+    InvalidOpusPacket,
     OpusDecoder,
     OpusEncoder,
     OpusSettings,
@@ -59,7 +59,7 @@ def test_dtx_packets_are_quiet_audio(dtx: str) -> None:
 @pytest.mark.parametrize("bad", [b"", b"\x03", b"\xff\xff\xff", b"x" * (MAX_PACKET_BYTES + 1)])
 def test_a_bad_packet_is_named_and_the_next_one_decodes(bad: bytes) -> None:
     encoder, decoder = OpusEncoder(48000), OpusDecoder()
-    with pytest.raises(BadAudioPacket) as error:
+    with pytest.raises(InvalidOpusPacket) as error:
         decoder.decode(bad)
     assert isinstance(error.value, RemoteProtocolError)
     assert error.value.code == "bad_audio_packet"

@@ -5,15 +5,15 @@ from itertools import count
 
 import pytest
 
-from core.connection_stats import ConnectionQuality
+from core.connection_stats import ConnectionStats
 from media.webrtc.loopback import lose_packets
 from media.webrtc.peer import Peer, PeerCallbacks
-from media.webrtc.stats import WINDOW, Counts, Recent
+from media.webrtc.stats import WINDOW, PacketCounts, PacketCountWindow
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 
-async def measured(peer: Peer, until_packets: int) -> ConnectionQuality:
+async def measured(peer: Peer, until_packets: int) -> ConnectionStats:
     """From the beginning, once the other end has reported loss and a round trip."""
     while True:
         quality = await peer.meter().measure()
@@ -28,7 +28,7 @@ async def measured(peer: Peer, until_packets: int) -> ConnectionQuality:
 def test_induced_loss_is_seen_at_both_ends() -> None:
     """Each tenth packet to the answerer is lost, none to the caller."""
 
-    async def main() -> tuple[ConnectionQuality, ConnectionQuality]:
+    async def main() -> tuple[ConnectionStats, ConnectionStats]:
         callbacks = PeerCallbacks(lambda: None, lambda _: None, lambda _: None)
         caller, answerer = Peer(callbacks), Peer(callbacks)
         tick = count()
@@ -63,15 +63,15 @@ def test_induced_loss_is_seen_at_both_ends() -> None:
 
 
 def test_loss_forgets_what_was_long_ago() -> None:
-    recent = Recent()
-    losses = [recent.push(Counts(100 * n, 20)).loss for n in range(1, WINDOW + 3)]
+    recent = PacketCountWindow()
+    losses = [recent.push(PacketCounts(100 * n, 20)).loss for n in range(1, WINDOW + 3)]
     assert losses[0] == 0.2
     assert losses[WINDOW - 1] == pytest.approx(20 / (100 * WINDOW))
     assert losses[WINDOW] == losses[WINDOW + 1] == 0
 
 
 def test_before_any_packet_nothing_is_known() -> None:
-    assert Recent().push(Counts()).loss is None
-    late = Recent()
-    late.push(Counts(100, 3))
-    assert late.push(Counts(200, 2)).loss == pytest.approx(0.01), "one of them came after all"
+    assert PacketCountWindow().push(PacketCounts()).loss is None
+    late = PacketCountWindow()
+    late.push(PacketCounts(100, 3))
+    assert late.push(PacketCounts(200, 2)).loss == pytest.approx(0.01), "one of them came after all"

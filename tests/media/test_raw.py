@@ -12,7 +12,7 @@ from core.audio import Pcm
 from core.errors import RequestError
 from media.codecs.amr import AmrDecoder
 from media.files.decode import decode_file
-from media.files.raw import BITS, ByteDecoder, NotPlain, RawDecoder, WavDecoder
+from media.files.raw import BITS, AudioByteDecoder, RawDecoder, UnsupportedWavError, WavDecoder
 from tests.media.signals import peak_hz, tone
 from tests.shared import shared_data
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.many
 TONE = tone(440, 16_000, 16_000)
 
 
-def decoded(decoder: ByteDecoder, data: bytes, step: int) -> Pcm:
+def decoded(decoder: AudioByteDecoder, data: bytes, step: int) -> Pcm:
     parts = [decoder.push(data[at : at + step]) for at in range(0, len(data), step)]
     return np.concatenate([*parts, decoder.flush()])
 
@@ -100,7 +100,7 @@ def test_wav_in_any_split(data: bytes, step: int) -> None:
 def test_other_wav_files_are_left_to_ffmpeg_with_all_their_bytes(data: bytes) -> None:
     decoder = WavDecoder()
     taken = 0
-    with pytest.raises(NotPlain):  # noqa: PT012
+    with pytest.raises(UnsupportedWavError):  # noqa: PT012
         for at in range(0, len(data), 100):
             taken = at + 100
             decoder.push(data[at:taken])

@@ -1,6 +1,6 @@
 import pytest
 
-from core.errors import RequestError, TooLarge
+from core.errors import PayloadTooLarge, RequestError
 from media.webrtc.ice.candidates import candidates_in
 from media.webrtc.sdp import MAX_SDP_BYTES, checked_sdp, max_message_bytes
 from tests.media.offers import OFFER
@@ -78,6 +78,6 @@ def test_bad_sdp_is_named(sdp: str, code: str, message: str) -> None:
 
 @pytest.mark.parametrize("sdp", [OFFER + "a=x\n" * MAX_SDP_BYTES, OFFER + AUDIO * 8])
 def test_too_large_names_the_limit(sdp: str) -> None:
-    with pytest.raises(TooLarge, match="limit") as error:
+    with pytest.raises(PayloadTooLarge, match="limit") as error:
         checked_sdp(sdp)
     assert error.value.code == "sdp_too_large"

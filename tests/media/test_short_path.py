@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pylibsrtp import Error as SrtpError
 
 from core.errors import EarshotError
-from media.webrtc.aiortc_internals.rtp import Outgoing, Send, payload_in, tap
+from media.webrtc.aiortc_internals.rtp import RtpPacketSender, RtpSendPath, payload_in, tap
 from media.webrtc.aiortc_internals.ssrc_limit import MAX_SOURCES
 from media.webrtc.ice.gathering import gather_with
 from media.webrtc.ice.restart import IceRestart
@@ -33,10 +33,10 @@ Packets = list[tuple[int, int, bytes]]
 class Pair:
     """Two plain aiortc connections, a sender of ours on one and a tap on the other."""
 
-    def __init__(self, play: Callable[[Send], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, play: Callable[[RtpPacketSender], Coroutine[Any, Any, None]]) -> None:
         self.one, self.other = RTCPeerConnection(), RTCPeerConnection()
         self.sender = self.one.addTransceiver("audio", direction="sendonly").sender
-        Outgoing(self.sender, play)
+        RtpSendPath(self.sender, play)
         self.receiver = self.other.addTransceiver("audio", direction="recvonly").receiver
         self.heard: Packets = []
         self.came = asyncio.Event()
@@ -76,7 +76,7 @@ class Pair:
         receiver._handle_rtp_packet = watched
 
 
-async def numbered(send: Send, count: int = 40) -> None:
+async def numbered(send: RtpPacketSender, count: int = 40) -> None:
     for number in range(count):
         send(960 * number, b"%d" % number)
         await asyncio.sleep(0.002)
@@ -85,7 +85,7 @@ async def numbered(send: Send, count: int = 40) -> None:
 
 async def in_call(
     scene: Callable[[Pair], Coroutine[Any, Any, None]],
-    play: Callable[[Send], Coroutine[Any, Any, None]] = numbered,
+    play: Callable[[RtpPacketSender], Coroutine[Any, Any, None]] = numbered,
 ) -> None:
     pair = Pair(play)
     try:
@@ -146,7 +146,7 @@ def test_both_sides_report() -> None:
         told = {stats.type: stats for stats in (await pair.receiver.getStats()).values()}
         assert told["remote-outbound-rtp"].packetsSent > 10
 
-    async def on_and_on(send: Send) -> None:
+    async def on_and_on(send: RtpPacketSender) -> None:
         await numbered(send, 100_000)
 
     run(in_call(scene, on_and_on))
@@ -187,7 +187,7 @@ def test_a_strangers_datagram_ends_no_call(stray: bytes) -> None:
         await pair.hears(60)
         assert pair.receiver.transport.state == "connected"
 
-    async def on_and_on(send: Send) -> None:
+    async def on_and_on(send: RtpPacketSender) -> None:
         await numbered(send, 100_000)
 
     run(in_call(scene, on_and_on))
@@ -212,7 +212,7 @@ def test_of_too_many_sources_only_the_first_are_kept(payload_type: int) -> None:
     """In aiortc's tables, its reports, and libsrtp."""
     done = asyncio.Event()
 
-    async def many(send: Send) -> None:
+    async def many(send: RtpPacketSender) -> None:
         stream: Any = send.__self__  # type: ignore[attr-defined]
         send(0, b"sound")
         usual = stream._source, stream._type
@@ -292,16 +292,16 @@ def test_sound_goes_on_over_the_way_of_another_ice() -> None:
         numbers = [number for number, _, _ in pair.heard[-20:]]
         assert {(b - a) & 0xFFFF for a, b in pairwise(numbers)} == {1}
 
-    async def on_and_on(send: Send) -> None:
+    async def on_and_on(send: RtpPacketSender) -> None:
         await numbered(send, 100_000)
 
     run(in_call(scene, on_and_on))
 
 
 def test_after_the_end_nothing_is_sent() -> None:
-    kept: list[Send] = []
+    kept: list[RtpPacketSender] = []
 
-    async def keep(send: Send) -> None:
+    async def keep(send: RtpPacketSender) -> None:
         kept.append(send)
         await numbered(send)
 
@@ -349,7 +349,7 @@ def test_another_aiortc_is_refused_when_it_sends() -> None:
         exited = sender._RTCRtpSender__rtp_exited
         del sender._RTCRtpSender__rtp_exited
         with pytest.raises(EarshotError, match=r"rtp_exited: aiortc 1\.16"):
-            Outgoing(sender, numbered)
+            RtpSendPath(sender, numbered)
         sender._RTCRtpSender__rtp_exited = exited
         await peer.close()
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import Overloaded, TooLarge
-from media.files.upload_spool import BLOCK_BYTES, Spool, SpoolLimits, Spools
+from core.errors import OverloadedError, PayloadTooLarge
+from media.files.upload_spool import BLOCK_BYTES, SpoolLimits, UploadSpool, UploadSpools
 
 
-def spools(folder: Path, **limits: int) -> Spools:
-    return Spools(SpoolLimits(**limits), folder)
+def spools(folder: Path, **limits: int) -> UploadSpools:
+    return UploadSpools(SpoolLimits(**limits), folder)
 
 
 @pytest.mark.parametrize("sizes", [(), (1,), (BLOCK_BYTES,), (BLOCK_BYTES - 1, 5, 3 * BLOCK_BYTES)])
@@ -46,7 +46,7 @@ def test_one_upload_is_limited(tmp_path: Path) -> None:
     async def scene() -> None:
         with spools(tmp_path, max_bytes=1000).open() as spool:
             await spool.write(bytes(1000))
-            with pytest.raises(TooLarge, match="more than 1000 bytes") as error:
+            with pytest.raises(PayloadTooLarge, match="more than 1000 bytes") as error:
                 await spool.write(b"x")
             assert (error.value.code, error.value.param) == ("audio_too_large", "file")
 
@@ -58,7 +58,7 @@ def test_all_uploads_are_limited_and_room_comes_back(tmp_path: Path) -> None:
         shared = spools(tmp_path, max_bytes=1000, max_total_bytes=1500)
         with shared.open() as first, shared.open() as second:
             await first.write(bytes(1000))
-            with pytest.raises(Overloaded, match="1000 of 1500 bytes"):
+            with pytest.raises(OverloadedError, match="1000 of 1500 bytes"):
                 await second.write(bytes(501))
             await second.write(bytes(500))
             assert (shared.count, shared.used_bytes) == (2, 1500)
@@ -69,7 +69,7 @@ def test_all_uploads_are_limited_and_room_comes_back(tmp_path: Path) -> None:
 
 def test_uploads_are_counted(tmp_path: Path) -> None:
     shared = spools(tmp_path, max_uploads=1)
-    with shared.open(), pytest.raises(Overloaded, match="1 uploads"), shared.open():
+    with shared.open(), pytest.raises(OverloadedError, match="1 uploads"), shared.open():
         pass
     with shared.open():
         assert shared.count == 1
@@ -84,8 +84,8 @@ class FullDisk(BytesIO):
 
 def test_a_full_disk_is_said() -> None:
     async def scene() -> None:
-        spool = Spool(FullDisk(), 10**9, lambda _: None)
-        with pytest.raises(Overloaded, match="No space left"):
+        spool = UploadSpool(FullDisk(), 10**9, lambda _: None)
+        with pytest.raises(OverloadedError, match="No space left"):
             await spool.write(bytes(BLOCK_BYTES))
 
     asyncio.run(scene())

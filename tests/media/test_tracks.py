@@ -9,7 +9,7 @@ import pytest
 from core.audio import AudioFrame
 from media.codecs.opus import OpusDecoder, OpusEncoder, OpusSettings
 from media.webrtc.jitter_buffer import JitterStats
-from media.webrtc.pacer import Pump
+from media.webrtc.pacer import PacingTimer
 from media.webrtc.tracks import (
     BEAT_S,
     LEAD_S,
@@ -342,7 +342,7 @@ def test_a_frame_of_another_length_or_rate_is_a_bug(wrong: AudioFrame) -> None:
 
 def test_a_track_that_fails_leaves_others_of_its_pump_alone() -> None:
     async def main() -> None:
-        pump = Pump()
+        pump = PacingTimer()
 
         def fails() -> None:
             raise LookupError("pull")

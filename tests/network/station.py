@@ -24,7 +24,7 @@ from media.webrtc.ice.settings import IceServer, IceSettings
 from media.webrtc.peer import Peer, PeerCallbacks, PeerSettings
 from pipeline.session.sessions import Sessions
 from server.http.app import build, running
-from server.http.auth import Gate
+from server.http.auth import AccessGate
 from server.net.listeners import bind
 from server.runtime.metrics import PrometheusMetrics
 from signaling.ice_servers import IceDoor, ice_routes
@@ -113,7 +113,7 @@ async def main(wishes: dict[str, Any]) -> None:
         station = Station(peer, tasks)
         call = Route("POST", "/call", station.answer, "Call.", "test")
         doors = (*ice_routes(IceDoor(for_clients)), *whip_routes(whip), *realtime_routes(realtime))
-        gate = Gate(is_local=False, key=wishes["key"])
+        gate = AccessGate(is_local=False, key=wishes["key"])
         app = build((call, *doors), gate, metrics, max_body_bytes=100_000)
         async with running(app, bind(wishes["host"], PORT), None, metrics):
             tell(listens=True, sockets=udp_sockets())

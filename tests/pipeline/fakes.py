@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
-from core.errors import EngineError, Overloaded
+from core.errors import EngineError, OverloadedError
 from core.events import SessionEvent
 from core.ports import ToolContext, ToolOutcome, ToolProvider, ToolSpec
 from engines.base import (
@@ -22,7 +22,7 @@ from engines.base import (
     AsrItem,
     AsrResult,
     CallDelta,
-    EndOfTurn,
+    EndOfTurnDetector,
     LlmOptions,
     Message,
     Segment,
@@ -38,11 +38,11 @@ from pipeline.conversation.conversation import Conversations
 from pipeline.response.speculation import count_waste
 from pipeline.services import EngineSet
 from pipeline.session.session import Session
-from pipeline.surroundings import Surroundings
+from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
-from pipeline.transcription.no_speech import NoSpeech
-from serving.llm_slots import Budget
-from serving.scheduling.scheduler import Priority
+from pipeline.transcription.no_speech import NoSpeechMode
+from serving.llm_slots import DraftBudget
+from serving.scheduling.scheduler import DecodePriority
 
 FRAME = 320
 WORDS = {1000: "one", 2000: "two", 3000: "three", 4000: "four", 5000: "noise", 6000: "uh-huh"}
@@ -126,22 +126,22 @@ class LevelAsr:
         )
         self.delay_s = delay_s
         self.broken = False
-        self.refuses: frozenset[Priority] = frozenset()
-        self.full_for: frozenset[Priority] = frozenset()
+        self.refuses: frozenset[DecodePriority] = frozenset()
+        self.full_for: frozenset[DecodePriority] = frozenset()
         "What it would refuse, if it were asked beforehand."
-        self.asked: list[tuple[float, Priority, AsrItem]] = []
+        self.asked: list[tuple[float, DecodePriority, AsrItem]] = []
         "With the time."
-        self.decoded: list[tuple[Priority, float]] = []
+        self.decoded: list[tuple[DecodePriority, float]] = []
         self.forgotten: list[str] = []
         self.hurried: list[tuple[float, str]] = []
         "With the time."
         self.running = self.most_running = 0
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         assert len(item.pcm) <= (self.info.window_ms or 1e9) * 16
         self.asked.append((asyncio.get_running_loop().time(), priority, item))
         if priority in self.refuses:
-            raise Overloaded("refused on purpose", retry_after_s=1, code="engine_busy")
+            raise OverloadedError("refused on purpose", retry_after_s=1, code="engine_busy")
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
@@ -165,9 +165,9 @@ class LevelAsr:
     def hold(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def admit(self, priority: Priority) -> None:
+    def admit(self, priority: DecodePriority) -> None:
         if priority in self.full_for:
-            raise Overloaded("refused on purpose", retry_after_s=1, code="engine_busy")
+            raise OverloadedError("refused on purpose", retry_after_s=1, code="engine_busy")
 
     def hurry(self, utterance: str) -> None:
         self.hurried.append((asyncio.get_running_loop().time(), utterance))
@@ -276,12 +276,12 @@ class World:
     logs_words: bool = False
     providers: Sequence[ToolProvider] = field(default_factory=lambda: [Adder()])
     offers_all_tools: bool = True
-    drafts: Budget = field(default_factory=Budget)
-    endpoint: EndOfTurn | None = None
+    drafts: DraftBudget = field(default_factory=DraftBudget)
+    endpoint: EndOfTurnDetector | None = None
     vad: VadEngine = field(default_factory=LoudVads)
-    no_speech: NoSpeech = "normal"
+    no_speech: NoSpeechMode = "normal"
 
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> SessionServices:
         spare = {} if self.spare is None else {"spare": self.spare}
         engines = EngineSet(
             self.vad,
@@ -292,7 +292,7 @@ class World:
             wasted=partial(count_waste, self.metrics, "recognition"),
             no_speech=self.no_speech,
         )
-        return Surroundings(
+        return SessionServices(
             engines,
             Toolbox(self.providers, self.metrics, offers_all=self.offers_all_tools),
             LoopClock(),

@@ -8,14 +8,14 @@ from core.events import (
     InputCommitted,
     ItemAdded,
     ItemDeleted,
-    OutputAudio,
+    OutputAudioDelta,
     OutputItemAdded,
     OutputItemDone,
-    OutputText,
+    OutputTextDelta,
     SessionEvent,
 )
 from core.ids import new_id
-from pipeline.playout.playout import PacedBy
+from pipeline.playout.playout import PlayoutPacing
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
@@ -52,7 +52,7 @@ def run_session(
     world: World,
     scenario: Callable[[Session], Awaitable[None]],
     settings: SessionSettings | None = None,
-    paced_by: PacedBy = "server",
+    paced_by: PlayoutPacing = "server",
 ) -> list[SessionEvent]:
     """Run a scenario on one session, whose client names its conversation; return all it told."""
     events: list[SessionEvent] = []
@@ -87,7 +87,7 @@ def nothing_is_said_of_what_is_gone(events: list[SessionEvent]) -> None:
                 assert gone.isdisjoint({item.id, event.previous_item_id})
             case InputCommitted(item_id, previous):
                 assert gone.isdisjoint({item_id, previous})
-            case OutputText(item_id=item_id) | OutputAudio(item_id=item_id):
+            case OutputTextDelta(item_id=item_id) | OutputAudioDelta(item_id=item_id):
                 assert item_id not in gone
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from core.audio import AudioFrame, Pcm
 from core.events import (
-    Usage,
+    TokenUsage,
 )
 from core.items import (
     MessageItem,
@@ -153,7 +153,7 @@ class Watched(Adder):
         return await super().call(name, arguments, context)
 
 
-Delta = TextDelta | CallDelta | ToolCall | Usage | RateLimits
+Delta = TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits
 
 
 @dataclass

@@ -10,7 +10,7 @@ from core.audio import AudioFrame
 from core.errors import Conflict
 from core.events import OutputItemDone, ResponseCreated, ResponseDone, SessionEvent, SpeechStopped
 from core.items import MessageItem
-from pipeline.playout.playout import PacedBy
+from pipeline.playout.playout import PlayoutPacing
 from pipeline.response.queue import MAX_SILENT_S, MAX_WAITING
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
@@ -27,7 +27,7 @@ def said(events: list[SessionEvent]) -> list[str]:
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
-def test_who_speaks_is_heard_and_answered_first(paced_by: PacedBy) -> None:
+def test_who_speaks_is_heard_and_answered_first(paced_by: PlayoutPacing) -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 300))
         assert session.say(RING)
@@ -124,7 +124,7 @@ class SlowTts(ToneTts):
     [(400, 0.1, 0.05), (1500, 0.1, 0.05), (1500, 0.1, 0.7), (400, 3, 0.05), (400, 3, 0.7)],
 )
 def test_who_speaks_before_its_first_sound_is_answered_before_it(
-    paced_by: PacedBy, spoken_ms: int, first_s: float, heard_s: float
+    paced_by: PlayoutPacing, spoken_ms: int, first_s: float, heard_s: float
 ) -> None:
     """Whether it waits for its voice then, or has all its sound and waits for the speaker; whether
     the words that interrupt it are known while he speaks, or after."""

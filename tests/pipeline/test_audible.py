@@ -5,7 +5,14 @@ import numpy.typing as npt
 import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm
-from pipeline.user_turn.speech_offset import FADED_DB, PARTS, TAIL_MS, WINDOW_MS, Audible, Sound
+from pipeline.user_turn.speech_offset import (
+    FADED_DB,
+    PARTS,
+    TAIL_MS,
+    WINDOW_MS,
+    AudibleEnd,
+    SpeechOffset,
+)
 
 Signal = npt.NDArray[np.float64]
 
@@ -37,10 +44,10 @@ def noise(ms: float, level: float, seed: int = 2) -> Signal:
 
 def heard(
     signal: Signal, speech_end_ms: float, chunk: int = 320, late_ms: float = 0
-) -> list[Sound | None]:
+) -> list[AudibleEnd | None]:
     """The answers after each chunk since the VAD's end of speech."""
     pcm: Pcm = np.clip(signal, -32768, 32767).astype(np.int16)
-    audible = Audible(late_ms)
+    audible = SpeechOffset(late_ms)
     audible.begin(0, pcm[:960])
     answers = []
     for at in range(960, len(pcm), chunk):
@@ -50,7 +57,7 @@ def heard(
     return answers
 
 
-def ends_ms(sound: Sound | None) -> float | None:
+def ends_ms(sound: AudibleEnd | None) -> float | None:
     return None if sound is None else 1000 * sound.last / ASR_RATE_HZ
 
 
@@ -177,7 +184,7 @@ def test_what_lasts_after_a_word_prolongs_it_for_a_while_only() -> None:
 
 
 def test_long_speech_takes_bounded_memory() -> None:
-    audible = Audible()
+    audible = SpeechOffset()
     talk = vowel(100).astype(np.int16)
     for _ in range(3000):
         audible.push(talk)

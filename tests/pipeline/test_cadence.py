@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import pytest
 
-from pipeline.transcription.partials import EVERY_S, MAX_BACKOFF_S, SHARE, Cadence
+from pipeline.transcription.partials import EVERY_S, MAX_BACKOFF_S, SHARE, PartialPacing
 
 
-def partials(cadence: Cadence, costs_s: list[float], now: float = 0.0) -> list[float]:
+def partials(cadence: PartialPacing, costs_s: list[float], now: float = 0.0) -> list[float]:
     """When each is asked for, as soon as it may; a cost below 0 is a refusal after that time."""
     asked = []
     for cost_s in costs_s:
@@ -23,19 +23,19 @@ def partials(cadence: Cadence, costs_s: list[float], now: float = 0.0) -> list[f
 
 
 def test_the_first_comes_at_once() -> None:
-    assert Cadence().wait_s(1000.0) == 0
+    assert PartialPacing().wait_s(1000.0) == 0
 
 
 @pytest.mark.parametrize("cost_s", [0.0, 0.01, 0.05, 0.2, 1.0, 3.0])
 def test_partials_take_at_most_their_share(cost_s: float) -> None:
-    asked = partials(Cadence(), [cost_s] * 20)
+    asked = partials(PartialPacing(), [cost_s] * 20)
     spacing_s = (asked[-1] - asked[0]) / 19
     assert spacing_s == pytest.approx(max(EVERY_S, cost_s / SHARE))
     assert cost_s / spacing_s <= SHARE + 1e-9
 
 
 def test_costs_rise_at_once_and_fall_slowly() -> None:
-    asked = partials(Cadence(), [0.05, 1.0, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05])
+    asked = partials(PartialPacing(), [0.05, 1.0, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05])
     spacings = [b - a for a, b in pairwise(asked)]
     assert spacings[1] == pytest.approx(3)
     assert spacings[1:] == sorted(spacings[1:], reverse=True)
@@ -43,7 +43,7 @@ def test_costs_rise_at_once_and_fall_slowly() -> None:
 
 
 def test_refusals_back_off_and_are_forgotten() -> None:
-    asked = partials(Cadence(), [0.01] * 3 + [-0.001] * 8 + [0.01] * 8)
+    asked = partials(PartialPacing(), [0.01] * 3 + [-0.001] * 8 + [0.01] * 8)
     spacings = [b - a for a, b in pairwise(asked)]
     assert spacings[3:8] == pytest.approx([0.4, 0.8, 1.6, 3.2, MAX_BACKOFF_S])
     assert max(spacings) == pytest.approx(MAX_BACKOFF_S)

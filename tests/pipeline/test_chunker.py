@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.speech.chunker import MAX_CHARS, MAX_FIRST_CHARS, Chunker
+from pipeline.speech.chunker import MAX_CHARS, MAX_FIRST_CHARS, ClauseChunker
 
 PIECES = (
     "yes", "1.5", "Mr.", "no!", "and,", "so;", "why?", "…", "。", "！", "ok:", "a" * 300, "No.",
@@ -16,7 +16,7 @@ PIECES = (
 
 
 def chunked(text: str, *, language: str = "en", sizes: Sequence[int] = (1,)) -> list[str]:
-    chunker, out, at, turn = Chunker(language), list[str](), 0, 0
+    chunker, out, at, turn = ClauseChunker(language), list[str](), 0, 0
     while at < len(text):
         out += chunker.push(text[at : at + sizes[turn % len(sizes)]])
         at += sizes[turn % len(sizes)]
@@ -86,20 +86,20 @@ def test_where_clauses_end(language: str, text: str, clauses: list[str]) -> None
 
 
 def test_a_clause_is_out_with_the_space_after_it() -> None:
-    chunker = Chunker("en")
+    chunker = ClauseChunker("en")
     assert chunker.push("The lights are on.") == []
     assert chunker.push(" ") == ["The lights are on."]
 
 
 def test_a_list_item_is_out_with_its_line() -> None:
-    assert Chunker("en").push("- milk\n") == ["- milk"]
+    assert ClauseChunker("en").push("- milk\n") == ["- milk"]
 
 
 def test_a_model_that_writes_no_punctuation_is_not_waited_for() -> None:
-    clauses = Chunker("en").push("word " * 100)
+    clauses = ClauseChunker("en").push("word " * 100)
     assert len(clauses[0]) <= MAX_FIRST_CHARS
     assert all(len(clause) <= MAX_CHARS for clause in clauses)
-    assert Chunker("zh").push("好" * 150)[0] == "好" * MAX_FIRST_CHARS
+    assert ClauseChunker("zh").push("好" * 150)[0] == "好" * MAX_FIRST_CHARS
 
 
 def test_a_forced_cut_keeps_numbers_whole() -> None:

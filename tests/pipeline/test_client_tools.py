@@ -7,7 +7,7 @@ import pytest
 
 from core.errors import Conflict, RequestError
 from core.events import (
-    CallArguments,
+    FunctionCallArgumentsDelta,
     ItemDeleted,
     ItemRetrieved,
     Modality,
@@ -17,7 +17,7 @@ from core.events import (
     ResponseDone,
     SessionEvent,
     SpeechStopped,
-    Usage,
+    TokenUsage,
 )
 from core.items import (
     AudioPart,
@@ -97,10 +97,14 @@ def test_arguments_come_as_they_are_written() -> None:
         await done(session)
 
     events = run_session(there, scene, TEXT)
-    story = [e for e in events if isinstance(e, CallArguments | OutputItemAdded | OutputItemDone)]
+    story = [
+        e
+        for e in events
+        if isinstance(e, FunctionCallArgumentsDelta | OutputItemAdded | OutputItemDone)
+    ]
     told: dict[int, list[str]] = {0: [], 1: [], 2: []}
     for e in story:
-        what = e.delta if isinstance(e, CallArguments) else type(e).__name__
+        what = e.delta if isinstance(e, FunctionCallArgumentsDelta) else type(e).__name__
         told[e.output_index].append(what)
     begun, ended = "OutputItemAdded", "OutputItemDone"
     assert sorted(told.values()) == [
@@ -115,7 +119,7 @@ def test_arguments_come_as_they_are_written() -> None:
     assert [places[item.id] for item in end.output] == [0, 1, 2]
     arguments = [i.arguments for i in end.output if isinstance(i, FunctionCallItem)]
     assert arguments == ['{"on": true}', "{}"]
-    by_item = {e.call_id for e in story if isinstance(e, CallArguments)}
+    by_item = {e.call_id for e in story if isinstance(e, FunctionCallArgumentsDelta)}
     assert by_item == {i.call_id for i in end.output if isinstance(i, FunctionCallItem)}
 
 
@@ -311,7 +315,7 @@ def test_only_so_many_answers_wait_beside_the_conversation() -> None:
 
 
 def test_an_answer_cut_by_its_limit_says_so() -> None:
-    there, _ = world([TextDelta("and so"), Usage(10, 5)])
+    there, _ = world([TextDelta("and so"), TokenUsage(10, 5)])
 
     async def scene(session: Session) -> None:
         session.create_response(ResponseRequest(max_output_tokens=5))
@@ -319,7 +323,7 @@ def test_an_answer_cut_by_its_limit_says_so() -> None:
 
     [end] = of(ResponseDone, run_session(there, scene, TEXT))
     assert (end.status, end.reason) == ("incomplete", "max_output_tokens")
-    assert (end.usage, end.output[0].status) == (Usage(10, 5), "incomplete")  # type: ignore[union-attr]
+    assert (end.usage, end.output[0].status) == (TokenUsage(10, 5), "incomplete")  # type: ignore[union-attr]
 
 
 def test_items_are_shown_and_deleted() -> None:

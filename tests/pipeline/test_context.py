@@ -10,7 +10,7 @@ from engines.base import Message, ToolCall
 from pipeline.conversation.context_window import (
     LEFT_OUT,
     MESSAGE_TOKENS,
-    Truncation,
+    ContextTruncation,
     fit,
     halved,
     message_tokens,
@@ -48,14 +48,14 @@ for _ in range(9):
 
 def test_a_conversation_keeps_as_much_as_was_asked() -> None:
     needed, room = total(GROWN), total(GROWN) // 2
-    assert fit(GROWN, needed, 0, how=Truncation(is_allowed=False)) == GROWN
+    assert fit(GROWN, needed, 0, how=ContextTruncation(is_allowed=False)) == GROWN
     with pytest.raises(RequestError) as caught:
-        fit(GROWN, room, 0, how=Truncation(is_allowed=False))
+        fit(GROWN, room, 0, how=ContextTruncation(is_allowed=False))
     assert caught.value.code == "context_length_exceeded"
-    lengths = [len(fit(GROWN, room, 0, how=Truncation(retention=r))) for r in (1, 0.5, 0)]
+    lengths = [len(fit(GROWN, room, 0, how=ContextTruncation(retention=r))) for r in (1, 0.5, 0)]
     assert lengths[0] > lengths[1] > lengths[2]
     assert lengths[2] == 2  # nothing but the instructions and the last words
-    limited = fit(GROWN, needed, 0, how=Truncation(max_tokens=room))
+    limited = fit(GROWN, needed, 0, how=ContextTruncation(max_tokens=room))
     assert total(limited[1:]) <= room
     assert limited[-1] == GROWN[-1]
 

@@ -4,14 +4,14 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from core.errors import Overloaded, RequestError
+from core.errors import OverloadedError, RequestError
 from core.items import ImagePart, MessageItem, TextPart
 from pipeline.conversation.conversation import Conversation, Conversations
 from pipeline.conversation.history import MAX_TEXT_BYTES, History
-from pipeline.session.one_shot import Exchanges, Question
-from pipeline.session.sessions import Guest, Sessions
-from pipeline.shared.settings import Profile, SessionSettings
-from pipeline.speech.language_id import TextLanguage
+from pipeline.session.one_shot import OneShotRequest, OneShotResponses
+from pipeline.session.sessions import ClientSecretHolder, Sessions
+from pipeline.shared.settings import ConversationProfile, SessionSettings
+from pipeline.speech.language_id import TextLanguageDetector
 from tests.loop import run_virtual
 from tests.pipeline.fakes import World
 
@@ -88,7 +88,7 @@ def test_a_conversation_that_is_used_is_not_forgotten_before_it_can_speak() -> N
     used(conversations, "busy").history.add(text("busy", 2 * KIB))
     asked = conversations.get("asked")
     with asked.held():
-        asked.profile = Profile.of(SessionSettings(instructions=KIB))
+        asked.profile = ConversationProfile.of(SessionSettings(instructions=KIB))
         asked.history.add(text("question", KIB))
         assert conversations.get("asked") is asked
     assert conversations.size_bytes == sum(
@@ -112,11 +112,11 @@ def test_a_session_that_could_not_begin_leaves_no_conversation() -> None:
 
 def test_a_question_under_the_servers_own_id_names_no_conversation() -> None:
     world = World()
-    exchanges = Exchanges(world.surroundings(), world.conversations, TextLanguage())
+    exchanges = OneShotResponses(world.surroundings(), world.conversations, TextLanguageDetector())
 
     async def main() -> None:
         talk = used(world.conversations, None)
-        async with exchanges.open(Question("hello", talk.id, "en")):
+        async with exchanges.open(OneShotRequest("hello", talk.id, "en")):
             pass
         talk.left_by(talk.speakers[0])
         assert not world.conversations.has(talk.id)
@@ -151,8 +151,8 @@ def test_instructions_that_are_remembered_count_too() -> None:
     conversations = Conversations(max_bytes=3 * len(KIB))
     for number in range(10):
         one = conversations.get(str(number))
-        one.profile = Profile.of(SessionSettings(instructions=KIB))
-        one.profile = Profile.of(SessionSettings(instructions=KIB))
+        one.profile = ConversationProfile.of(SessionSettings(instructions=KIB))
+        one.profile = ConversationProfile.of(SessionSettings(instructions=KIB))
     assert conversations.size_bytes == 3 * len(KIB)
     assert conversations.profile_of("9") is not None
     assert conversations.profile_of("0") is None
@@ -164,7 +164,7 @@ def test_a_forgotten_conversation_that_is_still_held_is_not_counted() -> None:
     held.history.add(text("a", KIB))
     conversations.get("next").history.add(text("b", KIB))
     held.history.add(text("c", KIB))
-    held.profile = Profile.of(SessionSettings(instructions=KIB))
+    held.profile = ConversationProfile.of(SessionSettings(instructions=KIB))
     assert conversations.size_bytes == len(KIB)
 
 
@@ -173,8 +173,10 @@ def test_where_one_session_is_all_a_client_secret_is_told_whose_it_is() -> None:
 
     async def main() -> None:
         sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
-        opened = sessions.open(SessionSettings(), paced_by="server", guest=Guest(b"key", 2))
-        with pytest.raises(Overloaded, match=r"the owner's \(server\.max_sessions\)"):
+        opened = sessions.open(
+            SessionSettings(), paced_by="server", guest=ClientSecretHolder(b"key", 2)
+        )
+        with pytest.raises(OverloadedError, match=r"the owner's \(server\.max_sessions\)"):
             await opened.__aenter__()
         async with sessions.open(SessionSettings(), paced_by="server"):
             pass
@@ -195,13 +197,13 @@ def test_where_one_session_is_all_a_client_secret_is_told_whose_it_is() -> None:
 def test_a_client_secret_has_two_sessions_and_never_the_last_place(
     owners: int, guests: int, owner_code: str, guest_code: str
 ) -> None:
-    guest, world = Guest(b"key", 2), World()
+    guest, world = ClientSecretHolder(b"key", 2), World()
 
-    async def code(sessions: Sessions, by: Guest | None) -> str:
+    async def code(sessions: Sessions, by: ClientSecretHolder | None) -> str:
         try:
             async with sessions.open(SessionSettings(), paced_by="server", guest=by):
                 return ""
-        except Overloaded as full:
+        except OverloadedError as full:
             return full.code
 
     async def main() -> None:

@@ -16,14 +16,14 @@ import pytest
 
 from bench.measurements.echo.rooms import NEAR_RMS, ROOM_RMS, Wave, room
 from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, Pcm, ms_to_samples
-from core.events import ResponseCreated, SessionEvent, Transcribed
+from core.events import ResponseCreated, SessionEvent, TranscriptionCompleted
 from engines.base import AsrItem, AsrResult, TtsInfo, VadEngine, WordMark
 from engines.registry import load
 from media.processing.modes import EchoMode
 from media.resample import Resampler
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 from tests.pipeline.fakes import LevelAsr, ToneTts, World
 from tests.pipeline.scenes import of, run_session
 from tests.shared import ROOT
@@ -55,7 +55,7 @@ def vad() -> VadEngine:
 class CredulousAsr(LevelAsr):
     """Hears two words in everything: enough to end an answer and to ask for another."""
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         silent = AsrItem(item.utterance, np.zeros(320, np.int16), item.is_final, item.options)
         await super().decode(silent, priority)
         return AsrResult("stop that", 0.9, "en")
@@ -147,7 +147,7 @@ def answers(
             session.feed(AudioFrame(heard, ASR_RATE_HZ, 0))
 
     events: list[SessionEvent] = run_session(world, scenario, SessionSettings(echo=mode))
-    words = [one.transcript for one in of(Transcribed, events) if one.transcript]
+    words = [one.transcript for one in of(TranscriptionCompleted, events) if one.transcript]
     return len(of(ResponseCreated, events)), words
 
 

@@ -8,13 +8,19 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame
-from core.events import SessionEvent, SpeechStarted, SpeechStopped, Transcribed, TurnTraced
+from core.events import (
+    SessionEvent,
+    SpeechStarted,
+    SpeechStopped,
+    TranscriptionCompleted,
+    TurnTimeline,
+)
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
-from pipeline.user_turn.endpoint_timer import Ending, Pace
-from pipeline.user_turn.endpointing import SUPPOSED_MS, Edge, Endpointer
-from pipeline.user_turn.speech_detector import Hearing
-from pipeline.user_turn.speech_offset import Sound
+from pipeline.user_turn.endpoint_timer import ArrivalPace, EndpointTimer
+from pipeline.user_turn.endpointing import SUPPOSED_MS, EdgeKind, Endpointer
+from pipeline.user_turn.speech_detector import SpeechDetector
+from pipeline.user_turn.speech_offset import AudibleEnd
 from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, LoopClock, LoudVad, World
 from tests.pipeline.scenes import of, run_session
@@ -27,7 +33,7 @@ WAIT = TurnDetection(silence_ms=210)
 # What is supposed.
 
 
-def paused(frames: int, sound: Sound | None = None, silence_ms: float = 210) -> Endpointer:
+def paused(frames: int, sound: AudibleEnd | None = None, silence_ms: float = 210) -> Endpointer:
     """After speech, and so many frames of silence."""
     endpointer = Endpointer(silence_ms=silence_ms)
     for _ in range(10):
@@ -49,18 +55,18 @@ def test_what_is_supposed_ends_the_utterance_where_its_sound_ended() -> None:
     endpointer = paused(10)
     ended = endpointer.suppose()
     assert ended is not None
-    assert (ended.edge, ended.at, ended.until) == (Edge.ENDED, 10 * FRAME, 10 * FRAME)
+    assert (ended.edge, ended.at, ended.until) == (EdgeKind.ENDED, 10 * FRAME, 10 * FRAME)
     assert not endpointer.in_speech
     assert endpointer.missing is None
     assert endpointer.suppose() is None
     again = [endpointer.push(1.0, FRAME) for _ in range(3)]  # in the very next frame
     assert again[-1] is not None
-    assert (again[-1].edge, again[-1].at) == (Edge.STARTED, 20 * FRAME)
+    assert (again[-1].edge, again[-1].at) == (EdgeKind.STARTED, 20 * FRAME)
 
 
 def test_nothing_is_supposed_while_something_sounds_or_somebody_speaks() -> None:
-    assert paused(10, Sound(10 * FRAME, is_now=False)).missing == 160
-    assert paused(10, Sound(10 * FRAME, is_now=True)).missing is None
+    assert paused(10, AudibleEnd(10 * FRAME, is_now=False)).missing == 160
+    assert paused(10, AudibleEnd(10 * FRAME, is_now=True)).missing is None
     endpointer = paused(10)
     endpointer.push(1.0, FRAME)
     assert endpointer.missing is None
@@ -80,8 +86,8 @@ def test_evidence_may_leave_nothing_missing() -> None:
 # What is live.
 
 
-def pace(gaps_ms: Sequence[float], packet_ms: int = 20) -> Pace:
-    found, now = Pace(), 7.0
+def pace(gaps_ms: Sequence[float], packet_ms: int = 20) -> ArrivalPace:
+    found, now = ArrivalPace(), 7.0
     for gap_ms in gaps_ms:
         now += gap_ms / 1000
         found.push(now, packet_ms * ASR_RATE_HZ // 1000)
@@ -115,9 +121,9 @@ def test_what_a_vad_has_not_heard_yet_is_no_silence_to_wait_for() -> None:
 
     async def main() -> None:
         clock, ended = LoopClock(), list[float]()
-        hearing = Hearing(Slow())
+        hearing = SpeechDetector(Slow())
         hearing.configure(WAIT)
-        ending = Ending(hearing, clock)
+        ending = EndpointTimer(hearing, clock)
         task = asyncio.create_task(ending.run(lambda: ended.append(clock.now())))
         loud = np.random.default_rng(1).normal(0, 4000, 1600).astype(np.int16)
         came_at = list[float]()
@@ -184,10 +190,10 @@ def test_a_turn_ends_between_two_packets() -> None:
     timed = Timed(lambda s: say(s, [(SILENCE, 800), (ONE, 400), (SILENCE, 3000)]))
     assert timed.ended_ms == [1200 + 210]
     assert [e.audio_end_ms for e in of(SpeechStopped, timed.events)] == [1200]
-    (turn,) = of(TurnTraced, timed.events)
+    (turn,) = of(TurnTimeline, timed.events)
     assert turn.status == "answered"
     assert (turn.stages[0].stage, turn.stages[0].end_ms) == ("endpoint_wait", 210)
-    assert [e.transcript for e in of(Transcribed, timed.events)] == ["one"]
+    assert [e.transcript for e in of(TranscriptionCompleted, timed.events)] == ["one"]
 
 
 def test_packets_that_do_not_come_end_no_turn() -> None:
@@ -205,14 +211,14 @@ def test_packets_that_do_not_come_end_no_turn() -> None:
 def test_an_upload_ends_by_what_is_heard() -> None:
     script = [(SILENCE, 2000), (ONE, 400), (SILENCE, 200), (TWO, 400), (SILENCE, 3000)]
     timed = Timed(lambda s: say(s, script, faster=2))
-    assert [e.transcript for e in of(Transcribed, timed.events)] == ["one two"]
+    assert [e.transcript for e in of(TranscriptionCompleted, timed.events)] == ["one two"]
     assert timed.ended_ms == [1500 + 110]  # with a whole packet, at twice the speed
 
 
 def test_who_goes_on_in_what_was_supposed_loses_no_sample() -> None:
     script = [(SILENCE, 800), (ONE, 400), (SILENCE, 200), (TWO, 400), (SILENCE, 3000)]
     timed = Timed(lambda s: say(s, script), replace(WAIT, prefix_padding_ms=0))
-    assert [e.transcript for e in of(Transcribed, timed.events)] == ["one", "one two"]
+    assert [e.transcript for e in of(TranscriptionCompleted, timed.events)] == ["one", "one two"]
     assert [e.audio_start_ms for e in of(SpeechStarted, timed.events)] == [800, 1400]
 
 
@@ -222,8 +228,8 @@ def test_who_goes_on_in_what_was_supposed_is_heard_as_one() -> None:
     )  # 600 ms where words tell none
     script = [(SILENCE, 800), (ONE, 400), (SILENCE, 700), (TWO, 400), (SILENCE, 4000)]
     timed = Timed(lambda s: say(s, script), semantic)
-    assert [e.transcript for e in of(Transcribed, timed.events)][-1] == "one two"
-    assert [t.status for t in of(TurnTraced, timed.events)][-1] == "answered"
+    assert [e.transcript for e in of(TranscriptionCompleted, timed.events)][-1] == "one two"
+    assert [t.status for t in of(TurnTimeline, timed.events)][-1] == "answered"
 
 
 def test_settings_that_change_within_the_wait_count() -> None:

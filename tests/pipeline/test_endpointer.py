@@ -14,20 +14,20 @@ from pipeline.user_turn.endpointing import (
     MAX_HANG_MS,
     ONSET_MS,
     START_MS,
-    Edge,
+    EdgeKind,
     Endpointer,
     SpeechEdge,
 )
-from pipeline.user_turn.speech_detector import Hearing
-from pipeline.user_turn.speech_offset import Sound
+from pipeline.user_turn.speech_detector import SpeechDetector
+from pipeline.user_turn.speech_offset import AudibleEnd
 from tests.pipeline.fakes import LoudVad
 
 FRAME = 320
-FOLLOWS: dict[Edge, set[Edge | None]] = {
-    Edge.STARTED: {None, Edge.ENDED},
-    Edge.CANDIDATE: {Edge.STARTED, Edge.RESUMED},
-    Edge.RESUMED: {Edge.CANDIDATE},
-    Edge.ENDED: {Edge.STARTED, Edge.CANDIDATE, Edge.RESUMED},
+FOLLOWS: dict[EdgeKind, set[EdgeKind | None]] = {
+    EdgeKind.STARTED: {None, EdgeKind.ENDED},
+    EdgeKind.CANDIDATE: {EdgeKind.STARTED, EdgeKind.RESUMED},
+    EdgeKind.RESUMED: {EdgeKind.CANDIDATE},
+    EdgeKind.ENDED: {EdgeKind.STARTED, EdgeKind.CANDIDATE, EdgeKind.RESUMED},
 }
 
 
@@ -65,7 +65,7 @@ STEPS = runs(
 @given(STEPS, st.integers(100, 900))
 def test_edges_keep_their_order_and_no_wait_is_cut(steps: list[Step], silence_ms: int) -> None:
     endpointer = Endpointer(silence_ms=silence_ms)
-    last: Edge | None = None
+    last: EdgeKind | None = None
     wait, position = silence_ms, 0
     for step in steps:
         if step.reset:
@@ -73,7 +73,7 @@ def test_edges_keep_their_order_and_no_wait_is_cut(steps: list[Step], silence_ms
             last, wait = None, silence_ms
         if step.expect_ms is not None:
             endpointer.expect(step.expect_ms)
-            if last is Edge.CANDIDATE:
+            if last is EdgeKind.CANDIDATE:
                 wait = step.expect_ms
         edge = endpointer.push(step.probability, FRAME, sound_of(step, endpointer))
         position += FRAME
@@ -82,9 +82,9 @@ def test_edges_keep_their_order_and_no_wait_is_cut(steps: list[Step], silence_ms
         assert last in FOLLOWS[edge.edge]
         assert 0 <= edge.at <= edge.until <= position
         silence = position - edge.at
-        if edge.edge is Edge.ENDED:
+        if edge.edge is EdgeKind.ENDED:
             assert silence >= ms_to_samples(wait, ASR_RATE_HZ)
-        if edge.edge in (Edge.ENDED, Edge.CANDIDATE):
+        if edge.edge in (EdgeKind.ENDED, EdgeKind.CANDIDATE):
             assert edge.until - edge.at <= ms_to_samples(MAX_HANG_MS, ASR_RATE_HZ)
             assert step.probability < 0.5
         else:
@@ -92,11 +92,11 @@ def test_edges_keep_their_order_and_no_wait_is_cut(steps: list[Step], silence_ms
         last = edge.edge
 
 
-def sound_of(step: Step, endpointer: Endpointer) -> Sound | None:
+def sound_of(step: Step, endpointer: Endpointer) -> AudibleEnd | None:
     if step.quiet_ms is None:
         return None
     quiet = ms_to_samples(step.quiet_ms, ASR_RATE_HZ)
-    return Sound(endpointer.speech_end - quiet, step.is_audible)
+    return AudibleEnd(endpointer.speech_end - quiet, step.is_audible)
 
 
 @settings(max_examples=80, deadline=None)
@@ -108,7 +108,7 @@ def sound_of(step: Step, endpointer: Endpointer) -> Sound | None:
 def test_no_sample_of_speech_is_lost_whatever_is_expected(
     script: list[tuple[bool, int]], evidence: dict[int, float | None], chunk: int
 ) -> None:
-    hearing = Hearing(LoudVad())
+    hearing = SpeechDetector(LoudVad())
     hearing.configure(TurnDetection(kind="semantic_vad", prefix_padding_ms=0))
     random = np.random.default_rng(4)
     parts = [
@@ -131,7 +131,7 @@ def test_no_sample_of_speech_is_lost_whatever_is_expected(
             assert taken[at : at + len(part)].all()
 
 
-def say(endpointer: Endpointer, pattern: str, sound: Sound | None = None) -> list[SpeechEdge]:
+def say(endpointer: Endpointer, pattern: str, sound: AudibleEnd | None = None) -> list[SpeechEdge]:
     """`s` is 20 ms of speech, `.` of silence."""
     pushed = [endpointer.push(float(char == "s"), FRAME, sound) for char in pattern]
     return [edge for edge in pushed if edge]
@@ -140,58 +140,60 @@ def say(endpointer: Endpointer, pattern: str, sound: Sound | None = None) -> lis
 def test_silence_counts_from_the_last_sound_and_the_candidate_comes_at_once() -> None:
     endpointer = Endpointer(silence_ms=200)
     say(endpointer, "s" * 20)
-    sound = Sound(16 * FRAME, is_now=False)
+    sound = AudibleEnd(16 * FRAME, is_now=False)
     candidate, ended = say(endpointer, "." * 6, sound)
-    assert candidate == SpeechEdge(Edge.CANDIDATE, 16 * FRAME, 20 * FRAME)
-    assert ended == SpeechEdge(Edge.ENDED, 16 * FRAME, 20 * FRAME)
+    assert candidate == SpeechEdge(EdgeKind.CANDIDATE, 16 * FRAME, 20 * FRAME)
+    assert ended == SpeechEdge(EdgeKind.ENDED, 16 * FRAME, 20 * FRAME)
 
 
 def test_a_consonant_that_the_vad_missed_is_waited_for_and_what_was_prepared_is_void() -> None:
     endpointer = Endpointer(silence_ms=200)
     say(endpointer, "s" * 20)
-    (candidate,) = say(endpointer, "." * 4, Sound(20 * FRAME, is_now=False))
-    assert candidate.edge is Edge.CANDIDATE
+    (candidate,) = say(endpointer, "." * 4, AudibleEnd(20 * FRAME, is_now=False))
+    assert candidate.edge is EdgeKind.CANDIDATE
     end = 26 * FRAME
-    resumed, again, ended = say(endpointer, "." * 13, Sound(20 * FRAME, is_now=False, after=end))
-    assert (resumed.edge, resumed.at) == (Edge.RESUMED, 24 * FRAME)
-    assert again == SpeechEdge(Edge.CANDIDATE, end, end)
-    assert ended == SpeechEdge(Edge.ENDED, end, end)
+    resumed, again, ended = say(
+        endpointer, "." * 13, AudibleEnd(20 * FRAME, is_now=False, after=end)
+    )
+    assert (resumed.edge, resumed.at) == (EdgeKind.RESUMED, 24 * FRAME)
+    assert again == SpeechEdge(EdgeKind.CANDIDATE, end, end)
+    assert ended == SpeechEdge(EdgeKind.ENDED, end, end)
 
 
 def test_a_consonant_that_was_heard_by_the_candidate_is_in_what_is_prepared() -> None:
     endpointer = Endpointer(silence_ms=200)
     say(endpointer, "s" * 20)
-    sound = Sound(20 * FRAME, is_now=False, after=21 * FRAME)
+    sound = AudibleEnd(20 * FRAME, is_now=False, after=21 * FRAME)
     candidate, ended = say(endpointer, "." * 12, sound)
-    assert candidate == SpeechEdge(Edge.CANDIDATE, 21 * FRAME, 21 * FRAME)
-    assert ended == SpeechEdge(Edge.ENDED, 21 * FRAME, 21 * FRAME)
+    assert candidate == SpeechEdge(EdgeKind.CANDIDATE, 21 * FRAME, 21 * FRAME)
+    assert ended == SpeechEdge(EdgeKind.ENDED, 21 * FRAME, 21 * FRAME)
 
 
 def test_a_sound_as_the_wait_ends_is_given_time_to_become_a_word() -> None:
     endpointer = Endpointer(silence_ms=200)
     say(endpointer, "s" * 20 + "." * 9)
-    sounding = Sound(20 * FRAME, is_now=True)
+    sounding = AudibleEnd(20 * FRAME, is_now=True)
     assert say(endpointer, "..", sounding) == []
-    assert [edge.edge for edge in say(endpointer, "s")] == [Edge.RESUMED]
+    assert [edge.edge for edge in say(endpointer, "s")] == [EdgeKind.RESUMED]
     endpointer = Endpointer(silence_ms=200)
     say(endpointer, "s" * 20 + "." * 9)
     assert say(endpointer, "." * (ONSET_MS // 20), sounding) == []
-    assert [edge.edge for edge in say(endpointer, ".", sounding)] == [Edge.ENDED]
+    assert [edge.edge for edge in say(endpointer, ".", sounding)] == [EdgeKind.ENDED]
 
 
 def test_evidence_changes_the_wait_of_this_pause_only() -> None:
     endpointer = Endpointer(silence_ms=400)
     (_, candidate) = say(endpointer, "sss" + "." * 10)
     endpointer.expect(120, candidate.at)
-    assert [edge.edge for edge in say(endpointer, ".")] == [Edge.ENDED]  # it was longer already
+    assert [edge.edge for edge in say(endpointer, ".")] == [EdgeKind.ENDED]  # it was longer already
     edges = say(endpointer, "sss" + "." * 5)
     endpointer.expect(120, candidate.at)  # of the pause before: too late
     assert say(endpointer, "." * 14) == []
-    assert [edge.edge for edge in say(endpointer, ".")] == [Edge.ENDED]
+    assert [edge.edge for edge in say(endpointer, ".")] == [EdgeKind.ENDED]
     edges = say(endpointer, "sss" + "." * 5)
     endpointer.expect(800, edges[-1].at)
-    assert [edge.edge for edge in say(endpointer, "." * 30 + "s")] == [Edge.RESUMED]
-    assert [edge.edge for edge in say(endpointer, "." * 20)] == [Edge.CANDIDATE, Edge.ENDED]
+    assert [edge.edge for edge in say(endpointer, "." * 30 + "s")] == [EdgeKind.RESUMED]
+    assert [edge.edge for edge in say(endpointer, "." * 20)] == [EdgeKind.CANDIDATE, EdgeKind.ENDED]
 
 
 @pytest.mark.parametrize("probability", [None, 0.0, 0.5, 1.0])
@@ -208,15 +210,15 @@ def test_semantic_vad_waits_by_what_is_expected(probability: float | None, wait:
 
 def ended_after_ms(detection: TurnDetection, probability: float | None) -> float:
     """Silence from the last loud sample to ENDED, evidence given at the candidate."""
-    hearing = Hearing(LoudVad())
+    hearing = SpeechDetector(LoudVad())
     hearing.configure(detection)
     noise = np.random.default_rng(3).normal(0, 3000, 50 * FRAME)
     audio = np.concatenate([noise.astype(np.int16), np.zeros(100 * FRAME, np.int16)])
     for at in range(0, len(audio), FRAME):
         for heard in hearing.push(AudioFrame(audio[at : at + FRAME], ASR_RATE_HZ, at)):
-            if heard.edge and heard.edge.edge is Edge.CANDIDATE:
+            if heard.edge and heard.edge.edge is EdgeKind.CANDIDATE:
                 hearing.expect(probability, heard.edge.at)
-            if heard.edge and heard.edge.edge is Edge.ENDED:
+            if heard.edge and heard.edge.edge is EdgeKind.ENDED:
                 return (hearing.samples - 50 * FRAME) / 16
     pytest.fail("it never ended")
 

@@ -11,7 +11,7 @@ from core.errors import NotFound, RequestError
 from pipeline.services import EngineSet, Recogniser
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
-from pipeline.speech.file import Reader
+from pipeline.speech.file import SpeechFiles
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, World
 
@@ -50,9 +50,9 @@ def test_any_name_means_the_default_where_names_are_not_strict() -> None:
     assert here.recogniser("whisper-large-v3") is chosen
     assert here.recogniser("tiny") is other
     assert here.language_model("qwen3:8b") is here.llm["default"]
-    assert Reader(here).voices("kokoro") == here.tts
+    assert SpeechFiles(here).voices("kokoro") == here.tts
     with pytest.raises(NotFound, match="those that speak: default, tone"):
-        Reader(replace(here, is_strict=True)).voices("kokoro")
+        SpeechFiles(replace(here, is_strict=True)).voices("kokoro")
 
 
 @pytest.mark.parametrize(

@@ -7,25 +7,25 @@ from typing import Never
 
 import pytest
 
-from core.errors import Conflict, EngineError, NotFound, Overloaded
+from core.errors import Conflict, EngineError, NotFound, OverloadedError
 from core.items import FunctionCallItem, FunctionOutputItem, MessageItem
-from pipeline.session.one_shot import Exchanges, Question
-from pipeline.shared.settings import Profile, SessionSettings
-from pipeline.speech.language_id import TextLanguage
+from pipeline.session.one_shot import OneShotRequest, OneShotResponses
+from pipeline.shared.settings import ConversationProfile, SessionSettings
+from pipeline.speech.language_id import TextLanguageDetector
 from tests.loop import run_virtual
 from tests.pipeline.fakes import EchoLlm, World
 from tests.pipeline.scripted import AsksTool, Says, SlowTool
 
 
-class Usual(TextLanguage):
+class Usual(TextLanguageDetector):
     """German where it says `Licht`."""
 
     async def of(self, text: str, usual: str, known: object = ()) -> str:
         return "de" if "Licht" in text else usual
 
 
-def exchanges(world: World, **more: int) -> Exchanges:
-    return Exchanges(
+def exchanges(world: World, **more: int) -> OneShotResponses:
+    return OneShotResponses(
         world.surroundings(),
         world.conversations,
         Usual(),
@@ -34,13 +34,15 @@ def exchanges(world: World, **more: int) -> Exchanges:
     )
 
 
-async def ask(to: Exchanges, question: Question) -> str:
+async def ask(to: OneShotResponses, question: OneShotRequest) -> str:
     async with to.open(question) as exchange:
         return await exchange.text()
 
 
 def run(
-    scene: Callable[[World, Exchanges], Awaitable[None]], world: World | None = None, **more: int
+    scene: Callable[[World, OneShotResponses], Awaitable[None]],
+    world: World | None = None,
+    **more: int,
 ) -> World:
     world = world or World()
 
@@ -54,18 +56,18 @@ def run(
 
 
 def test_a_question_alone_is_answered_and_forgotten() -> None:
-    async def scene(world: World, asked: Exchanges) -> None:
-        assert await ask(asked, Question("one")) == "you said one."
-        assert await ask(asked, Question("two")) == "you said two."
+    async def scene(world: World, asked: OneShotResponses) -> None:
+        assert await ask(asked, OneShotRequest("one")) == "you said one."
+        assert await ask(asked, OneShotRequest("two")) == "you said two."
         assert [m.text for m in world.llm.asked[1]] == ["Be brief.", "two"]
 
     run(scene)
 
 
 def test_a_conversation_remembers() -> None:
-    async def scene(world: World, asked: Exchanges) -> None:
-        await ask(asked, Question("one", "kitchen"))
-        await ask(asked, Question("two", "kitchen"))
+    async def scene(world: World, asked: OneShotResponses) -> None:
+        await ask(asked, OneShotRequest("one", "kitchen"))
+        await ask(asked, OneShotRequest("two", "kitchen"))
         texts = [m.text.strip() for m in world.llm.asked[1]]
         assert texts == ["Be brief.", "one", "you said one.", "two"]
         items = world.conversations.get("kitchen").history.items
@@ -76,8 +78,8 @@ def test_a_conversation_remembers() -> None:
 
 
 def test_tools_run_and_stay_in_the_history() -> None:
-    async def scene(world: World, asked: Exchanges) -> None:
-        assert await ask(asked, Question("four", "kitchen")) == "you said it is 4."
+    async def scene(world: World, asked: OneShotResponses) -> None:
+        assert await ask(asked, OneShotRequest("four", "kitchen")) == "you said it is 4."
         kinds = [type(item) for item in world.conversations.get("kitchen").history.items]
         assert kinds == [MessageItem, FunctionCallItem, FunctionOutputItem, MessageItem]
 
@@ -85,20 +87,20 @@ def test_tools_run_and_stay_in_the_history() -> None:
 
 
 def test_languages() -> None:
-    async def scene(world: World, asked: Exchanges) -> None:
+    async def scene(world: World, asked: OneShotResponses) -> None:
         for question in (
-            Question("one"),
-            Question("Licht"),
-            Question("one", language="de"),
-            Question("Licht", "kitchen"),
-            Question("one", "kitchen"),
+            OneShotRequest("one"),
+            OneShotRequest("Licht"),
+            OneShotRequest("one", language="de"),
+            OneShotRequest("Licht", "kitchen"),
+            OneShotRequest("one", "kitchen"),
         ):
             await ask(asked, question)
         assert world.llm.languages_asked == ["en", "de", "de", "de", "de"]
-        world.conversations.get("hall").profile = Profile.of(
+        world.conversations.get("hall").profile = ConversationProfile.of(
             SessionSettings(language="de", instructions="Be long.", voice="tief", speed=1.5)
         )
-        async with asked.open(Question("one", "hall")) as exchange:
+        async with asked.open(OneShotRequest("one", "hall")) as exchange:
             plan = exchange.plan
             assert (plan.language, plan.instructions) == ("de", "Be long.")
             assert (plan.voice, plan.speed) == ("tief", 1.5)
@@ -107,11 +109,11 @@ def test_languages() -> None:
 
 
 def test_options() -> None:
-    async def scene(_: World, asked: Exchanges) -> None:
-        async with asked.open(Question("one")) as exchange:
+    async def scene(_: World, asked: OneShotResponses) -> None:
+        async with asked.open(OneShotRequest("one")) as exchange:
             assert exchange.plan.options.max_output_tokens == 50
             assert exchange.plan.options.temperature is None
-        wished = Question("one", temperature=0.0, max_output_tokens=7)
+        wished = OneShotRequest("one", temperature=0.0, max_output_tokens=7)
         async with asked.open(wished) as exchange:
             assert exchange.plan.options.temperature == 0.0
             assert exchange.plan.options.max_output_tokens == 7
@@ -120,8 +122,8 @@ def test_options() -> None:
 
 
 def test_who_leaves_cancels_the_answer_and_what_was_given_stays() -> None:
-    async def scene(world: World, asked: Exchanges) -> None:
-        question = Question("one two three", "kitchen")
+    async def scene(world: World, asked: OneShotResponses) -> None:
+        question = OneShotRequest("one two three", "kitchen")
         async with asked.open(question) as exchange, aclosing(exchange.texts()) as texts:
             assert [await anext(texts), await anext(texts)] == ["you ", "said "]
         assert world.llm.closed_early == 1
@@ -133,41 +135,41 @@ def test_who_leaves_cancels_the_answer_and_what_was_given_stays() -> None:
 
 
 def test_a_model_that_fails() -> None:
-    async def scene(world: World, asked: Exchanges) -> None:
+    async def scene(world: World, asked: OneShotResponses) -> None:
         world.llm.fails = True
         with pytest.raises(EngineError):
-            await ask(asked, Question("one", "kitchen"))
+            await ask(asked, OneShotRequest("one", "kitchen"))
         world.llm.fails = False
-        assert await ask(asked, Question("two", "kitchen")) == "you said two."
+        assert await ask(asked, OneShotRequest("two", "kitchen")) == "you said two."
 
     run(scene)
 
 
 def test_a_conversation_answers_one_question_at_a_time() -> None:
-    async def scene(_: World, asked: Exchanges) -> None:
-        async with asked.open(Question("one", "kitchen")):
+    async def scene(_: World, asked: OneShotResponses) -> None:
+        async with asked.open(OneShotRequest("one", "kitchen")):
             with pytest.raises(Conflict) as refused:
-                await ask(asked, Question("two", "kitchen"))
+                await ask(asked, OneShotRequest("two", "kitchen"))
             assert refused.value.code == "conversation_already_has_active_response"
-            assert await ask(asked, Question("two", "hall")) == "you said two."
+            assert await ask(asked, OneShotRequest("two", "hall")) == "you said two."
 
     run(scene)
 
 
 def test_there_is_a_bound() -> None:
-    async def scene(_: World, asked: Exchanges) -> None:
-        async with asked.open(Question("one")), asked.open(Question("two")):
-            with pytest.raises(Overloaded):
-                await ask(asked, Question("three"))
-        assert await ask(asked, Question("three")) == "you said three."
+    async def scene(_: World, asked: OneShotResponses) -> None:
+        async with asked.open(OneShotRequest("one")), asked.open(OneShotRequest("two")):
+            with pytest.raises(OverloadedError):
+                await ask(asked, OneShotRequest("three"))
+        assert await ask(asked, OneShotRequest("three")) == "you said three."
 
     run(scene, max_parallel=2)
 
 
 def test_an_unknown_model_is_named() -> None:
-    async def scene(_: World, asked: Exchanges) -> None:
+    async def scene(_: World, asked: OneShotResponses) -> None:
         with pytest.raises(NotFound):
-            await ask(asked, Question("one", model="parrot"))
+            await ask(asked, OneShotRequest("one", model="parrot"))
 
     run(scene)
 
@@ -177,8 +179,8 @@ def slow(takes_s: float = 8.0, llm: EchoLlm | None = None) -> World:
 
 
 def test_who_listens_is_not_left_in_silence_by_a_slow_tool() -> None:
-    async def scene(_: World, asked: Exchanges) -> None:
-        question = Question("one", "kitchen", is_spoken=True)
+    async def scene(_: World, asked: OneShotResponses) -> None:
+        question = OneShotRequest("one", "kitchen", is_spoken=True)
         async with asked.open(question) as exchange:
             texts = [text async for text in exchange.texts()]
         between = ["One moment, please. ", "It is taking a little longer. "]
@@ -191,12 +193,12 @@ def test_who_listens_is_not_left_in_silence_by_a_slow_tool() -> None:
 
 
 def test_two_slow_questions_do_not_begin_with_the_same_sentence() -> None:
-    async def begun(asked: Exchanges) -> str:
-        async with asked.open(Question("one", is_spoken=True)) as exchange:
+    async def begun(asked: OneShotResponses) -> str:
+        async with asked.open(OneShotRequest("one", is_spoken=True)) as exchange:
             texts = [text async for text in exchange.texts()]
         return texts[0]
 
-    async def scene(_: World, asked: Exchanges) -> None:
+    async def scene(_: World, asked: OneShotResponses) -> None:
         assert await begun(asked) == "One moment, please. "
         assert await begun(asked) == "Let me check. "
 
@@ -204,25 +206,27 @@ def test_two_slow_questions_do_not_begin_with_the_same_sentence() -> None:
 
 
 def test_who_reads_or_gets_it_whole_is_told_the_answer_only() -> None:
-    async def scene(_: World, asked: Exchanges) -> None:
-        assert await ask(asked, Question("one", is_spoken=True)) == "It is done."
-        async with asked.open(Question("one")) as exchange:
+    async def scene(_: World, asked: OneShotResponses) -> None:
+        assert await ask(asked, OneShotRequest("one", is_spoken=True)) == "It is done."
+        async with asked.open(OneShotRequest("one")) as exchange:
             assert [text async for text in exchange.texts()] == ["It is done."]
 
     run(scene, slow())
 
 
 def test_no_words_are_an_answer_to_who_reads_and_none_to_who_listens() -> None:
-    async def scene(_: World, asked: Exchanges) -> None:
-        assert await ask(asked, Question("one")) == ""
-        assert await ask(asked, Question("one", is_spoken=True)) == "I have no answer to that."
+    async def scene(_: World, asked: OneShotResponses) -> None:
+        assert await ask(asked, OneShotRequest("one")) == ""
+        assert (
+            await ask(asked, OneShotRequest("one", is_spoken=True)) == "I have no answer to that."
+        )
 
     run(scene, World(llm=Says("")))
 
 
 def test_a_spoken_answer_that_nobody_waits_for_is_cancelled_and_one_that_fails_is_told() -> None:
-    async def scene(world: World, asked: Exchanges) -> None:
-        question = Question("one two three", is_spoken=True)
+    async def scene(world: World, asked: OneShotResponses) -> None:
+        question = OneShotRequest("one two three", is_spoken=True)
         async with asked.open(question) as exchange, aclosing(exchange.texts()) as texts:
             assert await anext(texts) == "you "
         assert world.llm.closed_early == 1
@@ -242,14 +246,14 @@ def test_only_a_bug_of_a_model_becomes_an_engine_error(
         def reply(self, *_: object, **__: object) -> Never:
             raise ZeroDivisionError
 
-    async def scene(world: World, asked: Exchanges) -> None:
+    async def scene(world: World, asked: OneShotResponses) -> None:
         with pytest.raises(EngineError, match="ZeroDivisionError"):
-            async with asked.open(Question("one", is_spoken=is_spoken)) as exchange:
+            async with asked.open(OneShotRequest("one", is_spoken=is_spoken)) as exchange:
                 [_ async for _ in exchange.texts()]
         world.llm = EchoLlm()
         for wrong in (ConnectionError("gone"), ExceptionGroup("two", [ValueError(), KeyError()])):
             with pytest.raises(type(wrong)) as raised:
-                async with asked.open(Question("one", is_spoken=is_spoken)):
+                async with asked.open(OneShotRequest("one", is_spoken=is_spoken)):
                     raise wrong
             assert raised.value is wrong
 

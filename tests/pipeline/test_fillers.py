@@ -5,8 +5,14 @@ from itertools import pairwise
 
 import pytest
 
-from core.errors import EarshotError, EngineUnreachable, Overloaded
-from pipeline.tools.fillers import SPOKEN_CHARS_PER_S, Fillers, Sentences, Silence, bundled
+from core.errors import EarshotError, EngineUnreachable, OverloadedError
+from pipeline.tools.fillers import (
+    SPOKEN_CHARS_PER_S,
+    Fillers,
+    FillerSentences,
+    SilenceTimer,
+    bundled,
+)
 from tests.loop import run_virtual
 
 LANGUAGES = ("en", "de", "fr", "es")
@@ -31,8 +37,8 @@ class Conversation:
             self.said.append((now, text))
         return is_heard
 
-    def silence(self, language: str = "en") -> Silence:
-        return Silence(self.say, self.fillers, language)
+    def silence(self, language: str = "en") -> SilenceTimer:
+        return SilenceTimer(self.say, self.fillers, language)
 
     async def wait(self, seconds: float, language: str = "en") -> None:
         """An answer with one round of tools."""
@@ -145,7 +151,7 @@ def test_every_language_has_enough_sentences_to_say_none_twice_in_a_row(
 
 
 def test_sentences_can_be_ones_own() -> None:
-    mine = Fillers({"en": Sentences(("Hm.",), ("Hmm.",), ("Oh.",))})
+    mine = Fillers({"en": FillerSentences(("Hm.",), ("Hmm.",), ("Oh.",))})
     assert (mine.waiting("en"), mine.still_waiting("en"), mine.failed("en")) == (
         "Hm.",
         "Hmm.",
@@ -154,12 +160,12 @@ def test_sentences_can_be_ones_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [EngineUnreachable("llm", "x"), Overloaded("full", retry_after_s=1)]
+    "error", [EngineUnreachable("llm", "x"), OverloadedError("full", retry_after_s=1)]
 )
 @pytest.mark.parametrize("language", sorted({*LANGUAGES, *bundled(), "xx"}))
 def test_a_model_that_cannot_be_had_is_told_of_in_every_language(
     error: EarshotError, language: str
 ) -> None:
     sentences = bundled().get(language, bundled()["en"])
-    own = sentences.busy if isinstance(error, Overloaded) else sentences.away
+    own = sentences.busy if isinstance(error, OverloadedError) else sentences.away
     assert Fillers().regret(error, language) == (own or sentences.failed)[0]

@@ -6,7 +6,7 @@ import numpy as np
 
 from core.audio import Pcm
 from engines.base import WordMark
-from pipeline.speech.synthesis import GATHERED_MS, Clause, Sound, gathered
+from pipeline.speech.synthesis import GATHERED_MS, SpeechOutput, SpokenClause, gathered
 from tests.loop import run_virtual
 
 RATE_HZ = 8000
@@ -17,12 +17,12 @@ def sound(first: int, samples: int) -> Pcm:
     return np.arange(first, first + samples, dtype=np.int16)
 
 
-def taken(given: list[Sound | None]) -> list[Sound]:
+def taken(given: list[SpeechOutput | None]) -> list[SpeechOutput]:
     """What comes of all that waits."""
-    got: list[Sound] = []
+    got: list[SpeechOutput] = []
 
     async def main() -> None:
-        sounds: asyncio.Queue[Sound | None] = asyncio.Queue()
+        sounds: asyncio.Queue[SpeechOutput | None] = asyncio.Queue()
         for one in given:
             sounds.put_nowait(one)
         got.extend([one async for one in gathered(sounds, RATE_HZ)])
@@ -31,7 +31,7 @@ def taken(given: list[Sound | None]) -> list[Sound]:
     return got
 
 
-def lengths(got: list[Sound]) -> list[int]:
+def lengths(got: list[SpeechOutput]) -> list[int]:
     return [len(one) for one in got if isinstance(one, np.ndarray)]
 
 
@@ -50,17 +50,17 @@ def test_pieces_that_do_not_fit_stay_whole() -> None:
 
 
 def test_words_and_clauses_keep_their_places() -> None:
-    word, one, two = WordMark(0, 3, 0, 20), Clause("one"), Clause("two")
+    word, one, two = WordMark(0, 3, 0, 20), SpokenClause("one"), SpokenClause("two")
     got = taken([one, sound(0, 10), sound(10, 10), word, sound(20, 10), two, sound(30, 10), None])
     assert [kept for kept in got if not isinstance(kept, np.ndarray)] == [one, word, two]
     kinds = [type(kept) for kept in got]
-    assert kinds == [Clause, np.ndarray, WordMark, np.ndarray, Clause, np.ndarray]
+    assert kinds == [SpokenClause, np.ndarray, WordMark, np.ndarray, SpokenClause, np.ndarray]
     assert lengths(got) == [20, 10, 10]
 
 
 def test_what_does_not_wait_yet_is_not_waited_for() -> None:
     async def main() -> None:
-        sounds: asyncio.Queue[Sound | None] = asyncio.Queue()
+        sounds: asyncio.Queue[SpeechOutput | None] = asyncio.Queue()
         got = gathered(sounds, RATE_HZ)
         for first in range(3):
             sounds.put_nowait(sound(first, 10))

@@ -5,13 +5,13 @@ import pytest
 from core.events import (
     InputCommitted,
     ItemDone,
-    OutputText,
+    OutputTextDelta,
     PlayoutStopped,
     ResponseCreated,
     TimeoutTriggered,
 )
 from core.items import MessageItem, TextPart
-from pipeline.playout.playout import PacedBy
+from pipeline.playout.playout import PlayoutPacing
 from pipeline.session.idle import SILENCE
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
@@ -26,7 +26,7 @@ PATIENT = SessionSettings(turn_detection=TurnDetection(idle_timeout_ms=PATIENCE_
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
-def test_after_the_sound_and_a_silence_it_goes_on(paced_by: PacedBy) -> None:
+def test_after_the_sound_and_a_silence_it_goes_on(paced_by: PlayoutPacing) -> None:
     world = World()
     asked: list[int] = []
 
@@ -61,7 +61,9 @@ def test_to_silence_no_words_are_an_answer(timeouts: int) -> None:
 
     events = run_session(World(llm=Says("")), scene, PATIENT)
     assert len(of(TimeoutTriggered, events)) == timeouts
-    assert "".join(event.delta for event in of(OutputText, events)) == "I have no answer to that."
+    assert (
+        "".join(event.delta for event in of(OutputTextDelta, events)) == "I have no answer to that."
+    )
 
 
 def test_who_speaks_is_not_reminded() -> None:

@@ -7,16 +7,16 @@ from datetime import date
 import pytest
 
 from core.items import MessageItem, TextPart
-from core.ports import NOWHERE, Place
+from core.ports import NOWHERE, DeviceLocation
 from pipeline.conversation.instructions import NO_DEFAULT, bundled, with_room
-from pipeline.session.one_shot import Exchanges, Question
+from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import ResponseRequest, SessionSettings
-from pipeline.speech.language_id import TextLanguage
+from pipeline.speech.language_id import TextLanguageDetector
 from tests.loop import run_virtual
 from tests.pipeline.fakes import World, speak
 
-KITCHEN = Place("Kitchen", "board")
+KITCHEN = DeviceLocation("Kitchen", "board")
 
 
 def has_room(world: World) -> list[bool]:
@@ -35,11 +35,13 @@ def test_the_room_comes_after_what_is_the_same_everywhere(instructions: str) -> 
 
 def test_a_written_question_brings_its_room() -> None:
     world = World()
-    exchanges = Exchanges(world.surroundings(), world.conversations, TextLanguage())
+    exchanges = OneShotResponses(world.surroundings(), world.conversations, TextLanguageDetector())
 
     async def main() -> None:
         for place in (None, KITCHEN):
-            async with exchanges.open(Question("hello", language="en", place=place)) as exchange:
+            async with exchanges.open(
+                OneShotRequest("hello", language="en", place=place)
+            ) as exchange:
                 await exchange.text()
 
     asyncio.run(main())
@@ -111,10 +113,10 @@ def system_prompts(world: World) -> list[str]:
 def test_sessions_and_questions_are_told_the_date_and_the_language() -> None:
     world = World()
     around = replace(world.surroundings(), instructions=bundled())
-    exchanges = Exchanges(around, world.conversations, TextLanguage())
+    exchanges = OneShotResponses(around, world.conversations, TextLanguageDetector())
 
     async def main() -> None:
-        async with exchanges.open(Question("hallo", language="de")) as exchange:
+        async with exchanges.open(OneShotRequest("hallo", language="de")) as exchange:
             await exchange.text()
         sessions = Sessions(around, world.conversations, max_sessions=2)
         for settings in (SessionSettings(), SessionSettings(instructions="Be brief.")):

@@ -13,10 +13,16 @@ from core.events import (
     ResponseCreated,
     ResponseDone,
     SpeechStarted,
-    Transcribed,
-    TurnTraced,
+    TranscriptionCompleted,
+    TurnTimeline,
 )
-from pipeline.playout.interruption import DECIDE_MS, Overlap, Verdict, is_backchannel, judge
+from pipeline.playout.interruption import (
+    DECIDE_MS,
+    InterruptionVerdict,
+    OverlappingSpeech,
+    is_backchannel,
+    judge,
+)
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from tests.pipeline.fakes import EchoLlm, LevelAsr, ToneTts, World, speak
@@ -53,20 +59,76 @@ def test_backchannels(words: str, language: str, is_question: bool, expected: bo
 @pytest.mark.parametrize(
     ("words", "late", "silent", "wordless", "final", "on", "patient"),
     [
-        ("", False, False, False, False, Verdict.WAIT, Verdict.WAIT),
-        ("", True, False, False, False, Verdict.CANCEL, Verdict.RESUME),
-        ("", True, True, False, False, Verdict.RESUME, Verdict.RESUME),
-        ("", True, False, True, False, Verdict.RESUME, Verdict.RESUME),
-        ("", False, True, True, True, Verdict.RESUME, Verdict.RESUME),
-        ("uh-huh", False, False, False, False, Verdict.WAIT, Verdict.WAIT),
-        ("uh-huh", True, False, False, False, Verdict.RESUME, Verdict.RESUME),
-        ("uh-huh", False, True, False, True, Verdict.RESUME, Verdict.RESUME),
-        ("lights", False, False, False, False, Verdict.WAIT, Verdict.WAIT),
-        ("lights", True, False, False, False, Verdict.CANCEL, Verdict.RESUME),
-        ("lights", False, True, False, True, Verdict.CANCEL, Verdict.RESUME),
-        ("the lights", False, False, False, False, Verdict.WAIT, Verdict.WAIT),
-        ("the lights", True, False, False, False, Verdict.CANCEL, Verdict.CANCEL),
-        ("stop", False, False, False, False, Verdict.CANCEL, Verdict.CANCEL),
+        ("", False, False, False, False, InterruptionVerdict.WAIT, InterruptionVerdict.WAIT),
+        ("", True, False, False, False, InterruptionVerdict.CANCEL, InterruptionVerdict.RESUME),
+        ("", True, True, False, False, InterruptionVerdict.RESUME, InterruptionVerdict.RESUME),
+        ("", True, False, True, False, InterruptionVerdict.RESUME, InterruptionVerdict.RESUME),
+        ("", False, True, True, True, InterruptionVerdict.RESUME, InterruptionVerdict.RESUME),
+        ("uh-huh", False, False, False, False, InterruptionVerdict.WAIT, InterruptionVerdict.WAIT),
+        (
+            "uh-huh",
+            True,
+            False,
+            False,
+            False,
+            InterruptionVerdict.RESUME,
+            InterruptionVerdict.RESUME,
+        ),
+        (
+            "uh-huh",
+            False,
+            True,
+            False,
+            True,
+            InterruptionVerdict.RESUME,
+            InterruptionVerdict.RESUME,
+        ),
+        ("lights", False, False, False, False, InterruptionVerdict.WAIT, InterruptionVerdict.WAIT),
+        (
+            "lights",
+            True,
+            False,
+            False,
+            False,
+            InterruptionVerdict.CANCEL,
+            InterruptionVerdict.RESUME,
+        ),
+        (
+            "lights",
+            False,
+            True,
+            False,
+            True,
+            InterruptionVerdict.CANCEL,
+            InterruptionVerdict.RESUME,
+        ),
+        (
+            "the lights",
+            False,
+            False,
+            False,
+            False,
+            InterruptionVerdict.WAIT,
+            InterruptionVerdict.WAIT,
+        ),
+        (
+            "the lights",
+            True,
+            False,
+            False,
+            False,
+            InterruptionVerdict.CANCEL,
+            InterruptionVerdict.CANCEL,
+        ),
+        (
+            "stop",
+            False,
+            False,
+            False,
+            False,
+            InterruptionVerdict.CANCEL,
+            InterruptionVerdict.CANCEL,
+        ),
     ],
 )
 def test_judgement(
@@ -75,10 +137,10 @@ def test_judgement(
     silent: bool,
     wordless: bool,
     final: bool,
-    on: Verdict,
-    patient: Verdict,
+    on: InterruptionVerdict,
+    patient: InterruptionVerdict,
 ) -> None:
-    overlap = Overlap(words, late, silent, wordless, final)
+    overlap = OverlappingSpeech(words, late, silent, wordless, final)
     assert judge(overlap, "on", "en", is_question=False) is on
     assert judge(overlap, "patient", "en", is_question=False) is patient
 
@@ -86,44 +148,51 @@ def test_judgement(
 @pytest.mark.parametrize(
     ("words", "sense", "final", "expected"),
     [
-        ("what's the", None, False, Verdict.RESUME),  # "I see", as heard by who expects commands
-        ("will it", None, False, Verdict.CANCEL),
-        ("will it", False, False, Verdict.RESUME),
-        ("wake", False, False, Verdict.CANCEL),  # "wait"
-        ("you from", False, True, Verdict.RESUME),  # "mm-hmm"
-        ("you from", None, True, Verdict.CANCEL),
-        ("stop it", False, True, Verdict.CANCEL),
+        (
+            "what's the",
+            None,
+            False,
+            InterruptionVerdict.RESUME,
+        ),  # "I see", as heard by who expects commands
+        ("will it", None, False, InterruptionVerdict.CANCEL),
+        ("will it", False, False, InterruptionVerdict.RESUME),
+        ("wake", False, False, InterruptionVerdict.CANCEL),  # "wait"
+        ("you from", False, True, InterruptionVerdict.RESUME),  # "mm-hmm"
+        ("you from", None, True, InterruptionVerdict.CANCEL),
+        ("stop it", False, True, InterruptionVerdict.CANCEL),
     ],
 )
 def test_a_brief_sound_needs_words_with_a_sense(
-    words: str, sense: bool | None, final: bool, expected: Verdict
+    words: str, sense: bool | None, final: bool, expected: InterruptionVerdict
 ) -> None:
-    brief = Overlap(words, True, True, False, final, is_brief=True, makes_sense=sense)
+    brief = OverlappingSpeech(words, True, True, False, final, is_brief=True, makes_sense=sense)
     assert judge(brief, "on", "en", is_question=False) is expected
     longer = replace(brief, is_brief=False)
-    assert judge(longer, "on", "en", is_question=False) is Verdict.CANCEL
+    assert judge(longer, "on", "en", is_question=False) is InterruptionVerdict.CANCEL
 
 
 @pytest.mark.parametrize(
     ("sense", "brief", "joined", "expected"),
     [
-        (True, True, False, Verdict.CANCEL),
-        (None, True, False, Verdict.WAIT),
-        (False, True, False, Verdict.WAIT),
-        (True, False, False, Verdict.WAIT),  # it goes on
-        (None, False, True, Verdict.CANCEL),
+        (True, True, False, InterruptionVerdict.CANCEL),
+        (None, True, False, InterruptionVerdict.WAIT),
+        (False, True, False, InterruptionVerdict.WAIT),
+        (True, False, False, InterruptionVerdict.WAIT),  # it goes on
+        (None, False, True, InterruptionVerdict.CANCEL),
     ],
 )
 def test_what_is_clear_does_not_wait(
-    sense: bool | None, brief: bool, joined: bool, expected: Verdict
+    sense: bool | None, brief: bool, joined: bool, expected: InterruptionVerdict
 ) -> None:
-    overlap = Overlap("lights off", False, brief, False, False, brief, sense, joined)
+    overlap = OverlappingSpeech("lights off", False, brief, False, False, brief, sense, joined)
     assert judge(overlap, "on", "en", is_question=False) is expected
 
 
 def test_whoever_answers_a_question_needs_no_sense() -> None:
-    overlap = Overlap("you from", False, True, False, True, is_brief=True, makes_sense=False)
-    assert judge(overlap, "on", "en", is_question=True) is Verdict.CANCEL
+    overlap = OverlappingSpeech(
+        "you from", False, True, False, True, is_brief=True, makes_sense=False
+    )
+    assert judge(overlap, "on", "en", is_question=True) is InterruptionVerdict.CANCEL
 
 
 async def heard_ms(session: Session, *script: tuple[int, int]) -> list[int]:
@@ -155,8 +224,8 @@ def test_a_backchannel_pauses_the_answer_and_lets_it_go_on_where_it_stopped() ->
     assert of(PlayoutCleared, events) == []
     assert len(of(PlayoutStopped, events)) == 1
     assert len(of(ResponseCreated, events)) == 1, "nobody answers an uh-huh"
-    assert [e.transcript for e in of(Transcribed, events)] == ["one", "uh-huh"]
-    assert [t.status for t in of(TurnTraced, events)] == ["transcribed", "answered"]
+    assert [e.transcript for e in of(TranscriptionCompleted, events)] == ["one", "uh-huh"]
+    assert [t.status for t in of(TurnTimeline, events)] == ["transcribed", "answered"]
     assert world.metrics.counts["earshot_barge_in:resumed"] == 1
 
 
@@ -173,7 +242,9 @@ def test_a_client_that_plays_itself_falls_silent_at_once_and_is_answered(word_s:
     kinds = [type(event) for event in events]
     over = kinds[len(kinds) - 1 - kinds[::-1].index(SpeechStarted) :]
     if word_s == 0.3:
-        assert over.index(ResponseDone) < over.index(Transcribed), "nobody waits for the words"
+        assert over.index(ResponseDone) < over.index(TranscriptionCompleted), (
+            "nobody waits for the words"
+        )
     statuses = ["completed" if word_s < 0.3 else "cancelled", "completed"]
     assert [done.status for done in of(ResponseDone, events)] == statuses
     assert [m.text for m in world.llm.asked[-1] if m.role == "user"] == ["one", "uh-huh"]
@@ -217,7 +288,7 @@ def test_words_that_come_late_still_interrupt_who_is_patient() -> None:
     events = run_session(world, scenario, SessionSettings(barge_in="patient"))
     first, second = of(ResponseDone, events)
     assert (first.status, second.status) == ("cancelled", "completed")
-    assert of(Transcribed, events)[-1].transcript == "one two"
+    assert of(TranscriptionCompleted, events)[-1].transcript == "one two"
 
 
 def test_one_word_does_not_interrupt_who_is_patient() -> None:
@@ -282,7 +353,7 @@ def test_a_backchannel_is_none_although_somebody_spoke_again_before_it_was_known
         await speak(session, (UH_HUH, 300), (SILENCE, 1600), (NOISE, 300), (SILENCE, 20_000))
 
     events = run_session(talkative(delay_s=2.0), scenario)
-    assert [e.transcript for e in of(Transcribed, events)] == ["one", "uh-huh", ""]
+    assert [e.transcript for e in of(TranscriptionCompleted, events)] == ["one", "uh-huh", ""]
     assert [done.status for done in of(ResponseDone, events)] == ["completed"]
 
 

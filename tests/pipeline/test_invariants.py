@@ -18,10 +18,10 @@ from core.events import (
     InputCommitted,
     ItemAdded,
     ItemDeleted,
-    OutputAudio,
+    OutputAudioDelta,
     OutputItemAdded,
     OutputItemDone,
-    OutputText,
+    OutputTextDelta,
     PlayoutCleared,
     PlayoutStarted,
     PlayoutStopped,
@@ -31,13 +31,13 @@ from core.events import (
     SpeechDiscarded,
     SpeechStarted,
     SpeechStopped,
-    Transcribed,
+    TranscriptionCompleted,
     TranscriptionFailed,
-    TurnTraced,
+    TurnTimeline,
 )
 from core.items import MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from pipeline.playout.playout import PacedBy
+from pipeline.playout.playout import PlayoutPacing
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import BargeInPolicy, ResponseRequest, SessionSettings, TurnDetection
@@ -185,7 +185,7 @@ def is_at_rest(session: Session, world: World) -> None:
     assert not [name for name in names if name.startswith(("draft", "resp", "transcribe", "tool"))]
 
 
-def live(seed: int, paced_by: PacedBy) -> list[SessionEvent]:
+def live(seed: int, paced_by: PlayoutPacing) -> list[SessionEvent]:
     rng = random.Random(seed)
     world = world_of(rng)
     events: list[SessionEvent] = []
@@ -218,7 +218,9 @@ def live(seed: int, paced_by: PacedBy) -> list[SessionEvent]:
     utterances_are_in_order(events)
     if ends_calmly:
         started = {e.item_id for e in events if isinstance(e, InputCommitted)}
-        ended = {e.item_id for e in events if isinstance(e, Transcribed | TranscriptionFailed)}
+        ended = {
+            e.item_id for e in events if isinstance(e, TranscriptionCompleted | TranscriptionFailed)
+        }
         assert started == ended
     turns_are_told(events)
     return events
@@ -228,7 +230,7 @@ def history_is_what_was_said(session: Session, events: list[SessionEvent]) -> No
     """An answer is remembered as far as it was told, and no word of it twice."""
     told: dict[str, str] = {}
     for event in events:
-        if isinstance(event, OutputText):
+        if isinstance(event, OutputTextDelta):
             told[event.item_id] = told.get(event.item_id, "") + event.delta
     for item in session._conversation.history.items:
         if isinstance(item, MessageItem) and item.id in told:
@@ -265,7 +267,9 @@ def one_after_another(events: list[SessionEvent]) -> None:
             case OutputItemAdded(response_id=response_id, item=added):
                 assert (response_id, item) == (current, None)
                 item = added.id
-            case OutputText(response_id=response_id) | OutputAudio(response_id=response_id):
+            case (
+                OutputTextDelta(response_id=response_id) | OutputAudioDelta(response_id=response_id)
+            ):
                 assert (response_id, event.item_id, is_item_done) == (current, item, False)
             case OutputItemDone(response_id=response_id, item=done):
                 assert (response_id, done.id, is_item_done) == (current, item, False)
@@ -293,7 +297,7 @@ def playout_is_balanced(events: list[SessionEvent]) -> None:
 
 def turns_are_told(events: list[SessionEvent]) -> None:
     """Each once, none is lost, and those that sounded after their sound."""
-    traced = [e for e in events if isinstance(e, TurnTraced)]
+    traced = [e for e in events if isinstance(e, TurnTimeline)]
     assert len(traced) == len({turn.turn_id for turn in traced})
     committed = {e.item_id for e in events if isinstance(e, InputCommitted)}
     assert committed == {turn.item_id for turn in traced} - {None}
@@ -302,7 +306,7 @@ def turns_are_told(events: list[SessionEvent]) -> None:
         match event:
             case PlayoutStarted(response_id):
                 sounding.add(response_id)
-            case TurnTraced(response_id=str(response_id), marks=marks) if response_id in sounding:
+            case TurnTimeline(response_id=str(response_id), marks=marks) if response_id in sounding:
                 assert marks["playout_start"] <= marks["playout_end"]
 
 
@@ -325,7 +329,7 @@ def utterances_are_in_order(events: list[SessionEvent]) -> None:
             case InputCommitted(item_id) | ItemAdded(MessageItem(id=item_id, role="user")):
                 assert not is_open.get(item_id, False)
                 is_open[item_id] = False
-            case Transcribed(item_id=item_id) | TranscriptionFailed(item_id=item_id):
+            case TranscriptionCompleted(item_id=item_id) | TranscriptionFailed(item_id=item_id):
                 assert is_open[item_id] is False
                 assert item_id not in known
                 known.append(item_id)
@@ -336,7 +340,7 @@ def utterances_are_in_order(events: list[SessionEvent]) -> None:
 @pytest.mark.parametrize("paced_by", ["server", "client"])
 @pytest.mark.many
 @pytest.mark.parametrize("seed", range(20))
-def test_no_order_of_events_breaks_the_story(seed: int, paced_by: PacedBy) -> None:
+def test_no_order_of_events_breaks_the_story(seed: int, paced_by: PlayoutPacing) -> None:
     assert live(seed, paced_by)
 
 
@@ -372,6 +376,6 @@ def test_every_word_is_heard_once_and_what_was_said_last_is_what_the_model_is_as
 
     run_virtual(main())
     gone = {event.item_id for event in events if isinstance(event, ItemDeleted)}
-    kept = [e for e in events if isinstance(e, Transcribed) and e.item_id not in gone]
+    kept = [e for e in events if isinstance(e, TranscriptionCompleted) and e.item_id not in gone]
     assert " ".join(event.transcript for event in kept).split() == spoken
     assert all(asked[-1].role != "assistant" for asked in world.llm.asked)

@@ -13,7 +13,7 @@ from core.events import (
     ItemDone,
     ResponseCreated,
     ResponseDone,
-    Transcribed,
+    TranscriptionCompleted,
     TranscriptionFailed,
 )
 from core.items import (
@@ -21,9 +21,9 @@ from core.items import (
     FunctionCallItem,
     FunctionOutputItem,
     ImagePart,
-    ListedTool,
     McpApprovalRequestItem,
     McpListItem,
+    McpToolDefinition,
     MessageItem,
     TextPart,
 )
@@ -74,9 +74,9 @@ def test_a_response_waits_for_what_is_said_in_an_item() -> None:
 
     events = run_session(world, scene, TEXT)
     kinds = [type(event) for event in events]
-    order = [ItemAdded, ItemDone, Transcribed, ResponseCreated, ResponseDone]
+    order = [ItemAdded, ItemDone, TranscriptionCompleted, ResponseCreated, ResponseDone]
     assert [kinds.index(kind) for kind in order] == sorted(kinds.index(kind) for kind in order)
-    [told] = of(Transcribed, events)
+    [told] = of(TranscriptionCompleted, events)
     assert (told.item_id, told.transcript, told.audio_s, told.content_index) == ("a", "one", 0.6, 0)
 
 
@@ -89,7 +89,7 @@ def test_each_part_has_its_own_words() -> None:
         await session.settled()
         assert history(world, session) == ["one and two"]
 
-    told = of(Transcribed, run_session(world, scene, TEXT))
+    told = of(TranscriptionCompleted, run_session(world, scene, TEXT))
     assert [(one.content_index, one.transcript) for one in told] == [(0, "one"), (2, "two")]
 
 
@@ -132,7 +132,7 @@ def test_only_so_many_wait_and_one_is_heard_at_a_time() -> None:
         session.add_item(spoken("y", TextPart("written")))
         await session.settled()
 
-    assert len(of(Transcribed, run_session(world, scene, TEXT))) == MAX_WAITING
+    assert len(of(TranscriptionCompleted, run_session(world, scene, TEXT))) == MAX_WAITING
     assert world.asr.most_running == 1
 
 
@@ -146,7 +146,7 @@ def test_what_is_said_live_is_answered_with_what_an_item_says() -> None:
 
     events = run_session(world, scene, TEXT)
     assert len(of(ResponseDone, events)) == 1
-    assert sorted(one.transcript for one in of(Transcribed, events)) == ["one", "two"]
+    assert sorted(one.transcript for one in of(TranscriptionCompleted, events)) == ["one", "two"]
 
 
 def test_an_item_may_go_while_it_is_heard_and_a_session_may_end() -> None:
@@ -162,7 +162,7 @@ def test_an_item_may_go_while_it_is_heard_and_a_session_may_end() -> None:
         await asyncio.sleep(0.1)
 
     events = run_session(world, scene, TEXT)
-    assert not of(Transcribed, events)
+    assert not of(TranscriptionCompleted, events)
     assert len(world.asr.forgotten) >= 1
 
 
@@ -180,7 +180,7 @@ def test_a_previous_item_must_be_there() -> None:
     events = run_session(World(), scene, TEXT)
     added = [(one.item.id, one.previous_item_id) for one in of(ItemAdded, events)]
     assert added == [("b", None), ("c", None), ("d", "c")]
-    assert of(Transcribed, events) == []
+    assert of(TranscriptionCompleted, events) == []
 
 
 def test_images_go_to_a_model_that_sees() -> None:
@@ -254,7 +254,7 @@ def test_what_is_deleted_is_not_told_of_and_not_waited_for_in_vain(after_s: floa
         await session.settled()
 
     events = run_session(world, scene, TEXT)
-    assert [told.item_id for told in of(Transcribed, events)] == ["a"]
+    assert [told.item_id for told in of(TranscriptionCompleted, events)] == ["a"]
     assert [end.status for end in of(ResponseDone, events)] == ["completed"]
     assert len(world.asr.asked) == (2 if after_s > 1 else 1)
 
@@ -286,7 +286,7 @@ def test_an_id_that_comes_again_keeps_its_own_words() -> None:
         await session.settled()
         assert history(world, session) == ["two"]
 
-    [told] = of(Transcribed, run_session(world, scene, TEXT))
+    [told] = of(TranscriptionCompleted, run_session(world, scene, TEXT))
     assert told.transcript == "two"
 
 
@@ -296,7 +296,9 @@ def test_a_restored_request_for_approval_is_a_call_without_a_result() -> None:
     with pytest.raises(RequestError) as caught:
         kept.add(McpApprovalRequestItem("bad", *names, "[1", "cook_it"))
     assert (caught.value.code, caught.value.param) == ("invalid_value", "item.arguments")
-    kept.add(McpListItem("list", "kitchen", (ListedTool("cook it", "", {"type": "object"}),)))
+    kept.add(
+        McpListItem("list", "kitchen", (McpToolDefinition("cook it", "", {"type": "object"}),))
+    )
     kept.add(McpApprovalRequestItem("ask", *names, '{"dish": "soup"}', "cook_it"))
     asked, told = kept.messages("")
     assert [(call.name, call.arguments) for call in asked.tool_calls] == [
@@ -309,7 +311,7 @@ def test_schemas_count_as_text() -> None:
     kept = History()
     for number in range(6):
         schema = {"description": "x" * (MAX_TEXT_BYTES // 4 - 100)}
-        kept.add(McpListItem(str(number), "kitchen", (ListedTool("cook", "", schema),)))
+        kept.add(McpListItem(str(number), "kitchen", (McpToolDefinition("cook", "", schema),)))
     assert [item.id for item in kept.items] == ["2", "3", "4", "5"]
 
 

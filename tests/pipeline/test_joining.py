@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
-from core.errors import Overloaded
+from core.errors import OverloadedError
 from core.events import (
     HypothesisChanged,
     ItemDeleted,
@@ -20,9 +20,9 @@ from core.events import (
     ResponseDone,
     SessionEvent,
     SpeechStarted,
-    Transcribed,
+    TranscriptionCompleted,
     TranscriptionFailed,
-    TurnTraced,
+    TurnTimeline,
 )
 from core.items import FunctionCallItem, FunctionOutputItem, Item, MessageItem
 from core.ports import ToolSpec
@@ -35,12 +35,12 @@ from engines.base import (
     TextDelta,
     ToolCall,
 )
-from pipeline.playout.playout import PacedBy
+from pipeline.playout.playout import PlayoutPacing
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
-from pipeline.user_turn.continuation import MAX_JOINED_MS, MAX_JOINS, RESUME_MS, Join
+from pipeline.user_turn.continuation import MAX_JOINED_MS, MAX_JOINS, RESUME_MS, Continuation
 from pipeline.user_turn.endpointing import INTERRUPT_MS
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 from tests.pipeline.fakes import FRAME, EchoLlm, LevelAsr, World, speak
 from tests.pipeline.scenes import counted, nothing_is_said_of_what_is_gone, of, run_session
 from tests.pipeline.scripted import ToolLlm, Watched
@@ -58,7 +58,7 @@ def talk(
     *script: tuple[int, int],
     world: World | None = None,
     detection: TurnDetection = SEMANTIC,
-    paced_by: PacedBy = "server",
+    paced_by: PlayoutPacing = "server",
     **settings: object,
 ) -> tuple[list[SessionEvent], World]:
     world = world or World()
@@ -71,7 +71,7 @@ def talk(
 
 
 def transcripts(events: Sequence[SessionEvent]) -> list[str]:
-    return [event.transcript for event in events if isinstance(event, Transcribed)]
+    return [event.transcript for event in events if isinstance(event, TranscriptionCompleted)]
 
 
 def items(world: World) -> tuple[Item, ...]:
@@ -89,7 +89,7 @@ JOINED = [("user", "one two"), ("assistant", "you said one two. ")]
 @pytest.mark.parametrize("pause_ms", [480, 600, 700])
 @pytest.mark.parametrize("detection", [SEMANTIC, SERVER], ids=lambda one: one.kind)
 def test_a_sentence_that_was_cut_is_decoded_as_one(
-    detection: TurnDetection, pause_ms: int, paced_by: PacedBy
+    detection: TurnDetection, pause_ms: int, paced_by: PlayoutPacing
 ) -> None:
     script = ((ONE, 600), (SILENCE, pause_ms), (TWO, 600))
     events, world = talk(*script, detection=detection, paced_by=paced_by)
@@ -140,9 +140,9 @@ def test_the_former_items_go_before_the_answer_to_both_begins() -> None:
         ResponseCreated,
         ResponseDone,
     ]
-    assert [e.item_id for e in of(Transcribed, events)] == [first, second]
+    assert [e.item_id for e in of(TranscriptionCompleted, events)] == [first, second]
     assert answer.previous_item_id == second
-    statuses = [e.status for e in of(TurnTraced, events)]
+    statuses = [e.status for e in of(TurnTimeline, events)]
     assert len(statuses) == 2
 
 
@@ -233,7 +233,7 @@ class Telling(LevelAsr):
         super().__init__()
         self.info = replace(self.info, tells_noise=True)
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         result = await super().decode(item, priority)
         return replace(result, is_unsure=result.text == "two")
 
@@ -403,9 +403,11 @@ def test_a_deleted_item_does_not_come_back() -> None:
     assert transcripts(events) == ["one", "two"]
 
 
-def joins() -> list[Join]:
+def joins() -> list[Continuation]:
     gc.collect()
-    return [one for one in gc.get_objects() if type(one) is Join]  # asks no proxy what it is
+    return [
+        one for one in gc.get_objects() if type(one) is Continuation
+    ]  # asks no proxy what it is
 
 
 def test_nothing_is_kept_of_joins_that_came_to_nothing() -> None:
@@ -444,9 +446,9 @@ def test_a_rest_that_cannot_be_decoded_leaves_the_former_answer() -> None:
 
 def test_words_heard_together_are_kept_when_the_second_decode_fails() -> None:
     class Alone(LevelAsr):
-        async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+        async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
             if item.utterance.endswith(".alone"):
-                raise Overloaded("refused on purpose", retry_after_s=1, code="engine_busy")
+                raise OverloadedError("refused on purpose", retry_after_s=1, code="engine_busy")
             return await super().decode(item, priority)
 
     world = World(asr=Alone(), llm=Commands("one"))
@@ -477,7 +479,7 @@ def test_an_answer_is_over_before_its_item_is_deleted(word_s: float) -> None:
 
     async def scenario(session: Session) -> None:
         await _pieces(session)
-        world.asr.refuses = frozenset({Priority.PARTIAL, Priority.SPECULATIVE})
+        world.asr.refuses = frozenset({DecodePriority.PARTIAL, DecodePriority.SPECULATIVE})
         await speak(session, (TWO, 160))
         off = replace(SEMANTIC, create_response=False)
         session.configure(SessionSettings(turn_detection=off))
@@ -498,7 +500,7 @@ def test_a_session_that_ends_leaves_no_words_twice() -> None:
 
         def close_when_known(event: SessionEvent) -> None:
             watch(event)
-            if isinstance(event, Transcribed) and event.transcript == "one two":
+            if isinstance(event, TranscriptionCompleted) and event.transcript == "one two":
                 session.close()
 
         session._reporting.watch = close_when_known
@@ -533,7 +535,7 @@ class SlowToolLlm(ToolLlm):
 @pytest.mark.parametrize("paced_by", ["server", "client"])
 @pytest.mark.parametrize("think_s", [0.7, 0.8, 0.9, 1.0])
 def test_no_tool_of_a_first_piece_acts_while_the_rest_is_spoken(
-    think_s: float, paced_by: PacedBy, barge_in: str
+    think_s: float, paced_by: PlayoutPacing, barge_in: str
 ) -> None:
     world, tool = World(llm=SlowToolLlm(think_s)), Watched(is_read_only=False)
     world.providers = [tool]

@@ -5,36 +5,38 @@ from dataclasses import replace
 
 import pytest
 
-from core.events import Transcribed, TurnTraced
+from core.events import TranscriptionCompleted, TurnTimeline
 from engines.base import AsrItem, AsrResult
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
-from pipeline.shared.turn import Mark
-from serving.llm_slots import Budget
-from serving.scheduling.scheduler import Priority
+from pipeline.shared.turn import TurnMark
+from serving.llm_slots import DraftBudget
+from serving.scheduling.scheduler import DecodePriority
 from tests.pipeline.fakes import LevelAsr, World, speak
 from tests.pipeline.scenes import of, one_turn, run_session
 from tests.pipeline.scripted import ToolLlm, Watched
 
-HEARD = (Mark.SPEECH_START, Mark.SPEECH_END, Mark.CANDIDATE, Mark.ASR_FINAL)
-MADE = (Mark.LLM_FIRST_TOKEN, Mark.FIRST_CLAUSE, Mark.TTS_FIRST_AUDIO)
-PLAYED = (Mark.PLAYOUT_START, Mark.PLAYOUT_END)
+HEARD = (TurnMark.SPEECH_START, TurnMark.SPEECH_END, TurnMark.CANDIDATE, TurnMark.ASR_FINAL)
+MADE = (TurnMark.LLM_FIRST_TOKEN, TurnMark.FIRST_CLAUSE, TurnMark.TTS_FIRST_AUDIO)
+PLAYED = (TurnMark.PLAYOUT_START, TurnMark.PLAYOUT_END)
 
 
 @pytest.mark.parametrize(
     ("max_drafts", "order"),
     [
-        (8, (*HEARD, *MADE, Mark.ENDPOINT, Mark.GATE_OPEN, *PLAYED)),
-        (0, (*HEARD, Mark.ENDPOINT, Mark.GATE_OPEN, *MADE, *PLAYED)),
+        (8, (*HEARD, *MADE, TurnMark.ENDPOINT, TurnMark.GATE_OPEN, *PLAYED)),
+        (0, (*HEARD, TurnMark.ENDPOINT, TurnMark.GATE_OPEN, *MADE, *PLAYED)),
     ],
     ids=["begun in the pause", "begun at its end"],
 )
-def test_a_spoken_turn_has_every_moment_in_order(max_drafts: int, order: tuple[Mark, ...]) -> None:
-    (turn,) = of(TurnTraced, run_session(World(drafts=Budget(max_drafts)), one_turn))
-    assert set(turn.marks) == set(Mark) == set(order)
+def test_a_spoken_turn_has_every_moment_in_order(
+    max_drafts: int, order: tuple[TurnMark, ...]
+) -> None:
+    (turn,) = of(TurnTimeline, run_session(World(drafts=DraftBudget(max_drafts)), one_turn))
+    assert set(turn.marks) == set(TurnMark) == set(order)
     times = [turn.marks[mark] for mark in order]
     assert times == sorted(times)
-    assert turn.marks[Mark.SPEECH_END] == 0
+    assert turn.marks[TurnMark.SPEECH_END] == 0
 
 
 class Hesitant(LevelAsr):
@@ -44,7 +46,7 @@ class Hesitant(LevelAsr):
         super().__init__(0.02, is_incremental=True)
         self.final = final
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         if item.is_final:
             await asyncio.sleep(0.4)
         result = await super().decode(item, priority)
@@ -54,7 +56,7 @@ class Hesitant(LevelAsr):
 class SlowAtTheEnd(LevelAsr):
     """Its final words are those of the pause, and take 100 ms more."""
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         if item.is_final:
             await asyncio.sleep(0.1)
         return await super().decode(item, priority)
@@ -62,12 +64,12 @@ class SlowAtTheEnd(LevelAsr):
 
 def test_other_words_than_were_guessed_are_known_when_they_come() -> None:
     events = run_session(World(asr=Hesitant("one three")), one_turn)
-    (turn,) = of(TurnTraced, events)
-    assert [event.transcript for event in of(Transcribed, events)] == ["one three"]
-    assert turn.marks[Mark.ASR_FINAL] == pytest.approx(500 + 420, abs=20)
-    assert turn.marks[Mark.ASR_FINAL] <= turn.marks[Mark.LLM_FIRST_TOKEN]
+    (turn,) = of(TurnTimeline, events)
+    assert [event.transcript for event in of(TranscriptionCompleted, events)] == ["one three"]
+    assert turn.marks[TurnMark.ASR_FINAL] == pytest.approx(500 + 420, abs=20)
+    assert turn.marks[TurnMark.ASR_FINAL] <= turn.marks[TurnMark.LLM_FIRST_TOKEN]
     spans = {span.stage: span for span in turn.stages}
-    assert spans["asr"].end_ms == spans["llm"].start_ms == turn.marks[Mark.ASR_FINAL]
+    assert spans["asr"].end_ms == spans["llm"].start_ms == turn.marks[TurnMark.ASR_FINAL]
     assert not spans["llm"].is_speculative
 
 
@@ -84,13 +86,13 @@ def test_words_that_go_on_are_known_in_the_pause_also_if_they_stand_alone(
     events = run_session(
         world, scene, SessionSettings(turn_detection=TurnDetection(silence_ms=450))
     )
-    words = [event.transcript for event in of(Transcribed, events)]
+    words = [event.transcript for event in of(TranscriptionCompleted, events)]
     assert words == ["one", "one two" if is_read_only else "two"]
-    marks = of(TurnTraced, events)[-1].marks
-    assert marks[Mark.ASR_FINAL] < marks[Mark.ENDPOINT]
-    assert marks[Mark.ASR_FINAL] <= marks[Mark.LLM_FIRST_TOKEN]
+    marks = of(TurnTimeline, events)[-1].marks
+    assert marks[TurnMark.ASR_FINAL] < marks[TurnMark.ENDPOINT]
+    assert marks[TurnMark.ASR_FINAL] <= marks[TurnMark.LLM_FIRST_TOKEN]
 
 
 def test_words_that_were_guessed_are_known_in_the_pause() -> None:
-    (turn,) = of(TurnTraced, run_session(World(asr=Hesitant("one two")), one_turn))
-    assert turn.marks[Mark.ASR_FINAL] < turn.marks[Mark.ENDPOINT]
+    (turn,) = of(TurnTimeline, run_session(World(asr=Hesitant("one two")), one_turn))
+    assert turn.marks[TurnMark.ASR_FINAL] < turn.marks[TurnMark.ENDPOINT]

@@ -11,11 +11,11 @@ import pytest
 from core.audio import ASR_RATE_HZ, AudioFrame
 from core.errors import Conflict, EngineError, RequestError
 from core.events import (
-    Failed,
+    ErrorEvent,
     HypothesisChanged,
-    OutputAudio,
+    OutputAudioDelta,
     OutputItemDone,
-    OutputText,
+    OutputTextDelta,
     PlayoutCleared,
     PlayoutStarted,
     PlayoutStopped,
@@ -23,13 +23,13 @@ from core.events import (
     ResponseDone,
     SessionEvent,
     SpeechStopped,
-    Transcribed,
-    TurnTraced,
+    TranscriptionCompleted,
+    TurnTimeline,
 )
 from core.items import FunctionCallItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.playout.heard_text import SpokenText
+from pipeline.playout.heard_text import HeardText
 from pipeline.response.queue import MAX_WAITING
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
@@ -37,8 +37,8 @@ from pipeline.shared.outbox import MAX_AHEAD
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from pipeline.tools.toolbox import Toolbox
 from pipeline.user_turn.controller import MAX_HELD_MS
-from pipeline.user_turn.endpointing import MAX_UTTERANCE_MS, Edge, Endpointer
-from pipeline.user_turn.speech_detector import Hearing
+from pipeline.user_turn.endpointing import MAX_UTTERANCE_MS, EdgeKind, Endpointer
+from pipeline.user_turn.speech_detector import SpeechDetector
 from tests.loop import run_virtual
 from tests.pipeline.fakes import (
     FRAME,
@@ -79,10 +79,11 @@ def test_an_answer_waits_while_the_user_goes_on_speaking() -> None:
 
     events = run_session(world, scenario)
     told = names(events)
-    assert told.index("ResponseCreated") > len(told) - 1 - told[::-1].index("Transcribed")
+    last = len(told) - 1 - told[::-1].index("TranscriptionCompleted")
+    assert told.index("ResponseCreated") > last
     assert len(of(ResponseCreated, events)) == 1
     assert [m.text for m in world.llm.asked[0]] == ["one", "two"]
-    assert [t.status for t in of(TurnTraced, events)] == ["transcribed", "answered"]
+    assert [t.status for t in of(TurnTimeline, events)] == ["transcribed", "answered"]
 
 
 def test_noise_after_a_question_delays_its_answer_but_does_not_swallow_it() -> None:
@@ -93,7 +94,7 @@ def test_noise_after_a_question_delays_its_answer_but_does_not_swallow_it() -> N
 
     events = run_session(world, scenario)
     assert [m.text for m in world.llm.asked[0]] == ["one"]
-    assert sorted(t.status for t in of(TurnTraced, events)) == ["answered", "rejected"]
+    assert sorted(t.status for t in of(TurnTimeline, events)) == ["answered", "rejected"]
 
 
 def test_speech_that_resumes_after_the_session_went_to_push_to_talk_is_kept() -> None:
@@ -105,7 +106,7 @@ def test_speech_that_resumes_after_the_session_went_to_push_to_talk_is_kept() ->
         await speak(session, (SILENCE, 500))
 
     events = run_session(World(), scenario)
-    assert [e.transcript for e in of(Transcribed, events)] == ["one two"]
+    assert [e.transcript for e in of(TranscriptionCompleted, events)] == ["one two"]
     assert names(events).count("SpeechStopped") == names(events).count("SpeechStarted") == 1
 
 
@@ -118,7 +119,7 @@ def test_an_early_commit_ends_the_utterance_at_its_end(pause_ms: int) -> None:
 
     events = run_session(World(), scenario)
     assert of(SpeechStopped, events)[0].audio_end_ms == 1000
-    endpoint = of(TurnTraced, events)[0].stages[0]
+    endpoint = of(TurnTimeline, events)[0].stages[0]
     assert endpoint.end_ms == 0
 
 
@@ -133,10 +134,10 @@ def test_push_to_talk_holds_more_than_an_utterance_once_and_not_without_end() ->
         session.clear_input()
 
     events = run_session(world, scenario, PUSH_TO_TALK)
-    (transcribed,) = of(Transcribed, events)
+    (transcribed,) = of(TranscriptionCompleted, events)
     assert transcribed.transcript == "one two"
     assert transcribed.audio_s == pytest.approx(65.1, abs=0.05)  # nothing twice
-    assert [f.code for f in of(Failed, events)] == ["input_audio_buffer_full"]
+    assert [f.code for f in of(ErrorEvent, events)] == ["input_audio_buffer_full"]
     assert max(seconds for _, seconds in world.asr.decoded) <= 65.1
 
 
@@ -146,15 +147,19 @@ def test_a_cut_never_takes_the_first_speech_after_a_pause() -> None:
     edges = [
         endpointer.push(float(not frames - 5 <= at < frames - 1), FRAME) for at in range(frames + 3)
     ]
-    assert [e.edge for e in edges if e][1:] == [Edge.CANDIDATE, Edge.RESUMED, Edge.ENDED]
+    assert [e.edge for e in edges if e][1:] == [
+        EdgeKind.CANDIDATE,
+        EdgeKind.RESUMED,
+        EdgeKind.ENDED,
+    ]
 
 
 def test_push_to_talk_never_cuts_by_itself() -> None:
-    hearing = Hearing(LoudVad())
+    hearing = SpeechDetector(LoudVad())
     hearing.configure(None)
     loud = AudioFrame(np.full(FRAME, 1000, np.int16), ASR_RATE_HZ, 0)
     heard = [h for _ in range(2 * MAX_UTTERANCE_MS // 20) for h in hearing.push(loud)]
-    assert [h.edge.edge for h in heard if h.edge] == [Edge.STARTED]
+    assert [h.edge.edge for h in heard if h.edge] == [EdgeKind.STARTED]
     assert sum(len(h.pcm) for h in heard if h.in_speech) == 2 * MAX_UTTERANCE_MS * 16
 
 
@@ -338,7 +343,7 @@ def test_an_answer_that_breaks_off_says_so() -> None:
     events = run_session(World(llm=BreaksOff()), scenario)
     (done,) = of(ResponseDone, events)
     assert (done.status, done.error_code) == ("failed", "engine_failed")
-    text = "".join(event.delta for event in of(OutputText, events))
+    text = "".join(event.delta for event in of(OutputTextDelta, events))
     assert text == "Once upon a time. There was … Sorry, that did not work."
     assert of(PlayoutStopped, events)
     assert not of(PlayoutCleared, events)  # what was made is heard to its end
@@ -353,7 +358,7 @@ def test_too_many_answers_wait_and_every_announcement_is_said() -> None:
         await speak(session, (1000, 400), (SILENCE, 30_000))
 
     settings = SessionSettings(turn_detection=TurnDetection(interrupt_response=False))
-    texts = [e.delta for e in of(OutputText, run_session(World(), scenario, settings))]
+    texts = [e.delta for e in of(OutputTextDelta, run_session(World(), scenario, settings))]
     assert [f"ring {n}" in texts for n in range(1, MAX_WAITING)] == [True] * (MAX_WAITING - 1)
 
 
@@ -369,7 +374,7 @@ def test_words_that_nobody_asked_an_answer_for_get_none_when_turns_are_detected_
 
     events = run_session(world, scenario, PUSH_TO_TALK)
     assert [[m.text for m in asked] for asked in world.llm.asked] == [["one", "two"]]
-    assert [t.status for t in of(TurnTraced, events)] == ["transcribed", "rejected", "answered"]
+    assert [t.status for t in of(TurnTimeline, events)] == ["transcribed", "rejected", "answered"]
 
 
 class Refuser(Adder):
@@ -392,7 +397,7 @@ def test_a_tool_that_refuses_is_a_result_like_any_other() -> None:
 
 
 def test_a_clause_whose_sound_is_still_made_is_not_heard_to_its_end() -> None:
-    spoken = SpokenText()
+    spoken = HeardText()
     spoken.begin("one two three four", 0)
     assert spoken.heard(300, 300) == "one"
     spoken.begin("five six seven eight", 2000)
@@ -437,7 +442,7 @@ def test_what_the_client_truncates_stays_truncated_when_the_answer_ends() -> Non
             session.add_item(written("hello"))
             session.create_response(ResponseRequest())
             await asyncio.sleep(1.5)
-            session.truncate(of(OutputAudio, told)[0].item_id, 500)
+            session.truncate(of(OutputAudioDelta, told)[0].item_id, 500)
             await asyncio.sleep(10)
             session.add_item(written("what?", "item_b"))
             session.create_response(ResponseRequest())
@@ -456,7 +461,7 @@ def test_an_answer_that_nobody_heard_is_traced_as_cancelled() -> None:
         await asyncio.wait_for(session.settled(), 1)
 
     events = run_session(World(), scenario)
-    assert [t.status for t in of(TurnTraced, events)] == ["cancelled"]
+    assert [t.status for t in of(TurnTimeline, events)] == ["cancelled"]
     assert not of(PlayoutStarted, events)
 
 
@@ -480,7 +485,7 @@ def test_a_long_answer_does_not_cut_a_slow_line_off() -> None:
             assert not session.events.overflowed
 
     run_virtual(main())
-    assert len(of(OutputAudio, read)) > MAX_AHEAD
+    assert len(of(OutputAudioDelta, read)) > MAX_AHEAD
     assert of(ResponseDone, read)[0].status == "completed"
 
 

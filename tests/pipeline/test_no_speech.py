@@ -5,13 +5,13 @@ from typing import Literal
 
 import pytest
 
-from core.events import Transcribed
+from core.events import TranscriptionCompleted
 from engines.base import AsrItem, AsrOptions, AsrResult, Vad, VadEngine
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
-from pipeline.transcription.no_speech import NoSpeech
+from pipeline.transcription.no_speech import NoSpeechMode
 from pipeline.transcription.recording import Transcriber
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, LoudVads, World, speak
 from tests.pipeline.scenes import of, run_session
@@ -33,7 +33,7 @@ class Short(LevelAsr):
         self.is_unsure = is_unsure
         self.info = replace(self.info, tells_noise=kind == "tells", takes_all=kind == "takes_all")
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         result = await super().decode(item, priority)
         return replace(result, text="one" if item.pcm.any() else "", is_unsure=self.is_unsure)
 
@@ -54,7 +54,7 @@ in_every_mode = pytest.mark.parametrize(("mode", "kind", "asked", "text"), TABLE
 
 
 def heard_in_a_session(
-    mode: NoSpeech, asr: LevelAsr, settings: SessionSettings, *, commits: bool = False
+    mode: NoSpeechMode, asr: LevelAsr, settings: SessionSettings, *, commits: bool = False
 ) -> str:
     async def scenario(session: Session) -> None:
         await speak(session, (0, 400), (1000, SHORT_MS), (0, 1200))
@@ -63,12 +63,12 @@ def heard_in_a_session(
             await session.settled()
 
     events = run_session(World(asr=asr, no_speech=mode), scenario, settings)
-    return " ".join(event.transcript for event in of(Transcribed, events))
+    return " ".join(event.transcript for event in of(TranscriptionCompleted, events))
 
 
 @in_every_mode
 def test_a_session_hears_a_short_word(
-    mode: NoSpeech, kind: Kind, asked: float | None, text: str
+    mode: NoSpeechMode, kind: Kind, asked: float | None, text: str
 ) -> None:
     settings = SessionSettings(answers=False, no_speech_threshold=asked)
     assert heard_in_a_session(mode, Short(kind), settings) == text
@@ -76,7 +76,7 @@ def test_a_session_hears_a_short_word(
 
 @pytest.mark.parametrize(("mode", "text"), [("normal", "one"), ("off", "one"), ("strict", "")])
 def test_whoever_ends_turns_by_hand_is_believed_unless_it_is_strict(
-    mode: NoSpeech, text: str
+    mode: NoSpeechMode, text: str
 ) -> None:
     settings = SessionSettings(answers=False, turn_detection=None)
     assert heard_in_a_session(mode, Short("toy"), settings, commits=True) == text
@@ -84,7 +84,7 @@ def test_whoever_ends_turns_by_hand_is_believed_unless_it_is_strict(
 
 @in_every_mode
 def test_a_recording_has_a_short_word(
-    mode: NoSpeech, kind: Kind, asked: float | None, text: str
+    mode: NoSpeechMode, kind: Kind, asked: float | None, text: str
 ) -> None:
     asr, asks = Short(kind), AsrOptions("en", no_speech_threshold=asked)
     assert heard_in_a_recording(mode, asr, asks, 1000, SHORT_MS) == text
@@ -96,7 +96,7 @@ def test_a_recording_has_a_short_word(
     [("normal", False, "one"), ("normal", True, ""), ("off", True, "one"), ("strict", False, "")],
 )
 def test_what_the_vad_cannot_hear_at_all_is_for_the_recogniser(
-    mode: NoSpeech, is_unsure: bool, text: str
+    mode: NoSpeechMode, is_unsure: bool, text: str
 ) -> None:
     """A whisper: it is decoded, and stands if the recogniser is sure of it."""
     asr = Short("tells", is_unsure=is_unsure)
@@ -123,7 +123,7 @@ def test_what_is_off_is_off_in_the_recogniser_too_unless_a_request_says_otherwis
     ],
 )
 def test_a_whisper_in_a_recording_beyond_the_window_is_for_the_recogniser_too(
-    mode: NoSpeech, kind: Kind, text: str
+    mode: NoSpeechMode, kind: Kind, text: str
 ) -> None:
     asr, vads = Short(kind), FaintVads()
     asks = AsrOptions("en")
@@ -138,7 +138,7 @@ class FaintVads(LoudVads):
 
 
 def heard_in_a_recording(
-    mode: NoSpeech,
+    mode: NoSpeechMode,
     asr: LevelAsr,
     options: AsrOptions,
     level: int,

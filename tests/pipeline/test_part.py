@@ -5,10 +5,10 @@ import asyncio
 import numpy as np
 import pytest
 
-from core.errors import EngineCrashed, EngineError, Overloaded
+from core.errors import EngineCrashed, EngineError, OverloadedError
 from engines.base import AsrItem, AsrResult
-from pipeline.transcription.part import Part
-from serving.scheduling.scheduler import Priority
+from pipeline.transcription.part import SegmentDecode
+from serving.scheduling.scheduler import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr
 
@@ -18,26 +18,26 @@ def test_its_decode_is_urgent_once_the_words_are_wanted() -> None:
 
     async def main() -> None:
         item = AsrItem("said", np.full(320, 1000, np.int16), is_final=True)
-        part = Part(asr, item, 0)
+        part = SegmentDecode(asr, item, 0)
         async with asyncio.TaskGroup() as tasks:
-            part.begin(tasks, Priority.SPECULATIVE)
+            part.begin(tasks, DecodePriority.SPECULATIVE)
             await asyncio.sleep(0)
             assert asr.hurried == []
             assert (await part.final(tasks)).text == "one"
 
     run_virtual(main())
     assert [utterance for _, utterance in asr.hurried] == ["said"]
-    assert [priority for priority, _ in asr.decoded] == [Priority.SPECULATIVE]
+    assert [priority for priority, _ in asr.decoded] == [DecodePriority.SPECULATIVE]
 
 
 class Failing(LevelAsr):
     """Its first call fails with this."""
 
-    def __init__(self, error: EngineError | Overloaded) -> None:
+    def __init__(self, error: EngineError | OverloadedError) -> None:
         super().__init__()
         self.error = error
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         result = await super().decode(item, priority)
         if len(self.decoded) == 1:
             raise self.error
@@ -49,10 +49,10 @@ def test_what_a_worker_was_lost_with_is_not_tried_again(is_begun_early: bool) ->
     asr = Failing(EngineCrashed("asr", "level", "died"))
 
     async def main() -> None:
-        part = Part(asr, AsrItem("said", np.full(320, 1000, np.int16), is_final=True), 0)
+        part = SegmentDecode(asr, AsrItem("said", np.full(320, 1000, np.int16), is_final=True), 0)
         async with asyncio.TaskGroup() as tasks:
             if is_begun_early:
-                part.begin(tasks, Priority.SPECULATIVE)
+                part.begin(tasks, DecodePriority.SPECULATIVE)
             with pytest.raises(EngineCrashed):
                 await part.final(tasks)
 
@@ -61,13 +61,16 @@ def test_what_a_worker_was_lost_with_is_not_tried_again(is_begun_early: bool) ->
 
 
 def test_a_guess_that_was_refused_is_made_good() -> None:
-    asr = Failing(Overloaded("busy", retry_after_s=1))
+    asr = Failing(OverloadedError("busy", retry_after_s=1))
 
     async def main() -> None:
-        part = Part(asr, AsrItem("said", np.full(320, 1000, np.int16), is_final=True), 0)
+        part = SegmentDecode(asr, AsrItem("said", np.full(320, 1000, np.int16), is_final=True), 0)
         async with asyncio.TaskGroup() as tasks:
-            part.begin(tasks, Priority.SPECULATIVE)
+            part.begin(tasks, DecodePriority.SPECULATIVE)
             assert (await part.final(tasks)).text == "one"
 
     run_virtual(main())
-    assert [priority for priority, _ in asr.decoded] == [Priority.SPECULATIVE, Priority.FINAL]
+    assert [priority for priority, _ in asr.decoded] == [
+        DecodePriority.SPECULATIVE,
+        DecodePriority.FINAL,
+    ]

@@ -8,25 +8,25 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, ms_to_samples
 from core.errors import RequestError
-from core.events import AnswerCut, StageSpan
+from core.events import StageSpan, TruncationPoint
 from core.items import AudioPart, FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from engines.base import WordMark
 from pipeline.conversation.history import MAX_ITEMS, History
-from pipeline.playout.client_clock import ClientClock
-from pipeline.playout.heard_text import SpokenText
+from pipeline.playout.client_clock import ClientPlayoutClock
+from pipeline.playout.heard_text import HeardText
 from pipeline.playout.playout import MAX_QUEUED_MS, PACED_RATE_HZ, REFILL_MS, Playout, PlayoutWriter
 from pipeline.shared.settings import TurnDetection
-from pipeline.shared.turn import Mark, Turn
-from pipeline.speech.chunker import MAX_CHARS, Chunker
+from pipeline.shared.turn import Turn, TurnMark
+from pipeline.speech.chunker import MAX_CHARS, ClauseChunker
 from pipeline.transcription.stable_prefix import StablePrefix
 from pipeline.user_turn.endpointing import (
     INTERRUPT_MS,
     MAX_UTTERANCE_MS,
     START_MS,
-    Edge,
+    EdgeKind,
     Endpointer,
 )
-from pipeline.user_turn.speech_detector import Hearing
+from pipeline.user_turn.speech_detector import SpeechDetector
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock, LoudVad
 
@@ -34,7 +34,7 @@ FRAME = 320
 FRAME_MS = 20
 
 
-def edges(pattern: str, endpointer: Endpointer) -> list[tuple[Edge, int]]:
+def edges(pattern: str, endpointer: Endpointer) -> list[tuple[EdgeKind, int]]:
     """`s` is 20 ms of speech, `.` of silence. Returns edges with their position in frames."""
     out = []
     for char in pattern:
@@ -48,24 +48,24 @@ def edges(pattern: str, endpointer: Endpointer) -> list[tuple[Edge, int]]:
     ("pattern", "expected"),
     [
         ("...ss...ss...", []),
-        ("..sss", [(Edge.STARTED, 2)]),
-        ("sss..", [(Edge.STARTED, 0)]),
-        ("sss...", [(Edge.STARTED, 0), (Edge.CANDIDATE, 3)]),
-        ("sss...s", [(Edge.STARTED, 0), (Edge.CANDIDATE, 3), (Edge.RESUMED, 6)]),
-        ("sss" + "." * 10, [(Edge.STARTED, 0), (Edge.CANDIDATE, 3), (Edge.ENDED, 3)]),
+        ("..sss", [(EdgeKind.STARTED, 2)]),
+        ("sss..", [(EdgeKind.STARTED, 0)]),
+        ("sss...", [(EdgeKind.STARTED, 0), (EdgeKind.CANDIDATE, 3)]),
+        ("sss...s", [(EdgeKind.STARTED, 0), (EdgeKind.CANDIDATE, 3), (EdgeKind.RESUMED, 6)]),
+        ("sss" + "." * 10, [(EdgeKind.STARTED, 0), (EdgeKind.CANDIDATE, 3), (EdgeKind.ENDED, 3)]),
         (
             "sss" + "." * 9 + "s" + "." * 10,
             [
-                (Edge.STARTED, 0),
-                (Edge.CANDIDATE, 3),
-                (Edge.RESUMED, 12),
-                (Edge.CANDIDATE, 13),
-                (Edge.ENDED, 13),
+                (EdgeKind.STARTED, 0),
+                (EdgeKind.CANDIDATE, 3),
+                (EdgeKind.RESUMED, 12),
+                (EdgeKind.CANDIDATE, 13),
+                (EdgeKind.ENDED, 13),
             ],
         ),
     ],
 )
-def test_endpointer_edges(pattern: str, expected: list[tuple[Edge, int]]) -> None:
+def test_endpointer_edges(pattern: str, expected: list[tuple[EdgeKind, int]]) -> None:
     assert edges(pattern, Endpointer(silence_ms=200)) == expected
 
 
@@ -73,23 +73,23 @@ def test_endpointer_asks_for_more_while_the_assistant_speaks() -> None:
     endpointer = Endpointer()
     endpointer.is_guarded = True
     assert edges("s" * (START_MS // FRAME_MS) + "..", endpointer) == []
-    assert edges("s" * (INTERRUPT_MS // FRAME_MS), endpointer)[0][0] is Edge.STARTED
+    assert edges("s" * (INTERRUPT_MS // FRAME_MS), endpointer)[0][0] is EdgeKind.STARTED
 
 
 def test_endpointer_cuts_an_endless_utterance_and_goes_on() -> None:
     kinds = [k for k, _ in edges("s" * (2 * MAX_UTTERANCE_MS // FRAME_MS + 10), Endpointer())]
-    assert kinds[:3] == [Edge.STARTED, Edge.ENDED, Edge.STARTED]
+    assert kinds[:3] == [EdgeKind.STARTED, EdgeKind.ENDED, EdgeKind.STARTED]
 
 
 def test_a_flickering_probability_is_not_a_pause() -> None:
     endpointer = Endpointer(threshold=0.5)
     out = [endpointer.push(p, FRAME) for p in [0.6] * 3 + [0.4, 0.6] * 20]
-    assert [e.edge for e in out if e] == [Edge.STARTED]
+    assert [e.edge for e in out if e] == [EdgeKind.STARTED]
 
 
 @pytest.mark.parametrize("chunk", [1, 160, 320, 333, 1600])
 def test_hearing_loses_no_sample_however_audio_is_cut(chunk: int) -> None:
-    hearing = Hearing(LoudVad())
+    hearing = SpeechDetector(LoudVad())
     hearing.configure(TurnDetection(prefix_padding_ms=100, silence_ms=200))
     loud = np.where(np.arange(16_000) // 8000 % 2 == 1, 1000, 0).astype(np.int16)
     audio = np.concatenate([loud, np.zeros(8000, np.int16)])
@@ -108,7 +108,7 @@ def test_hearing_loses_no_sample_however_audio_is_cut(chunk: int) -> None:
 def test_hearing_refuses_another_rate() -> None:
     frame = AudioFrame(np.zeros(960, np.int16), 48_000, 0)
     with pytest.raises(RequestError, match="48000 Hz"):
-        list(Hearing(LoudVad()).push(frame))
+        list(SpeechDetector(LoudVad()).push(frame))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_stable_prefix_only_grows(hypotheses: list[str], stable: str, unstable: 
 )
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_chunker(text: str, clauses: list[str], size: int) -> None:
-    chunker = Chunker()
+    chunker = ClauseChunker()
     out = [c for at in range(0, len(text), size) for c in chunker.push(text[at : at + size])]
     if (rest := chunker.flush()) is not None:
         out.append(rest)
@@ -152,7 +152,7 @@ def test_chunker(text: str, clauses: list[str], size: int) -> None:
 
 
 def test_chunker_does_not_wait_forever_for_a_full_stop() -> None:
-    out = Chunker().push("word " * 200)
+    out = ClauseChunker().push("word " * 200)
     assert out
     assert all(len(clause) <= MAX_CHARS for clause in out)
 
@@ -163,21 +163,21 @@ def test_chunker_does_not_wait_forever_for_a_full_stop() -> None:
      (9999, "one two three four five six")],
 )  # fmt: skip
 def test_what_was_heard_of_an_answer(heard_ms: float, text: str) -> None:
-    spoken = SpokenText()
+    spoken = HeardText()
     spoken.begin("one two three four", 0)
     spoken.begin("five six", 1000)
     assert spoken.heard(heard_ms, 2000) == text
 
 
 def test_words_of_a_cut_answer_are_counted_by_what_the_voice_said_of_that_clause() -> None:
-    spoken = SpokenText()
-    assert spoken.cut(0, 0) == AnswerCut(0, "proportion")
+    spoken = HeardText()
+    assert spoken.cut(0, 0) == TruncationPoint(0, "proportion")
     spoken.begin("one two three four", 0)
     spoken.word(WordMark(0, 3, 0, 100))
     spoken.word(WordMark(0, 7, 100, 900))
     spoken.begin("five six", 1000)
-    assert spoken.cut(900, 2000) == AnswerCut(2, "word_times")
-    assert spoken.cut(1500, 2000) == AnswerCut(5, "proportion")
+    assert spoken.cut(900, 2000) == TruncationPoint(2, "word_times")
+    assert spoken.cut(1500, 2000) == TruncationPoint(5, "proportion")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_words_of_a_cut_answer_are_counted_by_what_the_voice_said_of_that_clause
     [(-1, None), (0, (0, "one two")), (999.9, (0, "one two")), (1000, (1, "three"))],
 )  # fmt: skip
 def test_which_clause_sounds(at_ms: float, clause: tuple[int, str] | None) -> None:
-    spoken = SpokenText()
+    spoken = HeardText()
     assert spoken.clause_at(0) is None
     spoken.begin("one two", 0)
     spoken.begin("three", 1000)
@@ -194,8 +194,9 @@ def test_which_clause_sounds(at_ms: float, clause: tuple[int, str] | None) -> No
 
 def test_turn_spans_and_first_mark_wins() -> None:
     turn = Turn("turn_1")
-    for mark, now in [(Mark.SPEECH_END, 1.0), (Mark.ENDPOINT, 1.4), (Mark.ASR_FINAL, 1.5),
-                      (Mark.ASR_FINAL, 9.0), (Mark.LLM_FIRST_TOKEN, 1.6)]:  # fmt: skip
+    for mark, now in [
+        (TurnMark.SPEECH_END, 1.0), (TurnMark.ENDPOINT, 1.4), (TurnMark.ASR_FINAL, 1.5),
+                      (TurnMark.ASR_FINAL, 9.0), (TurnMark.LLM_FIRST_TOKEN, 1.6)]:  # fmt: skip
         turn.mark(mark, now)
     assert turn.stages() == (
         StageSpan("endpoint_wait", 0, 400),
@@ -264,7 +265,7 @@ class Told:
 
 def paced(told: Told) -> Playout:
     clock = LoopClock()
-    return Playout("server", told, clock, ClientClock(clock), Counts())
+    return Playout("server", told, clock, ClientPlayoutClock(clock), Counts())
 
 
 def test_playout_is_exact_paced_and_bounded() -> None:

@@ -4,23 +4,26 @@ import asyncio
 
 import pytest
 
-from core.errors import Overloaded
-from core.limits import Places
+from core.errors import OverloadedError
+from core.limits import CapacityLimit
 from tests.loop import run_virtual
 
 
 def test_a_bound_and_a_drain() -> None:
     async def scene() -> None:
-        places = Places(1, "texts are being read", retry_after_s=3)
+        places = CapacityLimit(1, "texts are being read", retry_after_s=3)
         with places.take():
-            with pytest.raises(Overloaded, match="1 texts are being read") as full, places.take():
+            with (
+                pytest.raises(OverloadedError, match="1 texts are being read") as full,
+                places.take(),
+            ):
                 pytest.fail("there is no room")
             assert (full.value.code, full.value.retry_after_s) == ("server_full", 3)
             async with asyncio.TaskGroup() as tasks:
                 draining = tasks.create_task(places.drain())
                 await asyncio.sleep(10)
                 assert not draining.done()
-                with pytest.raises(Overloaded) as closed, places.take():
+                with pytest.raises(OverloadedError) as closed, places.take():
                     pytest.fail("it is draining")
                 assert closed.value.code == "draining"
                 draining.cancel()

@@ -11,7 +11,7 @@ import pytest
 
 from core.audio import AudioFrame, Pcm
 from core.errors import EngineError, chain_of
-from core.events import OutputText, PlayoutStarted, ResponseDone, TranscriptionFailed
+from core.events import OutputTextDelta, PlayoutStarted, ResponseDone, TranscriptionFailed
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import (
     AS_CONFIGURED,
@@ -26,13 +26,13 @@ from engines.base import (
     Vad,
     WordMark,
 )
-from engines.base.wake import Detection, Wake
+from engines.base.wake import WakeWordDetection, WakeWordDetector
 from pipeline.session.session import Session
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.shared.settings import SessionSettings, TurnDetection
-from pipeline.speech.file import Manner, Reader
-from pipeline.surroundings import Surroundings
-from serving.scheduling.scheduler import Priority
+from pipeline.speech.file import SpeechFileOptions, SpeechFiles
+from pipeline.surroundings import SessionServices
+from serving.scheduling.scheduler import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, EchoLlm, LevelAsr, LoudVad, ToneTts, World, speak
 from tests.pipeline.scenes import of, run_session
@@ -124,7 +124,7 @@ class SpareTts(ToneTts):
 class OddAsr(LevelAsr):
     """Fails to decode as the gateway tells of a worker whose engine raised something."""
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         if self.broken:
             raise EngineError("asr", "odd", "ValueError")
         return await super().decode(item, priority)
@@ -157,7 +157,7 @@ def test_a_language_model_that_raises_is_apologised_for_and_the_next_turn_works(
     failed, _ = of(ResponseDone, events)
     assert failed.error_code == "engine_failed"
     assert SECRET not in str(failed.error_message)
-    said = "".join(event.delta for event in of(OutputText, events))
+    said = "".join(event.delta for event in of(OutputTextDelta, events))
     assert any(sentence in said for sentence in SORRY)
     assert said.endswith("you said two. ")
     assert len(of(PlayoutStarted, events)) == 2
@@ -181,7 +181,7 @@ def test_a_voice_that_raises_is_apologised_for_by_another_one(
         events = run_session(world, scenario)
     assert statuses(events) == ["failed", "completed"]
     assert spare.said == [SORRY[0]]
-    said = "".join(event.delta for event in of(OutputText, events))
+    said = "".join(event.delta for event in of(OutputTextDelta, events))
     assert f"you said one.  … {SORRY[0]}" in said
     assert len(of(PlayoutStarted, events)) == 2
     assert world.metrics.counts["earshot_errors:engine_failed"] >= 1
@@ -218,7 +218,7 @@ def test_a_recogniser_that_fails_is_apologised_for() -> None:
 
     events = run_session(World(asr=asr), scenario)
     assert len(of(TranscriptionFailed, events)) == 1
-    said = "".join(event.delta for event in of(OutputText, events))
+    said = "".join(event.delta for event in of(OutputTextDelta, events))
     assert said == f"{SORRY[0]}you said two. "
 
 
@@ -296,7 +296,7 @@ def test_a_voice_that_raises_on_the_call_is_an_error_of_a_file() -> None:
 
     async def main() -> None:
         engines = World(tts=RefusingTts()).surroundings().engines
-        sound = Reader(engines).file(text(), Manner("en"), "pcm", 16_000)
+        sound = SpeechFiles(engines).file(text(), SpeechFileOptions("en"), "pcm", 16_000)
         with pytest.raises(EngineError):
             await anext(sound.chunks())
 
@@ -353,7 +353,7 @@ class OddWake(LevelWake):
         super().__init__(name, 0)
         self._wakes, self._frames = wakes, 0
 
-    def push(self, pcm: Pcm) -> tuple[Detection, ...]:
+    def push(self, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         self._frames += 1
         if self._wakes.opened == 1 and self._frames == 3:
             raise ValueError(SECRET)
@@ -366,7 +366,7 @@ class OddWake(LevelWake):
 class OddWakes(LevelWakes):
     opened = 0
 
-    def open(self, names: Sequence[str]) -> Wake:
+    def open(self, names: Sequence[str]) -> WakeWordDetector:
         self.opened += 1
         return OddWake(names[0], self)
 
@@ -375,7 +375,7 @@ def test_a_wake_engine_that_raises_begins_anew(caplog: pytest.LogCaptureFixture)
     wakes = OddWakes()
 
     class Waking(World):
-        def surroundings(self) -> Surroundings:
+        def surroundings(self) -> SessionServices:
             usual = super().surroundings()
             return replace(usual, engines=replace(usual.engines, wake=wakes))
 
@@ -462,7 +462,7 @@ def test_a_provider_that_cannot_say_its_tools_has_none(caplog: pytest.LogCapture
     with caplog.at_level(logging.ERROR):
         events = run_session(world, scenario)
     assert statuses(events) == ["completed", "completed"]
-    said = "".join(event.delta for event in of(OutputText, events))
+    said = "".join(event.delta for event in of(OutputTextDelta, events))
     assert said.count("it is 4") == 2
     assert caplog.text.count("OddTools") == 1
     assert SECRET not in caplog.text

@@ -7,18 +7,18 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 
-from core.errors import EngineError, NotFound, Overloaded, RequestError
+from core.errors import EngineError, NotFound, OverloadedError, RequestError
 from engines.base import TtsInfo
 from pipeline.services import EngineSet
-from pipeline.speech.file import Manner, Reader, clauses, whole
+from pipeline.speech.file import SpeechFileOptions, SpeechFiles, clauses, whole
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoudVads, ToneTts
 
-ENGLISH = Manner("en")
+ENGLISH = SpeechFileOptions("en")
 
 
-def reader(tts: ToneTts, **more: int) -> Reader:
-    return Reader(EngineSet(LoudVads(), {}, {}, {"default": tts, "tone": tts}), **more)
+def reader(tts: ToneTts, **more: int) -> SpeechFiles:
+    return SpeechFiles(EngineSet(LoudVads(), {}, {}, {"default": tts, "tone": tts}), **more)
 
 
 async def clauses_of(text: str, language: str = "en") -> list[str]:
@@ -107,7 +107,7 @@ def test_there_is_a_bound_and_a_failure_frees_its_place() -> None:
 
         async with aclosing(sound()) as first:
             await anext(first)
-            with pytest.raises(Overloaded) as refused:
+            with pytest.raises(OverloadedError) as refused:
                 await anext(sound())
             assert (refused.value.code, refused.value.retry_after_s) == ("engine_busy", 1)
         tts.fails = True
@@ -127,7 +127,7 @@ class GermanTts(ToneTts):
 def test_who_speaks() -> None:
     tone, german = ToneTts(1000), GermanTts(500)
     every = {"default": german, "german": german, "tone": tone}
-    one = Reader(EngineSet(LoudVads(), {}, {}, every))
+    one = SpeechFiles(EngineSet(LoudVads(), {}, {}, every))
     for name in ("default", "tts-1", "gpt-4o-mini-tts"):
         assert one.voices(name) == every
     assert one.voices("tone") == {"tone": tone}
@@ -136,10 +136,10 @@ def test_who_speaks() -> None:
 
     async def main() -> None:
         for manner, audio_ms in (
-            (Manner("de"), 500),
-            (Manner("en"), 1000),
-            (Manner("de", engine="tone"), 1000),
-            (Manner("de", "tief"), 1000),
+            (SpeechFileOptions("de"), 500),
+            (SpeechFileOptions("en"), 1000),
+            (SpeechFileOptions("de", engine="tone"), 1000),
+            (SpeechFileOptions("de", "tief"), 1000),
         ):
             sound = one.file(whole("Hello."), manner, "pcm", 16_000)
             assert b"".join([chunk async for chunk in sound.chunks()])
@@ -147,5 +147,5 @@ def test_who_speaks() -> None:
 
     run_virtual(main())
     with pytest.raises(RequestError) as refused:
-        one.file(whole("Hello."), Manner("en", engine="german"), "pcm", 16_000)
+        one.file(whole("Hello."), SpeechFileOptions("en", engine="german"), "pcm", 16_000)
     assert refused.value.code == "unsupported_language"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from core.audio import Pcm
-from core.errors import EngineError, NotFound, Overloaded, RequestError
+from core.errors import EngineError, NotFound, OverloadedError, RequestError
 from engines.base import AsrOptions, AsrResult
-from pipeline.transcription.recording import Recording, Transcriber, Transcript
+from pipeline.transcription.recording import RecordingTranscription, Transcriber, Transcript
 from pipeline.transcription.segment import FEED_MS
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, World
 from tests.pipeline.scripted import MS, audio
@@ -36,10 +36,10 @@ def windowed(delay_s: float = 0.05, languages: tuple[str, ...] = ("en",)) -> Lev
 
 def with_recording(
     asr: LevelAsr,
-    scenario: Callable[[Recording], Awaitable[None]],
+    scenario: Callable[[RecordingTranscription], Awaitable[None]],
     *,
     options: AsrOptions = ENGLISH,
-    priority: Priority = Priority.BATCH,
+    priority: DecodePriority = DecodePriority.BATCH,
     eager: bool = False,
 ) -> float:
     """Run it; the virtual seconds it took."""
@@ -56,7 +56,7 @@ def with_recording(
 def transcript_of(asr: LevelAsr, pcm: Pcm, block_ms: int = 500, **how: object) -> Transcript:
     out: list[Transcript] = []
 
-    async def scenario(recording: Recording) -> None:
+    async def scenario(recording: RecordingTranscription) -> None:
         for at in range(0, len(pcm), block_ms * MS):
             await recording.push(pcm[at : at + block_ms * MS])
         recording.end()
@@ -73,7 +73,7 @@ def test_up_to_the_window_it_is_one_item_untouched(ms: int) -> None:
     transcript = transcript_of(asr, pcm)
     ((_, priority, item),) = asr.asked
     assert np.array_equal(item.pcm, pcm)
-    assert (priority, item.is_final, item.options) == (Priority.BATCH, True, ENGLISH)
+    assert (priority, item.is_final, item.options) == (DecodePriority.BATCH, True, ENGLISH)
     assert (transcript.text, transcript.audio_ms) == ("one", ms)
 
 
@@ -119,7 +119,7 @@ def test_pieces_are_recognised_while_the_upload_goes_on_and_come_in_order() -> N
     asr = windowed()
     texts: list[tuple[float, str]] = []
 
-    async def scenario(recording: Recording) -> None:
+    async def scenario(recording: RecordingTranscription) -> None:
         loop = asyncio.get_running_loop()
 
         async def read() -> None:
@@ -144,7 +144,7 @@ def test_pieces_run_in_parallel_but_a_bounded_number_of_them() -> None:
     pcm = audio(*[(1000, 9000), (0, 4000)] * 20)
     pushed: list[float] = []
 
-    async def scenario(recording: Recording) -> None:
+    async def scenario(recording: RecordingTranscription) -> None:
         await recording.push(pcm)
         pushed.append(asyncio.get_running_loop().time())
         recording.end()
@@ -174,21 +174,21 @@ def test_the_first_words_decide_on_the_language(
 
 
 def test_a_refused_beginning_is_told_and_a_refused_piece_is_tried_again() -> None:
-    async def refused(recording: Recording) -> None:
+    async def refused(recording: RecordingTranscription) -> None:
         await recording.push(LONG)
         recording.end()
-        with pytest.raises(Overloaded):
+        with pytest.raises(OverloadedError):
             await recording.transcript()
 
     asr = windowed()
-    asr.refuses = frozenset({Priority.BATCH})
+    asr.refuses = frozenset({DecodePriority.BATCH})
     with_recording(asr, refused)
 
-    async def later(recording: Recording) -> None:
+    async def later(recording: RecordingTranscription) -> None:
         await recording.push(LONG[: 25_000 * MS])
         parts = aiter(recording.parts())
         texts = [(await anext(parts)).text]
-        asr.refuses = frozenset({Priority.BATCH})
+        asr.refuses = frozenset({DecodePriority.BATCH})
         await recording.push(LONG[25_000 * MS :])
         await asyncio.sleep(0.5)
         asr.refuses = frozenset()
@@ -204,7 +204,7 @@ def test_a_lost_piece_loses_the_recording_and_stops_the_upload() -> None:
     asr = windowed()
     asr.broken = True
 
-    async def scenario(recording: Recording) -> None:
+    async def scenario(recording: RecordingTranscription) -> None:
         await recording.push(LONG[: 25_000 * MS])
         await asyncio.sleep(0.1)
         with pytest.raises(EngineError, match="broken on purpose"):
@@ -219,7 +219,7 @@ def test_a_lost_piece_loses_the_recording_and_stops_the_upload() -> None:
 def test_leaving_early_cancels_and_forgets_and_keeps_the_reason() -> None:
     asr = windowed(delay_s=100)
 
-    async def scenario(recording: Recording) -> None:
+    async def scenario(recording: RecordingTranscription) -> None:
         await recording.push(LONG)
         recording.end()
         await asyncio.sleep(1)
@@ -259,10 +259,10 @@ class Queue:
     is_full: bool = False
     events: list[str] = field(default_factory=list)
 
-    def admit(self, priority: Priority) -> None:
+    def admit(self, priority: DecodePriority) -> None:
         self.events.append(priority.name)
         if self.is_full:
-            raise Overloaded("a minute of work waits", retry_after_s=60, code="engine_busy")
+            raise OverloadedError("a minute of work waits", retry_after_s=60, code="engine_busy")
 
     @contextmanager
     def hold(self) -> Iterator[None]:
@@ -276,7 +276,7 @@ class QueuedAsr(LevelAsr):
         super().__init__(window_ms=WINDOW_MS)
         self._queue = queue
 
-    def admit(self, priority: Priority) -> None:
+    def admit(self, priority: DecodePriority) -> None:
         self._queue.admit(priority)
 
     def hold(self) -> AbstractContextManager[None]:
@@ -291,7 +291,7 @@ def test_the_model_is_held_for_the_whole_recording() -> None:
 
 def test_a_recording_that_would_wait_too_long_is_refused_before_its_upload() -> None:
     queue = Queue(is_full=True)
-    with pytest.raises(Overloaded, match="a minute of work"):
+    with pytest.raises(OverloadedError, match="a minute of work"):
         transcript_of(QueuedAsr(queue), LONG)
     assert queue.events == ["BATCH"]
 
@@ -306,7 +306,7 @@ def test_an_eager_upload_that_comes_at_once_wastes_nothing() -> None:
 # Commands, transcribed while they come in.
 
 
-def spoken(recording: Recording, pcm: Pcm) -> Awaitable[None]:
+def spoken(recording: RecordingTranscription, pcm: Pcm) -> Awaitable[None]:
     async def push() -> None:
         for at in range(0, len(pcm), 20 * MS):
             await asyncio.sleep(0.02)
@@ -325,54 +325,57 @@ def test_an_eager_command_is_known_at_its_end(tail_ms: int) -> None:
     waited: list[float] = []
     texts: list[AsrResult] = []
 
-    async def scenario(recording: Recording) -> None:
+    async def scenario(recording: RecordingTranscription) -> None:
         await spoken(recording, pcm)
         ended = asyncio.get_running_loop().time()
         recording.end()
         texts.extend([part async for part in recording.parts()])
         waited.append(asyncio.get_running_loop().time() - ended)
 
-    with_recording(asr, scenario, priority=Priority.FINAL, eager=True)
+    with_recording(asr, scenario, priority=DecodePriority.FINAL, eager=True)
     assert waited == [pytest.approx(0, abs=0.01)]
     plain = transcript_of(windowed(), pcm)
     assert [result.text for result in texts] == [plain.text] == ["one two"]
     assert texts[0].words == plain.words
     # The pause between the words began one; more speech superseded it.
-    assert [priority for _, priority, _ in asr.asked] == [Priority.SPECULATIVE] * 2
+    assert [priority for _, priority, _ in asr.asked] == [DecodePriority.SPECULATIVE] * 2
     assert asr.running == 0
 
 
 def test_an_eager_command_without_a_pause_at_its_end_is_decoded_then() -> None:
     asr = windowed()
 
-    async def scenario(recording: Recording) -> None:
+    async def scenario(recording: RecordingTranscription) -> None:
         await spoken(recording, COMMAND)
         recording.end()
         assert (await recording.transcript()).text == "one two"
 
-    with_recording(asr, scenario, priority=Priority.FINAL, eager=True)
-    assert [priority for _, priority, _ in asr.asked] == [Priority.SPECULATIVE, Priority.FINAL]
+    with_recording(asr, scenario, priority=DecodePriority.FINAL, eager=True)
+    assert [priority for _, priority, _ in asr.asked] == [
+        DecodePriority.SPECULATIVE,
+        DecodePriority.FINAL,
+    ]
     assert len(asr.asked[-1][2].pcm) == len(COMMAND)
 
 
 @pytest.mark.parametrize("is_incremental", [False, True])
 def test_an_eager_beginning_that_is_refused_does_no_harm(is_incremental: bool) -> None:
     asr = LevelAsr(window_ms=WINDOW_MS, is_incremental=is_incremental)
-    asr.refuses = frozenset({Priority.SPECULATIVE, Priority.PARTIAL})
+    asr.refuses = frozenset({DecodePriority.SPECULATIVE, DecodePriority.PARTIAL})
     pcm = np.concatenate([COMMAND, audio((0, 500))])
-    how = {"priority": Priority.FINAL, "eager": True}
+    how = {"priority": DecodePriority.FINAL, "eager": True}
     assert transcript_of(asr, pcm, 20, **how).text == "one two"
-    assert asr.decoded == [(Priority.FINAL, len(pcm) / MS / 1000)]
+    assert asr.decoded == [(DecodePriority.FINAL, len(pcm) / MS / 1000)]
 
 
 def test_who_leaves_in_a_pause_leaves_no_guess_behind() -> None:
     asr = windowed(delay_s=30)
 
-    async def scenario(recording: Recording) -> None:
+    async def scenario(recording: RecordingTranscription) -> None:
         await spoken(recording, np.concatenate([COMMAND, audio((0, 300))]))
         assert asr.running == 1
 
-    assert with_recording(asr, scenario, priority=Priority.FINAL, eager=True) < 4
+    assert with_recording(asr, scenario, priority=DecodePriority.FINAL, eager=True) < 4
     assert len(asr.forgotten) == len(asr.asked)
 
 
@@ -382,7 +385,7 @@ def test_a_guess_that_was_none_is_counted_as_wasted() -> None:
 
     async def main() -> None:
         transcriber = Transcriber(world.surroundings().engines)
-        opened = transcriber.open("default", ENGLISH, priority=Priority.FINAL, eager=True)
+        opened = transcriber.open("default", ENGLISH, priority=DecodePriority.FINAL, eager=True)
         async with opened as recording:
             await spoken(recording, audio((1000, 600), (0, 300), (2000, 600), (0, 600)))
             recording.end()
@@ -397,38 +400,38 @@ def test_a_guess_that_is_wrong_at_the_end_is_given_up_at_once() -> None:
     asr = windowed(delay_s=1)
     pcm = np.concatenate([COMMAND, audio((0, 200), (3000, 80))])
 
-    async def scenario(recording: Recording) -> None:
+    async def scenario(recording: RecordingTranscription) -> None:
         await spoken(recording, pcm)
         recording.end()
         await asyncio.sleep(0.5)
         assert asr.running == 1  # the final
         assert (await recording.transcript()).text == "one two three"
 
-    with_recording(asr, scenario, priority=Priority.FINAL, eager=True)
+    with_recording(asr, scenario, priority=DecodePriority.FINAL, eager=True)
 
 
 def test_an_incremental_engine_is_fed_while_an_eager_command_comes_in() -> None:
     asr = LevelAsr(0.1, is_incremental=True)
 
-    async def scenario(recording: Recording) -> None:
+    async def scenario(recording: RecordingTranscription) -> None:
         await spoken(recording, COMMAND)
         recording.end()
         assert (await recording.transcript()).text == "one two"
 
-    with_recording(asr, scenario, priority=Priority.FINAL, eager=True)
+    with_recording(asr, scenario, priority=DecodePriority.FINAL, eager=True)
     *fed, (_, priority, last) = asr.asked
     lengths = [len(item.pcm) for _, _, item in fed]
     assert len(fed) >= 5
     assert all(b - a >= FEED_MS * MS for a, b in pairwise(lengths))
     assert {item.is_final for _, _, item in fed} == {False}
     assert {item.utterance for _, _, item in asr.asked} == {last.utterance}
-    assert (priority, last.is_final, len(last.pcm)) == (Priority.FINAL, True, len(COMMAND))
+    assert (priority, last.is_final, len(last.pcm)) == (DecodePriority.FINAL, True, len(COMMAND))
     assert not asr.forgotten
 
 
 def test_what_was_fed_of_a_recording_that_became_long_is_forgotten() -> None:
     asr = LevelAsr(0.1, window_ms=WINDOW_MS, is_incremental=True)
-    how = {"priority": Priority.FINAL, "eager": True}
+    how = {"priority": DecodePriority.FINAL, "eager": True}
     assert transcript_of(asr, LONG, 20, **how).text == LONG_WORDS
     (fed,) = {item.utterance for _, _, item in asr.asked if not item.is_final}
     assert asr.forgotten == [fed]
@@ -438,7 +441,7 @@ def test_what_was_fed_of_a_recording_that_became_long_is_forgotten() -> None:
 def test_the_last_piece_of_a_long_eager_one_is_known_at_its_end() -> None:
     asr = windowed()
     pcm = np.concatenate([LONG, audio((0, 500))])
-    how = {"priority": Priority.FINAL, "eager": True}
+    how = {"priority": DecodePriority.FINAL, "eager": True}
     assert transcript_of(asr, pcm, 20, **how) == transcript_of(windowed(), pcm)
 
 
@@ -446,13 +449,13 @@ def test_the_last_piece_of_a_long_eager_one_is_known_at_its_end() -> None:
 def test_the_last_piece_of_a_long_eager_one_is_in_the_language_of_the_first(delay_s: float) -> None:
     asr = windowed(delay_s, languages=("de", "en"))
 
-    async def scenario(recording: Recording) -> None:
+    async def scenario(recording: RecordingTranscription) -> None:
         await spoken(recording, audio((1000, 8000), (0, 400), (2000, 2000), (0, 300)))
         recording.end()
         first, last = [part async for part in recording.parts()]
         assert (first.text, last.text) == ("one", "two")
 
-    with_recording(asr, scenario, options=AsrOptions(), priority=Priority.FINAL, eager=True)
+    with_recording(asr, scenario, options=AsrOptions(), priority=DecodePriority.FINAL, eager=True)
     items = [item for _, _, item in asr.asked if np.abs(item.pcm).max(initial=0) == 2000]
     assert items[-1].options == AsrOptions("en")
 
@@ -461,12 +464,12 @@ def test_the_guess_that_came_true_is_urgent() -> None:
     asr = LevelAsr(delay_s=3)
     pcm = np.concatenate([COMMAND, audio((0, 300))])
 
-    async def scenario(recording: Recording) -> None:
+    async def scenario(recording: RecordingTranscription) -> None:
         await spoken(recording, pcm)
         recording.end()
         assert (await recording.transcript()).text == "one two"
 
-    with_recording(asr, scenario, priority=Priority.FINAL, eager=True)
+    with_recording(asr, scenario, priority=DecodePriority.FINAL, eager=True)
     guess = asr.asked[-1][2].utterance
     ((at_s, utterance),) = asr.hurried
     assert utterance == guess
@@ -482,7 +485,7 @@ def test_draining_takes_nothing_new_and_waits_for_what_is_under_way() -> None:
                 await recording.push(audio((1000, 400)))
                 recording.end()
                 await asyncio.sleep(1)
-                with pytest.raises(Overloaded) as caught:
+                with pytest.raises(OverloadedError) as caught:
                     async with transcriber.open("default", ENGLISH):
                         pass
                 assert caught.value.code == "draining"

@@ -8,11 +8,11 @@ import pytest
 
 from core.events import (
     OutputItemDone,
-    OutputText,
+    OutputTextDelta,
     PlayoutStarted,
     ResponseDone,
     SessionEvent,
-    TurnTraced,
+    TurnTimeline,
 )
 from core.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
@@ -20,8 +20,8 @@ from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from pipeline.tools.catalogue import Tool
-from pipeline.tools.mcp.tool import Approved, RemoteTool
-from serving.llm_slots import Budget
+from pipeline.tools.mcp.tool import ApprovalDecision, ClientMcpTool
+from serving.llm_slots import DraftBudget
 from tests.pipeline.fakes import World, speak
 from tests.pipeline.scenes import of, run_session, talkative
 from tests.pipeline.scripted import AsksTool, Says, SlowTool, WordTts
@@ -54,7 +54,7 @@ async def one_turn(session: Session) -> None:
 
 
 def said(events: list[SessionEvent]) -> str:
-    return "".join(event.delta for event in of(OutputText, events))
+    return "".join(event.delta for event in of(OutputTextDelta, events))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ class Calls(AsksTool):
 def test_a_tool_that_works_at_its_next_try_needs_no_apology(
     rounds: tuple[str, ...], expected: str
 ) -> None:
-    world = World(llm=Calls(*rounds), providers=[FailsFirst()], drafts=Budget(0))
+    world = World(llm=Calls(*rounds), providers=[FailsFirst()], drafts=DraftBudget(0))
     assert said(run_session(world, one_turn)) == expected
 
 
@@ -208,8 +208,8 @@ def test_a_tool_that_the_client_allowed_is_told_of_when_it_fails(
     approve: bool, error: str | None, expected: str
 ) -> None:
     spec = ToolSpec("slow", "Takes its time.", {"type": "object"})
-    tool = RemoteTool(Tool(spec, SlowTool(0.1, error), "slow"), "house", "slow", True)
-    decided = Approved("mcpr_1", ToolCall("call_1", "slow", {}), tool, approve)
+    tool = ClientMcpTool(Tool(spec, SlowTool(0.1, error), "slow"), "house", "slow", True)
+    decided = ApprovalDecision("mcpr_1", ToolCall("call_1", "slow", {}), tool, approve)
 
     async def scenario(session: Session) -> None:
         session.create_response(ResponseRequest(approved=(decided,)))
@@ -228,7 +228,7 @@ def test_a_model_without_words_is_not_silence() -> None:
     events = run_session(World(llm=Says("")), one_turn)
     assert said(events) == "I have no answer to that."
     assert len(of(PlayoutStarted, events)) == 1
-    assert [turn.status for turn in of(TurnTraced, events)] == ["answered"]
+    assert [turn.status for turn in of(TurnTimeline, events)] == ["answered"]
 
 
 def test_a_tool_of_the_client_that_worked_needs_no_words_either() -> None:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from core.errors import Overloaded
-from core.events import OutputText, ResponseDone, SessionEvent, Transcribed
+from core.errors import OverloadedError
+from core.events import OutputTextDelta, ResponseDone, SessionEvent, TranscriptionCompleted
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.session.one_shot import Exchanges, Question
+from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings, TurnDetection
-from pipeline.speech.language_id import TextLanguage
-from serving.llm_slots import CLOSED_WITHIN_S, MAX_GENERATIONS, Budget, Claim, Seats
+from pipeline.speech.language_id import TextLanguageDetector
+from serving.llm_slots import CLOSED_WITHIN_S, MAX_GENERATIONS, DraftBudget, LlmSlots, SlotHolder
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Adder, EchoLlm, World, collect, speak
 from tests.pipeline.scenes import counted, of
@@ -46,7 +46,7 @@ class SeatedLlm(EchoLlm):
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall, None]:
         if self.at_once is not None and self.taken >= self.at_once:
             self.refused += 1
-            raise Overloaded("no seat", retry_after_s=2, code="engine_busy")
+            raise OverloadedError("no seat", retry_after_s=2, code="engine_busy")
         self.taken += 1
         self.most = max(self.most, self.taken)
         try:
@@ -127,7 +127,7 @@ def test_a_draft_makes_room_and_its_turn_is_answered_anew() -> None:
     asking = saying((SILENCE, 400), (TWO, 400), (SILENCE, 6000))
     told = run_sessions(world, (5000, pausing), asking, asking)
     assert [statuses(events) for events in told] == [["completed"]] * 3
-    assert ["".join(e.delta for e in of(OutputText, events)) for events in told] == [
+    assert ["".join(e.delta for e in of(OutputTextDelta, events)) for events in told] == [
         "you said one. ",
         "you said two. ",
         "you said two. ",
@@ -160,7 +160,7 @@ def test_a_flood_of_people_who_pause_fails_no_turn() -> None:
     talking = [saying((SILENCE, 400 + 20 * n), *turns) for n in range(3)]
     told = run_sessions(world, *flood, *talking)
     assert [statuses(events) for events in told[10:]] == [["completed"] * 3] * 3
-    assert [len(of(Transcribed, events)) for events in told[:10]] == [0] * 10
+    assert [len(of(TranscriptionCompleted, events)) for events in told[:10]] == [0] * 10
     assert counted(world, "load") > 3
     assert (llm.refused, llm.most) == (0, 3)
 
@@ -171,8 +171,10 @@ def test_a_written_question_goes_before_drafts() -> None:
     answers: list[str] = []
 
     async def ask() -> None:
-        exchanges = Exchanges(world.surroundings(), world.conversations, TextLanguage())
-        async with exchanges.open(Question("hello", language="en")) as exchange:
+        exchanges = OneShotResponses(
+            world.surroundings(), world.conversations, TextLanguageDetector()
+        )
+        async with exchanges.open(OneShotRequest("hello", language="en")) as exchange:
             answers.append(await exchange.text())
 
     async def asking(session: Session) -> None:
@@ -214,14 +216,16 @@ def test_a_draft_asks_again_after_its_tools_only_if_a_seat_stays_free() -> None:
 
 def test_a_model_that_tells_no_number_of_seats_has_many() -> None:
     async def main() -> None:
-        seats = Budget().seats(EchoLlm())
+        seats = DraftBudget().seats(EchoLlm())
         async with AsyncExitStack() as stack:
             for _ in range(MAX_GENERATIONS - 1):
                 assert seats.is_free_for_draft
-                await stack.enter_async_context(seats.take(Claim()))
+                await stack.enter_async_context(seats.take(SlotHolder()))
             assert not seats.is_free_for_draft
-            await stack.enter_async_context(seats.take(Claim()))
-            async with seats.take(Claim()):  # its own queue takes what nobody can make room for
+            await stack.enter_async_context(seats.take(SlotHolder()))
+            async with seats.take(
+                SlotHolder()
+            ):  # its own queue takes what nobody can make room for
                 pass
         assert seats.is_free_for_draft
 
@@ -232,10 +236,10 @@ def test_a_model_that_tells_no_number_of_seats_has_many() -> None:
 class Holder:
     """Somebody in a seat, until it is over and a moment has passed."""
 
-    seats: Seats
+    seats: LlmSlots
     is_draft: bool = False
     seated: asyncio.Event = field(default_factory=asyncio.Event)
-    claim: Claim = field(default_factory=Claim)
+    claim: SlotHolder = field(default_factory=SlotHolder)
 
     async def run(self) -> None:
         over = asyncio.Event()
@@ -253,10 +257,10 @@ class Holder:
 
 
 def holders(
-    scene: Callable[[Seats, Callable[..., Holder]], Awaitable[None]], at_once: int = 2
+    scene: Callable[[LlmSlots, Callable[..., Holder]], Awaitable[None]], at_once: int = 2
 ) -> None:
     async def main() -> None:
-        seats, all_ = Seats(at_once), list[Holder]()
+        seats, all_ = LlmSlots(at_once), list[Holder]()
         async with asyncio.TaskGroup() as tasks:
 
             def sit(*, is_draft: bool = False) -> Holder:
@@ -273,7 +277,7 @@ def holders(
 
 
 def test_the_oldest_draft_goes_first_and_each_who_waits_ends_one() -> None:
-    async def scene(seats: Seats, sit: Callable[..., Holder]) -> None:
+    async def scene(seats: LlmSlots, sit: Callable[..., Holder]) -> None:
         old, new, _ = sit(is_draft=True), sit(is_draft=True), sit()
         await asyncio.sleep(0)
         first = sit()
@@ -290,7 +294,7 @@ def test_the_oldest_draft_goes_first_and_each_who_waits_ends_one() -> None:
 
 
 def test_who_is_waited_for_ends_nothing_but_drafts() -> None:
-    async def scene(seats: Seats, sit: Callable[..., Holder]) -> None:
+    async def scene(seats: LlmSlots, sit: Callable[..., Holder]) -> None:
         adopted, answer = sit(is_draft=True), sit()
         await asyncio.sleep(0)
         seats.adopt(adopted.claim)
@@ -303,7 +307,7 @@ def test_who_is_waited_for_ends_nothing_but_drafts() -> None:
 
 
 def test_a_seat_that_is_being_left_is_waited_for() -> None:
-    async def scene(seats: Seats, sit: Callable[..., Holder]) -> None:
+    async def scene(seats: LlmSlots, sit: Callable[..., Holder]) -> None:
         void, draft, _ = sit(is_draft=True), sit(is_draft=True), sit()
         await asyncio.sleep(0)
         void.end()
@@ -318,7 +322,7 @@ def test_a_seat_that_is_being_left_is_waited_for() -> None:
 
 
 def test_a_draft_in_place_of_another_begins_once_that_is_closed() -> None:
-    async def scene(seats: Seats, sit: Callable[..., Holder]) -> None:
+    async def scene(seats: LlmSlots, sit: Callable[..., Holder]) -> None:
         former = sit(is_draft=True)
         await asyncio.sleep(0)
         former.end()
@@ -333,7 +337,7 @@ def test_a_draft_in_place_of_another_begins_once_that_is_closed() -> None:
 
 
 def test_a_draft_that_waits_goes_on_when_a_seat_is_left_or_its_turn_is_over() -> None:
-    async def scene(seats: Seats, sit: Callable[..., Holder]) -> None:
+    async def scene(seats: LlmSlots, sit: Callable[..., Holder]) -> None:
         answer, first, second = sit(), sit(is_draft=True), sit(is_draft=True)
         await asyncio.sleep(0)
         assert not first.seated.is_set()
@@ -350,17 +354,17 @@ def test_a_draft_that_waits_goes_on_when_a_seat_is_left_or_its_turn_is_over() ->
 
 def test_a_model_that_does_not_stop_is_not_waited_for_without_end() -> None:
     async def main() -> None:
-        loop, seats = asyncio.get_running_loop(), Seats(1)
-        async with seats.take(Claim(is_over=True)):
+        loop, seats = asyncio.get_running_loop(), LlmSlots(1)
+        async with seats.take(SlotHolder(is_over=True)):
             began = loop.time()
-            async with seats.take(Claim()):
+            async with seats.take(SlotHolder()):
                 assert loop.time() - began == CLOSED_WITHIN_S
 
     run_virtual(asyncio.wait_for(main(), 60))
 
 
 def test_who_waits_no_longer_keeps_no_seat() -> None:
-    async def scene(seats: Seats, sit: Callable[..., Holder]) -> None:
+    async def scene(seats: LlmSlots, sit: Callable[..., Holder]) -> None:
         draft, _ = sit(is_draft=True), sit()
         await asyncio.sleep(0)
         waiting = asyncio.ensure_future(Holder(seats).run())

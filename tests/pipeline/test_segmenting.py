@@ -7,23 +7,29 @@ import numpy as np
 import pytest
 
 from core.audio import Pcm
-from pipeline.transcription.no_speech import Judge
-from pipeline.transcription.segmenter import LONG_PAUSE_MS, PAD_MS, Cutter, Piece, quietest
+from pipeline.transcription.no_speech import NoSpeechCriterion
+from pipeline.transcription.segmenter import (
+    LONG_PAUSE_MS,
+    PAD_MS,
+    AudioSegment,
+    Segmenter,
+    quietest,
+)
 from tests.pipeline.fakes import LoudVad
 from tests.pipeline.scripted import MS, FaintVad, audio
 
 WINDOW_MS = 10_000
 
 
-def cut(pcm: Pcm, block_ms: int = 1000) -> list[Piece]:
-    cutter = Cutter(LoudVad(), WINDOW_MS * MS)
-    pieces: list[Piece] = []
+def cut(pcm: Pcm, block_ms: int = 1000) -> list[AudioSegment]:
+    cutter = Segmenter(LoudVad(), WINDOW_MS * MS)
+    pieces: list[AudioSegment] = []
     for at in range(0, len(pcm), block_ms * MS):
         pieces += cutter.push(pcm[at : at + block_ms * MS])
     return pieces + cutter.end()
 
 
-def spans_ms(pieces: list[Piece]) -> list[tuple[float, float]]:
+def spans_ms(pieces: list[AudioSegment]) -> list[tuple[float, float]]:
     return [(piece.start / MS, (piece.start + len(piece.pcm)) / MS) for piece in pieces]
 
 
@@ -104,7 +110,7 @@ def test_every_speech_sample_is_in_exactly_one_piece(seed: int) -> None:
 
 
 def test_a_tail_is_what_the_end_would_give_but_for_silence() -> None:
-    cutter = Cutter(LoudVad(), WINDOW_MS * MS)
+    cutter = Segmenter(LoudVad(), WINDOW_MS * MS)
     cutter.push(audio((1000, 500), (0, 80)))
     assert cutter.tail() is None
     cutter.push(audio((0, 60)))
@@ -117,7 +123,7 @@ def test_a_tail_is_what_the_end_would_give_but_for_silence() -> None:
 
 
 def test_memory_stays_bounded() -> None:
-    cutter = Cutter(LoudVad(), WINDOW_MS * MS)
+    cutter = Segmenter(LoudVad(), WINDOW_MS * MS)
     for level in [1000, 0, 0, 0, 1000] * 40:
         cutter.push(audio((level, 1000)))
         assert len(cutter._buffer) <= (WINDOW_MS + 1000) * MS
@@ -137,23 +143,25 @@ def test_a_gap_between_two_words_is_cut_in_its_middle(gap_ms: int) -> None:
 @pytest.mark.parametrize(
     ("judge", "spans"),
     [
-        (Judge.BOTH, []),
-        (Judge.RECOGNISER, [(4700, 9300), (12_700, 18_300)]),
-        (Judge.NOBODY, [(0, 9900), (9900, 19_800), (19_800, 22_000)]),
+        (NoSpeechCriterion.BOTH, []),
+        (NoSpeechCriterion.RECOGNISER, [(4700, 9300), (12_700, 18_300)]),
+        (NoSpeechCriterion.NOBODY, [(0, 9900), (9900, 19_800), (19_800, 22_000)]),
     ],
 )
 def test_what_is_left_out_depends_on_who_judges(
-    judge: Judge, spans: list[tuple[float, float]], most: float
+    judge: NoSpeechCriterion, spans: list[tuple[float, float]], most: float
 ) -> None:
     """A whisper in a recording beyond the window is for the recogniser, where that can judge."""
-    cutter = Cutter(FaintVad(most), WINDOW_MS * MS, judge)
+    cutter = Segmenter(FaintVad(most), WINDOW_MS * MS, judge)
     script = (0, 5000), (1000, 4000), (0, 4000), (1000, 5000), (0, 4000)
     assert spans_ms(cutter.push(audio(*script)) + cutter.end()) == spans
 
 
-@pytest.mark.parametrize("judge", Judge)
-def test_a_tail_of_a_recording_that_fits_is_known_in_a_pause_whoever_judges(judge: Judge) -> None:
-    cutter = Cutter(LoudVad(), WINDOW_MS * MS, judge)
+@pytest.mark.parametrize("judge", NoSpeechCriterion)
+def test_a_tail_of_a_recording_that_fits_is_known_in_a_pause_whoever_judges(
+    judge: NoSpeechCriterion,
+) -> None:
+    cutter = Segmenter(LoudVad(), WINDOW_MS * MS, judge)
     cutter.push(audio((1000, 500), (0, 200)))
     tail = cutter.tail()
     assert tail is not None

@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame
-from core.errors import Conflict, EngineError, Overloaded, RequestError
+from core.errors import Conflict, EngineError, OverloadedError, RequestError
 from core.events import (
-    Failed,
+    ErrorEvent,
     HypothesisChanged,
     ItemTruncated,
-    OutputAudio,
+    OutputAudioDelta,
     OutputItemDone,
-    OutputText,
+    OutputTextDelta,
     PlayoutCleared,
     PlayoutStarted,
     ResponseCreated,
     ResponseDone,
     SessionEvent,
-    Transcribed,
+    TranscriptionCompleted,
     TranscriptionFailed,
-    TurnTraced,
+    TurnTimeline,
 )
 from core.ids import new_id
 from core.items import MessageItem, TextPart
@@ -51,24 +51,24 @@ pytestmark = pytest.mark.many
 
 def test_a_spoken_turn_tells_its_story_in_order() -> None:
     events = run_session(World(), one_turn)
-    told = [n for n in names(events) if n not in ("HypothesisChanged", "OutputText")]
+    told = [n for n in names(events) if n not in ("HypothesisChanged", "OutputTextDelta")]
     assert told == [
         "SpeechStarted",
         "SpeechStopped",
         "InputCommitted",
         "ItemAdded",
         "ItemDone",
-        "Transcribed",
+        "TranscriptionCompleted",
         "ResponseCreated",
         "OutputItemAdded",
         "OutputItemDone",
         "ResponseDone",
         "PlayoutStarted",
         "PlayoutStopped",
-        "TurnTraced",
+        "TurnTimeline",
     ]
-    assert of(Transcribed, events)[0].transcript == "one two"
-    assert "".join(e.delta for e in of(OutputText, events)) == "you said one two. "
+    assert of(TranscriptionCompleted, events)[0].transcript == "one two"
+    assert "".join(e.delta for e in of(OutputTextDelta, events)) == "you said one two. "
     assert of(ResponseDone, events)[0].status == "completed"
 
 
@@ -114,7 +114,7 @@ def test_words_appear_while_they_are_spoken_and_stay() -> None:
 
 
 def test_the_trace_has_every_stage_and_adds_up() -> None:
-    turn = of(TurnTraced, run_session(World(), one_turn))[0]
+    turn = of(TurnTimeline, run_session(World(), one_turn))[0]
     assert [s.stage for s in turn.stages] == ["endpoint_wait", "asr", "llm", "tts", "playout"]
     wait, asr, llm, tts, playout = turn.stages
     assert wait.end_ms == pytest.approx(500, abs=1)
@@ -130,7 +130,7 @@ def test_the_trace_has_every_stage_and_adds_up() -> None:
 
 def test_a_short_answer_is_ready_when_the_turn_is_over() -> None:
     """Recognition, language model and voice take 300 + 20 + 10 ms within the 500 ms of silence."""
-    turn = of(TurnTraced, run_session(World(asr=LevelAsr(delay_s=0.3)), one_turn))[0]
+    turn = of(TurnTimeline, run_session(World(asr=LevelAsr(delay_s=0.3)), one_turn))[0]
     assert turn.response_latency_ms is not None
     assert turn.response_latency_ms <= 500 + 20
 
@@ -140,7 +140,7 @@ def test_speech_that_resumes_voids_the_prepared_decode() -> None:
         await speak(session, (1000, 400), (SILENCE, 200), (2000, 400), (SILENCE, ANSWER_TIME_MS))
 
     events = run_session(World(), scenario)
-    assert [e.transcript for e in of(Transcribed, events)] == ["one two"]
+    assert [e.transcript for e in of(TranscriptionCompleted, events)] == ["one two"]
 
 
 def test_barge_in_stops_the_voice_and_keeps_what_was_heard() -> None:
@@ -166,7 +166,7 @@ def test_barge_in_stops_the_voice_and_keeps_what_was_heard() -> None:
     assert full.startswith(heard)
     assert heard != full
     assert second.status == "completed"
-    assert [e.transcript for e in of(Transcribed, events)] == ["one", "two"]
+    assert [e.transcript for e in of(TranscriptionCompleted, events)] == ["one", "two"]
 
 
 def test_noise_is_not_answered() -> None:
@@ -174,9 +174,9 @@ def test_noise_is_not_answered() -> None:
         await speak(session, (5000, 600), (SILENCE, ANSWER_TIME_MS))
 
     events = run_session(World(), scenario)
-    assert of(Transcribed, events)[0].transcript == ""
+    assert of(TranscriptionCompleted, events)[0].transcript == ""
     assert of(ResponseCreated, events) == []
-    assert of(TurnTraced, events)[0].status == "rejected"
+    assert of(TurnTimeline, events)[0].status == "rejected"
 
 
 def test_a_failing_recogniser_loses_the_turn_not_the_session() -> None:
@@ -189,13 +189,13 @@ def test_a_failing_recogniser_loses_the_turn_not_the_session() -> None:
         await speak(session, (2000, 600), (SILENCE, ANSWER_TIME_MS))
 
     events = run_session(world, scenario)
-    assert of(Failed, events)[0].code == "engine_failed"
+    assert of(ErrorEvent, events)[0].code == "engine_failed"
     (failed,) = of(TranscriptionFailed, events)
     assert failed.code == "engine_failed"
     assert world.asr.forgotten[0] == failed.item_id
-    assert [e.transcript for e in of(Transcribed, events)] == ["two"]
+    assert [e.transcript for e in of(TranscriptionCompleted, events)] == ["two"]
     apology = "answered"
-    assert [t.status for t in of(TurnTraced, events)] == ["failed", apology, "answered"]
+    assert [t.status for t in of(TurnTimeline, events)] == ["failed", apology, "answered"]
 
 
 @pytest.mark.parametrize("stage", ["llm", "tts"])
@@ -220,7 +220,7 @@ def test_tools_run_and_stay_out_of_the_clients_sight() -> None:
 
     world = World()
     events = run_session(world, scenario)
-    assert "".join(e.delta for e in of(OutputText, events)) == "you said it is 4. "
+    assert "".join(e.delta for e in of(OutputTextDelta, events)) == "you said it is 4. "
     assert [m.role for m in world.llm.asked[-1]] == ["user", "assistant", "tool"]
     assert len(of(OutputItemDone, events)) == 1
 
@@ -239,7 +239,7 @@ def test_written_input_gets_a_written_answer() -> None:
     assert isinstance(item, MessageItem)
     assert item.text == "you said hello. "
     assert not of(PlayoutStarted, events)
-    assert of(TurnTraced, events)[0].response_latency_ms == pytest.approx(20)
+    assert of(TurnTimeline, events)[0].response_latency_ms == pytest.approx(20)
 
 
 def test_cancel_closes_every_generator() -> None:
@@ -278,8 +278,8 @@ def test_push_to_talk_waits_for_the_words_of_what_was_committed() -> None:
 
     events = run_session(World(), scenario, settings)
     assert "SpeechStarted" not in names(events)
-    assert of(Transcribed, events)[0].transcript == "one two"
-    turn = of(TurnTraced, events)[0]
+    assert of(TranscriptionCompleted, events)[0].transcript == "one two"
+    turn = of(TurnTimeline, events)[0]
     assert [s.stage for s in turn.stages] == ["endpoint_wait", "asr", "llm", "tts", "playout"]
 
 
@@ -297,9 +297,9 @@ def test_push_to_talk_with_nothing_said_fails_the_response() -> None:
 
 def test_a_transcription_session_never_answers() -> None:
     events = run_session(World(), one_turn, SessionSettings(answers=False))
-    assert of(Transcribed, events)[0].transcript == "one two"
+    assert of(TranscriptionCompleted, events)[0].transcript == "one two"
     assert "ResponseCreated" not in names(events)
-    assert of(TurnTraced, events)[0].status == "transcribed"
+    assert of(TurnTimeline, events)[0].status == "transcribed"
 
 
 def test_client_paced_sound_comes_as_events_and_truncation_cuts_history() -> None:
@@ -324,7 +324,7 @@ def test_client_paced_sound_comes_as_events_and_truncation_cuts_history() -> Non
             await scenario(session)
 
     run_virtual(main())
-    samples = sum(len(e.pcm) for e in of(OutputAudio, told))
+    samples = sum(len(e.pcm) for e in of(OutputAudioDelta, told))
     assert samples / 24_000 == pytest.approx(2.0, abs=0.05)
     assert [m.text for m in world.llm.asked[1] if m.role == "assistant"] == ["you said"]
 
@@ -342,7 +342,7 @@ def test_an_announcement_waits_for_its_moment_and_is_not_lost(user_speaks: bool)
         await speak(session, (SILENCE, 5000))
 
     events = run_session(world, scenario)
-    texts = [e.delta for e in of(OutputText, events)]
+    texts = [e.delta for e in of(OutputTextDelta, events)]
     assert "ding dong" in texts
     done = [d.output[0] for d in of(ResponseDone, events) if d.status == "completed"]
     assert any(isinstance(i, MessageItem) and i.text == "ding dong" for i in done)
@@ -405,8 +405,8 @@ def test_ten_sessions_at_once_do_not_cross() -> None:
     run_virtual(main())
     words = {1000: "one", 2000: "two", 3000: "three"}
     for level, events in zip(levels, told, strict=True):
-        assert [e.transcript for e in of(Transcribed, events)] == [words[level]]
-        assert "".join(e.delta for e in of(OutputText, events)) == f"you said {words[level]}. "
+        assert [e.transcript for e in of(TranscriptionCompleted, events)] == [words[level]]
+        assert "".join(e.delta for e in of(OutputTextDelta, events)) == f"you said {words[level]}. "
 
 
 def test_a_full_or_draining_server_says_when_to_come_back() -> None:
@@ -416,14 +416,14 @@ def test_a_full_or_draining_server_says_when_to_come_back() -> None:
         sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
         with suppress(asyncio.CancelledError):
             async with sessions.open(SessionSettings(), paced_by="server") as session:
-                with pytest.raises(Overloaded) as full:
+                with pytest.raises(OverloadedError) as full:
                     async with sessions.open(SessionSettings(), paced_by="server"):
                         pass
                 assert (full.value.code, full.value.retry_after_s > 0) == ("server_full", True)
                 async with asyncio.TaskGroup() as tasks:
                     drain = tasks.create_task(sessions.drain(timeout_s=10))
                     await asyncio.sleep(0.01)
-                    with pytest.raises(Overloaded) as draining:
+                    with pytest.raises(OverloadedError) as draining:
                         async with sessions.open(SessionSettings(), paced_by="server"):
                             pass
                     assert draining.value.code == "draining"
@@ -478,7 +478,7 @@ def test_a_language_that_comes_while_somebody_speaks_is_for_the_next_words() -> 
         await speak(session, (SILENCE, 1000), (2000, 400), (SILENCE, 1000))
 
     events = run_session(World(), scenario)
-    assert [event.transcript for event in of(Transcribed, events)] == ["one"]
+    assert [event.transcript for event in of(TranscriptionCompleted, events)] == ["one"]
     assert len(of(TranscriptionFailed, events)) == 1
 
 

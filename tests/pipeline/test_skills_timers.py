@@ -9,7 +9,7 @@ import pytest
 
 from core.errors import EngineError
 from core.ports import ToolContext, ToolOutcome
-from pipeline.tools.home import Home, default_home
+from pipeline.tools.home import DemoHome, default_home
 from pipeline.tools.skills import Timers, TimerTools
 from pipeline.tools.skills.timers import MAX_TIMERS_PER_CONVERSATION, RING_S
 from tests.loop import run_virtual
@@ -38,7 +38,7 @@ class Listener:
 class Kitchen:
     """A home with running timers and somebody in it."""
 
-    home: Home
+    home: DemoHome
     timers: Timers
     listener: Listener
     language: str = "en"
@@ -60,7 +60,7 @@ def in_kitchen(
     heard = listener or Listener()
 
     async def main() -> None:
-        home = Home(default_home())
+        home = DemoHome(default_home())
         timers = Timers(home, LoopClock(), heard)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(timers.run())

@@ -10,8 +10,7 @@ import pytest
 from core.audio import AudioFrame, Pcm
 from core.errors import RequestError
 from core.events import (
-    AnswerCut,
-    OutputAudio,
+    OutputAudioDelta,
     OutputItemAdded,
     OutputItemDone,
     PlayoutCleared,
@@ -20,15 +19,16 @@ from core.events import (
     ResponseCreated,
     SessionEvent,
     SpeechStarted,
-    TurnTraced,
+    TruncationPoint,
+    TurnTimeline,
 )
 from core.items import MessageItem, TextPart
-from pipeline.playout.client_clock import ClientClock
+from pipeline.playout.client_clock import ClientPlayoutClock
 from pipeline.playout.playout import (
     CLIENT_RATE_HZ,
     MAX_PIECE_SAMPLES,
-    PacedBy,
     Playout,
+    PlayoutPacing,
     PlayoutWriter,
 )
 from pipeline.response.playback import TRUNCATE_S
@@ -47,7 +47,7 @@ Told = list[tuple[float, SessionEvent]]
 
 
 def live(
-    world: World, paced_by: PacedBy, scenario: Callable[[Session, Told], Awaitable[None]]
+    world: World, paced_by: PlayoutPacing, scenario: Callable[[Session, Told], Awaitable[None]]
 ) -> Told:
     """Everything that a session told, with the time."""
     told: Told = []
@@ -71,8 +71,8 @@ def at(told: Told, kind: type[SessionEvent]) -> float:
     return next(when for when, event in told if isinstance(event, kind))
 
 
-def traced(told: Told) -> list[TurnTraced]:
-    return of(TurnTraced, [event for _, event in told])
+def traced(told: Told) -> list[TurnTimeline]:
+    return of(TurnTimeline, [event for _, event in told])
 
 
 def ask(session: Session, words: str = "hello") -> None:
@@ -80,7 +80,7 @@ def ask(session: Session, words: str = "hello") -> None:
     session.create_response(ResponseRequest())
 
 
-def length_ms(turn: TurnTraced) -> float:
+def length_ms(turn: TurnTimeline) -> float:
     """From the first packet to the end of the sound."""
     return turn.marks["playout_end"] - turn.marks["playout_start"]
 
@@ -92,7 +92,7 @@ def test_our_own_speaker_ends_with_its_last_packet() -> None:
     told = live(World(), "server", scenario)
     (turn,) = traced(told)
     assert length_ms(turn) == pytest.approx(980, abs=0.2), "50 packets"
-    assert at(told, TurnTraced) == at(told, PlayoutStopped)
+    assert at(told, TurnTimeline) == at(told, PlayoutStopped)
     assert told[-1][1] is turn
 
 
@@ -107,7 +107,7 @@ def test_an_interrupted_answer_ends_where_its_sound_stopped() -> None:
     turn = traced(told)[0]
     assert turn.status == "answered"
     assert turn.response_latency_ms == turn.marks["playout_start"]
-    assert at(told, TurnTraced) == at(told, PlayoutCleared)
+    assert at(told, TurnTimeline) == at(told, PlayoutCleared)
     origin = at(told, PlayoutStarted) - turn.marks["playout_start"] / 1000
     starts = [when for when, event in told if isinstance(event, SpeechStarted)]
     ended_at = origin + turn.marks["playout_end"] / 1000
@@ -124,9 +124,9 @@ def test_a_client_is_done_when_it_has_played_what_it_was_sent() -> None:
 
     told = live(World(), "client", scenario)
     (turn,) = traced(told)
-    assert at(told, PlayoutStopped) < at(told, TurnTraced) - 0.5, "it was sent faster"
+    assert at(told, PlayoutStopped) < at(told, TurnTimeline) - 0.5, "it was sent faster"
     assert length_ms(turn) == pytest.approx(1000, abs=0.2)
-    first_packet = at(told, TurnTraced) - 1
+    first_packet = at(told, TurnTimeline) - 1
     assert first_packet == pytest.approx(turn.marks["playout_start"] / 1000, abs=1e-3)
 
 
@@ -142,7 +142,7 @@ def test_where_the_client_stopped_it_says_itself() -> None:
     told = live(World(), "client", scenario)
     (turn,) = traced(told)
     assert length_ms(turn) == pytest.approx(400, abs=0.2)
-    assert at(told, TurnTraced) == pytest.approx(0.9)
+    assert at(told, TurnTimeline) == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("truncates", [False, True])
@@ -163,16 +163,16 @@ def test_a_client_that_is_told_of_speech_falls_silent(truncates: bool) -> None:
     ended_at = turn.marks["playout_end"] / 1000
     if truncates:
         assert length_ms(turn) == pytest.approx(1500, abs=0.2)
-        assert at(told, TurnTraced) == pytest.approx(2.4, abs=1e-3)
+        assert at(told, TurnTimeline) == pytest.approx(2.4, abs=1e-3)
     else:
         assert ended_at == pytest.approx(began_at, abs=1e-3)
-        assert at(told, TurnTraced) == pytest.approx(began_at + TRUNCATE_S)
+        assert at(told, TurnTimeline) == pytest.approx(began_at + TRUNCATE_S)
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
 @pytest.mark.parametrize(("tts", "by"), [(ToneTts, "proportion"), (WordTts, "word_times")])
 def test_a_turn_tells_how_the_words_of_its_cut_answer_were_counted(
-    tts: type[ToneTts], by: Literal["proportion", "word_times"], paced_by: PacedBy
+    tts: type[ToneTts], by: Literal["proportion", "word_times"], paced_by: PlayoutPacing
 ) -> None:
     world = World(tts=tts())
 
@@ -189,7 +189,7 @@ def test_a_turn_tells_how_the_words_of_its_cut_answer_were_counted(
         await speak(session, (SILENCE, 3000))
 
     cut, whole = traced(live(world, paced_by, scenario))
-    assert cut.cut == AnswerCut(3, by)
+    assert cut.cut == TruncationPoint(3, by)
     assert whole.cut is None
 
 
@@ -209,7 +209,7 @@ def test_a_client_that_played_all_may_count_a_part_of_a_millisecond_or_not(playe
     async def scenario(session: Session, told: Told) -> None:
         ask(session, "one two three")
         await asyncio.sleep(3)
-        sound = of(OutputAudio, [event for _, event in told])
+        sound = of(OutputAudioDelta, [event for _, event in told])
         assert sum(len(event.pcm) for event in sound) == 24_013
         history = world.conversations.get(session.conversation_id).history
         for end_ms in (played_ms, 700):
@@ -242,7 +242,7 @@ def test_the_next_answer_waits_in_the_clients_queue() -> None:
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
-def test_a_session_that_ends_ends_the_sound(paced_by: PacedBy) -> None:
+def test_a_session_that_ends_ends_the_sound(paced_by: PlayoutPacing) -> None:
     async def scenario(session: Session, _: Told) -> None:
         ask(session)
         await speak(session, (SILENCE, 600))
@@ -313,10 +313,10 @@ class Ignored:
 
 
 def opened(
-    paced_by: PacedBy, counts: Counts, deliver: Callable[[str, Pcm], None] = lambda *_: None
+    paced_by: PlayoutPacing, counts: Counts, deliver: Callable[[str, Pcm], None] = lambda *_: None
 ) -> Playout:
     clock = LoopClock()
-    return Playout(paced_by, Ignored(), clock, ClientClock(clock), counts, deliver)
+    return Playout(paced_by, Ignored(), clock, ClientPlayoutClock(clock), counts, deliver)
 
 
 async def pulled(playout: Playout, frames: int) -> None:
@@ -330,7 +330,7 @@ def tone(length_ms: int) -> Pcm:
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
-def test_gaps_are_counted_and_move_the_end(paced_by: PacedBy) -> None:
+def test_gaps_are_counted_and_move_the_end(paced_by: PlayoutPacing) -> None:
     """100 ms of sound every 150 ms."""
     counts, ends, moments = Counts(), list[float](), list[float]()
 

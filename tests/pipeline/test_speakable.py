@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.speech.chunker import Chunker
-from pipeline.speech.normalize.__init___part import ClauseReader, Spoken, speakable
+from pipeline.speech.chunker import ClauseChunker
+from pipeline.speech.normalize.__init___part import ClauseNormalizer, NormalizedText, speakable
 from pipeline.speech.normalize.units import LANGUAGES
 
 PIECES = st.sampled_from(
@@ -87,8 +87,8 @@ def test_units_and_symbols_by_language(language: str, written: str, read: str) -
     assert speakable(written, language) == read
 
 
-def read_all(text: str, language: str = "en") -> list[tuple[str, Spoken]]:
-    chunker, reader = Chunker(language), ClauseReader(language)
+def read_all(text: str, language: str = "en") -> list[tuple[str, NormalizedText]]:
+    chunker, reader = ClauseChunker(language), ClauseNormalizer(language)
     clauses = chunker.push(text)
     if rest := chunker.flush():
         clauses.append(rest)
@@ -108,7 +108,7 @@ def test_marks_that_span_clauses_are_not_read() -> None:
     assert not set("*`") & set("".join(spoken.text for _, spoken in read_all(text)))
 
 
-def heard(clause: str, spoken: Spoken) -> list[str]:
+def heard(clause: str, spoken: NormalizedText) -> list[str]:
     """What was written of the clause after each spoken word."""
     ends = [at for at in range(1, len(spoken.text)) if spoken.text[at].isspace()]
     return [clause[: spoken.origin[end]] for end in [*ends, len(spoken.text)]]
@@ -128,7 +128,7 @@ def heard(clause: str, spoken: Spoken) -> list[str]:
 def test_every_spoken_word_leads_back_to_what_was_written(
     clause: str, after_words: list[str]
 ) -> None:
-    assert heard(clause, ClauseReader("en").read(clause)) == after_words
+    assert heard(clause, ClauseNormalizer("en").read(clause)) == after_words
 
 
 @given(st.lists(PIECES | st.text(max_size=8)), st.sampled_from([*LANGUAGES, "it", "zh"]))

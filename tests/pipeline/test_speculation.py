@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from core.events import (
-    OutputText,
+    OutputTextDelta,
     PlayoutStarted,
     ResponseCreated,
     ResponseDone,
-    Transcribed,
-    TurnTraced,
-    Usage,
+    TokenUsage,
+    TranscriptionCompleted,
+    TurnTimeline,
 )
 from core.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
@@ -22,8 +22,8 @@ from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.response.plan import _asked_last
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
-from serving.llm_slots import Budget
-from serving.scheduling.scheduler import Priority
+from serving.llm_slots import DraftBudget
+from serving.scheduling.scheduler import DecodePriority
 from tests.pipeline.fakes import EchoLlm, LevelAsr, ToneTts, World, speak
 from tests.pipeline.scenes import counted, of, run_session
 from tests.pipeline.scripted import ToolLlm, Watched
@@ -40,7 +40,7 @@ async def one_turn(session: Session) -> None:
 def test_the_answer_is_there_when_the_silence_is_over() -> None:
     world = World()
     events = run_session(world, one_turn)
-    (turn,) = of(TurnTraced, events)
+    (turn,) = of(TurnTimeline, events)
     assert turn.marks["tts_first_audio"] < turn.marks["endpoint"] <= turn.marks["gate_open"]
     assert turn.marks["playout_start"] - turn.marks["endpoint"] <= 20
     held_s = (turn.marks["gate_open"] - turn.marks["tts_first_audio"]) / 1000
@@ -51,7 +51,7 @@ def test_the_answer_is_there_when_the_silence_is_over() -> None:
 
 def test_an_answer_that_comes_after_the_silence_was_not_held() -> None:
     world = World(llm=EchoLlm(word_s=0.5))
-    assert of(TurnTraced, run_session(world, one_turn))[0].status == "answered"
+    assert of(TurnTimeline, run_session(world, one_turn))[0].status == "answered"
     assert "earshot_gate_hold_seconds" not in world.metrics.observed
 
 
@@ -70,7 +70,7 @@ class TokenLlm(EchoLlm):
         async with aclosing(replies):
             async for delta in replies:
                 yield delta
-        yield Usage(input_tokens=20, output_tokens=4)
+        yield TokenUsage(input_tokens=20, output_tokens=4)
 
 
 def test_tokens_are_counted_whether_anybody_gets_the_answer() -> None:
@@ -89,8 +89,12 @@ def test_tokens_are_counted_whether_anybody_gets_the_answer() -> None:
 def test_nothing_is_told_before_the_turn_is_over() -> None:
     events = run_session(World(), one_turn)
     kinds = [type(event) for event in events]
-    assert kinds.index(Transcribed) < kinds.index(ResponseCreated) < kinds.index(OutputText)
-    assert kinds.index(Transcribed) < kinds.index(PlayoutStarted)
+    assert (
+        kinds.index(TranscriptionCompleted)
+        < kinds.index(ResponseCreated)
+        < kinds.index(OutputTextDelta)
+    )
+    assert kinds.index(TranscriptionCompleted) < kinds.index(PlayoutStarted)
 
 
 def test_speech_that_resumes_ends_the_draft_upstream() -> None:
@@ -100,7 +104,7 @@ def test_speech_that_resumes_ends_the_draft_upstream() -> None:
         await speak(session, (ONE, 400), (SILENCE, 300), (TWO, 400), (SILENCE, 4000))
 
     events = run_session(world, scenario)
-    assert [e.transcript for e in of(Transcribed, events)] == ["one two"]
+    assert [e.transcript for e in of(TranscriptionCompleted, events)] == ["one two"]
     assert (counted(world, "resumed"), counted(world, "used")) == (1, 1)
     assert world.llm.closed_early == 1
     (done,) = of(ResponseDone, events)
@@ -156,9 +160,9 @@ def test_noise_drafts_nothing() -> None:
 def test_nothing_is_drafted_that_nobody_wants_or_the_server_cannot_afford(why: str) -> None:
     world = World()
     if why == "loaded":
-        world.asr.full_for = frozenset({Priority.SPECULATIVE})
+        world.asr.full_for = frozenset({DecodePriority.SPECULATIVE})
     if why == "full":
-        world.drafts = Budget(limit=0)
+        world.drafts = DraftBudget(limit=0)
     settings = {
         "push_to_talk": SessionSettings(turn_detection=None),
         "no_responses": SessionSettings(turn_detection=TurnDetection(create_response=False)),
@@ -255,7 +259,7 @@ def test_words_looked_for_in_vain_are_counted_too(delay_s: float, worked_s: floa
 
 def test_an_incremental_recogniser_is_guessed_from_its_partials() -> None:
     world = World(asr=LevelAsr(0.02, is_incremental=True))
-    (turn,) = of(TurnTraced, run_session(world, one_turn))
+    (turn,) = of(TurnTimeline, run_session(world, one_turn))
     assert counted(world, "used") == 1
     assert turn.marks["llm_first_token"] < turn.marks["endpoint"]
 

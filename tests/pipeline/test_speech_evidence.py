@@ -12,9 +12,9 @@ from engines.base import AsrInfo, AsrResult, VadEngine
 from engines.registry import load
 from media.files.decode import decode_file
 from pipeline.transcription.no_speech import (
-    Judge,
-    NoSpeech,
-    SpeechEvidence,
+    NoSpeechCriterion,
+    NoSpeechFilter,
+    NoSpeechMode,
     is_said,
     judge_of,
     judged,
@@ -31,9 +31,9 @@ TELLS_NOT = AsrInfo("toy", "toy", ("en",), 4, is_incremental=False)
 TELLS = replace(TELLS_NOT, tells_noise=True)
 
 
-def evidence(*frames: tuple[float, int]) -> SpeechEvidence:
+def evidence(*frames: tuple[float, int]) -> NoSpeechFilter:
     """(probability, ms) runs."""
-    found = SpeechEvidence()
+    found = NoSpeechFilter()
     for probability, ms in frames:
         for _ in range(ms // 20):
             found.push(probability, FRAME)
@@ -75,35 +75,37 @@ def test_what_the_vad_half_believes_counts_half() -> None:
 def test_a_rejected_result_keeps_nothing_of_what_was_made_up() -> None:
     result = AsrResult("will it rain in rome", 0.9, "en")
     nothing = AsrResult("", 0.9, "en", is_rejected=True)
-    assert judged(result, evidence((0.3, 2000)), Judge.BOTH) == nothing
-    assert judged(result, evidence((0.9, 1000)), Judge.BOTH) is result
+    assert judged(result, evidence((0.3, 2000)), NoSpeechCriterion.BOTH) == nothing
+    assert judged(result, evidence((0.9, 1000)), NoSpeechCriterion.BOTH) is result
 
 
 @pytest.mark.parametrize("mode", ["off", "normal", "strict"])
 @pytest.mark.parametrize("info", [TELLS, TELLS_NOT, replace(TELLS_NOT, takes_all=True)])
-def test_a_request_may_want_it_all_whatever_is_configured(mode: NoSpeech, info: AsrInfo) -> None:
-    assert judge_of(mode, info, 1.0) is Judge.NOBODY
+def test_a_request_may_want_it_all_whatever_is_configured(
+    mode: NoSpeechMode, info: AsrInfo
+) -> None:
+    assert judge_of(mode, info, 1.0) is NoSpeechCriterion.NOBODY
 
 
 @pytest.mark.parametrize(
     ("mode", "info", "asked", "judge"),
     [
-        ("normal", TELLS, None, Judge.RECOGNISER),
-        ("normal", TELLS, 0.6, Judge.RECOGNISER),
-        ("normal", TELLS_NOT, None, Judge.BOTH),
-        ("normal", TELLS_NOT, 0.6, Judge.BOTH),
-        ("normal", replace(TELLS_NOT, takes_all=True), None, Judge.NOBODY),
-        ("normal", replace(TELLS, takes_all=True), 0.6, Judge.RECOGNISER),
-        ("strict", TELLS, None, Judge.BOTH),
-        ("strict", replace(TELLS, takes_all=True), None, Judge.BOTH),
-        ("off", TELLS, None, Judge.NOBODY),
-        ("off", TELLS_NOT, None, Judge.NOBODY),
-        ("off", TELLS, 0.6, Judge.RECOGNISER),
-        ("off", TELLS_NOT, 0.6, Judge.BOTH),
+        ("normal", TELLS, None, NoSpeechCriterion.RECOGNISER),
+        ("normal", TELLS, 0.6, NoSpeechCriterion.RECOGNISER),
+        ("normal", TELLS_NOT, None, NoSpeechCriterion.BOTH),
+        ("normal", TELLS_NOT, 0.6, NoSpeechCriterion.BOTH),
+        ("normal", replace(TELLS_NOT, takes_all=True), None, NoSpeechCriterion.NOBODY),
+        ("normal", replace(TELLS, takes_all=True), 0.6, NoSpeechCriterion.RECOGNISER),
+        ("strict", TELLS, None, NoSpeechCriterion.BOTH),
+        ("strict", replace(TELLS, takes_all=True), None, NoSpeechCriterion.BOTH),
+        ("off", TELLS, None, NoSpeechCriterion.NOBODY),
+        ("off", TELLS_NOT, None, NoSpeechCriterion.NOBODY),
+        ("off", TELLS, 0.6, NoSpeechCriterion.RECOGNISER),
+        ("off", TELLS_NOT, 0.6, NoSpeechCriterion.BOTH),
     ],
 )
 def test_who_judges_follows_from_configuration_model_and_request(
-    mode: NoSpeech, info: AsrInfo, asked: float | None, judge: Judge
+    mode: NoSpeechMode, info: AsrInfo, asked: float | None, judge: NoSpeechCriterion
 ) -> None:
     assert judge_of(mode, info, asked) is judge
 
@@ -114,17 +116,17 @@ SURE, UNSURE = AsrResult("hello", 0.7, "en"), AsrResult("hello", 0.3, "en", is_u
 @pytest.mark.parametrize(
     ("result", "heard", "judge", "expected"),
     [
-        (SURE, (0.0, 400), Judge.RECOGNISER, True),
-        (SURE, (0.6, 120), Judge.RECOGNISER, True),
-        (UNSURE, (0.4, 400), Judge.RECOGNISER, True),
-        (UNSURE, (0.3, 400), Judge.RECOGNISER, False),
-        (UNSURE, (0.0, 400), Judge.NOBODY, True),
-        (SURE, (0.6, 400), Judge.BOTH, False),
-        (SURE, (1.0, 400), Judge.BOTH, True),
+        (SURE, (0.0, 400), NoSpeechCriterion.RECOGNISER, True),
+        (SURE, (0.6, 120), NoSpeechCriterion.RECOGNISER, True),
+        (UNSURE, (0.4, 400), NoSpeechCriterion.RECOGNISER, True),
+        (UNSURE, (0.3, 400), NoSpeechCriterion.RECOGNISER, False),
+        (UNSURE, (0.0, 400), NoSpeechCriterion.NOBODY, True),
+        (SURE, (0.6, 400), NoSpeechCriterion.BOTH, False),
+        (SURE, (1.0, 400), NoSpeechCriterion.BOTH, True),
     ],
 )
 def test_the_vad_never_rejects_what_the_recogniser_is_sure_of_unless_both_are_asked(
-    result: AsrResult, heard: tuple[float, int], judge: Judge, expected: bool
+    result: AsrResult, heard: tuple[float, int], judge: NoSpeechCriterion, expected: bool
 ) -> None:
     assert is_said(result, evidence(heard), judge) is expected
 
@@ -134,8 +136,8 @@ def vad() -> VadEngine:
     return load("vad", "gated", {})
 
 
-def heard(vad: VadEngine, pcm: Pcm) -> SpeechEvidence:
-    one, found = vad.open(), SpeechEvidence()
+def heard(vad: VadEngine, pcm: Pcm) -> NoSpeechFilter:
+    one, found = vad.open(), NoSpeechFilter()
     for at in range(0, len(pcm) - FRAME + 1, FRAME):
         found.push(one.push(pcm[at : at + FRAME]), FRAME)
     return found

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from engines.tts.espeak.library import espeak_library
-from pipeline.speech.language_id import WIDESPREAD, TextLanguage
+from pipeline.speech.language_id import WIDESPREAD, TextLanguageDetector
 
 pytestmark = pytest.mark.live
 
-LANGUAGES = TextLanguage()
+LANGUAGES = TextLanguageDetector()
 "One for all tests: loading takes a second."
 
 

@@ -15,7 +15,7 @@ from core.errors import NotFound
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import ToolCall
 from pipeline.tools.arguments import ArgumentCheck, InvalidArguments
-from pipeline.tools.catalogue import MAX_TOOLS, Catalogues
+from pipeline.tools.catalogue import MAX_TOOLS, ToolCatalogue
 from pipeline.tools.results import MAX_RESULT_CHARS, as_json
 from pipeline.tools.toolbox import MAX_PARALLEL, Toolbox
 from tests.loop import run_virtual
@@ -315,7 +315,7 @@ def test_all_sources_together_have_a_limit_that_is_told_once(
     servers = [
         Shop(tuple(ToolSpec(f"{name}_{n}", "", ANYTHING) for n in range(64))) for name in "abc"
     ]
-    catalogues = Catalogues((ours, *servers))
+    catalogues = ToolCatalogue((ours, *servers))
     offered = catalogues.get(CONTEXT)
     assert len(offered) == MAX_TOOLS
     assert next(iter(offered)) == "light"

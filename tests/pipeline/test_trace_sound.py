@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame
-from core.events import SpeechStarted, Transcribed
+from core.events import SpeechStarted, TranscriptionCompleted
 from core.items import FunctionCallItem, FunctionOutputItem
-from core.ports import Place
+from core.ports import DeviceLocation
 from pipeline.shared import trace
-from pipeline.shared.mcp_servers import RemoteServer
+from pipeline.shared.mcp_servers import ClientMcpServer
 from pipeline.shared.settings import SessionSettings
-from pipeline.shared.trace import Trace
+from pipeline.shared.trace import SessionTrace
 from tests.pipeline.fakes import Kept
 
 SETTINGS = SessionSettings(instructions="be brief", keywords=("Ada",), language="en")
@@ -29,12 +29,12 @@ class Still:
         return datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def traced(*, words: bool = False, sound: bool = False) -> tuple[Trace, Kept]:
+def traced(*, words: bool = False, sound: bool = False) -> tuple[SessionTrace, Kept]:
     kept = Kept()
-    return Trace(kept, "sess_1", Still(), words=words, sound=sound), kept
+    return SessionTrace(kept, "sess_1", Still(), words=words, sound=sound), kept
 
 
-def feed(into: Trace, samples: int) -> None:
+def feed(into: SessionTrace, samples: int) -> None:
     for start in range(0, samples, 320):
         pcm = np.arange(start, min(start + 320, samples), dtype=np.int16)
         into.hear(AudioFrame(pcm, ASR_RATE_HZ, start))
@@ -58,7 +58,7 @@ def test_without_being_asked_for_there_is_no_sound_and_no_word() -> None:
     one, kept = traced()
     one.configured(SETTINGS)
     feed(one, 32_000)
-    one.write(Transcribed("item", "a secret", 1.0, "en"))
+    one.write(TranscriptionCompleted("item", "a secret", 1.0, "en"))
     one.close()
     assert kept.names() == ["Configured", "Transcribed"]
     assert kept.records[0]["settings"]["language"] == "en"
@@ -80,7 +80,7 @@ def test_what_tools_answered_is_words() -> None:
 def test_who_paces_it_and_where_it_stands_are_told() -> None:
     for sound in (True, False):
         one, kept = traced(sound=sound)
-        one.configured(SETTINGS, "client", Place("Attic", "dev_1"))
+        one.configured(SETTINGS, "client", DeviceLocation("Attic", "dev_1"))
         assert kept.records[0]["paced_by"] == "client"
         place = {"area": "Attic", "device_id": "dev_1"} if sound else None
         assert kept.records[0].get("place") == place
@@ -89,7 +89,7 @@ def test_who_paces_it_and_where_it_stands_are_told() -> None:
 @pytest.mark.parametrize("asked_for", [{}, {"words": True}, {"words": True, "sound": True}])
 def test_no_trace_has_the_keys_of_a_clients_servers(asked_for: dict[str, bool]) -> None:
     headers = {"Authorization": "a secret"}
-    server = RemoteServer("x", "https://x.test/secret", headers)
+    server = ClientMcpServer("x", "https://x.test/secret", headers)
     one, kept = traced(**asked_for)
     one.configured(replace(SETTINGS, mcp_servers=(server,)))
     assert "secret" not in json.dumps(kept.records)

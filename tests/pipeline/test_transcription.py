@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from core.errors import EarshotError, EngineError
-from core.events import HypothesisChanged, Transcribed
-from engines.base import AsrItem, AsrOptions, AsrResult, Padding
+from core.events import HypothesisChanged, TranscriptionCompleted
+from engines.base import AsrItem, AsrOptions, AsrPadding, AsrResult
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
 from pipeline.transcription.partials import MAX_BACKOFF_S, SHARE
-from pipeline.transcription.stable_prefix import Agreed
-from pipeline.transcription.stream import Utterance, ends_part
+from pipeline.transcription.stable_prefix import PartialHypothesis
+from pipeline.transcription.stream import TranscriptStream, ends_part
 from pipeline.user_turn.endpointing import CANDIDATE_MS
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, LevelAsr, LoopClock, World, speak
 from tests.pipeline.scenes import SILENCE, of, run_session
@@ -36,8 +36,8 @@ class Talk:
     def __init__(
         self, asr: LevelAsr, tasks: asyncio.TaskGroup, options: AsrOptions = ENGLISH
     ) -> None:
-        self.utterance = Utterance(asr, "item", options, LoopClock(), tasks)
-        self.told: list[tuple[float, Agreed, int]] = []
+        self.utterance = TranscriptStream(asr, "item", options, LoopClock(), tasks)
+        self.told: list[tuple[float, PartialHypothesis, int]] = []
         self.errors: list[EarshotError] = []
         self.samples = self._speech_end = 0
         self._is_paused = False
@@ -65,7 +65,7 @@ class Talk:
             self._is_paused = True
             self.utterance.prepare(self._speech_end)
 
-    def _tell(self, agreed: Agreed, audio_ms: int) -> None:
+    def _tell(self, agreed: PartialHypothesis, audio_ms: int) -> None:
         self.told.append((asyncio.get_running_loop().time(), agreed, audio_ms))
 
 
@@ -100,7 +100,7 @@ def said(asr: LevelAsr, *script: tuple[int, int]) -> tuple[AsrResult, float, Tal
     return *out[0], talked
 
 
-def asked(asr: LevelAsr, *priorities: Priority) -> Sequence[float]:
+def asked(asr: LevelAsr, *priorities: DecodePriority) -> Sequence[float]:
     return [at for at, priority, _ in asr.asked if priority in priorities]
 
 
@@ -111,7 +111,7 @@ def test_the_final_is_free_when_its_decode_fits_the_pause() -> None:
     asr = LevelAsr(delay_s=0.3)
     result, took_s, _ = said(asr, (1000, 900), (SILENCE, 400))
     assert (result.text, took_s) == ("one", 0)
-    assert not asked(asr, Priority.FINAL)
+    assert not asked(asr, DecodePriority.FINAL)
 
 
 def test_a_partial_that_heard_all_of_the_speech_is_the_final() -> None:
@@ -126,7 +126,7 @@ def test_a_partial_that_heard_all_of_the_speech_is_the_final() -> None:
         assert asr.forgotten == ["item"]  # no final item frees what engines keep for it
 
     talk(asr, scenario)
-    assert not asked(asr, Priority.FINAL, Priority.SPECULATIVE)
+    assert not asked(asr, DecodePriority.FINAL, DecodePriority.SPECULATIVE)
     partial = next(item for _, _, item in reversed(asr.asked))
     assert len(partial.pcm) == 900 * 16
 
@@ -146,7 +146,7 @@ def test_any_other_partial_is_not(asr: LevelAsr, options: AsrOptions, speech_ms:
         assert (await talk.utterance.finish()).text == "one"
 
     talk(asr, scenario, options)
-    finals = [item for _, priority, item in asr.asked if priority is Priority.SPECULATIVE]
+    finals = [item for _, priority, item in asr.asked if priority is DecodePriority.SPECULATIVE]
     assert [item.options for item in finals] == [options]
 
 
@@ -154,13 +154,13 @@ def test_an_incremental_engine_is_asked_for_its_last_word() -> None:
     asr = LevelAsr(0.01, is_incremental=True)
     result, _, _ = said(asr, (1000, 900), (SILENCE, 400))
     assert result.text == "one"
-    assert len(asked(asr, Priority.FINAL)) == 1
-    assert not asked(asr, Priority.SPECULATIVE)
+    assert len(asked(asr, DecodePriority.FINAL)) == 1
+    assert not asked(asr, DecodePriority.SPECULATIVE)
 
 
 def test_refused_speculation_does_no_harm() -> None:
     asr = LevelAsr(delay_s=0.1)
-    asr.refuses = frozenset({Priority.SPECULATIVE, Priority.PARTIAL})
+    asr.refuses = frozenset({DecodePriority.SPECULATIVE, DecodePriority.PARTIAL})
     result, took_s, talked = said(asr, (1000, 900), (SILENCE, 400))
     assert (result.text, talked.errors) == ("one", [])
     assert took_s == pytest.approx(0.1)
@@ -199,7 +199,7 @@ def test_the_last_words_show_in_the_pause() -> None:
 def test_partials_take_at_most_their_share(delay_s: float) -> None:
     asr = LevelAsr(delay_s)
     said(asr, (1000, 12_000))
-    times = asked(asr, Priority.PARTIAL)
+    times = asked(asr, DecodePriority.PARTIAL)
     spacings = [b - a for a, b in pairwise(times)]
     assert all(spacing >= delay_s / SHARE - 1e-6 for spacing in spacings)
     assert max(spacings) <= max(0.2, delay_s / SHARE) + 0.021
@@ -211,13 +211,13 @@ def test_partials_back_off_while_refused_and_come_back() -> None:
 
     async def scenario(talk: Talk) -> None:
         await talk.say((1000, 2000))
-        asr.refuses = frozenset({Priority.PARTIAL})
+        asr.refuses = frozenset({DecodePriority.PARTIAL})
         await talk.say((1000, 20_000))
         asr.refuses = frozenset()
         await talk.say((1000, 10_000))
 
     talk(asr, scenario)
-    times = asked(asr, Priority.PARTIAL)
+    times = asked(asr, DecodePriority.PARTIAL)
     refused = [at for at in times if 2 < at < 22]
     assert len(refused) <= 9
     assert max(b - a for a, b in pairwise(times)) <= MAX_BACKOFF_S + 0.03
@@ -263,7 +263,7 @@ def test_a_part_is_decoded_once_and_its_words_are_shown_on() -> None:
     finals = [(item.utterance, priority) for _, priority, item in asr.asked if item.is_final]
     done = [utterance for utterance, _ in finals]
     last = finals[-1]
-    assert last == (done[-1], Priority.FINAL)
+    assert last == (done[-1], DecodePriority.FINAL)
     shown = [f"{agreed.stable} {agreed.unstable}".split() for _, agreed, _ in talked.told]
     assert all(len(after) >= len(before) - 1 for before, after in pairwise(shown))
     # Nothing of an earlier part is in a later one.
@@ -287,7 +287,9 @@ def test_a_partial_from_before_a_cut_is_no_final_behind_it(window_ms: int, delay
     asr = LevelAsr(delay_s, window_ms=window_ms)
     script = [(1000, 7500), (300, 400), (2000, 1980), (SILENCE, 400)]
     assert said(asr, *script)[0].text == "one two"
-    partials = [len(item.pcm) for _, priority, item in asr.asked if priority is Priority.PARTIAL]
+    partials = [
+        len(item.pcm) for _, priority, item in asr.asked if priority is DecodePriority.PARTIAL
+    ]
     assert 9900 * 16 in partials
 
 
@@ -316,7 +318,7 @@ def test_a_pause_of_any_length_costs_nothing() -> None:
 
 def test_parts_that_were_refused_are_decoded_at_the_end() -> None:
     asr = windowed()
-    asr.refuses = frozenset({Priority.SPECULATIVE, Priority.PARTIAL})
+    asr.refuses = frozenset({DecodePriority.SPECULATIVE, DecodePriority.PARTIAL})
     result, took_s, talked = said(asr, *SPEECH)
     assert result.text == WORDS
     assert took_s == pytest.approx(0.05)  # side by side
@@ -338,7 +340,7 @@ def test_all_parts_hurry_at_the_end() -> None:
 
 def test_when_one_part_is_lost_no_other_goes_on() -> None:
     class Half(LevelAsr):
-        async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+        async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
             if item.utterance == "item" and item.is_final:
                 raise EngineError("asr", "half", "broken on purpose")
             return await super().decode(item, priority)
@@ -359,7 +361,7 @@ def test_when_one_part_is_lost_no_other_goes_on() -> None:
 
 def test_live_words_try_less_and_less_often_while_a_part_is_lost() -> None:
     class Poisoned(LevelAsr):
-        async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+        async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
             result = await super().decode(item, priority)
             if item.utterance == "item" and item.is_final:
                 raise EngineError("asr", "poisoned", "broken on purpose")
@@ -419,7 +421,9 @@ def test_where_a_part_ends(pause_ms: float, part_ms: float, is_end: bool) -> Non
 def test_no_word_is_lost_or_said_twice(seed: int) -> None:
     dice = random.Random(seed)
     asr = windowed(dice.choice([0.01, 0.2, 1.5]))
-    asr.refuses = frozenset(dice.sample([Priority.SPECULATIVE, Priority.PARTIAL], seed % 3))
+    asr.refuses = frozenset(
+        dice.sample([DecodePriority.SPECULATIVE, DecodePriority.PARTIAL], seed % 3)
+    )
     script: list[tuple[int, int]] = []
     for number in range(dice.randint(5, 25)):
         pause_ms = dice.choice([80, 160, 300, 900, 3200, 14_000])
@@ -443,18 +447,18 @@ def test_push_to_talk_beyond_the_window() -> None:
         await speak(session, (SILENCE, 100))
 
     events = run_session(world, scenario, PUSH_TO_TALK)
-    assert [event.transcript for event in of(Transcribed, events)] == [WORDS]
+    assert [event.transcript for event in of(TranscriptionCompleted, events)] == [WORDS]
     stables = [event.stable for event in of(HypothesisChanged, events)]
     assert all(after.startswith(before) for before, after in pairwise(stables))
 
 
 @pytest.mark.parametrize(("wanted", "instead"), [(None, None), ("max", None), ("nopad", "longest")])
 def test_a_session_says_what_is_done_in_place_of_its_padding(
-    wanted: Padding | None, instead: Padding | None
+    wanted: AsrPadding | None, instead: AsrPadding | None
 ) -> None:
     world = World()
     world.asr.info = replace(world.asr.info, paddings=("max", "longest"))
-    told: list[Padding | None] = []
+    told: list[AsrPadding | None] = []
 
     async def scenario(session: Session) -> None:
         session.configure(SessionSettings(padding=wanted))

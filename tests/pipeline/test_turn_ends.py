@@ -15,9 +15,9 @@ from engines.base import Vad
 from engines.registry import load
 from media.files.decode import decode_file
 from pipeline.shared.settings import TurnDetection
-from pipeline.user_turn.endpointing import Edge
-from pipeline.user_turn.speech_detector import Hearing
-from pipeline.user_turn.speech_offset import Audible, Sound
+from pipeline.user_turn.endpointing import EdgeKind
+from pipeline.user_turn.speech_detector import SpeechDetector
+from pipeline.user_turn.speech_offset import AudibleEnd, SpeechOffset
 from tests.shared import shared_data
 
 pytestmark = pytest.mark.live
@@ -73,8 +73,8 @@ class Replay:
         pass
 
 
-class Deaf(Audible):
-    def before(self, speech_end: int) -> Sound | None:
+class Deaf(SpeechOffset):
+    def before(self, speech_end: int) -> AudibleEnd | None:
         return None
 
 
@@ -130,7 +130,7 @@ def said(vad: Vad, pcm: Pcm) -> list[float]:
 def measured(room: str, silence_ms: int, *, listens: bool) -> Measured:
     found = Measured()
     for clip in clips(room):
-        hearing = Hearing(Replay(clip.probabilities))
+        hearing = SpeechDetector(Replay(clip.probabilities))
         hearing.configure(TurnDetection(silence_ms=silence_ms))
         if not listens:
             hearing._audible = Deaf()
@@ -138,7 +138,7 @@ def measured(room: str, silence_ms: int, *, listens: bool) -> Measured:
         ended = [
             hearing.samples
             for heard in hearing.push(frame)
-            if heard.edge and heard.edge.edge is Edge.ENDED
+            if heard.edge and heard.edge.edge is EdgeKind.ENDED
         ]
         found.ends += len(ended)
         if ended and clip.end is not None:

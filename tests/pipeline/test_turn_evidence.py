@@ -6,7 +6,7 @@ import pytest
 
 from core.audio import Pcm
 from core.errors import EngineError
-from core.events import TurnTraced
+from core.events import TurnTimeline
 from core.ports import ToolSpec
 from engines.base import Message
 from pipeline.session.session import Session
@@ -55,7 +55,7 @@ def waited_ms(world: World) -> float:
         await speak(session, (SILENCE, 200), (ONE, 600), (SILENCE, 3000))
 
     settings = SessionSettings(turn_detection=TurnDetection(kind="semantic_vad"))
-    (turn,) = of(TurnTraced, run_session(world, scenario, settings))
+    (turn,) = of(TurnTimeline, run_session(world, scenario, settings))
     return turn.marks["endpoint"]
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from core.errors import RequestError
-from core.events import ResponseDone, SpeechStarted, Transcribed, WakeChanged
+from core.events import ResponseDone, SpeechStarted, TranscriptionCompleted, WakeStateChanged
 from core.items import MessageItem, TextPart
-from pipeline.playout.playout import PacedBy
+from pipeline.playout.playout import PlayoutPacing
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
-from pipeline.user_turn.wake_word import FOLLOW_UP_S, Attention, find_word
+from pipeline.user_turn.wake_word import FOLLOW_UP_S, WakeState, find_word
 from tests.pipeline.fakes import ToneTts, speak
 from tests.pipeline.scenes import of, run_session
 from tests.pipeline.wakeful import NAME, WORD_LEVEL, LevelWakes, WakefulWorld
@@ -26,14 +26,14 @@ ANSWER_MS = 2000
 
 
 def awake(events: list[Any]) -> list[bool]:
-    return [event.is_awake for event in of(WakeChanged, events)]
+    return [event.is_awake for event in of(WakeStateChanged, events)]
 
 
 # The decision alone.
 
 
 def test_it_sleeps_until_it_is_woken_and_again_when_nobody_speaks() -> None:
-    attention = Attention()
+    attention = WakeState()
     assert attention.sleeps(0, is_busy=True)
     attention.wake(10)
     assert not attention.sleeps(10 + FOLLOW_UP_S - 0.1, is_busy=False)
@@ -42,7 +42,7 @@ def test_it_sleeps_until_it_is_woken_and_again_when_nobody_speaks() -> None:
 
 
 def test_an_answer_begins_the_time_anew_when_it_was_heard() -> None:
-    attention = Attention()
+    attention = WakeState()
     attention.wake(0)
     attention.answered(30)
     assert not attention.sleeps(30 + FOLLOW_UP_S - 0.1, is_busy=False)
@@ -50,7 +50,7 @@ def test_an_answer_begins_the_time_anew_when_it_was_heard() -> None:
 
 
 def test_an_answer_that_still_plays_is_waited_for_as_long_as_it_does() -> None:
-    attention = Attention()
+    attention = WakeState()
     attention.wake(0)
     attention.answered(5)
     assert not attention.sleeps(60, is_busy=False, answered_until=60)
@@ -59,7 +59,7 @@ def test_an_answer_that_still_plays_is_waited_for_as_long_as_it_does() -> None:
 
 
 def test_an_answer_wakes_nobody_and_takes_no_time_away() -> None:
-    attention = Attention()
+    attention = WakeState()
     attention.answered(5)
     assert attention.sleeps(5, is_busy=False)
     attention.wake(10)
@@ -68,7 +68,7 @@ def test_an_answer_wakes_nobody_and_takes_no_time_away() -> None:
 
 
 def test_who_speaks_is_let_finish_but_what_comes_to_nothing_buys_no_time() -> None:
-    attention = Attention()
+    attention = WakeState()
     attention.wake(0)
     assert not attention.sleeps(FOLLOW_UP_S + 5, is_busy=True)
     assert attention.sleeps(FOLLOW_UP_S + 5.02, is_busy=False)
@@ -95,7 +95,7 @@ def test_before_the_word_nothing_is_recognised_told_or_kept() -> None:
         await speak(session, (0, 200), (1000, 800), (0, 1000), (2000, 600), (0, 600))
 
     events = run_session(world, scene, ASKED)
-    assert [type(event) for event in events] == [WakeChanged]
+    assert [type(event) for event in events] == [WakeStateChanged]
     assert awake(events) == [False]
     assert world.asr.asked == []
     assert world.kept_levels() == {0}
@@ -109,7 +109,7 @@ def test_after_the_word_one_is_heard_from_there() -> None:
         await speak(session, (0, 200), (1000, 600), (0, ANSWER_MS))
 
     events = run_session(world, scene, ASKED)
-    assert [event.transcript for event in of(Transcribed, events)] == ["one"]
+    assert [event.transcript for event in of(TranscriptionCompleted, events)] == ["one"]
     assert world.loudest() == 1000
     assert world.kept_levels() == {0, 1000}
     [done] = of(ResponseDone, events)
@@ -151,7 +151,7 @@ def test_what_is_held_at_the_door_is_silence_once_no_word_is_asked_for() -> None
 
 
 @pytest.mark.parametrize("paced_by", ["server", "client"])
-def test_after_an_answer_it_listens_on_for_a_while(paced_by: PacedBy) -> None:
+def test_after_an_answer_it_listens_on_for_a_while(paced_by: PlayoutPacing) -> None:
     world = WakefulWorld()
 
     async def scene(session: Session) -> None:
@@ -160,7 +160,7 @@ def test_after_an_answer_it_listens_on_for_a_while(paced_by: PacedBy) -> None:
         await speak(session, (0, FOLLOW_UP_MS), (3000, 600), (0, ANSWER_MS))
 
     events = run_session(world, scene, ASKED, paced_by)
-    assert [event.transcript for event in of(Transcribed, events)] == ["one", "two"]
+    assert [event.transcript for event in of(TranscriptionCompleted, events)] == ["one", "two"]
     assert awake(events) == [False, True, False]
     assert world.loudest() == 2000
 
@@ -187,7 +187,7 @@ def test_an_answer_that_was_cut_off_is_followed_by_the_same_time() -> None:
         await speak(session, (0, FOLLOW_UP_MS - 500), (2000, 600), (0, ANSWER_MS))
 
     events = run_session(world, scene, ASKED, "server")
-    assert [event.transcript for event in of(Transcribed, events)] == ["one", "two"]
+    assert [event.transcript for event in of(TranscriptionCompleted, events)] == ["one", "two"]
     assert awake(events) == [False, True]
 
 
@@ -213,7 +213,7 @@ def test_what_is_only_written_down_is_listened_to_for_a_while_after_its_words() 
         await speak(session, (3000, 600), (0, 1000))  # noise came in between, and bought no time
 
     events = run_session(WakefulWorld(), scene, replace(ASKED, answers=False))
-    words = [event.transcript for event in of(Transcribed, events) if event.transcript]
+    words = [event.transcript for event in of(TranscriptionCompleted, events) if event.transcript]
     assert words == ["one", "two"]
     assert awake(events) == [False, True, False]
 
@@ -223,7 +223,7 @@ def test_whoever_speaks_on_is_heard_to_the_end() -> None:
         await speak(session, (WORD_LEVEL, 20), (0, 200), (1000, FOLLOW_UP_MS + 2000), (0, 600))
 
     events = run_session(WakefulWorld(), scene, ASKED)
-    assert [event.transcript for event in of(Transcribed, events)] == ["one"]
+    assert [event.transcript for event in of(TranscriptionCompleted, events)] == ["one"]
     assert awake(events) == [False, True]  # the answer is being spoken
 
 
@@ -261,7 +261,7 @@ def test_while_it_sleeps_there_is_nothing_to_commit() -> None:
         await speak(session, (0, ANSWER_MS))
 
     events = run_session(WakefulWorld(), scene, ASKED)
-    assert [event.transcript for event in of(Transcribed, events)] == ["one"]
+    assert [event.transcript for event in of(TranscriptionCompleted, events)] == ["one"]
 
 
 def test_push_to_talk_needs_no_word() -> None:
@@ -271,8 +271,8 @@ def test_push_to_talk_needs_no_word() -> None:
         await speak(session, (0, 1000))
 
     events = run_session(WakefulWorld(), scene, replace(ASKED, turn_detection=None))
-    assert [event.transcript for event in of(Transcribed, events)] == ["one"]
-    assert of(WakeChanged, events) == []
+    assert [event.transcript for event in of(TranscriptionCompleted, events)] == ["one"]
+    assert of(WakeStateChanged, events) == []
 
 
 def test_it_may_be_set_changed_and_taken_back() -> None:
@@ -289,7 +289,7 @@ def test_it_may_be_set_changed_and_taken_back() -> None:
         await speak(session, (1000, 600), (0, ANSWER_MS))
 
     events = run_session(world, scene, SessionSettings())
-    told = [(one.word, one.phrase, one.is_awake) for one in of(WakeChanged, events)]
+    told = [(one.word, one.phrase, one.is_awake) for one in of(WakeStateChanged, events)]
     assert told == [
         ("computer", "Computer", False),
         ("computer", "Computer", True),
@@ -297,7 +297,7 @@ def test_it_may_be_set_changed_and_taken_back() -> None:
         ("robot", "Robot", False),
         ("", "", True),
     ]
-    assert [event.transcript for event in of(Transcribed, events)] == ["one", "one"]
+    assert [event.transcript for event in of(TranscriptionCompleted, events)] == ["one", "one"]
 
 
 def test_whoever_asks_later_is_told_how_things_are() -> None:
@@ -317,4 +317,4 @@ def test_a_session_refuses_a_word_that_nobody_knows() -> None:
         await speak(session, (WORD_LEVEL, 20), (1000, 600), (0, ANSWER_MS))
 
     events = run_session(WakefulWorld(), scene, ASKED)
-    assert len(of(Transcribed, events)) == 1
+    assert len(of(TranscriptionCompleted, events)) == 1

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from core.audio import Pcm
-from engines.base.wake import Detection, Wake, WakeWord
-from pipeline.surroundings import Surroundings
+from engines.base.wake import WakeWord, WakeWordDetection, WakeWordDetector
+from pipeline.surroundings import SessionServices
 from tests.pipeline.fakes import Kept, World
 
 NAME = "computer"
@@ -26,14 +26,14 @@ class LevelWake:
         self._heard, self._is_told = 0, False
         self._ended: int | None = None
 
-    def push(self, pcm: Pcm) -> tuple[Detection, ...]:
+    def push(self, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         self._heard += len(pcm)
         if np.abs(pcm).max() >= WORD_LEVEL and self._ended is None:
             self._ended = self._heard
         if self._ended is None or self._is_told or self._heard < self._ended + self._late:
             return ()
         self._is_told = True
-        return (Detection(self._name, self._heard, self._ended),)
+        return (WakeWordDetection(self._name, self._heard, self._ended),)
 
     def reset(self) -> None:
         self._heard, self._is_told, self._ended = 0, False, None
@@ -48,7 +48,7 @@ class LevelWakes:
         WakeWord("robot", "Robot", ("en",)),
     )
 
-    def open(self, names: Sequence[str]) -> Wake:
+    def open(self, names: Sequence[str]) -> WakeWordDetector:
         (name,) = names
         return LevelWake(name, self.late_ms)
 
@@ -58,7 +58,7 @@ class WakefulWorld(World):
     trace: Kept = field(default_factory=Kept)
     late_ms: int = 0
 
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> SessionServices:
         usual = super().surroundings()
         engines = replace(usual.engines, wake=LevelWakes(self.late_ms))
         return replace(usual, engines=engines, trace=self.trace, traces_sound=True)

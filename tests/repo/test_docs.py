@@ -4,8 +4,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.repo.files import repository_files
 from tests.shared import ROOT
+
+pytestmark = pytest.mark.live
 
 DOCS = ROOT / "docs"
 DECISIONS = DOCS / "adr"

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from msgspec import Struct
 
-from core.events import Usage
+from core.events import TokenUsage
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.tools.functions import tool
@@ -49,7 +49,7 @@ class Opener:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
         """See `Llm.reply`."""
         if messages[-1].role == "tool":
             yield TextDelta(messages[-1].text)

@@ -8,9 +8,9 @@ from typing import Any
 from aiohttp import ClientSession
 from aiohttp import web as aioweb
 
-from core.http.routes import Method, Route
+from core.http.routes import HttpMethod, Route
 from server.http.app import build, running
-from server.http.auth import Gate
+from server.http.auth import AccessGate
 from server.net.listeners import bind
 from server.runtime.metrics import PrometheusMetrics
 
@@ -22,7 +22,7 @@ def route(
     path: str,
     handler: Callable[[aioweb.Request], Awaitable[aioweb.StreamResponse]],
     *,
-    method: Method = "GET",
+    method: HttpMethod = "GET",
     is_public: bool = False,
 ) -> Route:
     return Route(method, path, handler, "A test.", "test", is_public=is_public)
@@ -41,12 +41,15 @@ async def hello(_: aioweb.Request) -> aioweb.Response:
 
 @asynccontextmanager
 async def serving(
-    routes: Iterable[Route], *, gate: Gate | None = None, metrics: PrometheusMetrics | None = None
+    routes: Iterable[Route],
+    *,
+    gate: AccessGate | None = None,
+    metrics: PrometheusMetrics | None = None,
 ) -> AsyncIterator[ClientSession]:
     """A client of a server with these routes; local and without need of a key by default."""
     metrics = metrics or PrometheusMetrics()
     app = build(
-        routes, gate or Gate(is_local=True, key=KEY), metrics, max_body_bytes=MAX_BODY_BYTES
+        routes, gate or AccessGate(is_local=True, key=KEY), metrics, max_body_bytes=MAX_BODY_BYTES
     )
     sockets = bind("127.0.0.1", 0)
     port = sockets[0].getsockname()[1]

@@ -9,14 +9,14 @@ from aiohttp import (
 
 from server.http import app as app_file
 from server.http import key_attempts
-from server.http.auth import Gate
+from server.http.auth import AccessGate
 from tests.server.http import KEY, answer_to, error_of, hello, raising, route, serving
 
 pytestmark = pytest.mark.live
 
 
 def test_strangers_get_401_before_routing() -> None:
-    gate = Gate(is_local=False, key=KEY)
+    gate = AccessGate(is_local=False, key=KEY)
     routes = [route("/hello", hello), route("/open", hello, is_public=True)]
 
     async def run() -> None:
@@ -39,7 +39,7 @@ def test_strangers_get_401_before_routing() -> None:
 
 
 def test_the_key_may_come_as_a_password_and_only_the_apis_of_devices_ask_for_one() -> None:
-    gate = Gate(is_local=False, key=KEY)
+    gate = AccessGate(is_local=False, key=KEY)
 
     def password(key: str) -> dict[str, str]:
         return {"Authorization": encode_basic_auth("anna", key)}
@@ -147,7 +147,7 @@ def test_a_page_of_another_site_neither_loads_nor_shows_anything() -> None:
 def test_only_sites_that_are_named_are_let_into_this_network(
     origins: set[str], origin: str, is_let_in: bool
 ) -> None:
-    gate = Gate(is_local=True, key=KEY, origins=frozenset(origins))
+    gate = AccessGate(is_local=True, key=KEY, origins=frozenset(origins))
     asked = {
         "Origin": origin,
         "Access-Control-Request-Method": "GET",
@@ -198,7 +198,7 @@ def test_wrong_keys_are_slowed_down_and_the_right_one_is_not(
     right = {"Authorization": f"Bearer {KEY}"}
 
     async def scene() -> None:
-        async with serving(routes, gate=Gate(is_local=False, key=KEY)) as client:
+        async with serving(routes, gate=AccessGate(is_local=False, key=KEY)) as client:
             loop = asyncio.get_running_loop()
             for _ in range(key_attempts.FREE - 1):
                 assert (await client.get("/hello", headers=wrong)).status == 401

@@ -6,13 +6,13 @@ from typing import Literal
 import pytest
 
 from core.errors import Forbidden, Unauthorized
-from server.http.auth import Access, Caller, Gate, token_of
+from server.http.auth import AccessGate, AccessGrant, AccessRequest, token_of
 
 KEY = "right-key-0123456789"
 Verdict = Literal["trusted", "public", "401", "403"]
 
 
-def verdict(gate: Gate, caller: Caller, *, is_public: bool = False) -> Verdict:
+def verdict(gate: AccessGate, caller: AccessRequest, *, is_public: bool = False) -> Verdict:
     try:
         access = gate.admit(caller, is_public=is_public)
     except Unauthorized:
@@ -74,8 +74,8 @@ LAN = "192.168.1.5:8080"
 def test_gate(
     is_local: bool, host: str | None, origin: str | None, token: str | None, expected: Verdict
 ) -> None:
-    gate = Gate(is_local=is_local, key=KEY, hosts=frozenset({"voice.example"}))
-    assert verdict(gate, Caller(host, origin, token=token)) == expected
+    gate = AccessGate(is_local=is_local, key=KEY, hosts=frozenset({"voice.example"}))
+    assert verdict(gate, AccessRequest(host, origin, token=token)) == expected
 
 
 @pytest.mark.parametrize(
@@ -92,13 +92,13 @@ def test_gate(
 def test_public_paths_need_no_key_but_a_known_host(
     is_local: bool, host: str, origin: str | None, token: str | None, expected: Verdict
 ) -> None:
-    caller = Caller(host, origin, token=token)
-    assert verdict(Gate(is_local=is_local, key=KEY), caller, is_public=True) == expected
+    caller = AccessRequest(host, origin, token=token)
+    assert verdict(AccessGate(is_local=is_local, key=KEY), caller, is_public=True) == expected
 
 
 def test_what_came_through_a_proxy_is_not_local() -> None:
-    caller = Caller(LOCAL, is_forwarded=True)
-    assert verdict(Gate(is_local=True, key=KEY), caller) == "401"
+    caller = AccessRequest(LOCAL, is_forwarded=True)
+    assert verdict(AccessGate(is_local=True, key=KEY), caller) == "401"
 
 
 @pytest.mark.parametrize(
@@ -115,41 +115,41 @@ def test_what_came_through_a_proxy_is_not_local() -> None:
 def test_what_a_page_of_another_site_loads_needs_the_key_on_this_machine_too(
     is_local: bool, token: str | None, is_basic: bool, is_public: bool, expected: Verdict
 ) -> None:
-    caller = Caller(LOCAL, token=token, is_basic=is_basic, is_cross_site=True)
+    caller = AccessRequest(LOCAL, token=token, is_basic=is_basic, is_cross_site=True)
     named = frozenset({"https://good.example"})
-    for gate in (Gate(is_local, KEY), Gate(is_local, KEY, origins=named)):
+    for gate in (AccessGate(is_local, KEY), AccessGate(is_local, KEY, origins=named)):
         assert verdict(gate, caller, is_public=is_public) == expected
 
 
 def test_without_a_key_nothing_opens_the_door() -> None:
     for token in (None, "", "anything"):
-        caller = Caller(LOCAL, "https://evil.example", token=token)
-        assert verdict(Gate(is_local=True, key=None), caller) == "401"
-        assert verdict(Gate(is_local=True, key=""), caller) == "401"
+        caller = AccessRequest(LOCAL, "https://evil.example", token=token)
+        assert verdict(AccessGate(is_local=True, key=None), caller) == "401"
+        assert verdict(AccessGate(is_local=True, key=""), caller) == "401"
 
 
 @pytest.mark.parametrize("key", [KEY, None])
 def test_an_expired_client_secret_is_told_so(key: str | None) -> None:
-    caller = Caller(LOCAL, "https://good.example", token="ek_old")
+    caller = AccessRequest(LOCAL, "https://good.example", token="ek_old")
     with pytest.raises(Unauthorized, match="client secret"):
-        Gate(is_local=True, key=key).admit(caller, is_public=False, admits=lambda _: False)
+        AccessGate(is_local=True, key=key).admit(caller, is_public=False, admits=lambda _: False)
 
 
 def test_a_list_of_origins_shuts_the_others_out_even_with_the_key() -> None:
-    gate = Gate(is_local=True, key=KEY, origins=frozenset({"https://good.example"}))
-    assert verdict(gate, Caller(LOCAL, "https://other.example", token=KEY)) == "403"
-    good = Caller(LOCAL, "https://good.example", token=KEY)
-    assert gate.admit(good, is_public=False) == Access(True, "https://good.example")
+    gate = AccessGate(is_local=True, key=KEY, origins=frozenset({"https://good.example"}))
+    assert verdict(gate, AccessRequest(LOCAL, "https://other.example", token=KEY)) == "403"
+    good = AccessRequest(LOCAL, "https://good.example", token=KEY)
+    assert gate.admit(good, is_public=False) == AccessGrant(True, "https://good.example")
 
 
 def test_same_origin_gets_no_cors() -> None:
-    caller = Caller(LAN, "http://192.168.1.5:8080", token=KEY)
-    assert Gate(is_local=False, key=KEY).admit(caller, is_public=False).cors_origin is None
+    caller = AccessRequest(LAN, "http://192.168.1.5:8080", token=KEY)
+    assert AccessGate(is_local=False, key=KEY).admit(caller, is_public=False).cors_origin is None
 
 
 def test_default_ports_are_the_same_origin() -> None:
-    caller = Caller("localhost", "https://localhost:443", scheme="https")
-    assert verdict(Gate(is_local=True, key=KEY), caller) == "trusted"
+    caller = AccessRequest("localhost", "https://localhost:443", scheme="https")
+    assert verdict(AccessGate(is_local=True, key=KEY), caller) == "trusted"
 
 
 @pytest.mark.parametrize(
@@ -198,10 +198,10 @@ def test_the_key_in_a_header_of_its_own(
 def test_a_password_that_browsers_send_by_themselves_opens_nothing_to_foreign_sites(
     origin: str | None, expected: Verdict
 ) -> None:
-    gate = Gate(is_local=False, key=KEY)
-    assert verdict(gate, Caller(LAN, origin, token=KEY, is_basic=True)) == expected
+    gate = AccessGate(is_local=False, key=KEY)
+    assert verdict(gate, AccessRequest(LAN, origin, token=KEY, is_basic=True)) == expected
 
 
 def test_the_key_stays_out_of_reprs() -> None:
-    assert KEY not in repr(Gate(is_local=True, key=KEY))
-    assert KEY not in repr(Caller(LOCAL, token=KEY))
+    assert KEY not in repr(AccessGate(is_local=True, key=KEY))
+    assert KEY not in repr(AccessRequest(LOCAL, token=KEY))

@@ -10,25 +10,25 @@ import pytest
 
 from devices.registry.database import opened
 from engines.base import TtsInfo
-from engines.registry import Available
+from engines.registry import EngineAvailability
 from server.commands import doctor
-from server.commands.doctor_probes import Finding
+from server.commands.doctor_probes import ProbeResult
 from server.compose.devices import database_url
 from server.config import Config, PathsConfig
 from server.config.sections.devices import DevicesConfig
-from serving.placement.choose import Choice
-from serving.placement.offers import Offer
+from serving.placement.choose import EngineSelection
+from serving.placement.offers import AsrModelOffer
 
 ODD = "tests.engines.odd_engine"
 
 
-def offer(why: str, *, works: bool, fallback: Offer | None = None) -> Offer:
+def offer(why: str, *, works: bool, fallback: AsrModelOffer | None = None) -> AsrModelOffer:
     options: dict[str, Any] = {} if works else {"weights": "/nowhere/model.bin"}
-    return Offer("tiny", ODD, (options,), {}, why=why, fallback=fallback)
+    return AsrModelOffer("tiny", ODD, (options,), {}, why=why, fallback=fallback)
 
 
-def recognisers(first: Offer, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
-    of = SimpleNamespace(choice=Choice("asr", "odd", {}, "it is configured"))
+def recognisers(first: AsrModelOffer, monkeypatch: pytest.MonkeyPatch) -> list[ProbeResult]:
+    of = SimpleNamespace(choice=EngineSelection("asr", "odd", {}, "it is configured"))
 
     def as_said(answer: object) -> Callable[..., object]:
         return lambda *_: answer
@@ -52,7 +52,7 @@ def test_a_gpu_that_does_not_work_is_a_note_as_the_server_goes_to_the_processor(
 
 @pytest.mark.parametrize("fallback", [None, offer("on the processor", works=False)])
 def test_a_recogniser_that_works_nowhere_fails(
-    fallback: Offer | None, monkeypatch: pytest.MonkeyPatch
+    fallback: AsrModelOffer | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (found,) = recognisers(offer("on a GPU", works=False, fallback=fallback), monkeypatch)
     assert found.verdict == "fail"
@@ -60,7 +60,9 @@ def test_a_recogniser_that_works_nowhere_fails(
 
 def test_the_database_of_devices_is_looked_at_and_not_made(tmp_path: Path) -> None:
     config = Config(paths=PathsConfig(state_dir=str(tmp_path / "state")))
-    assert doctor._devices(config) == Finding("ok", "devices: the database is made at the start")
+    assert doctor._devices(config) == ProbeResult(
+        "ok", "devices: the database is made at the start"
+    )
     assert not (tmp_path / "state").exists()
 
     async def made() -> None:
@@ -68,7 +70,7 @@ def test_the_database_of_devices_is_looked_at_and_not_made(tmp_path: Path) -> No
             pass
 
     asyncio.run(made())
-    assert doctor._devices(config) == Finding("ok", "devices: 0 in the database")
+    assert doctor._devices(config) == ProbeResult("ok", "devices: 0 in the database")
 
 
 def test_a_database_that_cannot_be_is_told_without_its_password(tmp_path: Path) -> None:
@@ -89,9 +91,13 @@ def test_a_voice_is_asked_whether_it_knows_when_its_words_sound(
 ) -> None:
     info = TtsInfo("here", 24_000, {"en": ("a",)}, has_word_times=has_word_times)
     monkeypatch.setattr(doctor, "load", lambda *_: SimpleNamespace(info=info))
-    monkeypatch.setattr(doctor, "choose_one", lambda *_: Choice("tts", "here", {}, "configured"))
-    known: Any = SimpleNamespace(known={"tts": [Available("here", True, "", origin="acme 1.2")]})
-    found = doctor._chosen(Config(), "tts", known, doctor.Loaded())
+    monkeypatch.setattr(
+        doctor, "choose_one", lambda *_: EngineSelection("tts", "here", {}, "configured")
+    )
+    known: Any = SimpleNamespace(
+        known={"tts": [EngineAvailability("here", True, "", origin="acme 1.2")]}
+    )
+    found = doctor._chosen(Config(), "tts", known, doctor.LoadedEngines())
     assert found.verdict == "ok"
     assert found.what.startswith("tts: here (configured), acme 1.2; ")
     assert said in found.what

@@ -23,11 +23,11 @@ from engines.base import (
     WordMark,
 )
 from engines.llm import hybrid, intents
-from engines.llm.hybrid import Hybrid
+from engines.llm.hybrid import HybridLlm
 from engines.llm.openai import Settings, create
-from pipeline.tools.mcp import McpServer
+from pipeline.tools.mcp import McpServerSettings
 from server.commands import doctor_probes
-from server.commands.doctor_probes import Finding, probe_all, probe_disk
+from server.commands.doctor_probes import ProbeResult, probe_all, probe_disk
 from server.compose.prompt_size import known_tools, prompt_size
 from server.config import Config, PathsConfig
 from server.config.sections.assistant import AssistantConfig
@@ -58,21 +58,21 @@ def closed_port() -> Iterator[int]:
 
 def probed(
     llm: Llm | None = None, voices: dict[str, Tts] | None = None, **sections: Any
-) -> list[Finding]:
+) -> list[ProbeResult]:
     config = Config(**{"paths": FINE, **sections})
     return asyncio.run(probe_all(config, llm, {} if voices is None else voices))
 
 
-def first(*args: Any, **sections: Any) -> Finding:
+def first(*args: Any, **sections: Any) -> ProbeResult:
     return probed(*args, **sections)[0]
 
 
-def asked(server: Server, *, behind: bool = False, **settings: Any) -> Finding:
-    async def scenario() -> Finding:
+def asked(server: Server, *, behind: bool = False, **settings: Any) -> ProbeResult:
+    async def scenario() -> ProbeResult:
         async with server.running():
             llm: Llm = create(Settings(base_url=server.url, **settings))
             if behind:
-                llm = Hybrid(intents.create(intents.Settings()), llm)
+                llm = HybridLlm(intents.create(intents.Settings()), llm)
             found = await probe_all(Config(paths=FINE), llm, {})
             return found[0]
 
@@ -92,7 +92,7 @@ def test_a_model_that_answers_is_named(behind: bool) -> None:
 @pytest.mark.parametrize("behind", [False, True])
 def test_a_refused_port_fails(behind: bool, closed_port: int) -> None:
     model: Llm = create(Settings(base_url=f"http://127.0.0.1:{closed_port}/v1", model="qwen3:4b"))
-    llm = Hybrid(intents.create(intents.Settings()), model) if behind else model
+    llm = HybridLlm(intents.create(intents.Settings()), model) if behind else model
     found = first(llm)
     assert found.verdict == "fail"
     assert "Connection refused" in found.what
@@ -152,8 +152,8 @@ class OddLlm:
 
 
 def test_an_engine_of_others_is_asked_as_well() -> None:
-    assert first(OddLlm()) == Finding("ok", "llm: odd answers")
-    assert first(OddLlm(bug=KeyError("x"))) == Finding(
+    assert first(OddLlm()) == ProbeResult("ok", "llm: odd answers")
+    assert first(OddLlm(bug=KeyError("x"))) == ProbeResult(
         "fail", f"llm: KeyError: 'x'{doctor_probes.LLM_ADVICE}"
     )
 
@@ -224,8 +224,8 @@ def test_a_language_that_nobody_speaks_is_written_only() -> None:
 
 def test_an_mcp_server_that_is_not_there_costs_its_tools_only(closed_port: int) -> None:
     servers = {
-        "gone": McpServer(url=f"http://127.0.0.1:{closed_port}/mcp"),
-        "ends": McpServer(command=sys.executable, args=("-c", "")),
+        "gone": McpServerSettings(url=f"http://127.0.0.1:{closed_port}/mcp"),
+        "ends": McpServerSettings(command=sys.executable, args=("-c", "")),
     }
     gone, ends = probed(tools=ToolsConfig(mcp=servers))[:2]
     assert (gone.verdict, ends.verdict) == ("note", "note")
@@ -254,7 +254,7 @@ def test_the_disk_is_looked_at_where_the_folder_will_be(
         monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
 
     free(100)
-    assert probe_disk("state_dir", str(later)) == Finding(
+    assert probe_disk("state_dir", str(later)) == ProbeResult(
         "note", f"paths.state_dir {later}: only 100 MB are free"
     )
     free(3)
@@ -273,7 +273,7 @@ def test_tools_and_instructions_are_told_to_fit_or_not() -> None:
     assert size is not None
     assert not size.fits
     assert "of 4096 for the conversation" in size.advice()
-    engine = Hybrid(intents.create(intents.Settings()), llm)
+    engine = HybridLlm(intents.create(intents.Settings()), llm)
     one = prompt_size(config, llm, engine.declared(tools, language="en"))
     assert one is not None
     assert one.fits
@@ -284,4 +284,4 @@ def test_tools_and_instructions_are_told_to_fit_or_not() -> None:
 
 def test_the_model_behind_hybrid_is_the_one_that_is_asked() -> None:
     assert hybrid.NAME == "hybrid"
-    assert first(Hybrid(intents.create(intents.Settings()), OddLlm())).what == "llm: odd answers"
+    assert first(HybridLlm(intents.create(intents.Settings()), OddLlm())).what == "llm: odd answers"

@@ -18,7 +18,7 @@ from aiohttp import web as aioweb
 from core.errors import (
     ConfigError,
     Conflict,
-    ContextExceeded,
+    ContextLengthExceeded,
     EarshotError,
     EngineCrashed,
     EngineError,
@@ -27,19 +27,19 @@ from core.errors import (
     EngineUnreachable,
     Forbidden,
     NotFound,
-    Overloaded,
+    OverloadedError,
+    PayloadTooLarge,
     RemoteProtocolError,
     RequestError,
-    StorageFailed,
-    Superseded,
-    TooLarge,
+    StorageError,
+    SupersededError,
     Unauthorized,
 )
 from core.http.routes import Route
 from server.config import LogConfig
 from server.http import app as app_file
-from server.http.auth import Gate
-from server.http.edge import Contained, close_code_of, error_response, request_id_of, status_of
+from server.http.auth import AccessGate
+from server.http.edge import ErrorBoundary, close_code_of, error_response, request_id_of, status_of
 from server.runtime.logs import set_up
 from server.runtime.metrics import PrometheusMetrics
 from tests.server.http import (
@@ -65,14 +65,14 @@ TABLE: list[tuple[EarshotError, int, int]] = [
     (Forbidden("x"), 403, 1008),
     (NotFound("x"), 404, 1008),
     (Conflict("x"), 409, 1008),
-    (TooLarge("x"), 413, 1009),
-    (Overloaded("x", retry_after_s=7), 503, 1013),
-    (Superseded("x"), 503, 1013),
-    (StorageFailed("x"), 503, 1013),
+    (PayloadTooLarge("x"), 413, 1009),
+    (OverloadedError("x", retry_after_s=7), 503, 1013),
+    (SupersededError("x"), 503, 1013),
+    (StorageError("x"), 503, 1013),
     (EngineError("asr", "x"), 502, 1011),
     (EngineMissing("asr", "x"), 501, 1011),
     (EngineCrashed("asr", "x"), 502, 1011),
-    (ContextExceeded("llm", "x"), 502, 1011),
+    (ContextLengthExceeded("llm", "x"), 502, 1011),
     (EngineUnreachable("llm", "x"), 502, 1011),
     (EngineTimeout("asr", "x"), 504, 1011),
 ]
@@ -95,7 +95,7 @@ def test_no_class_of_the_tree_is_forgotten() -> None:
 
 
 def test_answers_say_when_to_come_back_and_what_was_wrong() -> None:
-    assert error_response(Overloaded("x", retry_after_s=7)).headers["Retry-After"] == "7"
+    assert error_response(OverloadedError("x", retry_after_s=7)).headers["Retry-After"] == "7"
     assert error_response(EarshotError("x")).headers["x-should-retry"] == "false"
     assert "x-should-retry" not in error_response(EngineCrashed("asr", "x")).headers
     assert error_response(Unauthorized("x")).headers["WWW-Authenticate"] == "Bearer"
@@ -272,7 +272,7 @@ def test_a_websocket_under_way_is_closed_with_the_code() -> None:
     async def fail(request: aioweb.Request) -> aioweb.StreamResponse:
         socket = aioweb.WebSocketResponse()
         await socket.prepare(request)
-        raise Overloaded("later", retry_after_s=1)
+        raise OverloadedError("later", retry_after_s=1)
 
     async def run() -> None:
         headers = {"X-Request-ID": "mine-3"}
@@ -306,7 +306,9 @@ def test_a_body_that_is_no_gzip_is_no_bug(caplog: pytest.LogCaptureFixture) -> N
     """Not even of one without a key: it could fill the log."""
 
     async def run() -> None:
-        async with serving([route("/hello", hello)], gate=Gate(is_local=False, key=KEY)) as client:
+        async with serving(
+            [route("/hello", hello)], gate=AccessGate(is_local=False, key=KEY)
+        ) as client:
             gzip = {"Content-Encoding": "gzip"}
             refused = await client.post("/hello", data=b"no gzip" * 99, headers=gzip)
             assert refused.status == 401
@@ -328,7 +330,7 @@ def test_work_beyond_its_request_fails_alone(
     async def work() -> None:
         raise ExceptionGroup("of its task group", [error])
 
-    asyncio.run(Contained(metrics)(work(), "call rtc_1"))
+    asyncio.run(ErrorBoundary(metrics)(work(), "call rtc_1"))
     assert f'earshot_errors_total{{code="{code}"}} 1.0' in metrics.exposition().decode()
     assert any(record.exc_info for record in caplog.records) is has_traceback
     assert "rtc_1" in caplog.text

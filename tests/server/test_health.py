@@ -4,23 +4,23 @@ import asyncio
 
 import pytest
 
-from server.http.auth import Gate
+from server.http.auth import AccessGate
 from server.http.health import Health, health_routes
-from server.runtime.lifecycle import Lifecycle, State, drain
+from server.runtime.lifecycle import Lifecycle, LifecycleState, drain
 from tests.loop import run_virtual
 from tests.server.http import KEY, serving
 
 pytestmark = pytest.mark.live
 
 
-def details(state: State) -> Health:
+def details(state: LifecycleState) -> Health:
     return Health(state, version="1", sessions=2, max_sessions=8, loaded={"asr": "pocketsphinx"})
 
 
 def test_states_and_what_strangers_learn() -> None:
     async def run() -> None:
         lifecycle = Lifecycle()
-        gate = Gate(is_local=False, key=KEY)
+        gate = AccessGate(is_local=False, key=KEY)
         async with serving(health_routes(lifecycle, details), gate=gate) as client:
             starting = await client.get("/health")
             assert (starting.status, await starting.json()) == (503, {"status": "starting"})

@@ -19,7 +19,7 @@ from core.acceptor import NO_LIMIT, AddressLimit, accepting, exempting
 from core.http.routes import Route
 from server.http import connection, edge
 from server.http.app import build, running
-from server.http.auth import Gate
+from server.http.auth import AccessGate
 from server.net.listeners import BACKLOG, UNTAKEN_TIMEOUT_MS, bind
 from server.net.tls import open_tls
 from server.runtime.metrics import PrometheusMetrics
@@ -44,7 +44,7 @@ async def served(
 ) -> AsyncIterator[Callable[[], Awaitable[Talk]]]:
     """Opens plain connections to a server that needs the key."""
     metrics = PrometheusMetrics()
-    gate = Gate(is_local=False, key=KEY)
+    gate = AccessGate(is_local=False, key=KEY)
     all_routes = (route("/read", read_all, method="POST"), route("/hello", hello), *routes)
     app = build(
         all_routes, gate, metrics, max_body_bytes=MAX_BODY_BYTES, is_tls=context is not None

@@ -14,9 +14,9 @@ from bench.server.stub_engines.tts import Settings, create
 from core.errors import ConfigError, EngineCrashed, EngineError, NotFound
 from core.ports import ToolSpec
 from engines.llm import intents
-from engines.llm.hybrid import Hybrid
+from engines.llm.hybrid import HybridLlm
 from pipeline.tools.toolbox import Toolbox
-from server.compose.doors import Cards
+from server.compose.doors import ModelCards
 from server.compose.engines import Engines
 from server.compose.llm_and_tts import (
     check_voice,
@@ -25,7 +25,7 @@ from server.compose.llm_and_tts import (
     warm_others,
 )
 from server.config import Config
-from serving.placement.choose import KINDS, Choice
+from serving.placement.choose import KINDS, EngineSelection
 from tests.pipeline.fakes import Counts
 from web.openai.models import model
 
@@ -90,7 +90,7 @@ def test_a_model_that_never_loads_ends_the_start() -> None:
 
 def test_commands_are_warm_in_every_language_of_the_home_whatever_the_model_speaks() -> None:
     commands, model = Commands("en", "de"), Model()
-    hybrid = Hybrid(commands, model)  # type: ignore[arg-type]
+    hybrid = HybridLlm(commands, model)  # type: ignore[arg-type]
     assert hybrid.languages == ()
 
     async def start() -> None:
@@ -109,7 +109,7 @@ def test_commands_are_warm_in_every_language_of_the_home_whatever_the_model_spea
 def test_options_that_are_none_are_named(model: Any) -> None:
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
-            choice = Choice("llm", Hybrid.name, {"model": model}, "")
+            choice = EngineSelection("llm", HybridLlm.name, {"model": model}, "")
             await load_language_model(choice, Config(), Counts(), stack)
 
     with pytest.raises(ConfigError, match="model"):
@@ -147,10 +147,12 @@ def test_any_model_can_be_looked_up_where_names_are_not_strict(
         """Of the engines, what is listed of them."""
 
         asr: Mapping[str, object]
-        choices: Mapping[str, Choice]
+        choices: Mapping[str, EngineSelection]
 
-    choices: dict[str, Choice] = {kind: Choice(kind, kind, {}, "") for kind in KINDS}
-    cards = Cards(cast("Engines", Ready({"tiny": 1}, choices)), is_strict)
+    choices: dict[str, EngineSelection] = {
+        kind: EngineSelection(kind, kind, {}, "") for kind in KINDS
+    }
+    cards = ModelCards(cast("Engines", Ready({"tiny": 1}, choices)), is_strict)
     assert cards.knows(name) is is_known
     if is_known:
         assert json.loads(cast(bytes, model(cards, name).body))["id"] == name

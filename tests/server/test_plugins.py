@@ -23,7 +23,7 @@ from server.compose.plugins import (
 )
 from server.compose.tools import own_tools
 from server.config import Config
-from server.http.edge import Contained
+from server.http.edge import ErrorBoundary
 from tests.pipeline.fakes import Counts
 from tests.plugins.packages import EXAMPLES, declare, install, searched
 
@@ -203,7 +203,7 @@ def test_an_error_in_the_background_of_a_door_ends_that_work_alone(
 ) -> None:
     metrics = Counts()
     door = OpenedDoor("doors.a (acme 1.0)", "a", (), Listens())
-    ((name, run),) = _background([door], Contained(metrics)).items()
+    ((name, run),) = _background([door], ErrorBoundary(metrics)).items()
     asyncio.run(run())
     assert name == "door-a"
     assert "doors.a (acme 1.0) failed" in caplog.text

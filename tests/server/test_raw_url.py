@@ -2,13 +2,13 @@
 
 import pytest
 
-from server.http.willow_urls import MAX_LINE_BYTES, FirstLine
+from server.http.willow_urls import MAX_LINE_BYTES, RequestLine
 
 REST = b"Host: x\r\n\r\n"
 
 
 def passed(data: bytes, step: int) -> bytes:
-    line = FirstLine()
+    line = RequestLine()
     return b"".join(line.push(data[at : at + step]) for at in range(0, len(data), step))
 
 

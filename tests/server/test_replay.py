@@ -13,19 +13,19 @@ import pytest
 
 from bench.client.conversation import talking
 from bench.client.microphone import RATE_HZ
-from bench.client.realtime import Wish
+from bench.client.realtime import SessionRequest
 from bench.server.own_server import own_server
 from bench.tools.clips import spoken
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
-from core.events import InputCommitted, ResponseCreated, Transcribed
+from core.events import InputCommitted, ResponseCreated, TranscriptionCompleted
 from media.resample import Resampler
 from pipeline.shared.settings import SessionSettings, TurnDetection
-from pipeline.shared.trace import Trace
+from pipeline.shared.trace import SessionTrace
 from server.__main__ import main
 from server.commands.replay.run import FRAME_SAMPLES, replay, staged
-from server.commands.replay.trace_reader import Recorded
+from server.commands.replay.trace_reader import RecordedSession
 from server.config import Config
-from server.runtime.clock import JsonlTrace, SystemClock, open_trace
+from server.runtime.clock import JsonlTraceSink, SystemClock, open_trace
 from tests.server import garage
 
 pytestmark = pytest.mark.live
@@ -49,7 +49,7 @@ def spoken_at_16_khz(text: str) -> Pcm:
 
 
 @contextlib.contextmanager
-def trace_of(path: Path) -> Iterator[JsonlTrace]:
+def trace_of(path: Path) -> Iterator[JsonlTraceSink]:
     with open_trace(str(path)) as sink:
         assert sink is not None
         yield sink
@@ -63,13 +63,13 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     async def run() -> list[Any]:
         async with staged(Config()) as stage:
-            first = Recorded("first", SETTINGS, pcm, (), (), has_words=True, is_cut=False)
+            first = RecordedSession("first", SETTINGS, pcm, (), (), has_words=True, is_cut=False)
             await replay(stage, first)
             return stage.kept.records
 
     told = asyncio.run(run())
     with trace_of(path) as sink:
-        before = Trace(sink, "first", clock, words=True, sound=True)
+        before = SessionTrace(sink, "first", clock, words=True, sound=True)
         before.configured(SETTINGS)
         for start in range(0, len(pcm), FRAME_SAMPLES):
             before.hear(AudioFrame(pcm[start : start + FRAME_SAMPLES], ASR_RATE_HZ, start))
@@ -123,11 +123,11 @@ def test_a_function_of_ones_own_that_acts_is_called_only_if_asked_for(
     trace, config = tmp_path / "trace.jsonl", tmp_path / "earshot.toml"
     config.write_text(garage.CONFIG)
     with trace_of(trace) as sink:
-        one = Trace(sink, "garage", SystemClock(), words=True, sound=True)
+        one = SessionTrace(sink, "garage", SystemClock(), words=True, sound=True)
         one.configured(SessionSettings(language="en", turn_detection=None))
         one.hear(AudioFrame(spoken_at_16_khz(SAID[0]), ASR_RATE_HZ, 0))
         one.write(InputCommitted("item", None))
-        one.write(Transcribed("item", SAID[0], 1.0, "en"))
+        one.write(TranscriptionCompleted("item", SAID[0], 1.0, "en"))
         one.write(ResponseCreated("resp", "audio"))
         one.close()
     garage.opened.clear()
@@ -141,7 +141,7 @@ def test_a_function_of_ones_own_that_acts_is_called_only_if_asked_for(
 def test_a_trace_without_sound_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "trace.jsonl"
     with trace_of(path) as sink:
-        Trace(sink, "mute", SystemClock(), words=True).configured(SETTINGS)
+        SessionTrace(sink, "mute", SystemClock(), words=True).configured(SETTINGS)
     assert main(["replay", str(path)]) == 1
     assert "not replayed: its trace has no sound (trace.audio)" in capsys.readouterr().out
 
@@ -160,7 +160,7 @@ def test_what_a_server_recorded_is_replayed(
     config.write_text(f'[trace]\npath = "{path}"\ntranscripts = true\naudio = true\n')
 
     async def converse() -> None:
-        wish = Wish(language="en")
+        wish = SessionRequest(language="en")
         async with (
             own_server(["--config", str(config)]) as server,
             talking(server.address, "webrtc", wish, timeout_s=20) as (talker, _),

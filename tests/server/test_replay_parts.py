@@ -11,15 +11,22 @@ import pytest
 from core.errors import RequestError
 from core.ports import NOWHERE
 from pipeline.shared.settings import SessionSettings
-from server.commands.replay.diff import Difference, as_json, pairs, told
+from server.commands.replay.diff import SessionDiff, as_json, pairs, told
 from server.commands.replay.run import chosen, unplayable
-from server.commands.replay.trace_reader import Recorded, Step, Truncate, Turn, read, recorded
+from server.commands.replay.trace_reader import (
+    RecordedAction,
+    RecordedSession,
+    RecordedTruncation,
+    RecordedTurn,
+    read,
+    recorded,
+)
 
 
 def turn(
     transcript: str, answer: str = "yes", asr_ms: float = 10, status: str = "answered"
-) -> Turn:
-    return Turn(status, transcript, answer, {"asr": asr_ms}, 200 + asr_ms)
+) -> RecordedTurn:
+    return RecordedTurn(status, transcript, answer, {"asr": asr_ms}, 200 + asr_ms)
 
 
 def record(event: str, **fields: Any) -> dict[str, Any]:
@@ -58,7 +65,7 @@ def test_turns_are_put_together_from_events_in_any_order() -> None:
     assert found.settings == SessionSettings(language="en")
     assert len(found.pcm) == 320
     assert list(found.turns) == [
-        Turn("answered", "on", "It is.", {"asr": 7.0}, 20.0, {"candidate": 60.0})
+        RecordedTurn("answered", "on", "It is.", {"asr": 7.0}, 20.0, {"candidate": 60.0})
     ]
     assert unplayable(found) == ""
 
@@ -68,7 +75,7 @@ def test_sound_behind_a_wake_word_needs_none_to_be_heard_again() -> None:
     asked = SessionSettings(wake_word="okay_nabu", language="en")
     found = recorded("s", [configured(asked), sound(320), configured(asked)])
     assert found.settings == SessionSettings(language="en")
-    assert found.steps == [Step(320, SessionSettings(language="en"))]
+    assert found.steps == [RecordedAction(320, SessionSettings(language="en"))]
 
 
 def test_an_answer_that_was_told_after_the_next_turn_keeps_its_place() -> None:
@@ -108,7 +115,11 @@ def test_what_a_client_without_turn_detection_did_is_done_where_it_did_it() -> N
             record("ResponseCreated"),
         ],
     )
-    assert found.steps == [Step(640, "commit"), Step(640, "respond"), Step(960, later)]
+    assert found.steps == [
+        RecordedAction(640, "commit"),
+        RecordedAction(640, "respond"),
+        RecordedAction(960, later),
+    ]
 
 
 def test_older_traces_tell_of_no_pace_and_are_of_calls() -> None:
@@ -118,7 +129,10 @@ def test_older_traces_tell_of_no_pace_and_are_of_calls() -> None:
 
 def test_only_a_client_that_plays_by_itself_tells_how_far() -> None:
     told = record("ItemTruncated", item_id="i", audio_end_ms=700)
-    for paced_by, steps in (("client", [Step(320, Truncate(700))]), ("server", [])):
+    for paced_by, steps in (
+        ("client", [RecordedAction(320, RecordedTruncation(700))]),
+        ("server", []),
+    ):
         begun = {**configured(SessionSettings()), "paced_by": paced_by}
         assert recorded("s", [begun, sound(320), told, sound(320)]).steps == steps
 
@@ -129,7 +143,7 @@ def test_a_response_beside_the_conversation_is_cancelled_in_no_replay() -> None:
 
     begun = configured(SessionSettings())
     told = [begun, cancelled(in_conversation=False), sound(320), cancelled(), sound(320)]
-    assert recorded("s", told).steps == [Step(320, "cancel")]
+    assert recorded("s", told).steps == [RecordedAction(320, "cancel")]
 
 
 def test_a_trace_without_sound_is_not_replayed() -> None:
@@ -174,14 +188,16 @@ def test_turns_are_paired_by_what_was_heard() -> None:
     assert [pair.is_same for pair in found] == [True, False, False, False]
 
 
-def session(*turns: Turn) -> Recorded:
-    return Recorded("s", SessionSettings(), np.ones(16_000, np.int16), (), turns, True, False)
+def session(*turns: RecordedTurn) -> RecordedSession:
+    return RecordedSession(
+        "s", SessionSettings(), np.ones(16_000, np.int16), (), turns, True, False
+    )
 
 
 def test_the_difference_is_told_with_its_times() -> None:
     before = session(turn("one"), turn("two", asr_ms=30))
     now = [turn("one", asr_ms=12), turn("too", asr_ms=20)]
-    text = told([Difference(before, pairs(before.turns, now))])
+    text = told([SessionDiff(before, pairs(before.turns, now))])
     assert "    1 = one -> yes (210 -> 212 ms)\n" in text
     assert "    2 - two -> yes (230 ms)\n    2 + too -> yes (220 ms)\n" in text
     assert "| asr | 20 | 16 | -4 |" in text
@@ -195,13 +211,13 @@ def test_a_turn_that_nobody_heard_has_no_latency() -> None:
         (silent, turn("one"), " (none -> 210 ms)"),
         (silent, silent, ""),
     ):
-        text = told([Difference(session(old), pairs([old], [new]))])
+        text = told([SessionDiff(session(old), pairs([old], [new]))])
         assert f"    1 = one -> yes{took}\n" in text
 
 
 def test_a_missing_turn_is_a_difference() -> None:
     before = session(turn("one"), turn("two", status="cancelled"))
-    found = Difference(before, pairs(before.turns, [turn("one")]))
+    found = SessionDiff(before, pairs(before.turns, [turn("one")]))
     assert not found.is_same
     assert "2 - two -> yes [cancelled]" in told([found])
     assert as_json([found])["sessions"][0]["turns"][1]["new"] is None

@@ -8,19 +8,24 @@ from typing import Any
 
 import pytest
 
-from core.events import OutputAudio, SpeechStarted
-from core.ports import Place, ToolContext, ToolOutcome, ToolSpec
+from core.events import OutputAudioDelta, SpeechStarted
+from core.ports import DeviceLocation, ToolContext, ToolOutcome, ToolSpec
 from engines.base import ToolCall
-from pipeline.playout.playout import PacedBy
+from pipeline.playout.playout import PlayoutPacing
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
-from pipeline.tools.home import Home, default_home
+from pipeline.tools.home import DemoHome, default_home
 from pipeline.tools.skills import HomeTools
 from pipeline.tools.toolbox import Toolbox
-from server.commands.replay.run import Kept, Stage, replay
-from server.commands.replay.tool_stubs import NOT_RUN, Rehearsal
-from server.commands.replay.trace_reader import Called, Recorded, Turn, recorded
+from server.commands.replay.run import MemoryTraceSink, ReplayEnvironment, replay
+from server.commands.replay.tool_stubs import NOT_RUN, RecordedToolResults
+from server.commands.replay.trace_reader import (
+    RecordedSession,
+    RecordedToolCall,
+    RecordedTurn,
+    recorded,
+)
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, World, speak
 from tests.pipeline.scenes import ONE, SILENCE, TWO, UH_HUH, talkative
@@ -28,7 +33,7 @@ from tests.pipeline.scenes import ONE, SILENCE, TWO, UH_HUH, talkative
 pytestmark = pytest.mark.many
 
 CONTEXT = ToolContext("conv_1", "en")
-KITCHEN = Place("Kitchen", "dev_1")
+KITCHEN = DeviceLocation("Kitchen", "dev_1")
 HEARD_MS = 1500
 
 
@@ -49,10 +54,10 @@ class Adder:
 
 
 def live(
-    world: World, scenario: Callable[[Session], Awaitable[None]], paced_by: PacedBy = "server"
-) -> Recorded:
+    world: World, scenario: Callable[[Session], Awaitable[None]], paced_by: PlayoutPacing = "server"
+) -> RecordedSession:
     """A session as its trace has it."""
-    kept = Kept()
+    kept = MemoryTraceSink()
 
     async def main() -> None:
         traced = replace(world.surroundings(), trace=kept, traces_words=True, traces_sound=True)
@@ -66,16 +71,18 @@ def live(
     return recorded("s", written)
 
 
-def again(world: World, session: Recorded, *, speed: float = 1, acts: bool = False) -> list[Turn]:
+def again(
+    world: World, session: RecordedSession, *, speed: float = 1, acts: bool = False
+) -> list[RecordedTurn]:
     """Its turns in a replay."""
-    kept, rehearsal, found = Kept(), Rehearsal(), list[Turn]()
+    kept, rehearsal, found = MemoryTraceSink(), RecordedToolResults(), list[RecordedTurn]()
 
     async def main() -> None:
         instead = None if acts else rehearsal.instead
         toolbox = Toolbox(world.providers, world.metrics, instead=instead)
         around = replace(world.surroundings(), toolbox=toolbox, trace=kept, traces_words=True)
         sessions = Sessions(around, world.conversations, 1)
-        found.extend(await replay(Stage(sessions, kept, rehearsal), session, speed))
+        found.extend(await replay(ReplayEnvironment(sessions, kept, rehearsal), session, speed))
 
     run_virtual(main())
     return found
@@ -87,7 +94,7 @@ async def interrupts(session: Session) -> None:
     async def client() -> None:
         item_id, sounded = "", False
         async for event in session.events:
-            if isinstance(event, OutputAudio) and not sounded:
+            if isinstance(event, OutputAudioDelta) and not sounded:
                 item_id, sounded = event.item_id, True
             elif isinstance(event, SpeechStarted) and sounded and item_id:
                 session.truncate(item_id, HEARD_MS)
@@ -100,7 +107,7 @@ async def interrupts(session: Session) -> None:
         listening.cancel()
 
 
-def words(turns: Sequence[Turn]) -> list[tuple[str, tuple[str, str]]]:
+def words(turns: Sequence[RecordedTurn]) -> list[tuple[str, tuple[str, str]]]:
     return [(turn.status, turn.words) for turn in turns]
 
 
@@ -158,7 +165,7 @@ def test_a_tool_that_changes_something_answers_as_then_and_is_not_called() -> No
     then, now = Adder(), Adder()
     session = live(World(providers=[then]), asks)
     assert (then.ran, session.turns[0].transcript) == ([4], "four")
-    assert session.called == [Called("add", {"a": 2, "b": 2}, '{"sum": 4}')]
+    assert session.called == [RecordedToolCall("add", {"a": 2, "b": 2}, '{"sum": 4}')]
     assert words(again(World(providers=[now]), session)) == words(session.turns)
     assert now.ran == []
 
@@ -181,8 +188,8 @@ def test_it_is_called_where_it_was_asked_for() -> None:
 
 
 def test_who_only_reads_and_the_replays_own_house_are_asked() -> None:
-    home = Home(default_home(), language="en")
-    toolbox = Toolbox([HomeTools(home)], Counts(), instead=Rehearsal().instead)
+    home = DemoHome(default_home(), language="en")
+    toolbox = Toolbox([HomeTools(home)], Counts(), instead=RecordedToolResults().instead)
     lamps = ToolCall("c", "HassTurnOn", {"name": "kitchen lights"})
 
     async def main() -> None:
@@ -195,15 +202,15 @@ def test_who_only_reads_and_the_replays_own_house_are_asked() -> None:
 
 
 def test_the_same_call_has_its_results_in_turn() -> None:
-    rehearsal, adder = Rehearsal(), Adder()
+    rehearsal, adder = RecordedToolResults(), Adder()
     toolbox = Toolbox([adder], Counts(), instead=rehearsal.instead)
     call = ToolCall("c", "add", {"b": 1, "a": 1})
 
     async def main() -> None:
-        rehearsal.begin([Called("add", {"a": 1, "b": 1}, f'"{n}"') for n in (1, 2)])
+        rehearsal.begin([RecordedToolCall("add", {"a": 1, "b": 1}, f'"{n}"') for n in (1, 2)])
         told = [(await toolbox.run([call], CONTEXT))[0] for _ in range(3)]
         assert told == ['"1"', '"2"', NOT_RUN]
-        rehearsal.begin([Called("add", {"a": 1, "b": 1}, '"3"')])
+        rehearsal.begin([RecordedToolCall("add", {"a": 1, "b": 1}, '"3"')])
         rehearsal.begin([])
         assert await toolbox.run([call], CONTEXT) == [NOT_RUN]
 

@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import ConfigError
 from core.private_files import make_private
-from server.net.tls import LIFETIME, Tls, open_tls
+from server.net.tls import LIFETIME, TlsContext, open_tls
 from server.runtime.clock import open_trace
 from server.runtime.state_dir import make_key, open_folder, read_key, shut_folder
 
@@ -110,7 +110,9 @@ def test_a_trace_that_others_could_read_is_tightened(
     assert mode_of(Path("/dev/null")) == 0o666
 
 
-def tls(folder: Path, setting: str = "auto", *, now: datetime = NOW, names: str = "box") -> Tls:
+def tls(
+    folder: Path, setting: str = "auto", *, now: datetime = NOW, names: str = "box"
+) -> TlsContext:
     opened = open_tls(setting, folder, [names, "x" * 65, "bücher"], [LAN], now)
     assert opened is not None
     return opened

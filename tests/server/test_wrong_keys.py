@@ -12,26 +12,26 @@ from server.http.key_attempts import (
     FREE,
     MAX_ADDRESSES,
     MAX_WAIT_S,
-    WrongKeys,
+    KeyAttemptLimiter,
 )
 from tests.loop import run_virtual
 
 HERE, THERE = "192.0.2.7", "192.0.2.8"
 
 
-def waits(keys: WrongKeys, remote: str, count: int, now: float = 0.0) -> list[float]:
+def waits(keys: KeyAttemptLimiter, remote: str, count: int, now: float = 0.0) -> list[float]:
     return [keys.came(remote, now) for _ in range(count)]
 
 
 def test_some_are_free_and_the_further_ones_take_longer_and_longer() -> None:
-    keys = WrongKeys()
+    keys = KeyAttemptLimiter()
     assert waits(keys, HERE, FREE) == [0.0] * FREE
     assert waits(keys, HERE, 6) == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
     assert waits(keys, HERE, 2000)[-1] == MAX_WAIT_S
 
 
 def test_each_address_counts_for_itself() -> None:
-    keys = WrongKeys()
+    keys = KeyAttemptLimiter()
     waits(keys, HERE, FREE + 5)
     assert waits(keys, THERE, 1) == [0.0]
 
@@ -46,20 +46,20 @@ def test_each_address_counts_for_itself() -> None:
     ],
 )
 def test_a_network_of_ipv6_is_one_address(one: str, other: str, is_same: bool) -> None:
-    keys = WrongKeys()
+    keys = KeyAttemptLimiter()
     waits(keys, one, FREE)
     assert (keys.came(other, 0.0) > 0) is is_same
 
 
 def test_an_address_that_was_quiet_begins_anew() -> None:
-    keys = WrongKeys()
+    keys = KeyAttemptLimiter()
     waits(keys, HERE, FREE + 5)
     assert keys.came(HERE, FORGET_S) == MAX_WAIT_S
     assert keys.came(HERE, 2 * FORGET_S + 1) == 0.0
 
 
 def test_the_addresses_are_bounded() -> None:
-    keys = WrongKeys()
+    keys = KeyAttemptLimiter()
     for number in range(MAX_ADDRESSES + 100):
         keys.came(f"10.1.{number // 256}.{number % 256}", 0.0)
     assert len(keys._wrong) == MAX_ADDRESSES
@@ -69,7 +69,7 @@ def test_every_answer_waits_however_many_do() -> None:
     """None is given at once: a flood of guesses would be answered as fast as it comes."""
     waited: Counter[float] = Counter()
 
-    async def guess(keys: WrongKeys) -> None:
+    async def guess(keys: KeyAttemptLimiter) -> None:
         began = asyncio.get_running_loop().time()
         with pytest.raises(Unauthorized) as caught:
             await keys.slow_down(HERE)
@@ -77,7 +77,7 @@ def test_every_answer_waits_however_many_do() -> None:
         waited[asyncio.get_running_loop().time() - began] += 1
 
     async def main() -> None:
-        keys = WrongKeys()
+        keys = KeyAttemptLimiter()
         waits(keys, HERE, FREE + 10)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(1100):
@@ -89,6 +89,6 @@ def test_every_answer_waits_however_many_do() -> None:
 
 def test_the_log_tells_it_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    waits(WrongKeys(), HERE, FREE + 50)
+    waits(KeyAttemptLimiter(), HERE, FREE + 50)
     (line,) = caplog.messages
     assert HERE in line

@@ -10,9 +10,9 @@ import numpy as np
 
 from core.errors import EngineError, EngineMissing
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.placement.offers import Offer
-from serving.registry import AsrModels
-from serving.scheduling.scheduler import Priority
+from serving.placement.offers import AsrModelOffer
+from serving.registry import ModelRegistry
+from serving.scheduling.scheduler import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
 
@@ -21,8 +21,8 @@ REQUEST = ContextVar("request", default="")
 ITEM = AsrItem("item_1", np.zeros(100, np.int16), is_final=True)
 
 
-def offer(name: str, memory_mb: float = 100, device: str = "cpu", *aliases: str) -> Offer:
-    return Offer(name, "fake", ({},), {device: memory_mb}, aliases, memory_mb)
+def offer(name: str, memory_mb: float = 100, device: str = "cpu", *aliases: str) -> AsrModelOffer:
+    return AsrModelOffer(name, "fake", ({},), {device: memory_mb}, aliases, memory_mb)
 
 
 @dataclass
@@ -59,11 +59,11 @@ class FakeServed:
         await self._loaded.wait()
         return AsrInfo("fake", self.name, ("en", "de"), 4, is_incremental=False)
 
-    def admit(self, priority: Priority) -> None:
+    def admit(self, priority: DecodePriority) -> None:
         pass
 
     async def decode(
-        self, item: AsrItem, priority: Priority, *, deadline_s: float | None = None
+        self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
     ) -> AsrResult:
         assert self.is_ready
         if self.breaks == "decode":
@@ -85,7 +85,7 @@ class FakeServed:
 class World:
     """Models `a` (the default), `b`, `c`, `d` of 100 MB each in 250 MB."""
 
-    def __init__(self, *offers: Offer, cpu_mb: float = 250) -> None:
+    def __init__(self, *offers: AsrModelOffer, cpu_mb: float = 250) -> None:
         self.offers = [*offers] or [offer(name) for name in "abcd"]
         self.lives: list[FakeServed] = []
         self.breaks: dict[str, str] = {}
@@ -96,13 +96,13 @@ class World:
         self.metrics = Counts()
         self.cpu_mb = cpu_mb
 
-    def describe(self, of: Offer) -> AsrInfo:
+    def describe(self, of: AsrModelOffer) -> AsrInfo:
         self.described.append(of.name)
         if self.breaks.get(of.name) == "describe":
             raise EngineMissing("asr", "fake", "no config.json")
         return AsrInfo("fake", of.name, ("en",), 4, is_incremental=False)
 
-    async def serve(self, of: Offer) -> FakeServed:
+    async def serve(self, of: AsrModelOffer) -> FakeServed:
         name = of.name
         breaks = "load" if self.fails_on in of.memory_mb else self.breaks.get(name, "")
         resident = self.resident.get(name, 0.0)
@@ -111,16 +111,16 @@ class World:
         return served
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[AsrModels]:
+    async def running(self) -> AsyncIterator[ModelRegistry]:
         room = {"cpu": self.cpu_mb, "cuda:0": 1000.0}
-        models = AsrModels(
+        models = ModelRegistry(
             lambda: self.offers, self.serve, self.describe, room, LoopClock(), self.metrics
         )
         async with models.running():
             await models.load(models.default)
             yield models
 
-    def run(self, scenario: Callable[[AsrModels], Awaitable[None]]) -> float:
+    def run(self, scenario: Callable[[ModelRegistry], Awaitable[None]]) -> float:
         async def main() -> None:
             async with self.running() as models:
                 await scenario(models)
@@ -138,7 +138,7 @@ class World:
         return sorted(served.name for served in self.lives if not served.is_stopped)
 
 
-async def say(models: AsrModels, name: str) -> str:
+async def say(models: ModelRegistry, name: str) -> str:
     model = models.get(name)
     assert model is not None
-    return (await model.decode(ITEM, Priority.FINAL)).text
+    return (await model.decode(ITEM, DecodePriority.FINAL)).text

@@ -3,7 +3,7 @@
 import pytest
 from faster_whisper.utils import _MODELS
 
-from serving.catalogue import ModelUnknown, entries, find, known, short_name
+from serving.catalogue import UnknownModelError, entries, find, known, short_name
 
 
 def test_faster_whispers_own_names_are_known() -> None:
@@ -54,10 +54,10 @@ def test_what_is_pulled_is_found_under_its_name() -> None:
 
 def test_an_unknown_name_says_what_is_near() -> None:
     assert known("smal") is None
-    with pytest.raises(ModelUnknown, match=r"'smal'; near it: small, small\.en") as caught:
+    with pytest.raises(UnknownModelError, match=r"'smal'; near it: small, small\.en") as caught:
         find("smal")
     assert (caught.value.code, caught.value.param) == ("model_unknown", "model")
-    with pytest.raises(ModelUnknown, match="known: tiny, "):
+    with pytest.raises(UnknownModelError, match="known: tiny, "):
         find("qqq")
 
 

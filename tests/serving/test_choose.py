@@ -6,11 +6,11 @@ from re import search
 import pytest
 
 from core.errors import ConfigError, EngineMissing
-from engines.registry import Available
+from engines.registry import EngineAvailability
 from serving.placement.choose import (
     WHISPER_FILES,
-    Wanted,
-    Weights,
+    EnginePreference,
+    WhisperWeights,
     choose,
     find_whisper,
     weights_at,
@@ -19,18 +19,20 @@ from serving.placement.choose import (
 from serving.placement.hardware import Gpu, Hardware
 from tests.shared import ROOT
 
-TINY = Weights(Path("m/faster-whisper-tiny"), 75)
-BASE = Weights(Path("m/faster-whisper-base"), 145)
-TURBO = Weights(Path("m/faster-whisper-large-v3-turbo"), 1620)
+TINY = WhisperWeights(Path("m/faster-whisper-tiny"), 75)
+BASE = WhisperWeights(Path("m/faster-whisper-base"), 145)
+TURBO = WhisperWeights(Path("m/faster-whisper-large-v3-turbo"), 1620)
 
 LAPTOP = Hardware(4, 16.0)
 BOARD = Hardware(2, 2.0)
 WORKSTATION = Hardware(16, 64.0, (Gpu("NVIDIA L4", 22.5, 22.0, "8.9"),))
 
 
-def known(*names: str, missing: tuple[str, ...] = ()) -> list[Available]:
-    there = [Available(name, installed=True, reason="") for name in names]
-    return there + [Available(n, installed=False, reason=f"pip install {n}") for n in missing]
+def known(*names: str, missing: tuple[str, ...] = ()) -> list[EngineAvailability]:
+    there = [EngineAvailability(name, installed=True, reason="") for name in names]
+    return there + [
+        EngineAvailability(n, installed=False, reason=f"pip install {n}") for n in missing
+    ]
 
 
 BOTH = known("faster_whisper", "pocketsphinx")
@@ -47,9 +49,13 @@ BOTH = known("faster_whisper", "pocketsphinx")
     ],
 )
 def test_auto_asr(
-    weights: tuple[Weights, ...], hardware: Hardware, name: str, model: Weights | None, why: str
+    weights: tuple[WhisperWeights, ...],
+    hardware: Hardware,
+    name: str,
+    model: WhisperWeights | None,
+    why: str,
 ) -> None:
-    choice = choose("asr", Wanted(), BOTH, weights, hardware)
+    choice = choose("asr", EnginePreference(), BOTH, weights, hardware)
     assert choice.name == name
     assert choice.options.get("model") == (str(model.path) if model else None)
     assert search(why, choice.why)
@@ -57,64 +63,69 @@ def test_auto_asr(
 
 def test_weights_without_their_library_are_told() -> None:
     engines = known("pocketsphinx", missing=("faster_whisper",))
-    choice = choose("asr", Wanted(), engines, [TINY], LAPTOP)
+    choice = choose("asr", EnginePreference(), engines, [TINY], LAPTOP)
     assert choice.name == "pocketsphinx"
     assert "faster_whisper is not installed" in choice.why
 
 
 def test_a_configured_engine_is_taken_with_its_options() -> None:
-    choice = choose("asr", Wanted("pocketsphinx", {"x": 1}), BOTH, [TINY], LAPTOP)
+    choice = choose("asr", EnginePreference("pocketsphinx", {"x": 1}), BOTH, [TINY], LAPTOP)
     assert (choice.name, choice.options, choice.why) == (
         "pocketsphinx",
         {"x": 1},
         "it is configured",
     )
-    third_party = choose("tts", Wanted("acme.voice"), known("espeak"), (), LAPTOP)
+    third_party = choose("tts", EnginePreference("acme.voice"), known("espeak"), (), LAPTOP)
     assert third_party.name == "acme.voice"
 
 
 def test_whisper_by_name_takes_the_models_folder_unless_told() -> None:
-    found = choose("asr", Wanted("faster_whisper", {"beam_size": 2}), BOTH, [TINY], LAPTOP)
+    found = choose(
+        "asr", EnginePreference("faster_whisper", {"beam_size": 2}), BOTH, [TINY], LAPTOP
+    )
     assert found.options == {"model": str(TINY.path), "beam_size": 2}
-    told = choose("asr", Wanted("faster_whisper", {"model": "/w"}), BOTH, (), LAPTOP)
+    told = choose("asr", EnginePreference("faster_whisper", {"model": "/w"}), BOTH, (), LAPTOP)
     assert told.options == {"model": "/w"}
     with pytest.raises(EngineMissing, match=r"asr\.model"):
-        choose("asr", Wanted("faster_whisper"), BOTH, (), LAPTOP)
+        choose("asr", EnginePreference("faster_whisper"), BOTH, (), LAPTOP)
 
 
 def test_what_is_not_installed_says_how_to_get_it() -> None:
     with pytest.raises(EngineMissing, match="pip install silero"):
-        choose("vad", Wanted("silero"), known("webrtc", missing=("silero",)), (), LAPTOP)
+        choose("vad", EnginePreference("silero"), known("webrtc", missing=("silero",)), (), LAPTOP)
     with pytest.raises(EngineMissing, match="espeak: pip install espeak"):
-        choose("tts", Wanted(), known(missing=("espeak",)), (), LAPTOP)
+        choose("tts", EnginePreference(), known(missing=("espeak",)), (), LAPTOP)
 
 
 def test_a_broken_engine_of_a_package_names_the_package() -> None:
-    broken = Available("robot", installed=False, reason="broken: no", origin="acme 1.0")
+    broken = EngineAvailability("robot", installed=False, reason="broken: no", origin="acme 1.0")
     with pytest.raises(EngineMissing, match=r"tts engine 'robot': of acme 1\.0 is broken: no"):
-        choose("tts", Wanted("robot"), [broken], [], LAPTOP)
+        choose("tts", EnginePreference("robot"), [broken], [], LAPTOP)
 
 
 def test_the_preferred_order_of_vad() -> None:
-    assert choose("vad", Wanted(), known("gated", "silero", "webrtc"), (), LAPTOP).name == "gated"
+    assert (
+        choose("vad", EnginePreference(), known("gated", "silero", "webrtc"), (), LAPTOP).name
+        == "gated"
+    )
     engines = known("webrtc", missing=("gated", "silero"))
-    assert choose("vad", Wanted(), engines, (), LAPTOP).name == "webrtc"
+    assert choose("vad", EnginePreference(), engines, (), LAPTOP).name == "webrtc"
 
 
 def test_who_hears_the_end_of_a_sentence_needs_weights() -> None:
-    def endpoint(wanted: Wanted, *, has_weights: bool) -> str:
+    def endpoint(wanted: EnginePreference, *, has_weights: bool) -> str:
         engines = [
-            Available("silence", installed=True, reason=""),
-            Available("smart_turn", True, "no weights", needs_path=not has_weights),
+            EngineAvailability("silence", installed=True, reason=""),
+            EngineAvailability("smart_turn", True, "no weights", needs_path=not has_weights),
         ]
         return choose("endpoint", wanted, engines, (), LAPTOP).name
 
-    assert endpoint(Wanted(), has_weights=True) == "smart_turn"
-    assert endpoint(Wanted(), has_weights=False) == "silence"
-    assert endpoint(Wanted(options={"path": "/w"}), has_weights=False) == "smart_turn"
-    assert endpoint(Wanted("silence"), has_weights=True) == "silence"
+    assert endpoint(EnginePreference(), has_weights=True) == "smart_turn"
+    assert endpoint(EnginePreference(), has_weights=False) == "silence"
+    assert endpoint(EnginePreference(options={"path": "/w"}), has_weights=False) == "smart_turn"
+    assert endpoint(EnginePreference("silence"), has_weights=True) == "silence"
     without = known("silence", missing=("smart_turn",))
-    assert choose("endpoint", Wanted(), without, (), LAPTOP).name == "silence"
+    assert choose("endpoint", EnginePreference(), without, (), LAPTOP).name == "silence"
 
 
 def test_only_whole_models_of_the_folder_count(tmp_path: Path) -> None:
@@ -125,20 +136,20 @@ def test_only_whole_models_of_the_folder_count(tmp_path: Path) -> None:
             (tmp_path / name / file).write_bytes(b"x" * 1000)
     (tmp_path / "file").touch()
     assert find_whisper(tmp_path) == (
-        Weights(tmp_path / "whisper-nano", 0.001),
-        Weights(tmp_path / "whole", 0.001),
+        WhisperWeights(tmp_path / "whisper-nano", 0.001),
+        WhisperWeights(tmp_path / "whole", 0.001),
     )
 
 
 def test_how_large_weights_are_does_not_depend_on_their_file() -> None:
     nano = weights_at(ROOT / "tests" / "fixtures" / "whisper-nano")
     assert (nano.kind, round(nano.size_mb)) == ("float16", 8)
-    small8 = Weights(Path("m/small-int8"), 245, "int8")
+    small8 = WhisperWeights(Path("m/small-int8"), 245, "int8")
     assert small8.float16_mb == 490
-    choice = choose("asr", Wanted(), BOTH, [BASE, small8], LAPTOP)
+    choice = choose("asr", EnginePreference(), BOTH, [BASE, small8], LAPTOP)
     assert choice.options["model"] == str(BASE.path)  # 245 MB are small's, too slow for 4 cores
-    tiny32 = Weights(Path("m/tiny-float32"), 150, "float32")
-    assert choose("asr", Wanted(), BOTH, [tiny32], BOARD).why.endswith("suits 2 cores")
+    tiny32 = WhisperWeights(Path("m/tiny-float32"), 150, "float32")
+    assert choose("asr", EnginePreference(), BOTH, [tiny32], BOARD).why.endswith("suits 2 cores")
 
 
 def test_what_may_not_be_read_is_no_model_and_the_folder_itself_is_told(
@@ -167,12 +178,14 @@ def test_what_may_not_be_read_is_no_model_and_the_folder_itself_is_told(
 
 
 def test_the_test_model_is_taken_only_by_name() -> None:
-    nano = Weights(Path("m/whisper-nano"), 8)
-    assert choose("asr", Wanted(), BOTH, [nano], LAPTOP).name == "pocketsphinx"
-    assert choose("asr", Wanted(), BOTH, [nano, TINY], BOARD).options["model"] == str(TINY.path)
+    nano = WhisperWeights(Path("m/whisper-nano"), 8)
+    assert choose("asr", EnginePreference(), BOTH, [nano], LAPTOP).name == "pocketsphinx"
+    assert choose("asr", EnginePreference(), BOTH, [nano, TINY], BOARD).options["model"] == str(
+        TINY.path
+    )
     with pytest.raises(EngineMissing, match="no weights"):
-        choose("asr", Wanted("faster_whisper"), BOTH, [nano], LAPTOP)
-    by_name = choose("asr", Wanted(model="whisper-nano"), BOTH, [nano], LAPTOP)
+        choose("asr", EnginePreference("faster_whisper"), BOTH, [nano], LAPTOP)
+    by_name = choose("asr", EnginePreference(model="whisper-nano"), BOTH, [nano], LAPTOP)
     assert by_name.options == {"model": str(nano.path)}
 
 
@@ -188,35 +201,43 @@ def test_the_test_model_is_taken_only_by_name() -> None:
 )
 def test_a_model_by_name_or_path(model: str, path: Path | str) -> None:
     weights = [TINY, BASE, TURBO]
-    choice = choose("asr", Wanted(model=model, options={"beam_size": 2}), BOTH, weights, LAPTOP)
+    choice = choose(
+        "asr", EnginePreference(model=model, options={"beam_size": 2}), BOTH, weights, LAPTOP
+    )
     assert choice.name == "faster_whisper"
     assert choice.options == {"model": str(path), "beam_size": 2}
     assert choice.why == "it is configured"
 
 
 def test_the_model_may_be_an_engine() -> None:
-    choice = choose("asr", Wanted(model="pocketsphinx"), BOTH, [TINY], LAPTOP)
+    choice = choose("asr", EnginePreference(model="pocketsphinx"), BOTH, [TINY], LAPTOP)
     assert (choice.name, choice.options) == ("pocketsphinx", {})
 
 
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        (Wanted(model="tinny"), "asr.model: no model 'tinny'; near it: .*faster-whisper-tiny"),
-        (Wanted(model="small"), "there are: .*`earshot models pull small` fetches it"),
-        (Wanted("pocketsphinx", model="tiny"), "asr.model is for faster_whisper, and asr.engine"),
-        (Wanted("faster_whisper", model="pocketsphinx"), "say one of them"),
-        (Wanted(model="tiny", options={"model": "/w"}), "asr.options.model are both set"),
+        (
+            EnginePreference(model="tinny"),
+            "asr.model: no model 'tinny'; near it: .*faster-whisper-tiny",
+        ),
+        (EnginePreference(model="small"), "there are: .*`earshot models pull small` fetches it"),
+        (
+            EnginePreference("pocketsphinx", model="tiny"),
+            "asr.model is for faster_whisper, and asr.engine",
+        ),
+        (EnginePreference("faster_whisper", model="pocketsphinx"), "say one of them"),
+        (EnginePreference(model="tiny", options={"model": "/w"}), "asr.options.model are both set"),
     ],
 )
-def test_a_model_that_cannot_be_meant_is_told(wanted: Wanted, message: str) -> None:
+def test_a_model_that_cannot_be_meant_is_told(wanted: EnginePreference, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         choose("asr", wanted, BOTH, [TINY, TURBO], LAPTOP)
 
 
 def test_the_memory_that_is_configured_limits_the_choice() -> None:
     weights = [TINY, BASE, TURBO]
-    choice = choose("asr", Wanted(memory_mb=1500), BOTH, weights, WORKSTATION)
+    choice = choose("asr", EnginePreference(memory_mb=1500), BOTH, weights, WORKSTATION)
     assert choice.options["model"] == str(BASE.path)
 
 

@@ -4,16 +4,16 @@ from collections import Counter
 
 import pytest
 
-from serving.scheduling.cost_model import DOUBT, Costs
-from serving.scheduling.priorities import Priority
+from serving.scheduling.cost_model import DOUBT, BatchCostModel
+from serving.scheduling.priorities import DecodePriority
 
-FINAL, SPECULATIVE, PARTIAL, BATCH = Priority
+FINAL, SPECULATIVE, PARTIAL, BATCH = DecodePriority
 
 
-def measured(extra: float, item_s: float = 0.1) -> Costs:
+def measured(extra: float, item_s: float = 0.1) -> BatchCostModel:
     """After calls on a machine where a further item costs this share of a lone one."""
-    costs = Costs()
-    for priority in Priority:
+    costs = BatchCostModel()
+    for priority in DecodePriority:
         for _ in range(20):
             costs.observe([priority], item_s)
             costs.observe([priority] * 4, item_s * (1 + 3 * extra))
@@ -41,7 +41,7 @@ def test_what_shares_a_call_follows_from_what_company_costs(
 
 
 def test_what_is_not_known_is_measured_first() -> None:
-    costs = Costs()
+    costs = BatchCostModel()
     assert (costs.size(FINAL, 8), costs.size(BATCH, 8)) == (1, 1)
     assert costs.queue_s(Counter({FINAL: 100}), 8) == 0
     costs.observe([FINAL], 0.1)
@@ -57,7 +57,7 @@ def test_a_queue_is_as_long_as_its_calls() -> None:
 
 
 def test_a_lone_item_has_a_cost_of_its_own_by_priority() -> None:
-    costs = Costs()
+    costs = BatchCostModel()
     costs.observe([BATCH], 2.0)
     costs.observe([PARTIAL], 0.05)
     assert costs.call_s([PARTIAL]) == pytest.approx(0.05)
@@ -68,7 +68,7 @@ def test_a_lone_item_has_a_cost_of_its_own_by_priority() -> None:
 
 
 def test_the_first_call_is_cold() -> None:
-    costs = Costs()
+    costs = BatchCostModel()
     costs.observe([FINAL], 3.0)
     assert costs.call_s([FINAL]) == pytest.approx(3.0)
     costs.observe([FINAL], 0.1)

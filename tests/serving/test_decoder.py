@@ -16,12 +16,12 @@ import pytest
 from msgspec.msgpack import Decoder
 
 from core.audio import Pcm
-from core.errors import EngineCrashed, Overloaded, RequestError, TooLarge
-from engines.runtime.worker.protocol import FrameReader
+from core.errors import EngineCrashed, OverloadedError, PayloadTooLarge, RequestError
+from engines.runtime.worker.protocol import MessageFrameReader
 from media.files.decode import FileLimits, decode_file
 from serving import file_decoder
 from serving.file_decoder import MEMORY_BYTES, DecoderProcess, DecoderShare
-from serving.workers.decoder_host import SoundReply
+from serving.workers.decoder_host import PcmReply
 from tests.media.hostile_files import (
     caf_chunk,
     m4a,
@@ -272,7 +272,7 @@ def test_limits_are_named() -> None:
             (FileLimits(max_bytes=1000), "audio_too_large"),
             (FileLimits(max_duration_s=10), "audio_too_long"),
         ):
-            with silence(LONG_S) as file, pytest.raises(TooLarge) as caught:
+            with silence(LONG_S) as file, pytest.raises(PayloadTooLarge) as caught:
                 await taken(share, file, limits)
             assert caught.value.code == code
 
@@ -286,7 +286,7 @@ def test_a_file_waits_for_a_place_but_not_for_ever(monkeypatch: pytest.MonkeyPat
             async with aclosing(share.blocks(file)) as blocks:
                 await anext(blocks)
                 monkeypatch.setattr(file_decoder, "QUEUE_S", 0.05)
-                with pytest.raises(Overloaded, match="others are before it"):
+                with pytest.raises(OverloadedError, match="others are before it"):
                     await heard(share, silence(1))
                 monkeypatch.setattr(file_decoder, "QUEUE_S", 30.0)
                 async with asyncio.TaskGroup() as tasks:
@@ -358,8 +358,8 @@ def test_a_decoder_that_died_while_it_waited_is_replaced() -> None:
     ],
 )
 def test_a_decoder_that_a_file_took_over_is_not_believed(said: bytes) -> None:
-    sounds: FrameReader[SoundReply] = FrameReader(
-        Decoder(SoundReply), file_decoder._MAX_PAYLOAD_BYTES
+    sounds: MessageFrameReader[PcmReply] = MessageFrameReader(
+        Decoder(PcmReply), file_decoder._MAX_PAYLOAD_BYTES
     )
     with pytest.raises(RequestError, match="the decoder broke"):
         file_decoder._understood(sounds, said)

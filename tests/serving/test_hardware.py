@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from serving.placement import hardware
-from serving.placement.cgroup import Limits, limits
+from serving.placement.cgroup import CgroupLimits, limits
 from serving.placement.hardware import Gpu, Hardware, look, parse_gpus, visible, with_limits
 
 pytestmark = pytest.mark.live
@@ -44,14 +44,14 @@ def test_cuda_visible_devices(wish: str | None, names: list[str]) -> None:
 
 def test_a_container_has_what_it_is_given() -> None:
     host = Hardware(64, 256.0, free_gb=200.0)
-    assert with_limits(host, Limits()) == host
-    small = with_limits(host, Limits(2.5, 4 * 2**30, 3 * 2**30))
+    assert with_limits(host, CgroupLimits()) == host
+    small = with_limits(host, CgroupLimits(2.5, 4 * 2**30, 3 * 2**30))
     assert (small.cores, small.memory_gb, small.free_gb) == (2, 4.0, 3.0)
     assert small.notes == (
         "its container has 2.5 of 64 cores",
         "its container has 4.0 of 256.0 GB of memory",
     )
-    assert with_limits(host, Limits(0.5)).cores == 1
+    assert with_limits(host, CgroupLimits(0.5)).cores == 1
 
 
 def _write(root: Path, **files: str) -> None:
@@ -69,9 +69,9 @@ def test_unified_groups_and_those_above(tmp_path: Path) -> None:
     (root / "pod" / "memory.current").write_text(str(6 * 2**30))
     (root / "pod" / "memory.stat").write_text(f"anon 1\ninactive_file {2**30}\n")
     _write(root / "pod" / "server", cpu__max="400000 100000", memory__max="max")
-    assert limits(root, own) == Limits(1.5, 8 * 2**30, 3 * 2**30)
+    assert limits(root, own) == CgroupLimits(1.5, 8 * 2**30, 3 * 2**30)
     own.write_text("0::/../outside\n")
-    assert limits(root, own) == Limits()
+    assert limits(root, own) == CgroupLimits()
 
 
 def test_groups_of_version_1(tmp_path: Path) -> None:
@@ -81,14 +81,14 @@ def test_groups_of_version_1(tmp_path: Path) -> None:
     # Inside a container only the mounted root has the files of ours.
     _write(root / "cpu", cpu__cfs_quota_us="200000", cpu__cfs_period_us="100000")
     _write(root / "memory", memory__limit_in_bytes=str(2**31), memory__usage_in_bytes=str(2**30))
-    assert limits(root, own) == Limits(2.0, 2**31, 2**30)
+    assert limits(root, own) == CgroupLimits(2.0, 2**31, 2**30)
     _write(root / "cpu", cpu__cfs_quota_us="-1")
     _write(root / "memory", memory__limit_in_bytes="9223372036854771712")
-    assert limits(root, own) == Limits()
+    assert limits(root, own) == CgroupLimits()
 
 
 def test_no_groups_at_all(tmp_path: Path) -> None:
-    assert limits(tmp_path, tmp_path / "none") == Limits()
+    assert limits(tmp_path, tmp_path / "none") == CgroupLimits()
 
 
 def _driver(folder: Path, script: str) -> None:

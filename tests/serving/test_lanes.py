@@ -8,7 +8,7 @@ import pytest
 
 from engines.base import AsrInfo, AsrItem, AsrResult
 from serving.scheduling.lanes import lanes
-from serving.scheduling.priorities import Priority
+from serving.scheduling.priorities import DecodePriority
 from serving.scheduling.scheduler import AsrScheduler
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
@@ -76,9 +76,9 @@ def test_a_short_request_does_not_wait_for_a_long_one() -> None:
 
     async def scenario(scheduler: AsrScheduler) -> None:
         async with asyncio.TaskGroup() as tasks:
-            long = tasks.create_task(scheduler.decode(item("long"), Priority.FINAL))
+            long = tasks.create_task(scheduler.decode(item("long"), DecodePriority.FINAL))
             await asyncio.sleep(LONG_S / 2)
-            result = await scheduler.decode(item("short"), Priority.FINAL)
+            result = await scheduler.decode(item("short"), DecodePriority.FINAL)
             assert result.text == "short"
             assert not long.done()
 
@@ -92,7 +92,7 @@ def test_no_more_run_than_there_are_lanes() -> None:
     async def scenario(scheduler: AsrScheduler) -> None:
         async with asyncio.TaskGroup() as tasks:
             for number in range(6):
-                tasks.create_task(scheduler.decode(item(f"utt_{number}"), Priority.FINAL))
+                tasks.create_task(scheduler.decode(item(f"utt_{number}"), DecodePriority.FINAL))
 
     assert scheduled(worker, 3, scenario) == pytest.approx(2 * SHORT_S, abs=0.01)
     assert worker.most == 3
@@ -103,10 +103,10 @@ def test_who_leaves_frees_the_lane() -> None:
 
     async def scenario(scheduler: AsrScheduler) -> None:
         async with asyncio.TaskGroup() as tasks:
-            gone = tasks.create_task(scheduler.decode(item("long"), Priority.FINAL))
+            gone = tasks.create_task(scheduler.decode(item("long"), DecodePriority.FINAL))
             await settle()
             gone.cancel()
-            result = await scheduler.decode(item("short"), Priority.FINAL)
+            result = await scheduler.decode(item("short"), DecodePriority.FINAL)
             assert result.text == "short"
 
     assert scheduled(worker, 1, scenario) == pytest.approx(SHORT_S, abs=0.01)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from serving.scheduling.load import LIVE_ROOM, MEMORY_S, PARTIAL_SHARE, Load
-from serving.scheduling.priorities import Priority
+from serving.scheduling.load import LIVE_ROOM, MEMORY_S, PARTIAL_SHARE, WorkerLoad
+from serving.scheduling.priorities import DecodePriority
 
 
-def busy(load: Load, priority: Priority, share: float, until: float = 60.0) -> float:
+def busy(load: WorkerLoad, priority: DecodePriority, share: float, until: float = 60.0) -> float:
     """That share of one worker's time for a minute; the time afterwards."""
     now = 0.0
     while now < until:
@@ -16,20 +16,20 @@ def busy(load: Load, priority: Priority, share: float, until: float = 60.0) -> f
 
 
 def test_an_idle_model_has_room_for_a_slow_partial() -> None:
-    assert Load(1).has_room_for_partial(0.0, 1.0)
+    assert WorkerLoad(1).has_room_for_partial(0.0, 1.0)
 
 
 def test_partials_keep_to_their_share() -> None:
-    load = Load(1)
-    now = busy(load, Priority.PARTIAL, PARTIAL_SHARE * 0.8)
+    load = WorkerLoad(1)
+    now = busy(load, DecodePriority.PARTIAL, PARTIAL_SHARE * 0.8)
     assert load.has_room_for_partial(now, 0.05)
     assert not load.has_room_for_partial(now, PARTIAL_SHARE * MEMORY_S)
     assert load.has_room_for_partial(now + 3 * MEMORY_S, PARTIAL_SHARE * MEMORY_S * 0.9)
 
 
-@pytest.mark.parametrize("urgent", [Priority.FINAL, Priority.SPECULATIVE])
-def test_urgent_work_leaves_partials_less_and_then_nothing(urgent: Priority) -> None:
-    quiet, loud = Load(1), Load(1)
+@pytest.mark.parametrize("urgent", [DecodePriority.FINAL, DecodePriority.SPECULATIVE])
+def test_urgent_work_leaves_partials_less_and_then_nothing(urgent: DecodePriority) -> None:
+    quiet, loud = WorkerLoad(1), WorkerLoad(1)
     now = busy(quiet, urgent, LIVE_ROOM / 2)
     busy(loud, urgent, LIVE_ROOM * 1.1)
     assert quiet.has_room_for_partial(now, LIVE_ROOM / 4 * MEMORY_S)
@@ -37,20 +37,20 @@ def test_urgent_work_leaves_partials_less_and_then_nothing(urgent: Priority) -> 
 
 
 def test_uploads_do_not_count_for_they_wait_anyway() -> None:
-    load = Load(1)
-    assert load.has_room_for_partial(busy(load, Priority.BATCH, 0.9), 0.5)
+    load = WorkerLoad(1)
+    assert load.has_room_for_partial(busy(load, DecodePriority.BATCH, 0.9), 0.5)
 
 
 def test_two_workers_have_twice_the_room() -> None:
-    one, two = Load(1), Load(2)
-    now = busy(one, Priority.FINAL, 0.7)
-    busy(two, Priority.FINAL, 0.7)
+    one, two = WorkerLoad(1), WorkerLoad(2)
+    now = busy(one, DecodePriority.FINAL, 0.7)
+    busy(two, DecodePriority.FINAL, 0.7)
     assert not one.has_room_for_partial(now, 0.1)
     assert two.has_room_for_partial(now, 0.1)
 
 
 def test_a_call_is_shared_by_its_items() -> None:
-    load = Load(1)
-    load.add([Priority.FINAL, Priority.PARTIAL], 2.0, 0.0)
+    load = WorkerLoad(1)
+    load.add([DecodePriority.FINAL, DecodePriority.PARTIAL], 2.0, 0.0)
     assert load.has_room_for_partial(0.0, PARTIAL_SHARE * MEMORY_S - 1.1)
     assert not load.has_room_for_partial(0.0, PARTIAL_SHARE * MEMORY_S - 0.9)

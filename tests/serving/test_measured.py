@@ -5,13 +5,22 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
-from engines.registry import Available
-from serving.placement.benchmarks import FILE, Measured, device_name, note_measured, read_measured
-from serving.placement.choose import WHISPER_FILES, Wanted, choose, find_whisper
+from engines.registry import EngineAvailability
+from serving.placement.benchmarks import (
+    FILE,
+    ModelBenchmark,
+    device_name,
+    note_measured,
+    read_measured,
+)
+from serving.placement.choose import WHISPER_FILES, EnginePreference, choose, find_whisper
 from serving.placement.hardware import Hardware
 
 MACHINE = Hardware(cores=8, memory_gb=32)
-BOTH = [Available("faster_whisper", True, ""), Available("whisper_torch", True, "")]
+BOTH = [
+    EngineAvailability("faster_whisper", True, ""),
+    EngineAvailability("whisper_torch", True, ""),
+]
 
 
 @pytest.fixture
@@ -25,12 +34,14 @@ def models(tmp_path: Path) -> Path:
 
 def note(models: Path, torch_ms: float, device: str = device_name(MACHINE)) -> None:
     checkpoint = str(models / "whisper-small")
-    note_measured(models, "small", Measured(checkpoint, 40.0, torch_ms, device))
+    note_measured(models, "small", ModelBenchmark(checkpoint, 40.0, torch_ms, device))
 
 
-def chosen(models: Path, known: list[Available], wanted: Wanted | None = None) -> str:
+def chosen(
+    models: Path, known: list[EngineAvailability], wanted: EnginePreference | None = None
+) -> str:
     weights = find_whisper(models)
-    return choose("asr", wanted or Wanted(), known, weights, MACHINE).name
+    return choose("asr", wanted or EnginePreference(), known, weights, MACHINE).name
 
 
 def test_the_faster_one_is_chosen(models: Path) -> None:
@@ -39,7 +50,7 @@ def test_the_faster_one_is_chosen(models: Path) -> None:
     assert chosen(models, BOTH) == "faster_whisper"
     note(models, 20.0)
     assert chosen(models, BOTH) == "whisper_torch"
-    choice = choose("asr", Wanted(), BOTH, find_whisper(models), MACHINE)
+    choice = choose("asr", EnginePreference(), BOTH, find_whisper(models), MACHINE)
     assert choice.options == {"model": str(models / "whisper-small")}
     assert "whisper_torch was measured to be faster" in choice.why
 
@@ -47,8 +58,8 @@ def test_the_faster_one_is_chosen(models: Path) -> None:
 def test_what_is_gone_or_configured_otherwise_is_not(models: Path) -> None:
     note(models, 20.0)
     assert chosen(models, BOTH[:1]) == "faster_whisper"
-    assert chosen(models, BOTH, Wanted("faster_whisper")) == "faster_whisper"
-    assert chosen(models, BOTH, Wanted(options={"beam_size": 5})) == "faster_whisper"
+    assert chosen(models, BOTH, EnginePreference("faster_whisper")) == "faster_whisper"
+    assert chosen(models, BOTH, EnginePreference(options={"beam_size": 5})) == "faster_whisper"
     (models / "whisper-small").rmdir()
     assert chosen(models, BOTH) == "faster_whisper"
 
@@ -66,11 +77,11 @@ def test_a_damaged_note_is_none(models: Path) -> None:
 
 
 def test_a_folder_is_taken_by_name_of_the_engine(models: Path) -> None:
-    wanted = Wanted("whisper_torch", model=str(models / "whisper-small"))
+    wanted = EnginePreference("whisper_torch", model=str(models / "whisper-small"))
     choice = choose("asr", wanted, BOTH, (), MACHINE)
     assert (choice.name, choice.options) == (
         "whisper_torch",
         {"model": str(models / "whisper-small")},
     )
     with pytest.raises(ConfigError, match="takes a folder with a checkpoint"):
-        choose("asr", Wanted("whisper_torch", model="small"), BOTH, (), MACHINE)
+        choose("asr", EnginePreference("whisper_torch", model="small"), BOTH, (), MACHINE)

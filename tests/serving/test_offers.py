@@ -5,32 +5,37 @@ from pathlib import Path
 import pytest
 
 from core.errors import EngineMissing
-from engines.registry import Available
-from serving.placement.choose import Wanted, Weights, choose
+from engines.registry import EngineAvailability
+from serving.placement.choose import EnginePreference, WhisperWeights, choose
 from serving.placement.hardware import Gpu, Hardware
-from serving.placement.offers import Machine, Offer, offers
+from serving.placement.offers import AsrModelOffer, OfferInputs, offers
 
-TINY = Weights(Path("m/faster-whisper-tiny"), 75)
-SMALL = Weights(Path("m/faster-whisper-small"), 484)
-TURBO = Weights(Path("m/faster-whisper-large-v3-turbo"), 1620)
-NANO = Weights(Path("m/whisper-nano"), 8)
+TINY = WhisperWeights(Path("m/faster-whisper-tiny"), 75)
+SMALL = WhisperWeights(Path("m/faster-whisper-small"), 484)
+TURBO = WhisperWeights(Path("m/faster-whisper-large-v3-turbo"), 1620)
+NANO = WhisperWeights(Path("m/whisper-nano"), 8)
 ALL = (TINY, SMALL, TURBO, NANO)
 
-BOTH = (Available("faster_whisper", True, ""), Available("pocketsphinx", True, ""))
+BOTH = (
+    EngineAvailability("faster_whisper", True, ""),
+    EngineAvailability("pocketsphinx", True, ""),
+)
 
 LAPTOP = Hardware(4, 16.0)
 CARD = Hardware(16, 64.0, (Gpu("RTX 3060", 12.0, 6.0, "8.6", "550.1"),))
 TWINS = Hardware(16, 64.0, tuple(Gpu("A10", 24.0, 23.0, "8.6", "550.1", index) for index in (0, 1)))
 
 
-def offered(hardware: Hardware, wanted: Wanted, *weights: Weights) -> dict[str, Offer]:
+def offered(
+    hardware: Hardware, wanted: EnginePreference, *weights: WhisperWeights
+) -> dict[str, AsrModelOffer]:
     choice = choose("asr", wanted, BOTH, weights, hardware)
-    found = offers(Machine(hardware, BOTH, wanted, choice), weights)
+    found = offers(OfferInputs(hardware, BOTH, wanted, choice), weights)
     return {offer.name: offer for offer in found}
 
 
 def test_every_folder_and_what_needs_none() -> None:
-    found = offered(LAPTOP, Wanted(), *ALL)
+    found = offered(LAPTOP, EnginePreference(), *ALL)
     assert list(found) == [
         "faster-whisper-tiny",
         "faster-whisper-small",
@@ -46,7 +51,7 @@ def test_every_folder_and_what_needs_none() -> None:
 
 
 def test_the_engines_name_is_its_best_model_where_another_is_chosen() -> None:
-    found = offered(LAPTOP, Wanted("pocketsphinx", workers=3), *ALL)
+    found = offered(LAPTOP, EnginePreference("pocketsphinx", workers=3), *ALL)
     assert next(iter(found)) == "pocketsphinx"
     assert len(found["pocketsphinx"].workers) == 3
     assert [name for name, one in found.items() if "faster_whisper" in one.aliases] == [
@@ -55,7 +60,9 @@ def test_the_engines_name_is_its_best_model_where_another_is_chosen() -> None:
 
 
 def test_options_are_for_all_models_of_the_chosen_engine() -> None:
-    found = offered(LAPTOP, Wanted(options={"beam_size": 5, "device": "auto"}), TINY, SMALL)
+    found = offered(
+        LAPTOP, EnginePreference(options={"beam_size": 5, "device": "auto"}), TINY, SMALL
+    )
     for offer in (found["faster-whisper-tiny"], found["faster-whisper-small"]):
         assert offer.options["beam_size"] == 5
         assert offer.options["device"] == "cpu"
@@ -66,42 +73,44 @@ def test_options_are_for_all_models_of_the_chosen_engine() -> None:
 def test_a_path_outside_the_folder_is_offered_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "model.bin").write_bytes(bytes(2_000_000))
-    found = offered(LAPTOP, Wanted(model=str(tmp_path / "mine")), TINY)
+    found = offered(LAPTOP, EnginePreference(model=str(tmp_path / "mine")), TINY)
     assert list(found) == ["mine", "faster-whisper-tiny", "pocketsphinx"]
     assert found["mine"].size_mb == 2.0
-    missing = offered(LAPTOP, Wanted(model="/no/weights"), TINY)
+    missing = offered(LAPTOP, EnginePreference(model="/no/weights"), TINY)
     assert missing["weights"].size_mb == 0  # loading it tells what is wrong
 
 
 def test_the_others_do_with_the_room_that_the_chosen_one_leaves() -> None:
-    found = offered(CARD, Wanted(), TURBO, SMALL)
+    found = offered(CARD, EnginePreference(), TURBO, SMALL)
     chosen, other = found["faster-whisper-large-v3-turbo"], found["faster-whisper-small"]
     assert chosen.options["device"] == other.options["device"] == "cuda"
     assert chosen.options["max_batch"] == 8
     room = 0.9 * 6 * 1024
     assert chosen.memory_mb["cuda:0"] + other.memory_mb["cuda:0"] <= room
-    third = offered(CARD, Wanted(model="large-v3-turbo"), TURBO, Weights(Path("m/large"), 3000))
+    third = offered(
+        CARD, EnginePreference(model="large-v3-turbo"), TURBO, WhisperWeights(Path("m/large"), 3000)
+    )
     assert third["large"].options["device"] == "cpu"
     assert "has room for" in third["large"].warnings[0]
 
 
 def test_a_gpu_has_the_processor_to_fall_back_on_unless_it_is_demanded() -> None:
-    chosen = offered(CARD, Wanted(options={"compute_type": "float16"}), TURBO)
+    chosen = offered(CARD, EnginePreference(options={"compute_type": "float16"}), TURBO)
     fallback = chosen["faster-whisper-large-v3-turbo"].fallback
     assert fallback is not None
     assert (fallback.options["device"], fallback.options["compute_type"]) == ("cpu", "int8")
-    demanded = offered(CARD, Wanted(options={"device": "cuda"}), TURBO)
+    demanded = offered(CARD, EnginePreference(options={"device": "cuda"}), TURBO)
     assert demanded["faster-whisper-large-v3-turbo"].fallback is None
-    assert offered(LAPTOP, Wanted(), TINY)["faster-whisper-tiny"].fallback is None
+    assert offered(LAPTOP, EnginePreference(), TINY)["faster-whisper-tiny"].fallback is None
 
 
 def test_each_gpu_has_its_worker() -> None:
-    chosen = offered(TWINS, Wanted(), TURBO)["faster-whisper-large-v3-turbo"]
+    chosen = offered(TWINS, EnginePreference(), TURBO)["faster-whisper-large-v3-turbo"]
     assert [options.get("device_index", 0) for options in chosen.workers] == [0, 1]
     assert set(chosen.memory_mb) == {"cuda:0", "cuda:1"}
 
 
 def test_a_gpu_that_is_demanded_is_there_or_the_start_fails() -> None:
-    wanted = Wanted(model="tiny", options={"device": "cuda"})
+    wanted = EnginePreference(model="tiny", options={"device": "cuda"})
     with pytest.raises(EngineMissing, match=r"asr\.options\.device is cuda"):
         offered(LAPTOP, wanted, TINY)

@@ -5,22 +5,22 @@ import pytest
 
 from core.audio import ASR_RATE_HZ
 from engines.base import AsrItem
-from serving.workers.hang_detection import FACTOR, FIRST_CALL_S, LEAST_S, PER_AUDIO_S, Patience
+from serving.workers.hang_detection import FACTOR, FIRST_CALL_S, LEAST_S, PER_AUDIO_S, HangDetector
 
 
 def audio(seconds: float) -> AsrItem:
     return AsrItem("item", np.zeros(round(seconds * ASR_RATE_HZ), np.int16), is_final=True)
 
 
-def warm() -> Patience:
+def warm() -> HangDetector:
     """After its first call."""
-    patience = Patience()
+    patience = HangDetector()
     patience.learn([audio(1)], 3.0)
     return patience
 
 
 def test_the_first_call_may_take_long_and_more_audio_longer() -> None:
-    for patience in (Patience(), warm()):
+    for patience in (HangDetector(), warm()):
         assert patience.limit_s([audio(0)]) == FIRST_CALL_S
         assert patience.limit_s([audio(30), audio(30)]) == FIRST_CALL_S + 60 * PER_AUDIO_S
 

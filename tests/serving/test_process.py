@@ -14,7 +14,7 @@ import pytest
 from core.errors import EngineCrashed, EngineError, EngineTimeout
 from engines.base import AsrItem, AsrOptions
 from engines.runtime.worker import protocol
-from serving.scheduling.scheduler import AsrScheduler, Priority
+from serving.scheduling.scheduler import AsrScheduler, DecodePriority
 from serving.workers import child_process, hang_detection
 from serving.workers.process import ProcessWorker
 from tests.loop import run_virtual
@@ -109,11 +109,11 @@ def test_a_lost_worker_fails_what_it_carried_and_serves_what_waits(
             await scheduler.ready()
             lights = clip("turn on the kitchen lights")
             for _ in range(2):  # the first is cold
-                await scheduler.decode(lights, Priority.FINAL)
+                await scheduler.decode(lights, DecodePriority.FINAL)
             assert worker.pid is not None
             os.kill(worker.pid, signal.SIGSTOP)  # so that the first request is with it
-            carried = tasks.create_task(catch(scheduler.decode(lights, Priority.FINAL)))
-            waits = tasks.create_task(scheduler.decode(lights, Priority.FINAL))
+            carried = tasks.create_task(catch(scheduler.decode(lights, DecodePriority.FINAL)))
+            waits = tasks.create_task(scheduler.decode(lights, DecodePriority.FINAL))
             for _ in range(10):  # some steps of the loop, none of which waits
                 await asyncio.sleep(0)
             assert (scheduler.waiting, len(worker._pending)) == (1, 1)

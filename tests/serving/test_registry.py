@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from core.errors import EngineError, EngineMissing
-from serving.registry import BACKOFF_S, LOOK_AGAIN_S, AsrModels
+from serving.registry import BACKOFF_S, LOOK_AGAIN_S, ModelRegistry
 from tests.loop import run_virtual
 from tests.serving.fake_models import DECODE_S, LOAD_S, REQUEST, World, offer, say
 
@@ -14,7 +14,7 @@ from tests.serving.fake_models import DECODE_S, LOAD_S, REQUEST, World, offer, s
 def test_only_the_default_is_loaded_and_decoded_at_start() -> None:
     world = World()
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         assert list(models) == ["a", "b", "c", "d"]
         assert models.default.is_ready
         assert world.loaded == ["a"]
@@ -33,7 +33,7 @@ def test_a_default_that_does_not_work_fails_the_start(breaks: str, message: str)
     world = World()
     world.breaks["a"] = breaks
 
-    async def scenario(_: AsrModels) -> None:
+    async def scenario(_: ModelRegistry) -> None:
         pytest.fail("it started")
 
     with pytest.raises(BaseExceptionGroup) as caught:
@@ -44,7 +44,7 @@ def test_a_default_that_does_not_work_fails_the_start(breaks: str, message: str)
 def test_the_first_use_loads_and_the_others_are_served_meanwhile() -> None:
     world = World()
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         async with asyncio.TaskGroup() as tasks:
             began = asyncio.get_running_loop().time()
             slow = tasks.create_task(say(models, "b"))
@@ -61,7 +61,7 @@ def test_the_first_use_loads_and_the_others_are_served_meanwhile() -> None:
 def test_users_at_once_share_one_load_which_outlives_who_gives_up() -> None:
     world = World()
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         async with asyncio.TaskGroup() as tasks:
             first = tasks.create_task(say(models, "b"))
             await asyncio.sleep(1)
@@ -77,7 +77,7 @@ def test_users_at_once_share_one_load_which_outlives_who_gives_up() -> None:
 def test_a_model_does_not_log_under_the_request_that_loaded_it() -> None:
     world = World()
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         REQUEST.set("req_1")
         await say(models, "b")
 
@@ -88,7 +88,7 @@ def test_a_model_does_not_log_under_the_request_that_loaded_it() -> None:
 def test_a_load_that_nobody_waits_for_any_more_is_there_for_the_next() -> None:
     world = World()
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
                 await say(models, "b")
@@ -104,7 +104,7 @@ def test_what_does_not_load_is_tried_again_after_a_while() -> None:
     world = World()
     world.breaks["b"] = "load"
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         with pytest.raises(EngineMissing, match="no weights"):
             await say(models, "b")
         with pytest.raises(EngineMissing, match=r"no weights; tried again in 2 s") as again:
@@ -129,7 +129,7 @@ def test_a_model_that_cannot_decode_is_not_served() -> None:
     world = World()
     world.breaks["b"] = "decode"
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         with pytest.raises(EngineError, match=r"its first decode fails: .*bad kernels"):
             await say(models, "b")
         model = models.get("b")
@@ -144,7 +144,7 @@ def test_a_bug_in_serving_one_model_leaves_the_others() -> None:
     world = World()
     world.breaks["b"] = "bug"
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         with pytest.raises(EngineError, match="nobody expected this"):
             await say(models, "b")
         assert await say(models, "a") == "a"
@@ -158,7 +158,7 @@ def test_a_gpu_that_does_not_work_leaves_the_processor() -> None:
     world = World(offer("a"), replace(offer("b", 100, "cuda:0"), fallback=on_cpu))
     world.fails_on = "cuda:0"
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         assert await say(models, "b") == "b"
         states = {state.offer.name: state for state in models.listing()}
         assert states["b"].offer.why == "on the processor"
@@ -173,7 +173,7 @@ def test_a_default_that_the_gpu_refuses_keeps_its_names() -> None:
     world = World(on_gpu)
     world.fails_on = "cuda:0"
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         await asyncio.sleep(LOOK_AGAIN_S)
         assert models.get("nobody") is None  # reads the folder, and all names, anew
         assert models.get("default") is models.get("a1") is models.default
@@ -185,7 +185,7 @@ def test_what_is_repaired_or_replaced_is_read_anew() -> None:
     world = World()
     world.breaks["b"] = "describe"
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         models.read_all()
         assert list(models) == ["a", "c", "d"]
         before = models.get("d")
@@ -207,7 +207,7 @@ def test_what_cannot_be_described_is_listed_with_its_reason_but_not_offered() ->
     world = World()
     world.breaks["b"] = "describe"
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         models.read_all()
         assert list(models) == ["a", "c", "d"]
         states = {state.offer.name: state for state in models.listing()}
@@ -228,7 +228,7 @@ def test_names_short_names_and_the_catalogues() -> None:
     v2 = offer("faster-whisper-large-v2", 1, "cpu", "large-v2", "large")
     world = World(tiny, mine, v2)
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         def called(name: str) -> str | None:
             model = models.get(name)
             return model.offer.name if model else None
@@ -245,7 +245,7 @@ def test_names_short_names_and_the_catalogues() -> None:
 def test_what_is_pulled_later_is_found_and_what_is_removed_is_gone() -> None:
     world = World()
 
-    async def scenario(models: AsrModels) -> None:
+    async def scenario(models: ModelRegistry) -> None:
         world.offers = [world.offers[0], world.offers[2], offer("new", 100, "cpu", "n")]
         await asyncio.sleep(LOOK_AGAIN_S)
         assert await say(models, "n") == "new"
@@ -264,7 +264,7 @@ def test_leaving_ends_a_load_under_way() -> None:
             waiting.append(tasks.create_task(_refused(models)))
             await asyncio.sleep(1)
 
-    async def _refused(models: AsrModels) -> str:
+    async def _refused(models: ModelRegistry) -> str:
         with pytest.raises(EngineError, match="the server is stopping") as caught:
             await say(models, "b")
         return caught.value.code
@@ -281,7 +281,7 @@ def test_nothing_is_loaded_while_the_server_ends() -> None:
         async with asyncio.TaskGroup() as tasks, world.running() as models:
             tasks.create_task(_late(models))
 
-    async def _late(models: AsrModels) -> None:
+    async def _late(models: ModelRegistry) -> None:
         await asyncio.sleep(world.ends_in_s / 2)
         with pytest.raises(EngineError, match="the server is stopping"):
             await say(models, "b")

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from core.errors import EngineCrashed, Superseded
+from core.errors import EngineCrashed, SupersededError
 from engines.base import AsrResult
-from serving.scheduling.scheduler import AsrScheduler, Priority
+from serving.scheduling.scheduler import AsrScheduler, DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
 from tests.serving.fakes import CALL_S, Worker, fixed, item, linear, outcomes, scheduled, settle
 
-FINAL, SPECULATIVE, PARTIAL, BATCH = Priority
+FINAL, SPECULATIVE, PARTIAL, BATCH = DecodePriority
 
 
 def test_the_urgent_go_first_and_batch_work_never_with_live_work() -> None:
@@ -146,9 +146,9 @@ def test_a_newer_request_of_an_utterance_takes_the_place_of_an_older() -> None:
         speculative = tasks.create_task(outcomes([scheduler.decode(item("said"), SPECULATIVE)]))
         await settle()
         assert (await scheduler.decode(item("said"), FINAL)).text == "said"
-        assert isinstance((await speculative)[0], Superseded)
+        assert isinstance((await speculative)[0], SupersededError)
         first, other, last = await waiting
-        assert isinstance(first, Superseded)
+        assert isinstance(first, SupersededError)
         assert isinstance(other, AsrResult)
         assert isinstance(last, AsrResult)
 

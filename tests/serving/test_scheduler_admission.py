@@ -4,22 +4,22 @@ import asyncio
 
 import pytest
 
-from core.errors import EarshotError, EngineTimeout, Overloaded
+from core.errors import EarshotError, EngineTimeout, OverloadedError
 from engines.base import AsrResult
 from serving.scheduling.admission import MAX_WAITING
 from serving.scheduling.priorities import DEADLINE_S, WAIT_LIMIT_S
-from serving.scheduling.scheduler import AsrScheduler, Priority
+from serving.scheduling.scheduler import AsrScheduler, DecodePriority
 from tests.serving.fakes import CALL_S, Worker, item, linear, outcomes, scheduled, settle
 
-FINAL, SPECULATIVE, PARTIAL, BATCH = Priority
+FINAL, SPECULATIVE, PARTIAL, BATCH = DecodePriority
 
 
 @pytest.mark.parametrize(
     ("priority", "error"),
-    [(FINAL, EngineTimeout), (BATCH, EngineTimeout), (SPECULATIVE, Overloaded)],
+    [(FINAL, EngineTimeout), (BATCH, EngineTimeout), (SPECULATIVE, OverloadedError)],
 )
 def test_nobody_waits_for_ever_for_a_worker_that_does_not_come_back(
-    priority: Priority, error: type[EarshotError]
+    priority: DecodePriority, error: type[EarshotError]
 ) -> None:
     worker = Worker()
 
@@ -52,7 +52,7 @@ def test_speculation_that_came_true_is_as_urgent_as_a_final() -> None:
         for name in ("running", "partial", "said", "unknown"):
             scheduler.hurry(name)
         kinds = [type(end) for end in await ends]
-        assert kinds == [AsrResult, Overloaded, AsrResult, AsrResult]
+        assert kinds == [AsrResult, OverloadedError, AsrResult, AsrResult]
 
     scheduled(worker, scenario)
     assert worker.batches == [["running"], ["said"], ["guess"]]
@@ -79,7 +79,7 @@ def test_the_expected_wait_decides_who_is_refused() -> None:
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
         await scheduler.decode(item("measured"), FINAL)
         waiting: list[asyncio.Task[list[AsrResult | BaseException]]] = []
-        refused: list[tuple[Priority, float]] = []
+        refused: list[tuple[DecodePriority, float]] = []
         for n in range(200):  # 20 s of work
             call = scheduler.decode(item(str(n)), FINAL)
             waiting.append(tasks.create_task(outcomes([call])))
@@ -88,11 +88,11 @@ def test_the_expected_wait_decides_who_is_refused() -> None:
                 if priority not in dict(refused):
                     try:
                         scheduler.admit(priority)
-                    except Overloaded:
+                    except OverloadedError:
                         refused.append((priority, scheduler.expected_wait_s(priority)))
         assert [priority for priority, _ in refused] == [PARTIAL, SPECULATIVE]  # in this order
         last = (await asyncio.gather(*waiting))[-1][0]
-        assert isinstance(last, Overloaded)
+        assert isinstance(last, OverloadedError)
         assert last.code == "engine_busy"
         assert last.retry_after_s == 16  # 15.1 s of work, rounded up
 
@@ -133,7 +133,7 @@ def test_what_has_begun_is_not_refused_before_what_has_not() -> None:
         tasks.create_task(outcomes(later))
         worker.cost_s = lambda count: 2 * CALL_S * count
         await asyncio.sleep(10)  # the machine got slower meanwhile
-        with pytest.raises(Overloaded):
+        with pytest.raises(OverloadedError):
             scheduler.admit(BATCH)
         assert (await scheduler.decode(item("begun"), BATCH)).text == "begun"
 
@@ -149,18 +149,20 @@ def test_a_full_queue_gives_a_partial_up_for_a_final() -> None:
         await settle()
         rest = tasks.create_task(outcomes(calls[1:]))
         await settle()
-        with pytest.raises(Overloaded, match="limit 256"):
+        with pytest.raises(OverloadedError, match="limit 256"):
             await scheduler.decode(item("one too many"), PARTIAL)
         final = await scheduler.decode(item("final"), FINAL)
         assert (final.text, first.done()) == ("final", True)
         kinds = [type(outcome) for outcome in await rest]
-        assert (kinds[0], kinds[-1]) == (AsrResult, Overloaded)
+        assert (kinds[0], kinds[-1]) == (AsrResult, OverloadedError)
 
     scheduled(worker, scenario)
     assert worker.batches[:2] == [["0"], ["final"]]
 
 
-async def many(scheduler: AsrScheduler, priority: Priority, seconds: float, every_s: float) -> int:
+async def many(
+    scheduler: AsrScheduler, priority: DecodePriority, seconds: float, every_s: float
+) -> int:
     """One request after the other in that rhythm; how many were refused."""
     refused = 0
     for number in range(round(seconds / every_s)):
@@ -170,7 +172,7 @@ async def many(scheduler: AsrScheduler, priority: Priority, seconds: float, ever
                 await asyncio.sleep(every_s)
         except TimeoutError:
             continue
-        except Overloaded:
+        except OverloadedError:
             refused += 1
             await asyncio.sleep(every_s)
     return refused

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from core.errors import EngineCrashed, EngineError, EngineTimeout, Overloaded
+from core.errors import EngineCrashed, EngineError, EngineTimeout, OverloadedError
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.scheduling.scheduler import AsrScheduler, Priority
+from serving.scheduling.scheduler import AsrScheduler, DecodePriority
 from tests.serving.fakes import item, scheduled
 
 CALLERS = 300
@@ -63,24 +63,24 @@ class Shaky:
         assert self.scheduler is not None
         taken = [priority_of(one) for one in items]
         assert taken == sorted(taken)
-        assert Priority.BATCH not in taken or taken[0] is Priority.BATCH
+        assert DecodePriority.BATCH not in taken or taken[0] is DecodePriority.BATCH
         for waiting in self.scheduler._line:
             home = self.scheduler._homes.of(waiting.item.utterance)
             if home is None and not waiting.is_late(asyncio.get_running_loop().time()):
                 assert waiting.priority >= taken[0]
 
 
-def priority_of(one: AsrItem) -> Priority:
-    return Priority[one.utterance.partition(" ")[0]]
+def priority_of(one: AsrItem) -> DecodePriority:
+    return DecodePriority[one.utterance.partition(" ")[0]]
 
 
 async def call(scheduler: AsrScheduler, chance: random.Random) -> str:
     """One request at some time, with some deadline and patience; how it ended."""
     await asyncio.sleep(chance.uniform(0, 3))
-    priority = chance.choice(list(Priority))
+    priority = chance.choice(list(DecodePriority))
     # an utterance's name says its priority, so that a worker can check the order
     name = f"{priority.name} {chance.randrange(UTTERANCES)}"
-    is_final = priority in (Priority.FINAL, Priority.BATCH)
+    is_final = priority in (DecodePriority.FINAL, DecodePriority.BATCH)
     deadline_s = chance.choice((None, None, 0.0, 0.05))
     answer = scheduler.decode(item(name, is_final=is_final), priority, deadline_s=deadline_s)
     try:
@@ -88,7 +88,7 @@ async def call(scheduler: AsrScheduler, chance: random.Random) -> str:
             result = await answer
     except TimeoutError:
         return "cancelled"
-    except (EngineError, Overloaded) as error:
+    except (EngineError, OverloadedError) as error:
         return "lost" if isinstance(error, EngineError) else "refused"
     return "result" if result.text == name else "another's result"
 
@@ -106,7 +106,7 @@ def test_random_load(seed: int) -> None:
         ends.update(await asyncio.gather(*(call(scheduler, chance) for _ in range(CALLERS))))
         await asyncio.sleep(5)  # what was cancelled in flight ends, workers come back
         assert (scheduler.waiting, len(scheduler._calls)) == (0, 0)
-        for name in [f"{p.name} {n}" for p in Priority for n in range(UTTERANCES)]:
+        for name in [f"{p.name} {n}" for p in DecodePriority for n in range(UTTERANCES)]:
             scheduler.forget(name)  # as the owner of an utterance does that has no final
         assert scheduler.open_utterances == 0
         assert [worker.kept for worker in workers] == [set()] * len(workers)

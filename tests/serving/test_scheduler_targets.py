@@ -3,14 +3,20 @@ takes in real."""
 
 import pytest
 
-from bench.server.stub_engines.scheduled_asr import CALL_S, MAX_BATCH, Round, locked, scheduled
+from bench.server.stub_engines.scheduled_asr import (
+    CALL_S,
+    MAX_BATCH,
+    SharingResult,
+    locked,
+    scheduled,
+)
 from tests.loop import run_virtual
 
 REQUESTS = 400
 
 
 def test_eight_at_once_wait_at_most_twice_as_long_and_throughput_is_four_locks() -> None:
-    rounds: list[Round] = []
+    rounds: list[SharingResult] = []
 
     async def main() -> None:
         rounds.append(await locked(REQUESTS))

@@ -3,11 +3,11 @@
 import asyncio
 
 from core.errors import EngineCrashed
-from serving.scheduling.affinity import MAX_HOMES, Homes
-from serving.scheduling.scheduler import AsrScheduler, Priority
+from serving.scheduling.affinity import MAX_HOMES, WorkerAffinity
+from serving.scheduling.scheduler import AsrScheduler, DecodePriority
 from tests.serving.fakes import CALL_S, Worker, item, linear, outcomes, scheduled, settle
 
-FINAL, PARTIAL, BATCH = Priority.FINAL, Priority.PARTIAL, Priority.BATCH
+FINAL, PARTIAL, BATCH = DecodePriority.FINAL, DecodePriority.PARTIAL, DecodePriority.BATCH
 
 
 def test_a_new_utterance_goes_where_least_is_to_do_and_stays_there() -> None:
@@ -150,7 +150,7 @@ def test_nobody_waits_for_workers_of_which_none_loads_again() -> None:
 
 
 def test_homes_are_bounded() -> None:
-    homes = Homes()
+    homes = WorkerAffinity()
     for n in range(MAX_HOMES):
         assert homes.open(str(n), n % 2) == []
     homes.open("0", 1)

@@ -9,11 +9,11 @@ import pytest
 from engines.base import AsrItem
 from engines.registry import available
 from server.compose.choices import describe
-from serving.placement.choose import Wanted, Weights, choose
+from serving.placement.choose import EnginePreference, WhisperWeights, choose
 from serving.placement.hardware import Hardware
-from serving.placement.offers import Machine, Offer, offers
-from serving.registry import AsrModels
-from serving.scheduling.scheduler import Priority
+from serving.placement.offers import AsrModelOffer, OfferInputs, offers
+from serving.registry import ModelRegistry
+from serving.scheduling.scheduler import DecodePriority
 from serving.served import ServedModel
 from tests.pipeline.fakes import Counts, LoopClock
 from tests.shared import ROOT
@@ -26,11 +26,11 @@ LIMIT_S = 120
 WORDS = "turn on the kitchen lights"
 
 
-async def _heard(models: AsrModels, name: str) -> str:
+async def _heard(models: ModelRegistry, name: str) -> str:
     model = models.get(name)
     assert model is not None
     item = AsrItem(f"item_{name}", say(WORDS, tail_ms=300), is_final=True)
-    return (await model.decode(item, Priority.FINAL)).text.lower().rstrip(".")
+    return (await model.decode(item, DecodePriority.FINAL)).text.lower().rstrip(".")
 
 
 def _workers() -> int:
@@ -41,19 +41,19 @@ def test_a_second_whisper_makes_an_idle_one_leave(tmp_path: Path) -> None:
     before = _workers()
     for name in ("faster-whisper-tiny", "mine"):
         (tmp_path / name).symlink_to(NANO)
-    weights = [Weights(tmp_path / name, 8.0) for name in ("faster-whisper-tiny", "mine")]
+    weights = [WhisperWeights(tmp_path / name, 8.0) for name in ("faster-whisper-tiny", "mine")]
     known = available("asr")
-    wanted = Wanted("pocketsphinx", workers=1)
+    wanted = EnginePreference("pocketsphinx", workers=1)
     hardware = Hardware(1, 4.0)
-    machine = Machine(hardware, known, wanted, choose("asr", wanted, known, weights, hardware))
+    machine = OfferInputs(hardware, known, wanted, choose("asr", wanted, known, weights, hardware))
     metrics = Counts()
 
-    async def serve(offer: Offer) -> ServedModel:
+    async def serve(offer: AsrModelOffer) -> ServedModel:
         return ServedModel(offer, LoopClock(), metrics)
 
     async def main() -> None:
         room = {"cpu": 450.0}  # PocketSphinx and one Whisper; a third has none
-        models = AsrModels(
+        models = ModelRegistry(
             lambda: offers(machine, weights), serve, describe, room, LoopClock(), metrics
         )
         async with asyncio.timeout(LIMIT_S), models.running():

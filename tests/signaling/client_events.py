@@ -9,7 +9,7 @@ from pipeline.shared.settings import ResponseRequest
 from signaling.realtime.protocol.client_events import ResponseCreate, SessionUpdate
 from signaling.realtime.protocol.decode import decode
 from signaling.realtime.session.response import response_request
-from signaling.realtime.session.settings import Terms, merged
+from signaling.realtime.session.settings import SessionConfiguration, merged
 
 ONE = "candidate:1 1 udp 2122260223 192.0.2.1 51712 typ host generation 0"
 
@@ -26,8 +26,10 @@ RFC = (
 )
 
 
-def after(*updates: dict[str, Any], terms: Terms | None = None) -> Terms:
-    terms = terms or Terms()
+def after(
+    *updates: dict[str, Any], terms: SessionConfiguration | None = None
+) -> SessionConfiguration:
+    terms = terms or SessionConfiguration()
     for sent in updates:
         event = decode(json.dumps({"type": "session.update", "session": sent}))
         assert isinstance(event, SessionUpdate)

@@ -11,19 +11,19 @@ from core.errors import EarshotError
 from core.events import SessionEvent
 from core.items import Item
 from core.queues import Outbox
-from engines.base import Padding
+from engines.base import AsrPadding
 from pipeline.shared.settings import ResponseRequest, SessionSettings
-from signaling.realtime.connection import Connection, End
-from signaling.realtime.ports import HomeSource
+from signaling.realtime.connection import DisconnectReason, RealtimeConnection
+from signaling.realtime.ports import RealtimeHomeSource
 from signaling.realtime.protocol.translator import Transport
-from signaling.realtime.session.settings import Terms
+from signaling.realtime.session.settings import SessionConfiguration
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts
 
 BEGUN = ["session.created", "conversation.created"]
 "What a client is told first."
 
-Scene = Callable[[Connection], Awaitable[Any]]
+Scene = Callable[[RealtimeConnection], Awaitable[Any]]
 
 
 @dataclass
@@ -39,7 +39,7 @@ class NotedSession:
     recordings: dict[int, Pcm] = field(default_factory=dict)
     "Of the item that was added last."
     knows_nopad: bool = True
-    padding_instead: Padding | None = None
+    padding_instead: AsrPadding | None = None
 
     def feed(self, frame: AudioFrame) -> None:
         self.frames.append(frame)
@@ -132,16 +132,16 @@ class Client:
 
     def connection(
         self,
-        terms: Terms | None = None,
+        terms: SessionConfiguration | None = None,
         *,
         transport: Transport = "websocket",
-        home: HomeSource | None = None,
+        home: RealtimeHomeSource | None = None,
         idle_timeout_s: float = 600,
         max_event_bytes: int | None = None,
-    ) -> Connection:
-        return Connection(
+    ) -> RealtimeConnection:
+        return RealtimeConnection(
             self.session,
-            terms or Terms(),
+            terms or SessionConfiguration(),
             self._take,
             self.metrics,
             transport=transport,
@@ -160,9 +160,9 @@ class Client:
         self.sent.append(json.loads(text))
 
 
-def play(client: Client, scene: Scene, **options: Any) -> tuple[End, float]:
+def play(client: Client, scene: Scene, **options: Any) -> tuple[DisconnectReason, float]:
     """Run a connection and a scene beside it; how it ended, and after how many seconds."""
-    ends: list[End] = []
+    ends: list[DisconnectReason] = []
 
     async def main() -> None:
         connection = client.connection(**options)
@@ -182,7 +182,7 @@ Event = dict[str, Any]
 def sends(*events: Event | str) -> Scene:
     """Send events, then hang up."""
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         for event in events:
             await connection.receive(event if isinstance(event, str) else json.dumps(event))
         connection.close()
@@ -192,7 +192,7 @@ def sends(*events: Event | str) -> Scene:
 
 def converse(client: Client, *events: Event | str, **options: Any) -> list[Event]:
     """What the client was sent after the session had begun."""
-    assert play(client, sends(*events), **options)[0] is End.CLIENT
+    assert play(client, sends(*events), **options)[0] is DisconnectReason.CLIENT
     assert client.types[:2] == BEGUN
     return client.sent[2:]
 
@@ -200,7 +200,7 @@ def converse(client: Client, *events: Event | str, **options: Any) -> list[Event
 SENT_BYTES = 200_000
 
 
-async def gone(connection: Connection) -> None:
+async def gone(connection: RealtimeConnection) -> None:
     """Wait, within the test's deadline, until nobody is beside the call."""
     while True:
         if not connection.asides:

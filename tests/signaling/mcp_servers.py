@@ -14,11 +14,11 @@ from typing import Any
 
 from aiohttp import ClientWebSocketResponse
 
-from core.http.fetch_policy import Hosts
+from core.http.fetch_policy import HostAllowlist
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.shared.mcp_servers import RemotePolicy
-from pipeline.surroundings import Surroundings
+from pipeline.shared.mcp_servers import ClientMcpPolicy
+from pipeline.surroundings import SessionServices
 from tests.pipeline.fakes import EchoLlm, World
 from tests.pipeline.mcp.kitchens import KITCHEN, Kitchen
 from tests.ports import reserved_port
@@ -65,9 +65,9 @@ class ToldLlm(EchoLlm):
 
 @dataclass
 class RemoteWorld(World):
-    policy: RemotePolicy = field(default_factory=RemotePolicy)
+    policy: ClientMcpPolicy = field(default_factory=ClientMcpPolicy)
 
-    def surroundings(self) -> Surroundings:
+    def surroundings(self) -> SessionServices:
         return replace(super().surroundings(), remote=self.policy)
 
 
@@ -172,14 +172,14 @@ def _wait_for(port: int) -> None:
 def in_house(
     kitchen: Kitchen,
     scene: Callable[[House], Awaitable[Any]],
-    policy: RemotePolicy | None = None,
+    policy: ClientMcpPolicy | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> None:
     """`policy`: None for one that lets the kitchen in."""
     llm = ToldLlm()
 
     async def main() -> None:
-        allowed = policy or RemotePolicy(Hosts([f"127.0.0.1:{kitchen.port}"]))
+        allowed = policy or ClientMcpPolicy(HostAllowlist([f"127.0.0.1:{kitchen.port}"]))
         setup = Setup(world=RemoteWorld(llm=llm, policy=allowed))
         async with (
             asyncio.timeout(DEADLINE_S),

@@ -3,9 +3,8 @@
 import numpy as np
 
 from core.events import (
-    AnswerCut,
-    CallArguments,
-    Failed,
+    ErrorEvent,
+    FunctionCallArgumentsDelta,
     HypothesisChanged,
     InputCleared,
     InputCommitted,
@@ -14,27 +13,28 @@ from core.events import (
     ItemDone,
     ItemRetrieved,
     ItemTruncated,
-    OutputAudio,
+    OutputAudioDelta,
     OutputItemAdded,
     OutputItemDone,
-    OutputText,
+    OutputTextDelta,
     PlayoutCleared,
     PlayoutStarted,
     PlayoutStopped,
     ResponseCreated,
     ResponseDone,
-    ResponseTerms,
+    ResponseParameters,
     SessionEvent,
     SpeechDiscarded,
     SpeechStarted,
     SpeechStopped,
     StageSpan,
     TimeoutTriggered,
-    Transcribed,
+    TokenUsage,
+    TranscriptionCompleted,
     TranscriptionFailed,
-    TurnTraced,
-    Usage,
-    WakeChanged,
+    TruncationPoint,
+    TurnTimeline,
+    WakeStateChanged,
 )
 from core.items import (
     AudioPart,
@@ -71,7 +71,7 @@ CALL = FunctionCallItem("item_f", "call_1", "set_light", '{"on":true}')
 OUTPUT = FunctionOutputItem("item_o", "call_1", "{}")
 
 
-TRACE = TurnTraced(
+TRACE = TurnTimeline(
     "turn_1",
     "item_u",
     "resp_1",
@@ -79,7 +79,7 @@ TRACE = TurnTraced(
     (StageSpan("asr", 0, 31.5, is_speculative=True),),
     512.3,
     {"asr_final": 31.5},
-    AnswerCut(3, "word_times"),
+    TruncationPoint(3, "word_times"),
 )
 
 
@@ -87,7 +87,7 @@ NOISE = np.zeros(MAX_DELTA_SAMPLES + 1, np.int16)
 
 
 EVERY: list[SessionEvent] = [
-    WakeChanged("okay_nabu", "Okay Nabu", is_awake=True),
+    WakeStateChanged("okay_nabu", "Okay Nabu", is_awake=True),
     SpeechStarted("item_u", 120),
     HypothesisChanged("item_u", "turn on", "the", 640),
     SpeechStopped("item_u", 1500),
@@ -106,25 +106,25 @@ EVERY: list[SessionEvent] = [
     ItemDeleted("item_u"),
     ItemRetrieved(CALL),
     ItemRetrieved(USER),
-    Transcribed("item_u", "turn on the light", 1.4, "en"),
-    Transcribed("item_u", "", 0.4, "en"),
-    Transcribed("item_u", "on", 0.4, "en", ((b" on", -0.25), (b"\xc3", -1.5))),
+    TranscriptionCompleted("item_u", "turn on the light", 1.4, "en"),
+    TranscriptionCompleted("item_u", "", 0.4, "en"),
+    TranscriptionCompleted("item_u", "on", 0.4, "en", ((b" on", -0.25), (b"\xc3", -1.5))),
     TranscriptionFailed("item_u", "engine_failed", "asr engine failed"),
     ResponseCreated("resp_1", "audio"),
     OutputItemAdded("resp_1", 0, STARTED, "item_u"),
-    OutputText("resp_1", "item_a", 0, "audio", "It is "),
-    OutputAudio("resp_1", "item_a", 0, NOISE),
+    OutputTextDelta("resp_1", "item_a", 0, "audio", "It is "),
+    OutputAudioDelta("resp_1", "item_a", 0, NOISE),
     OutputItemDone("resp_1", 0, SPOKEN, "item_u", has_audio=True),
     OutputItemAdded("resp_1", 1, CALL, "item_a"),
-    CallArguments("resp_1", "item_f", 1, "call_1", CALL.arguments),
+    FunctionCallArgumentsDelta("resp_1", "item_f", 1, "call_1", CALL.arguments),
     OutputItemDone("resp_1", 1, CALL, "item_a", has_audio=False),
-    ResponseDone("resp_1", "completed", "audio", (SPOKEN,), usage=Usage(3, 4)),
+    ResponseDone("resp_1", "completed", "audio", (SPOKEN,), usage=TokenUsage(3, 4)),
     ResponseDone("resp_1", "cancelled", "audio", reason="turn_detected"),
     ResponseDone("resp_1", "failed", "audio", error_code="engine_failed", error_message="no"),
     ResponseDone("resp_1", "incomplete", "text", reason="max_output_tokens"),
-    ResponseCreated("resp_2", "text", ResponseTerms(False, {"a": "b"}, 7, "anna")),
+    ResponseCreated("resp_2", "text", ResponseParameters(False, {"a": "b"}, 7, "anna")),
     OutputItemAdded("resp_2", 0, STARTED, None),
-    OutputText("resp_2", "item_a", 0, "text", "It is "),
+    OutputTextDelta("resp_2", "item_a", 0, "text", "It is "),
     OutputItemDone("resp_2", 0, TYPED, None, has_audio=False),
     ResponseDone("resp_2", "completed", "text", (TYPED,)),
     PlayoutStarted("resp_1"),
@@ -132,5 +132,5 @@ EVERY: list[SessionEvent] = [
     PlayoutCleared("resp_1"),
     TRACE,
     RateLimits((RateLimit("requests", 60, 59, 1.5), RateLimit("tokens", 150_000, 149_984, 0.0))),
-    Failed("engine_crashed", "it is being restarted"),
+    ErrorEvent("engine_crashed", "it is being restarted"),
 ]

@@ -9,11 +9,11 @@ from typing import Any
 from aiohttp import ClientSession
 
 from pipeline.session.sessions import Sessions
-from server.http.auth import Gate
+from server.http.auth import AccessGate
 from server.runtime.metrics import PrometheusMetrics
-from signaling.realtime.client_secrets import Secrets
+from signaling.realtime.client_secrets import ClientSecretStore
 from signaling.realtime.door import RealtimeDoor, RealtimeSettings
-from signaling.realtime.ports import HomeSource
+from signaling.realtime.ports import RealtimeHomeSource
 from signaling.realtime.routes import routes
 from tests.pipeline.fakes import World
 from tests.server.http import serving
@@ -43,9 +43,9 @@ class Setup:
     world: World = field(default_factory=World)
     settings: RealtimeSettings = field(default_factory=RealtimeSettings)
     max_sessions: int = 4
-    home: HomeSource | None = None
-    secrets: Secrets | None = None
-    gate: Gate | None = None
+    home: RealtimeHomeSource | None = None
+    secrets: ClientSecretStore | None = None
+    gate: AccessGate | None = None
     bugs: list[BaseExceptionGroup[BaseException]] = field(default_factory=list)
     "What ended calls that should not have."
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
-from core.connection_stats import ConnectionQuality
-from core.events import HypothesisChanged, TurnTraced, WakeChanged
-from signaling.realtime.connection import Connection
-from signaling.realtime.session.settings import Terms
+from core.connection_stats import ConnectionStats
+from core.events import HypothesisChanged, TurnTimeline, WakeStateChanged
+from signaling.realtime.connection import RealtimeConnection
+from signaling.realtime.session.settings import SessionConfiguration
 from signaling.realtime.transports.sideband import MAX_ASIDES
-from signaling.realtime.transports.told import Told
+from signaling.realtime.transports.told import SidebandOutbox
 from tests.signaling.callers import talking
 from tests.signaling.fakes import BEGUN, Client, CountingHome, play
 from tests.signaling.servers import Server, against
@@ -80,9 +80,9 @@ def test_only_a_call_can_be_followed_and_by_a_few() -> None:
 
 def test_an_aside_that_lags_is_cut_off_and_nobody_else() -> None:
     client = Client()
-    slow = Told(2)
+    slow = SidebandOutbox(2)
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         connection.join(slow)
         for _ in range(3):
             await connection.receive(
@@ -95,7 +95,7 @@ def test_an_aside_that_lags_is_cut_off_and_nobody_else() -> None:
     assert client.types == [*BEGUN, *["session.updated"] * 3]
 
 
-def told_by(aside: Told) -> list[dict[str, Any]]:
+def told_by(aside: SidebandOutbox) -> list[dict[str, Any]]:
     """Everything, once it is closed."""
 
     async def take() -> list[dict[str, Any]]:
@@ -105,19 +105,19 @@ def told_by(aside: Told) -> list[dict[str, Any]]:
 
 
 def test_an_aside_is_not_told_our_own_events_for_which_the_calls_client_asked() -> None:
-    client, aside = Client(), Told()
+    client, aside = Client(), SidebandOutbox()
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         connection.join(aside)
-        client.session.events.put(WakeChanged("okay_nabu", "Okay Nabu", is_awake=True))
+        client.session.events.put(WakeStateChanged("okay_nabu", "Okay Nabu", is_awake=True))
         client.session.events.put(HypothesisChanged("item_1", "turn", "on", audio_ms=100))
-        client.session.events.put(TurnTraced("turn_1", None, None, "rejected", (), None))
-        await connection.tell_quality(ConnectionQuality("webrtc", 12.3))
+        client.session.events.put(TurnTimeline("turn_1", None, None, "rejected", (), None))
+        await connection.tell_quality(ConnectionStats("webrtc", 12.3))
         await asyncio.sleep(1)
         connection.close()
 
     own = ("hypothesis", "turn", "home", "connection", "wake")
-    terms = Terms(include=frozenset(f"earshot.{name}" for name in own))
+    terms = SessionConfiguration(include=frozenset(f"earshot.{name}" for name in own))
     play(client, scene, terms=terms, home=CountingHome())
     assert {f"earshot.{name}" for name in own} <= set(client.types)
     assert [event["type"] for event in told_by(aside)] == BEGUN

@@ -8,18 +8,18 @@ from openai.types.beta.realtime import RealtimeServerEvent as BetaServerEvent
 from pydantic import TypeAdapter
 
 from core.errors import RequestError
-from core.events import ItemAdded, ItemDone, OutputText, ResponseCreated, ResponseDone
+from core.events import ItemAdded, ItemDone, OutputTextDelta, ResponseCreated, ResponseDone
 from core.items import MessageItem, TextPart
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from signaling.realtime.protocol.beta import is_beta, secret_request_to_ga, session_to_beta, to_ga
-from signaling.realtime.protocol.translator import Translator
-from signaling.realtime.session.settings import Terms, session_json
+from signaling.realtime.protocol.translator import EventTranslator
+from signaling.realtime.session.settings import SessionConfiguration, session_json
 from tests.signaling.client_events import after
 from tests.signaling.fakes import Client, converse
 from tests.signaling.server_events import EVERY
 
 KNOWN: TypeAdapter[Any] = TypeAdapter(BetaServerEvent)
-BETA = Terms(is_beta=True)
+BETA = SessionConfiguration(is_beta=True)
 FLAT = {
     "modalities": ["text", "audio"],
     "instructions": "Be brief.",
@@ -63,7 +63,7 @@ def sendable(flat: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("transport", ["webrtc", "websocket"])
 def test_every_event_is_one_that_old_clients_know(transport: Any) -> None:
-    speaker = Translator(BETA, "sess_1", "conv_1", transport=transport)
+    speaker = EventTranslator(BETA, "sess_1", "conv_1", transport=transport)
     sent = [*speaker.created(), speaker.updated(), speaker.error("x", "y", param="z", event_id="c")]
     for happened in EVERY:
         sent += speaker.to_json(happened)
@@ -80,7 +80,7 @@ def test_every_event_is_one_that_old_clients_know(transport: Any) -> None:
 
 
 def test_items_and_answers_come_under_their_old_names() -> None:
-    speaker = Translator(BETA, "sess_1", "conv_1", transport="websocket")
+    speaker = EventTranslator(BETA, "sess_1", "conv_1", transport="websocket")
     answer = MessageItem("item_a", "assistant", (TextPart("Hi."),))
 
     def shown(*happened: Any) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ def test_items_and_answers_come_under_their_old_names() -> None:
     assert created[0]["item"]["content"] == [{"type": "text", "text": "Hi."}]
     [begun] = shown(ResponseCreated("resp_1", "text"))
     assert (begun["response"]["modalities"], begun["response"]["voice"]) == (["text"], "default")
-    [delta] = shown(OutputText("resp_1", "item_a", 0, "text", "Hi."))
+    [delta] = shown(OutputTextDelta("resp_1", "item_a", 0, "text", "Hi."))
     assert delta["type"] == "response.text.delta"
     [done] = shown(ResponseDone("resp_1", "completed", "text", (answer,)))
     assert done["response"]["output"][0]["content"][0]["type"] == "text"
@@ -152,8 +152,8 @@ GARBAGE: list[Any] = [
 
 
 @pytest.mark.parametrize("event", GARBAGE)
-@pytest.mark.parametrize("terms", [BETA, Terms()], ids=["beta", "not known yet"])
-def test_garbage_is_refused_by_the_same_rules(event: Any, terms: Terms) -> None:
+@pytest.mark.parametrize("terms", [BETA, SessionConfiguration()], ids=["beta", "not known yet"])
+def test_garbage_is_refused_by_the_same_rules(event: Any, terms: SessionConfiguration) -> None:
     client = Client()
     [refused] = converse(client, event, terms=terms)
     assert refused["type"] == "error"

@@ -6,7 +6,7 @@ import pytest
 
 from media.webrtc.peer import CloseReason, Peer
 from signaling.realtime.door import RealtimeSettings
-from signaling.realtime.session.settings import Terms
+from signaling.realtime.session.settings import SessionConfiguration
 from signaling.realtime.transports.webrtc import MAX_UNREAD_EVENTS
 from tests.server.http import error_of
 from tests.signaling.callers import CALLS, SDP, Caller, form, talking
@@ -126,7 +126,7 @@ def test_an_offer_whose_sender_left_is_given_up() -> None:
         offer = await caller.peer.offer()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
-                await server.door.calls.start(offer, Terms())
+                await server.door.calls.start(offer, SessionConfiguration())
         await server.all_left()
         await caller.peer.close()
 

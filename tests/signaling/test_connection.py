@@ -14,16 +14,16 @@ from core.events import InputCleared, ResponseCreated
 from core.items import FunctionOutputItem, MessageItem, TextPart
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from signaling.realtime.connection import (
-    ClientGone,
-    ClientLagging,
-    Connection,
-    End,
+    DisconnectReason,
+    RealtimeClientGone,
+    RealtimeConnection,
+    SlowClient,
 )
 from signaling.realtime.protocol.audio_input import SLICE_MS
 from signaling.realtime.protocol.translator import Transport
-from signaling.realtime.session.settings import Terms
+from signaling.realtime.session.settings import SessionConfiguration
 from signaling.realtime.transports.fairness import SAMPLES_PER_EVENT, SAMPLES_PER_TURN
-from signaling.realtime.transports.told import Told
+from signaling.realtime.transports.told import SidebandOutbox
 from tests.loop import VirtualClockLoop
 from tests.signaling.fakes import BEGUN, Client, Event, NotedSession, converse, play
 
@@ -175,7 +175,7 @@ def test_a_missing_item_has_the_code_of_what_was_asked_of_it(action: str) -> Non
 def test_binary_is_refused() -> None:
     client = Client()
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         await connection.refuse_binary()
         connection.close()
 
@@ -201,49 +201,55 @@ def test_audio_arrives_at_16_khz_however_it_is_cut() -> None:
 def test_an_idle_session_is_told_and_ended() -> None:
     client = Client()
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         await asyncio.sleep(50)
         await connection.receive(json.dumps(append(b"\0\0")))
         await asyncio.sleep(50)
         client.session.events.put(InputCleared())
 
     end, seconds = play(client, scene, idle_timeout_s=60)
-    assert (end, seconds) == (End.IDLE, 160)
+    assert (end, seconds) == (DisconnectReason.IDLE, 160)
     assert client.sent[-1]["error"]["code"] == "session_idle"
 
 
 def test_an_event_that_comes_too_late_is_not_applied() -> None:
     client = Client()
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         connection.close()
         await connection.receive('{"type":"input_audio_buffer.commit"}')
 
-    assert play(client, scene)[0] is End.CLIENT
+    assert play(client, scene)[0] is DisconnectReason.CLIENT
     assert client.session.asked == []
 
 
 def test_the_server_may_end_the_session() -> None:
     client = Client()
 
-    async def scene(_: Connection) -> None:
+    async def scene(_: RealtimeConnection) -> None:
         client.session.events.put(InputCleared())
         client.session.close()
 
-    assert play(client, scene)[0] is End.SERVER
+    assert play(client, scene)[0] is DisconnectReason.SERVER
     assert client.types == [*BEGUN, "input_audio_buffer.cleared"]
 
 
 @pytest.mark.parametrize(
-    ("error", "end"), [(ClientGone("x"), End.CLIENT), (ClientLagging("x"), End.LAGGING)]
+    ("error", "end"),
+    [
+        (RealtimeClientGone("x"), DisconnectReason.CLIENT),
+        (SlowClient("x"), DisconnectReason.LAGGING),
+    ],
 )
-def test_a_client_that_cannot_be_reached_ends_the_session(error: Exception, end: End) -> None:
+def test_a_client_that_cannot_be_reached_ends_the_session(
+    error: Exception, end: DisconnectReason
+) -> None:
     client = Client()
 
     async def broken() -> None:
         raise error
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         client.takes = broken
         client.session.events.put(InputCleared())
         client.session.events.put(InputCleared())
@@ -257,11 +263,11 @@ def test_a_client_that_cannot_be_reached_ends_the_session(error: Exception, end:
 def test_a_client_that_reads_too_slowly_is_cut_off() -> None:
     client = Client()
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         for _ in range(20):
             client.session.events.put(ResponseCreated("resp_1", "text"))
 
-    assert play(client, scene)[0] is End.LAGGING
+    assert play(client, scene)[0] is DisconnectReason.LAGGING
 
 
 @pytest.mark.parametrize(("detects", "frames"), [(True, [320, 320, 320]), (False, [960])])
@@ -276,7 +282,7 @@ def test_without_turn_detection_short_audio_is_heard_together_and_before_what_fo
 
     detection = TurnDetection() if detects else None
     events = [*[append(bytes(2 * 480))] * 3, {"type": "input_audio_buffer.commit"}]
-    terms = Terms(SessionSettings(turn_detection=detection))
+    terms = SessionConfiguration(SessionSettings(turn_detection=detection))
     assert converse(Client(Noting()), *events, terms=terms) == []
     assert heard == frames
 
@@ -297,7 +303,7 @@ def test_a_long_append_leaves_others_their_turn_and_comes_before_what_follows() 
             turns += 1
             await asyncio.sleep(0)
 
-    async def upload(connection: Connection) -> None:
+    async def upload(connection: RealtimeConnection) -> None:
         beside = asyncio.get_running_loop().create_task(others())
         for event in (append(bytes(2 * 24_000)), append(bytes(960))):
             await connection.receive(json.dumps(event))
@@ -316,7 +322,7 @@ def test_a_long_append_leaves_others_their_turn_and_comes_before_what_follows() 
 @pytest.mark.parametrize("is_aside", [False, True])
 def test_who_sends_much_at_once_leaves_others_their_turn(is_aside: bool, is_text: bool) -> None:
     client, turns = Client(), 0
-    aside = Told(99) if is_aside else None
+    aside = SidebandOutbox(99) if is_aside else None
 
     async def others() -> None:
         nonlocal turns
@@ -324,7 +330,7 @@ def test_who_sends_much_at_once_leaves_others_their_turn(is_aside: bool, is_text
             turns += 1
             await asyncio.sleep(0)
 
-    async def flood(connection: Connection) -> None:
+    async def flood(connection: RealtimeConnection) -> None:
         beside = asyncio.get_running_loop().create_task(others())
         for _ in range(100):
             if is_text:
@@ -355,7 +361,7 @@ def test_who_sends_much_that_takes_long_leaves_others_their_turn_as_well() -> No
             turns += 1
             await asyncio.sleep(0)
 
-    async def flood(connection: Connection) -> None:
+    async def flood(connection: RealtimeConnection) -> None:
         beside = asyncio.get_running_loop().create_task(others())
         for _ in range(41):
             await connection.receive('{"type":"session.update","session":{"type":"realtime"}}')

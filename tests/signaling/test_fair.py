@@ -9,7 +9,7 @@ from signaling.realtime.transports.fairness import (
     PAUSE_S,
     SAMPLES_PER_EVENT,
     SAMPLES_PER_TURN,
-    Turns,
+    EventLoopShare,
 )
 
 
@@ -25,7 +25,7 @@ def turns_of_others(comes: Sequence[tuple[float, int]], takes_s: float = 0.0001)
 
     async def work() -> None:
         beside = asyncio.get_running_loop().create_task(others())
-        mine = Turns()
+        mine = EventLoopShare()
         for now, samples in comes:
             mine.came(now)
             if mine.next(samples):

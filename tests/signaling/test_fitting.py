@@ -9,8 +9,8 @@ import pytest
 from core.errors import RequestError
 from core.events import ItemRetrieved
 from core.items import MessageItem, TextPart
-from signaling.realtime.connection import Connection, End
-from signaling.realtime.session.settings import Terms
+from signaling.realtime.connection import DisconnectReason, RealtimeConnection
+from signaling.realtime.session.settings import SessionConfiguration
 from tests.signaling.fakes import Client, converse, play
 
 LIMIT = 4000
@@ -72,9 +72,9 @@ def test_what_cannot_be_prevented_is_an_error_and_the_connection_lives() -> None
 def told(happened: ItemRetrieved, limit: int | None) -> Event:
     client = Client()
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         client.session.events.put(happened)
-        connection.close(End.SERVER)
+        connection.close(DisconnectReason.SERVER)
 
     play(client, scene, max_event_bytes=limit)
     return client.sent[-1]
@@ -82,5 +82,5 @@ def told(happened: ItemRetrieved, limit: int | None) -> Event:
 
 def test_terms_that_cannot_be_told_open_no_connection() -> None:
     with pytest.raises(RequestError) as refused:
-        Client().connection(Terms(), max_event_bytes=500)
+        Client().connection(SessionConfiguration(), max_event_bytes=500)
     assert (refused.value.code, refused.value.param) == ("event_too_large", "session")

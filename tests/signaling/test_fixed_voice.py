@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.events import OutputAudio, PlayoutStarted, SessionEvent
-from signaling.realtime.connection import Connection
+from core.events import OutputAudioDelta, PlayoutStarted, SessionEvent
+from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.protocol.translator import Transport
 from tests.signaling.fakes import Client, play
 
-SOUND = OutputAudio("resp_1", "item_a", 0, np.zeros(480, np.int16))
+SOUND = OutputAudioDelta("resp_1", "item_a", 0, np.zeros(480, np.int16))
 
 
 def update(voice: str) -> str:
@@ -26,7 +26,7 @@ def update(voice: str) -> str:
 def test_a_voice_may_change_until_it_is_heard(transport: Transport, heard: SessionEvent) -> None:
     client = Client()
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         await connection.receive(update("anna"))
         await connection.receive(update("berta"))
         client.session.events.put(heard)

@@ -4,8 +4,8 @@ import asyncio
 import json
 from typing import Any
 
-from signaling.realtime.connection import Connection
-from signaling.realtime.session.settings import Terms
+from signaling.realtime.connection import RealtimeConnection
+from signaling.realtime.session.settings import SessionConfiguration
 from tests.signaling.fakes import BEGUN, Client, CountingHome, play
 
 
@@ -18,7 +18,7 @@ def test_the_home_is_sent_to_those_who_ask_and_the_latest_wins() -> None:
     def update(**session: Any) -> str:
         return json.dumps({"type": "session.update", "session": {"type": "realtime", **session}})
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         home.change()
         await asyncio.sleep(1)
         assert client.types == BEGUN
@@ -49,10 +49,10 @@ def test_the_home_is_sent_to_those_who_ask_and_the_latest_wins() -> None:
 def test_the_home_is_sent_at_once_when_it_was_asked_for_in_the_offer() -> None:
     client, home = Client(), CountingHome()
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         await asyncio.sleep(1)
         connection.close()
 
-    play(client, scene, terms=Terms(include=frozenset({"earshot.home"})), home=home)
+    play(client, scene, terms=SessionConfiguration(include=frozenset({"earshot.home"})), home=home)
     assert client.types == [*BEGUN, "earshot.home"]
     assert home.watchers == 0

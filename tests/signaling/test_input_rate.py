@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from signaling.realtime.connection import Connection
-from signaling.realtime.protocol.audio_format import WIDE_PCM, Spoken
-from signaling.realtime.protocol.input_rate import MAX_APPENDS, InputRate
+from signaling.realtime.connection import RealtimeConnection
+from signaling.realtime.protocol.audio_format import WIDE_PCM, OutputAudioEncoder
+from signaling.realtime.protocol.input_rate import MAX_APPENDS, SampleRateCheck
 from tests.signaling.fakes import Client, Scene, play
 
 pytestmark = pytest.mark.many
@@ -25,7 +25,7 @@ APPENDS = 4000
 
 def warnings(arrivals: Iterator[tuple[float, float]]) -> int:
     """`arrivals`: ms since the append before, and how long its sound is when read as 24 kHz."""
-    rate, now_ms, found = InputRate(), 0.0, 0
+    rate, now_ms, found = SampleRateCheck(), 0.0, 0
     for interval_ms, audio_ms in islice(arrivals, APPENDS):
         now_ms += interval_ms
         found += rate.is_suspect(now_ms, audio_ms)
@@ -77,7 +77,7 @@ def test_what_does_not_come_live_says_nothing(pattern: list[tuple[float, float]]
 
 def test_a_flood_of_appends_is_not_kept_and_says_nothing() -> None:
     """Single samples, 20,000 a second: no microphone sends them so."""
-    rate, held = InputRate(), 0
+    rate, held = SampleRateCheck(), 0
     for number in range(10 * MAX_APPENDS):
         assert not rate.is_suspect(number / 20, 1 / 24)
         held = max(held, len(rate._arrivals))
@@ -90,7 +90,7 @@ def test_after_a_flood_16_khz_is_named_still() -> None:
 
 
 def streams(format_: Event | None, chunk: bytes, every_s: float, count: int) -> Scene:
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         if format_ is not None:
             session = {"type": "realtime", "audio": {"input": {"format": format_}}}
             await connection.receive(json.dumps({"type": "session.update", "session": session}))
@@ -131,7 +131,7 @@ def test_16_khz_is_heard_as_it_is_and_shown() -> None:
 
 
 def test_an_answer_may_be_16_khz_too() -> None:
-    spoken = Spoken()
+    spoken = OutputAudioEncoder()
     pcm = np.zeros(24_000, np.int16)
     pieces = [*spoken.push("item_1", pcm, WIDE_PCM), *spoken.finish("item_1")]
     assert sum(len(b64decode(one)) for one in pieces) == 2 * 16_000

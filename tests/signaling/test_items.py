@@ -12,9 +12,9 @@ from core.items import (
     FunctionCallItem,
     FunctionOutputItem,
     ImagePart,
-    ListedTool,
     McpApprovalRequestItem,
     McpListItem,
+    McpToolDefinition,
     MessageItem,
     TextPart,
 )
@@ -100,7 +100,7 @@ TAKEN: list[tuple[Json, Any]] = [
     ({**CALL, "call_id": "c"}, FunctionCallItem("i", "c", "f", "{}")),
     (
         LIST,
-        McpListItem("i", "kitchen", (ListedTool("cook it", "Cooks.", {"type": "object"}),)),
+        McpListItem("i", "kitchen", (McpToolDefinition("cook it", "Cooks.", {"type": "object"}),)),
     ),
     (WANTED, McpApprovalRequestItem("i", "kitchen", "cook it", "{}", "cook_it")),
     ({**RESULT, "object": "realtime.item"}, FunctionOutputItem("i", "c", "")),

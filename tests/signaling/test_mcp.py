@@ -8,8 +8,8 @@ import pytest
 from openai.types.realtime import RealtimeServerEvent
 from pydantic import TypeAdapter
 
-from core.http.fetch_policy import Hosts
-from pipeline.shared.mcp_servers import RemotePolicy
+from core.http.fetch_policy import HostAllowlist
+from pipeline.shared.mcp_servers import ClientMcpPolicy
 from tests.pipeline.mcp.kitchens import Kitchen
 from tests.signaling.mcp_servers import Event, House, cooking, in_house, kinds, of
 
@@ -307,7 +307,9 @@ def test_as_many_servers_as_allowed_are_all_offered(kitchen: Kitchen) -> None:
         await house.ask("hello", tools=own)
         assert set(house.llm.offered[-1]) == {"add", "cook", "oven_burn"}
 
-    in_house(kitchen, scene, RemotePolicy(Hosts([f"127.0.0.1:{kitchen.port}"]), max_servers=2))
+    in_house(
+        kitchen, scene, ClientMcpPolicy(HostAllowlist([f"127.0.0.1:{kitchen.port}"]), max_servers=2)
+    )
 
 
 def test_out_of_band_nothing_is_offered_that_has_to_be_allowed(

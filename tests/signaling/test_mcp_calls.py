@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from core.http.fetch_policy import Hosts
-from pipeline.shared.mcp_servers import RemotePolicy
+from core.http.fetch_policy import HostAllowlist
+from pipeline.shared.mcp_servers import ClientMcpPolicy
 from tests.pipeline.mcp.stubborn import stubborn
 from tests.signaling.callers import talking
 from tests.signaling.mcp_servers import RemoteWorld
@@ -39,5 +39,5 @@ def test_a_list_of_wordy_tools_fits_every_channel() -> None:
             assert done["item"]["tools"][0]["description"]
             assert len(json.dumps(done, ensure_ascii=False).encode()) < LEAST_TAKEN_BYTES
 
-    policy = RemotePolicy(Hosts(["127.0.0.1"]))
+    policy = ClientMcpPolicy(HostAllowlist(["127.0.0.1"]))
     against(scene, Setup(world=RemoteWorld(policy=policy)))

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 
 from core.errors import RequestError
-from core.http.fetch_policy import Address, Hosts
-from pipeline.shared.mcp_servers import RemotePolicy
+from core.http.fetch_policy import HostAllowlist, IpAddress
+from pipeline.shared.mcp_servers import ClientMcpPolicy
 from signaling.realtime.session.settings import session_json
 from tests.pipeline.mcp.kitchens import Kitchen
 from tests.signaling.client_events import after, asked, realtime
@@ -136,12 +136,12 @@ def test_secrets_go_in_and_never_out() -> None:
     assert shown["server_url"] == "https://mcp.lan/mcp"
 
 
-async def resolve(host: str, port: int) -> Sequence[Address]:
+async def resolve(host: str, port: int) -> Sequence[IpAddress]:
     return [ip_address({"mcp.lan": "192.168.1.9"}.get(host, "127.0.0.1"))]
 
 
-def hosts(*names: str) -> RemotePolicy:
-    return RemotePolicy(Hosts(names, resolve), connect_timeout_s=1)
+def hosts(*names: str) -> ClientMcpPolicy:
+    return ClientMcpPolicy(HostAllowlist(names, resolve), connect_timeout_s=1)
 
 
 REFUSED: list[tuple[tuple[str, ...], str, str]] = [
@@ -202,7 +202,7 @@ def test_more_servers_than_allowed(kitchen: Kitchen) -> None:
             "session.tools",
         )
 
-    policy = RemotePolicy(Hosts([f"127.0.0.1:{kitchen.port}"]), max_servers=1)
+    policy = ClientMcpPolicy(HostAllowlist([f"127.0.0.1:{kitchen.port}"]), max_servers=1)
     in_house(kitchen, scene, policy)
 
 

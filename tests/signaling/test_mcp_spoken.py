@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from core.http.fetch_policy import Hosts
+from core.http.fetch_policy import HostAllowlist
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.shared.mcp_servers import RemotePolicy
+from pipeline.shared.mcp_servers import ClientMcpPolicy
 from tests.pipeline.fakes import EchoLlm
 from tests.pipeline.mcp.stubborn import Stubborn, stubborn
 from tests.signaling.callers import Caller, Event, talking
@@ -116,7 +116,7 @@ def in_shop(
     scene: Scene, tool: str = "order", approval: str = "never", detection: Event = PAUSES
 ) -> None:
     llm = ShoppingLlm(tool)
-    policy = RemotePolicy(Hosts(["127.0.0.1"]))
+    policy = ClientMcpPolicy(HostAllowlist(["127.0.0.1"]))
     setup = Setup(world=RemoteWorld(asr=OpusAsr(), llm=llm, policy=policy))
 
     async def in_call(server: Server) -> None:

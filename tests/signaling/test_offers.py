@@ -8,7 +8,7 @@ import pytest
 from aiohttp import FormData
 
 from server.runtime.clock import SystemClock
-from signaling.realtime.client_secrets import Secrets
+from signaling.realtime.client_secrets import ClientSecretStore
 from tests.server.http import error_of
 from tests.signaling.callers import CALLS, SDP, Caller, form
 from tests.signaling.servers import Server, Setup, against
@@ -206,4 +206,4 @@ def test_an_mcp_server_whose_address_cannot_be_read_is_a_400() -> None:
             await ws.send_json({"type": "session.update", "session": {"type": "realtime"}})
             assert (await ws.receive_json(timeout=30))["type"] == "session.updated"
 
-    against(scene, Setup(secrets=Secrets(SystemClock())))
+    against(scene, Setup(secrets=ClientSecretStore(SystemClock())))

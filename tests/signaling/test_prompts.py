@@ -8,14 +8,14 @@ import pytest
 from openai.types.realtime import SessionUpdatedEvent
 
 from core.errors import RequestError
-from pipeline.conversation.prompts import MAX_CHARS, Prompts, StoredPrompt
+from pipeline.conversation.prompts import MAX_CHARS, PromptLibrary, StoredPrompt
 from pipeline.shared.settings import ResponseRequest, SessionSettings
-from signaling.realtime.client_secrets import Secrets
+from signaling.realtime.client_secrets import ClientSecretStore
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.protocol.client_events import ResponseCreate
 from signaling.realtime.protocol.decode import decode
 from signaling.realtime.session.response import response_request
-from signaling.realtime.session.settings import Terms, session_json
+from signaling.realtime.session.settings import SessionConfiguration, session_json
 from tests.pipeline.fakes import LoopClock
 from tests.server.http import error_of
 from tests.signaling.client_events import after, expect, realtime, update
@@ -23,7 +23,7 @@ from tests.signaling.servers import Server, Setup, against
 
 pytestmark = pytest.mark.live
 
-PROMPTS = Prompts(
+PROMPTS = PromptLibrary(
     {
         "hotel": StoredPrompt(
             "Greet {{guest}} of room {{ room }}.", "2", {"1": "Greet {{guest}}."}
@@ -32,7 +32,7 @@ PROMPTS = Prompts(
         "many": StoredPrompt("{{x}}" * 100),
     }
 )
-BEGUN = Terms(SessionSettings(prompts=PROMPTS, instructions="Be kind."))
+BEGUN = SessionConfiguration(SessionSettings(prompts=PROMPTS, instructions="Be kind."))
 PLAIN, GUEST = {"id": "plain"}, {"guest": "Ada", "room": "7"}
 
 
@@ -173,4 +173,4 @@ def test_the_request_of_a_key_is_told_as_well() -> None:
             assert (await error_of(answer))["code"] == "prompt_not_found"
             assert answer.status == 404
 
-    against(scene, Setup(secrets=Secrets(LoopClock())))
+    against(scene, Setup(secrets=ClientSecretStore(LoopClock())))

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from core.connection_stats import ConnectionQuality, Flow
+from core.connection_stats import AudioFlowStats, ConnectionStats
 from media.webrtc.loopback import lose_packets
 from signaling.call_stats import observe
-from signaling.realtime.connection import Connection
+from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.protocol.quality import QUALITY_EVENT
-from signaling.realtime.session.settings import Terms
+from signaling.realtime.session.settings import SessionConfiguration
 from tests.pipeline.fakes import Counts
 from tests.signaling.callers import talking
 from tests.signaling.fakes import Client, play
@@ -17,28 +17,28 @@ from tests.signaling.servers import Server, against
 
 pytestmark = pytest.mark.live
 
-QUALITY = ConnectionQuality(
+QUALITY = ConnectionStats(
     "webrtc",
     round_trip_ms=12.34,
     codec="opus",
     protocol="udp",
     local_candidate="host",
     remote_candidate="prflx",
-    received=Flow(packets=500, lost=5, loss=0.0123456, jitter_ms=3.21, buffer_ms=0.6),
-    sent=Flow(),
+    received=AudioFlowStats(packets=500, lost=5, loss=0.0123456, jitter_ms=3.21, buffer_ms=0.6),
+    sent=AudioFlowStats(),
 )
 
 
 def test_only_who_asks_is_told() -> None:
     stock, asking = Client(), Client()
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         await connection.tell_quality(QUALITY)
         connection.close()
 
     play(stock, scene)
     assert QUALITY_EVENT not in stock.types
-    play(asking, scene, terms=Terms(include=frozenset({QUALITY_EVENT})))
+    play(asking, scene, terms=SessionConfiguration(include=frozenset({QUALITY_EVENT})))
     assert asking.sent[-1]["type"] == "earshot.connection"
     assert asking.sent[-1]["connection"] == {
         "transport": "webrtc",
@@ -55,7 +55,7 @@ def test_only_who_asks_is_told() -> None:
 def test_what_is_not_known_is_not_counted() -> None:
     metrics = Counts()
     observe(QUALITY, metrics)
-    observe(ConnectionQuality("websocket"), metrics)
+    observe(ConnectionStats("websocket"), metrics)
     assert {name: seen for name, seen in metrics.observed.items() if ":" not in name} == {
         "earshot_connection_round_trip_seconds": [pytest.approx(0.01234)],
         "earshot_connection_loss_ratio": [0.0123456],

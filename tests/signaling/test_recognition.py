@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.errors import RequestError
-from signaling.realtime.connection import Connection
+from signaling.realtime.connection import RealtimeConnection
 from tests.signaling.client_events import after, decoding, heard, realtime
 from tests.signaling.fakes import BEGUN, Client, NotedSession, play
 
@@ -44,7 +44,7 @@ def test_languages_and_keywords_are_checked(sent: dict[str, Any]) -> None:
 def updated_with(client: Client, *sessions: dict[str, Any]) -> list[tuple[str, str | None]]:
     """What the client is told of its updates: the padding of a session, the code of a warning."""
 
-    async def scene(connection: Connection) -> None:
+    async def scene(connection: RealtimeConnection) -> None:
         for session in sessions:
             await connection.receive(json.dumps({"type": "session.update", "session": session}))
         connection.close()
@@ -96,7 +96,7 @@ def test_a_padding_that_is_for_the_model_is_shown_as_it_is() -> None:
 def test_a_new_session_shows_what_is_done_in_place_of_its_padding() -> None:
     client = Client(NotedSession(padding_instead="longest"))
 
-    async def leave(connection: Connection) -> None:
+    async def leave(connection: RealtimeConnection) -> None:
         connection.close()
 
     play(client, leave, terms=after(decoding(padding="nopad")))

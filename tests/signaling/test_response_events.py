@@ -7,32 +7,32 @@ from typing import Any
 import numpy as np
 
 from core.events import (
-    CallArguments,
-    OutputAudio,
+    FunctionCallArgumentsDelta,
+    OutputAudioDelta,
     OutputItemAdded,
     OutputItemDone,
-    OutputText,
+    OutputTextDelta,
     ResponseCreated,
     ResponseDone,
-    ResponseTerms,
-    Usage,
+    ResponseParameters,
+    TokenUsage,
 )
 from core.items import AudioPart, FunctionCallItem, ImagePart, MessageItem, TextPart
 from core.rate_limits import RateLimit, RateLimits
 from media.codecs import g711
 from pipeline.shared.settings import SessionSettings
 from signaling.realtime.protocol.server_events import item_json
-from signaling.realtime.protocol.translator import Translator
-from signaling.realtime.session.settings import Terms
+from signaling.realtime.protocol.translator import EventTranslator
+from signaling.realtime.session.settings import SessionConfiguration
 
 SPOKEN = MessageItem("item_a", "assistant", (AudioPart("Hi."),))
 WRITTEN = MessageItem("item_b", "assistant", (TextPart("spam"),))
-APART = ResponseTerms(in_conversation=False)
+APART = ResponseParameters(in_conversation=False)
 
 
-def translator(settings: SessionSettings | None = None) -> Translator:
-    terms = Terms(settings or SessionSettings())
-    return Translator(terms, "sess_1", "conv_1", transport="websocket")
+def translator(settings: SessionSettings | None = None) -> EventTranslator:
+    terms = SessionConfiguration(settings or SessionSettings())
+    return EventTranslator(terms, "sess_1", "conv_1", transport="websocket")
 
 
 def types_of(events: list[dict[str, Any]]) -> list[str]:
@@ -54,8 +54,8 @@ def test_a_written_response_beside_a_spoken_one_keeps_its_form() -> None:
     begun = speaker.to_json(OutputItemAdded("resp_b", 0, replace(WRITTEN, parts=()), None))
     assert types_of(begun) == ["response.output_item.added", "response.content_part.added"]
     assert begun[1]["part"] == {"type": "text", "text": ""}
-    [spoken] = speaker.to_json(OutputText("resp_a", "item_a", 0, "audio", "Hi."))
-    [written] = speaker.to_json(OutputText("resp_b", "item_b", 0, "text", "spam"))
+    [spoken] = speaker.to_json(OutputTextDelta("resp_a", "item_a", 0, "audio", "Hi."))
+    [written] = speaker.to_json(OutputTextDelta("resp_b", "item_b", 0, "text", "spam"))
     assert spoken["type"] == "response.output_audio_transcript.delta"
     assert written["type"] == "response.output_text.delta"
     ended = speaker.to_json(OutputItemDone("resp_b", 0, WRITTEN, None, has_audio=False))
@@ -69,11 +69,11 @@ def test_a_written_response_beside_a_spoken_one_keeps_its_form() -> None:
 
 def test_one_response_may_sound_on_a_telephone() -> None:
     speaker = translator()
-    terms = ResponseTerms(audio_format="audio/pcmu")
+    terms = ResponseParameters(audio_format="audio/pcmu")
     [created] = speaker.to_json(ResponseCreated("resp_a", "audio", terms))
     assert created["response"]["audio"]["output"]["format"] == {"type": "audio/pcmu"}
     pcm = np.full(24_000, 3000, np.int16)
-    sent = speaker.to_json(OutputAudio("resp_a", "item_a", 0, pcm))
+    sent = speaker.to_json(OutputAudioDelta("resp_a", "item_a", 0, pcm))
     sent += speaker.to_json(OutputItemDone("resp_a", 0, SPOKEN, None, has_audio=True))
     data = b"".join(
         b64decode(event["delta"]) for event in sent if "output_audio.delta" in event["type"]
@@ -91,7 +91,7 @@ def test_the_arguments_of_a_call_that_was_cut_off_are_never_done() -> None:
     call = FunctionCallItem("item_f", "call_1", "f", "", "in_progress")
     begun = speaker.to_json(OutputItemAdded("resp_a", 0, call, None))
     assert types_of(begun) == ["response.output_item.added", "conversation.item.added"]
-    [delta] = speaker.to_json(CallArguments("resp_a", "item_f", 0, "call_1", '{"a'))
+    [delta] = speaker.to_json(FunctionCallArgumentsDelta("resp_a", "item_f", 0, "call_1", '{"a'))
     assert (delta["call_id"], delta["item_id"], delta["delta"]) == ("call_1", "item_f", '{"a')
     cut = replace(call, arguments='{"a', status="incomplete")
     ended = speaker.to_json(OutputItemDone("resp_a", 0, cut, None, has_audio=False))
@@ -101,7 +101,9 @@ def test_the_arguments_of_a_call_that_was_cut_off_are_never_done() -> None:
 
 def test_what_a_response_cost_is_told_with_what_was_cached() -> None:
     speaker = translator()
-    [done] = speaker.to_json(ResponseDone("resp_a", "completed", "text", usage=Usage(12, 3, 8)))
+    [done] = speaker.to_json(
+        ResponseDone("resp_a", "completed", "text", usage=TokenUsage(12, 3, 8))
+    )
     assert done["response"]["usage"] == {
         "total_tokens": 15,
         "input_tokens": 12,

@@ -5,7 +5,7 @@ from typing import cast
 import msgspec
 
 from core.http.routes import Route
-from signaling.realtime.client_secrets import Secrets
+from signaling.realtime.client_secrets import ClientSecretStore
 from signaling.realtime.door import RealtimeDoor
 from signaling.realtime.routes import routes
 from tests.pipeline.fakes import LoopClock
@@ -14,7 +14,7 @@ from tests.pipeline.fakes import LoopClock
 class _AnyDoor:
     """Every handler; none is called."""
 
-    secrets = Secrets(LoopClock())
+    secrets = ClientSecretStore(LoopClock())
 
     def __getattr__(self, name: str) -> object:
         return lambda request: None
@@ -54,7 +54,7 @@ def test_every_body_has_a_schema() -> None:
 
 def test_every_handler_exists() -> None:
     door = RealtimeDoor.__new__(RealtimeDoor)
-    for secrets in (None, Secrets(LoopClock())):
+    for secrets in (None, ClientSecretStore(LoopClock())):
         door.secrets = secrets
         handlers = [route.handler for route in routes(door)]
         assert len(handlers) == (8 if secrets else 5)

@@ -12,16 +12,16 @@ from aiohttp import ClientResponse, WSCloseCode, WSServerHandshakeError, encode_
 from multidict import CIMultiDict
 from openai.types.realtime import ClientSecretCreateResponse
 
-from core.errors import Overloaded, RequestError, Unauthorized
+from core.errors import OverloadedError, RequestError, Unauthorized
 from media.webrtc.ice.settings import IceServer, IceSettings
 from pipeline.shared.settings import DEFAULT, SessionSettings
-from server.http.auth import Gate
+from server.http.auth import AccessGate
 from signaling.ice_servers import IceDoor, ice_routes
-from signaling.realtime.client_secrets import Minted, SecretRequest, Secrets
+from signaling.realtime.client_secrets import ClientSecret, ClientSecretRequest, ClientSecretStore
 from signaling.realtime.session.offer import terms_of
 from signaling.realtime.session.schema import (
-    Extension,
     RealtimeSession,
+    SessionExtension,
     SessionObject,
     TranscriptionSession,
 )
@@ -57,7 +57,7 @@ class HandClock:
 
 def remote(clock: HandClock) -> Setup:
     """A server on the network: everybody needs a key."""
-    return Setup(secrets=Secrets(clock), gate=Gate(is_local=False, key=KEY))
+    return Setup(secrets=ClientSecretStore(clock), gate=AccessGate(is_local=False, key=KEY))
 
 
 async def mint(server: Server, **body: Any) -> dict[str, Any]:
@@ -176,20 +176,20 @@ def test_what_cannot_be_minted(body: str, status: int, code: str, param: str | N
             assert error["code"] == code
             assert error["param"] in (param, "")
 
-    against(scene, Setup(secrets=Secrets(HandClock())))
+    against(scene, Setup(secrets=ClientSecretStore(HandClock())))
 
 
 def test_only_so_many_live_and_the_dead_are_forgotten() -> None:
     clock = HandClock()
-    secrets = Secrets(clock, max_live=2)
-    first, _ = secrets.mint(SecretRequest())
-    secrets.mint(SecretRequest())
-    with pytest.raises(Overloaded) as caught:
-        secrets.mint(SecretRequest())
+    secrets = ClientSecretStore(clock, max_live=2)
+    first, _ = secrets.mint(ClientSecretRequest())
+    secrets.mint(ClientSecretRequest())
+    with pytest.raises(OverloadedError) as caught:
+        secrets.mint(ClientSecretRequest())
     assert caught.value.code == "too_many_client_secrets"
     assert first not in repr(vars(secrets))
     clock.at_s = 600
-    secrets.mint(SecretRequest())
+    secrets.mint(ClientSecretRequest())
     assert len(secrets._live) == 1
     with pytest.raises(Unauthorized):
         secrets.minted_for(first)
@@ -198,14 +198,14 @@ def test_only_so_many_live_and_the_dead_are_forgotten() -> None:
 def test_sessions_of_all_live_secrets_together_have_a_limit_in_bytes() -> None:
     clock = HandClock()
     session = RealtimeSession(instructions="\N{PARROT}" * 100)
-    secrets = Secrets(clock, max_bytes=1000)
+    secrets = ClientSecretStore(clock, max_bytes=1000)
     for _ in range(2):
-        secrets.mint(SecretRequest(session=session))
-    with pytest.raises(Overloaded, match="the limits are 10000 and 1000 bytes") as caught:
-        secrets.mint(SecretRequest(session=session))
+        secrets.mint(ClientSecretRequest(session=session))
+    with pytest.raises(OverloadedError, match="the limits are 10000 and 1000 bytes") as caught:
+        secrets.mint(ClientSecretRequest(session=session))
     assert caught.value.code == "too_many_client_secrets"
     clock.at_s = 600
-    secrets.mint(SecretRequest(session=session))
+    secrets.mint(ClientSecretRequest(session=session))
 
 
 def test_a_secret_opens_two_sessions_at_once() -> None:
@@ -250,7 +250,7 @@ def test_sessions_end_with_their_secret_if_it_was_minted_so(ends: bool) -> None:
 @pytest.mark.parametrize("token", [None, "sk-dummy"])
 def test_what_is_no_secret_was_minted_for_nothing(token: str | None) -> None:
     """On this machine no key is needed, and stock clients send any."""
-    assert Secrets(HandClock()).minted_for(token) is None
+    assert ClientSecretStore(HandClock()).minted_for(token) is None
 
 
 def bearer(key: str) -> list[tuple[str, str]]:
@@ -290,22 +290,22 @@ def test_however_a_secret_is_carried_it_opens_only_its_session(
     against(scene, remote(HandClock()))
 
 
-def as_key(session: SessionObject) -> Minted:
+def as_key(session: SessionObject) -> ClientSecret:
     """A live key for this session."""
-    secrets = Secrets(HandClock())
-    token, _ = secrets.mint(SecretRequest(session=session))
+    secrets = ClientSecretStore(HandClock())
+    token, _ = secrets.mint(ClientSecretRequest(session=session))
     minted = secrets.minted_for(token)
     assert minted is not None
     return minted
 
 
 def test_what_was_minted_stays() -> None:
-    minted = RealtimeSession(model="echo", earshot=Extension(conversation_id="c"))
+    minted = RealtimeSession(model="echo", earshot=SessionExtension(conversation_id="c"))
     wish = RealtimeSession(model="other", instructions="x")
     terms = terms_of({}, lambda _: SessionSettings(), wish, as_key(minted))
     assert (terms.settings.llm, terms.settings.instructions) == ("echo", "x")
     assert terms.conversation_id == "c"
-    other = RealtimeSession(earshot=Extension(conversation_id="d"))
+    other = RealtimeSession(earshot=SessionExtension(conversation_id="d"))
     with pytest.raises(RequestError):
         terms_of({}, lambda _: SessionSettings(), other, as_key(minted))
 
@@ -358,12 +358,12 @@ def test_an_update_cannot_make_a_transcription_answer() -> None:
 
 def test_a_secret_opens_the_list_of_turn_servers() -> None:
     """A browser needs the servers before its call; behind a NAT there is none without them."""
-    secrets = Secrets(HandClock())
-    key, _ = secrets.mint(SecretRequest())
+    secrets = ClientSecretStore(HandClock())
+    key, _ = secrets.mint(ClientSecretRequest())
 
     async def main() -> None:
         routes = ice_routes(IceDoor(IceSettings((IceServer(("stun:a.example",)),))), secrets.knows)
-        async with serving(routes, gate=Gate(is_local=False, key=KEY)) as client:
+        async with serving(routes, gate=AccessGate(is_local=False, key=KEY)) as client:
             for token, status in ((key, 200), (KEY, 200), ("ek_guessed", 401)):
                 headers = {"Authorization": f"Bearer {token}", **ORIGIN}
                 async with client.get("/earshot/ice", headers=headers) as response:

@@ -11,31 +11,31 @@ from openai.types.realtime import RealtimeServerEvent
 from pydantic import BaseModel, TypeAdapter
 
 from core.events import (
-    CallArguments,
     FormatName,
+    FunctionCallArgumentsDelta,
     HypothesisChanged,
-    OutputAudio,
+    OutputAudioDelta,
     OutputItemAdded,
     OutputItemDone,
-    OutputText,
+    OutputTextDelta,
     PlayoutCleared,
     PlayoutStarted,
     PlayoutStopped,
     ResponseCreated,
     ResponseDone,
-    ResponseTerms,
+    ResponseParameters,
     SessionEvent,
     SpeechDiscarded,
     SpeechStarted,
-    Transcribed,
-    Usage,
-    WakeChanged,
+    TokenUsage,
+    TranscriptionCompleted,
+    WakeStateChanged,
 )
 from media.codecs import g711
 from pipeline.shared.settings import SessionSettings
 from signaling.realtime.protocol.audio_format import MAX_DELTA_SAMPLES
-from signaling.realtime.protocol.translator import Translator, Transport
-from signaling.realtime.session.settings import Terms
+from signaling.realtime.protocol.translator import EventTranslator, Transport
+from signaling.realtime.session.settings import SessionConfiguration
 from tests.shared import ROOT
 from tests.signaling.server_events import CALL, EVERY, NOISE, SPOKEN, STARTED, TRACE, TYPED
 
@@ -46,9 +46,9 @@ SHOWN_EXTRAS = {"id", "object"}
 
 def translator(
     *include: str, transport: Transport = "webrtc", settings: SessionSettings | None = None
-) -> Translator:
-    terms = Terms(settings or SessionSettings(), frozenset(include))
-    return Translator(terms, "sess_1", "conv_1", transport=transport)
+) -> EventTranslator:
+    terms = SessionConfiguration(settings or SessionSettings(), frozenset(include))
+    return EventTranslator(terms, "sess_1", "conv_1", transport=transport)
 
 
 def types_of(translated: list[dict[str, Any]]) -> list[str]:
@@ -91,7 +91,9 @@ def test_what_is_never_sent_is_listed() -> None:
     }
     sent = {"error"}
     for transport in get_args(Transport):
-        translator = Translator(Terms(), "sess_1", "conv_1", transport=transport)
+        translator = EventTranslator(
+            SessionConfiguration(), "sess_1", "conv_1", transport=transport
+        )
         begun = (*translator.created(), translator.updated())
         told = (out for happened in EVERY for out in translator.to_json(happened))
         sent |= {out["type"] for out in (*begun, *told)}
@@ -102,10 +104,15 @@ def test_what_is_never_sent_is_listed() -> None:
 
 @pytest.mark.parametrize(
     ("counted", "shown"),
-    [(Usage(), None), (Usage(3, 0), (3, 3, 0)), (Usage(0, 4), (4, 0, 4)), (Usage(3, 4), (7, 3, 4))],
+    [
+        (TokenUsage(), None),
+        (TokenUsage(3, 0), (3, 3, 0)),
+        (TokenUsage(0, 4), (4, 0, 4)),
+        (TokenUsage(3, 4), (7, 3, 4)),
+    ],
 )
 def test_what_nobody_counted_is_not_told_as_nothing(
-    counted: Usage, shown: tuple[int, int, int] | None
+    counted: TokenUsage, shown: tuple[int, int, int] | None
 ) -> None:
     done = ResponseDone("resp_1", "completed", "text", (TYPED,), usage=counted)
     [sent] = translator().to_json(done)
@@ -121,8 +128,8 @@ def test_the_order_of_a_spoken_answer() -> None:
     story: list[SessionEvent] = [
         ResponseCreated("resp_1", "audio"),
         OutputItemAdded("resp_1", 0, STARTED, "item_u"),
-        OutputText("resp_1", "item_a", 0, "audio", "It is on."),
-        OutputAudio("resp_1", "item_a", 0, NOISE[:480]),
+        OutputTextDelta("resp_1", "item_a", 0, "audio", "It is on."),
+        OutputAudioDelta("resp_1", "item_a", 0, NOISE[:480]),
         OutputItemDone("resp_1", 0, SPOKEN, "item_u", has_audio=True),
         ResponseDone("resp_1", "completed", "audio", (SPOKEN,)),
     ]
@@ -153,7 +160,9 @@ def test_the_order_of_a_written_answer_and_a_tool_call() -> None:
     speaker.to_json(ResponseCreated("resp_1", "text"))
     done = speaker.to_json(OutputItemDone("resp_1", 0, TYPED, None, has_audio=False))
     assert types_of(done)[:2] == ["response.output_text.done", "response.content_part.done"]
-    called = speaker.to_json(CallArguments("resp_1", "item_f", 1, "call_1", CALL.arguments))
+    called = speaker.to_json(
+        FunctionCallArgumentsDelta("resp_1", "item_f", 1, "call_1", CALL.arguments)
+    )
     called += speaker.to_json(OutputItemDone("resp_1", 1, CALL, None, has_audio=False))
     assert types_of(called) == [
         "response.function_call_arguments.delta",
@@ -166,7 +175,7 @@ def test_the_order_of_a_written_answer_and_a_tool_call() -> None:
 
 def test_an_answer_beside_the_conversation_adds_nothing_to_it() -> None:
     speaker = translator()
-    terms = ResponseTerms(in_conversation=False, metadata={"a": "b"}, max_output_tokens=7)
+    terms = ResponseParameters(in_conversation=False, metadata={"a": "b"}, max_output_tokens=7)
     [created] = speaker.to_json(ResponseCreated("resp_1", "text", terms))
     assert created["response"]["conversation_id"] is None
     assert created["response"]["metadata"] == {"a": "b"}
@@ -180,7 +189,7 @@ def test_an_answer_beside_the_conversation_adds_nothing_to_it() -> None:
 
 def test_a_websocket_client_gets_the_sound_in_small_pieces() -> None:
     pcm = np.arange(2 * MAX_DELTA_SAMPLES + 7, dtype=np.int16)
-    sent = translator(transport="websocket").to_json(OutputAudio("resp_1", "item_a", 0, pcm))
+    sent = translator(transport="websocket").to_json(OutputAudioDelta("resp_1", "item_a", 0, pcm))
     assert len(sent) == 3
     assert max(len(event["delta"]) for event in sent) == 32_000
     data = b"".join(b64decode(event["delta"]) for event in sent)
@@ -188,7 +197,7 @@ def test_a_websocket_client_gets_the_sound_in_small_pieces() -> None:
 
 
 @pytest.mark.parametrize(("name", "law"), [("audio/pcmu", "mu"), ("audio/pcma", "a")])
-def test_a_telephone_gets_all_of_each_answer(name: FormatName, law: g711.Law) -> None:
+def test_a_telephone_gets_all_of_each_answer(name: FormatName, law: g711.G711Law) -> None:
     speaker = translator(transport="websocket")
     speaker.terms = replace(speaker.terms, spoken_as=name)
     speaker.to_json(ResponseCreated("resp_1", "audio"))
@@ -196,7 +205,7 @@ def test_a_telephone_gets_all_of_each_answer(name: FormatName, law: g711.Law) ->
     for item in (SPOKEN, replace(SPOKEN, id="item_b")):
         sent = []
         for at in range(0, len(tone), 480):
-            piece = OutputAudio("resp_1", item.id, 0, tone[at : at + 480])
+            piece = OutputAudioDelta("resp_1", item.id, 0, tone[at : at + 480])
             sent += speaker.to_json(piece)
         done = speaker.to_json(OutputItemDone("resp_1", 0, item, None, has_audio=True))
         assert types_of(done)[:2] == ["response.output_audio.delta", "response.output_audio.done"]
@@ -209,7 +218,7 @@ def test_a_telephone_gets_all_of_each_answer(name: FormatName, law: g711.Law) ->
 @pytest.mark.parametrize(
     ("happened", "transport"),
     [
-        (OutputAudio("resp_1", "item_a", 0, NOISE), "webrtc"),
+        (OutputAudioDelta("resp_1", "item_a", 0, NOISE), "webrtc"),
         (PlayoutStarted("resp_1"), "websocket"),
         (PlayoutStopped("resp_1"), "websocket"),
         (PlayoutCleared("resp_1"), "websocket"),
@@ -224,7 +233,7 @@ def test_what_the_other_transport_needs_is_not_sent(
 def test_our_own_events_go_to_those_who_asked() -> None:
     words = HypothesisChanged("item_u", "turn on", "the", 640)
     assert translator().to_json(words) == translator().to_json(TRACE) == []
-    woken = WakeChanged("okay_nabu", "Okay Nabu", is_awake=True)
+    woken = WakeStateChanged("okay_nabu", "Okay Nabu", is_awake=True)
     assert translator().to_json(woken) == []
     assert translator("earshot.wake").to_json(woken)[0]["wake"] == {
         "word": "okay_nabu",
@@ -258,19 +267,19 @@ def test_our_own_events_go_to_those_who_asked() -> None:
 
 def test_a_client_without_transcription_gets_no_words() -> None:
     deaf = translator("earshot.hypothesis", settings=SessionSettings(transcribes=False))
-    assert deaf.to_json(Transcribed("item_u", "secret", 1, "en")) == []
+    assert deaf.to_json(TranscriptionCompleted("item_u", "secret", 1, "en")) == []
     assert deaf.to_json(HypothesisChanged("item_u", "secret", "", 10)) == []
 
 
 def test_logprobs_come_with_the_whole_transcript() -> None:
-    heard = Transcribed("item_u", "on", 0.4, "en", ((b" on", -0.25), (b"\xc3", -1.5)))
+    heard = TranscriptionCompleted("item_u", "on", 0.4, "en", ((b" on", -0.25), (b"\xc3", -1.5)))
     delta, completed = translator().to_json(heard)
     assert "logprobs" not in delta
     assert completed["logprobs"] == [
         {"token": " on", "bytes": [32, 111, 110], "logprob": -0.25},
         {"token": "\ufffd", "bytes": [195], "logprob": -1.5},
     ]
-    _, without = translator().to_json(Transcribed("item_u", "on", 0.4, "en"))
+    _, without = translator().to_json(TranscriptionCompleted("item_u", "on", 0.4, "en"))
     assert "logprobs" not in without
 
 

@@ -10,12 +10,12 @@ from openai.types.realtime import SessionUpdatedEvent
 from core.errors import Conflict, RequestError
 from core.items import ItemReference, MessageItem, TextPart
 from core.ports import ToolSpec
-from pipeline.conversation.context_window import Truncation
+from pipeline.conversation.context_window import ContextTruncation
 from pipeline.shared.settings import NamedTool, ResponseRequest, SessionSettings, TurnDetection
 from signaling.realtime.protocol.client_events import ResponseCreate
 from signaling.realtime.protocol.decode import decode
 from signaling.realtime.session.response import response_request
-from signaling.realtime.session.settings import Terms, check_unchanged, session_json
+from signaling.realtime.session.settings import SessionConfiguration, check_unchanged, session_json
 from tests.signaling.client_events import after, asked, decoding, heard, realtime
 
 F = {"type": "function", "name": "f"}
@@ -186,12 +186,12 @@ MERGES: list[tuple[str, tuple[dict[str, Any], ...], SessionSettings]] = [
     (
         "truncation",
         (realtime(truncation=RATIO), realtime(instructions=None)),
-        replace(FRESH, truncation=Truncation(retention=0.5, max_tokens=2000)),
+        replace(FRESH, truncation=ContextTruncation(retention=0.5, max_tokens=2000)),
     ),
     (
         "no truncation",
         (realtime(truncation="disabled"),),
-        replace(FRESH, truncation=Truncation(is_allowed=False)),
+        replace(FRESH, truncation=ContextTruncation(is_allowed=False)),
     ),
     ("truncation cleared", (realtime(truncation="disabled"), realtime(truncation="auto")), FRESH),
     ("detail cleared", (vad(silence_duration_ms=450), vad(silence_duration_ms=None)), FRESH),
@@ -322,7 +322,7 @@ def test_the_voice_is_fixed_once_it_was_heard() -> None:
 
 
 def test_model_and_conversation_are_fixed_once_connected() -> None:
-    terms = Terms(conversation_id="conv_1")
+    terms = SessionConfiguration(conversation_id="conv_1")
     check_unchanged(terms, after(realtime(model="default", instructions="x"), terms=terms))
     check_unchanged(terms, after(realtime(earshot={"conversation_id": "conv_1"}), terms=terms))
     with pytest.raises(Conflict) as caught:
@@ -454,7 +454,7 @@ SHOWN = [
 
 
 @pytest.mark.parametrize("terms", SHOWN)
-def test_the_shown_session_is_the_one_in_effect(terms: Terms) -> None:
+def test_the_shown_session_is_the_one_in_effect(terms: SessionConfiguration) -> None:
     """What a client is shown validates as the GA type, and sent back it changes nothing."""
     shown = session_json(terms, "sess_1")
     SessionUpdatedEvent.model_validate(
@@ -476,7 +476,7 @@ def test_an_empty_text_in_a_whole_session_is_no_wish_for_no_instructions(is_want
 
 
 def test_conversations_are_shown_to_those_who_know_them() -> None:
-    stock = Terms(conversation_id="conv_1")
+    stock = SessionConfiguration(conversation_id="conv_1")
     assert "earshot" not in session_json(stock, "sess_1")
     knowing = after(realtime(earshot={}), terms=stock)
     assert session_json(knowing, "sess_1")["earshot"] == {"conversation_id": "conv_1"}

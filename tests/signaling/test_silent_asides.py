@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import WSCloseCode
 
-from signaling.realtime.connection import Connection
+from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.transports import event_socket, sideband
-from signaling.realtime.transports.told import MAX_UNTAKEN_CHARS, Told
+from signaling.realtime.transports.told import MAX_UNTAKEN_CHARS, SidebandOutbox
 from tests.signaling.callers import Caller, form, talking
 from tests.signaling.fakes import WATCH, TalkativeHome, gone
 from tests.signaling.raw_client import BUFFER_BYTES, CLOSE, PONG, TEXT, RawClient, upgraded
@@ -47,7 +47,7 @@ def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
 @dataclass
 class Deaf:
     client: RawClient
-    connection: Connection
+    connection: RealtimeConnection
     pongs: asyncio.Task[None]
     "It lives, as these say; they end when the server has let go of it."
 
@@ -72,7 +72,7 @@ async def pong(client: RawClient) -> None:
         await asyncio.sleep(0.05)
 
 
-async def tell(connection: Connection, events: int) -> None:
+async def tell(connection: RealtimeConnection, events: int) -> None:
     """Only the asides: a data channel would take its time for so much."""
     for _ in range(events):
         for told in connection.asides:
@@ -134,7 +134,7 @@ def test_an_aside_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPat
     async def scene(server: Server) -> None:
         async with talking(server) as caller, deaf(server, caller) as it:
             [told] = it.connection.asides
-            assert isinstance(told, Told)
+            assert isinstance(told, SidebandOutbox)
             await told.closed.wait()
             it.client.resume_reading()
             why = await it.client.until(CLOSE)
@@ -186,7 +186,7 @@ def test_an_aside_of_a_call_that_never_connects_is_let_go_with_it() -> None:
 
 
 def test_what_waits_for_an_aside_is_bounded_by_size_but_for_one_event() -> None:
-    told = Told()
+    told = SidebandOutbox()
     told.put("x" * (MAX_UNTAKEN_CHARS + 1))
     assert not told.overflowed
     told.put("x")

@@ -9,7 +9,7 @@ from aiohttp import WSCloseCode
 from aiohttp.web import WebSocketResponse
 
 from media.webrtc.peer import PeerSettings
-from signaling.realtime.connection import ClientLagging
+from signaling.realtime.connection import SlowClient
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.transports.event_socket import EventSocket
 from tests.signaling.callers import talking
@@ -139,10 +139,10 @@ def test_only_what_nobody_has_to_wait_for_is_sent_without_a_timer(
     async def tell() -> bool:
         socket = EventSocket()
         monkeypatch.setattr(socket, "_transport", Buffer(queued))
-        with pytest.raises((ClientLagging, TimeoutError)) as ended:
+        with pytest.raises((SlowClient, TimeoutError)) as ended:
             async with asyncio.timeout(0.2):
                 await socket.tell(text)
-        return isinstance(ended.value, ClientLagging)
+        return isinstance(ended.value, SlowClient)
 
     monkeypatch.setattr(EventSocket, "send_str", never)
     monkeypatch.setattr("signaling.realtime.transports.event_socket.SEND_TIMEOUT_S", 0)

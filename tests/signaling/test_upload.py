@@ -12,12 +12,12 @@ from media.codecs import g711
 from media.resample import Resampler
 from signaling.realtime.protocol import audio_input
 from signaling.realtime.protocol.audio_format import WIRE_RATE_HZ
-from signaling.realtime.protocol.audio_input import SLICE_MS, Upload
+from signaling.realtime.protocol.audio_input import SLICE_MS, InputAudioDecoder
 
 SENT = (3000 * np.sin(np.arange(WIRE_RATE_HZ * 3 + 7) / 9)).astype(np.int16)
 
 
-def taken(upload: Upload, audio: str) -> list[AudioFrame]:
+def taken(upload: InputAudioDecoder, audio: str) -> list[AudioFrame]:
     upload.push(audio)
     return list(upload.take())
 
@@ -28,7 +28,7 @@ def base64(pcm: Pcm) -> str:
 
 @pytest.mark.parametrize("cut", [100, 999, 2400, len(SENT)])
 def test_however_audio_is_cut_it_is_one_stream(cut: int) -> None:
-    sent = Upload()
+    sent = InputAudioDecoder()
     frames = [
         frame
         for at in range(0, len(SENT), cut)
@@ -40,8 +40,8 @@ def test_however_audio_is_cut_it_is_one_stream(cut: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "law"), [("audio/pcmu", "mu"), ("audio/pcma", "a")])
-def test_telephone_audio_is_taken(name: FormatName, law: g711.Law) -> None:
-    sent = Upload()
+def test_telephone_audio_is_taken(name: FormatName, law: g711.G711Law) -> None:
+    sent = InputAudioDecoder()
     before = taken(sent, base64(SENT[:2400]))[-1]
     sent.expect(name)
     code = g711.encode((3000 * np.sin(np.arange(8000) / 9)).astype(np.int16), law)
@@ -60,7 +60,7 @@ def test_a_long_upload_is_converted_as_it_is_taken(monkeypatch: pytest.MonkeyPat
 
     converted: list[int] = []
     monkeypatch.setattr(audio_input, "Resampler", Counting)
-    sent = Upload()
+    sent = InputAudioDecoder()
     sent.push(base64(SENT))
     frames = sent.take()
     next(frames)
@@ -71,18 +71,18 @@ def test_a_long_upload_is_converted_as_it_is_taken(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("audio", ["?", "AAA", "AA==", "AAAA=", "AA AA", "AAAA\n", "AA-_", "äAAA"])
 def test_what_is_no_audio(audio: str) -> None:
     with pytest.raises(RequestError) as refused:
-        Upload().push(audio)
+        InputAudioDecoder().push(audio)
     assert refused.value.code == "invalid_audio"
 
 
 def test_what_was_sent_is_heard_at_once_and_not_with_the_next_piece() -> None:
     piece = base64(SENT[: WIRE_RATE_HZ // 50])
-    assert [len(frame.pcm) for frame in taken(Upload(), piece)] == [ASR_RATE_HZ // 50]
+    assert [len(frame.pcm) for frame in taken(InputAudioDecoder(), piece)] == [ASR_RATE_HZ // 50]
 
 
 @pytest.mark.parametrize(("name", "size"), [("audio/pcm", 480), ("audio/pcmu", 160)])
 def test_a_slice_is_full_when_it_is_long_enough(name: FormatName, size: int) -> None:
-    sent, full, many = Upload(name), list[bool](), SLICE_MS // 20
+    sent, full, many = InputAudioDecoder(name), list[bool](), SLICE_MS // 20
     for _ in range(2 * many + 2):
         code = SENT[:size].tobytes() if name == "audio/pcm" else bytes(size)
         sent.push(b64encode(code).decode())
@@ -93,7 +93,7 @@ def test_a_slice_is_full_when_it_is_long_enough(name: FormatName, size: int) -> 
 
 
 def test_what_is_gathered_is_one_stream_and_nothing_of_it_is_lost() -> None:
-    sent, frames = Upload(), list[AudioFrame]()
+    sent, frames = InputAudioDecoder(), list[AudioFrame]()
     for at in range(0, 480 * 12, 480):
         sent.push(base64(SENT[at : at + 480]))
         with pytest.raises(RequestError):
@@ -108,7 +108,7 @@ def test_what_is_gathered_is_one_stream_and_nothing_of_it_is_lost() -> None:
 
 
 def test_empty_audio_is_not_gathered() -> None:
-    audio_input = Upload()
+    audio_input = InputAudioDecoder()
     for _ in range(100):
         assert taken(audio_input, "") == []
     assert not audio_input._held

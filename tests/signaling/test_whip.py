@@ -8,7 +8,7 @@ import pytest
 
 from media.webrtc.ice.settings import IceServer, IceSettings
 from media.webrtc.peer import PeerSettings
-from server.http.auth import Gate
+from server.http.auth import AccessGate
 from signaling.whip.publication import WhipSettings
 from tests.raw_peer import RawPeer, candidates_of
 from tests.server.http import KEY, error_of
@@ -240,7 +240,7 @@ def test_nobody_publishes_reads_or_ends_without_the_key() -> None:
         assert (await server.http.delete(location, headers=bearer)).status == 200
         await raw.close()
 
-    against(scene, Setup(gate=Gate(is_local=False, key=KEY)))
+    against(scene, Setup(gate=AccessGate(is_local=False, key=KEY)))
 
 
 def test_a_browser_elsewhere_may_ask_and_publish() -> None:

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import ClientError
 
 from signaling.whip import sse
-from signaling.whip.transcript_feed import MAX_READERS, MAX_UNREAD, Completed
+from signaling.whip.transcript_feed import MAX_READERS, MAX_UNREAD, FinalTranscript
 from tests.server.http import error_of
 from tests.signaling.whip_client import beeps, first, publishing, read_events
 from tests.signaling.whip_servers import Server, against
@@ -50,7 +50,7 @@ def test_a_reader_that_takes_nothing_is_disconnected(monkeypatch: pytest.MonkeyP
             writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
             await reader.readuntil(b"\r\n\r\n")
             (one,) = server.door.publications._live.values()
-            big = Completed("item_1", "x" * 100_000, "en", 1.0)
+            big = FinalTranscript("item_1", "x" * 100_000, "en", 1.0)
             while not server.world.metrics.counts.get("earshot_errors:reader_lagging"):
                 one.feed.put(big)
                 await asyncio.sleep(0.005)
@@ -67,7 +67,7 @@ def test_a_reader_that_lags_behind_the_bound_is_disconnected() -> None:
             async with server.http.get(f"{publisher.location}/events") as response:
                 (one,) = server.door.publications._live.values()
                 for _ in range(MAX_UNREAD + 1):  # at once: nobody can have read them
-                    one.feed.put(Completed("item_1", "x", "en", 1.0))
+                    one.feed.put(FinalTranscript("item_1", "x", "en", 1.0))
                 with pytest.raises(ClientError):
                     async for _ in response.content:
                         pass

@@ -6,12 +6,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from core.errors import Overloaded
+from core.errors import OverloadedError
 from core.events import (
     HypothesisChanged,
     InputCleared,
     SpeechStarted,
-    Transcribed,
+    TranscriptionCompleted,
     TranscriptionFailed,
 )
 from core.queues import Outbox
@@ -20,22 +20,22 @@ from signaling.whip.transcript_feed import (
     MAX_KEPT,
     MAX_READERS,
     MAX_UNREAD,
-    Completed,
-    Feed,
-    Hypothesis,
-    Sent,
+    FeedEntry,
+    FeedHypothesis,
+    FinalTranscript,
+    TranscriptFeed,
     event_of,
 )
 
-HYPOTHESIS = Hypothesis("item_1", "turn", "on")
+HYPOTHESIS = FeedHypothesis("item_1", "turn", "on")
 
 
-def done(text: str) -> Completed:
-    return Completed("item_1", text, "en", 1.5)
+def done(text: str) -> FinalTranscript:
+    return FinalTranscript("item_1", text, "en", 1.5)
 
 
-def read_all(reader: Outbox[Sent]) -> list[Sent]:
-    async def main() -> list[Sent]:
+def read_all(reader: Outbox[FeedEntry]) -> list[FeedEntry]:
+    async def main() -> list[FeedEntry]:
         return [sent async for sent in reader]
 
     return asyncio.run(main())
@@ -44,12 +44,12 @@ def read_all(reader: Outbox[Sent]) -> list[Sent]:
 def test_what_readers_are_told() -> None:
     told = [
         event_of(HypothesisChanged("i", "turn", "on", 400)),
-        event_of(Transcribed("i", "turn on", 1.5, "en")),
+        event_of(TranscriptionCompleted("i", "turn on", 1.5, "en")),
         event_of(TranscriptionFailed("i", "engine_failed", "no")),
         event_of(SpeechStarted("i", 0)),
         event_of(InputCleared()),
     ]
-    feed = Feed()
+    feed = TranscriptFeed()
     assert [json.loads(feed.put(event).text) for event in told if event is not None] == [
         {"type": "hypothesis", "item_id": "i", "stable": "turn", "unstable": "on"},
         {
@@ -65,7 +65,7 @@ def test_what_readers_are_told() -> None:
 
 
 def test_a_late_reader_gets_what_was_finished() -> None:
-    feed = Feed()
+    feed = TranscriptFeed()
     for event in (HYPOTHESIS, done("one"), HYPOTHESIS, done("two")):
         feed.put(event)
     with feed.reading() as all_of_it, feed.reading(after=2) as the_rest:
@@ -78,7 +78,7 @@ def test_a_late_reader_gets_what_was_finished() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    feed = Feed()
+    feed = TranscriptFeed()
     for number in range(3 * MAX_KEPT):
         feed.put(done(str(number)))
     assert len(feed.kept) == MAX_KEPT
@@ -86,7 +86,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 
 def test_a_slow_reader_is_cut_off_and_no_other() -> None:
-    feed = Feed()
+    feed = TranscriptFeed()
     with feed.reading() as slow, feed.reading() as quick:
         for _ in range(MAX_UNREAD):
             feed.put(HYPOTHESIS)
@@ -97,11 +97,11 @@ def test_a_slow_reader_is_cut_off_and_no_other() -> None:
 
 
 def test_readers_are_limited_and_leave_their_place() -> None:
-    feed = Feed()
+    feed = TranscriptFeed()
     with ExitStack() as stack:
         for _ in range(MAX_READERS):
             stack.enter_context(feed.reading())
-        with pytest.raises(Overloaded) as refused, feed.reading():
+        with pytest.raises(OverloadedError) as refused, feed.reading():
             pass
         assert refused.value.code == "too_many_readers"
     with feed.reading():
@@ -109,14 +109,14 @@ def test_readers_are_limited_and_leave_their_place() -> None:
 
 
 def test_the_first_reason_stays() -> None:
-    feed = Feed()
+    feed = TranscriptFeed()
     feed.close("idle")
     feed.close("closed")
     assert [json.loads(sent.text)["reason"] for sent in feed.kept] == ["idle"]
 
 
 def test_an_event_on_the_wire() -> None:
-    sent = Feed().put(done("a\nb"))
+    sent = TranscriptFeed().put(done("a\nb"))
     assert server_sent(sent) == (
         b"event: completed\nid: 1\n"
         b'data: {"type":"completed","item_id":"item_1","transcript":"a\\nb","language":"en",'

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.errors import RequestError, TooLarge
+from core.errors import PayloadTooLarge, RequestError
 from media.webrtc.ice.candidates import MAX_CANDIDATES, read_candidate
 from pipeline.shared.settings import SessionSettings
 from signaling.whip.offer import MAX_OFFER_BYTES, read_offer, settings_of, unacceptable
 from signaling.whip.sdp_fragment import (
     MAX_FRAGMENT_BYTES,
-    Fragment,
+    SdpFragment,
     check_if_match,
     mid_of,
     read_fragment,
@@ -26,21 +26,21 @@ from tests.signaling.client_events import HEAD, ONE, PASSWORD, RFC
 @pytest.mark.parametrize(
     ("text", "read"),
     [
-        (RFC, Fragment("Gx7p", (f"{ONE} ufrag Gx7p",), PASSWORD)),
-        (RFC.replace("\r\n", "\n"), Fragment("Gx7p", (f"{ONE} ufrag Gx7p",), PASSWORD)),
-        (f"{HEAD}a={ONE}\r\na={ONE}\r\n", Fragment("Gx7p", (ONE, ONE), PASSWORD)),
-        (f"a={ONE}\r\n", Fragment(None, (ONE,))),
-        (HEAD, Fragment("Gx7p", (), PASSWORD)),
-        (f"{HEAD}m=audio 9 X 0\r\n{HEAD}", Fragment("Gx7p", (), PASSWORD)),
-        ("a=end-of-candidates", Fragment(None, ())),
+        (RFC, SdpFragment("Gx7p", (f"{ONE} ufrag Gx7p",), PASSWORD)),
+        (RFC.replace("\r\n", "\n"), SdpFragment("Gx7p", (f"{ONE} ufrag Gx7p",), PASSWORD)),
+        (f"{HEAD}a={ONE}\r\na={ONE}\r\n", SdpFragment("Gx7p", (ONE, ONE), PASSWORD)),
+        (f"a={ONE}\r\n", SdpFragment(None, (ONE,))),
+        (HEAD, SdpFragment("Gx7p", (), PASSWORD)),
+        (f"{HEAD}m=audio 9 X 0\r\n{HEAD}", SdpFragment("Gx7p", (), PASSWORD)),
+        ("a=end-of-candidates", SdpFragment(None, ())),
         (
             f"{HEAD}a={ONE} ufrag Old1\r\n",
-            Fragment("Gx7p", (), PASSWORD),
+            SdpFragment("Gx7p", (), PASSWORD),
         ),  # of the ICE session before
-        (f"{HEAD}a=unknown:x\r\nb=AS:1\r\n", Fragment("Gx7p", (), PASSWORD)),
+        (f"{HEAD}a=unknown:x\r\nb=AS:1\r\n", SdpFragment("Gx7p", (), PASSWORD)),
     ],
 )
-def test_fragments(text: str, read: Fragment) -> None:
+def test_fragments(text: str, read: SdpFragment) -> None:
     assert read_fragment(text.encode()) == read
 
 
@@ -70,7 +70,7 @@ def test_bad_fragments(data: bytes) -> None:
     [b"a=" + b"x" * MAX_FRAGMENT_BYTES, f"a={ONE}\r\n".encode() * (MAX_CANDIDATES + 1)],
 )
 def test_fragments_above_the_limits(data: bytes) -> None:
-    with pytest.raises(TooLarge):
+    with pytest.raises(PayloadTooLarge):
         read_fragment(data)
 
 
@@ -90,7 +90,7 @@ def test_the_ufrag_is_found_in_an_offer() -> None:
 
 def test_what_is_written_is_read() -> None:
     text = write_fragment("audio", "Gx7p", PASSWORD, [ONE])
-    assert read_fragment(text.encode()) == Fragment("Gx7p", (ONE,), PASSWORD)
+    assert read_fragment(text.encode()) == SdpFragment("Gx7p", (ONE,), PASSWORD)
     assert PASSWORD not in repr(read_fragment(text.encode()))
     assert mid_of(f"v=0\r\n{VIDEO}a=mid:v\r\n{AUDIO}a=mid:a\r\n{DATA}a=mid:d\r\n") == "a"
 

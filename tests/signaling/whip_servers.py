@@ -12,8 +12,8 @@ from aiohttp import ClientSession
 from core.http.routes import Route
 from engines.base import AsrItem, AsrResult
 from pipeline.session.sessions import Sessions
-from server.http.auth import Gate
-from serving.scheduling.scheduler import Priority
+from server.http.auth import AccessGate
+from serving.scheduling.scheduler import DecodePriority
 from signaling.whip.door import WhipDoor
 from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes
@@ -27,7 +27,7 @@ DEADLINE_S = 30
 class OpusAsr(LevelAsr):
     """Hears "one" in anything loud: a codec keeps no exact levels."""
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         loud = np.convolve(np.abs(item.pcm), np.ones(320) / 320, "same") > 500
         pcm = np.where(loud, 1000, 0).astype(np.int16)
         return await super().decode(replace(item, pcm=pcm), priority)
@@ -37,7 +37,7 @@ class OpusAsr(LevelAsr):
 class Setup:
     settings: WhipSettings = field(default_factory=WhipSettings)
     max_sessions: int = 4
-    gate: Gate | None = None
+    gate: AccessGate | None = None
     routes: tuple[Route, ...] = ()
     "Beside the door's."
     world: World = field(default_factory=lambda: World(asr=OpusAsr()))

@@ -9,9 +9,9 @@ from typing import Any
 
 from bench.client.address import Address
 from bench.client.base import RealtimeClient
-from bench.client.conversation import Report, Talker, talking
+from bench.client.conversation import ConversationClient, TurnReport, talking
 from bench.client.microphone import RATE_HZ
-from bench.client.realtime import ConnectionLost, Transport, Wish
+from bench.client.realtime import ClientTransport, ConnectionLost, SessionRequest
 from bench.client.webrtc import WebRtcClient
 from bench.client.websocket import WebSocketClient
 from core.audio import Pcm
@@ -36,7 +36,7 @@ LONG = "what is the date today " * 3
 class Log:
     """What all of them saw."""
 
-    turns: list[tuple[str, Report]] = field(default_factory=list)
+    turns: list[tuple[str, TurnReport]] = field(default_factory=list)
     calls: int = 0
     cancelled: int = 0
     vanished: int = 0
@@ -54,13 +54,15 @@ class Scene:
         return asyncio.get_running_loop().time() < self.until
 
     @asynccontextmanager
-    async def call(self, transport: Transport) -> AsyncIterator[tuple[Talker, RealtimeClient]]:
+    async def call(
+        self, transport: ClientTransport
+    ) -> AsyncIterator[tuple[ConversationClient, RealtimeClient]]:
         self.log.calls += 1
-        opened = talking(Address(self.url), transport, Wish(), timeout_s=TURN_TIMEOUT_S)
+        opened = talking(Address(self.url), transport, SessionRequest(), timeout_s=TURN_TIMEOUT_S)
         async with opened as (talker, client):
             yield talker, client
 
-    async def turn(self, talker: Talker, text: str) -> None:
+    async def turn(self, talker: ConversationClient, text: str) -> None:
         self.log.turns.append((text, await talker.say(clip(text))))
 
 
@@ -73,7 +75,7 @@ def texts(begin: int) -> Iterator[str]:
     return cycle((*SAID[begin:], *SAID[:begin]))
 
 
-async def polite(scene: Scene, transport: Transport, begin: int) -> None:
+async def polite(scene: Scene, transport: ClientTransport, begin: int) -> None:
     """Calls, has two turns, hangs up, calls again."""
     said = texts(begin)
     while scene.goes_on():
@@ -85,7 +87,7 @@ async def polite(scene: Scene, transport: Transport, begin: int) -> None:
 async def cancelling(scene: Scene, begin: int) -> None:
     """Stops every first answer as it begins; the next one is heard."""
     said = texts(begin)
-    transports: Iterator[Transport] = cycle(("webrtc", "ws"))
+    transports: Iterator[ClientTransport] = cycle(("webrtc", "ws"))
     while scene.goes_on():
         async with scene.call(next(transports)) as (talker, client):
             async with asyncio.TaskGroup() as tasks:
@@ -100,7 +102,7 @@ async def cancelling(scene: Scene, begin: int) -> None:
 async def vanishing(scene: Scene, begin: int) -> None:
     """After one turn is cut off in the middle of a word, without a goodbye."""
     said = texts(begin)
-    transports: Iterator[Transport] = cycle(("ws", "webrtc"))
+    transports: Iterator[ClientTransport] = cycle(("ws", "webrtc"))
     while scene.goes_on():
         with suppress(ConnectionLost):
             async with scene.call(next(transports)) as (talker, client):
@@ -109,7 +111,7 @@ async def vanishing(scene: Scene, begin: int) -> None:
                 scene.log.vanished += 1
 
 
-async def _cut_while_speaking(talker: Talker, client: RealtimeClient) -> None:
+async def _cut_while_speaking(talker: ConversationClient, client: RealtimeClient) -> None:
     async with asyncio.TaskGroup() as tasks:
         speaking = tasks.create_task(talker.say(clip(LONG)))
         while not talker._log.is_speech:

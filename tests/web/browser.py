@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from aiohttp import web as aioweb
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from pipeline.tools.home import Home, default_home
+from pipeline.tools.home import DemoHome, default_home
 from tests.conftest import require
 from tests.web.reports import REPORT
 from web.routes import PageDoor, routes
@@ -64,7 +64,7 @@ class Stub:
     port: int = 0
     "To listen on; 0: any free one."
     url: str = ""
-    home: Home = field(default_factory=lambda: Home(default_home()))
+    home: DemoHome = field(default_factory=lambda: DemoHome(default_home()))
     is_stuck: bool = False
     "Calls are not answered at all."
     sessions: list[dict[str, Any]] = field(default_factory=list)

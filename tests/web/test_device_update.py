@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from devices.announcements import Announcements
 from devices.api.door import DevicesDoor
-from devices.api.event_log import Journal
+from devices.api.event_log import DeviceEventLog
 from devices.api.routes import routes
 from devices.xiaozhi.routes import routes as xiaozhi_routes
 from devices.xiaozhi.settings import XiaozhiSettings
@@ -49,7 +49,7 @@ class House(Stub):
             boards = scene.door()
             said = Announcements(scene.conversations, here.registry, scene.presence, here.clock)
             images = {"xiaozhi": boards.images.folder}
-            journal = Journal(here.clock)
+            journal = DeviceEventLog(here.clock)
             door = DevicesDoor(
                 here.registry,
                 scene.presence,

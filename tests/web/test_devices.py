@@ -13,11 +13,11 @@ from playwright.sync_api import Browser, Page, expect
 
 from devices.announcements import Announcements
 from devices.api.door import DevicesDoor
-from devices.api.event_log import Journal
+from devices.api.event_log import DeviceEventLog
 from devices.api.routes import routes
 from devices.directory import Device
-from devices.presence import Doing, Notice, Presence
-from devices.registry.registry import Registry
+from devices.presence import DeviceActivity, DeviceNotification, Presence
+from devices.registry.registry import DeviceRegistry
 from pipeline.conversation.conversation import Conversations
 from tests.devices.registry.known import Known, contact, known
 from tests.web.browser import Stub, serving
@@ -29,12 +29,12 @@ pytestmark = pytest.mark.browser
 class Board:
     """A connected device."""
 
-    doing: Doing = "idle"
+    doing: DeviceActivity = "idle"
     timing: Mapping[str, float] | None = None
     said: list[str] = field(default_factory=list)
     restarts: int = 0
 
-    async def notify(self, notice: Notice) -> bool:
+    async def notify(self, notice: DeviceNotification) -> bool:
         self.said.append(notice.text)
         return True
 
@@ -67,7 +67,11 @@ class House(Stub):
             clock = self.known.clock
             announcements = Announcements(Conversations(), self.registry, self.presence, clock)
             door = DevicesDoor(
-                self.registry, self.presence, Journal(clock), announcements, lambda profile: None
+                self.registry,
+                self.presence,
+                DeviceEventLog(clock),
+                announcements,
+                lambda profile: None,
             )
             for route in routes(door):
                 app.router.add_route(route.method, route.path, route.handler)
@@ -75,7 +79,7 @@ class House(Stub):
             self.boards.close()
 
     @property
-    def registry(self) -> Registry:
+    def registry(self) -> DeviceRegistry:
         assert self.known is not None
         return self.known.registry
 

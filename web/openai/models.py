@@ -27,7 +27,7 @@ class ModelList(Struct, frozen=True, kw_only=True):
     data: tuple[ModelCard, ...]
 
 
-class Models(Protocol):
+class ModelCardSource(Protocol):
     """Every model that may be asked for, the default first; fast, for it is polled."""
 
     def cards(self) -> Sequence[ModelCard]: ...
@@ -37,11 +37,11 @@ class Models(Protocol):
         ...
 
 
-def model_list(models: Models) -> aioweb.Response:
+def model_list(models: ModelCardSource) -> aioweb.Response:
     return _json(ModelList(data=tuple(models.cards())))
 
 
-def model(models: Models, name: str) -> aioweb.Response:
+def model(models: ModelCardSource, name: str) -> aioweb.Response:
     """One; `default` and hosted names are answered as what they mean here.
 
     Raises NotFound model_not_found.

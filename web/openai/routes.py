@@ -9,7 +9,7 @@ from web.openai.speech.fields import SpeechFields
 from web.openai.speech.voice_names import VoiceList, VoiceModelList
 from web.openai.transcriptions.door import AudioDoor
 from web.openai.transcriptions.fields import TranscriptionForm, TranslationForm
-from web.openai.transcriptions.formats import TranscriptionAnswer
+from web.openai.transcriptions.formats import TranscriptionResponse
 from web.openai.transcriptions.multipart import FORM
 from web.whisper_asr import DetectedLanguage, WhisperServiceForm
 
@@ -96,7 +96,7 @@ def _audio_routes(door: AudioDoor) -> tuple[Route, ...]:
             _TAG,
             request=TranscriptionForm,
             request_content_types=(FORM,),
-            responses={200: TranscriptionAnswer},
+            responses={200: TranscriptionResponse},
             error_codes=_AUDIO,
             max_body_bytes=door.max_body_bytes,
         ),
@@ -108,7 +108,7 @@ def _audio_routes(door: AudioDoor) -> tuple[Route, ...]:
             _TAG,
             request=TranslationForm,
             request_content_types=(FORM,),
-            responses={200: TranscriptionAnswer},
+            responses={200: TranscriptionResponse},
             error_codes=_AUDIO,
             max_body_bytes=door.max_body_bytes,
         ),

@@ -22,7 +22,7 @@ HEADER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class CallStats:
     """All calls of one size."""
 
     count: int
@@ -30,28 +30,28 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
+class ServerStats:
     """Since the server started, or between two moments."""
 
     queue_s: float = 0.0
     infer_s: float = 0.0
-    calls: Mapping[int, Calls] = field(default_factory=dict)
+    calls: Mapping[int, CallStats] = field(default_factory=dict)
     "By how many items they computed at once."
 
-    def since(self, before: "Stats") -> "Stats":
-        none = Calls(0, 0.0)
+    def since(self, before: "ServerStats") -> "ServerStats":
+        none = CallStats(0, 0.0)
         calls = {
-            size: Calls(
+            size: CallStats(
                 now.count - before.calls.get(size, none).count,
                 now.infer_s - before.calls.get(size, none).infer_s,
             )
             for size, now in self.calls.items()
         }
         made = {size: one for size, one in calls.items() if one.count}
-        return Stats(self.queue_s - before.queue_s, self.infer_s - before.infer_s, made)
+        return ServerStats(self.queue_s - before.queue_s, self.infer_s - before.infer_s, made)
 
 
-def parsed(exposition: str) -> Stats | None:
+def parsed(exposition: str) -> ServerStats | None:
     """From Prometheus' text format; None when it is not of a server of ours."""
     queue_s: float | None = None
     infer_s = 0.0
@@ -68,11 +68,13 @@ def parsed(exposition: str) -> Stats | None:
                 into[size] = into.get(size, 0.0) + sample.value
     if queue_s is None:
         return None
-    calls = {size: Calls(round(count), seconds.get(size, 0.0)) for size, count in counts.items()}
-    return Stats(queue_s, infer_s, calls)
+    calls = {
+        size: CallStats(round(count), seconds.get(size, 0.0)) for size, count in counts.items()
+    }
+    return ServerStats(queue_s, infer_s, calls)
 
 
-async def read(address: Address) -> Stats | None:
+async def read(address: Address) -> ServerStats | None:
     """None when the server has no metrics, or not ours."""
     async with ClientSession(headers=address.headers) as http:
         try:
@@ -82,7 +84,7 @@ async def read(address: Address) -> Stats | None:
             return None
 
 
-def stats_text(model: str, stats: Stats | None) -> str:
+def stats_text(model: str, stats: ServerStats | None) -> str:
     """The Triton client's lines per model and per size of a call."""
     lines: Sequence[str] = HEADER
     if stats is None:
@@ -100,7 +102,7 @@ def stats_text(model: str, stats: Stats | None) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _row(size: int, calls: Calls) -> str:
+def _row(size: int, calls: CallStats) -> str:
     """With the spelling that readers of these files look for."""
     total_ms, count = calls.infer_s * 1000, calls.count
     return (

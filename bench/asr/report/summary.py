@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.asr.error_rates import (
-    Errors,
-    Heard,
+    ErrorCounts,
+    ScoredText,
     characters,
     errors_of,
     kept_words,
     normalised,
     words,
 )
-from bench.asr.measure import Result, Run
+from bench.asr.measure import ClipResult, CorpusRun
 from bench.tools.stats import markdown, percentile
 
 PERCENTILES = (50, 90, 95, 99)
@@ -20,23 +20,24 @@ PERCENTILES = (50, 90, 95, 99)
 Row = tuple[str, str]
 
 
-def answered(run: Run) -> list[Result]:
+def answered(run: CorpusRun) -> list[ClipResult]:
     """Those that were recognised, be it wrongly; the others have no latency."""
     return [result for result in run.results if not result.answer.error]
 
 
-def heard_words(run: Run) -> list[Heard]:
+def heard_words(run: CorpusRun) -> list[ScoredText]:
     """Raw words; a recording without an answer is a recording of which nothing was heard."""
-    return [Heard(r.clip.id, words(r.clip.text), words(r.answer.text)) for r in run.results]
+    return [ScoredText(r.clip.id, words(r.clip.text), words(r.answer.text)) for r in run.results]
 
 
-def heard_characters(run: Run) -> list[Heard]:
+def heard_characters(run: CorpusRun) -> list[ScoredText]:
     return [
-        Heard(r.clip.id, characters(r.clip.text), characters(r.answer.text)) for r in run.results
+        ScoredText(r.clip.id, characters(r.clip.text), characters(r.answer.text))
+        for r in run.results
     ]
 
 
-def summary(run: Run, language: str | None) -> dict[str, Any]:
+def summary(run: CorpusRun, language: str | None) -> dict[str, Any]:
     """Everything that was measured, as the JSON file holds it."""
     clean = [
         (
@@ -55,9 +56,9 @@ def summary(run: Run, language: str | None) -> dict[str, Any]:
         "audio_s": run.audio_s,
         "wall_s": run.wall_s,
         "rtf": run.rtf,
-        "wer": _errors(errors_of(Heard(i, words(s), words(g)) for s, g, i in clean)),
+        "wer": _errors(errors_of(ScoredText(i, words(s), words(g)) for s, g, i in clean)),
         "wer_raw": _errors(errors_of(heard_words(run))),
-        "cer": _errors(errors_of(Heard(i, characters(s), characters(g)) for s, g, i in clean)),
+        "cer": _errors(errors_of(ScoredText(i, characters(s), characters(g)) for s, g, i in clean)),
         "cer_raw": _errors(errors_of(heard_characters(run))),
         "latency_ms": _spread([r.answer.took_ms for r in answered(run)]),
         "first_partial_ms": _spread(
@@ -67,7 +68,7 @@ def summary(run: Run, language: str | None) -> dict[str, Any]:
     }
 
 
-def recordings(run: Run) -> list[dict[str, Any]]:
+def recordings(run: CorpusRun) -> list[dict[str, Any]]:
     """Each recording on its own."""
     return [
         {
@@ -115,7 +116,7 @@ def _rate(errors: Mapping[str, Any]) -> str:
     )
 
 
-def _errors(found: Errors) -> dict[str, Any]:
+def _errors(found: ErrorCounts) -> dict[str, Any]:
     return {
         "percent": found.percent,
         "insertions": found.insertions,

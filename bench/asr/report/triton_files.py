@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from bench.asr.error_rates import Heard, errors_of
+from bench.asr.error_rates import ScoredText, errors_of
 from bench.tools.stats import percentile
 from bench.tools.word_errors import NOTHING, Pair
 
@@ -36,7 +36,7 @@ def rtf_text(audio_s: float, wall_s: float, latencies_s: Sequence[float]) -> str
     return _joined(lines)
 
 
-def recogs_text(heard: Iterable[Heard]) -> str:
+def recogs_text(heard: Iterable[ScoredText]) -> str:
     """`recogs-NAME.txt`: what was said and heard, as lists."""
     return _joined(
         line
@@ -45,7 +45,7 @@ def recogs_text(heard: Iterable[Heard]) -> str:
     )
 
 
-def errs_text(heard: Iterable[Heard], rate: str = "WER") -> str:
+def errs_text(heard: Iterable[ScoredText], rate: str = "WER") -> str:
     """`errs-NAME.txt`: every error, by recording, by kind and by word."""
     heard = _by_id(heard)
     found = errors_of(heard)
@@ -118,7 +118,7 @@ def _by_word(pairs: Iterable[Pair]) -> Iterator[str]:
         yield f"{word}   {correct[word]} {wrong} {in_said[word]} {in_heard[word]}"
 
 
-def _by_id(heard: Iterable[Heard]) -> list[Heard]:
+def _by_id(heard: Iterable[ScoredText]) -> list[ScoredText]:
     return sorted(heard, key=lambda one: one.id)
 
 

@@ -14,7 +14,7 @@ from wave import open as open_wave
 import numpy as np
 from aiohttp import ClientSession
 
-from bench.asr.upload import Uploader
+from bench.asr.upload import UploadClient
 from bench.client.address import Address
 from bench.client.realtime import CannotConnect
 from bench.tools.stats import markdown
@@ -31,7 +31,7 @@ NOTE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class WisTableRow:
     model: str
     speech_s: float
     took_ms: float
@@ -50,11 +50,11 @@ async def measured(
     language: str | None,
     timeout_s: float,
     rounds: int = ROUNDS,
-) -> AsyncIterator[Measured]:
+) -> AsyncIterator[WisTableRow]:
     """Row by row. Raises CannotConnect, also when a model is refused."""
     async with ClientSession(headers=address.headers) as http:
         for model in models:
-            uploader = Uploader(http, address, model, timeout_s)
+            uploader = UploadClient(http, address, model, timeout_s)
             for speech_s in LENGTHS_S:
                 data = wav_of(speech, speech_s)
                 times = []
@@ -64,10 +64,10 @@ async def measured(
                         raise CannotConnect(f"{model}, {speech_s:g} s: {answer.error}")
                     if number:  # the first one warms up
                         times.append(answer.took_ms)
-                yield Measured(model, speech_s, median(times))
+                yield WisTableRow(model, speech_s, median(times))
 
 
-def table(rows: Sequence[Measured]) -> str:
+def table(rows: Sequence[WisTableRow]) -> str:
     """Markdown."""
     return markdown(
         HEAD,

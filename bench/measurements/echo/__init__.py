@@ -20,8 +20,8 @@ import numpy as np
 
 from bench.client.microphone import RATE_HZ
 from bench.measurements.accuracy import transcripts
-from bench.measurements.echo.answers import Person, Talk, interruption, talk
-from bench.measurements.echo.rooms import Scene
+from bench.measurements.echo.answers import EchoRun, Interrupter, interruption, talk
+from bench.measurements.echo.rooms import EchoRoom
 from bench.measurements.echo.systems import systems
 from bench.tools.clips import spoken
 from bench.tools.stats import machine, markdown, percentile
@@ -30,7 +30,7 @@ from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms, silence
 from engines.base import AsrItem, AsrModel, VadEngine
 from engines.registry import load
 from media.files.decode import decode_file
-from media.processing.echo import Echo
+from media.processing.echo import EchoControl
 from media.resample import Resampler
 
 ANSWERS = (
@@ -57,14 +57,14 @@ DELAYS_MS = (0, 40, 120, 300, 400)
 LEVELS_DB = (-20, -10, 0, 6)
 T60_S = (0.2, 0.4, 0.6)
 HARD = (
-    Scene(clip=2),
-    Scene(level_db=0, clip=4),
-    Scene(drift_ppm=50),
-    Scene(delay_ms=300, drift_ppm=-100),
-    Scene(jump_ms=80),
-    Scene(delay_ms=200, jump_ms=-120),
-    Scene(delay_ms=700),
-    Scene(delay_ms=1500, level_db=0),
+    EchoRoom(clip=2),
+    EchoRoom(level_db=0, clip=4),
+    EchoRoom(drift_ppm=50),
+    EchoRoom(delay_ms=300, drift_ppm=-100),
+    EchoRoom(jump_ms=80),
+    EchoRoom(delay_ms=200, jump_ms=-120),
+    EchoRoom(delay_ms=700),
+    EchoRoom(delay_ms=1500, level_db=0),
 )
 "Overdriven speakers, clocks that drift, delays that jump, and those no library looks for."
 HEAD = (
@@ -79,33 +79,33 @@ HEAD = (
     "CPU, %",
 )
 
-Interruption = tuple[Person, str, Talk]
+Interruption = tuple[Interrupter, str, EchoRun]
 "Who, what they said, what became of it."
 
 
 @dataclass(slots=True)
-class Group:
+class RoomGroup:
     """Rooms in which nobody speaks, and rooms in which somebody does."""
 
     name: str
-    alone: list[Scene | None]
-    crowded: list[Scene | None]
+    alone: list[EchoRoom | None]
+    crowded: list[EchoRoom | None]
 
 
 @dataclass(slots=True)
-class Heard:
-    alone: list[Talk] = field(default_factory=list)
+class EchoWordErrors:
+    alone: list[EchoRun] = field(default_factory=list)
     interrupted: list[Interruption] = field(default_factory=list)
 
 
-def groups(*, is_quick: bool) -> Iterator[Group]:
+def groups(*, is_quick: bool) -> Iterator[RoomGroup]:
     for level in LEVELS_DB:
         every = [(delay, t60) for t60 in T60_S for delay in DELAYS_MS]
-        scenes = [Scene(d, level, t60, seed=seed) for seed, (d, t60) in enumerate(every)]
-        chosen: list[Scene | None] = [*(scenes[::3] if is_quick else scenes)]
-        yield Group(f"{level:+d} dB", chosen, chosen)
-    yield Group("hard", [*HARD], [])
-    yield Group("headphones", [None], [None] * (5 if is_quick else 15))
+        scenes = [EchoRoom(d, level, t60, seed=seed) for seed, (d, t60) in enumerate(every)]
+        chosen: list[EchoRoom | None] = [*(scenes[::3] if is_quick else scenes)]
+        yield RoomGroup(f"{level:+d} dB", chosen, chosen)
+    yield RoomGroup("hard", [*HARD], [])
+    yield RoomGroup("headphones", [None], [None] * (5 if is_quick else 15))
 
 
 def answers(voice: str = "en-us") -> Pcm:
@@ -118,18 +118,20 @@ def answers(voice: str = "en-us") -> Pcm:
     return np.concatenate(parts)
 
 
-def people(data: Path, count: int) -> Iterator[tuple[Person, str]]:
+def people(data: Path, count: int) -> Iterator[tuple[Interrupter, str]]:
     """Commands from all over the data, one per person."""
     every = [one for one in transcripts(data / "commands") if one[0].suffix == ".flac"]
     for number, (path, said) in enumerate(every[:: len(every) // count][:count]):
         at = ms_to_samples(FIRST_WORD_MS + 130 * number, ASR_RATE_HZ)
-        yield Person(decode_file(path), at), said
+        yield Interrupter(decode_file(path), at), said
 
 
-def hear(make: Callable[[], Echo], group: Group, data: Path, vad: VadEngine) -> Heard:
+def hear(
+    make: Callable[[], EchoControl], group: RoomGroup, data: Path, vad: VadEngine
+) -> EchoWordErrors:
     """Every room of the group through a fresh canceller."""
     voices = answers(), answers("en-us+f3")
-    heard = Heard()
+    heard = EchoWordErrors()
     for number, scene in enumerate(group.alone):
         heard.alone.append(talk(make(), voices[number % 2], scene, vad))
     if group.crowded:
@@ -153,7 +155,7 @@ def words_wrong(model: AsrModel, interruptions: Sequence[Interruption]) -> float
     return wrong / total
 
 
-def row(name: str, group: Group, heard: Heard, model: AsrModel | None) -> list[str]:
+def row(name: str, group: RoomGroup, heard: EchoWordErrors, model: AsrModel | None) -> list[str]:
     """One line of the table."""
     of = len(heard.interrupted)
     found = [(person, interruption(one.starts, person)) for person, _, one in heard.interrupted]

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bench.measurements.echo.rooms import Scene, echo, microphone
+from bench.measurements.echo.rooms import EchoRoom, echo, microphone
 from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from engines.base import VadEngine
 from media.pcm import dbfs
-from media.processing.echo import Echo
+from media.processing.echo import EchoControl
 from pipeline.shared.settings import TurnDetection
-from pipeline.user_turn.endpointing import Edge
-from pipeline.user_turn.speech_detector import Hearing
+from pipeline.user_turn.endpointing import EdgeKind
+from pipeline.user_turn.speech_detector import SpeechDetector
 
 FRAME = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
 SETTLED = ms_to_samples(2000, ASR_RATE_HZ)
@@ -21,7 +21,7 @@ SETTLED = ms_to_samples(2000, ASR_RATE_HZ)
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class Interrupter:
     """Somebody who speaks over the answer."""
 
     pcm: Pcm
@@ -30,7 +30,7 @@ class Person:
 
 
 @dataclass(slots=True)
-class Start:
+class SpeechOnset:
     """Speech that the session found."""
 
     at: int
@@ -41,10 +41,10 @@ class Start:
 
 
 @dataclass(slots=True)
-class Talk:
+class EchoRun:
     """What became of it."""
 
-    starts: list[Start]
+    starts: list[SpeechOnset]
     heard: Pcm
     cleaned: Pcm
     cpu_s: float
@@ -64,17 +64,21 @@ class Talk:
 
 
 def talk(
-    echoes: Echo, far: Pcm, scene: Scene | None, vad: VadEngine, person: Person | None = None
-) -> Talk:
+    echoes: EchoControl,
+    far: Pcm,
+    scene: EchoRoom | None,
+    vad: VadEngine,
+    person: Interrupter | None = None,
+) -> EchoRun:
     """Play `far` into the scene's room, or with None into headphones; `person` may interrupt.
 
     As in a session, the answer stops at the first start of speech, if somebody was to speak.
     """
-    hearing = Hearing(vad.open())
+    hearing = SpeechDetector(vad.open())
     hearing.configure(TurnDetection())
     heard = _heard(far, scene, person)
     last = int(np.flatnonzero(far)[-1])
-    starts: list[Start] = []
+    starts: list[SpeechOnset] = []
     cleaned: list[Pcm] = []
     cpu_s = 0.0
     for at in range(0, len(far) - FRAME + 1, FRAME):
@@ -89,29 +93,33 @@ def talk(
             last = min(last, at)
             heard = _heard(far, scene, person, until=at + FRAME)
     first_sound = int(np.flatnonzero(far)[0])
-    return Talk(starts, heard[: len(cleaned) * FRAME], np.concatenate(cleaned), cpu_s, first_sound)
+    return EchoRun(
+        starts, heard[: len(cleaned) * FRAME], np.concatenate(cleaned), cpu_s, first_sound
+    )
 
 
-def _listen(hearing: Hearing, frame: AudioFrame, starts: list[Start]) -> bool:
+def _listen(hearing: SpeechDetector, frame: AudioFrame, starts: list[SpeechOnset]) -> bool:
     """Whether speech began."""
     begins = False
     for piece in hearing.push(frame):
-        if piece.edge is not None and piece.edge.edge is Edge.STARTED:
-            starts.append(Start(piece.edge.at, hearing.samples))
+        if piece.edge is not None and piece.edge.edge is EdgeKind.STARTED:
+            starts.append(SpeechOnset(piece.edge.at, hearing.samples))
             begins = True
         if piece.in_speech:
             starts[-1].said.append(piece.pcm)
     return begins
 
 
-def _heard(far: Pcm, scene: Scene | None, person: Person | None, until: int | None = None) -> Pcm:
+def _heard(
+    far: Pcm, scene: EchoRoom | None, person: Interrupter | None, until: int | None = None
+) -> Pcm:
     echoed = echo(far, scene, until) if scene is not None else np.zeros(len(far))
     if person is None:
         return microphone(echoed)
     return microphone(echoed, person.pcm, person.at)
 
 
-def interruption(starts: Sequence[Start], person: Person) -> Start | None:
+def interruption(starts: Sequence[SpeechOnset], person: Interrupter) -> SpeechOnset | None:
     """The start that is this person's."""
     early = ms_to_samples(300, ASR_RATE_HZ)
     for start in starts:

@@ -21,7 +21,7 @@ OVERSAMPLING = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class EchoRoom:
     """How the far end comes back."""
 
     delay_ms: float = 120
@@ -37,7 +37,7 @@ class Scene:
     seed: int = 1
 
 
-def echo(far: Pcm, scene: Scene, until: int | None = None) -> Wave:
+def echo(far: Pcm, scene: EchoRoom, until: int | None = None) -> Wave:
     """What of `far` (16 kHz) arrives at the microphone, on the same positions; full scale is 1.
 
     With `until` the playing stops there, and nothing else changes.
@@ -92,7 +92,7 @@ def _convolved(wave: Wave, response: Wave) -> Wave:
     return np.fft.irfft(np.fft.rfft(wave, size) * np.fft.rfft(response, size), size)
 
 
-def _delayed(heard: Wave, scene: Scene) -> Wave:
+def _delayed(heard: Wave, scene: EchoRoom) -> Wave:
     early = ms_to_samples(scene.delay_ms, ASR_RATE_HZ)
     late = early + ms_to_samples(scene.jump_ms, ASR_RATE_HZ)
     half = len(heard) // 2

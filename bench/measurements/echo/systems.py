@@ -9,8 +9,8 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm
 from media.processing.aec3 import BLOCK, EchoCanceller
-from media.processing.echo import Echo, HalfDuplex, Untouched
-from media.processing.echo_reference import Reference
+from media.processing.echo import EchoControl, HalfDuplexEchoControl, NoEchoControl
+from media.processing.echo_reference import EchoReference
 
 FILTER = ASR_RATE_HZ * 4 // 10
 "Samples that a filter without a search for the delay must span: 400 ms."
@@ -19,13 +19,13 @@ Process = Callable[[Pcm, Pcm], Pcm]
 "Microphone and reference of the same 20 ms -> cleaned."
 
 
-class Library(HalfDuplex):
+class LibraryCanceller(HalfDuplexEchoControl):
     """A library's canceller without any judgement of ours."""
 
     def __init__(self, process: Process) -> None:
         super().__init__()
         self._process = process
-        self._sent = Reference(ASR_RATE_HZ, is_paced=True)
+        self._sent = EchoReference(ASR_RATE_HZ, is_paced=True)
 
     def play(self, pcm: Pcm, at: int) -> None:
         super().play(pcm, at)
@@ -35,11 +35,11 @@ class Library(HalfDuplex):
         return self._process(pcm, self._sent.read(at, at + len(pcm)))
 
 
-def _webrtc() -> Echo:
-    return Library(import_module("pywebrtc_audio").EchoCanceller(ASR_RATE_HZ).process)
+def _webrtc() -> EchoControl:
+    return LibraryCanceller(import_module("pywebrtc_audio").EchoCanceller(ASR_RATE_HZ).process)
 
 
-def _livekit() -> Echo:
+def _livekit() -> EchoControl:
     rtc = import_module("livekit.rtc")
     module = rtc.AudioProcessingModule(echo_cancellation=True)
 
@@ -53,16 +53,16 @@ def _livekit() -> Echo:
         module.process_stream(heard)
         return np.frombuffer(bytes(heard.data), np.int16)
 
-    return Library(_in_blocks(block))
+    return LibraryCanceller(_in_blocks(block))
 
 
-def _speex() -> Echo:
+def _speex() -> EchoControl:
     canceller = import_module("pyaec").Aec(BLOCK, FILTER, ASR_RATE_HZ, True)
 
     def block(near: Pcm, far: Pcm) -> Pcm:
         return np.array(canceller.cancel_echo(near, far), np.int16)
 
-    return Library(_in_blocks(block))
+    return LibraryCanceller(_in_blocks(block))
 
 
 def _in_blocks(block: Process) -> Process:
@@ -73,11 +73,11 @@ def _in_blocks(block: Process) -> Process:
     return process
 
 
-def systems() -> Mapping[str, Callable[[], Echo]]:
+def systems() -> Mapping[str, Callable[[], EchoControl]]:
     """By the name that the table shows; without libraries that are not there."""
-    found: dict[str, Callable[[], Echo]] = {
-        "nothing": Untouched,
-        "half duplex": HalfDuplex,
+    found: dict[str, Callable[[], EchoControl]] = {
+        "nothing": NoEchoControl,
+        "half duplex": HalfDuplexEchoControl,
         "EchoCanceller": EchoCanceller,
         "pywebrtc-audio alone": _webrtc,
     }

@@ -15,10 +15,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.peers.environments import VOICE_PEERS, NotInstalled, folder, install
-from bench.peers.utterance_audio import Utterance
-from bench.peers.voice.results import Rounds, table
-from bench.peers.voice.systems import TITLES, Name, System, Terms, system
+from bench.peers.environments import VOICE_PEERS, MissingPeer, folder, install
+from bench.peers.utterance_audio import BenchUtterance
+from bench.peers.voice.results import VoiceRounds, table
+from bench.peers.voice.systems import TITLES, Name, VoiceConditions, VoiceSystem, system
 from bench.tools.stats import machine
 from bench.voice.clips import clips
 from bench.voice.stub_server import stubs
@@ -53,24 +53,24 @@ def _install() -> int:
         try:
             install(kind)
             print(f"{requirements.title}: installed in {folder() / kind}")
-        except NotInstalled as error:
+        except MissingPeer as error:
             failed = 1
             print(f"{requirements.title}: {error}", file=sys.stderr)
     return failed
 
 
 async def _measure(options: argparse.Namespace) -> None:
-    terms = Terms(options.stubs, options.wait)
+    terms = VoiceConditions(options.stubs, options.wait)
     said = clips([])[: options.clips]
     names = _wanted(options.systems)
     print(
         f"{options.rounds} rounds, {len(said)} clips, wait {terms.wait_ms} ms,"
         f" engines {terms.stubs} ms; {machine()}\n"
     )
-    found = {TITLES[name]: Rounds() for name in names}
+    found = {TITLES[name]: VoiceRounds() for name in names}
     folder().mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
-        running: list[System] = []
+        running: list[VoiceSystem] = []
         for name in names:
             place = Path(stack.enter_context(TemporaryDirectory(prefix="earshot-peers-")))
             try:
@@ -85,7 +85,7 @@ async def _measure(options: argparse.Namespace) -> None:
     print(table(found))
 
 
-async def _round(one: System, said: Sequence[Utterance], into: Rounds) -> None:
+async def _round(one: VoiceSystem, said: Sequence[BenchUtterance], into: VoiceRounds) -> None:
     """A call: one utterance to warm up, then each that counts."""
     try:
         async with one.call() as say:

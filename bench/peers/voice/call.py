@@ -9,11 +9,11 @@ from aiohttp import ClientError, ClientSession
 
 from bench.client.address import Address
 from bench.client.base import RealtimeClient, connect
-from bench.client.latency_probe import Ear
-from bench.client.microphone import Mouth
-from bench.client.realtime import CannotConnect, Transport, Wish, background
+from bench.client.latency_probe import AudioReceiver
+from bench.client.microphone import Microphone
+from bench.client.realtime import CannotConnect, ClientTransport, SessionRequest, background
 from bench.client.webrtc import WebRtcClient
-from bench.peers.utterance_audio import Utterance, until
+from bench.peers.utterance_audio import BenchUtterance, until
 from core.audio import AudioFrame
 from core.errors import RequestError
 
@@ -23,10 +23,10 @@ QUIET_S = 0.8
 "After the last of an answer: nothing more comes, and no silence of the system is cut short."
 
 
-class Line:
+class VoiceCall:
     """Owner: the task that awaits `say`, an utterance at a time."""
 
-    def __init__(self, ear: Ear) -> None:
+    def __init__(self, ear: AudioReceiver) -> None:
         self._ear = ear
         self._clock = asyncio.get_running_loop().time
         self._answered = asyncio.Event()
@@ -37,7 +37,7 @@ class Line:
         if self._ear.heard_at is not None:
             self._answered.set()
 
-    async def say(self, mouth: Mouth, utterance: Utterance) -> float | None:
+    async def say(self, mouth: Microphone, utterance: BenchUtterance) -> float | None:
         """Milliseconds from its last sample to the first that was heard; None: no answer came.
 
         Below 0 somebody was answered before they were done.
@@ -56,16 +56,16 @@ class Line:
         return None if heard_at is None else 1000 * (heard_at - ended_at)
 
 
-Say = Callable[[Utterance], Awaitable[float | None]]
-"See `Line.say`."
+UtteranceSender = Callable[[BenchUtterance], Awaitable[float | None]]
+"See `VoiceCall.say`."
 
 
 @asynccontextmanager
 async def realtime_line(
-    address: Address, transport: Transport, wish: Wish
-) -> AsyncGenerator[Say, None]:
+    address: Address, transport: ClientTransport, wish: SessionRequest
+) -> AsyncGenerator[UtteranceSender, None]:
     """Over the Realtime API. Raises CannotConnect."""
-    line = Line(Ear(is_paced=transport == "webrtc"))
+    line = VoiceCall(AudioReceiver(is_paced=transport == "webrtc"))
     async with (
         connect(address, transport, wish, line.hear) as client,
         background(_unread(client)),
@@ -74,9 +74,9 @@ async def realtime_line(
 
 
 @asynccontextmanager
-async def small_webrtc_line(port: int) -> AsyncGenerator[Say, None]:
+async def small_webrtc_line(port: int) -> AsyncGenerator[UtteranceSender, None]:
     """As pipecat's clients call: an offer and its answer as JSON. Raises CannotConnect."""
-    line = Line(Ear(is_paced=True))
+    line = VoiceCall(AudioReceiver(is_paced=True))
     client = WebRtcClient(line.hear)
     try:
         offer = {"sdp": await client.peer.offer(), "type": "offer"}

@@ -16,7 +16,7 @@ HEAD = (
 
 
 @dataclass(slots=True)
-class Rounds:
+class VoiceRounds:
     """Of one system."""
 
     times_ms: list[list[float]] = field(default_factory=list[list[float]])
@@ -34,12 +34,12 @@ class Rounds:
             self.times_ms.append(answered)
 
 
-def table(found: Mapping[str, Rounds]) -> str:
+def table(found: Mapping[str, VoiceRounds]) -> str:
     """Markdown, a row per system; (least to most) is over rounds."""
     return markdown(HEAD, [_row(title, rounds) for title, rounds in found.items()])
 
 
-def _row(title: str, rounds: Rounds) -> list[str]:
+def _row(title: str, rounds: VoiceRounds) -> list[str]:
     name = f"{title} ({rounds.problem})" if rounds.problem else title
     if not rounds.times_ms:
         return [name, "-", "-", f"0 of {rounds.said}", str(rounds.early)]

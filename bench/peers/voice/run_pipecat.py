@@ -31,12 +31,12 @@ def stub_stt(delay_s: float) -> Any:
     from pipecat.frames.frames import TranscriptionFrame
     from pipecat.services.stt_service import SegmentedSTTService
 
-    class StubStt(SegmentedSTTService):
+    class PipecatStubStt(SegmentedSTTService):
         async def run_stt(self, audio: bytes) -> AsyncGenerator[Any, None]:
             await asyncio.sleep(delay_s)
             yield TranscriptionFrame(WORDS, "", "")
 
-    return StubStt(ttfs_p99_latency=delay_s)
+    return PipecatStubStt(ttfs_p99_latency=delay_s)
 
 
 def stub_llm(delay_s: float) -> Any:
@@ -44,7 +44,7 @@ def stub_llm(delay_s: float) -> Any:
     from pipecat.frames import frames
     from pipecat.services.llm_service import LLMService
 
-    class StubLlm(LLMService):
+    class PipecatStubLlm(LLMService):
         async def process_frame(self, frame: Any, direction: Any) -> None:
             await super().process_frame(frame, direction)
             if not isinstance(frame, frames.LLMContextFrame):
@@ -56,7 +56,7 @@ def stub_llm(delay_s: float) -> Any:
                 await self.push_frame(frames.LLMTextFrame(f"{word} "))
             await self.push_frame(frames.LLMFullResponseEndFrame())
 
-    return StubLlm()
+    return PipecatStubLlm()
 
 
 def stub_tts(delay_s: float) -> Any:
@@ -66,12 +66,12 @@ def stub_tts(delay_s: float) -> Any:
 
     sound = tone()
 
-    class StubTts(TTSService):
+    class PipecatStubTts(TTSService):
         async def run_tts(self, text: str, context_id: str) -> AsyncGenerator[Any, None]:
             await asyncio.sleep(delay_s)
             yield TTSAudioRawFrame(sound, RATE_HZ, 1, context_id=context_id)
 
-    return StubTts(push_start_frame=True, push_stop_frames=True, sample_rate=RATE_HZ)
+    return PipecatStubTts(push_start_frame=True, push_stop_frames=True, sample_rate=RATE_HZ)
 
 
 def tone() -> bytes:

@@ -31,7 +31,7 @@ STUB = "stub"
 
 
 @dataclass
-class NoArguments:
+class StubArguments:
     """What a stub's backend takes from the command line."""
 
 
@@ -39,7 +39,7 @@ def stub_stt(context: Any, delay_s: float) -> Any:
     from speech_to_speech.pipeline.messages import PartialTranscription, Transcription
     from speech_to_speech.STT.base_stt_handler import BaseSTTHandler
 
-    class StubStt(BaseSTTHandler):
+    class S2sStubStt(BaseSTTHandler):
         def process(self, vad_audio: Any) -> Iterator[Any]:
             turn = {"turn_id": vad_audio.turn_id, "turn_revision": vad_audio.turn_revision}
             if vad_audio.mode == "progressive":
@@ -50,7 +50,7 @@ def stub_stt(context: Any, delay_s: float) -> Any:
             stopped = {"speech_stopped_at_s": vad_audio.speech_end_at_s}
             yield Transcription(text=WORDS, language_code="en", **turn, **stopped)
 
-    made = StubStt(context.stop_event, context.queue_in, context.queue_out)
+    made = S2sStubStt(context.stop_event, context.queue_in, context.queue_out)
     made.speculative_turns = context.speculative_turns
     return made
 
@@ -58,7 +58,7 @@ def stub_stt(context: Any, delay_s: float) -> Any:
 def stub_llm(context: Any, delay_s: float) -> Any:
     from speech_to_speech.LLM import base_openai_compatible_language_model as base
 
-    class StubLlm(base.BaseOpenAICompatibleHandler):
+    class S2sStubLlm(base.BaseOpenAICompatibleHandler):
         def warmup(self) -> None: ...
 
         def _build_compaction_generate_fn(self) -> Any:
@@ -87,7 +87,7 @@ def stub_llm(context: Any, delay_s: float) -> Any:
     # Its client is made and never used.
     setup = {"api_key": "none", "base_url": "http://127.0.0.1:9/v1", **turns}
     queues = (context.stop_event, context.queue_in, context.queue_out)
-    return StubLlm(*queues, setup_kwargs=setup)
+    return S2sStubLlm(*queues, setup_kwargs=setup)
 
 
 def stub_tts(context: Any, delay_s: float) -> Any:
@@ -98,7 +98,7 @@ def stub_tts(context: Any, delay_s: float) -> Any:
     tone = (LEVEL * np.cos(2 * np.pi * TONE_HZ * time_s)).astype(np.int16)
     turns = context.speculative_turns
 
-    class StubTts(BaseHandler):
+    class S2sStubTts(BaseHandler):
         cancel_scope = context.cancel_scope
 
         def process(self, tts_input: Any) -> Iterator[Any]:
@@ -112,7 +112,7 @@ def stub_tts(context: Any, delay_s: float) -> Any:
                 for start in range(0, len(tone), FRAME):
                     yield tone[start : start + FRAME]
 
-    return StubTts(context.stop_event, context.queue_in, context.queue_out)
+    return S2sStubTts(context.stop_event, context.queue_in, context.queue_out)
 
 
 def sentences(text: str) -> list[str]:
@@ -134,7 +134,7 @@ def main(options: argparse.Namespace) -> None:
             return make(context, delay_s)
 
         no_options: dict[str, Any] = {"normalize_config": lambda _: {}}
-        backends[STUB] = registry.BackendSpec(STUB, kind, NoArguments, create, **no_options)
+        backends[STUB] = registry.BackendSpec(STUB, kind, StubArguments, create, **no_options)
     weights = import_module("silero_vad").load_silero_vad()
     import_module("torch").hub.load = lambda *_, **__: (weights, None)
     command = ["--stt", STUB, "--llm_backend", STUB, "--tts", STUB]

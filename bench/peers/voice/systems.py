@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from bench.client.address import Address
-from bench.client.realtime import Transport, Wish
+from bench.client.realtime import ClientTransport, SessionRequest
 from bench.peers.environments import VOICE_PEERS, VoiceKind, folder
 from bench.peers.systems import started
-from bench.peers.voice.call import Say, realtime_line, small_webrtc_line
+from bench.peers.voice.call import UtteranceSender, realtime_line, small_webrtc_line
 from bench.server.own_server import own_server
-from bench.voice.stub_server import Stubs
+from bench.voice.stub_server import StubDelays
 
 Name = Literal[
     "earshot-webrtc", "pipecat", "pipecat-early", "earshot-ws", "speech-to-speech", "s2s-hold"
@@ -30,27 +30,27 @@ THREADS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class VoiceConditions:
     """The same for all."""
 
-    stubs: Stubs
+    stubs: StubDelays
     wait_ms: int
 
     @property
-    def wish(self) -> Wish:
-        return Wish(turn_detection="server_vad", silence_ms=self.wait_ms)
+    def wish(self) -> SessionRequest:
+        return SessionRequest(turn_detection="server_vad", silence_ms=self.wait_ms)
 
 
-Call = Callable[[], AbstractAsyncContextManager[Say]]
+CallFactory = Callable[[], AbstractAsyncContextManager[UtteranceSender]]
 
 
 @dataclass(frozen=True, slots=True)
-class System:
+class VoiceSystem:
     """One that runs."""
 
     title: str
     pid: int
-    call: Call
+    call: CallFactory
 
 
 TITLES: Mapping[Name, str] = {
@@ -64,31 +64,33 @@ TITLES: Mapping[Name, str] = {
 
 
 @asynccontextmanager
-async def system(name: Name, terms: Terms, place: Path) -> AsyncGenerator[System, None]:
+async def system(
+    name: Name, terms: VoiceConditions, place: Path
+) -> AsyncGenerator[VoiceSystem, None]:
     """While the body runs. Raises NotInstalled, NotStarted."""
     title = TITLES[name]
     match name:
         case "earshot-webrtc" | "earshot-ws":
-            transport: Transport = "webrtc" if name == "earshot-webrtc" else "ws"
+            transport: ClientTransport = "webrtc" if name == "earshot-webrtc" else "ws"
             config = terms.stubs.write(place)
             async with own_server(["--config", str(config)]) as own:
                 line = partial(realtime_line, own.address, transport, terms.wish)
-                yield System(title, own.pid, line)
+                yield VoiceSystem(title, own.pid, line)
         case "pipecat" | "pipecat-early":
             early = ["--vad-stop", str(EARLY_MS)] if name == "pipecat-early" else []
             async with _peer("pipecat", "run_pipecat.py", terms, name, early) as (port, pid):
-                yield System(title, pid, partial(small_webrtc_line, port))
+                yield VoiceSystem(title, pid, partial(small_webrtc_line, port))
         case _:
             hold = ["--hold", str(HOLD_MS if name == "s2s-hold" else 0)]
             script = "run_speech_to_speech.py"
             async with _peer("speech-to-speech", script, terms, name, hold) as (port, pid):
                 address = Address(f"http://127.0.0.1:{port}")
-                yield System(title, pid, partial(realtime_line, address, "ws", terms.wish))
+                yield VoiceSystem(title, pid, partial(realtime_line, address, "ws", terms.wish))
 
 
 @asynccontextmanager
 async def _peer(
-    kind: VoiceKind, script: str, terms: Terms, name: Name, more: Sequence[str]
+    kind: VoiceKind, script: str, terms: VoiceConditions, name: Name, more: Sequence[str]
 ) -> AsyncGenerator[tuple[int, int], None]:
     """Its port and process."""
     times = terms.stubs

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from core.events import Usage
+from core.events import TokenUsage
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 
@@ -35,7 +35,7 @@ class StubLlm:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
         """See `Llm.reply`."""
         await asyncio.sleep(self._delay_s)
         for word in ANSWER.split():

@@ -10,7 +10,7 @@ from typing import Any
 from bench.tools.stats import percentile
 from core.audio import ASR_RATE_HZ, silence
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.scheduling.scheduler import AsrScheduler, AsrWorker, Priority
+from serving.scheduling.scheduler import AsrScheduler, AsrWorker, DecodePriority
 
 CALL_S = 0.05
 "About what a large Whisper takes for eight windows on a GPU."
@@ -20,11 +20,11 @@ TOGETHER = 8
 CALLERS = 32
 "Enough that the next batch is always full."
 
-Decode = Callable[[AsrItem], Coroutine[Any, Any, AsrResult]]
+DecodeCall = Callable[[AsrItem], Coroutine[Any, Any, AsrResult]]
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class SharingResult:
     """One way of sharing the model."""
 
     alone_ms: float
@@ -33,7 +33,7 @@ class Round:
     "Requests, with more callers than fit a batch."
 
 
-class Unmeasured:
+class NullMetrics:
     """`core.ports.Metrics` that nobody reads."""
 
     def count(self, name: str, value: float = 1, /, **labels: str) -> None: ...
@@ -43,7 +43,7 @@ class Unmeasured:
     def gauge(self, name: str, value: float, /, **labels: str) -> None: ...
 
 
-class LoopTime:
+class RunningLoopClock:
     """`core.ports.Clock` of the running loop."""
 
     def now(self) -> float:
@@ -75,7 +75,7 @@ class StubWorker:
 @asynccontextmanager
 async def scheduling(workers: Sequence[AsrWorker]) -> AsyncIterator[AsrScheduler]:
     """A scheduler that runs while the body does."""
-    scheduler = AsrScheduler(workers, LoopTime(), Unmeasured())
+    scheduler = AsrScheduler(workers, RunningLoopClock(), NullMetrics())
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(scheduler.run())
         await scheduler.ready()
@@ -83,17 +83,17 @@ async def scheduling(workers: Sequence[AsrWorker]) -> AsyncIterator[AsrScheduler
         running.cancel()
 
 
-async def scheduled(requests: int) -> Round:
+async def scheduled(requests: int) -> SharingResult:
     """All through `AsrScheduler`."""
     async with scheduling([StubWorker()]) as scheduler:
 
         async def decode(item: AsrItem) -> AsrResult:
-            return await scheduler.decode(item, Priority.FINAL)
+            return await scheduler.decode(item, DecodePriority.FINAL)
 
         return await measure(decode, requests)
 
 
-async def locked(requests: int) -> Round:
+async def locked(requests: int) -> SharingResult:
     """One after the other, as servers do that guard their model with a lock."""
     worker, lock = StubWorker(), asyncio.Lock()
 
@@ -104,7 +104,7 @@ async def locked(requests: int) -> Round:
     return await measure(decode, requests)
 
 
-async def measure(decode: Decode, requests: int) -> Round:
+async def measure(decode: DecodeCall, requests: int) -> SharingResult:
     """One request, eight at once, then many callers, each with one request after the other."""
     alone_s = await _took_s(decode, "alone")
     names = [f"together {n}" for n in range(TOGETHER)]
@@ -118,10 +118,10 @@ async def measure(decode: Decode, requests: int) -> Round:
 
     await asyncio.gather(*(caller() for _ in range(CALLERS)))
     per_s = requests / (loop.time() - began)
-    return Round(alone_s * 1000, percentile(together_s, 95) * 1000, per_s)
+    return SharingResult(alone_s * 1000, percentile(together_s, 95) * 1000, per_s)
 
 
-async def _took_s(decode: Decode, name: str) -> float:
+async def _took_s(decode: DecodeCall, name: str) -> float:
     loop = asyncio.get_running_loop()
     began = loop.time()
     await decode(AsrItem(name, silence(100, ASR_RATE_HZ), is_final=True))

@@ -10,7 +10,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class DeafVad:
+class SilentVad:
     """A `Vad`."""
 
     frame_samples = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
@@ -22,14 +22,14 @@ class DeafVad:
     def reset(self) -> None: ...
 
 
-class DeafVadEngine:
+class SilentVadEngine:
     """A `VadEngine`."""
 
     name = "deaf"
 
     def open(self) -> Vad:
-        return DeafVad()
+        return SilentVad()
 
 
-def create(settings: Settings) -> DeafVadEngine:
-    return DeafVadEngine()
+def create(settings: Settings) -> SilentVadEngine:
+    return SilentVadEngine()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from core.ports import Clock
 from devices.ip_allowlist import address_of
-from devices.willow.was.socket.connection import Connection
+from devices.willow.was.socket.connection import WillowConnection
 
 GRACE_S = 600.0
 """After its socket went: a device hangs up before it fetches its firmware, and one with bad Wi-Fi
@@ -16,22 +16,22 @@ MAX_REMEMBERED = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Left:
+class _DepartedDevice:
     hardware_id: str
     until: float
     "Clock.now() from which on requests from its address are nobody's."
 
 
-class Roster:
+class WillowDevices:
     def __init__(self, clock: Clock, *, trusts_this_machine: bool = True) -> None:
         self._clock, self._trusts_this_machine = clock, trusts_this_machine
-        self._here: dict[str, Connection] = {}
+        self._here: dict[str, WillowConnection] = {}
         "By the directory's id."
-        self._left: dict[str, _Left] = {}
+        self._left: dict[str, _DepartedDevice] = {}
         "By address: whose requests from there are still a device's."
 
     @contextmanager
-    def here(self, connection: Connection) -> Iterator[None]:
+    def here(self, connection: WillowConnection) -> Iterator[None]:
         """While the body runs the device counts as connected; the newer of two is the device."""
         device_id = connection.device.id
         self._here[device_id] = connection
@@ -44,13 +44,13 @@ class Roster:
                 if connection.is_welcome:
                     self._remember(connection)
 
-    def all(self) -> list[Connection]:
+    def all(self) -> list[WillowConnection]:
         return list(self._here.values())
 
-    def find(self, device_id: str) -> Connection | None:
+    def find(self, device_id: str) -> WillowConnection | None:
         return self._here.get(device_id)
 
-    def where(self, does_fit: Callable[[Connection], bool]) -> Connection | None:
+    def where(self, does_fit: Callable[[WillowConnection], bool]) -> WillowConnection | None:
         return next((one for one in self._here.values() if does_fit(one)), None)
 
     def admits(self, peer: str | None) -> bool:
@@ -68,7 +68,7 @@ class Roster:
 
     def speaker(
         self, peer: str | None, query: Mapping[str, str], headers: Mapping[str, str]
-    ) -> Connection | None:
+    ) -> WillowConnection | None:
         """The device that asks, of those connected from this address: the one that the request
         names, in the URL that we gave it (`device`) or in WIS's `x-willow-id`, else the only one
         that there is. None where that is not clear: several behind one address of which none is
@@ -89,9 +89,9 @@ class Roster:
         """It was blocked or forgotten meanwhile: its address is nobody's."""
         self._left = {at: one for at, one in self._left.items() if one.hardware_id != hardware_id}
 
-    def _remember(self, connection: Connection) -> None:
+    def _remember(self, connection: WillowConnection) -> None:
         now = self._clock.now()
         self._left = {at: one for at, one in self._left.items() if one.until > now}
         if len(self._left) < MAX_REMEMBERED:
-            left = _Left(connection.device.hardware_id, now + GRACE_S)
+            left = _DepartedDevice(connection.device.hardware_id, now + GRACE_S)
             self._left[connection.address] = left

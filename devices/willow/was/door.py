@@ -8,27 +8,27 @@ from urllib.parse import quote
 
 from aiohttp import web as aioweb
 
-from core.errors import Overloaded, RequestError, StorageFailed
+from core.errors import OverloadedError, RequestError, StorageError
 from core.http.routes import is_forwarded
 from core.ports import Clock, Metrics
-from devices.directory import Settings
+from devices.directory import DeviceSettingsStore
 from devices.ip_allowlist import address_of, is_among
-from devices.notification_urls import AudioUrls
+from devices.notification_urls import AudioUrlPolicy
 from devices.ota import FirmwareFolder, image_for
 from devices.presence import Presence
-from devices.willow.was.connected_devices import Roster
-from devices.willow.was.rest.names import Names
+from devices.willow.was.connected_devices import WillowDevices
+from devices.willow.was.rest.names import EditableDeviceDirectory
 from devices.willow.was.settings import WasSettings
-from devices.willow.was.settings_store import WillowStore
-from devices.willow.was.socket.commands import Commands, Guard
-from devices.willow.was.socket.connection import Arrival, Connection
-from devices.willow.was.socket.notifications import Numbers
-from devices.willow.was.socket.services import Services, Told
-from devices.willow.was.socket.session import Attendance
-from devices.willow.was.socket.wake import Wakes
+from devices.willow.was.settings_store import WillowSettingsStore
+from devices.willow.was.socket.commands import DeviceCommandGuard, DeviceCommands
+from devices.willow.was.socket.connection import SocketOrigin, WillowConnection
+from devices.willow.was.socket.notifications import NotificationIds
+from devices.willow.was.socket.services import RefusalLog, WasServices
+from devices.willow.was.socket.session import DeviceSession
+from devices.willow.was.socket.wake import WakeArbiter
 from firmware_protocol.willow.decode import MAX_MESSAGE_BYTES
 from firmware_protocol.willow.messages import OtaStart
-from pipeline.session.one_shot import Exchanges
+from pipeline.session.one_shot import OneShotResponses
 
 logger = logging.getLogger(__name__)
 
@@ -54,28 +54,28 @@ class WasDoor:
 
     def __init__(
         self,
-        names: Names,
+        names: EditableDeviceDirectory,
         presence: Presence,
-        settings: Settings,
-        exchanges: Exchanges,
+        settings: DeviceSettingsStore,
+        exchanges: OneShotResponses,
         clock: Clock,
         metrics: Metrics,
-        guard: Guard,
+        guard: DeviceCommandGuard,
         chosen: WasSettings,
     ) -> None:
         self.settings, self.names = chosen, names
-        self.store = WillowStore(settings)
-        self.roster = Roster(clock, trusts_this_machine=chosen.trusts_this_machine)
+        self.store = WillowSettingsStore(settings)
+        self.roster = WillowDevices(clock, trusts_this_machine=chosen.trusts_this_machine)
         self.firmware = FirmwareFolder(chosen.folder / "firmware")
         self.assets = chosen.folder / "assets"
-        self.audio_urls = AudioUrls(chosen.audio_hosts)
-        self.numbers = Numbers(clock)
-        self.wakes = Wakes(self.roster, clock, chosen.groups)
-        self.commands = Commands(exchanges, self.roster, clock, guard, chosen.usual)
+        self.audio_urls = AudioUrlPolicy(chosen.audio_hosts)
+        self.numbers = NotificationIds(clock)
+        self.wakes = WakeArbiter(self.roster, clock, chosen.groups)
+        self.commands = DeviceCommands(exchanges, self.roster, clock, guard, chosen.usual)
         self._metrics = metrics
-        self._told = Told()
+        self._told = RefusalLog()
         self._open = 0
-        self._services = Services(
+        self._services = WasServices(
             directory=names,
             presence=presence,
             store=self.store,
@@ -103,7 +103,7 @@ class WasDoor:
         while True:
             changed = self._services.directory.changed()
             for hardware_id in self.roster.left:
-                with suppress(StorageFailed):  # looked at again with the next change
+                with suppress(StorageError):  # looked at again with the next change
                     device = await self._services.directory.find("willow", hardware_id)
                     if device is None or device.standing != "approved":
                         self.roster.forget(hardware_id)
@@ -122,7 +122,7 @@ class WasDoor:
             raise RequestError("this path speaks WebSocket", code="websocket_expected")
         with self._place():
             await ws.prepare(request)
-            await Attendance(ws, arrival_of(request), self._services, self._told).run()
+            await DeviceSession(ws, arrival_of(request), self._services, self._told).run()
             await ws.close()
         return ws
 
@@ -135,7 +135,7 @@ class WasDoor:
             logger.warning("! willow: %s is in no allowed network; it is not served", address)
         return False
 
-    async def update(self, connection: Connection, firmware: str) -> bool:
+    async def update(self, connection: WillowConnection, firmware: str) -> bool:
         """`firmware`: a version, or empty for the newest. False: there is none. Raises RequestError
         for a URL."""
         board, base = connection.device.board, connection.arrival.base_url
@@ -149,7 +149,9 @@ class WasDoor:
     @contextmanager
     def _place(self) -> Iterator[None]:
         if self._open >= MAX_OPEN:
-            raise Overloaded(f"{MAX_OPEN} sockets are open, the limit", retry_after_s=RETRY_AFTER_S)
+            raise OverloadedError(
+                f"{MAX_OPEN} sockets are open, the limit", retry_after_s=RETRY_AFTER_S
+            )
         self._open += 1
         self._metrics.gauge("earshot_willow_connections", self._open)
         try:
@@ -159,13 +161,13 @@ class WasDoor:
             self._metrics.gauge("earshot_willow_connections", self._open)
 
 
-def arrival_of(request: aioweb.Request) -> Arrival:
+def arrival_of(request: aioweb.Request) -> SocketOrigin:
     is_direct = not is_forwarded(request.headers, request.version)
     address = address_of(request.remote) if is_direct else None
     peer = request.transport.get_extra_info("peername") if request.transport else None
     said = request.headers.get("User-Agent", "")
     version = said.removeprefix(USER_AGENT) if said.startswith(USER_AGENT) else ""
-    return Arrival(
+    return SocketOrigin(
         address=str(address or ""),
         port=int(peer[1]) if peer else 0,
         base_url=f"{request.scheme}://{request.host}",

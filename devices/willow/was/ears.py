@@ -3,27 +3,27 @@
 from aiohttp import web as aioweb
 
 from devices.willow.was.door import WasDoor, arrival_of
-from devices.willow.was.socket.commands import Command
-from devices.willow.was.socket.connection import Connection
-from devices.willow.wis.asr import Heard
+from devices.willow.was.socket.commands import DeviceCommand
+from devices.willow.was.socket.connection import WillowConnection
+from devices.willow.wis.asr import WisTranscript
 
 
-class WasEars:
+class ConnectedDeviceLookup:
     def __init__(self, door: WasDoor) -> None:
         self._door = door
 
-    def utterance(self, request: aioweb.Request) -> "Said | None":
+    def utterance(self, request: aioweb.Request) -> "ConnectedDeviceUtterance | None":
         address = arrival_of(request).address
         found = self._door.roster.speaker(address, request.query, request.headers)
-        return Said(self._door, found) if found is not None else None
+        return ConnectedDeviceUtterance(self._door, found) if found is not None else None
 
 
-class Said:
+class ConnectedDeviceUtterance:
     """An `Utterance`."""
 
-    def __init__(self, door: WasDoor, connection: Connection) -> None:
+    def __init__(self, door: WasDoor, connection: WillowConnection) -> None:
         self._door, self._connection = door, connection
-        self._command: Command | None = None
+        self._command: DeviceCommand | None = None
         self._is_awake = False
         "Its wake word was here before its speech."
         self._is_begun = False
@@ -41,7 +41,7 @@ class Said:
         self._connection.note("listening")
         return True
 
-    async def heard(self, heard: Heard) -> bool:
+    async def heard(self, heard: WisTranscript) -> bool:
         """Act on it at once, where the device would only carry the words to us. A wake word that a
         bad Wi-Fi brought after the speech still counts."""
         self._is_begun = False

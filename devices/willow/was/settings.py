@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from devices.ip_allowlist import Network
+from devices.ip_allowlist import IpNetwork
 from pipeline.shared.settings import SessionSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WasSettings:
-    networks: tuple[Network, ...]
+    networks: tuple[IpNetwork, ...]
     "Whose devices may come without the key."
     trusts_this_machine: bool = True
     "Whether a device that comes from an address of this machine opens that for others, too."

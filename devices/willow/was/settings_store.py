@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from core.errors import Conflict, RequestError
-from devices.directory import Settings
+from devices.directory import DeviceSettingsStore
 from devices.willow.was.device_config import has_secret
-from firmware_protocol.willow.messages import Nvs, Scalar
+from firmware_protocol.willow.messages import NvsMessage, Scalar
 
 CONFIG, NVS, PUSHED, WAS = "willow.config", "willow.nvs", "willow.pushed", "willow.was"
 
@@ -19,14 +19,14 @@ SSID_CHARS, PSK_CHARS = range(1, 33), range(8, 64)
 
 
 @dataclass(frozen=True, slots=True)
-class StoredNvs:
+class NvsSettings:
     """Where devices find their WAS and their Wi-Fi; empty: never said."""
 
     was_url: str = ""
     wifi_ssid: str = ""
     wifi_psk: str = field(default="", repr=False)
 
-    def message(self, *, with_secrets: bool) -> Nvs:
+    def message(self, *, with_secrets: bool) -> NvsMessage:
         """Raises Conflict where a password is in it that may not be sent."""
         if not with_secrets and (self.wifi_psk or has_secret("was_url", self.was_url)):
             raise Conflict(
@@ -35,7 +35,7 @@ class StoredNvs:
                 code="secrets_not_sent",
                 param="apply",
             )
-        return Nvs(self.was_url, self.wifi_ssid, self.wifi_psk)
+        return NvsMessage(self.was_url, self.wifi_ssid, self.wifi_psk)
 
     def as_json(self) -> dict[str, dict[str, str]]:
         """In WAS's form."""
@@ -45,10 +45,10 @@ class StoredNvs:
         }
 
 
-class WillowStore:
+class WillowSettingsStore:
     """Every call may raise StorageFailed. A device's id: its own; without: everybody's."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DeviceSettingsStore) -> None:
         self._settings = settings
 
     async def config(self, device_id: str = "") -> dict[str, Scalar]:
@@ -58,12 +58,12 @@ class WillowStore:
         """Raises NotFound for an unknown device."""
         await self._settings.write(CONFIG, dict(values) or None, device_id)
 
-    async def nvs(self) -> StoredNvs:
+    async def nvs(self) -> NvsSettings:
         found = await self._table(NVS)
-        return StoredNvs(**{name: str(found.get(name, "")) for name in StoredNvs.__slots__})
+        return NvsSettings(**{name: str(found.get(name, "")) for name in NvsSettings.__slots__})
 
-    async def save_nvs(self, nvs: StoredNvs) -> None:
-        values = {name: getattr(nvs, name) for name in StoredNvs.__slots__}
+    async def save_nvs(self, nvs: NvsSettings) -> None:
+        values = {name: getattr(nvs, name) for name in NvsSettings.__slots__}
         await self._settings.write(NVS, values)
 
     async def was(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class WillowStore:
         return dict(found) if isinstance(found, Mapping) else {}
 
 
-def read_nvs(said: Mapping[str, Any], old: StoredNvs, mask: str) -> StoredNvs:
+def read_nvs(said: Mapping[str, Any], old: NvsSettings, mask: str) -> NvsSettings:
     """In WAS's form, `{"WAS": {"URL"}, "WIFI": {"PSK", "SSID"}}`; what is absent or masked stays.
     Raises RequestError, which names what is wrong and no password."""
     was, wifi = _space(said, "WAS"), _space(said, "WIFI")
@@ -98,7 +98,7 @@ def read_nvs(said: Mapping[str, Any], old: StoredNvs, mask: str) -> StoredNvs:
         raise _wrong("WIFI.SSID", "1 to 32 bytes")
     if psk and len(psk.encode()) not in PSK_CHARS:
         raise _wrong("WIFI.PSK", "8 to 63 bytes")
-    return StoredNvs(url, ssid, psk)
+    return NvsSettings(url, ssid, psk)
 
 
 def _space(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:

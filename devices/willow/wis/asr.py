@@ -5,15 +5,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
-from core.errors import TooLarge
+from core.errors import PayloadTooLarge
 from core.ports import Clock
-from devices.willow.wis.asr_params import ENGLISH, Ask
-from pipeline.transcription.recording import Recording, Transcriber, Transcript
-from serving.scheduling.scheduler import Priority
+from devices.willow.wis.asr_params import ENGLISH, AsrParams
+from pipeline.transcription.recording import RecordingTranscription, Transcriber, Transcript
+from serving.scheduling.scheduler import DecodePriority
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class WisTranscript:
     text: str
     language: str
     audio_ms: float
@@ -29,11 +29,16 @@ class Heard:
         return int(self.audio_ms / self.infer_ms) if self.infer_ms > 0 else 0
 
 
-class Hearing:
+class WisTranscription:
     """`push` until the audio is over, then `heard`."""
 
     def __init__(
-        self, recordings: list[Recording], ask: Ask, model: str, clock: Clock, max_audio_s: float
+        self,
+        recordings: list[RecordingTranscription],
+        ask: AsrParams,
+        model: str,
+        clock: Clock,
+        max_audio_s: float,
     ) -> None:
         self._recordings, self._ask, self._model, self._clock = recordings, ask, model, clock
         self.max_audio_s = max_audio_s
@@ -49,18 +54,18 @@ class Hearing:
         self._samples += len(pcm)
         if self._samples > self.max_audio_s * ASR_RATE_HZ:
             limit = f"{self.max_audio_s:g} s, the limit"
-            raise TooLarge(f"audio of more than {limit}", code="audio_too_long")
+            raise PayloadTooLarge(f"audio of more than {limit}", code="audio_too_long")
         if len(pcm):
             for recording in self._recordings:
                 await recording.push(pcm)
 
-    async def heard(self, *, since: float | None = None) -> Heard:
+    async def heard(self, *, since: float | None = None) -> WisTranscript:
         """The text; `infer_ms` counts from `since` or now. Raises EngineError, Overloaded."""
         began = self._clock.now() if since is None else since
         for recording in self._recordings:
             recording.end()
         plain, *others = [await recording.transcript() for recording in self._recordings]
-        return Heard(
+        return WisTranscript(
             plain.text,
             plain.language,
             samples_to_ms(self._samples, ASR_RATE_HZ),
@@ -75,11 +80,16 @@ class Hearing:
 
 @asynccontextmanager
 async def hearing(
-    transcriber: Transcriber, ask: Ask, clock: Clock, *, priority: Priority, max_audio_s: float
-) -> AsyncIterator[Hearing]:
+    transcriber: Transcriber,
+    ask: AsrParams,
+    clock: Clock,
+    *,
+    priority: DecodePriority,
+    max_audio_s: float,
+) -> AsyncIterator[WisTranscription]:
     """Leaving it frees all that is still being recognised. What is not for BATCH is being said
     just now: recognition uses its pauses."""
-    is_live = priority is not Priority.BATCH
+    is_live = priority is not DecodePriority.BATCH
     wanted = [ask.options, *([ask.translation] if ask.translation else [])]
     async with AsyncExitStack() as stack:
         recordings = [
@@ -89,4 +99,4 @@ async def hearing(
             for options in wanted
         ]
         model = transcriber.name_of(ask.model)
-        yield Hearing(recordings, ask, model, clock, max_audio_s)
+        yield WisTranscription(recordings, ask, model, clock, max_audio_s)

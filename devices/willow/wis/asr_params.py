@@ -6,7 +6,7 @@ from typing import Any
 
 from core.errors import RequestError
 from devices.willow.wis.params import invalid, named, switch_of, text_of, whole_of
-from engines.base import AsrInfo, AsrOptions, Task
+from engines.base import AsrInfo, AsrOptions, AsrTask
 from pipeline.services import EngineSet, Recogniser
 from pipeline.shared.settings import DEFAULT
 from pipeline.transcription.options import MAX_BEAM_SIZE
@@ -17,14 +17,14 @@ SIZES = ("tiny", "base", "small", "medium", "large")
 
 BEAMS = range(1, MAX_BEAM_SIZE + 1)
 
-TASKS: tuple[Task, ...] = ("transcribe", "translate")
+TASKS: tuple[AsrTask, ...] = ("transcribe", "translate")
 
 ENGLISH = "en"
 "What translations are in: Whisper translates into no other language."
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class AsrParams:
     model: str
     "As our engines call it."
     options: AsrOptions
@@ -36,13 +36,13 @@ class Ask:
     "What was wished for and is done otherwise."
 
 
-class Asking:
+class AsrParamsReader:
     """Reads wishes, with what is loaded here in mind."""
 
     def __init__(self, engines: EngineSet, transcriber: Transcriber) -> None:
         self._engines, self._transcriber = engines, transcriber
 
-    def read(self, wishes: Mapping[str, Any], usual_language: str = "") -> Ask:
+    def read(self, wishes: Mapping[str, Any], usual_language: str = "") -> AsrParams:
         """`model`, `detect_language`, `force_language`, `beam_size`, `translate`, `task`,
         `return_language`.
         `usual_language`: where no wish says one; empty: the server's.
@@ -63,13 +63,13 @@ class Asking:
         translation = replace(options, task="translate")
         if switch_of(wishes, "translate"):
             self._check_translation(model, info, translation, "translate")
-            return Ask(model, options, translation, note=note)
+            return AsrParams(model, options, translation, note=note)
         if self._returns_english(wishes, info, options):
             self._check_translation(model, info, translation, "return_language")
-            return Ask(model, options, translation, returns_english=True, note=note)
-        return Ask(model, options, note=note)
+            return AsrParams(model, options, translation, returns_english=True, note=note)
+        return AsrParams(model, options, note=note)
 
-    def recogniser(self, ask: Ask) -> Recogniser:
+    def recogniser(self, ask: AsrParams) -> Recogniser:
         """What `ask` asks."""
         return self._engines.recogniser(ask.model)
 
@@ -128,7 +128,7 @@ class Asking:
         self._transcriber.check(model, options)
 
 
-def _task(wishes: Mapping[str, Any]) -> Task:
+def _task(wishes: Mapping[str, Any]) -> AsrTask:
     """Raises RequestError."""
     task = text_of(wishes, "task").lower() or "transcribe"
     for known in TASKS:

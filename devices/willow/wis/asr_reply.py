@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import msgspec
 
 from core.errors import EarshotError
-from devices.willow.wis.asr import Heard
+from devices.willow.wis.asr import WisTranscript
 from devices.willow.wis.params import shortened
 
 MAX_REPLY_BYTES = 2047
@@ -17,7 +17,7 @@ MAX_ERROR_CHARS = 300
 ELLIPSIS = "…"
 
 
-class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+class DeviceAsrReply(msgspec.Struct, frozen=True, omit_defaults=True):
     """As a device gets it; the three numbers only with `stats`."""
 
     language: str
@@ -32,7 +32,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     "Which one recognised it."
 
 
-class FileReply(msgspec.Struct, frozen=True, omit_defaults=True):
+class FileAsrReply(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of a file."""
 
     infer_time: float
@@ -46,9 +46,9 @@ class FileReply(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str | None = None
 
 
-def file_reply(heard: Heard) -> bytes:
+def file_reply(heard: WisTranscript) -> bytes:
     return msgspec.json.encode(
-        FileReply(
+        FileAsrReply(
             round(heard.infer_ms, 3),
             heard.speedup,
             round(heard.audio_ms),
@@ -60,7 +60,7 @@ def file_reply(heard: Heard) -> bytes:
     )
 
 
-def device_reply(heard: Heard, *, stats: bool) -> bytes:
+def device_reply(heard: WisTranscript, *, stats: bool) -> bytes:
     """At most MAX_REPLY_BYTES: a text that is too long ends at a word, with an ellipsis."""
     fields: dict[str, object] = {"language": heard.language, "text": heard.text}
     if stats:

@@ -8,7 +8,7 @@ from aiohttp import web as aioweb
 from core.errors import Forbidden
 from devices.willow.wis.params import number_of, text_of, whole_of
 from devices.willow.wis.tts import read_language
-from pipeline.session.one_shot import Question
+from pipeline.session.one_shot import OneShotRequest
 from pipeline.shared.settings import DEFAULT
 
 MAX_NEW_TOKENS = range(1, 16_385)
@@ -27,10 +27,10 @@ MAX_ID_CHARS = 128
 FOREIGN = ("cross-site", "same-site")
 
 
-def read_question(query: Mapping[str, Any], text: str) -> Question:
+def read_question(query: Mapping[str, Any], text: str) -> OneShotRequest:
     """`max_new_tokens`, `temperature`, `top_p`, `repetition_penalty`, and ours: `language`,
     `model`, `conversation_id`. Raises RequestError."""
-    return Question(
+    return OneShotRequest(
         text,
         conversation_id=text_of(query, "conversation_id")[:MAX_ID_CHARS] or None,
         language=read_language(query),

@@ -10,7 +10,7 @@ from core.http.routes import JSON
 from devices.willow.wis.chat_params import check_site, read_question
 from devices.willow.wis.tts import (
     RATE_HZ,
-    Wanted,
+    TtsParams,
     head_only,
     manner,
     read_text,
@@ -19,15 +19,15 @@ from devices.willow.wis.tts import (
     spoken_language,
 )
 from pipeline.services import EngineSet
-from pipeline.session.one_shot import Exchanges, Question
+from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.shared.settings import DEFAULT
-from pipeline.speech.file import Reader
+from pipeline.speech.file import SpeechFiles
 
 FORMAT = "flac"
 "What WIS spoke in where `format` is absent."
 
 
-class Answered(msgspec.Struct, frozen=True):
+class ChatbotReply(msgspec.Struct, frozen=True):
     """As WIS says it."""
 
     response: str
@@ -36,7 +36,9 @@ class Answered(msgspec.Struct, frozen=True):
 class Chatbot:
     """One answer per request."""
 
-    def __init__(self, engines: EngineSet, exchanges: Exchanges, reader: Reader) -> None:
+    def __init__(
+        self, engines: EngineSet, exchanges: OneShotResponses, reader: SpeechFiles
+    ) -> None:
         self._engines, self._exchanges, self._reader = engines, exchanges, reader
 
     async def write(self, request: aioweb.Request) -> aioweb.Response:
@@ -46,7 +48,7 @@ class Chatbot:
         headers = {"Cache-Control": "no-store"}
         if request.method == "HEAD":
             return aioweb.Response(content_type=JSON, headers=headers)
-        answer = Answered(await while_connected(request, self.text(question)))
+        answer = ChatbotReply(await while_connected(request, self.text(question)))
         return aioweb.Response(body=msgspec.json.encode(answer), content_type=JSON, headers=headers)
 
     async def say(self, request: aioweb.Request) -> aioweb.StreamResponse:
@@ -58,13 +60,13 @@ class Chatbot:
             return head
         return await while_connected(request, self.speak(request, question, wanted))
 
-    async def text(self, question: Question) -> str:
+    async def text(self, question: OneShotRequest) -> str:
         """The whole answer. Raises EngineError, Overloaded, RequestError."""
         async with self._exchanges.open(question) as exchange:
             return await exchange.text()
 
     async def speak(
-        self, request: aioweb.Request, question: Question, wanted: Wanted
+        self, request: aioweb.Request, question: OneShotRequest, wanted: TtsParams
     ) -> aioweb.StreamResponse:
         """The voice begins with the answer's first clause. Raises as `text`, and
         unsupported_language before anything is asked."""
@@ -72,6 +74,6 @@ class Chatbot:
             plan = exchange.plan
             language = spoken_language(plan.language, self._engines)
             voice = wanted.voice or (None if plan.voice == DEFAULT else plan.voice)
-            how = Wanted(wanted.kind, voice, speed=wanted.speed or plan.speed)
+            how = TtsParams(wanted.kind, voice, speed=wanted.speed or plan.speed)
             file = self._reader.file(exchange.texts(), manner(how, language), wanted.kind, RATE_HZ)
             return await speak(request, file)

@@ -9,12 +9,12 @@ import msgspec
 from aiohttp import WSMsgType
 from aiohttp import web as aioweb
 
-from core.errors import EarshotError, Overloaded, RequestError
+from core.errors import EarshotError, OverloadedError, RequestError
 from devices.willow.wis.chat_params import check_site, read_question
 from devices.willow.wis.chatbot import Chatbot
 from devices.willow.wis.tts import read_text
 from pipeline.conversation.conversation import Conversation
-from pipeline.session.one_shot import Exchanges
+from pipeline.session.one_shot import OneShotResponses
 
 HEARTBEAT_S = 20.0
 "Proxies cut silent connections at 30 to 60 s; a vanished client is noticed within half of it more."
@@ -32,11 +32,11 @@ MAX_WAITING = 8
 RETRY_AFTER_S = 5
 
 
-class ChatSocket:
+class ChatbotSocket:
     """Each connection is a conversation, or goes on with the one that it names. What is said in it
     unasked (a timer rings) comes as a frame of its own."""
 
-    def __init__(self, chatbot: Chatbot, exchanges: Exchanges, *, max_open: int) -> None:
+    def __init__(self, chatbot: Chatbot, exchanges: OneShotResponses, *, max_open: int) -> None:
         self._chatbot, self._exchanges, self._max_open = chatbot, exchanges, max_open
         self._open = 0
 
@@ -52,13 +52,13 @@ class ChatSocket:
         with self._place():
             await ws.prepare(request)
             conversation = self._exchanges.conversation(wanted)
-            await _Talk(ws, self._chatbot, conversation, request.query).run()
+            await _ChatbotConnection(ws, self._chatbot, conversation, request.query).run()
         return ws
 
     @contextmanager
     def _place(self) -> Iterator[None]:
         if self._open >= self._max_open:
-            raise Overloaded(
+            raise OverloadedError(
                 f"{self._max_open} connections are open, the limit", retry_after_s=RETRY_AFTER_S
             )
         self._open += 1
@@ -68,7 +68,7 @@ class ChatSocket:
             self._open -= 1
 
 
-class _Talk:
+class _ChatbotConnection:
     """One connection; also a `Speaker` of its conversation."""
 
     def __init__(
@@ -118,7 +118,7 @@ class _Talk:
             match message.type:
                 case WSMsgType.TEXT if self._asked.full():
                     why = f"{MAX_WAITING} questions wait already, the limit"
-                    await self._send(failed(Overloaded(why, retry_after_s=RETRY_AFTER_S)))
+                    await self._send(failed(OverloadedError(why, retry_after_s=RETRY_AFTER_S)))
                 case WSMsgType.TEXT:
                     self._asked.put_nowait(message.data)
                 case WSMsgType.BINARY:

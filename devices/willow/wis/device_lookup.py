@@ -4,10 +4,10 @@ from typing import Protocol
 
 from aiohttp import web as aioweb
 
-from devices.willow.wis.asr import Heard
+from devices.willow.wis.asr import WisTranscript
 
 
-class Utterance(Protocol):
+class DeviceUtterance(Protocol):
     """One `POST /api/willow` of a known device."""
 
     @property
@@ -19,7 +19,7 @@ class Utterance(Protocol):
         """False: another device of the room answers, so this one's speech is not recognised."""
         ...
 
-    async def heard(self, heard: Heard) -> bool:
+    async def heard(self, heard: WisTranscript) -> bool:
         """The words, before they are sent to the device. False: another device turned out to be the
         one that answers, so they are nobody's."""
         ...
@@ -29,7 +29,7 @@ class Utterance(Protocol):
         ...
 
 
-class Ears(Protocol):
-    def utterance(self, request: aioweb.Request) -> Utterance | None:
+class DeviceLookup(Protocol):
+    def utterance(self, request: aioweb.Request) -> DeviceUtterance | None:
         """None: nobody knows which device asks; then it is only recognised."""
         ...

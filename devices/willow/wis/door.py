@@ -10,18 +10,18 @@ import msgspec
 from aiohttp import web as aioweb
 
 from core.errors import EngineTimeout, RequestError
-from core.http.connected import ClientGone, while_connected
+from core.http.connected import ClientDisconnected, while_connected
 from core.ports import Clock
-from devices.ip_allowlist import PageSettings
-from devices.willow.wis.asr import Heard, Hearing, hearing
-from devices.willow.wis.asr_params import Ask, Asking
+from devices.ip_allowlist import KeylessPageSettings
+from devices.willow.wis.asr import WisTranscript, WisTranscription, hearing
+from devices.willow.wis.asr_params import AsrParams, AsrParamsReader
 from devices.willow.wis.asr_reply import briefly, device_reply, file_reply
 from devices.willow.wis.chat_params import check_site
 from devices.willow.wis.chatbot import Chatbot
-from devices.willow.wis.chatbot_ws import ChatSocket
-from devices.willow.wis.device_lookup import Ears, Utterance
+from devices.willow.wis.chatbot_ws import ChatbotSocket
+from devices.willow.wis.device_lookup import DeviceLookup, DeviceUtterance
 from devices.willow.wis.params import switch_of
-from devices.willow.wis.rtc.calls import Guard, WillowCalls, call_settings
+from devices.willow.wis.rtc.calls import WillowCallGuard, WillowCalls, call_settings
 from devices.willow.wis.sts import SpeechToSpeech
 from devices.willow.wis.tts import (
     RATE_HZ,
@@ -33,15 +33,15 @@ from devices.willow.wis.tts import (
     speak,
     spoken_language,
 )
-from devices.willow.wis.upload import AudioForm, body_of, listen, listen_to_file, spool_form
+from devices.willow.wis.upload import WillowAudioFormat, body_of, listen, listen_to_file, spool_form
 from media.files.decode import FileDecoder
-from media.files.upload_spool import Spools
+from media.files.upload_spool import UploadSpools
 from media.webrtc.peer import PeerSettings
 from pipeline.services import EngineSet
-from pipeline.session.one_shot import Exchanges
-from pipeline.speech.file import Reader, whole
+from pipeline.session.one_shot import OneShotResponses
+from pipeline.speech.file import SpeechFiles, whole
 from pipeline.transcription.recording import Transcriber
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 
 logger = logging.getLogger(__name__)
 
@@ -60,17 +60,17 @@ class WillowSettings:
     max_file_s: float = 2 * 3600.0
     max_calls: int = 32
     peer: PeerSettings = field(default_factory=call_settings)
-    pages: PageSettings = field(default_factory=PageSettings)
+    pages: KeylessPageSettings = field(default_factory=KeylessPageSettings)
 
 
-class Offer(msgspec.Struct, frozen=True):
+class WisSessionDescription(msgspec.Struct, frozen=True):
     """The body of `POST /api/rtc/asr`, and its answer."""
 
     sdp: str
     type: str
 
 
-class Pong(msgspec.Struct, frozen=True):
+class WisPong(msgspec.Struct, frozen=True):
     message: str
 
 
@@ -81,23 +81,23 @@ class WillowDoor:
         self,
         engines: EngineSet,
         transcriber: Transcriber,
-        spools: Spools,
+        spools: UploadSpools,
         decoder: FileDecoder,
         clock: Clock,
-        guard: Guard,
-        reader: Reader,
-        exchanges: Exchanges,
+        guard: WillowCallGuard,
+        reader: SpeechFiles,
+        exchanges: OneShotResponses,
         settings: WillowSettings | None = None,
-        ears: Ears | None = None,
+        ears: DeviceLookup | None = None,
     ) -> None:
         self.settings = settings = settings or WillowSettings()
         self._engines, self._transcriber, self._clock = engines, transcriber, clock
         self._spools, self._decoder = spools, decoder
         self._reader, self._ears = reader, ears
         self.chatbot = Chatbot(engines, exchanges, reader)
-        self.chat_socket = ChatSocket(self.chatbot, exchanges, max_open=settings.max_calls)
+        self.chat_socket = ChatbotSocket(self.chatbot, exchanges, max_open=settings.max_calls)
         self.speech_to_speech = SpeechToSpeech(engines, self.chatbot, reader, self._hear_file)
-        self._asking = Asking(engines, transcriber)
+        self._asking = AsrParamsReader(engines, transcriber)
         self.calls = WillowCalls(
             transcriber,
             self._asking,
@@ -117,11 +117,11 @@ class WillowDoor:
         await self.calls.run()
 
     async def ping(self, request: aioweb.Request) -> aioweb.Response:
-        return _json(msgspec.json.encode(Pong("pong")))
+        return _json(msgspec.json.encode(WisPong("pong")))
 
     async def file(self, request: aioweb.Request) -> aioweb.Response:
         """`POST /api/asr`."""
-        heard = await self._hear_file(request, self._read(request.query), Priority.BATCH)
+        heard = await self._hear_file(request, self._read(request.query), DecodePriority.BATCH)
         return _json(file_reply(heard))
 
     async def device(self, request: aioweb.Request) -> aioweb.Response:
@@ -136,7 +136,7 @@ class WillowDoor:
             stats = switch_of(request.query, "stats")
             if switch_of(request.query, "save_audio"):
                 logger.info("save_audio was asked for; speech is never stored")
-            form = AudioForm.of(request.headers)
+            form = WillowAudioFormat.of(request.headers)
             utterance = self._ears.utterance(request) if self._ears else None
             ask = self._read(request.query, utterance.language if utterance else "")
         if utterance is not None:
@@ -147,16 +147,18 @@ class WillowDoor:
     async def _hear_known(
         self,
         request: aioweb.Request,
-        form: AudioForm,
-        ask: Ask,
-        utterance: Utterance,
+        form: WillowAudioFormat,
+        ask: AsrParams,
+        utterance: DeviceUtterance,
         *,
         stats: bool,
     ) -> aioweb.Response:
         """Of a device whose wake word and commands are known: one that lost its room's wake word is
         read and not heard, and what the other said is acted on while its words are sent back."""
         try:
-            nothing = Heard("", ask.options.language or self._engines.default_language, 0, 0)
+            nothing = WisTranscript(
+                "", ask.options.language or self._engines.default_language, 0, 0
+            )
             if not await utterance.may_speak():
                 async for _ in body_of(request, self._spools.limits.max_bytes):
                     pass
@@ -169,14 +171,14 @@ class WillowDoor:
             await response.write_eof()
             return response
         except ConnectionError as exc:
-            raise ClientGone from exc
+            raise ClientDisconnected from exc
         finally:
             utterance.over()
 
     async def offer(self, request: aioweb.Request) -> aioweb.Response:
         """`POST /api/rtc/asr`."""
         try:
-            offer = msgspec.json.decode(await request.read(), type=Offer)
+            offer = msgspec.json.decode(await request.read(), type=WisSessionDescription)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise RequestError(
                 f'the body must be JSON {{"sdp": "v=0...", "type": "offer"}}: {error}',
@@ -186,7 +188,7 @@ class WillowDoor:
             raise RequestError('type must be "offer"', code="invalid_value", param="type")
         self._read(request.query)
         answer = await self.calls.start(offer.sdp, dict(request.query))
-        return _json(msgspec.json.encode(Offer(answer, "answer")))
+        return _json(msgspec.json.encode(WisSessionDescription(answer, "answer")))
 
     async def speech(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """`GET /api/tts`."""
@@ -217,36 +219,40 @@ class WillowDoor:
     async def openapi(self, request: aioweb.Request) -> aioweb.Response:
         raise aioweb.HTTPFound("/openapi.json")
 
-    def _read(self, query: Mapping[str, str], usual_language: str = "") -> Ask:
+    def _read(self, query: Mapping[str, str], usual_language: str = "") -> AsrParams:
         ask = self._asking.read(query, usual_language)
         if ask.note:
             logger.info("%s", ask.note)
         return ask
 
     def _hearing(
-        self, ask: Ask, priority: Priority, max_audio_s: float
-    ) -> AbstractAsyncContextManager[Hearing]:
+        self, ask: AsrParams, priority: DecodePriority, max_audio_s: float
+    ) -> AbstractAsyncContextManager[WisTranscription]:
         return hearing(
             self._transcriber, ask, self._clock, priority=priority, max_audio_s=max_audio_s
         )
 
-    async def _hear_file(self, request: aioweb.Request, ask: Ask, priority: Priority) -> Heard:
+    async def _hear_file(
+        self, request: aioweb.Request, ask: AsrParams, priority: DecodePriority
+    ) -> WisTranscript:
         """The recording in a form."""
         with self._spools.open() as spool:
             await spool_form(request, spool, self.max_body_bytes)
             began = self._clock.now()
 
-            async def recognise() -> Heard:
+            async def recognise() -> WisTranscript:
                 async with self._hearing(ask, priority, self.settings.max_file_s) as heard:
                     await listen_to_file(heard, spool, self._decoder)
                     return await heard.heard(since=began)
 
             return await while_connected(request, recognise())
 
-    async def _hear_device(self, request: aioweb.Request, form: AudioForm, ask: Ask) -> Heard:
+    async def _hear_device(
+        self, request: aioweb.Request, form: WillowAudioFormat, ask: AsrParams
+    ) -> WisTranscript:
         settings, spools = self.settings, self._spools
         with briefly(), spools.open() as spool:
-            async with self._hearing(ask, Priority.FINAL, settings.max_stream_s) as found:
+            async with self._hearing(ask, DecodePriority.FINAL, settings.max_stream_s) as found:
                 body = body_of(request, spools.limits.max_bytes)
                 is_pushed = await listen(body, form, found, spool)
                 ended = self._clock.now()

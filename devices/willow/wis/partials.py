@@ -11,8 +11,8 @@ from core.ports import Clock
 from core.tasks import unwrapped
 from engines.base import AsrOptions
 from pipeline.services import Recogniser
-from pipeline.transcription.stable_prefix import Agreed
-from pipeline.transcription.stream import Utterance
+from pipeline.transcription.stable_prefix import PartialHypothesis
+from pipeline.transcription.stream import TranscriptStream
 from pipeline.transcription.writing import join_texts
 
 
@@ -25,7 +25,7 @@ async def following(
     Partials are the first thing to go when the server is busy: then there are none.
     """
 
-    def found(agreed: Agreed, _: int) -> None:
+    def found(agreed: PartialHypothesis, _: int) -> None:
         tell(join_texts([agreed.stable, agreed.unstable]), agreed.stable)
 
     def lost(_: EarshotError) -> None:
@@ -33,7 +33,7 @@ async def following(
 
     with unwrapped():
         async with asyncio.TaskGroup() as tasks:
-            utterance = Utterance(recogniser, new_id("item"), options, clock, tasks)
+            utterance = TranscriptStream(recogniser, new_id("item"), options, clock, tasks)
             utterance.follow(found, lost)
             try:
                 yield utterance.push

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from core.http.routes import Route
-from devices.willow.wis.asr_reply import FileReply, Reply
-from devices.willow.wis.chatbot import Answered
-from devices.willow.wis.door import Offer, Pong, WillowDoor
+from devices.willow.wis.asr_reply import DeviceAsrReply, FileAsrReply
+from devices.willow.wis.chatbot import ChatbotReply
+from devices.willow.wis.door import WillowDoor, WisPong, WisSessionDescription
 from devices.willow.wis.upload import FORM
 from media.files.encode import FORMATS
 
@@ -78,7 +78,7 @@ def _listening(door: WillowDoor) -> tuple[Route, ...]:
             "Recognise speech while it is sent; headers `x-audio-*` say what it is. Below 2 KB.",
             _TAG,
             request_content_types=("application/octet-stream",),
-            responses={200: Reply},
+            responses={200: DeviceAsrReply},
             query={
                 **_RECOGNITION,
                 "stats": "true: also give infer_time, infer_speedup and audio_duration.",
@@ -95,7 +95,7 @@ def _listening(door: WillowDoor) -> tuple[Route, ...]:
             "Recognise the recording in the form's part `audio_file`.",
             _TAG,
             request_content_types=(FORM,),
-            responses={200: FileReply},
+            responses={200: FileAsrReply},
             query=_RECOGNITION,
             error_codes=(
                 *_WISHES,
@@ -116,8 +116,8 @@ def _calls(door: WillowDoor) -> Route:
         door.offer,
         "Recognise over WebRTC: SDP offer in, answer out; messages on the channel `chat`.",
         _TAG,
-        request=Offer,
-        responses={200: Offer},
+        request=WisSessionDescription,
+        responses={200: WisSessionDescription},
         query=_RECOGNITION,
         error_codes=(
             *_WISHES,
@@ -175,7 +175,7 @@ def _assistant(door: WillowDoor) -> tuple[Route, ...]:
             door.chatbot.write,
             "Ask the assistant, or have it do something.",
             _TAG,
-            responses={200: Answered},
+            responses={200: ChatbotReply},
             query={**text, **_QUESTION},
             error_codes=_ASKED,
         ),
@@ -249,7 +249,7 @@ def _about(door: WillowDoor) -> tuple[Route, ...]:
                 door.ping,
                 "Whether anybody is there.",
                 _TAG,
-                responses={200: Pong},
+                responses={200: WisPong},
             )
         ),
         Route("GET", "/api/docs", door.docs, "To `/docs`.", _TAG, responses={302: None}),

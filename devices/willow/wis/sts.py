@@ -6,30 +6,32 @@ from aiohttp import web as aioweb
 
 from core.errors import RequestError
 from core.http.connected import while_connected
-from devices.willow.wis.asr import Heard
-from devices.willow.wis.asr_params import ENGLISH, Ask
+from devices.willow.wis.asr import WisTranscript
+from devices.willow.wis.asr_params import ENGLISH, AsrParams
 from devices.willow.wis.chat_params import read_question
 from devices.willow.wis.chatbot import FORMAT, Chatbot
 from devices.willow.wis.params import switch_of
 from devices.willow.wis.tts import RATE_HZ, manner, read_wanted, speak, spoken_language
 from pipeline.services import EngineSet
-from pipeline.speech.file import Reader, whole
-from serving.scheduling.scheduler import Priority
+from pipeline.speech.file import SpeechFiles, whole
+from serving.scheduling.scheduler import DecodePriority
 
-Hear = Callable[[aioweb.Request, Ask, Priority], Awaitable[Heard]]
+UploadRecogniser = Callable[[aioweb.Request, AsrParams, DecodePriority], Awaitable[WisTranscript]]
 
 
 class SpeechToSpeech:
-    def __init__(self, engines: EngineSet, chatbot: Chatbot, reader: Reader, hear: Hear) -> None:
+    def __init__(
+        self, engines: EngineSet, chatbot: Chatbot, reader: SpeechFiles, hear: UploadRecogniser
+    ) -> None:
         self._engines, self._chatbot, self._reader, self._hear = engines, chatbot, reader, hear
 
-    async def serve(self, request: aioweb.Request, ask: Ask) -> aioweb.StreamResponse:
+    async def serve(self, request: aioweb.Request, ask: AsrParams) -> aioweb.StreamResponse:
         """Raises RequestError, also no_speech; EngineError; Overloaded."""
         query = request.query
         wanted = read_wanted(query, self._engines, usual=FORMAT)
         is_question = switch_of(query, "answer")
         read_question({**query, "model": ""}, "")
-        heard = await self._hear(request, ask, Priority.FINAL)
+        heard = await self._hear(request, ask, DecodePriority.FINAL)
         text = heard.text if heard.translation is None else heard.translation
         if not text.strip():
             raise RequestError(

@@ -10,13 +10,13 @@ from aiohttp.hdrs import METH_HEAD
 
 from core.audio import ASR_RATE_HZ
 from core.errors import RequestError
-from core.http.connected import ClientGone
+from core.http.connected import ClientDisconnected
 from core.http.sending import send
 from core.tasks import unwrapped
 from devices.willow.wis.params import invalid, named, number_of, text_of
 from media.files.encode import FORMATS, content_type_of, with_sizes
 from pipeline.services import EngineSet
-from pipeline.speech.file import Manner, SoundFile
+from pipeline.speech.file import SpeechFile, SpeechFileOptions
 
 RATE_HZ = ASR_RATE_HZ
 "Willow's player resamples everything to this."
@@ -32,7 +32,7 @@ ends at 5 s in old firmware."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TtsParams:
     """How the sound shall be."""
 
     kind: str
@@ -57,14 +57,14 @@ def read_text(query: Mapping[str, str]) -> str:
     return text
 
 
-def read_wanted(query: Mapping[str, str], engines: EngineSet, *, usual: str = "wav") -> Wanted:
+def read_wanted(query: Mapping[str, str], engines: EngineSet, *, usual: str = "wav") -> TtsParams:
     """`format`, `speaker`, `speed`. Raises RequestError. A voice that is not here is spoken by the
     language's own: a device asks for `CLB`, a voice of WIS, by itself."""
     kind = text_of(query, "format").lower() or usual
     if kind not in FORMATS:
         raise invalid("format", kind, named([one.upper() for one in FORMATS]))
     speaker, language = _known_voice(text_of(query, "speaker"), engines)
-    return Wanted(kind, speaker, language, number_of(query, "speed", *SPEEDS))
+    return TtsParams(kind, speaker, language, number_of(query, "speed", *SPEEDS))
 
 
 def _known_voice(speaker: str, engines: EngineSet) -> tuple[str | None, str | None]:
@@ -91,11 +91,11 @@ def spoken_language(language: str | None, engines: EngineSet) -> str:
     return language
 
 
-def manner(wanted: Wanted, language: str) -> Manner:
-    return Manner(language, wanted.voice, wanted.speed or 1.0)
+def manner(wanted: TtsParams, language: str) -> SpeechFileOptions:
+    return SpeechFileOptions(language, wanted.voice, wanted.speed or 1.0)
 
 
-def head_only(request: aioweb.Request, wanted: Wanted) -> aioweb.Response | None:
+def head_only(request: aioweb.Request, wanted: TtsParams) -> aioweb.Response | None:
     """The answer to somebody who asks for nothing but the head: nothing is done for it."""
     if request.method != METH_HEAD:
         return None
@@ -103,7 +103,7 @@ def head_only(request: aioweb.Request, wanted: Wanted) -> aioweb.Response | None
 
 
 async def speak(
-    request: aioweb.Request, sound: SoundFile, *, is_sized: bool = False
+    request: aioweb.Request, sound: SpeechFile, *, is_sized: bool = False
 ) -> aioweb.StreamResponse:
     """The sound as it is made. Raises EngineError before the first byte; later the connection is
     cut, so that half an answer is not kept as a whole one.
@@ -123,7 +123,7 @@ async def speak(
 
 
 async def _stream(
-    request: aioweb.Request, sound: SoundFile, chunks: AsyncGenerator[bytes, None]
+    request: aioweb.Request, sound: SpeechFile, chunks: AsyncGenerator[bytes, None]
 ) -> aioweb.StreamResponse:
     first = await anext(chunks, b"")
     if not first:
@@ -136,7 +136,7 @@ async def _stream(
             await send(response, chunk)
         await response.write_eof()
     except ConnectionError as exc:
-        raise ClientGone from exc
+        raise ClientDisconnected from exc
     return response
 
 

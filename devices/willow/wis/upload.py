@@ -8,16 +8,16 @@ from aiohttp import BodyPartReader
 from aiohttp import web as aioweb
 from aiohttp.http_exceptions import HttpProcessingError
 
-from core.errors import RequestError, TooLarge
-from core.http.connected import ClientGone
+from core.errors import PayloadTooLarge, RequestError
+from core.http.connected import ClientDisconnected
 from core.http.routes import BROKEN_FORM
 from core.threads import in_thread
-from devices.willow.wis.asr import Hearing
+from devices.willow.wis.asr import WisTranscription
 from devices.willow.wis.params import invalid, named, text_of, whole_of
 from media.codecs.amr import AmrDecoder
 from media.files.decode import FORMATS, FileDecoder, FileLimits
-from media.files.raw import BITS, ByteDecoder, NotPlain, RawDecoder, WavDecoder
-from media.files.upload_spool import Spool
+from media.files.raw import BITS, AudioByteDecoder, RawDecoder, UnsupportedWavError, WavDecoder
+from media.files.upload_spool import UploadSpool
 
 FORM = "multipart/form-data"
 FILE = "audio_file"
@@ -38,7 +38,7 @@ _AMR = ("amr", "amrnb", "amrwb")
 
 
 @dataclass(frozen=True, slots=True)
-class AudioForm:
+class WillowAudioFormat:
     """What the four headers of `POST /api/willow` say."""
 
     codec: str
@@ -47,7 +47,7 @@ class AudioForm:
     channels: int
 
     @classmethod
-    def of(cls, headers: Mapping[str, str]) -> "AudioForm":
+    def of(cls, headers: Mapping[str, str]) -> "WillowAudioFormat":
         """Absent and empty ones have defaults. Raises RequestError, naming header and values."""
         codec = text_of(headers, "x-audio-codec").lower() or "pcm"
         if codec not in CODECS:
@@ -59,7 +59,7 @@ class AudioForm:
             whole_of(headers, "x-audio-channel", CHANNELS) or 1,
         )
 
-    def decoder(self) -> ByteDecoder | None:
+    def decoder(self) -> AudioByteDecoder | None:
         """None: the whole file is needed. Containers know their rate themselves."""
         if self.codec == "pcm":
             return RawDecoder(self.rate_hz, self.bits, self.channels)
@@ -69,7 +69,10 @@ class AudioForm:
 
 
 async def listen(
-    body: AsyncGenerator[bytes, None], form: AudioForm, hearing: Hearing, spool: Spool
+    body: AsyncGenerator[bytes, None],
+    form: WillowAudioFormat,
+    hearing: WisTranscription,
+    spool: UploadSpool,
 ) -> bool:
     """Push it as it comes. False: it waits in the spool, for `listen_to_file`.
 
@@ -86,7 +89,7 @@ async def listen(
                 if not hearing.samples:
                     raise RequestError("the body has no audio samples", code="unsupported_audio")
                 return True
-            except NotPlain:  # a WAV file for FFmpeg; its bytes so far are kept
+            except UnsupportedWavError:  # a WAV file for FFmpeg; its bytes so far are kept
                 assert isinstance(decoder, WavDecoder)
                 taken = bytes(decoder.taken)
         await spool.write(taken)
@@ -95,7 +98,9 @@ async def listen(
     return False
 
 
-async def listen_to_file(hearing: Hearing, spool: Spool, decoder: FileDecoder) -> None:
+async def listen_to_file(
+    hearing: WisTranscription, spool: UploadSpool, decoder: FileDecoder
+) -> None:
     """Decode and push what the spool holds. Raises RequestError unsupported_audio; TooLarge;
     Overloaded; EngineCrashed."""
     limits = FileLimits(max_duration_s=hearing.max_audio_s)
@@ -113,7 +118,7 @@ async def body_of(request: aioweb.Request, max_bytes: int) -> AsyncGenerator[byt
     while data := await _piece(request):
         total += len(data)
         if total > max_bytes:
-            raise TooLarge(
+            raise PayloadTooLarge(
                 f"an upload of more than {max_bytes} bytes, the limit", code="audio_too_large"
             )
         for start in range(0, len(data), PIECE_BYTES):
@@ -124,14 +129,14 @@ async def _piece(request: aioweb.Request) -> bytes:
     try:
         return await request.content.readany()
     except ConnectionError as exc:
-        raise ClientGone from exc
+        raise ClientDisconnected from exc
     except aioweb.RequestPayloadError as exc:
         if request.transport is None:
-            raise ClientGone from exc
+            raise ClientDisconnected from exc
         raise RequestError("the body cannot be read", code="invalid_body") from exc
 
 
-async def spool_form(request: aioweb.Request, spool: Spool, max_bytes: int) -> None:
+async def spool_form(request: aioweb.Request, spool: UploadSpool, max_bytes: int) -> None:
     """The part `audio_file` of a form into the spool; other parts are ignored, but of them all at
     most `max_bytes` are read.
 
@@ -149,13 +154,13 @@ async def spool_form(request: aioweb.Request, spool: Spool, max_bytes: int) -> N
             has_file = has_file or is_file
             while chunk := await part.read_chunk(_CHUNK_BYTES):
                 if request.content.total_bytes > max_bytes:
-                    raise TooLarge(f"a form of more than {max_bytes} bytes, the limit")
+                    raise PayloadTooLarge(f"a form of more than {max_bytes} bytes, the limit")
                 if is_file:
                     await spool.write(chunk)
     except (*BROKEN_FORM, HttpProcessingError, aioweb.RequestPayloadError) as exc:
         raise RequestError("the form cannot be read", code="invalid_form") from exc
     except ConnectionError as exc:
-        raise ClientGone from exc
+        raise ClientDisconnected from exc
     if not has_file:
         raise RequestError(
             f"the form has no part {FILE}: the recording, in any common format",
@@ -171,7 +176,7 @@ async def _parts(request: aioweb.Request) -> AsyncIterator[BodyPartReader]:
         if part is None:
             return
         if count == MAX_PARTS:
-            raise TooLarge(f"the form has more than {MAX_PARTS} parts, the limit")
+            raise PayloadTooLarge(f"the form has more than {MAX_PARTS} parts, the limit")
         if not isinstance(part, BodyPartReader):
             raise RequestError("a part of the form is a form of its own", code="invalid_form")
         yield part

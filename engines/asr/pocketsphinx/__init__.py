@@ -10,9 +10,14 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from core.errors import ConfigError
-from engines.asr.pocketsphinx.decoder import ACOUSTIC, DICTIONARY, LANGUAGE_MODEL, Decoders
-from engines.asr.pocketsphinx.language_model import Trigrams
-from engines.asr.pocketsphinx.model import INFO, Limits, PocketSphinx
+from engines.asr.pocketsphinx.decoder import (
+    ACOUSTIC,
+    DICTIONARY,
+    LANGUAGE_MODEL,
+    SphinxDecoderFactory,
+)
+from engines.asr.pocketsphinx.language_model import TrigramModel
+from engines.asr.pocketsphinx.model import INFO, ConfidenceLimits, PocketSphinx
 from engines.asr.pocketsphinx.phrases import SENTENCES, default_phrases
 from engines.asr.pocketsphinx.pronunciation import read_dictionary
 from engines.base import AsrInfo
@@ -61,14 +66,14 @@ def create(settings: Settings) -> PocketSphinx:
         needed.append(folder / LANGUAGE_MODEL)
     if missing := [path for path in needed if not path.is_file()]:
         raise ConfigError(f"asr.options.model_dir: no {missing[0]}")
-    language = Trigrams(training_text(settings.phrases))
+    language = TrigramModel(training_text(settings.phrases))
     known = read_dictionary(folder / DICTIONARY, language.vocabulary)
-    decoders = Decoders(folder, language, known, settings.lm_weight)
+    decoders = SphinxDecoderFactory(folder, language, known, settings.lm_weight)
     return PocketSphinx(language, decoders, _limits(settings))
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(
+def _limits(settings: Settings) -> ConfidenceLimits:
+    return ConfidenceLimits(
         min_confidence=settings.min_confidence,
         min_partial_confidence=settings.min_partial_confidence,
         min_speech_confidence=settings.min_speech_confidence,

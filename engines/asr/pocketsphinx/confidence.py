@@ -13,7 +13,7 @@ from math import exp, log
 
 import numpy as np
 
-from engines.asr.pocketsphinx.decoder import Decoded
+from engines.asr.pocketsphinx.decoder import BestPath
 from engines.asr.pocketsphinx.features import Mel
 
 _LOUD_DB = 25.0
@@ -29,7 +29,7 @@ _SMALLEST = 1e-3  # keeps the logarithm of digital silence finite
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ConfidenceFeatures:
     """What the two models weigh, beside the language model."""
 
     log_frames: float
@@ -44,7 +44,7 @@ class Evidence:
     "Between loud and quiet moments: speech closes its lips, music keeps on sounding."
 
 
-def evidence(decoded: Decoded, mel: Mel) -> Evidence | None:
+def evidence(decoded: BestPath, mel: Mel) -> ConfidenceFeatures | None:
     """None if there is no word."""
     inside = np.zeros(len(mel), np.bool_)
     for span in decoded.spans:
@@ -55,7 +55,7 @@ def evidence(decoded: Decoded, mel: Mel) -> Evidence | None:
     power = mel.sum(axis=1)
     loud = power > power.max() * 10 ** (-_LOUD_DB / 10)
     low, high = np.percentile(power, (10, 95)) + _SMALLEST
-    return Evidence(
+    return ConfidenceFeatures(
         log_frames=log(spoken / len(decoded.spans)),
         coverage=float((inside & loud).sum() / max(1, loud.sum())),
         score=max(decoded.score / spoken / 100, _WORST_SCORE),
@@ -64,7 +64,7 @@ def evidence(decoded: Decoded, mel: Mel) -> Evidence | None:
     )
 
 
-def command_confidence(seen: Evidence, mean_log10: float) -> float:
+def command_confidence(seen: ConfidenceFeatures, mean_log10: float) -> float:
     """0 to 1: how sure we are of this command. `mean_log10` is the language model's, per word:
     -0.8 in commands, -2.4 in prose."""
     return _logistic(
@@ -78,7 +78,7 @@ def command_confidence(seen: Evidence, mean_log10: float) -> float:
     )
 
 
-def speech_confidence(seen: Evidence) -> float:
+def speech_confidence(seen: ConfidenceFeatures) -> float:
     """0 to 1: how sure we are that words were spoken at all, whichever they were."""
     return _logistic(
         -2.403

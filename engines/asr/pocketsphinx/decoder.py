@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from engines.asr.pocketsphinx.features import Cepstra
-from engines.asr.pocketsphinx.language_model import Trigrams
+from engines.asr.pocketsphinx.language_model import TrigramModel
 from engines.asr.pocketsphinx.pronunciation import Phones, write_dictionary
 
 ACOUSTIC, DICTIONARY, LANGUAGE_MODEL = "en-us", "cmudict-en-us.dict", "en-us.lm.bin"
@@ -39,7 +39,7 @@ _FILLERS = "<["
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class WordSpan:
     """A word and the frames it lies on, end exclusive."""
 
     word: str
@@ -48,10 +48,10 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class BestPath:
     """The best path so far."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[WordSpan, ...]
     frames: int
     score: float
     "Log likelihood of the path, acoustic and language model, in units of LOG_BASE; 0 or less."
@@ -61,7 +61,7 @@ class Decoded:
         return [span.word for span in self.spans]
 
 
-class Decoder:
+class SphinxDecoder:
     """One search over one language model. Not thread-safe; one utterance at a time."""
 
     def __init__(self, options: Mapping[str, object]) -> None:
@@ -96,33 +96,33 @@ class Decoder:
             self._library.end_utt()
             self._is_open = False
 
-    def decode(self, cepstra: Cepstra) -> Decoded:
+    def decode(self, cepstra: Cepstra) -> BestPath:
         """A whole utterance at once."""
         self.start()
         self.feed(cepstra)
         self.stop()
         return self.best()
 
-    def best(self) -> Decoded:
+    def best(self) -> BestPath:
         if not self._fed or (hypothesis := self._library.hyp()) is None:
-            return Decoded((), self._fed, 0.0)
+            return BestPath((), self._fed, 0.0)
         spans = tuple(
-            Span(segment.word.partition("(")[0], segment.start_frame, segment.end_frame + 1)
+            WordSpan(segment.word.partition("(")[0], segment.start_frame, segment.end_frame + 1)
             for segment in self._library.seg()
             if segment.word[0] not in _FILLERS
         )
         likelihood = hypothesis.score
         score = log(likelihood) / log(LOG_BASE) if likelihood > 0 else float("-inf")
-        return Decoded(spans, self._fed, score)
+        return BestPath(spans, self._fed, score)
 
 
-class Decoders:
+class SphinxDecoderFactory:
     """Makes decoders of one language model, and keeps the files they load until `close`."""
 
     def __init__(
         self,
         model: Path,
-        language: Trigrams,
+        language: TrigramModel,
         known: Mapping[str, Iterable[Phones]],
         weight: float,
     ) -> None:
@@ -134,13 +134,13 @@ class Decoders:
         self._commands = _command_options(model, folder, weight)
         self._anything = _free_options(model, folder)
 
-    def commands(self) -> Decoder:
+    def commands(self) -> SphinxDecoder:
         """For the sentences the assistant understands."""
-        return Decoder(self._commands)
+        return SphinxDecoder(self._commands)
 
-    def anything(self) -> Decoder:
+    def anything(self) -> SphinxDecoder:
         """For whatever is said in English: the wheel's own model of 72,000 words."""
-        return Decoder(self._anything)
+        return SphinxDecoder(self._anything)
 
     def close(self) -> None:
         """Remove the files. Decoders already made live on."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import log10
 from pathlib import Path
 
-Gram = tuple[str, ...]
+NGram = tuple[str, ...]
 
 START, END = "<s>", "</s>"
 _ORDER = 3
@@ -19,14 +19,14 @@ _NEVER = -99.0
 "log10 probability of what the format demands but nobody says: a sentence start."
 
 
-class Trigrams:
+class TrigramModel:
     """log10 probabilities of n-grams up to three words, with back-off weights."""
 
     def __init__(self, sentences: Iterable[str]) -> None:
         counts = _count(sentences)
         self.vocabulary = frozenset(gram[0] for gram in counts[0]) - {START, END}
-        self._log10: list[dict[Gram, float]] = []
-        self._backoff: dict[Gram, float] = {}
+        self._log10: list[dict[NGram, float]] = []
+        self._backoff: dict[NGram, float] = {}
         shorter = _unigrams(counts[0])
         for order in range(_ORDER):
             if order:
@@ -69,9 +69,9 @@ class Trigrams:
         path.write_text("\n".join([*lines, "", "\\end\\", ""]), encoding="utf-8")
 
     def _interpolate(
-        self, counts: Mapping[Gram, int], shorter: Mapping[Gram, float]
-    ) -> dict[Gram, float]:
-        totals, kinds = Counter[Gram](), Counter[Gram]()
+        self, counts: Mapping[NGram, int], shorter: Mapping[NGram, float]
+    ) -> dict[NGram, float]:
+        totals, kinds = Counter[NGram](), Counter[NGram]()
         for gram, count in counts.items():
             totals[gram[:-1]] += count
             kinds[gram[:-1]] += 1
@@ -83,8 +83,8 @@ class Trigrams:
         }
 
 
-def _count(sentences: Iterable[str]) -> list[Counter[Gram]]:
-    counts = [Counter[Gram]() for _ in range(_ORDER)]
+def _count(sentences: Iterable[str]) -> list[Counter[NGram]]:
+    counts = [Counter[NGram]() for _ in range(_ORDER)]
     for sentence, times in Counter(sentences).items():
         words = [START, *sentence.split(), END]
         for order in range(_ORDER):
@@ -93,7 +93,7 @@ def _count(sentences: Iterable[str]) -> list[Counter[Gram]]:
     return counts
 
 
-def _unigrams(counts: Mapping[Gram, int]) -> dict[Gram, float]:
+def _unigrams(counts: Mapping[NGram, int]) -> dict[NGram, float]:
     """Discounted, the freed mass spread evenly over the vocabulary."""
     spoken = {gram: count for gram, count in counts.items() if gram != (START,)}
     total = sum(spoken.values())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from core.audio import Pcm
 from engines.asr.pocketsphinx.confidence import command_confidence, evidence, speech_confidence
-from engines.asr.pocketsphinx.decoder import Decoded, Decoder, Decoders, Span
+from engines.asr.pocketsphinx.decoder import BestPath, SphinxDecoder, SphinxDecoderFactory, WordSpan
 from engines.asr.pocketsphinx.features import (
     FRAME_MS,
     LOOKAHEAD_FRAMES,
@@ -15,7 +15,7 @@ from engines.asr.pocketsphinx.features import (
     cepstra_of_whole,
     mel_power,
 )
-from engines.asr.pocketsphinx.language_model import Trigrams
+from engines.asr.pocketsphinx.language_model import TrigramModel
 from engines.base import AsrInfo, AsrItem, AsrResult, Word
 
 LANGUAGE = "en"
@@ -36,7 +36,7 @@ LIKE_SPEECH = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConfidenceLimits:
     """What is let through, and how much is kept. See `Settings` for each."""
 
     min_confidence: float
@@ -48,18 +48,20 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class _Guess:
-    decoded: Decoded
+class _ScoredPath:
+    decoded: BestPath
     confidence: float
 
 
 class PocketSphinx:
     """Decodes an utterance while it grows. English only; what it hears else, it rejects."""
 
-    def __init__(self, language: Trigrams, decoders: Decoders, limits: Limits) -> None:
+    def __init__(
+        self, language: TrigramModel, decoders: SphinxDecoderFactory, limits: ConfidenceLimits
+    ) -> None:
         self.info = INFO
         self._language, self._decoders, self._limits = language, decoders, limits
-        self._open: OrderedDict[str, Decoder] = OrderedDict()
+        self._open: OrderedDict[str, SphinxDecoder] = OrderedDict()
         self._idle = [decoders.commands()]
         self._free = decoders.anything() if limits.max_free_s else None
 
@@ -114,23 +116,23 @@ class PocketSphinx:
             return _result(guess)
         return AsrResult("", guess.confidence, LANGUAGE, is_rejected=bool(guess.decoded.spans))
 
-    def _command(self, decoded: Decoded, mel: Mel, *, is_whole: bool) -> _Guess:
+    def _command(self, decoded: BestPath, mel: Mel, *, is_whole: bool) -> _ScoredPath:
         if (seen := evidence(decoded, mel)) is None:
-            return _Guess(decoded, 0.0)
+            return _ScoredPath(decoded, 0.0)
         likely = self._language.mean_log10(decoded.words, is_whole=is_whole)
-        return _Guess(decoded, command_confidence(seen, likely))
+        return _ScoredPath(decoded, command_confidence(seen, likely))
 
-    def _anything(self, command: Decoded, mel: Mel) -> _Guess:
+    def _anything(self, command: BestPath, mel: Mel) -> _ScoredPath:
         """The utterance as free speech, if it may be that."""
         seen = evidence(command, mel)
         too_long = len(mel) * FRAME_MS > 1000 * self._limits.max_free_s
         if self._free is None or too_long or not seen or speech_confidence(seen) < LIKE_SPEECH:
-            return _Guess(command, 0.0)
+            return _ScoredPath(command, 0.0)
         decoded = self._free.decode(cepstra_of_whole(mel))
         heard = evidence(decoded, mel)
-        return _Guess(decoded, speech_confidence(heard) if heard else 0.0)
+        return _ScoredPath(decoded, speech_confidence(heard) if heard else 0.0)
 
-    def _search(self, item: AsrItem, mel: Mel) -> Decoded:
+    def _search(self, item: AsrItem, mel: Mel) -> BestPath:
         decoder = self._decoder(item.utterance)
         if decoder.fed > len(mel):
             decoder.start()  # shorter than before: another utterance under the same name
@@ -139,7 +141,7 @@ class PocketSphinx:
             decoder.stop()
         return decoder.best()
 
-    def _decoder(self, utterance: str) -> Decoder:
+    def _decoder(self, utterance: str) -> SphinxDecoder:
         """The search open for it, or a fresh one; the longest unused one gives way."""
         if (decoder := self._open.get(utterance)) is not None:
             self._open.move_to_end(utterance)
@@ -152,12 +154,12 @@ class PocketSphinx:
         return decoder
 
 
-def _result(guess: _Guess) -> AsrResult:
+def _result(guess: _ScoredPath) -> AsrResult:
     words = tuple(_word(span, guess.confidence) for span in guess.decoded.spans)
     return AsrResult(" ".join(guess.decoded.words), guess.confidence, LANGUAGE, words)
 
 
-def _word(span: Span, sure: float) -> Word:
+def _word(span: WordSpan, sure: float) -> Word:
     """Flat search leaves no word posteriors: a word is as sure as its utterance."""
     return Word(span.word, span.start * FRAME_MS, span.end * FRAME_MS, sure)
 

@@ -10,10 +10,10 @@ from random import Random
 
 _PART = re.compile(r"[\[\]()|]|<[a-z_]+>|[a-z']+")
 
-Rules = Mapping[str, Sequence[str]]
+TemplateRules = Mapping[str, Sequence[str]]
 
 
-def sample(template: str, rules: Rules, random: Random) -> str:
+def sample(template: str, rules: TemplateRules, random: Random) -> str:
     """One sentence of `template`. Raises ValueError on unbalanced brackets, KeyError on a rule."""
     parts = _PART.findall(template)
     words, rest = _alternatives(parts, 0, rules, random, closing="")
@@ -23,7 +23,7 @@ def sample(template: str, rules: Rules, random: Random) -> str:
 
 
 def _alternatives(
-    parts: Sequence[str], at: int, rules: Rules, random: Random, *, closing: str
+    parts: Sequence[str], at: int, rules: TemplateRules, random: Random, *, closing: str
 ) -> tuple[list[str], int]:
     choices: list[list[str]] = [[]]
     while at < len(parts) and parts[at] not in ("]", ")"):

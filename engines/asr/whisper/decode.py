@@ -9,14 +9,14 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, samples_to_ms
 from core.errors import EngineError
-from engines.asr.whisper.alignment import Voice
+from engines.asr.whisper.alignment import AlignmentWindow
 from engines.asr.whisper.features import Features
-from engines.asr.whisper.language import Spoken
-from engines.asr.whisper.part import Part
-from engines.asr.whisper.prompt import Prompts
-from engines.asr.whisper.rules import TAKES_ALL, Rules
-from engines.asr.whisper.segments import FRAME_S, Piece, cut, last_end_s
-from engines.asr.whisper.temperature_fallback import Answer, Question, Thresholds
+from engines.asr.whisper.language import LanguageDetection
+from engines.asr.whisper.part import ItemDecode
+from engines.asr.whisper.prompt import PromptBuilder
+from engines.asr.whisper.rules import TAKES_ALL, DecodeRules
+from engines.asr.whisper.segments import FRAME_S, TokenSegment, cut, last_end_s
+from engines.asr.whisper.temperature_fallback import FallbackThresholds, WindowResult, WindowTask
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import MAX_ITEM_MS, MAX_ITEM_SAMPLES
 from engines.base import AsrInfo, AsrItem, TokenLogprob, Word
@@ -25,30 +25,30 @@ SILENCE_PEAK = 16
 "-66 dBFS: below any microphone's own noise. Whisper invents words for digital silence."
 
 
-class Alignment(Protocol):
+class WordAligner(Protocol):
     """`alignment.Aligner`."""
 
     def words(
-        self, voice: Voice, pieces: list[Piece], spoken_until_s: float
+        self, voice: AlignmentWindow, pieces: list[TokenSegment], spoken_until_s: float
     ) -> list[list[Word]]: ...
 
-    def logprobs(self, voice: Voice, tokens: Sequence[int]) -> list[TokenLogprob]: ...
+    def logprobs(self, voice: AlignmentWindow, tokens: Sequence[int]) -> list[TokenLogprob]: ...
 
 
-class Listening:
+class DecodePolicy:
     """The rules of one model."""
 
     def __init__(
-        self, tokenizer: Tokenizer, aligner: Alignment, info: AsrInfo, rules: Rules
+        self, tokenizer: Tokenizer, aligner: WordAligner, info: AsrInfo, rules: DecodeRules
     ) -> None:
         self._tokenizer, self._aligner = tokenizer, aligner
         self._info, self._rules = info, rules
-        self._prompts = Prompts(tokenizer, info.languages, "task" in info.supports)
+        self._prompts = PromptBuilder(tokenizer, info.languages, "task" in info.supports)
 
     @property
-    def unknown(self) -> Spoken:
+    def unknown(self) -> LanguageDetection:
         """Of audio that was not listened to."""
-        return Spoken(self._info.languages[0], 0.0)
+        return LanguageDetection(self._info.languages[0], 0.0)
 
     def check(self, item: AsrItem) -> None:
         """Raises EngineError for an item that is too long, RequestError as `check_prefix`."""
@@ -62,31 +62,31 @@ class Listening:
         if item.options.prefix:
             self._prompts.prefix(item.options.prefix)
 
-    def part(self, item: AsrItem, powers: Features) -> Part:
+    def part(self, item: AsrItem, powers: Features) -> ItemDecode:
         """An item that nothing was heard of yet."""
         named = self._prompts.named_language(item.options)
         padding = item.options.padding or self._rules.padding
         if padding not in self._rules.paddings:
             padding = "longest"
-        return Part(
+        return ItemDecode(
             options=item.options,
             pcm=item.pcm,
             powers=powers,
             padding=padding,
-            spoken=Spoken(named, 1.0) if named else None,
+            spoken=LanguageDetection(named, 1.0) if named else None,
         )
 
-    def question(self, row: int, part: Part) -> Question:
+    def question(self, row: int, part: ItemDecode) -> WindowTask:
         """What the decoder is asked about a part's next window, `row` of its batch."""
         options, rules = part.options, self._rules
         no_speech = options.no_speech_threshold
         spoken = part.spoken or self.unknown
-        return Question(
+        return WindowTask(
             row=row,
             start=self._prompts.start(options, spoken.language, is_first=part.seek == 0),
             beam_size=options.beam_size or rules.beam_size,
             temperatures=options.temperatures or rules.temperatures,
-            thresholds=Thresholds(
+            thresholds=FallbackThresholds(
                 compression_ratio=rules.max_compression_ratio,
                 log_prob=rules.log_prob_threshold,
                 no_speech=rules.no_speech_threshold if no_speech is None else no_speech,
@@ -94,7 +94,9 @@ class Listening:
             duration_s=(part.frames - part.seek) / 100,
         )
 
-    def take(self, part: Part, question: Question, answer: Answer, encoded: Any) -> None:
+    def take(
+        self, part: ItemDecode, question: WindowTask, answer: WindowResult, encoded: Any
+    ) -> None:
         """What an answer comes to. `encoded`: what was listened to, as the aligner takes it."""
         part.passes += 1
         if self._is_rejected(answer, question.thresholds):
@@ -105,7 +107,7 @@ class Listening:
             part.has_sure = part.has_sure or not _is_unsure(answer, question.thresholds)
             self._add(part, answer, encoded, question.row)
 
-    def _is_rejected(self, answer: Answer, limits: Thresholds) -> bool:
+    def _is_rejected(self, answer: WindowResult, limits: FallbackThresholds) -> bool:
         """Noise and music: a loop, a guess, or what the model itself takes for no speech. The last
         is Whisper's own rule: both scores must say so. For a model that tells noise, a loop that
         ended by itself is a word that somebody repeats; one that was stopped is a guess."""
@@ -118,11 +120,11 @@ class Listening:
             or (answer.no_speech_prob > limits.no_speech and answer.avg_logprob < limits.log_prob)
         )
 
-    def _add(self, part: Part, answer: Answer, encoded: Any, row: int) -> None:
+    def _add(self, part: ItemDecode, answer: WindowResult, encoded: Any, row: int) -> None:
         """What an answer says, and where to go on listening."""
         language = part.spoken.language if part.spoken else "en"
         frames = part.frames - part.seek
-        voice = Voice(encoded, row, frames, language, part.options.task)
+        voice = AlignmentWindow(encoded, row, frames, language, part.options.task)
         pieces, following, is_complete = cut(
             answer.tokens, self._tokenizer.timestamp_begin, part.seek, frames
         )
@@ -141,7 +143,7 @@ class Listening:
         part.seek = following if following > part.seek else part.frames
 
 
-def _is_unsure(answer: Answer, limits: Thresholds) -> bool:
+def _is_unsure(answer: WindowResult, limits: FallbackThresholds) -> bool:
     """Either of the two scores says that it may be no speech."""
     return answer.no_speech_prob > limits.no_speech or answer.avg_logprob < limits.log_prob
 

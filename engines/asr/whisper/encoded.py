@@ -8,7 +8,7 @@ import numpy as np
 from engines.asr.whisper.features import Features
 
 
-class Encoded:
+class EncoderOutput:
     """One encoder call's output, one row per window."""
 
     def __init__(self, model: Any, windows: Sequence[Features]) -> None:

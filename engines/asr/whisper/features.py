@@ -27,7 +27,7 @@ _SILENCE, _RANGE = -10.0, 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedFeatures:
     frames: Features
     "Powers (log10) of all frames that more audio cannot change."
     samples: int
@@ -35,13 +35,13 @@ class _Known:
     crc: int
 
 
-class LogMel:
+class LogMelExtractor:
     """As faster-whisper's `FeatureExtractor` on the waveform with silence behind it."""
 
     def __init__(self, extractor: Any) -> None:
         self._extractor = extractor
         self._window = np.hanning(_FFT_SAMPLES + 1)[:-1].astype(np.float32)
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str, _CachedFeatures] = OrderedDict()
         self.cached_bytes = 0
 
     def powers(self, pcm: Pcm, utterance: str | None = None) -> Features:
@@ -60,21 +60,23 @@ class LogMel:
         if known is not None:
             self.cached_bytes -= known.frames.nbytes
 
-    def _recall(self, utterance: str, pcm: Pcm) -> _Known | None:
+    def _recall(self, utterance: str, pcm: Pcm) -> _CachedFeatures | None:
         """None as well when this is not the audio that was heard before under the same name."""
         known = self._known.get(utterance)
         if known is None or zlib.crc32(pcm[: known.samples].data) != known.crc:
             return None
         return known
 
-    def _remember(self, utterance: str, pcm: Pcm, powers: Features, known: _Known | None) -> None:
+    def _remember(
+        self, utterance: str, pcm: Pcm, powers: Features, known: _CachedFeatures | None
+    ) -> None:
         final = max(0, (len(pcm) - _HALF - 1) // FRAME_SAMPLES + 1)
         samples = (final - 1) * FRAME_SAMPLES + _HALF + 1 if final else 0
         since = known.samples if known and known.samples <= samples else 0
         crc = zlib.crc32(pcm[since:samples].data, known.crc if known and since else 0)
         self.forget(utterance)
         frames = np.ascontiguousarray(powers[:, :final])
-        self._known[utterance] = _Known(frames, samples, crc)
+        self._known[utterance] = _CachedFeatures(frames, samples, crc)
         self.cached_bytes += frames.nbytes
         while len(self._known) > MAX_UTTERANCES or self.cached_bytes > MAX_CACHE_BYTES:
             _, oldest = self._known.popitem(last=False)

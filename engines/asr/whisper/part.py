@@ -5,33 +5,33 @@ from dataclasses import dataclass, field, replace
 
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from engines.asr.whisper.features import Features
-from engines.asr.whisper.language import Spoken
-from engines.asr.whisper.segments import Piece
-from engines.asr.whisper.temperature_fallback import Answer
+from engines.asr.whisper.language import LanguageDetection
+from engines.asr.whisper.segments import TokenSegment
+from engines.asr.whisper.temperature_fallback import WindowResult
 from engines.asr.whisper.windows import FRAME_SAMPLES
-from engines.base import AsrOptions, AsrResult, Padding, Segment, TokenLogprob, Word
+from engines.base import AsrOptions, AsrPadding, AsrResult, Segment, TokenLogprob, Word
 
 MAX_PASSES = 32
 "Each hears at least one timestamp more; what needs so many is no speech."
 
 
 @dataclass(slots=True)
-class Part:
+class ItemDecode:
     """Owned by the one `decode` call that made it."""
 
     options: AsrOptions
     pcm: Pcm
     powers: Features
     "Raw features of `pcm`."
-    padding: Padding
-    spoken: Spoken | None
+    padding: AsrPadding
+    spoken: LanguageDetection | None
     "None: to be detected."
     seek: int = 0
     "First frame that is still to be heard."
     passes: int = 0
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[WindowResult] = field(default_factory=list)
     "Those that count."
-    rejected: list[Answer] = field(default_factory=list)
+    rejected: list[WindowResult] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     "Of the segments, with the spaces between them."
     segments: list[Segment] = field(default_factory=list)
@@ -54,7 +54,9 @@ class Part:
     def is_open(self) -> bool:
         return self.seek < self.frames and self.passes < MAX_PASSES
 
-    def add(self, answer: Answer, piece: Piece, text: str, words: Sequence[Word]) -> None:
+    def add(
+        self, answer: WindowResult, piece: TokenSegment, text: str, words: Sequence[Word]
+    ) -> None:
         """A segment that was heard. Times end with the audio: silence behind it has words too."""
         self.texts.append(text)
         start_ms = self._within(1000 * piece["start"])
@@ -75,7 +77,7 @@ class Part:
             for w in words
         ]
 
-    def result(self, unknown: Spoken) -> AsrResult:
+    def result(self, unknown: LanguageDetection) -> AsrResult:
         """Everything heard, as one answer; `unknown` is for audio that was not listened to."""
         text = "".join(self.texts).strip()
         spoken = self.spoken or unknown
@@ -95,7 +97,7 @@ class Part:
         return min(float(time_ms), self.audio_ms)
 
 
-def _confidence(answers: Sequence[Answer]) -> float:
+def _confidence(answers: Sequence[WindowResult]) -> float:
     """Mean probability of a token, ends included."""
     tokens = sum(len(answer.tokens) + 1 for answer in answers)
     total = sum(answer.confidence * (len(answer.tokens) + 1) for answer in answers)

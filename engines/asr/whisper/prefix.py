@@ -21,7 +21,7 @@ _START = "<|startoftranscript|>"
 
 
 @dataclass(frozen=True, slots=True)
-class Prefix:
+class DecoderPrefix:
     earlier: str
     "Words said before. A prompt's rule holds: the last ones count."
     tags: tuple[str, ...]
@@ -38,9 +38,9 @@ def check_prefix(text: str, info: AsrInfo, param: str = "prefix") -> None:
 
 def parse(
     text: str, languages: Sequence[str], *, is_multilingual: bool, param: str = "prefix"
-) -> Prefix:
+) -> DecoderPrefix:
     """Raises RequestError for what no model with these languages can begin with."""
-    form = _Form(languages if is_multilingual else (), param)
+    form = _PrefixGrammar(languages if is_multilingual else (), param)
     if _START not in text:
         raise form.wrong(f"{_START} is missing")
     if unknown := next((tag for tag in SPECIAL.findall(text) if not form.knows(tag)), None):
@@ -51,10 +51,12 @@ def parse(
     words = parts["words"].strip()
     if len(words.encode()) > MAX_WORDS_BYTES:
         raise form.wrong(f"the answer's first words have {len(words.encode())} bytes")
-    return Prefix((parts["earlier"] or "").strip(), tuple(SPECIAL.findall(parts["tags"])), words)
+    return DecoderPrefix(
+        (parts["earlier"] or "").strip(), tuple(SPECIAL.findall(parts["tags"])), words
+    )
 
 
-class _Form:
+class _PrefixGrammar:
     """What a prefix may look like; English-only models know no languages and tasks."""
 
     def __init__(self, languages: Sequence[str], param: str) -> None:

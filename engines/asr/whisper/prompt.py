@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engines.asr.whisper.prefix import SPECIAL, TIMESTAMP, parse
-from engines.base import AsrOptions, Task
+from engines.base import AsrOptions, AsrTask
 
 MAX_TOKENS = 448
 "Positions of the decoder."
@@ -21,7 +21,7 @@ TIMESTAMP_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class DecoderPrompt:
     """The decoder's first tokens."""
 
     tokens: tuple[int, ...]
@@ -30,7 +30,7 @@ class Start:
     has_timestamps: bool
 
 
-class Prompts:
+class PromptBuilder:
     """Says `AsrOptions` in one model's tokens."""
 
     def __init__(self, tokenizer: Any, languages: Sequence[str], is_multilingual: bool) -> None:
@@ -38,7 +38,7 @@ class Prompts:
         self._is_multilingual = is_multilingual
         self._languages = languages
 
-    def start(self, options: AsrOptions, language: str, *, is_first: bool = True) -> Start:
+    def start(self, options: AsrOptions, language: str, *, is_first: bool = True) -> DecoderPrompt:
         """With `is_first` false: for a later part of the same audio, where the prompt is past."""
         if options.prefix:
             return self._start(self.prefix(options.prefix))
@@ -70,7 +70,7 @@ class Prompts:
             named = next((tag for tag in tags if tag in self._languages), None)
         return named if named in self._languages else None
 
-    def _task(self, language: str, task: Task) -> tuple[int, ...]:
+    def _task(self, language: str, task: AsrTask) -> tuple[int, ...]:
         if not self._is_multilingual:
             return (self._tokenizer.sot,)
         chosen = self._tokenizer.translate if task == "translate" else self._tokenizer.transcribe
@@ -83,11 +83,11 @@ class Prompts:
         tokens = self._tokenizer.encode(f" {text.strip()}")
         return tuple(token for token in tokens if token < self._tokenizer.eot)
 
-    def _start(self, tokens: tuple[int, ...]) -> Start:
+    def _start(self, tokens: tuple[int, ...]) -> DecoderPrompt:
         before = tokens.index(self._tokenizer.sot)
         last = self._tokenizer.no_timestamps
         about = sum(self._tokenizer.eot < token <= last for token in tokens[before:])
-        return Start(tokens, (before, about, len(tokens)), last not in tokens)
+        return DecoderPrompt(tokens, (before, about, len(tokens)), last not in tokens)
 
     def _id(self, tag: str) -> int:
         if TIMESTAMP.fullmatch(tag):  # not every tokenizer.json lists them

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from engines.base import Padding
+from engines.base import AsrPadding
 
-ALWAYS: tuple[Padding, ...] = ("max", "bucket", "longest")
+ALWAYS: tuple[AsrPadding, ...] = ("max", "bucket", "longest")
 "Any weights can be used with these."
 
 TAKES_ALL = 1.0
@@ -12,12 +12,12 @@ TAKES_ALL = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class DecodeRules:
     """As `settings.Settings` and `settings.ModelNotes` describe them; without libraries."""
 
-    padding: Padding = "max"
+    padding: AsrPadding = "max"
     "Where a request asks for none."
-    paddings: tuple[Padding, ...] = ALWAYS
+    paddings: tuple[AsrPadding, ...] = ALWAYS
     beam_size: int = 1
     temperatures: tuple[float, ...] = (0.0,)
     no_speech_threshold: float = 0.6

@@ -9,14 +9,14 @@ FRAME_S = 0.01
 _FRAMES_PER_TIMESTAMP = 2
 
 
-class SaidWord(TypedDict):
+class AlignedWord(TypedDict):
     word: str
     start: float
     end: float
     probability: float
 
 
-class Piece(TypedDict):
+class TokenSegment(TypedDict):
     """The form that faster-whisper's word alignment takes, and writes into."""
 
     seek: int
@@ -25,24 +25,24 @@ class Piece(TypedDict):
     "Seconds from the item's first sample; so is `end`."
     end: float
     tokens: list[int]
-    words: NotRequired[list[SaidWord]]
+    words: NotRequired[list[AlignedWord]]
     "Once they are aligned."
 
 
-class Cut(NamedTuple):
-    pieces: list[Piece]
+class SegmentSplit(NamedTuple):
+    pieces: list[TokenSegment]
     next_frame: int
     "Where the next window begins; at or behind the window's end when all of it was heard."
     is_complete: bool
     "It ends with one timestamp: nothing is said after it."
 
 
-def cut(tokens: Sequence[int], first_timestamp: int, seek: int, frames: int) -> Cut:
+def cut(tokens: Sequence[int], first_timestamp: int, seek: int, frames: int) -> SegmentSplit:
     """`frames` of audio were heard from frame `seek` on."""
 
-    def piece(part: Sequence[int], start: int, end: float) -> Piece:
+    def piece(part: Sequence[int], start: int, end: float) -> TokenSegment:
         offset_s = seek * FRAME_S
-        return Piece(
+        return TokenSegment(
             seek=seek,
             start=offset_s + start * TIMESTAMP_S,
             end=offset_s + end * TIMESTAMP_S,
@@ -55,7 +55,7 @@ def cut(tokens: Sequence[int], first_timestamp: int, seek: int, frames: int) -> 
     if not ends:
         times = [token - first_timestamp for token in tokens if token >= first_timestamp]
         end = times[-1] if times and times[-1] else frames / _FRAMES_PER_TIMESTAMP
-        return Cut([piece(tokens, 0, end)], seek + frames, is_complete)
+        return SegmentSplit([piece(tokens, 0, end)], seek + frames, is_complete)
     if is_complete:
         ends.append(len(tokens))
     pieces = []
@@ -63,12 +63,12 @@ def cut(tokens: Sequence[int], first_timestamp: int, seek: int, frames: int) -> 
         part = tokens[begin:end]
         pieces.append(piece(part, part[0] - first_timestamp, part[-1] - first_timestamp))
     if is_complete:
-        return Cut(pieces, seek + frames, is_complete)
+        return SegmentSplit(pieces, seek + frames, is_complete)
     last = tokens[ends[-1] - 1] - first_timestamp
-    return Cut(pieces, seek + last * _FRAMES_PER_TIMESTAMP, is_complete)
+    return SegmentSplit(pieces, seek + last * _FRAMES_PER_TIMESTAMP, is_complete)
 
 
-def last_end_s(pieces: Sequence[Piece]) -> float:
+def last_end_s(pieces: Sequence[TokenSegment]) -> float:
     """Where the last word ends, or the last piece if none was said."""
     ends = [word["end"] for piece in pieces for word in piece["words"]]
     return ends[-1] if ends else pieces[-1]["end"]

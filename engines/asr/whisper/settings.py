@@ -7,8 +7,8 @@ from msgspec import DecodeError, Meta, Struct
 from msgspec.json import decode as decode_json
 
 from core.errors import ConfigError
-from engines.asr.whisper.rules import ALWAYS, Rules
-from engines.base import Padding
+from engines.asr.whisper.rules import ALWAYS, DecodeRules
+from engines.base import AsrPadding
 
 NAME = "faster_whisper"
 
@@ -31,7 +31,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     "1 is greedy: the fastest, and within some tenths of a percent."
     temperatures: tuple[Annotated[float, Meta(ge=0, le=2)], ...] = (0.0,)
     "Each further one is tried when the one before gives a loop or unsure words."
-    padding: Padding | None = None
+    padding: AsrPadding | None = None
     "None: what the model's own earshot.json says, otherwise max."
     max_batch: Annotated[int, Meta(ge=1, le=64)] = 8
     no_speech_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.6
@@ -47,7 +47,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 class ModelNotes(Struct, frozen=True, forbid_unknown_fields=True):
     """`earshot.json` in a model's folder: what is known of these weights."""
 
-    padding: Padding = "max"
+    padding: AsrPadding = "max"
     "nopad marks weights that were trained on short windows."
     min_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.25
     "Small models are sure of everything: what separates speech from noise differs by model."
@@ -71,15 +71,15 @@ def read_notes(folder: Path, settings: Settings, engine: str = NAME) -> ModelNot
     return notes
 
 
-def paddings(notes: ModelNotes) -> tuple[Padding, ...]:
+def paddings(notes: ModelNotes) -> tuple[AsrPadding, ...]:
     """What these weights can be used with."""
     return (*ALWAYS, "nopad") if notes.padding == "nopad" else ALWAYS
 
 
-def rules_of(settings: Settings, notes: ModelNotes) -> Rules:
+def rules_of(settings: Settings, notes: ModelNotes) -> DecodeRules:
     """What was chosen, and where nothing was what is known."""
     least = settings.min_confidence
-    return Rules(
+    return DecodeRules(
         padding=settings.padding or notes.padding,
         paddings=paddings(notes),
         beam_size=settings.beam_size,

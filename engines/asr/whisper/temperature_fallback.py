@@ -7,8 +7,8 @@ from itertools import groupby
 from math import exp
 from typing import Any
 
-from engines.asr.whisper.encoded import Encoded
-from engines.asr.whisper.prompt import MAX_ANSWER_TOKENS, MAX_TOKENS, Start
+from engines.asr.whisper.encoded import EncoderOutput
+from engines.asr.whisper.prompt import MAX_ANSWER_TOKENS, MAX_TOKENS, DecoderPrompt
 
 BEST_OF = 5
 "Samples per temperature above 0, of which the likeliest counts."
@@ -22,7 +22,7 @@ _SPARE_TOKENS, _TOKENS_PER_S = 24, 25
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
+class FallbackThresholds:
     """Where an answer fails, as in faster-whisper."""
 
     compression_ratio: float
@@ -31,13 +31,13 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WindowTask:
     row: int
     "In the encoded batch."
-    start: Start
+    start: DecoderPrompt
     beam_size: int
     temperatures: tuple[float, ...]
-    thresholds: Thresholds
+    thresholds: FallbackThresholds
     duration_s: float
 
     @property
@@ -47,7 +47,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WindowResult:
     tokens: tuple[int, ...]
     text: str
     avg_logprob: float
@@ -59,7 +59,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class DecoderOutput:
     """What a decoder wrote."""
 
     tokens: tuple[int, ...]
@@ -68,16 +68,18 @@ class Said:
     no_speech_prob: float
 
 
-class Search:
+class FallbackDecoder:
     """Runs one model's decoder."""
 
     def __init__(self, model: Any, tokenizer: Any, suppressed: Sequence[int]) -> None:
         self._model, self._tokenizer = model, tokenizer
         self._suppressed = list(suppressed)
 
-    def answers(self, encoded: Encoded, questions: Sequence[Question]) -> list[Answer]:
+    def answers(
+        self, encoded: EncoderOutput, questions: Sequence[WindowTask]
+    ) -> list[WindowResult]:
         """One per question, in order. None depends on another."""
-        tried: list[list[Answer]] = [[] for _ in questions]
+        tried: list[list[WindowResult]] = [[] for _ in questions]
         waiting = list(range(len(questions)))
         while waiting:
             round_ = [(i, questions[i], _temperature(questions[i], tried[i])) for i in waiting]
@@ -88,9 +90,9 @@ class Search:
 
     def _ask(
         self,
-        encoded: Encoded,
-        group: Sequence[tuple[int, Question, float]],
-        tried: Sequence[list[Answer]],
+        encoded: EncoderOutput,
+        group: Sequence[tuple[int, WindowTask, float]],
+        tried: Sequence[list[WindowResult]],
     ) -> None:
         """Where time can be saved by stopping early, the few that were no loops are asked again."""
         limit = max(question.enough_tokens for _, question, _ in group)
@@ -112,8 +114,8 @@ class Search:
                 tried[index].append(answer)
 
     def _generate(
-        self, encoded: Encoded, group: Sequence[tuple[int, Question, float]], limit: int
-    ) -> list[Answer]:
+        self, encoded: EncoderOutput, group: Sequence[tuple[int, WindowTask, float]], limit: int
+    ) -> list[WindowResult]:
         _, first, temperature = group[0]
         sampling = {
             "beam_size": 1,
@@ -134,18 +136,20 @@ class Search:
         usual = usual_probability(first.start)
         return [self._answer(result, temperature, usual) for result in results]
 
-    def _answer(self, result: Any, temperature: float, usual: float) -> Answer:
+    def _answer(self, result: Any, temperature: float, usual: float) -> WindowResult:
         tokens = tuple(result.sequences_ids[0])
         # The library divides by the tokens without the end token, whose probability is in the sum.
         log_prob = result.scores[0] * len(tokens) / (len(tokens) + 1)
-        said = Said(tokens, log_prob, result.no_speech_prob)
+        said = DecoderOutput(tokens, log_prob, result.no_speech_prob)
         return answer_of(self._tokenizer, said, temperature, usual)
 
 
-def answer_of(tokenizer: Any, said: Said, temperature: float, usual: float) -> Answer:
+def answer_of(
+    tokenizer: Any, said: DecoderOutput, temperature: float, usual: float
+) -> WindowResult:
     """`usual`: the mean probability of a token where every word is certain."""
     text = tokenizer.decode(said.tokens)
-    return Answer(
+    return WindowResult(
         tokens=said.tokens,
         text=text,
         avg_logprob=said.avg_logprob,
@@ -156,7 +160,7 @@ def answer_of(tokenizer: Any, said: Said, temperature: float, usual: float) -> A
     )
 
 
-def stopped(tokenizer: Any, answer: Answer, tokens: int) -> Answer:
+def stopped(tokenizer: Any, answer: WindowResult, tokens: int) -> WindowResult:
     """As if it had ended there. Where it really ended depends on the others in the batch."""
     text = tokenizer.decode(answer.tokens[:tokens])
     return replace(
@@ -168,7 +172,7 @@ def stopped(tokenizer: Any, answer: Answer, tokens: int) -> Answer:
     )
 
 
-def usual_probability(start: Start) -> float:
+def usual_probability(start: DecoderPrompt) -> float:
     """Mean probability of a token when every word is certain."""
     return _WITH_TIMES if start.has_timestamps else 1.0
 
@@ -179,16 +183,16 @@ def compression_ratio(text: str) -> float:
     return len(data) / len(zlib.compress(data))
 
 
-def _temperature(question: Question, tried: Sequence[Answer]) -> float:
+def _temperature(question: WindowTask, tried: Sequence[WindowResult]) -> float:
     return question.temperatures[len(tried)]
 
 
 def _alike(
-    entries: Iterable[tuple[int, Question, float]],
-) -> Iterable[list[tuple[int, Question, float]]]:
+    entries: Iterable[tuple[int, WindowTask, float]],
+) -> Iterable[list[tuple[int, WindowTask, float]]]:
     """Those that one call of the decoder takes together."""
 
-    def kind(entry: tuple[int, Question, float]) -> tuple[Any, ...]:
+    def kind(entry: tuple[int, WindowTask, float]) -> tuple[Any, ...]:
         _, question, temperature = entry
         beam = 0 if temperature else question.beam_size
         return question.start.shape, question.start.has_timestamps, beam, temperature
@@ -197,17 +201,17 @@ def _alike(
         yield list(group)
 
 
-def is_loop(answer: Answer, question: Question) -> bool:
+def is_loop(answer: WindowResult, question: WindowTask) -> bool:
     """It says the same again and again."""
     return answer.compression_ratio > question.thresholds.compression_ratio
 
 
-def goes_on(question: Question, tried: Sequence[Answer]) -> bool:
+def goes_on(question: WindowTask, tried: Sequence[WindowResult]) -> bool:
     """Whether the next temperature is worth a try."""
     return len(tried) < len(question.temperatures) and _fails(question, tried[-1])
 
 
-def _fails(question: Question, answer: Answer) -> bool:
+def _fails(question: WindowTask, answer: WindowResult) -> bool:
     """Worth another try at a higher temperature: a loop, or unsure words that are no silence."""
     limits = question.thresholds
     is_unsure = answer.avg_logprob < limits.log_prob
@@ -216,7 +220,7 @@ def _fails(question: Question, answer: Answer) -> bool:
     return is_unsure or is_loop(answer, question)
 
 
-def best(question: Question, tried: Sequence[Answer]) -> Answer:
+def best(question: WindowTask, tried: Sequence[WindowResult]) -> WindowResult:
     """The one that counts."""
     if not _fails(question, tried[-1]):
         return tried[-1]

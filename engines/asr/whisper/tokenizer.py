@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from engines.base import Task
+from engines.base import AsrTask
 
 _NO_SPACES = ("zh", "ja", "th", "lo", "my", "yue")
 "Languages that write words without spaces between them: each character is taken for one."
@@ -47,7 +47,7 @@ class Tokenizer:
     said."""
 
     def __init__(
-        self, table: Any, is_multilingual: bool, task: Task = "transcribe", language: str = "en"
+        self, table: Any, is_multilingual: bool, task: AsrTask = "transcribe", language: str = "en"
     ) -> None:
         self.tokenizer = table
         self._is_multilingual, self._task, self._language = is_multilingual, task, language

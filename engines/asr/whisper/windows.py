@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from core.pcm import ASR_RATE_HZ, ms_to_samples, samples_to_ms
 
 if TYPE_CHECKING:
-    from engines.base import Padding
+    from engines.base import AsrPadding
 
 WINDOW_SAMPLES = 30 * ASR_RATE_HZ
 FRAME_SAMPLES = 160
@@ -27,7 +27,7 @@ _MIN_SAMPLES = 2 * ASR_RATE_HZ
 "Shorter windows make loops out of one-second commands: 6 % WER, not 3 %."
 
 
-def window_frames(samples: int, padding: "Padding") -> int:
+def window_frames(samples: int, padding: "AsrPadding") -> int:
     """Mel frames of an utterance's window. Never depends on what else is in the batch."""
     needed = min(samples + _TAIL_SAMPLES, WINDOW_SAMPLES)
     match padding:
@@ -46,7 +46,7 @@ def _up(samples: int, step: int) -> int:
     return -(-samples // step) * step
 
 
-def usual_frames(padding: "Padding") -> tuple[int, ...]:
+def usual_frames(padding: "AsrPadding") -> tuple[int, ...]:
     """Mel frames of all windows there are, the shortest first: those of most utterances."""
     lengths = range(0, WINDOW_SAMPLES + 1, _SHORT_STEP_SAMPLES)
     return tuple(sorted({window_frames(samples, padding) for samples in lengths}))

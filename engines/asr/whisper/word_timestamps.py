@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from engines.asr.whisper.segments import FRAME_S, Piece, SaidWord
+from engines.asr.whisper.segments import FRAME_S, AlignedWord, TokenSegment
 from engines.asr.whisper.tokenizer import Tokenizer
 
 _POSITIONS_PER_S = 50
@@ -27,7 +27,7 @@ _APART_S = 0.5
 "A piece's own time counts where its word's is so far away from it."
 
 
-class Path(Protocol):
+class AlignmentPath(Protocol):
     """CTranslate2's `WhisperAlignmentResult`."""
 
     @property
@@ -40,7 +40,7 @@ class Path(Protocol):
 
 
 @dataclass(slots=True)
-class _Timed:
+class _TimedWord:
     """A word on its way; punctuation joins its neighbours."""
 
     word: str
@@ -50,7 +50,9 @@ class _Timed:
     probability: float
 
 
-def add_words(pieces: list[Piece], path: Path, tokenizer: Tokenizer, spoken_until_s: float) -> None:
+def add_words(
+    pieces: list[TokenSegment], path: AlignmentPath, tokenizer: Tokenizer, spoken_until_s: float
+) -> None:
     """Write each piece's words into it; its times become theirs. `path`: of all their text tokens,
     one piece behind the other."""
     counts = [len(text_tokens(piece, tokenizer)) for piece in pieces]
@@ -64,7 +66,7 @@ def add_words(pieces: list[Piece], path: Path, tokenizer: Tokenizer, spoken_unti
     offset_s = pieces[0]["seek"] * FRAME_S
     waiting = iter(words)
     for piece, count in zip(pieces, counts, strict=True):
-        said, taken = list[SaidWord](), 0
+        said, taken = list[AlignedWord](), 0
         while taken < count and (word := next(waiting, None)) is not None:
             taken += word.tokens
             if word.word:
@@ -75,12 +77,12 @@ def add_words(pieces: list[Piece], path: Path, tokenizer: Tokenizer, spoken_unti
         piece["words"] = said
 
 
-def text_tokens(piece: Piece, tokenizer: Tokenizer) -> list[int]:
+def text_tokens(piece: TokenSegment, tokenizer: Tokenizer) -> list[int]:
     """Without timestamps."""
     return [token for token in piece["tokens"] if token < tokenizer.eot]
 
 
-def _timed(path: Path, tokenizer: Tokenizer, tokens: Sequence[int]) -> list[_Timed]:
+def _timed(path: AlignmentPath, tokenizer: Tokenizer, tokens: Sequence[int]) -> list[_TimedWord]:
     words, parts = tokenizer.split_to_word_tokens([*tokens, tokenizer.eot])
     if len(parts) <= 1:  # the end alone
         return []
@@ -90,12 +92,12 @@ def _timed(path: Path, tokenizer: Tokenizer, tokens: Sequence[int]) -> list[_Tim
     times_s = audio[begins] / _POSITIONS_PER_S
     sure: Any = path.text_token_probs
     return [
-        _Timed(word, len(part), times_s[first], times_s[end], np.mean(sure[first:end]))
+        _TimedWord(word, len(part), times_s[first], times_s[end], np.mean(sure[first:end]))
         for word, part, first, end in zip(words, parts, bounds[:-1], bounds[1:], strict=False)
     ]
 
 
-def _shorten(words: Sequence[_Timed], most_s: float) -> None:
+def _shorten(words: Sequence[_TimedWord], most_s: float) -> None:
     """What is long at the end of a sentence is a pause."""
     for before, word in pairwise(words):
         if word.end_s - word.start_s > most_s:
@@ -105,7 +107,7 @@ def _shorten(words: Sequence[_Timed], most_s: float) -> None:
                 word.start_s = word.end_s - most_s
 
 
-def _join_punctuation(words: Sequence[_Timed]) -> None:
+def _join_punctuation(words: Sequence[_TimedWord]) -> None:
     """What is left empty has gone into its neighbour."""
     following = len(words) - 1
     for i in range(len(words) - 2, -1, -1):
@@ -125,8 +127,8 @@ def _join_punctuation(words: Sequence[_Timed]) -> None:
             previous = i
 
 
-def _said(word: _Timed, offset_s: float) -> SaidWord:
-    return SaidWord(
+def _said(word: _TimedWord, offset_s: float) -> AlignedWord:
+    return AlignedWord(
         word=word.word,
         start=round(offset_s + word.start_s, 2),
         end=round(offset_s + word.end_s, 2),
@@ -134,7 +136,9 @@ def _said(word: _Timed, offset_s: float) -> SaidWord:
     )
 
 
-def _settle(piece: Piece, said: list[SaidWord], spoken_until_s: float, usual_s: float) -> None:
+def _settle(
+    piece: TokenSegment, said: list[AlignedWord], spoken_until_s: float, usual_s: float
+) -> None:
     """Words at a piece's ends are often too long; then its own times count, else theirs."""
     first, last, most_s = said[0], said[-1], 2 * usual_s
     is_long = first["end"] - first["start"] > most_s

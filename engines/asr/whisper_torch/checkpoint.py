@@ -18,7 +18,7 @@ _ENGLISH_END = 50_256
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelShape:
     """Sizes of one model."""
 
     mels: int
@@ -41,7 +41,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Special:
+class SpecialTokens:
     """Tokens that the search knows, and the heads that follow the audio."""
 
     start: int
@@ -64,7 +64,7 @@ class Special:
         return self.no_timestamps + 1
 
 
-def read_shape(folder: Path) -> Shape:
+def read_shape(folder: Path) -> ModelShape:
     """Raises ConfigError when the folder holds no Whisper of transformers' form."""
     config = _read(folder / CONFIG)
     if config.get("model_type") != "whisper":
@@ -72,7 +72,7 @@ def read_shape(folder: Path) -> Shape:
     if config.get("activation_function", "gelu") != "gelu" or config.get("scale_embedding"):
         raise ConfigError(f"{folder / CONFIG}: only gelu without scaled embeddings is known")
     try:
-        return Shape(
+        return ModelShape(
             mels=config["num_mel_bins"],
             width=config["d_model"],
             encoder_layers=config["encoder_layers"],
@@ -88,7 +88,7 @@ def read_shape(folder: Path) -> Shape:
         raise ConfigError(f"{folder / CONFIG}: no {exc}") from exc
 
 
-def read_special(folder: Path, shape: Shape) -> Special:
+def read_special(folder: Path, shape: ModelShape) -> SpecialTokens:
     """From the generation config; what an old checkpoint has not, from the config.
 
     Raises ConfigError when neither names the timestamps.
@@ -105,7 +105,7 @@ def read_special(folder: Path, shape: Shape) -> Special:
             f"{TOKENIZER}"
         )
     languages: Mapping[str, int] = said.get("lang_to_id") or {}
-    return Special(
+    return SpecialTokens(
         start=said.get("decoder_start_token_id", 50258),
         end=_one(said.get("eos_token_id", 50257)),
         no_timestamps=no_timestamps,
@@ -118,14 +118,14 @@ def read_special(folder: Path, shape: Shape) -> Special:
     )
 
 
-def _heads(shape: Shape, listed: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+def _heads(shape: ModelShape, listed: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
     """Those that there are: distilled checkpoints ship their teacher's, whose decoder is deeper."""
     layers, heads = range(shape.decoder_layers), range(shape.decoder_heads)
     found = [(layer, head) for layer, head in listed if layer in layers and head in heads]
     return tuple(found or _later_half(shape))
 
 
-def _later_half(shape: Shape) -> Sequence[tuple[int, int]]:
+def _later_half(shape: ModelShape) -> Sequence[tuple[int, int]]:
     """As OpenAI's own code does where nobody measured which heads follow the audio."""
     layers = range(shape.decoder_layers // 2, shape.decoder_layers)
     return [(layer, head) for layer in layers for head in range(shape.decoder_heads)]

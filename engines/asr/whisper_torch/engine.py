@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Lock
 
-from engines.asr.whisper_torch.batching.engine_thread import Job, Loop
-from engines.asr.whisper_torch.batching.request import Courses
+from engines.asr.whisper_torch.batching.engine_thread import DecodeJob, DeviceThread
+from engines.asr.whisper_torch.batching.request import DecodeProgramFactory
 from engines.base import AsrInfo, AsrItem, AsrResult
-from engines.base.asr import Done
+from engines.base.asr import OnDecoded
 
 
 class WhisperTorch:
     """An `AsrModel`, and a `JoiningModel`. A language that it does not know is treated as None."""
 
-    def __init__(self, info: AsrInfo, courses: Courses, loop: Loop) -> None:
+    def __init__(self, info: AsrInfo, courses: DecodeProgramFactory, loop: DeviceThread) -> None:
         """`loop` has been started."""
         self.info = info
         self._courses, self._loop = courses, loop
@@ -34,12 +34,12 @@ class WhisperTorch:
         self.begin(items, done)
         return future.result()
 
-    def begin(self, items: Sequence[AsrItem], done: Done) -> Callable[[], None]:
+    def begin(self, items: Sequence[AsrItem], done: OnDecoded) -> Callable[[], None]:
         """See `JoiningModel.begin`."""
         if not items:
             done([])
             return _nothing
-        call = _Call(self._loop, len(items), done)
+        call = _BatchCall(self._loop, len(items), done)
         for index, item in enumerate(items):
             call.add(self._loop.submit(self._courses.course(item), call.told(index)))
         return call.cancel
@@ -52,17 +52,17 @@ class WhisperTorch:
         self._loop.close()
 
 
-class _Call:
+class _BatchCall:
     """Several items of one caller."""
 
-    def __init__(self, loop: Loop, count: int, done: Done) -> None:
+    def __init__(self, loop: DeviceThread, count: int, done: OnDecoded) -> None:
         self._loop, self._done = loop, done
         self._results: list[AsrResult | None] = [None] * count
         self._is_over = False
         self._lock = Lock()
-        self._jobs: list[Job] = []
+        self._jobs: list[DecodeJob] = []
 
-    def add(self, job: Job) -> None:
+    def add(self, job: DecodeJob) -> None:
         """Its job may have ended before, and with an error the whole call."""
         with self._lock:
             self._jobs.append(job)

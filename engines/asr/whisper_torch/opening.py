@@ -8,16 +8,16 @@ import torch
 from tokenizers import Tokenizer as Table
 
 from core.errors import ConfigError
-from engines.asr.whisper.alignment import Aligner
-from engines.asr.whisper.decode import Listening
+from engines.asr.whisper.alignment import CrossAttentionAligner
+from engines.asr.whisper.decode import DecodePolicy
 from engines.asr.whisper.settings import read_notes, rules_of
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import usual_frames
-from engines.asr.whisper_torch.batching.engine_thread import Loop
-from engines.asr.whisper_torch.batching.request import Courses
-from engines.asr.whisper_torch.batching.word_alignment import PathFinder
+from engines.asr.whisper_torch.batching.engine_thread import DeviceThread
+from engines.asr.whisper_torch.batching.request import DecodeProgramFactory
+from engines.asr.whisper_torch.batching.word_alignment import TokenAligner
 from engines.asr.whisper_torch.engine import WhisperTorch
-from engines.asr.whisper_torch.network.device import Device, open_device
+from engines.asr.whisper_torch.network.device import DeviceModel, open_device
 from engines.asr.whisper_torch.settings import NAME, Settings, describe
 
 logger = logging.getLogger(__name__)
@@ -40,9 +40,9 @@ def opened(settings: Settings) -> WhisperTorch:
             _capture(device, usual_frames(rules.padding), settings.warm_up_s)
     table = Table.from_file(str(folder / "tokenizer.json"))
     tokenizer = Tokenizer(table, is_multilingual)
-    aligner = Aligner(PathFinder(device), table, is_multilingual)
-    courses = Courses(device, Listening(tokenizer, aligner, info, rules), tokenizer)
-    loop = Loop(device.rows, device.launcher, device.weights.device)
+    aligner = CrossAttentionAligner(TokenAligner(device), table, is_multilingual)
+    courses = DecodeProgramFactory(device, DecodePolicy(tokenizer, aligner, info, rules), tokenizer)
+    loop = DeviceThread(device.rows, device.launcher, device.weights.device)
     loop.start()
     return WhisperTorch(info, courses, loop)
 
@@ -60,7 +60,7 @@ def _place(settings: Settings) -> tuple[str, str]:
     return f"cuda:{settings.device_index}", settings.compute_type or "float16"
 
 
-def _capture(device: Device, frames: tuple[int, ...], budget_s: float) -> None:
+def _capture(device: DeviceModel, frames: tuple[int, ...], budget_s: float) -> None:
     began_s = time.monotonic()
     count, of = device.capture(frames, budget_s, time.monotonic)
     took_s = time.monotonic() - began_s

@@ -14,7 +14,7 @@ from core.ports import ToolSpec
 
 if TYPE_CHECKING:
     from engines.llm.intents.engine import IntentsLlm
-    from engines.llm.intents.grammar import Understanding
+    from engines.llm.intents.grammar import IntentMatch
 
 
 REQUIRES = {
@@ -46,7 +46,7 @@ def languages() -> tuple[str, ...]:
     return codes()
 
 
-def understand(text: str, language: str, tools: Sequence[ToolSpec]) -> "Understanding | None":
+def understand(text: str, language: str, tools: Sequence[ToolSpec]) -> "IntentMatch | None":
     """What `text` means, or None. Blocks for the load on the first use of a language."""
     _import_library()
     from engines.llm.intents.grammar import grammar

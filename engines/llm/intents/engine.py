@@ -10,10 +10,10 @@ import msgspec
 from core.ids import new_id
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
-from engines.llm.intents.grammar import MAX_CHARS, MAX_GRAMMARS, Grammar, Understanding, grammar
-from engines.llm.intents.home_names import HOUSE_INTENTS, INTENT, Names, names_of
+from engines.llm.intents.grammar import MAX_CHARS, MAX_GRAMMARS, Grammar, IntentMatch, grammar
+from engines.llm.intents.home_names import HOUSE_INTENTS, INTENT, HomeNames, names_of
 from engines.llm.intents.language import languages, supported
-from engines.llm.intents.replies import Replies, replies
+from engines.llm.intents.replies import ReplyTemplates, replies
 
 CALL_PREFIX = "intent"
 "How ids of its tool calls begin: their results are answered by it, whoever answers otherwise."
@@ -45,7 +45,7 @@ class IntentsLlm:
 
     def __init__(self) -> None:
         self.languages = languages()
-        self._loaded: dict[tuple[str, Names], tuple[Grammar, Replies]] = {}
+        self._loaded: dict[tuple[str, HomeNames], tuple[Grammar, ReplyTemplates]] = {}
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
         """Load what `language` needs, in a thread: the first load takes up to a second."""
@@ -113,7 +113,7 @@ class IntentsLlm:
         has_more = any(not tool.name.startswith(INTENT) for tool in tools)
         return not (has_more and any(step.intent in CANNOT for step in found.steps))
 
-    async def _load(self, language: str, names: Names) -> tuple[Grammar, Replies]:
+    async def _load(self, language: str, names: HomeNames) -> tuple[Grammar, ReplyTemplates]:
         loaded = self._loaded.get((language, names))
         if loaded is None:
             loaded = await asyncio.to_thread(_load, language, names)
@@ -123,14 +123,14 @@ class IntentsLlm:
         return loaded
 
 
-async def _understand(known: Grammar, pieces: Sequence[str]) -> Understanding | None:
+async def _understand(known: Grammar, pieces: Sequence[str]) -> IntentMatch | None:
     if len(pieces) == 1 and len(pieces[0]) < LONG_CHARS:
         found = known.understand(pieces[0])
         return found or await asyncio.to_thread(known.misheard, pieces[0])
     return await asyncio.to_thread(_of_pieces, known, pieces)
 
 
-def _of_pieces(known: Grammar, pieces: Sequence[str]) -> Understanding | None:
+def _of_pieces(known: Grammar, pieces: Sequence[str]) -> IntentMatch | None:
     """A sentence that was cut at a pause is one. Two that stand for themselves are not: the first
     was left unanswered for a reason, and must not be done by the second."""
     for start in range(len(pieces)):
@@ -159,17 +159,17 @@ def _is_for_house(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> boo
     return _is_asking(tools)
 
 
-def _has_calls(found: Understanding, names: Names) -> bool:
+def _has_calls(found: IntentMatch, names: HomeNames) -> bool:
     return any(_call(step, names) is not None for step in found.steps)
 
 
-def _for_house(pieces: Sequence[str], names: Names) -> Understanding | None:
+def _for_house(pieces: Sequence[str], names: HomeNames) -> IntentMatch | None:
     """What no sentence fits, the house may know: its owner adds sentences, scripts, scenes."""
     text = " ".join(pieces)[:MAX_CHARS].strip()
-    return Understanding(TO_HOUSE, text=text) if names.house and text else None
+    return IntentMatch(TO_HOUSE, text=text) if names.house and text else None
 
 
-def _call(step: Understanding, names: Names) -> ToolCall | None:
+def _call(step: IntentMatch, names: HomeNames) -> ToolCall | None:
     """None: it needs no tool, only an answer."""
     to_house = (TO_HOUSE, *HOUSE_INTENTS, *LEFT_TO_HOUSE)
     if names.house and step.intent in to_house:
@@ -181,7 +181,7 @@ def _call(step: Understanding, names: Names) -> ToolCall | None:
     return None
 
 
-def _load(language: str, names: Names) -> tuple[Grammar, Replies]:
+def _load(language: str, names: HomeNames) -> tuple[Grammar, ReplyTemplates]:
     return grammar(language, names), replies(language)
 
 
@@ -225,7 +225,10 @@ def _result(text: str) -> Mapping[str, Any]:
 
 
 def _answers(
-    found: Understanding, results: Sequence[Mapping[str, Any]], answers: Replies, names: Names
+    found: IntentMatch,
+    results: Sequence[Mapping[str, Any]],
+    answers: ReplyTemplates,
+    names: HomeNames,
 ) -> Iterator[str]:
     """One sentence for each step; a space keeps them apart when they are joined. What a house says
     itself is said."""

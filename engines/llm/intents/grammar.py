@@ -9,9 +9,9 @@ from typing import Any
 from hassil.intents import Intents, SlotList, TextSlotList
 from hassil.recognize import RecognizeResult, recognize_best
 
-from engines.llm.intents.home_names import Names
-from engines.llm.intents.language import Ours, ours
-from engines.llm.intents.phonetic_match import Sounds
+from engines.llm.intents.home_names import HomeNames
+from engines.llm.intents.language import LanguageData, ours
+from engines.llm.intents.phonetic_match import PhoneticMatcher
 from engines.llm.intents.sentences import WITHOUT_TOOL, sentences
 
 MAX_WORDS = 40  # a command is shorter; matching time grows with the length
@@ -38,7 +38,7 @@ _WORD = re.compile(r"[\w'’-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Understanding:
+class IntentMatch:
     """What a sentence means. Equal understandings lead to equal actions."""
 
     intent: str
@@ -46,20 +46,20 @@ class Understanding:
     slots: Mapping[str, Any] = field(default_factory=dict)
     response: str = field(default="default", compare=False)
     "Which reply Home Assistant's data suggests."
-    then: tuple["Understanding", ...] = ()
+    then: tuple["IntentMatch", ...] = ()
     "Further commands of the same sentence."
     text: str = field(default="", compare=False)
     "What was understood: the words of this command, repaired."
 
     @property
-    def steps(self) -> tuple["Understanding", ...]:
+    def steps(self) -> tuple["IntentMatch", ...]:
         return (self, *self.then)
 
 
 class Grammar:
     """The sentences of one language over the names of one home. Immutable once warm."""
 
-    def __init__(self, language: str, names: Names) -> None:
+    def __init__(self, language: str, names: HomeNames) -> None:
         self.language, self.names = language, names
         self._ours = ours(language)
         self._intents = Intents.from_dict(sentences(language, names))
@@ -67,7 +67,7 @@ class Grammar:
         self._without_locks = _slot_lists(_without_locks(names), self._ours)
         self._doors = {name.casefold() for domain, name in names.devices if domain == "cover"}
         self._slips = [(_pattern(wrong), right) for wrong, right in self._ours.slips]
-        self._sounds = Sounds(
+        self._sounds = PhoneticMatcher(
             [*names.areas, *(own for kind, own in names.devices if kind not in GUARDED)],
             guarded=[own for kind, own in names.devices if kind in GUARDED],
             kept=self._ours.kept,
@@ -75,7 +75,7 @@ class Grammar:
         words = [_pattern(rf"[,.;]? {re.escape(word)} ") for word in self._ours.split]
         self._splits = [*words, BETWEEN_SENTENCES]
 
-    def understand(self, text: str) -> Understanding | None:
+    def understand(self, text: str) -> IntentMatch | None:
         """The meaning of a sentence, or None. Strict, then once more without known slips."""
         if len(text) > MAX_CHARS:
             return None
@@ -88,7 +88,7 @@ class Grammar:
             found = self._sentence(repaired, tries)
         return found
 
-    def misheard(self, text: str) -> Understanding | None:
+    def misheard(self, text: str) -> IntentMatch | None:
         """A command that is not understood as it is, if one name in it is put right. Questions are
         left alone: too much of what is said to a language model sounds like one about the house.
         Takes up to 50 ms: call it from a thread."""
@@ -103,7 +103,7 @@ class Grammar:
             text = wrong.sub(right, text)
         return text.strip()
 
-    def _sentence(self, text: str, tries: Iterator[int]) -> Understanding | None:
+    def _sentence(self, text: str, tries: Iterator[int]) -> IntentMatch | None:
         """One command, or several joined by a conjunction if every part is one. Free text, as the
         name of a timer, would take in the other command: its conjunctions are tried first."""
         found = self._command(text, tries)
@@ -113,7 +113,7 @@ class Grammar:
                 return several
         return None if found is None else self._single(found)
 
-    def _chain(self, text: str, tries: Iterator[int]) -> Understanding | None:
+    def _chain(self, text: str, tries: Iterator[int]) -> IntentMatch | None:
         """Commands side by side; None: not every part is one."""
         for split in self._splits:
             for match in split.finditer(text):
@@ -126,7 +126,7 @@ class Grammar:
                     return _joined(first, rest)
         return None
 
-    def _command(self, text: str, tries: Iterator[int]) -> Understanding | None:
+    def _command(self, text: str, tries: Iterator[int]) -> IntentMatch | None:
         if next(tries, None) is None:
             return None
         found = self._match(text, self._lists)
@@ -141,7 +141,7 @@ class Grammar:
     def _is_joined(self, text: str) -> bool:
         return any(split.search(text) for split in self._splits)
 
-    def _single(self, found: Understanding) -> Understanding | None:
+    def _single(self, found: IntentMatch) -> IntentMatch | None:
         """None: it would be done for the end of a sentence whose beginning was not understood."""
         name = _free_text(found)
         is_doubtful = self._is_joined(name) and _words_before(name, found.text) < BEGUN_WORDS
@@ -150,7 +150,7 @@ class Grammar:
             return None
         return self._several(found)
 
-    def _match(self, text: str, lists: dict[str, SlotList]) -> Understanding | None:
+    def _match(self, text: str, lists: dict[str, SlotList]) -> IntentMatch | None:
         result = recognize_best(
             text,
             self._intents,
@@ -161,7 +161,7 @@ class Grammar:
         )
         return None if result is None else _meaning(result, text)
 
-    def _several(self, found: Understanding) -> Understanding:
+    def _several(self, found: IntentMatch) -> IntentMatch:
         """Two things for the list are two commands."""
         item = found.slots.get("item")
         word = f" {self._ours.conjunction} "
@@ -173,7 +173,7 @@ class Grammar:
 
 
 @lru_cache(maxsize=MAX_GRAMMARS)
-def grammar(language: str, names: Names) -> Grammar:
+def grammar(language: str, names: HomeNames) -> Grammar:
     """The grammar, warmed up. Takes 0.1 to 0.7 s the first time: call it from a thread."""
     made = Grammar(language, names)
     for sentence in ours(language).warm:
@@ -185,12 +185,12 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
 
 
-def _acts(found: Understanding) -> bool:
+def _acts(found: IntentMatch) -> bool:
     """Only commands are chained; "hello and good night" is not."""
     return found.intent.startswith("Hass") and found.intent not in WITHOUT_TOOL
 
 
-def _free_text(found: Understanding) -> str:
+def _free_text(found: IntentMatch) -> str:
     """What is taken as it was said: a thing for the list, or the name of a timer."""
     name = found.slots.get("name", "") if "Timer" in found.intent else ""
     return str(found.slots.get("item", name))
@@ -202,25 +202,25 @@ def _words_before(name: str, text: str) -> int:
     return len(whole[: max(0, whole.find(own))].split())
 
 
-def _may_be_guessed(step: Understanding) -> bool:
+def _may_be_guessed(step: IntentMatch) -> bool:
     return step.intent in REPAIRED and step.slots.get("domain") not in GUARDED
 
 
-def _is_lock(found: Understanding) -> bool:
+def _is_lock(found: IntentMatch) -> bool:
     return found.slots.get("domain") == "lock" and "name" in found.slots
 
 
-def _without_locks(names: Names) -> Names:
+def _without_locks(names: HomeNames) -> HomeNames:
     others = tuple(device for device in names.devices if device[0] != "lock")
-    return Names(names.tools, names.areas, others)
+    return HomeNames(names.tools, names.areas, others)
 
 
-def _joined(first: Understanding, *rest: Understanding) -> Understanding:
+def _joined(first: IntentMatch, *rest: IntentMatch) -> IntentMatch:
     then = (*first.then, *(step for found in rest for step in found.steps))
     return replace(first, then=then)
 
 
-def _meaning(result: RecognizeResult, text: str) -> Understanding:
+def _meaning(result: RecognizeResult, text: str) -> IntentMatch:
     slots: dict[str, Any] = {}
     for entity in result.entities_list:
         if entity.name != IGNORED:
@@ -234,7 +234,7 @@ def _meaning(result: RecognizeResult, text: str) -> Understanding:
     slots.pop("fixed_device", None)
     if "name" in slots and "domain" not in slots and result.context.get("domain"):
         slots["domain"] = result.context["domain"]
-    return Understanding(result.intent.name, slots, result.response or "default", text=text)
+    return IntentMatch(result.intent.name, slots, result.response or "default", text=text)
 
 
 def _value(value: Any) -> Any:
@@ -243,7 +243,7 @@ def _value(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-def _slot_lists(names: Names, added: Ours) -> dict[str, SlotList]:
+def _slot_lists(names: HomeNames, added: LanguageData) -> dict[str, SlotList]:
     generic = {f"{area} {word}".casefold() for area in names.areas for word in added.generic}
     devices = [
         (name, name, {"domain": domain} if domain else {})

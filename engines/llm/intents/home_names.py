@@ -36,7 +36,7 @@ HOUSE_INTENTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class HomeNames:
     """Hashable, so that grammars can be remembered by it."""
 
     tools: tuple[str, ...]
@@ -47,7 +47,7 @@ class Names:
     "Name of the tool that is told whole sentences about the house; empty: there is none."
 
 
-def names_of(tools: Sequence[ToolSpec]) -> Names:
+def names_of(tools: Sequence[ToolSpec]) -> HomeNames:
     """Tool names, area names and device names. Devices are grouped by `anyOf` with `title`s.
 
     Of Home Assistant's intents alone: whatever else there is comes and goes, and a grammar is
@@ -59,7 +59,7 @@ def names_of(tools: Sequence[ToolSpec]) -> Names:
         own = (tool for tool in tools if not tool.fallback_name)
         others = {tool.name for tool in own if tool.name.startswith(INTENT)}
         known = tuple(sorted(others.union(HOUSE_INTENTS)))
-        return Names(known, told.house.areas, told.house.devices, told.name)
+        return HomeNames(known, told.house.areas, told.house.devices, told.name)
     mine = [tool for tool in tools if tool.name.startswith(INTENT)]
     areas: dict[str, None] = {}
     devices: dict[tuple[str, str], None] = {}
@@ -70,4 +70,4 @@ def names_of(tools: Sequence[ToolSpec]) -> Names:
         for group in (name, *name.get("anyOf", ())):
             domain = group.get("title", "")
             devices.update(dict.fromkeys((domain, own) for own in group.get("enum", ())))
-    return Names(tuple(sorted(tool.name for tool in mine)), tuple(areas), tuple(devices))
+    return HomeNames(tuple(sorted(tool.name for tool in mine)), tuple(areas), tuple(devices))

@@ -13,14 +13,14 @@ REGIONS = {"zh": "zh-CN", "no": "nb", "iw": "he"}
 "ISO 639-1 codes under which Home Assistant's data has another name."
 
 
-class Phrases(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PhraseTemplates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Sentences as they are spoken; `{x}` is filled from `fill` or from the home."""
 
     weight: int
     say: tuple[str, ...]
 
 
-class Ours(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LanguageData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `<language>.toml`."""
 
     split: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Ours(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     one: dict[str, str] = {}
     "How one hour, minute or second is said, where the number word has another gender."
     fill: dict[str, tuple[str, ...]] = {}
-    phrases: tuple[Phrases, ...] = ()
+    phrases: tuple[PhraseTemplates, ...] = ()
 
 
 @lru_cache(maxsize=128)  # as many as Home Assistant has languages; each is read once
@@ -75,12 +75,12 @@ def home_assistant_data(language: str) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=len(OURS) + 1)  # the files do not change while we run
-def ours(language: str) -> Ours:
+def ours(language: str) -> LanguageData:
     """Our additions for a language; empty ones for languages that we have no file for."""
     if language not in OURS:
-        return Ours()
+        return LanguageData()
     text = (files("engines.llm.intents") / f"{language}.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), Ours)
+    return msgspec.convert(tomllib.loads(text), LanguageData)
 
 
 def languages() -> tuple[str, ...]:

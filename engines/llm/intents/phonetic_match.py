@@ -56,7 +56,7 @@ _SOUNDS = tuple(
 _VOWELS = frozenset("aeiou")
 
 
-class Sounds:
+class PhoneticMatcher:
     """Names to be found again. Immutable. `guarded`: names that are never put in place of what was
     said, though it may be them that were meant. `kept`: words that are not replaced by a name
     without them; with a `*` at its end, all that begin so."""

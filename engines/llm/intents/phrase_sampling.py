@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import cycle, islice
 
-from engines.llm.intents.home_names import Names
-from engines.llm.intents.language import Ours, ours
+from engines.llm.intents.home_names import HomeNames
+from engines.llm.intents.language import LanguageData, ours
 from engines.llm.intents.spoken_numbers import in_words
 
 MAX_PHRASES = 200_000  # a language model learns nothing new from more
@@ -16,7 +16,7 @@ HOLE = re.compile(r"\{(\w+)\}")
 
 
 @lru_cache(maxsize=8)  # languages times homes; a list of a few thousand short texts
-def sampled(language: str, names: Names, limit: int) -> tuple[str, ...]:
+def sampled(language: str, names: HomeNames, limit: int) -> tuple[str, ...]:
     """At most `limit` sentences, each kind in proportion to its weight. Deterministic.
 
     Every value of every hole is used before one is used again; holes run at different paces, so
@@ -65,7 +65,7 @@ def _clean(text: str) -> str:
     return " ".join(re.sub(r"[^\w' ]+", " ", text.lower()).split())
 
 
-def _fill(language: str, names: Names, words: Ours) -> dict[str, Sequence[str]]:
+def _fill(language: str, names: HomeNames, words: LanguageData) -> dict[str, Sequence[str]]:
     numbers = [in_words(number, language) for number in NUMBERS]
     return {
         **words.fill,
@@ -79,11 +79,11 @@ def _fill(language: str, names: Names, words: Ours) -> dict[str, Sequence[str]]:
     }
 
 
-def _named(names: Names, *domains: str) -> Sequence[str]:
+def _named(names: HomeNames, *domains: str) -> Sequence[str]:
     return tuple(dict.fromkeys(name for domain, name in names.devices if domain in domains))
 
 
-def _durations(language: str, words: Ours) -> list[str]:
+def _durations(language: str, words: LanguageData) -> list[str]:
     """Numbers to 60 with each unit, in the gender that goes with it; frequent ones more often."""
     said = []
     for number in (*range(1, 61), 5, 10, 15, 20, 30, 45, 10, 5, 1, 2, 3):

@@ -10,8 +10,8 @@ from jinja2 import StrictUndefined, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
 from engines.llm.intents import spoken_numbers
-from engines.llm.intents.grammar import Understanding
-from engines.llm.intents.language import Ours, home_assistant_data, ours
+from engines.llm.intents.grammar import IntentMatch
+from engines.llm.intents.language import LanguageData, home_assistant_data, ours
 
 MAX_NAMES = 3  # more than that is counted, not read out
 MAX_REPLY_CHARS = 600  # half a minute of speech; a full shopping list stays below
@@ -28,12 +28,12 @@ HOME_ASSISTANT_ERRORS: Mapping[str, str] = {
 "Our error codes -> Home Assistant's; the others become `handle_error`."
 
 
-class Replies:
+class ReplyTemplates:
     """The answers of one language."""
 
     def __init__(self, language: str) -> None:
         self._language = language
-        self._words: Ours = ours(language)
+        self._words: LanguageData = ours(language)
         responses = home_assistant_data(language)["responses"]
         self._theirs: Mapping[str, Mapping[str, str]] = responses["intents"]
         self._their_errors: Mapping[str, str] = responses.get("errors", {})
@@ -46,7 +46,7 @@ class Replies:
     def not_understood(self) -> str:
         return self._error("not_understood", {}, {})
 
-    def answer(self, found: Understanding, result: Mapping[str, Any]) -> str:
+    def answer(self, found: IntentMatch, result: Mapping[str, Any]) -> str:
         """The sentence for an intent and its tool's result."""
         error = result.get("error")
         if error:
@@ -57,7 +57,7 @@ class Replies:
             # A tool that is not ours reports in a shape of its own; it did not report an error.
             return self._words.done
 
-    def _told(self, found: Understanding, result: Mapping[str, Any]) -> str:
+    def _told(self, found: IntentMatch, result: Mapping[str, Any]) -> str:
         mine = self._words.replies.get(found.intent)
         if mine:
             values = self._values(found, result)
@@ -85,7 +85,7 @@ class Replies:
         }
         return self._speak(template, values)
 
-    def _values(self, found: Understanding, result: Mapping[str, Any]) -> dict[str, Any]:
+    def _values(self, found: IntentMatch, result: Mapping[str, Any]) -> dict[str, Any]:
         values: dict[str, Any] = {**result, "slots": found.slots}
         states = self._words.states
         matched, unmatched = result.get("matched", []), result.get("unmatched", [])
@@ -107,7 +107,7 @@ class Replies:
             values["answer"] = calculate(found.slots)
         return values
 
-    def _their_values(self, found: Understanding, result: Mapping[str, Any]) -> dict[str, Any]:
+    def _their_values(self, found: IntentMatch, result: Mapping[str, Any]) -> dict[str, Any]:
         """What Home Assistant's templates expect to find."""
         matched, unmatched = (
             [_state(entity, self._words.states) for entity in result.get(key, ())]
@@ -167,8 +167,8 @@ class Replies:
 
 
 @lru_cache(maxsize=16)  # languages in use at once
-def replies(language: str) -> Replies:
-    return Replies(language)
+def replies(language: str) -> ReplyTemplates:
+    return ReplyTemplates(language)
 
 
 def calculate(slots: Mapping[str, Any]) -> float | None:
@@ -185,7 +185,7 @@ def calculate(slots: Mapping[str, Any]) -> float | None:
             return float(a / b) if b else None
 
 
-def _key(found: Understanding, result: Mapping[str, Any], templates: Mapping[str, str]) -> str:
+def _key(found: IntentMatch, result: Mapping[str, Any], templates: Mapping[str, str]) -> str:
     if found.intent == "HassGetState":
         return _state_key(found, result)
     targets = result.get("targets")
@@ -193,7 +193,7 @@ def _key(found: Understanding, result: Mapping[str, Any], templates: Mapping[str
     return kind if kind in templates else "default"
 
 
-def _state_key(found: Understanding, result: Mapping[str, Any]) -> str:
+def _state_key(found: IntentMatch, result: Mapping[str, Any]) -> str:
     matched, unmatched = result.get("matched", []), result.get("unmatched", [])
     if "state" not in found.slots:
         return "state"

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from engines.llm.intents.home_names import Names
+from engines.llm.intents.home_names import HomeNames
 from engines.llm.intents.language import home_assistant_data, ours
 
 WITHOUT_TOOL = ("HassNevermind",)
@@ -23,7 +23,7 @@ FREE_TEXT = {
 "Wildcard lists of Home Assistant's data."
 
 
-def sentences(language: str, names: Names) -> dict[str, Any]:
+def sentences(language: str, names: HomeNames) -> dict[str, Any]:
     """Home Assistant's data for this language, less what this home cannot use, plus ours."""
     data = home_assistant_data(language)
     added = ours(language)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date, time
 from typing import Any
 
-from engines.llm.intents.language import Ours
+from engines.llm.intents.language import LanguageData
 
 WEEKDAYS = {
     "en": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
@@ -42,14 +42,14 @@ def number(value: float, decimal: str = ".") -> str:
     return f"minus {text}" if value < 0 and text != "0" else text
 
 
-def joined(items: Sequence[str], words: Ours) -> str:
+def joined(items: Sequence[str], words: LanguageData) -> str:
     """ "a, b and c"."""
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} {words.conjunction} {items[-1]}"
 
 
-def duration(seconds: float, words: Ours) -> str:
+def duration(seconds: float, words: LanguageData) -> str:
     """`3700` -> "1 hour and 1 minute": the two largest units, rounded."""
     total = max(0, round(seconds))
     if total >= 3600:

@@ -9,22 +9,22 @@ from core.errors import RemoteProtocolError
 DONE = "[DONE]"
 
 
-class FunctionPart(msgspec.Struct, frozen=True):
+class ChunkFunction(msgspec.Struct, frozen=True):
     name: str | None = None
     arguments: Any = None
     "A piece of JSON text; from some servers the whole object."
 
 
-class CallPart(msgspec.Struct, frozen=True):
+class ChunkToolCall(msgspec.Struct, frozen=True):
     index: int | None = None
     id: str | None = None
-    function: FunctionPart = FunctionPart()
+    function: ChunkFunction = ChunkFunction()
 
 
-class Delta(msgspec.Struct, frozen=True):
+class ChunkDelta(msgspec.Struct, frozen=True):
     content: Any = None
     "Text; from some servers a list of parts."
-    tool_calls: list[CallPart] | None = None
+    tool_calls: list[ChunkToolCall] | None = None
     reasoning_content: Any = None
     "Thoughts: never spoken; that they come shows that the server is at work."
     reasoning: Any = None
@@ -40,33 +40,33 @@ class Delta(msgspec.Struct, frozen=True):
         return self.content if isinstance(self.content, str) else ""
 
 
-class Choice(msgspec.Struct, frozen=True):
-    delta: Delta | None = None
-    message: Delta | None = None
+class ChunkChoice(msgspec.Struct, frozen=True):
+    delta: ChunkDelta | None = None
+    message: ChunkDelta | None = None
     "From servers that answered as a whole."
     finish_reason: str | None = None
 
     @property
-    def written(self) -> Delta:
+    def written(self) -> ChunkDelta:
         return self.delta or self.message or _NOTHING
 
 
-_NOTHING = Delta()
+_NOTHING = ChunkDelta()
 
 
-class PromptDetails(msgspec.Struct, frozen=True):
+class PromptTokensDetails(msgspec.Struct, frozen=True):
     cached_tokens: int | None = None
 
 
-class Counted(msgspec.Struct, frozen=True):
+class CompletionUsage(msgspec.Struct, frozen=True):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    prompt_tokens_details: PromptDetails | None = None
+    prompt_tokens_details: PromptTokensDetails | None = None
 
 
-class Chunk(msgspec.Struct, frozen=True):
-    choices: list[Choice] | None = None
-    usage: Counted | None = None
+class ChatCompletionChunk(msgspec.Struct, frozen=True):
+    choices: list[ChunkChoice] | None = None
+    usage: CompletionUsage | None = None
     error: Any = None
     object: str | None = None
     message: Any = None
@@ -87,10 +87,10 @@ class Chunk(msgspec.Struct, frozen=True):
         return ""
 
 
-_CHUNKS = msgspec.json.Decoder(Chunk)
+_CHUNKS = msgspec.json.Decoder(ChatCompletionChunk)
 
 
-def read_chunk(data: str) -> Chunk:
+def read_chunk(data: str) -> ChatCompletionChunk:
     """Raises RemoteProtocolError, which does not repeat what was sent: it may be private."""
     try:
         return _CHUNKS.decode(data)

@@ -5,20 +5,20 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from core.errors import ContextExceeded, EngineError, Overloaded, RemoteProtocolError
-from core.events import Usage
+from core.errors import ContextLengthExceeded, EngineError, OverloadedError, RemoteProtocolError
+from core.events import TokenUsage
 from core.ports import ToolSpec
 from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.chat_messages import chat_messages, chat_tools
-from engines.llm.openai.chunks import Chunk
-from engines.llm.openai.server_info import LLAMA_CPP, Served, listed, look, names_of, with_owner
-from engines.llm.openai.server_quirks import Dialect
+from engines.llm.openai.chunks import ChatCompletionChunk
+from engines.llm.openai.server_info import LLAMA_CPP, ServerInfo, listed, look, names_of, with_owner
+from engines.llm.openai.server_quirks import ServerQuirks
 from engines.llm.openai.settings import Settings
-from engines.llm.openai.tool_calls import CallAssembler
-from engines.llm.reasoning_filter import Thoughts
-from engines.runtime.openai_http.client import Client
-from engines.runtime.openai_http.errors import BAD, Refused, is_about_length, quoted
+from engines.llm.openai.tool_calls import ToolCallAssembler
+from engines.llm.reasoning_filter import ReasoningFilter
+from engines.runtime.openai_http.client import ChatCompletionsClient
+from engines.runtime.openai_http.errors import BAD, LlmHttpError, is_about_length, quoted
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +42,9 @@ class OpenAiLlm:
         self.sees = settings.images
         self.context_tokens: int | None = settings.context_tokens
         self._settings = settings
-        self._client = Client(settings, name)
-        self._served: Served | None = None
-        self._dialect = Dialect()
+        self._client = ChatCompletionsClient(settings, name)
+        self._served: ServerInfo | None = None
+        self._dialect = ServerQuirks()
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
         """Ask the server what it serves. One that is not there yet is asked again by a turn."""
@@ -79,7 +79,7 @@ class OpenAiLlm:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
         """See `Llm.reply`. Whole tool calls come at the end of the text. Nothing is retried once
         anything has been answered."""
         try:
@@ -87,12 +87,12 @@ class OpenAiLlm:
             async with aclosing(self._answer(body, messages)) as deltas:
                 async for delta in deltas:
                     yield delta
-        except Refused as exc:
+        except LlmHttpError as exc:
             if exc.status == 404:
                 self._served = None  # another model may be served by now
             raise self._told(exc, messages) from None
 
-    async def _look(self) -> Served:
+    async def _look(self) -> ServerInfo:
         if self._served is not None:
             return self._served
         found = await look(self._client, self._settings, self.name)
@@ -100,7 +100,7 @@ class OpenAiLlm:
         self._served = found if found.is_sure else None
         return found
 
-    async def _known(self, options: LlmOptions) -> Served:
+    async def _known(self, options: LlmOptions) -> ServerInfo:
         """What a request with these options needs to know."""
         served = await self._look()
         depends = options.repetition_penalty is not None or self._hushes(options)
@@ -121,9 +121,9 @@ class OpenAiLlm:
 
     async def _answer(
         self, body: Mapping[str, Any], messages: Sequence[Message]
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
-        thoughts, calls = Thoughts(self._settings.starts_thinking), CallAssembler()
-        usage: Usage | None = None
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
+        thoughts, calls = ReasoningFilter(self._settings.starts_thinking), ToolCallAssembler()
+        usage: TokenUsage | None = None
         try:
             async with aclosing(self._chunks(body)) as chunks:
                 async for chunk in chunks:
@@ -147,10 +147,12 @@ class OpenAiLlm:
         if usage is not None:
             yield usage
 
-    async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk | RateLimits, None]:
+    async def _chunks(
+        self, body: Mapping[str, Any]
+    ) -> AsyncGenerator[ChatCompletionChunk | RateLimits, None]:
         """Once more in another dialect, while that may be what was wrong."""
         dialect = stored = self._dialect
-        first: Refused | None = None
+        first: LlmHttpError | None = None
         while True:
             try:
                 async with aclosing(self._client.stream(dialect.of(body))) as chunks:
@@ -159,7 +161,7 @@ class OpenAiLlm:
                             self._dialect, stored = self._dialect.with_(dialect), dialect
                         yield chunk
                 return
-            except Refused as exc:
+            except LlmHttpError as exc:
                 if exc.is_about_length:
                     raise
                 first = first or exc
@@ -170,7 +172,7 @@ class OpenAiLlm:
 
     def _body(
         self,
-        served: Served,
+        served: ServerInfo,
         messages: Sequence[Message],
         tools: Sequence[ToolSpec],
         options: LlmOptions,
@@ -198,28 +200,30 @@ class OpenAiLlm:
                 body["tool_choice"] = "required"
         return {key: value for key, value in body.items() if value is not None}
 
-    def _told(self, exc: Refused, messages: Sequence[Message]) -> EngineError | Overloaded:
+    def _told(
+        self, exc: LlmHttpError, messages: Sequence[Message]
+    ) -> EngineError | OverloadedError:
         detail = exc.told(messages)
         if exc.status in FULL:
             wait_s = max(1, round(exc.retry_after_s or RETRY_AFTER_S))
-            return Overloaded(
+            return OverloadedError(
                 f"llm engine {self.name!r}: {detail}", retry_after_s=wait_s, code="engine_busy"
             )
-        kind = ContextExceeded if exc.is_about_length else EngineError
+        kind = ContextLengthExceeded if exc.is_about_length else EngineError
         return kind("llm", self.name, detail)
 
     def _broken(self, problem: str, messages: Sequence[Message]) -> EngineError:
         """What a server says in its stream: some accept a prompt before they count it."""
-        kind = ContextExceeded if is_about_length(problem) else EngineError
+        kind = ContextLengthExceeded if is_about_length(problem) else EngineError
         return kind("llm", self.name, f"{self._client.url}: {quoted(problem, messages)}")
 
     def _failed(self, why: str) -> EngineError:
         return EngineError("llm", self.name, f"{self._client.url}: {why}")
 
 
-def _usage(chunk: Chunk) -> Usage | None:
+def _usage(chunk: ChatCompletionChunk) -> TokenUsage | None:
     if chunk.usage is None:
         return None
     counted, details = chunk.usage, chunk.usage.prompt_tokens_details
     sent = counted.prompt_tokens, counted.completion_tokens, details and details.cached_tokens
-    return Usage(*(max(0, tokens or 0) for tokens in sent))  # counters only go up
+    return TokenUsage(*(max(0, tokens or 0) for tokens in sent))  # counters only go up

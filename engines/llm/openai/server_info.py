@@ -7,8 +7,8 @@ from typing import Any
 
 from core.errors import EngineError, EngineUnreachable
 from engines.llm.openai.settings import AUTO, Settings
-from engines.runtime.openai_http.client import RETRIED, Client
-from engines.runtime.openai_http.errors import Refused
+from engines.runtime.openai_http.client import RETRIED, ChatCompletionsClient
+from engines.runtime.openai_http.errors import LlmHttpError
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ are sent both, and what they refuse is left out from then on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServerInfo:
     model: str
     context_tokens: int
     is_sure: bool = True
@@ -73,10 +73,10 @@ class Served:
         return {} if penalty is None or self.penalty is None else {self.penalty: penalty}
 
 
-async def look(client: Client, settings: Settings, name: str) -> Served:
+async def look(client: ChatCompletionsClient, settings: Settings, name: str) -> ServerInfo:
     """Ask for what is not configured. Raises EngineError."""
     if settings.model != AUTO and settings.context_tokens:
-        return Served(settings.model, settings.context_tokens, is_owner_known=False)
+        return ServerInfo(settings.model, settings.context_tokens, is_owner_known=False)
     doubts: list[EngineError] = []
     entries = await _models(client, doubts, must_know=settings.model == AUTO)
     if settings.model != AUTO:
@@ -91,17 +91,17 @@ async def look(client: Client, settings: Settings, name: str) -> Served:
         context_tokens = await _context(client, doubts, entry, model, _owner(entries, model))
     is_sure = not _may_change(doubts)
     owner = _owner(entries, model)
-    found = Served(model, context_tokens or CONTEXT_TOKENS, is_sure, PENALTY.get(owner), owner)
+    found = ServerInfo(model, context_tokens or CONTEXT_TOKENS, is_sure, PENALTY.get(owner), owner)
     logger.info("llm engine %r: model %s, %d tokens", name, found.model, found.context_tokens)
     return found
 
 
-async def listed(client: Client) -> frozenset[str]:
+async def listed(client: ChatCompletionsClient) -> frozenset[str]:
     """Names of the models that a server lists; empty where it has no list. Raises EngineError."""
     return frozenset(await _models(client, [], must_know=False))
 
 
-async def with_owner(client: Client, served: Served) -> Served:
+async def with_owner(client: ChatCompletionsClient, served: ServerInfo) -> ServerInfo:
     """Asked for when something depends on it, and only then: an answer without it is better than
     none, so a server that does not say now is asked again next time."""
     doubts: list[EngineError] = []
@@ -116,7 +116,7 @@ async def with_owner(client: Client, served: Served) -> Served:
 
 
 async def _models(
-    client: Client, doubts: list[EngineError], *, must_know: bool
+    client: ChatCompletionsClient, doubts: list[EngineError], *, must_know: bool
 ) -> Mapping[str, Mapping[str, Any]]:
     """Name -> what the server says of it. Empty where it has no such list and none is needed."""
     try:
@@ -133,7 +133,11 @@ async def _models(
 
 
 async def _context(
-    client: Client, doubts: list[EngineError], entry: Mapping[str, Any], model: str, owner: str
+    client: ChatCompletionsClient,
+    doubts: list[EngineError],
+    entry: Mapping[str, Any],
+    model: str,
+    owner: str,
 ) -> int | None:
     """vLLM lists it with the model; llama.cpp has it beside the API, per slot; Ollama tells it of a
     model that is loaded."""
@@ -159,7 +163,7 @@ async def _context(
     return listed if _is_count(listed) else None
 
 
-async def _asked(client: Client, url: str, doubts: list[EngineError]) -> Any:
+async def _asked(client: ChatCompletionsClient, url: str, doubts: list[EngineError]) -> Any:
     """What a server says beside the API; None where it does not."""
     try:
         return await client.get(url)
@@ -188,7 +192,9 @@ def names_of(model: str) -> Sequence[str]:
 def _may_change(doubts: Sequence[EngineError]) -> bool:
     """The server was busy or not ready: it may say more later."""
     return any(
-        one.status in RETRIED if isinstance(one, Refused) else isinstance(one, EngineUnreachable)
+        one.status in RETRIED
+        if isinstance(one, LlmHttpError)
+        else isinstance(one, EngineUnreachable)
         for one in doubts
     )
 

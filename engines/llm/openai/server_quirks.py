@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engines.runtime.openai_http.errors import Refused
+from engines.runtime.openai_http.errors import LlmHttpError
 
 LIMIT, NEW_LIMIT = "max_tokens", "max_completion_tokens"
 COUNTS = "stream_options"
@@ -22,7 +22,7 @@ UNSUPPORTED = "nsupported"
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class ServerQuirks:
     """Found out by refusals, and remembered once a request went through."""
 
     counts_usage: bool = True
@@ -36,9 +36,9 @@ class Dialect:
     refused: frozenset[tuple[str, str | bool]] = frozenset()
     "Of `WISHES`, with the value: a model may know some of them."
 
-    def with_(self, other: "Dialect") -> "Dialect":
+    def with_(self, other: "ServerQuirks") -> "ServerQuirks":
         """What either has found out."""
-        return Dialect(
+        return ServerQuirks(
             self.counts_usage and other.counts_usage,
             self.has_new_limit or other.has_new_limit,
             self.is_sampled and other.is_sampled,
@@ -66,7 +66,7 @@ class Dialect:
                 del said[name]
         return said
 
-    def after(self, refusal: Refused, body: Mapping[str, Any]) -> "Dialect | None":
+    def after(self, refusal: LlmHttpError, body: Mapping[str, Any]) -> "ServerQuirks | None":
         """What to try next; None: it will not have been that. `body`: what was to be asked."""
         if not self.has_new_limit and refusal.mentions(NEW_LIMIT):
             return replace(self, has_new_limit=True)
@@ -86,7 +86,7 @@ class Dialect:
             return replace(self, counts_usage=False)
         return self._without_thoughts_fields(body)
 
-    def _without_thoughts_fields(self, body: Mapping[str, Any]) -> "Dialect | None":
+    def _without_thoughts_fields(self, body: Mapping[str, Any]) -> "ServerQuirks | None":
         """The refusal names nothing. It was not the counts; perhaps what turns thoughts off."""
         efforts = {(EFFORT, effort) for effort in EFFORTS if body.get(EFFORT) == EFFORTS[0]}
         has_fields = (TEMPLATE in body and self.has_template) or efforts - self.refused

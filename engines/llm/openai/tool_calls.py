@@ -9,7 +9,7 @@ import msgspec
 from core.errors import RemoteProtocolError
 from core.ids import new_id
 from engines.base import CallDelta, ToolCall
-from engines.llm.openai.chunks import CallPart
+from engines.llm.openai.chunks import ChunkToolCall
 
 MAX_CALLS = 64
 MAX_ARGUMENT_CHARS = 256 * 1024
@@ -17,7 +17,7 @@ MAX_ARGUMENT_CHARS = 256 * 1024
 
 
 @dataclass(slots=True)
-class _Open:
+class _PartialToolCall:
     index: int | None
     id: str
     name: str
@@ -28,17 +28,17 @@ class _Open:
     "Pieces that were."
 
 
-class CallAssembler:
+class ToolCallAssembler:
     """The protocol counts calls by `index`, gives each an id and a name with its first piece, and
     arguments as pieces of JSON. Servers leave out ids, count every call as 0, or send all at once.
     """
 
     def __init__(self) -> None:
-        self._open: list[_Open] = []
+        self._open: list[_PartialToolCall] = []
         self._ids = {""}
         self._chars = 0
 
-    def push(self, parts: Sequence[CallPart]) -> list[CallDelta]:
+    def push(self, parts: Sequence[ChunkToolCall]) -> list[CallDelta]:
         """What is new of each call, once its name is known. Raises RemoteProtocolError above the
         limits."""
         deltas: list[CallDelta] = []
@@ -62,13 +62,13 @@ class CallAssembler:
         """
         return tuple(ToolCall(self._id(c), _name(c), _arguments(c)) for c in self._open)
 
-    def _id(self, call: _Open) -> str:
+    def _id(self, call: _PartialToolCall) -> str:
         if not call.call_id:
             call.call_id = new_id("call") if call.id in self._ids else call.id
             self._ids.add(call.call_id)
         return call.call_id
 
-    def _call(self, part: CallPart) -> _Open:
+    def _call(self, part: ChunkToolCall) -> _PartialToolCall:
         """The call that this piece belongs to; a new one if it begins one."""
         known = next((c for c in reversed(self._open) if c.index == part.index), None)
         if part.index is None and self._open and not part.function.name:
@@ -79,19 +79,19 @@ class CallAssembler:
             return known
         if len(self._open) >= MAX_CALLS:
             raise RemoteProtocolError(f"more than {MAX_CALLS} tool calls in one answer")
-        made = _Open(part.index, part.id or "", part.function.name or "")
+        made = _PartialToolCall(part.index, part.id or "", part.function.name or "")
         self._open.append(made)
         return made
 
 
-def _is_another(known: _Open, part: CallPart) -> bool:
+def _is_another(known: _PartialToolCall, part: ChunkToolCall) -> bool:
     """Whether a piece with the index of a known call is a new call all the same."""
     if not part.function.name or (part.id and part.id == known.id):
         return False
     return part.index is None or bool(part.id and known.id)
 
 
-def _name(call: _Open) -> str:
+def _name(call: _PartialToolCall) -> str:
     if not call.name:
         raise RemoteProtocolError("a tool call without a name")
     return call.name
@@ -103,7 +103,7 @@ def _as_text(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
-def _arguments(call: _Open) -> dict[str, Any]:
+def _arguments(call: _PartialToolCall) -> dict[str, Any]:
     text = "".join(call.pieces).strip()
     if text in ("", "null"):
         return {}

@@ -11,7 +11,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from core.errors import (
-    ContextExceeded,
+    ContextLengthExceeded,
     EngineCrashed,
     EngineError,
     EngineTimeout,
@@ -19,13 +19,13 @@ from core.errors import (
 )
 from engines.llm.transformers.settings import NAME
 from engines.llm.transformers.wire import (
-    Abort,
-    Ended,
-    Failed,
-    Generate,
-    Loaded,
-    LoadModel,
-    Written,
+    LlmAbortRequest,
+    LlmEndReply,
+    LlmFailureReply,
+    LlmGenerateRequest,
+    LlmLoadReply,
+    LlmLoadRequest,
+    LlmTextReply,
     reply_reader,
 )
 from engines.runtime.worker.protocol import frame
@@ -37,15 +37,15 @@ EXIT_GRACE_S = 2.0
 REST_S = 5.0
 "After a model did not load, before it is tried again: turns would wait for the same failure."
 
-Told = Written | Ended | Failed | EngineError
+LlmWorkerEvent = LlmTextReply | LlmEndReply | LlmFailureReply | EngineError
 
 
-class Connection(asyncio.Protocol):
+class LlmWorkerConnection(asyncio.Protocol):
     """One living child. What it says goes to whoever asked for it."""
 
     def __init__(self) -> None:
-        self.loaded: asyncio.Future[Loaded] = asyncio.get_running_loop().create_future()
-        self.waiting: dict[int, asyncio.Queue[Told]] = {}
+        self.loaded: asyncio.Future[LlmLoadReply] = asyncio.get_running_loop().create_future()
+        self.waiting: dict[int, asyncio.Queue[LlmWorkerEvent]] = {}
         "Bounded by the tokens that an answer may have."
         self.is_open = True
         self._reader = reply_reader()
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
         self.is_open = False
         self._lose(EngineCrashed("llm", NAME, "its process died"))
 
-    def send(self, message: LoadModel | Generate | Abort) -> None:
+    def send(self, message: LlmLoadRequest | LlmGenerateRequest | LlmAbortRequest) -> None:
         """Raises EngineError for what cannot be sent."""
         if self._transport is None or not self.is_open:
             raise EngineCrashed("llm", NAME, "its process died")
@@ -81,18 +81,18 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         self.is_open = False
 
-    def _receive(self, reply: Loaded | Written | Ended | Failed) -> None:
+    def _receive(self, reply: LlmLoadReply | LlmTextReply | LlmEndReply | LlmFailureReply) -> None:
         match reply:
-            case Loaded():
+            case LlmLoadReply():
                 self.loaded.set_result(reply)
-            case Failed(message=message, request_id=None):
+            case LlmFailureReply(message=message, request_id=None):
                 self._lose(EngineError("llm", NAME, f"the model does not load: {message}"))
-            case Written(request_id=request_id) | Ended(request_id=request_id):
+            case LlmTextReply(request_id=request_id) | LlmEndReply(request_id=request_id):
                 self._pass(request_id, reply)
-            case Failed(request_id=int() as request_id):
+            case LlmFailureReply(request_id=int() as request_id):
                 self._pass(request_id, reply)
 
-    def _pass(self, request_id: int, reply: Told) -> None:
+    def _pass(self, request_id: int, reply: LlmWorkerEvent) -> None:
         if (queue := self.waiting.get(request_id)) is not None:  # else its caller has left
             queue.put_nowait(reply)
 
@@ -104,15 +104,15 @@ class Connection(asyncio.Protocol):
             queue.put_nowait(why)
 
 
-class Child:
+class LlmWorkerProcess:
     """Starts the process when it is needed. Its methods run in one loop."""
 
     def __init__(
-        self, load: LoadModel, load_timeout_s: float, *, python: str = sys.executable
+        self, load: LlmLoadRequest, load_timeout_s: float, *, python: str = sys.executable
     ) -> None:
         """`python`: an interpreter that has torch and transformers."""
         self._load, self._load_timeout_s, self._python = load, load_timeout_s, python
-        self._connection: Connection | None = None
+        self._connection: LlmWorkerConnection | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._starting = asyncio.Lock()
         self._next_id = 0
@@ -125,7 +125,7 @@ class Child:
         is_alive = self._process is not None and self._process.returncode is None
         return self._process.pid if self._process is not None and is_alive else None
 
-    async def loaded(self) -> Loaded:
+    async def loaded(self) -> LlmLoadReply:
         """The model is there. Cancelling does not stop the load. Raises EngineError."""
         connection = await self._connected()
         try:
@@ -139,8 +139,8 @@ class Child:
             raise
 
     async def answer(
-        self, request: Generate, first_s: float, next_s: float
-    ) -> AsyncGenerator[Written | Ended, None]:
+        self, request: LlmGenerateRequest, first_s: float, next_s: float
+    ) -> AsyncGenerator[LlmTextReply | LlmEndReply, None]:
         """The answer to a request, which gets an id here. Closing it aborts the answer within a
         token. Raises EngineError; EngineTimeout, and the process starts anew."""
         await self.loaded()
@@ -153,12 +153,12 @@ class Child:
             connection.send(request)
             while not is_over:
                 told = await self._next(queue, limit_s)
-                limit_s, is_over = next_s, not isinstance(told, Written)
+                limit_s, is_over = next_s, not isinstance(told, LlmTextReply)
                 yield told
         finally:
             del connection.waiting[request.request_id]
             if not is_over and connection.is_open:
-                connection.send(Abort(request.request_id))
+                connection.send(LlmAbortRequest(request.request_id))
 
     async def aclose(self) -> None:
         """End the process; a later request starts another."""
@@ -177,7 +177,9 @@ class Child:
             with suppress(ProcessLookupError):
                 self._process.kill()
 
-    async def _next(self, queue: "asyncio.Queue[Told]", limit_s: float) -> Written | Ended:
+    async def _next(
+        self, queue: "asyncio.Queue[LlmWorkerEvent]", limit_s: float
+    ) -> LlmTextReply | LlmEndReply:
         try:
             async with asyncio.timeout(limit_s):
                 told = await queue.get()
@@ -187,12 +189,12 @@ class Child:
             raise EngineTimeout("llm", NAME, f"no token in {limit_s:g} s") from None
         if isinstance(told, EngineError):
             raise told
-        if isinstance(told, Failed):
-            kind = ContextExceeded if told.is_about_length else EngineError
+        if isinstance(told, LlmFailureReply):
+            kind = ContextLengthExceeded if told.is_about_length else EngineError
             raise kind("llm", NAME, told.message)
         return told
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> LlmWorkerConnection:
         """The living child, or a new one, which loads."""
         async with self._starting:
             if self._connection is None or not self._connection.is_open:
@@ -206,7 +208,7 @@ class Child:
         if self._failure and self._failed_at_s and now_s < self._failed_at_s + REST_S:
             raise self._failure
 
-    async def _started(self) -> Connection:
+    async def _started(self) -> LlmWorkerConnection:
         """Raises EngineCrashed when there can be no process."""
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
@@ -217,7 +219,7 @@ class Child:
                     pass_fds=(theirs.fileno(),),
                     stdin=asyncio.subprocess.DEVNULL,
                 )
-            _, connection = await loop.create_connection(Connection, sock=ours)
+            _, connection = await loop.create_connection(LlmWorkerConnection, sock=ours)
         except OSError as exc:
             ours.close()
             raise EngineCrashed("llm", NAME, f"no process: {exc.strerror}") from exc

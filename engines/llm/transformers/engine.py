@@ -6,16 +6,21 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any
 
-from core.errors import EngineError, Overloaded
-from core.events import Usage
+from core.errors import EngineError, OverloadedError
+from core.events import TokenUsage
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.chat_messages import chat_messages, chat_tools
-from engines.llm.reasoning_filter import Thoughts
-from engines.llm.transformers.child import Child
+from engines.llm.reasoning_filter import ReasoningFilter
+from engines.llm.transformers.child import LlmWorkerProcess
 from engines.llm.transformers.settings import NAME, Settings, read_context
-from engines.llm.transformers.tool_call_parser import NoCall, ToolText
-from engines.llm.transformers.wire import Ended, Generate, LoadModel, Written
+from engines.llm.transformers.tool_call_parser import InvalidToolCall, ToolCallParser
+from engines.llm.transformers.wire import (
+    LlmEndReply,
+    LlmGenerateRequest,
+    LlmLoadRequest,
+    LlmTextReply,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -32,14 +37,14 @@ class TransformersLlm:
         self.context_tokens: int | None = read_context(settings)
         self.at_once: int | None = settings.at_once
         self._settings = settings
-        load = LoadModel(
+        load = LlmLoadRequest(
             str(settings.folder.resolve()),
             settings.device,
             settings.dtype,
             settings.threads,
             settings.at_once,
         )
-        self._child = Child(load, settings.load_timeout_s, python=python)
+        self._child = LlmWorkerProcess(load, settings.load_timeout_s, python=python)
         self._taken = 0
         "Answers, also those that wait until the model is loaded."
 
@@ -63,7 +68,7 @@ class TransformersLlm:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
         """See `Llm.reply`. Tools are left out for templates that know none."""
         with self._place():
             async with aclosing(self._answer(messages, tools, options)) as deltas:
@@ -74,7 +79,7 @@ class TransformersLlm:
     def _place(self) -> Iterator[None]:
         """Raises Overloaded."""
         if self._taken >= self._settings.at_once:
-            raise Overloaded(
+            raise OverloadedError(
                 f"llm engine {NAME!r} writes {self._settings.at_once} answers already",
                 retry_after_s=2,
                 code="engine_busy",
@@ -87,7 +92,7 @@ class TransformersLlm:
 
     async def _answer(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], options: LlmOptions
-    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+    ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
         has_tools = bool(tools) and (await self._child.loaded()).has_tools
         request = self._request(messages, tools if has_tools else (), options)
         limits = (self._settings.first_token_timeout_s, self._settings.token_timeout_s)
@@ -98,18 +103,18 @@ class TransformersLlm:
             ):
                 async for delta in deltas:
                     yield delta
-        except NoCall as exc:
+        except InvalidToolCall as exc:
             raise EngineError("llm", NAME, f"it wrote {exc}") from None
 
     async def _read(
-        self, told: AsyncGenerator[Written | Ended, None], *, has_tools: bool
-    ) -> AsyncGenerator[TextDelta | ToolCall | Usage, None]:
+        self, told: AsyncGenerator[LlmTextReply | LlmEndReply, None], *, has_tools: bool
+    ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
         """Text without thoughts and without tool calls, which come at its end."""
-        thoughts, spoken = Thoughts(self._settings.starts_thinking), ToolText()
-        usage = Usage()
+        thoughts, spoken = ReasoningFilter(self._settings.starts_thinking), ToolCallParser()
+        usage = TokenUsage()
         async for part in told:
-            if isinstance(part, Ended):
-                usage = Usage(part.input_tokens, part.output_tokens)
+            if isinstance(part, LlmEndReply):
+                usage = TokenUsage(part.input_tokens, part.output_tokens)
                 text = thoughts.end()
             else:
                 text = thoughts.push(part.text)
@@ -127,10 +132,10 @@ class TransformersLlm:
 
     def _request(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], options: LlmOptions
-    ) -> Generate:
+    ) -> LlmGenerateRequest:
         settings = self._settings
         most = options.max_output_tokens
-        return Generate(
+        return LlmGenerateRequest(
             0,
             with_short_ids(chat_messages(messages, arguments_as_text=False)),
             chat_tools(tools),

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from core.errors import ContextExceeded, EngineError
-from engines.llm.transformers.sampling import Sampling
+from core.errors import ContextLengthExceeded, EngineError
+from engines.llm.transformers.sampling import SamplingParameters
 from engines.llm.transformers.settings import NAME
-from engines.llm.transformers.wire import Generate, LoadModel
+from engines.llm.transformers.wire import LlmGenerateRequest, LlmLoadRequest
 
 PREFILL_TOKENS = 256
 "Of a prompt at a time: in between, other answers go on and aborts are heard."
@@ -16,17 +16,17 @@ WORTH_KEEPING = 16
 
 
 @dataclass(slots=True)
-class Computed:
+class PromptCacheEntry:
     """What a model has computed for some tokens."""
 
     tokens: list[int]
     cache: Any
 
 
-class Model:
+class TransformersModel:
     """Weights, tokenizer, template, and the latest prompts' computed states."""
 
-    def __init__(self, load: LoadModel) -> None:
+    def __init__(self, load: LlmLoadRequest) -> None:
         """Blocking for seconds to minutes. Raises EngineError; whatever the library raises."""
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -45,7 +45,7 @@ class Model:
         )
         self.network = loaded.eval().to(self.device)
         self.ends = _ends(self.network.generation_config, self.tokenizer)
-        self._kept: list[Computed] = []
+        self._kept: list[PromptCacheEntry] = []
         self._keeps = load.kept
 
     @property
@@ -71,27 +71,27 @@ class Model:
         ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
-    def recall(self, tokens: Sequence[int]) -> Computed:
+    def recall(self, tokens: Sequence[int]) -> PromptCacheEntry:
         """The longest beginning of `tokens` that is computed already, without its last one."""
         from transformers import DynamicCache
 
         shared = [_shared(kept.tokens, tokens[:-1]) for kept in self._kept]
         longest = max(shared, default=0)
         if longest < WORTH_KEEPING:
-            return Computed([], DynamicCache(config=self.network.config))
+            return PromptCacheEntry([], DynamicCache(config=self.network.config))
         found = self._kept.pop(shared.index(longest))
         if surplus := len(found.tokens) - longest:
             found.cache.crop(-surplus)
-        return Computed(found.tokens[:longest], found.cache)
+        return PromptCacheEntry(found.tokens[:longest], found.cache)
 
-    def keep(self, computed: Computed) -> None:
+    def keep(self, computed: PromptCacheEntry) -> None:
         """For the next turn, which begins with the same."""
         from transformers.cache_utils import DynamicLayer
 
         if all(type(layer) is DynamicLayer for layer in computed.cache.layers):
             self._kept = [computed, *self._kept][: self._keeps]
 
-    def scores(self, computed: Computed, tokens: list[int]) -> Any:
+    def scores(self, computed: PromptCacheEntry, tokens: list[int]) -> Any:
         """Of what follows; `computed` then has them too."""
         import torch
 
@@ -105,7 +105,7 @@ class Model:
 
 
 @dataclass(slots=True)
-class Text:
+class IncrementalDetokenizer:
     """Tokens become text as soon as no further one can change it."""
 
     tokenizer: Any
@@ -135,10 +135,10 @@ class Text:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
 
 
-class Generation:
+class TokenGeneration:
     """`step` until it is over."""
 
-    def __init__(self, model: Model, request: Generate) -> None:
+    def __init__(self, model: TransformersModel, request: LlmGenerateRequest) -> None:
         """Raises ContextExceeded when the prompt does not fit; whatever the template raises."""
         self.request_id = request.request_id
         tokens = model.prompt(request.messages, request.tools, thinks=request.thinks)
@@ -146,10 +146,10 @@ class Generation:
         room = request.context_tokens - len(tokens)
         if room < 1:
             why = f"a prompt of {len(tokens)} tokens; the model takes {request.context_tokens}"
-            raise ContextExceeded("llm", NAME, why)
+            raise ContextLengthExceeded("llm", NAME, why)
         self._most = min(request.max_tokens, room)
-        self._model, self._text = model, Text(model.tokenizer)
-        self._sampling = Sampling.of(model.network.generation_config, request)
+        self._model, self._text = model, IncrementalDetokenizer(model.tokenizer)
+        self._sampling = SamplingParameters.of(model.network.generation_config, request)
         self._computed = model.recall(tokens)
         self.reused_tokens = len(self._computed.tokens)
         self._due = tokens[self.reused_tokens :]

@@ -8,7 +8,7 @@ GREEDY_BELOW = 0.01
 "A temperature below this is as good as none, and would overflow."
 
 
-class Wished(Protocol):
+class SamplingOptions(Protocol):
     """What a request may say of it; None: nothing."""
 
     @property
@@ -22,7 +22,7 @@ class Wished(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class SamplingParameters:
     temperature: float = 0.0
     top_k: int = 0
     "0: any number."
@@ -30,7 +30,7 @@ class Sampling:
     repetition_penalty: float = 1.0
 
     @classmethod
-    def of(cls, config: Any, wished: Wished) -> "Sampling":
+    def of(cls, config: Any, wished: SamplingOptions) -> "SamplingParameters":
         """As a model's generation config recommends, but for what is wished otherwise."""
         recommended = (config.temperature or 1.0) if config.do_sample else 0.0
         return cls(

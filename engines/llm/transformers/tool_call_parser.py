@@ -14,11 +14,11 @@ from engines.base import ToolCall
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 
-class NoCall(ValueError):
+class InvalidToolCall(ValueError):
     """What stands where a tool call should."""
 
 
-class ToolText:
+class ToolCallParser:
     """Takes text in any split; what may be spoken comes back, calls come at the end."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class ToolText:
         if self._is_json:
             try:
                 return "", _calls(held)
-            except NoCall:
+            except InvalidToolCall:
                 return held, []  # an answer that only looks like one
         return held, self._calls
 
@@ -69,7 +69,7 @@ def _calls(text: str) -> list[ToolCall]:
     try:
         found: Any = msgspec.json.decode(text.strip())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        raise NoCall("a tool call that is no JSON") from None
+        raise InvalidToolCall("a tool call that is no JSON") from None
     return [_call(one) for one in (found if isinstance(found, list) else [found])]
 
 
@@ -78,4 +78,4 @@ def _call(found: Any) -> ToolCall:
         arguments = found.get("arguments", found.get("parameters")) or {}
         if isinstance(arguments, dict):
             return ToolCall(new_id("call"), name, arguments)
-    raise NoCall("a tool call without a name, or with arguments that are no object")
+    raise InvalidToolCall("a tool call without a name, or with arguments that are no object")

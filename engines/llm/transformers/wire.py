@@ -6,11 +6,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.msgpack import Decoder
 
-from engines.runtime.worker.protocol import FrameReader
+from engines.runtime.worker.protocol import MessageFrameReader
 
 
-class LoadModel(Struct, frozen=True, tag_field="type", tag="load"):
-    """First message, once. Answered by `Loaded`, or `Failed` and the end."""
+class LlmLoadRequest(Struct, frozen=True, tag_field="type", tag="load"):
+    """First message, once. Answered by `LlmLoadReply`, or `LlmFailureReply` and the end."""
 
     path: str
     device: str
@@ -20,8 +20,9 @@ class LoadModel(Struct, frozen=True, tag_field="type", tag="load"):
     "Computed prompts that are kept for the next turn."
 
 
-class Generate(Struct, frozen=True, tag_field="type", tag="generate"):
-    """Answered by any number of `Written`, then `Ended` or `Failed`; by nothing after `Abort`."""
+class LlmGenerateRequest(Struct, frozen=True, tag_field="type", tag="generate"):
+    """Answered by any number of `LlmTextReply`, then `LlmEndReply` or `LlmFailureReply`; by
+    nothing after `LlmAbortRequest`."""
 
     request_id: int
     messages: list[dict[str, Any]]
@@ -35,24 +36,24 @@ class Generate(Struct, frozen=True, tag_field="type", tag="generate"):
     "False: templates that know how leave the thoughts out."
 
 
-class Abort(Struct, frozen=True, tag_field="type", tag="abort"):
+class LlmAbortRequest(Struct, frozen=True, tag_field="type", tag="abort"):
     """Nobody listens any more."""
 
     request_id: int
 
 
-class Loaded(Struct, frozen=True, tag_field="type", tag="loaded"):
+class LlmLoadReply(Struct, frozen=True, tag_field="type", tag="loaded"):
     device: str
     has_tools: bool
     "Its chat template knows tools."
 
 
-class Written(Struct, frozen=True, tag_field="type", tag="written"):
+class LlmTextReply(Struct, frozen=True, tag_field="type", tag="written"):
     request_id: int
     text: str
 
 
-class Ended(Struct, frozen=True, tag_field="type", tag="ended"):
+class LlmEndReply(Struct, frozen=True, tag_field="type", tag="ended"):
     request_id: int
     input_tokens: int
     output_tokens: int
@@ -60,7 +61,7 @@ class Ended(Struct, frozen=True, tag_field="type", tag="ended"):
     "Of the prompt, that were computed for an earlier one."
 
 
-class Failed(Struct, frozen=True, tag_field="type", tag="failed"):
+class LlmFailureReply(Struct, frozen=True, tag_field="type", tag="failed"):
     message: str
     request_id: int | None = None
     "None: the model does not load."
@@ -68,13 +69,13 @@ class Failed(Struct, frozen=True, tag_field="type", tag="failed"):
     "The prompt is longer than the model takes."
 
 
-Request = LoadModel | Generate | Abort
-Reply = Loaded | Written | Ended | Failed
+LlmWorkerRequest = LlmLoadRequest | LlmGenerateRequest | LlmAbortRequest
+LlmWorkerReply = LlmLoadReply | LlmTextReply | LlmEndReply | LlmFailureReply
 
 
-def request_reader() -> FrameReader[Request]:
-    return FrameReader(Decoder(Request))
+def request_reader() -> MessageFrameReader[LlmWorkerRequest]:
+    return MessageFrameReader(Decoder(LlmWorkerRequest))
 
 
-def reply_reader() -> FrameReader[Reply]:
-    return FrameReader(Decoder(Reply))
+def reply_reader() -> MessageFrameReader[LlmWorkerReply]:
+    return MessageFrameReader(Decoder(LlmWorkerReply))

@@ -15,17 +15,17 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from core.errors import ContextExceeded, EngineError, RemoteProtocolError
-from engines.llm.transformers.generation import Generation, Model
+from core.errors import ContextLengthExceeded, EngineError, RemoteProtocolError
+from engines.llm.transformers.generation import TokenGeneration, TransformersModel
 from engines.llm.transformers.wire import (
-    Abort,
-    Ended,
-    Failed,
-    Generate,
-    Loaded,
-    LoadModel,
-    Request,
-    Written,
+    LlmAbortRequest,
+    LlmEndReply,
+    LlmFailureReply,
+    LlmGenerateRequest,
+    LlmLoadReply,
+    LlmLoadRequest,
+    LlmTextReply,
+    LlmWorkerRequest,
     request_reader,
 )
 from engines.runtime.worker.protocol import frame
@@ -35,15 +35,15 @@ logger = logging.getLogger(__name__)
 RECEIVE_BYTES = 256 * 1024
 
 
-class Gone(Exception):
+class ParentDisconnected(Exception):
     """The server closed the socket, or died."""
 
 
-class Worker:
+class LlmWorker:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._reader = request_reader()
-        self._answers: dict[int, Generation] = {}
+        self._answers: dict[int, TokenGeneration] = {}
 
     def run(self) -> None:
         """Until the server is gone, or the model does not load."""
@@ -56,34 +56,34 @@ class Worker:
                 for answer in list(self._answers.values()):
                     self._go_on(answer)
                 waiting = self._receive(wait=not self._answers)
-        except Gone:
+        except ParentDisconnected:
             return
 
-    def _load(self, request: Request) -> Model | None:
-        if not isinstance(request, LoadModel):
+    def _load(self, request: LlmWorkerRequest) -> TransformersModel | None:
+        if not isinstance(request, LlmLoadRequest):
             raise RemoteProtocolError(f"the first message is load, not {type(request)}")
         try:
-            model = Model(request)
+            model = TransformersModel(request)
         except Exception as exc:
             self._fail(exc, None)
             return None
-        self._send(Loaded(model.device, model.has_tools))
+        self._send(LlmLoadReply(model.device, model.has_tools))
         return model
 
-    def _take(self, model: Model, request: Request) -> None:
+    def _take(self, model: TransformersModel, request: LlmWorkerRequest) -> None:
         match request:
-            case Generate(request_id=request_id):
+            case LlmGenerateRequest(request_id=request_id):
                 try:
-                    self._answers[request_id] = Generation(model, request)
+                    self._answers[request_id] = TokenGeneration(model, request)
                 except Exception as exc:
                     self._fail(exc, request_id)
-            case Abort(request_id=request_id):
+            case LlmAbortRequest(request_id=request_id):
                 if (answer := self._answers.pop(request_id, None)) is not None:
                     answer.leave()
             case _:
                 raise RemoteProtocolError("a model is loaded once")
 
-    def _go_on(self, answer: Generation) -> None:
+    def _go_on(self, answer: TokenGeneration) -> None:
         try:
             text = answer.step()
         except Exception as exc:
@@ -91,23 +91,23 @@ class Worker:
             self._fail(exc, answer.request_id)
             return
         if text:
-            self._send(Written(answer.request_id, text))
+            self._send(LlmTextReply(answer.request_id, text))
         if answer.is_over:
             del self._answers[answer.request_id]
             answer.leave()
             counts = (answer.input_tokens, answer.output_tokens, answer.reused_tokens)
-            self._send(Ended(answer.request_id, *counts))
+            self._send(LlmEndReply(answer.request_id, *counts))
 
-    def _receive(self, *, wait: bool) -> list[Request]:
+    def _receive(self, *, wait: bool) -> list[LlmWorkerRequest]:
         """What is there; with `wait`, at least one. Raises Gone."""
-        requests: list[Request] = []
+        requests: list[LlmWorkerRequest] = []
         while wait or select.select([self._connection], [], [], 0)[0]:
             try:
                 data = self._connection.recv(RECEIVE_BYTES)
             except ConnectionError:
-                raise Gone from None
+                raise ParentDisconnected from None
             if not data:
-                raise Gone
+                raise ParentDisconnected
             requests += self._reader.receive_data(data)
             wait = not requests
         return requests
@@ -116,7 +116,7 @@ class Worker:
         try:
             self._connection.sendall(frame(reply))
         except ConnectionError:
-            raise Gone from None
+            raise ParentDisconnected from None
 
     def _fail(self, exc: Exception, request_id: int | None) -> None:
         """Our own errors say enough; a library's are logged with their chain, for their author."""
@@ -125,7 +125,7 @@ class Worker:
         else:
             logger.error("the model failed", exc_info=exc)
             message = f"{type(exc).__name__}: {' '.join(str(exc).split())[:240]}"
-        self._send(Failed(message, request_id, isinstance(exc, ContextExceeded)))
+        self._send(LlmFailureReply(message, request_id, isinstance(exc, ContextLengthExceeded)))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the group: the server decides
     with socket.socket(fileno=fd) as connection:
-        Worker(connection).run()
+        LlmWorker(connection).run()
 
 
 if __name__ == "__main__":

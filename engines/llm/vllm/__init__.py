@@ -12,15 +12,15 @@ from core.errors import EngineMissing
 from engines.llm.vllm.settings import NAME, Settings
 
 if TYPE_CHECKING:
-    from engines.llm.vllm.engine import Vllm
+    from engines.llm.vllm.engine import VllmLlm
 
 __all__ = ["Settings", "create"]
 
 
-def create(settings: Settings) -> "Vllm":
+def create(settings: Settings) -> "VllmLlm":
     """The engine, not started: enter its `running()`. Raises EngineMissing, ConfigError."""
     from engines.llm.vllm.command_line import check, model_of
-    from engines.llm.vllm.engine import Vllm
+    from engines.llm.vllm.engine import VllmLlm
     from engines.llm.vllm.environment import read_environment
 
     if sys.platform != "linux":
@@ -33,4 +33,4 @@ def create(settings: Settings) -> "Vllm":
         how = "`earshot engines install vllm` makes its environment"
         raise EngineMissing("llm", NAME, f"not installed{where}; {how}")
     model_of(settings)
-    return Vllm(settings, made)
+    return VllmLlm(settings, made)

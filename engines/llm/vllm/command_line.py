@@ -6,7 +6,7 @@ from pathlib import Path
 
 from core.errors import ConfigError, EngineMissing
 from engines.llm import openai
-from engines.llm.vllm.environment import Environment, python_of
+from engines.llm.vllm.environment import VllmEnvironment, python_of
 from engines.llm.vllm.settings import NAME, Settings
 from engines.registry import read_settings
 
@@ -47,7 +47,7 @@ def check(settings: Settings) -> None:
     asked_with(settings, f"http://{HOST}", "")
 
 
-def command(settings: Settings, made: Environment, port: int) -> list[str]:
+def command(settings: Settings, made: VllmEnvironment, port: int) -> list[str]:
     """Without the key, which is for `variables`."""
     options = {
         "--model": model_of(settings),
@@ -74,7 +74,7 @@ def command(settings: Settings, made: Environment, port: int) -> list[str]:
     return [python, *entry, *words, *flags, *settings.extra_args]
 
 
-def variables(settings: Settings, made: Environment, key: str) -> Mapping[str, str]:
+def variables(settings: Settings, made: VllmEnvironment, key: str) -> Mapping[str, str]:
     """Added to ours. vLLM tells its makers about each start unless it is told not to."""
     bin_folder = python_of(Path(settings.environment).expanduser().absolute()).parent
     values = {
@@ -103,7 +103,7 @@ def asked_with(settings: Settings, url: str, key: str) -> openai.Settings:
     return read
 
 
-def _dtype(settings: Settings, made: Environment) -> str:
+def _dtype(settings: Settings, made: VllmEnvironment) -> str:
     """bfloat16, in which most weights come, ends vLLM on processors without its instructions."""
     if settings.dtype == "auto" and made.device == "cpu":
         return "float32"

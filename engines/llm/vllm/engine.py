@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from core.errors import EngineCrashed, EngineUnreachable
-from core.events import Usage
+from core.events import TokenUsage
 from core.ports import ToolSpec
 from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import openai
 from engines.llm.vllm.command_line import HOST, asked_with, command, variables
-from engines.llm.vllm.environment import Environment
+from engines.llm.vllm.environment import VllmEnvironment
 from engines.llm.vllm.settings import NAME, Settings
 from engines.runtime.external_server.free_port import reserved
 from engines.runtime.external_server.output_log import ServerLog
 from engines.runtime.external_server.process import started
-from engines.runtime.external_server.supervisor import Server, Supervisor
+from engines.runtime.external_server.supervisor import ServerSupervisor, SupervisedServer
 
 if TYPE_CHECKING:
     from engines.llm.openai.engine import OpenAiLlm
@@ -29,19 +29,19 @@ PROBE_TIMEOUT_S = 5.0
 "Its health answers within milliseconds; a machine that swaps takes seconds."
 
 
-class Vllm:
+class VllmLlm:
     """An `Llm` while `running` is entered. Prompts begin with what the turn before them ended with,
     so that vLLM finds them in its prefix cache: the engine `openai` writes equal messages equally.
     """
 
     name = NAME
 
-    def __init__(self, settings: Settings, made: Environment) -> None:
+    def __init__(self, settings: Settings, made: VllmEnvironment) -> None:
         self._settings, self._made = settings, made
         self.languages = settings.languages
         self.context_tokens: int | None = settings.max_model_len
         self._llm: OpenAiLlm | None = None
-        self._supervisor: Supervisor | None = None
+        self._supervisor: ServerSupervisor | None = None
         self.url = ""
         "Of the server; empty before it is started."
 
@@ -84,14 +84,14 @@ class Vllm:
             added = variables(self._settings, self._made, key)
             asks_with = asked_with(self._settings, self.url, key)
             async with _http() as http:
-                server = Server(
+                server = SupervisedServer(
                     name=NAME,
                     start=lambda: started(words, added, log),
                     probe=lambda: _is_well(http, f"{self.url}/health"),
                     last_words=log.told,
                     start_timeout_s=self._settings.start_timeout_s,
                 )
-                self._supervisor = Supervisor(server)
+                self._supervisor = ServerSupervisor(server)
                 llm = self._llm = openai.create(asks_with, NAME)
                 async with self._supervisor.running(), aclosing(llm):
                     await llm.warm("", ())
@@ -105,7 +105,7 @@ class Vllm:
         *,
         language: str,
         options: LlmOptions = AS_CONFIGURED,
-    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | Usage | RateLimits, None]:
+    ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
         """See `Llm.reply`. EngineCrashed at once while the server is down, and for the answers that
         it was writing when it went."""
         self._supervised().check()
@@ -118,7 +118,7 @@ class Vllm:
         except EngineUnreachable as exc:
             raise EngineCrashed("llm", NAME, f"its server was lost: {exc.detail}") from exc
 
-    def _supervised(self) -> Supervisor:
+    def _supervised(self) -> ServerSupervisor:
         if self._supervisor is None:
             raise EngineCrashed("llm", NAME, "its server has not been started")
         return self._supervisor

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-Device = Literal["cpu", "cuda"]
+VllmDevice = Literal["cpu", "cuda"]
 
 MARKER = "earshot-engine.json"
 
@@ -18,10 +18,10 @@ FORMAT = 1
 "Of the marker; another one is not ours to read."
 
 
-class Environment(msgspec.Struct, frozen=True):
+class VllmEnvironment(msgspec.Struct, frozen=True):
     """What the marker says."""
 
-    device: Device
+    device: VllmDevice
     packages: Mapping[str, str]
     "Those that decide: name -> version."
     python: str
@@ -35,16 +35,16 @@ def python_of(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def read_environment(folder: Path) -> Environment | None:
+def read_environment(folder: Path) -> VllmEnvironment | None:
     """What is installed there; None: nothing, or half of it."""
     try:
-        made = msgspec.json.decode((folder / MARKER).read_bytes(), type=Environment)
+        made = msgspec.json.decode((folder / MARKER).read_bytes(), type=VllmEnvironment)
     except (OSError, msgspec.DecodeError):
         return None
     return made if made.format == FORMAT and python_of(folder).exists() else None
 
 
-def write_marker(folder: Path, made: Environment) -> None:
+def write_marker(folder: Path, made: VllmEnvironment) -> None:
     """Say that it is whole. Raises OSError."""
     partial = folder / f".{MARKER}.new"
     partial.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n")

@@ -6,8 +6,8 @@ from msgspec import Meta, Struct
 
 NAME = "vllm"
 
-Port = Annotated[int, Meta(ge=0, le=65535)]
-Tokens = Annotated[int, Meta(ge=64)]
+PortNumber = Annotated[int, Meta(ge=0, le=65535)]
+TokenCount = Annotated[int, Meta(ge=64)]
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -17,9 +17,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     "A folder with weights, or ORGANISATION/NAME of a hub: vLLM then downloads at the first start."
     environment: str = ""
     "Where `earshot engines install vllm` put it; the server fills this in."
-    port: Port = 0
+    port: PortNumber = 0
     "On loopback; 0 takes a free one."
-    max_model_len: Tokens | None = None
+    max_model_len: TokenCount | None = None
     "Tokens of prompt and answer together; None: all that the model can, memory permitting."
     gpu_memory_utilization: Annotated[float, Meta(gt=0, le=1)] = 0.7
     "Share of the GPU that vLLM takes for good. Speech recognition may want the rest."

@@ -26,10 +26,10 @@ WATCH_S = 5.0
 MISSES = 3
 "Looks in a row that find it not well, until it counts as hung: a busy machine is slow to answer."
 
-State = Literal["stopped", "starting", "up", "restarting", "given up"]
+ServerState = Literal["stopped", "starting", "up", "restarting", "given up"]
 
 
-class Running(Protocol):
+class RunningServer(Protocol):
     """`process.ServerProcess`."""
 
     pid: int
@@ -38,25 +38,25 @@ class Running(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class SupervisedServer:
     """What is supervised."""
 
     name: str
     "Of the engine."
-    start: Callable[[], AbstractAsyncContextManager[Running]]
+    start: Callable[[], AbstractAsyncContextManager[RunningServer]]
     probe: Callable[[], Awaitable[bool]]
     "Whether it is well; ends within seconds."
     last_words: Callable[[], str]
     start_timeout_s: float
 
 
-class Supervisor:
+class ServerSupervisor:
     """`running` keeps the server; `check` is for who is about to ask it something."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: SupervisedServer) -> None:
         self._server = server
         self._why = "it has not been started"
-        self.state: State = "stopped"
+        self.state: ServerState = "stopped"
         self._changed = asyncio.Event()
         self.pid: int | None = None
         self.restarts = 0
@@ -72,7 +72,7 @@ class Supervisor:
             "llm", self._server.name, f"its server is not running: {self._why}{tail}"
         )
 
-    async def changed(self) -> State:
+    async def changed(self) -> ServerState:
         """The next state."""
         await self._changed.wait()
         return self.state
@@ -130,7 +130,7 @@ class Supervisor:
             if not first.done():
                 first.cancel()
 
-    def _turn(self, state: State, why: str = "") -> None:
+    def _turn(self, state: ServerState, why: str = "") -> None:
         if state != self.state:
             self._changed.set()
             self._changed = asyncio.Event()
@@ -160,35 +160,35 @@ class Supervisor:
         why = f"{end.why}; its last words: {self._server.last_words()}"
         return up_since_s, end.kind("llm", name, why)
 
-    async def _until_up(self, process: Running) -> "_End | None":
+    async def _until_up(self, process: RunningServer) -> "_ServerExit | None":
         """None: it is. Otherwise why not."""
         try:
             async with asyncio.timeout(self._server.start_timeout_s):
                 while True:
                     if (ended := await _within(START_PROBE_S, process)) is not None:
-                        return _End(EngineCrashed, f"{ended} while it started")
+                        return _ServerExit(EngineCrashed, f"{ended} while it started")
                     if await self._server.probe():
                         return None
         except TimeoutError:
             why = f"it did not come up in {self._server.start_timeout_s:g} s"
-            return _End(EngineTimeout, why)
+            return _ServerExit(EngineTimeout, why)
 
-    async def _until_down(self, process: Running) -> "_End":
+    async def _until_down(self, process: RunningServer) -> "_ServerExit":
         misses = 0
         while misses < MISSES:
             if (ended := await _within(WATCH_S, process)) is not None:
-                return _End(EngineCrashed, ended)
+                return _ServerExit(EngineCrashed, ended)
             misses = 0 if await self._server.probe() else misses + 1
-        return _End(EngineTimeout, "it did not answer any more")
+        return _ServerExit(EngineTimeout, "it did not answer any more")
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _ServerExit:
     kind: type[EngineError]
     why: str
 
 
-async def _within(timeout_s: float, process: Running) -> str | None:
+async def _within(timeout_s: float, process: RunningServer) -> str | None:
     """How it ended, if it does in that time."""
     try:
         async with asyncio.timeout(timeout_s):

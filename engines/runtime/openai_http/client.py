@@ -13,9 +13,9 @@ import aiohttp
 
 from core.errors import EngineError, EngineTimeout, EngineUnreachable, RemoteProtocolError
 from core.rate_limits import RateLimits
-from engines.llm.openai.chunks import DONE, Chunk, read_chunk
+from engines.llm.openai.chunks import DONE, ChatCompletionChunk, read_chunk
 from engines.llm.openai.settings import Settings, checked_url, key_of
-from engines.runtime.openai_http.errors import Refused, retry_after_s
+from engines.runtime.openai_http.errors import LlmHttpError, retry_after_s
 from engines.runtime.openai_http.rate_limits import read_limits
 from engines.runtime.openai_http.sse import SseReader
 
@@ -34,7 +34,7 @@ MAX_RETRY_WAIT_S = 2.0
 "A person waits; a server that asks for more is given up for this turn."
 
 
-class Client:
+class ChatCompletionsClient:
     """One connection pool, made in the loop that first asks. Raises EngineError only."""
 
     def __init__(self, settings: Settings, name: str) -> None:
@@ -59,7 +59,9 @@ class Client:
         except (ValueError, RecursionError):
             raise self._failed(f"{url} answers with what is no JSON") from None
 
-    async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk | RateLimits, None]:
+    async def stream(
+        self, body: Mapping[str, Any]
+    ) -> AsyncGenerator[ChatCompletionChunk | RateLimits, None]:
         """Chunks up to the end; before them, what its headers say of limits. Closing it closes the
         connection at once, which is how servers learn that nobody listens any more."""
         answer, chunk = await self._begin(body)
@@ -79,14 +81,16 @@ class Client:
         if session is not None:
             await session.close()
 
-    async def _begin(self, body: Mapping[str, Any]) -> "tuple[Answer, Chunk | None]":
+    async def _begin(
+        self, body: Mapping[str, Any]
+    ) -> "tuple[ChatCompletionStream, ChatCompletionChunk | None]":
         """The first chunk; one retry until then."""
         limit_s = self._settings.first_token_timeout_s
         try:
             async with asyncio.timeout(limit_s):
                 try:
                     return await self._ask(body)
-                except (EngineUnreachable, Refused) as exc:
+                except (EngineUnreachable, LlmHttpError) as exc:
                     wait_s = _wait_s(exc)
                     if wait_s is None:
                         raise
@@ -96,7 +100,9 @@ class Client:
         except TimeoutError:
             raise self._timeout(f"no first token in {limit_s:g} s") from None
 
-    async def _ask(self, body: Mapping[str, Any]) -> "tuple[Answer, Chunk | None]":
+    async def _ask(
+        self, body: Mapping[str, Any]
+    ) -> "tuple[ChatCompletionStream, ChatCompletionChunk | None]":
         try:
             response = await self._opened().post(
                 f"{self.url}/chat/completions", json=body, allow_redirects=False
@@ -106,7 +112,7 @@ class Client:
             raise self._unreachable(why) from None
         except (aiohttp.ClientError, OSError) as exc:
             raise self._unreachable(exc) from exc
-        answer = Answer(response)
+        answer = ChatCompletionStream(response)
         try:
             await self._check(response)
             while (chunk := await self._next(answer, None)) is not None and chunk.is_empty:
@@ -116,7 +122,9 @@ class Client:
             answer.close()
             raise
 
-    async def _next(self, answer: "Answer", limit_s: float | None) -> Chunk | None:
+    async def _next(
+        self, answer: "ChatCompletionStream", limit_s: float | None
+    ) -> ChatCompletionChunk | None:
         """None at the end."""
         try:
             async with asyncio.timeout(limit_s):
@@ -150,7 +158,7 @@ class Client:
         body = b""
         with suppress(aiohttp.ClientError, OSError):
             body = await response.content.read(MAX_ERROR_BYTES)
-        raise Refused(
+        raise LlmHttpError(
             self._name,
             response.status,
             body.decode(errors="replace").replace(self._key or "\0", "***"),
@@ -176,7 +184,7 @@ class Client:
         return EngineError("llm", self._name, f"{self.url} {why}")
 
 
-class Answer:
+class ChatCompletionStream:
     """One response as it comes in."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
@@ -191,7 +199,7 @@ class Answer:
     def limits(self) -> RateLimits | None:
         return read_limits(self._response.headers)
 
-    async def next(self) -> Chunk | None:
+    async def next(self) -> ChatCompletionChunk | None:
         """None at the end. Raises RemoteProtocolError, also for a stream that just stops; errors
         of aiohttp."""
         if self._response.content_type == "application/json":
@@ -216,7 +224,7 @@ class Answer:
                     self._waiting.append(last)
         return self._waiting.popleft() if self._waiting else None
 
-    async def _whole(self) -> Chunk | None:
+    async def _whole(self) -> ChatCompletionChunk | None:
         """From a server that does not stream."""
         if self._is_over:
             return None
@@ -241,7 +249,7 @@ class Answer:
             self._response.close()
 
 
-def _wait_s(exc: EngineUnreachable | Refused) -> float | None:
+def _wait_s(exc: EngineUnreachable | LlmHttpError) -> float | None:
     """Before another try; None: there is no point in one."""
     if isinstance(exc, EngineUnreachable):
         return 0.0

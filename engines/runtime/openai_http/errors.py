@@ -43,7 +43,7 @@ def is_about_length(text: str) -> bool:
     return _LENGTH.search(text) is not None
 
 
-class Refused(EngineError):
+class LlmHttpError(EngineError):
     """An answer with another status than 200."""
 
     def __init__(

@@ -2,7 +2,8 @@
 process.
 
 It serves one socket in the language of `engines.runtime.worker.protocol` and ends when that
-closes. Whatever a model library raises becomes `Failed`; whatever it prints goes to standard error.
+closes. Whatever a model library raises becomes `FailureReply`; whatever it prints goes to standard
+error.
 """
 
 import argparse
@@ -18,20 +19,20 @@ from threading import Lock
 
 from core.errors import ConfigError, EarshotError, EngineError, RemoteProtocolError, chain_of
 from engines.base import AsrModel, AsrResult
-from engines.base.asr import JoiningModel
+from engines.base.asr import ConcurrentAsrModel
 from engines.registry import load
 from engines.runtime.worker.protocol import (
-    Cancel,
-    Decode,
-    Decoded,
-    Failed,
-    FrameReader,
-    Load,
-    Ping,
-    Pong,
-    Ready,
-    Reply,
-    Request,
+    CancelRequest,
+    DecodeReply,
+    DecodeRequest,
+    FailureReply,
+    LoadRequest,
+    MessageFrameReader,
+    PingRequest,
+    PongReply,
+    ReadyReply,
+    WorkerReply,
+    WorkerRequest,
     frame,
     request_reader,
 )
@@ -46,14 +47,14 @@ _RECEIVE_BYTES = 256 * 1024
 _PR_SET_PDEATHSIG = 1
 
 
-class Worker:
+class EngineWorker:
     """Serves requests in the order they come, in the calling thread; an engine whose calls overlap
-    (`JoiningModel`) only begins them there."""
+    (`ConcurrentAsrModel`) only begins them there."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._reader: FrameReader[Request] = request_reader()
-        self._requests: deque[Request] = deque()
+        self._reader: MessageFrameReader[WorkerRequest] = request_reader()
+        self._requests: deque[WorkerRequest] = deque()
         self._running: dict[int, Callable[[], None]] = {}
         "How to cancel what an engine with a thread of its own has begun, by request."
         self._lock = Lock()
@@ -63,42 +64,42 @@ class Worker:
         request = self._receive()
         if request is None:
             return
-        if not isinstance(request, Load):
+        if not isinstance(request, LoadRequest):
             raise RemoteProtocolError(f"a worker's first message is load, not {type(request)}")
         model = self._load(request)
         if model is None:
             return
-        self._send(Ready(model.info))
+        self._send(ReadyReply(model.info))
         while (request := self._receive()) is not None:
             self._serve(model, request)
         model.close()
 
-    def _load(self, request: Load) -> AsrModel | None:
+    def _load(self, request: LoadRequest) -> AsrModel | None:
         try:
             return _load_asr(request)
         except Exception as exc:
             self._send(_failed(exc, f"{request.kind}.{request.name}"))
             return None
 
-    def _serve(self, model: AsrModel, request: Request) -> None:
+    def _serve(self, model: AsrModel, request: WorkerRequest) -> None:
         match request:
-            case Decode() if isinstance(model, JoiningModel):
+            case DecodeRequest() if isinstance(model, ConcurrentAsrModel):
                 self._begin(model, model.info.name, request)
-            case Decode():
+            case DecodeRequest():
                 self._send(_decode(model, request))
-            case Cancel(request_id):
+            case CancelRequest(request_id):
                 with self._lock:
                     cancel = self._running.pop(request_id, None)
                 if cancel is not None:
                     cancel()
-            case Ping(number):
-                self._send(Pong(number))
-            case Load():
+            case PingRequest(number):
+                self._send(PongReply(number))
+            case LoadRequest():
                 raise RemoteProtocolError("a worker loads once")
             case _:
                 model.forget(request.utterance)
 
-    def _begin(self, model: JoiningModel, name: str, request: Decode) -> None:
+    def _begin(self, model: ConcurrentAsrModel, name: str, request: DecodeRequest) -> None:
         """Answered whenever it is done, from the engine's thread."""
         over: list[int] = []
 
@@ -109,7 +110,7 @@ class Worker:
             if isinstance(results, Exception):
                 self._send(_failed(results, name, request.request_id))
             else:
-                self._send(Decoded(request.request_id, results))
+                self._send(DecodeReply(request.request_id, results))
 
         try:
             cancel = model.begin([item.to_item() for item in request.items], done)
@@ -120,7 +121,7 @@ class Worker:
             if not over:
                 self._running[request.request_id] = cancel
 
-    def _receive(self) -> Request | None:
+    def _receive(self) -> WorkerRequest | None:
         """The next request; None when the gateway is gone."""
         while not self._requests:
             try:
@@ -132,7 +133,7 @@ class Worker:
             self._requests.extend(self._reader.receive_data(data))
         return self._requests.popleft()
 
-    def _send(self, reply: Reply) -> None:
+    def _send(self, reply: WorkerReply) -> None:
         data = frame(reply)
         try:
             with self._lock:
@@ -141,37 +142,37 @@ class Worker:
             logger.debug("the gateway closed the connection")
 
 
-def _load_asr(request: Load) -> AsrModel:
+def _load_asr(request: LoadRequest) -> AsrModel:
     if request.kind != "asr":
         raise ConfigError(f"a worker runs asr engines, not {request.kind!r}")
     return load("asr", request.name, request.options)
 
 
-def _decode(model: AsrModel, request: Decode) -> Decoded | Failed:
+def _decode(model: AsrModel, request: DecodeRequest) -> DecodeReply | FailureReply:
     try:
         results = model.decode([item.to_item() for item in request.items])
     except Exception as exc:
         return _failed(exc, model.info.name, request.request_id)
     if len(results) != len(request.items):
         message = f"{len(results)} results for {len(request.items)} items"
-        return Failed("engine_failed", f"{model.info.name}: {message}", request.request_id)
-    return Decoded(request.request_id, results)
+        return FailureReply("engine_failed", f"{model.info.name}: {message}", request.request_id)
+    return DecodeReply(request.request_id, results)
 
 
-def _failed(exc: Exception, engine: str, request_id: int | None = None) -> Failed:
+def _failed(exc: Exception, engine: str, request_id: int | None = None) -> FailureReply:
     """Our own errors keep their code, and the gateway tells them; a library's are logged here with
     their chain, for its author. While decoding, a message may hold what was heard: it is repeated
     only where it is about the machine.
     """
     if isinstance(exc, EngineError):
-        return Failed(exc.code, exc.detail, request_id)  # the gateway says again whose it is
+        return FailureReply(exc.code, exc.detail, request_id)  # the gateway says again whose it is
     if isinstance(exc, EarshotError):
-        return Failed(exc.code, str(exc), request_id)
+        return FailureReply(exc.code, str(exc), request_id)
     if request_id is None or isinstance(exc, OF_MACHINE):
         logger.error("%s failed", engine, exc_info=exc)
-        return Failed("engine_failed", f"{engine}: {type(exc).__name__}: {exc}", request_id)
+        return FailureReply("engine_failed", f"{engine}: {type(exc).__name__}: {exc}", request_id)
     logger.error("%s failed: %s", engine, chain_of(exc))
-    return Failed("engine_failed", f"{engine}: {type(exc).__name__}", request_id)
+    return FailureReply("engine_failed", f"{engine}: {type(exc).__name__}", request_id)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -181,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     fd = parser.parse_args(arguments).fd
     become_worker()
     with socket.socket(fileno=fd) as connection:
-        Worker(connection).run()
+        EngineWorker(connection).run()
 
 
 def become_worker() -> None:

@@ -1,7 +1,7 @@
 """What a gateway and its model worker say to each other: typed messages in length-prefixed frames.
 
 A frame is a big-endian u32, the payload's length, then one msgpack map with its type under `type`.
-Sans-IO: `frame` makes bytes, `FrameReader` takes them back in any split.
+Sans-IO: `frame` makes bytes, `MessageFrameReader` takes them back in any split.
 """
 
 from collections.abc import Iterator
@@ -20,8 +20,9 @@ MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 _LENGTH_BYTES = 4
 
 
-class Load(Struct, frozen=True, tag_field="type", tag="load"):
-    """First message to a worker, once: become this engine. Answered by `Ready` or `Failed`."""
+class LoadRequest(Struct, frozen=True, tag_field="type", tag="load"):
+    """First message to a worker, once: become this engine. Answered by `ReadyReply` or
+    `FailureReply`."""
 
     kind: str
     name: str
@@ -29,7 +30,7 @@ class Load(Struct, frozen=True, tag_field="type", tag="load"):
     "The engine's settings as written in the configuration."
 
 
-class WireItem(Struct, frozen=True):
+class AsrItemMessage(Struct, frozen=True):
     """An `AsrItem` with its samples as little-endian int16 bytes."""
 
     utterance: str
@@ -38,7 +39,7 @@ class WireItem(Struct, frozen=True):
     options: AsrOptions
 
     @classmethod
-    def of(cls, item: AsrItem) -> "WireItem":
+    def of(cls, item: AsrItem) -> "AsrItemMessage":
         pcm = item.pcm.astype("<i2", copy=False).tobytes()
         return cls(item.utterance, pcm, item.is_final, item.options)
 
@@ -51,45 +52,45 @@ class WireItem(Struct, frozen=True):
         return AsrItem(self.utterance, pcm, self.is_final, self.options)
 
 
-class Decode(Struct, frozen=True, tag_field="type", tag="decode"):
-    """Run one batch. Answered by `Decoded` or `Failed` with the same `request_id`."""
+class DecodeRequest(Struct, frozen=True, tag_field="type", tag="decode"):
+    """Run one batch. Answered by `DecodeReply` or `FailureReply` with the same `request_id`."""
 
     request_id: int
-    items: list[WireItem]
+    items: list[AsrItemMessage]
 
 
-class Cancel(Struct, frozen=True, tag_field="type", tag="cancel"):
-    """Nobody waits for that `Decode` any more. No answer, also not to it; an engine whose calls do
-    not overlap has computed it by then, and answers."""
+class CancelRequest(Struct, frozen=True, tag_field="type", tag="cancel"):
+    """Nobody waits for that `DecodeRequest` any more. No answer, also not to it; an engine whose
+    calls do not overlap has computed it by then, and answers."""
 
     request_id: int
 
 
-class Forget(Struct, frozen=True, tag_field="type", tag="forget"):
+class ForgetRequest(Struct, frozen=True, tag_field="type", tag="forget"):
     """Drop what is cached for an utterance. No answer."""
 
     utterance: str
 
 
-class Ping(Struct, frozen=True, tag_field="type", tag="ping"):
-    """Does it live? Answered by `Pong`, after everything before it."""
+class PingRequest(Struct, frozen=True, tag_field="type", tag="ping"):
+    """Does it live? Answered by `PongReply`, after everything before it."""
 
     number: int
 
 
-class Ready(Struct, frozen=True, tag_field="type", tag="ready"):
+class ReadyReply(Struct, frozen=True, tag_field="type", tag="ready"):
     """The engine is loaded."""
 
     info: AsrInfo
 
 
-class Decoded(Struct, frozen=True, tag_field="type", tag="decoded"):
+class DecodeReply(Struct, frozen=True, tag_field="type", tag="decoded"):
     request_id: int
     results: list[AsrResult]
     "One per item, in order."
 
 
-class Failed(Struct, frozen=True, tag_field="type", tag="failed"):
+class FailureReply(Struct, frozen=True, tag_field="type", tag="failed"):
     code: str
     "As in `core.errors`."
     message: str
@@ -97,20 +98,20 @@ class Failed(Struct, frozen=True, tag_field="type", tag="failed"):
     "None: the load failed, and the worker exits."
 
 
-class Pong(Struct, frozen=True, tag_field="type", tag="pong"):
+class PongReply(Struct, frozen=True, tag_field="type", tag="pong"):
     number: int
 
 
-Request = Load | Decode | Cancel | Forget | Ping
+WorkerRequest = LoadRequest | DecodeRequest | CancelRequest | ForgetRequest | PingRequest
 "Gateway to worker."
 
-Reply = Ready | Decoded | Failed | Pong
+WorkerReply = ReadyReply | DecodeReply | FailureReply | PongReply
 "Worker to gateway."
 
 T = TypeVar("T")
 
 
-class FrameReader(Generic[T]):
+class MessageFrameReader(Generic[T]):
     """Bytes in any split -> messages. Raises RemoteProtocolError; the stream is then lost."""
 
     def __init__(self, decoder: Decoder[T], max_payload_bytes: int | None = None) -> None:
@@ -138,14 +139,14 @@ class FrameReader(Generic[T]):
             yield message
 
 
-def request_reader() -> FrameReader[Request]:
+def request_reader() -> MessageFrameReader[WorkerRequest]:
     """For the worker."""
-    return FrameReader(Decoder(Request))
+    return MessageFrameReader(Decoder(WorkerRequest))
 
 
-def reply_reader() -> FrameReader[Reply]:
+def reply_reader() -> MessageFrameReader[WorkerReply]:
     """For the gateway."""
-    return FrameReader(Decoder(Reply))
+    return MessageFrameReader(Decoder(WorkerReply))
 
 
 def worker_command(python: str, fd: int, module: str = "engines.runtime.worker.main") -> list[str]:

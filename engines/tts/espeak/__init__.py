@@ -17,12 +17,12 @@ from engines.tts.espeak.library import (
     NORMAL_WORDS_PER_MINUTE,
     EspeakLibrary,
     EventSink,
-    Sink,
+    PcmSink,
     espeak_library,
 )
-from engines.tts.espeak.word_times import ClauseWords, Event
+from engines.tts.espeak.word_times import ClauseWords, EspeakEvent
 from engines.tts.text import checked_speed, voices_of
-from engines.tts.threaded import Listener, Part, Voicing
+from engines.tts.threaded import ClauseReceiver, SpeechChunk, ThreadedSynthesis
 
 REQUIRES = {"espeakng_loader": "espeakng-loader"}
 
@@ -35,7 +35,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     "Factor on every request's own speed; 1 is 175 words per minute."
 
 
-class Synthesiser(Protocol):
+class EspeakSynthesizer(Protocol):
     """What the engine needs of the library."""
 
     def knows(self, voice: str) -> bool: ...
@@ -45,7 +45,7 @@ class Synthesiser(Protocol):
         text: str,
         voice: str,
         words_per_minute: int,
-        sink: Sink,
+        sink: PcmSink,
         on_events: EventSink | None = None,
     ) -> None: ...
 
@@ -53,11 +53,11 @@ class Synthesiser(Protocol):
 class EspeakTts:
     """A `Tts`."""
 
-    def __init__(self, info: TtsInfo, library: Synthesiser, settings: Settings) -> None:
+    def __init__(self, info: TtsInfo, library: EspeakSynthesizer, settings: Settings) -> None:
         self.info = info
         self._library = library
         self._settings = settings
-        self._voicing = Voicing(info)
+        self._voicing = ThreadedSynthesis(info)
 
     async def speak(
         self,
@@ -73,13 +73,13 @@ class EspeakTts:
         name = self._voice(language, voice)
         words_per_minute = self._words_per_minute(speed)
 
-        def plain(clause: str, listener: Listener) -> None:
+        def plain(clause: str, listener: ClauseReceiver) -> None:
             def sink(pcm: Pcm) -> bool:
-                return listener.put(Part(pcm))
+                return listener.put(SpeechChunk(pcm))
 
             self._library.synthesise(clause, name, words_per_minute, sink)
 
-        def timed(clause: str, listener: Listener) -> None:
+        def timed(clause: str, listener: ClauseReceiver) -> None:
             self._timed(clause, name, words_per_minute, listener)
 
         frames = self._voicing.speak(text, plain if on_word is None else timed, on_word)
@@ -87,10 +87,12 @@ class EspeakTts:
             async for frame in frames:
                 yield frame
 
-    def _timed(self, clause: str, voice: str, words_per_minute: int, listener: Listener) -> None:
+    def _timed(
+        self, clause: str, voice: str, words_per_minute: int, listener: ClauseReceiver
+    ) -> None:
         """In the thread."""
         words = ClauseWords(clause, self.info.rate_hz)
-        events: list[Event] = []
+        events: list[EspeakEvent] = []
 
         def sink(pcm: Pcm) -> bool:
             for part in words.push(pcm, events):

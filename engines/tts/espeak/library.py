@@ -27,13 +27,13 @@ import numpy as np
 
 from core.audio import Pcm
 from core.errors import EngineError, EngineMissing
-from engines.tts.espeak.word_times import Event
+from engines.tts.espeak.word_times import EspeakEvent
 
-Sink = Callable[[Pcm], bool]
+PcmSink = Callable[[Pcm], bool]
 "Takes the next samples; False stops the synthesis."
 
-EventSink = Callable[[Sequence[Event]], None]
-"Takes what happens within the next samples, before the `Sink` takes those."
+EventSink = Callable[[Sequence[EspeakEvent]], None]
+"Takes what happens within the next samples, before the `PcmSink` takes those."
 
 NORMAL_WORDS_PER_MINUTE = 175
 
@@ -84,7 +84,7 @@ _SynthCallback = CFUNCTYPE(c_int, c_void_p, c_int, c_void_p)
 
 
 @dataclass(frozen=True, slots=True)
-class _Voice:
+class _EspeakVoice:
     identifier: str
     "What the library selects by; language tags do not always work for that."
     tags: tuple[tuple[int, str], ...]
@@ -114,7 +114,7 @@ class EspeakLibrary:
         self.voices = _voices_by_language(self._voices)
         self._variants = frozenset(path.name for path in (data_path / "voices" / "!v").iterdir())
         self._lock = Lock()
-        self._sink: Sink | None = None
+        self._sink: PcmSink | None = None
         self._on_events: EventSink | None = None
         self._callback = _SynthCallback(self._receive)  # C holds it: it must outlive every call
         self._c.espeak_SetSynthCallback(self._callback)
@@ -129,7 +129,7 @@ class EspeakLibrary:
         text: str,
         voice: str,
         words_per_minute: int,
-        sink: Sink,
+        sink: PcmSink,
         on_events: EventSink | None = None,
     ) -> None:
         """Speak `text` into `sink`, blocking, on any thread. Raises EngineError."""
@@ -168,12 +168,12 @@ class EspeakLibrary:
         ).copy()  # the library reuses its buffer
         return 0 if self._sink(pcm) else 1
 
-    def _list_voices(self) -> Iterator[_Voice]:
+    def _list_voices(self) -> Iterator[_EspeakVoice]:
         for pointer in self._c.espeak_ListVoices(None):
             if not pointer:
                 return
             voice = pointer.contents
-            yield _Voice(voice.identifier.decode(), tuple(_read_tags(voice.languages)))
+            yield _EspeakVoice(voice.identifier.decode(), tuple(_read_tags(voice.languages)))
 
 
 @cache
@@ -192,31 +192,31 @@ def _read_tags(address: int) -> Iterator[tuple[int, str]]:
         address += len(tag) + 2
 
 
-def _read_events(address: int) -> Iterator[Event]:
+def _read_events(address: int) -> Iterator[EspeakEvent]:
     """The C list is ended by an event of type 0."""
     while (event := _CEvent.from_address(address)).type != _EVENT_LIST_END:
         if event.type in {_EVENT_WORD, _EVENT_END}:
             kind: Literal["word", "end"] = "word" if event.type == _EVENT_WORD else "end"
-            yield Event(kind, event.text_position - 1, event.audio_position)
+            yield EspeakEvent(kind, event.text_position - 1, event.audio_position)
         address += sizeof(_CEvent)
 
 
-def _has_words(voice: _Voice, data_path: Path) -> bool:
+def _has_words(voice: _EspeakVoice, data_path: Path) -> bool:
     """Some voices are listed though their dictionary, named after a language, is not shipped."""
     languages = {tag.partition("-")[0] for _, tag in voice.tags}
     return any((data_path / f"{language}_dict").exists() for language in languages)
 
 
-def _name_voices(voices: Iterable[_Voice]) -> Mapping[str, _Voice]:
+def _name_voices(voices: Iterable[_EspeakVoice]) -> Mapping[str, _EspeakVoice]:
     """By its own tag; where two share one, the later goes by its file's name."""
-    named: dict[str, _Voice] = {}
+    named: dict[str, _EspeakVoice] = {}
     for voice in voices:
         tag, file_name = voice.tags[0][1], PurePosixPath(voice.identifier).name.lower()
         named[file_name if tag in named else tag] = voice
     return named
 
 
-def _voices_by_language(voices: Mapping[str, _Voice]) -> Mapping[str, tuple[str, ...]]:
+def _voices_by_language(voices: Mapping[str, _EspeakVoice]) -> Mapping[str, tuple[str, ...]]:
     ranked: dict[str, list[tuple[int, str]]] = {}
     for name, voice in voices.items():
         for language, place in _places(voice).items():
@@ -225,7 +225,7 @@ def _voices_by_language(voices: Mapping[str, _Voice]) -> Mapping[str, tuple[str,
     return {language: tuple(name for _, name in sorted(ranked[language])) for language in ranked}
 
 
-def _places(voice: _Voice) -> Mapping[str, int]:
+def _places(voice: _EspeakVoice) -> Mapping[str, int]:
     """Its languages with the rank it has among their voices: a tag for the language as such comes
     before one for a region of it. Besides its own only ISO 639-1 codes (`cmn` is also `zh`)."""
     places: dict[str, int] = {}

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from core.audio import Pcm, samples_to_ms
-from engines.tts.threaded import Part, SpokenWord
+from engines.tts.threaded import SpeechChunk, WordTiming
 
 _QUIET = 100
 "Samples at and below this are the pause after a clause (1/300 of full scale)."
@@ -28,7 +28,7 @@ _UNSPACED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EspeakEvent:
     kind: Literal["word", "end"]
     char: int
     "Index into the text: where the word begins; one past the end."
@@ -46,13 +46,13 @@ class ClauseWords:
     def __init__(self, text: str, rate_hz: int) -> None:
         self._text, self._rate_hz = text, rate_hz
         self._held: list[Pcm] = []
-        self._words: list[SpokenWord] = []
-        self._begun: Event | None = None
+        self._words: list[WordTiming] = []
+        self._begun: EspeakEvent | None = None
         self._samples = 0
         self._loud = 0
         "One past the last sample that is not quiet."
 
-    def push(self, pcm: Pcm, events: Sequence[Event]) -> Iterator[Part]:
+    def push(self, pcm: Pcm, events: Sequence[EspeakEvent]) -> Iterator[SpeechChunk]:
         """`events` of the time of `pcm`."""
         for event in events:
             self._take(event, pcm)
@@ -64,14 +64,14 @@ class ClauseWords:
         self._held.append(pcm)
         self._samples += len(pcm)
 
-    def finish(self, events: Sequence[Event] = ()) -> Iterator[Part]:
+    def finish(self, events: Sequence[EspeakEvent] = ()) -> Iterator[SpeechChunk]:
         """The text is over; `events` came after its last samples."""
         for event in events:
             self._take(event, np.zeros(0, np.int16))
         self._end(self._ms(self._loud), len(self._text))
         yield from self._release()
 
-    def _take(self, event: Event, pcm: Pcm) -> None:
+    def _take(self, event: EspeakEvent, pcm: Pcm) -> None:
         before = round(event.at_ms * self._rate_hz / 1000) - self._samples
         if loud := _loud_end(pcm[: max(before, 0)]):
             self._loud = self._samples + loud
@@ -103,15 +103,15 @@ class ClauseWords:
         if not any(c.isalnum() for c in self._text[last:]):
             last = len(self._text)  # ` !` is read with the word before it
         end_ms = max(at_ms, begun.at_ms)
-        self._words.append(SpokenWord(max(last, begun.char), begun.at_ms, end_ms))
+        self._words.append(WordTiming(max(last, begun.char), begun.at_ms, end_ms))
 
-    def _release(self) -> Iterator[Part]:
+    def _release(self) -> Iterator[SpeechChunk]:
         words, self._words = tuple(self._words), []
         held, self._held = self._held, []
         if held:
-            yield Part(np.concatenate(held), words)
+            yield SpeechChunk(np.concatenate(held), words)
         elif words:
-            yield Part(np.zeros(0, np.int16), words)
+            yield SpeechChunk(np.zeros(0, np.int16), words)
 
     def _ms(self, samples: int) -> float:
         return samples_to_ms(samples, self._rate_hz)

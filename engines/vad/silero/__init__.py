@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from core.audio import Pcm
 from engines.base import Vad
-from engines.vad.silero.layers import FRAME_SAMPLES, Convolutions, Memory, Spectra
-from engines.vad.silero.weights import Network, load_network
+from engines.vad.silero.layers import FRAME_SAMPLES, ConvolutionStack, LstmLayer, SpectrumLayer
+from engines.vad.silero.weights import SileroNetwork, load_network
 
 REQUIRES = {"faster_whisper": "faster-whisper", "threadpoolctl": "threadpoolctl"}
 
@@ -25,10 +25,10 @@ class SileroVad:
 
     frame_samples = FRAME_SAMPLES
 
-    def __init__(self, network: Network) -> None:
-        self._spectra = Spectra(network.window)
-        self._convolutions = Convolutions(network.convolutions)
-        self._memory = Memory(network)
+    def __init__(self, network: SileroNetwork) -> None:
+        self._spectra = SpectrumLayer(network.window)
+        self._convolutions = ConvolutionStack(network.convolutions)
+        self._memory = LstmLayer(network)
 
     def push(self, pcm: Pcm) -> float:
         """See `Vad.push`."""
@@ -47,7 +47,7 @@ class SileroVadEngine:
 
     name = "silero"
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: SileroNetwork) -> None:
         self._network = network
 
     def open(self) -> Vad:

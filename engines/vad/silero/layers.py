@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from core.audio import Pcm
-from engines.vad.silero.weights import BINS, MEMORY, WINDOW_SAMPLES, Floats, Network
+from engines.vad.silero.weights import BINS, MEMORY, WINDOW_SAMPLES, Floats, SileroNetwork
 
 FRAME_SAMPLES = 512
 "32 ms, fixed by the network."
@@ -27,7 +27,7 @@ _SCALE = np.float32(1 / 32768)
 _HALF, _ZERO = np.array(0.5, np.float32), np.array(0, np.float32)
 
 
-class Spectra:
+class SpectrumLayer:
     """The newest audio, and how loud it is by frequency."""
 
     def __init__(self, window: Floats) -> None:
@@ -54,7 +54,7 @@ class Spectra:
         np.abs(self._spectra, out=magnitudes)
 
 
-class Convolution:
+class ConvolutionLayer:
     """Over time, with ReLU, as one product of matrices."""
 
     def __init__(self, weights: Floats, frames: int) -> None:
@@ -69,12 +69,12 @@ class Convolution:
         np.maximum(self._given, _ZERO, out=out)
 
 
-class Convolutions:
+class ConvolutionStack:
     """Four of them make one row of four spectra. What is not filled is padding, and stays zero."""
 
     def __init__(self, weights: tuple[Floats, ...]) -> None:
         parts = zip(weights, (4, 2, 1, 1), strict=True)
-        self._first, second, third, self._fourth = (Convolution(*part) for part in parts)
+        self._first, second, third, self._fourth = (ConvolutionLayer(*part) for part in parts)
         self._second, self._third = second, third
         for part in (self._first, second):
             part.taken[:] = 0
@@ -104,10 +104,10 @@ class Convolutions:
         self._fourth.run(out)
 
 
-class Memory:
+class LstmLayer:
     """The LSTM, and what it says of the frame."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: SileroNetwork) -> None:
         self._weights, self._head = network.memory, network.head
         self._bias = network.head_bias
         row = self._row = np.ones((1, 2 * MEMORY + 1), np.float32)

@@ -19,23 +19,25 @@ _FLOAT = 1
 _MOST_BITS = 64
 
 
-class Layer(NamedTuple):
+class OnnxLayer(NamedTuple):
     kind: str
     "Its operator: `Conv`, `LSTM`."
     weights: tuple[npt.NDArray[np.float32], ...]
     "Its inputs that are weights, in the operator's order."
 
 
-def layers(data: bytes, kinds: Collection[str]) -> list[Layer]:
+def layers(data: bytes, kinds: Collection[str]) -> list[OnnxLayer]:
     """The nodes of these kinds. Raises ValueError when it is no ONNX file, or a damaged one."""
-    found: list[Layer] = []
+    found: list[OnnxLayer] = []
     for graph in _parts(memoryview(data), _GRAPH):
         tensors = dict(_weights(graph))
         for node in _parts(graph, _NODE):
             kind = "".join(map(_text, _parts(node, _OP_TYPE)))
             if kind in kinds:
                 names = map(_text, _parts(node, _INPUT))
-                found.append(Layer(kind, tuple(tensors[name] for name in names if name in tensors)))
+                found.append(
+                    OnnxLayer(kind, tuple(tensors[name] for name in names if name in tensors))
+                )
     return found
 
 

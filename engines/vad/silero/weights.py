@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.errors import EngineMissing
-from engines.vad.silero.onnx_file import Layer, layers
+from engines.vad.silero.onnx_file import OnnxLayer, layers
 
 Floats = npt.NDArray[np.float32]
 
@@ -39,7 +39,7 @@ _EXACT = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class SileroNetwork:
     """Read-only: any number of streams and threads may share it."""
 
     window: Floats
@@ -54,7 +54,7 @@ class Network:
     head_bias: float
 
 
-def load_network(path: str | None) -> Network:
+def load_network(path: str | None) -> SileroNetwork:
     """From `path`, or from the file inside the faster-whisper wheel. Raises EngineMissing when
     there is none, or another network's."""
     file = Path(path) if path else bundled_weights()
@@ -67,12 +67,12 @@ def load_network(path: str | None) -> Network:
         raise EngineMissing("vad", "silero", f"{file} is not Silero VAD v6: {exc}") from exc
 
 
-def _network(found: list[Layer]) -> Network:
+def _network(found: list[OnnxLayer]) -> SileroNetwork:
     shapes = [(layer.kind, [weights.shape for weights in layer.weights]) for layer in found]
     if shapes != _SHAPES:
         raise ValueError(f"its layers are {shapes}, and must be {_SHAPES}")
     spectrum, *convolutions, memory, head = (layer.weights for layer in found)
-    return Network(
+    return SileroNetwork(
         window=_window(spectrum[0][:, 0]),
         convolutions=tuple(
             _rows(weights[:, :, taps].transpose(2, 1, 0).reshape(-1, len(bias)), bias)

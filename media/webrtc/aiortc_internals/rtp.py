@@ -20,13 +20,13 @@ from aiortc.utils import random16, random32
 from pylibsrtp import Error as SrtpError
 
 from media.webrtc.aiortc_internals.names import check
-from media.webrtc.aiortc_internals.srtp import Srtp
+from media.webrtc.aiortc_internals.srtp import SrtpStream
 from media.webrtc.aiortc_internals.ssrc_limit import bound_sources
 
-Sink = Callable[[int, int, bytes], None]
+RtpPacketSink = Callable[[int, int, bytes], None]
 "Takes a packet: sequence number, timestamp, payload."
 
-Send = Callable[[int, bytes], None]
+RtpPacketSender = Callable[[int, bytes], None]
 "Sends a payload with its timestamp, counted from 0."
 
 JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
@@ -53,20 +53,20 @@ _REPORTED_EVERY = 25
 
 
 @dataclass(slots=True)
-class _Arrived:
+class _LastArrival:
     """What aiortc's statistics ask of a packet, and do not keep."""
 
     sequence_number: int = 0
     timestamp: int = 0
 
 
-def tap(receiver: RTCRtpReceiver, sink: Sink) -> None:
+def tap(receiver: RTCRtpReceiver, sink: RtpPacketSink) -> None:
     """Give `sink` each RTP packet as it arrives; aiortc decodes nothing.
 
     Raises EarshotError if this aiortc keeps its jitter buffer elsewhere.
     """
     check(receiver, JITTER_BUFFER, _STREAMS, _REPORT, _REPORTS_EXITED)
-    setattr(receiver, JITTER_BUFFER, Incoming(receiver, sink))
+    setattr(receiver, JITTER_BUFFER, RtpReceivePath(receiver, sink))
     bound_sources(receiver)
     _let_reports_end(receiver)
 
@@ -85,20 +85,20 @@ def _let_reports_end(receiver: RTCRtpReceiver) -> None:
     setattr(receiver, _REPORT, reporting)
 
 
-class Incoming:
+class RtpReceivePath:
     """Stands where aiortc's jitter buffer stood, and keeps nothing.
 
     The first packet of a stream comes by way of aiortc, which then knows whose it is. Those that
     follow are met before its queue; all others, and what is no RTP, go on into it.
     """
 
-    def __init__(self, receiver: RTCRtpReceiver, sink: Sink) -> None:
+    def __init__(self, receiver: RTCRtpReceiver, sink: RtpPacketSink) -> None:
         self._receiver, self._sink = receiver, sink
         self._source: bytes | None = None
         "SSRC of the stream that takes the short path."
         self._payload_type = 0
         self._queue: asyncio.Queue[Any] | None = None
-        self._arrived = _Arrived()
+        self._arrived = _LastArrival()
 
     def add(self, packet: RtpPacket) -> tuple[bool, None]:
         """What aiortc calls."""
@@ -110,7 +110,7 @@ class Incoming:
         dtls = self._receiver.transport
         check(dtls, "_rx_srtp", _RX_BYTES, _RX_PACKETS)
         self._counts: dict[str, Any] = vars(dtls)
-        self._unprotect = Srtp(self._counts["_rx_srtp"]).unprotect
+        self._unprotect = SrtpStream(self._counts["_rx_srtp"]).unprotect
         self._statistics = getattr(self._receiver, _STREAMS)[packet.ssrc]
         self._source = packet.ssrc.to_bytes(4, "big")
         self._payload_type = packet.payload_type
@@ -164,10 +164,12 @@ def payload_in(data: bytes) -> tuple[int, int]:
     return begin, end
 
 
-class Outgoing:
+class RtpSendPath:
     """One sender's packets, in the place of aiortc's loop around a track."""
 
-    def __init__(self, sender: RTCRtpSender, play: Callable[[Send], Awaitable[None]]) -> None:
+    def __init__(
+        self, sender: RTCRtpSender, play: Callable[[RtpPacketSender], Awaitable[None]]
+    ) -> None:
         """`play` runs from when the other side can be sent to until it is cancelled.
 
         Raises EarshotError if this aiortc sends elsewhere.
@@ -182,14 +184,14 @@ class Outgoing:
         of_sender[f"{_SENDER}rtp_started"].set()
         assert codec.payloadType is not None  # negotiated
         try:
-            await self._play(_Stream(self._sender, codec.payloadType).send)
+            await self._play(_RtpPacketizer(self._sender, codec.payloadType).send)
         except asyncio.CancelledError:
             pass
         finally:
             of_sender[f"{_SENDER}rtp_exited"].set()
 
 
-class _Stream:
+class _RtpPacketizer:
     """Packets with their numbers."""
 
     def __init__(self, sender: RTCRtpSender, payload_type: int) -> None:
@@ -198,7 +200,7 @@ class _Stream:
         check(sender, _NTP_TIME, _RTP_TIME, _OCTETS, _PACKETS)
         self._nominated = _ice(dtls)._nominated  # noqa: SLF001
         self._of_dtls, self._of_sender = vars(dtls), vars(sender)
-        self._protect = Srtp(self._of_dtls["_tx_srtp"]).protect
+        self._protect = SrtpStream(self._of_dtls["_tx_srtp"]).protect
         self._pair: Any = None
         "The way that the last packet took."
         self._type = 0x80 | payload_type  # each packet is a frame: its marker is set

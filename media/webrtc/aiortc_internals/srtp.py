@@ -15,7 +15,7 @@ _TRAILER_BYTES = 144
 "libsrtp's SRTP_MAX_TRAILER_LEN: what encryption may add."
 
 
-class Srtp:
+class SrtpStream:
     """Of a session whose keys are agreed on. It uses the session's own buffer, at once."""
 
     def __init__(self, session: Session) -> None:

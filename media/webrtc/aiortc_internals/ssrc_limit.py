@@ -29,14 +29,14 @@ def bound_sources(receiver: RTCRtpReceiver) -> None:
     set_transport = receiver.setTransport
 
     def set_bounded(transport: RTCDtlsTransport) -> None:
-        _Sources(transport)
+        _SsrcLimit(transport)
         set_transport(transport)
 
     setattr(receiver, "setTransport", set_bounded)  # noqa: B010
-    _Sources(receiver.transport)
+    _SsrcLimit(receiver.transport)
 
 
-class _Sources:
+class _SsrcLimit:
     """Of one transport."""
 
     def __init__(self, dtls: RTCDtlsTransport) -> None:

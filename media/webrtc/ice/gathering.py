@@ -21,7 +21,7 @@ from aioice.stun import TransactionError
 from aioice.turn import UDP_SOCKET_BUFFER_SIZE
 from aiortc import RTCIceGatherer
 
-from core.errors import EarshotError, Overloaded
+from core.errors import EarshotError, OverloadedError
 from media.webrtc.ice.consent import renew_consent
 from media.webrtc.ice.settings import IceServer, IceSettings, IceUrl, PortRange
 
@@ -52,7 +52,7 @@ def gather_with(gatherer: RTCIceGatherer, settings: IceSettings) -> None:
     connection = getattr(gatherer, "_connection", None)
     if not isinstance(connection, Connection) or not hasattr(connection, _METHOD):
         raise EarshotError(f"this aioice has no Connection.{_METHOD}; 0.13 is needed")
-    Gathering(connection, settings).install()
+    CandidateGatherer(connection, settings).install()
 
 
 def has_ended(gatherer: RTCIceGatherer) -> bool:
@@ -61,7 +61,7 @@ def has_ended(gatherer: RTCIceGatherer) -> bool:
     return bool(gatherer._connection._closing)  # noqa: SLF001
 
 
-class _Socket(StunProtocol):
+class _IceSocket(StunProtocol):
     """Audio is no STUN: aioice would find that out by reading each packet as such.
 
     Anybody can send to it. Datagrams that aiortc's task does not survive are dropped here.
@@ -77,7 +77,7 @@ class _Socket(StunProtocol):
             super().datagram_received(data, addr)
 
 
-class Gathering:
+class CandidateGatherer:
     """Of one connection."""
 
     def __init__(self, connection: Connection, settings: IceSettings) -> None:
@@ -101,7 +101,7 @@ class Gathering:
         for task in asked:
             found += task.result()
         if not found:
-            raise Overloaded(
+            raise OverloadedError(
                 "no UDP port is free, and no TURN server answered",
                 retry_after_s=RETRY_AFTER_S,
                 code="no_ice_candidates",
@@ -123,7 +123,7 @@ class Gathering:
         loop = asyncio.get_running_loop()
         try:
             _, protocol = await loop.create_datagram_endpoint(
-                lambda: _Socket(self._connection), sock=bound
+                lambda: _IceSocket(self._connection), sock=bound
             )
         except BaseException:
             bound.close()
@@ -192,7 +192,7 @@ class Gathering:
         candidate, protocol = await relayed_candidate(
             component=component,
             hide_related_address=self._settings.is_relay_only,
-            protocol_factory=lambda: _Socket(self._connection),
+            protocol_factory=lambda: _IceSocket(self._connection),
             turn_server=(way.host, way.port),
             turn_username=server.username,
             turn_password=server.credential,

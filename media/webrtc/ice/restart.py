@@ -17,7 +17,7 @@ from aiortc.sdp import candidate_to_sdp
 
 from core.errors import Conflict
 from media.webrtc.ice.candidates import read_candidate
-from media.webrtc.ice.gathering import Gathering
+from media.webrtc.ice.gathering import CandidateGatherer
 from media.webrtc.ice.settings import IceSettings
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ TIMEOUT_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class IceSide:
+class IceParameters:
     """Our side of the new ICE session."""
 
     ufrag: str
@@ -48,7 +48,7 @@ class IceRestart:
             transport_policy=self._old._transport_policy,  # noqa: SLF001
         )
 
-    async def begin(self, ufrag: str, password: str, candidates: Iterable[str]) -> IceSide:
+    async def begin(self, ufrag: str, password: str, candidates: Iterable[str]) -> IceParameters:
         """Take the other side's credentials and candidates, gather ours.
 
         Raises Conflict before the first connection is up, RequestError, Overloaded.
@@ -57,14 +57,14 @@ class IceRestart:
             raise Conflict("there is no connection yet to restart", code="ice_not_connected")
         self._new.remote_username, self._new.remote_password = ufrag, password
         await self.add_candidates(candidates)
-        Gathering(self._new, self._settings).install()
+        CandidateGatherer(self._new, self._settings).install()
         try:
             await self._new.gather_candidates()
         except BaseException:
             await self._new.close()
             raise
         found = self._new.local_candidates
-        return IceSide(
+        return IceParameters(
             self._new.local_username,
             self._new.local_password,
             tuple(f"candidate:{candidate_to_sdp(candidate_from_aioice(one))}" for one in found),

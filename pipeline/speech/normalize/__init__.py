@@ -1,12 +1,12 @@
 """One answer, clause by clause, as it is read aloud. Pure."""
 
 from pipeline.speech.normalize.emoji import drop_emoji, read_addresses, tidy
-from pipeline.speech.normalize.mapped import Mapped, Spoken
+from pipeline.speech.normalize.mapped import MappedText, NormalizedText
 from pipeline.speech.normalize.markdown import FENCE, read_block, read_links, read_marks
 from pipeline.speech.normalize.units import months, read_words
 
 
-class ClauseReader:
+class ClauseNormalizer:
     """Remembers between clauses only whether a code block is open."""
 
     def __init__(self, language: str) -> None:
@@ -15,9 +15,9 @@ class ClauseReader:
         self._months = months(language)
         self._in_code = False
 
-    def read(self, clause: str) -> Spoken:
+    def read(self, clause: str) -> NormalizedText:
         """Code blocks are not read: nobody can listen to them."""
-        text, written, start = Mapped("", ()), Mapped.of(clause), 0
+        text, written, start = MappedText("", ()), MappedText.of(clause), 0
         for line in clause.splitlines(keepends=True):
             end = start + len(line)
             if FENCE.match(line):
@@ -27,9 +27,9 @@ class ClauseReader:
             start = end
         return tidy(text).spoken(clause)
 
-    def _line(self, line: Mapped) -> Mapped:
+    def _line(self, line: MappedText) -> MappedText:
         has_break = line.text.endswith(("\n", "\r", "\u2028"))
-        rest = line.part(len(line.text) - 1, len(line.text)) if has_break else Mapped("", ())
+        rest = line.part(len(line.text) - 1, len(line.text)) if has_break else MappedText("", ())
         text = line.part(0, len(line.text) - len(rest.text))
         text = read_marks(read_addresses(read_links(read_block(text, self._months))))
         text = tidy(drop_emoji(text))
@@ -38,4 +38,4 @@ class ClauseReader:
 
 def speakable(clause: str, language: str) -> str:
     """What a voice reads of one clause on its own."""
-    return ClauseReader(language).read(clause).text
+    return ClauseNormalizer(language).read(clause).text

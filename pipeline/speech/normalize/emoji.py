@@ -2,7 +2,7 @@
 
 import re
 
-from pipeline.speech.normalize.mapped import FIRST_GROUP, NOTHING, SPACE, Mapped
+from pipeline.speech.normalize.mapped import FIRST_GROUP, NOTHING, SPACE, MappedText
 
 _PICTURES = (
     "\U0001f000-\U0001faff"  # pictures, flags, playing cards
@@ -30,19 +30,19 @@ _SPACES = re.compile(r"\s{2,}|[^\S ]")
 _SPACE_BEFORE_STOP = re.compile(r"\s+(?=[.,](?:\s|$))")
 
 
-def read_addresses(text: Mapped) -> Mapped:
+def read_addresses(text: MappedText) -> MappedText:
     """`https://www.example.com/a?b=c` is example.com; the path can only be looked at."""
     return text.sub(_MAILTO, NOTHING).sub(_URL, FIRST_GROUP).sub(_BARE_URL, FIRST_GROUP)
 
 
-def drop_emoji(text: Mapped) -> Mapped:
+def drop_emoji(text: MappedText) -> MappedText:
     return text.sub(_INVISIBLE, NOTHING).sub(_EMOJI_AT_END, NOTHING).sub(_EMOJI, SPACE)
 
 
-def tidy(text: Mapped) -> Mapped:
+def tidy(text: MappedText) -> MappedText:
     """Single spaces, none at the ends; nothing where no word is left."""
     text = text.sub(_SPACES, SPACE).sub(_SPACE_BEFORE_STOP, NOTHING)
     if not any(char.isalnum() for char in text.text):
-        return Mapped("", ())
+        return MappedText("", ())
     start = len(text.text) - len(text.text.lstrip())
     return text.part(start, len(text.text.rstrip()))

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-Piece = str | int
+TextPiece = str | int
 "Of a replacement: new text, or the number of a group that is kept as it is."
 
-Replacement = Callable[[re.Match[str]], Iterable[Piece]]
+Replacement = Callable[[re.Match[str]], Iterable[TextPiece]]
 
 NOTHING: Final[Replacement] = lambda _: ()  # noqa: E731 - a name for the shortest replacement
 SPACE: Final[Replacement] = lambda _: (" ",)  # noqa: E731
@@ -16,7 +16,7 @@ FIRST_GROUP: Final[Replacement] = lambda _: (1,)  # noqa: E731
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class NormalizedText:
     """A clause as it is read aloud."""
 
     text: str
@@ -27,22 +27,22 @@ class Spoken:
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class MappedText:
     text: str
     places: tuple[int, ...]
     "For every character the index of the written one that it stands for."
 
     @classmethod
-    def of(cls, text: str) -> "Mapped":
+    def of(cls, text: str) -> "MappedText":
         return cls(text, tuple(range(len(text))))
 
-    def part(self, start: int, end: int) -> "Mapped":
-        return Mapped(self.text[start:end], self.places[start:end])
+    def part(self, start: int, end: int) -> "MappedText":
+        return MappedText(self.text[start:end], self.places[start:end])
 
-    def __add__(self, other: "Mapped") -> "Mapped":
-        return Mapped(self.text + other.text, self.places + other.places)
+    def __add__(self, other: "MappedText") -> "MappedText":
+        return MappedText(self.text + other.text, self.places + other.places)
 
-    def sub(self, pattern: re.Pattern[str], replace: Replacement) -> "Mapped":
+    def sub(self, pattern: re.Pattern[str], replace: Replacement) -> "MappedText":
         """As `re.sub`; new text stands for the last character of what it replaces."""
         matches = [match for match in pattern.finditer(self.text) if match.group()]
         if not matches:
@@ -61,12 +61,12 @@ class Mapped:
                     text.append(self.text[start:end])
                     places += self.places[start:end]
         text.append(self.text[done:])
-        return Mapped("".join(text), (*places, *self.places[done:]))
+        return MappedText("".join(text), (*places, *self.places[done:]))
 
-    def spoken(self, clause: str) -> Spoken:
+    def spoken(self, clause: str) -> NormalizedText:
         """`clause`: what was written. What is not read belongs to the word that it touches."""
         if not self.text:
-            return Spoken("", (0,))
+            return NormalizedText("", (0,))
         following = [len(clause)] * len(self.places)
         for at in range(len(self.places) - 2, -1, -1):
             following[at] = min(following[at + 1], self.places[at + 1])
@@ -77,4 +77,4 @@ class Mapped:
                 end += 1
             origin.append(end)
         origin[-1] = len(clause)
-        return Spoken(self.text, tuple(origin))
+        return NormalizedText(self.text, tuple(origin))

@@ -3,7 +3,7 @@
 import re
 from html import unescape
 
-from pipeline.speech.normalize.mapped import FIRST_GROUP, NOTHING, SPACE, Mapped
+from pipeline.speech.normalize.mapped import FIRST_GROUP, NOTHING, SPACE, MappedText
 
 FENCE = re.compile(r"^\s*(`{3,}|~{3,})(?!.*`{3})")
 
@@ -35,11 +35,11 @@ _EMPHASIS = re.compile(
 _SNAKE = re.compile(r"(?<=\w)_+(?=\w)")
 
 
-def read_block(line: Mapped, months: frozenset[str]) -> Mapped:
+def read_block(line: MappedText, months: frozenset[str]) -> MappedText:
     """A line without what marks it as a heading, an item, a row; such a line ends like a sentence.
     `months`: what may follow a day's ordinal, which is no item's number (`3. Mai`)."""
     if _RULE.match(line.text) or _TABLE_RULE.match(line.text):
-        return Mapped("", ())
+        return MappedText("", ())
     line = line.sub(_QUOTE, NOTHING)
     is_row = line.text.lstrip().startswith("|") or " | " in line.text
     bare = line.sub(_TABLE_EDGE, NOTHING).sub(_TABLE_CELL, lambda _: (", ",)) if is_row else line
@@ -50,22 +50,22 @@ def read_block(line: Mapped, months: frozenset[str]) -> Mapped:
     return _ended(bare.sub(_HEADING_END, NOTHING))
 
 
-def read_links(text: Mapped) -> Mapped:
+def read_links(text: MappedText) -> MappedText:
     """Links as their text, before addresses are read."""
     text = text.sub(_ESCAPE, FIRST_GROUP).sub(_NOTE, NOTHING)
     text = text.sub(_LINK, FIRST_GROUP).sub(_LINK, FIRST_GROUP)  # an image may be a link's text
     return text.sub(_CUT_LINK, NOTHING).sub(_AUTOLINK, FIRST_GROUP)
 
 
-def read_marks(text: Mapped) -> Mapped:
+def read_marks(text: MappedText) -> MappedText:
     """Emphasis, code spans, tags and entities, wherever they begin or end."""
     text = text.sub(_BREAK, SPACE).sub(_TAG, NOTHING).sub(_ENTITY, lambda m: (unescape(m[0]),))
     text = text.sub(_CODE, NOTHING).sub(_STRONG, NOTHING).sub(_EMPHASIS, NOTHING)
     return text.sub(_SNAKE, SPACE)
 
 
-def _ended(line: Mapped) -> Mapped:
+def _ended(line: MappedText) -> MappedText:
     end = len(line.text.rstrip())
     if not end or not (line.text[end - 1].isalnum() or line.text[end - 1] in "\"')»”%°*_`"):
         return line
-    return Mapped(line.text[:end] + ".", (*line.places[:end], line.places[end - 1]))
+    return MappedText(line.text[:end] + ".", (*line.places[:end], line.places[end - 1]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, convert
 
-from pipeline.speech.normalize.mapped import Mapped, Piece, Replacement
+from pipeline.speech.normalize.mapped import MappedText, Replacement, TextPiece
 
 LANGUAGES = ("de", "en", "es", "fr")
 "Those with a table; in others symbols are left to the voice."
@@ -18,7 +18,7 @@ _THOUSANDS = re.compile(r"[.,\s]\d{3}(?!\d)")
 _MONEY = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY", "₹": "INR", "CHF": "CHF"}
 
 
-class Table(Struct, frozen=True, forbid_unknown_fields=True):
+class SpokenFormTable(Struct, frozen=True, forbid_unknown_fields=True):
     """Forms of a counted word: one, several."""
 
     units: dict[str, tuple[str, str]]
@@ -45,7 +45,7 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Rules:
+class _SpokenFormRules:
     steps: tuple[tuple[re.Pattern[str], Replacement], ...]
     months: frozenset[str]
 
@@ -54,7 +54,7 @@ def months(language: str) -> frozenset[str]:
     return _rules(language).months if language in LANGUAGES else frozenset()
 
 
-def read_words(text: Mapped, language: str) -> Mapped:
+def read_words(text: MappedText, language: str) -> MappedText:
     """`20 °C` is 20 degrees Celsius; as it was in a language without a table."""
     if language in LANGUAGES:
         for pattern, replace in _rules(language).steps:
@@ -63,9 +63,9 @@ def read_words(text: Mapped, language: str) -> Mapped:
 
 
 @cache
-def _rules(language: str) -> _Rules:
+def _rules(language: str) -> _SpokenFormRules:
     data = (Path(__file__).parent / f"{language}.toml").read_text(encoding="utf-8")
-    table = convert(tomllib.loads(data), Table)
+    table = convert(tomllib.loads(data), SpokenFormTable)
     steps = (
         *((_abbreviation(short), _ending(long)) for short, long in table.abbreviations.items()),
         (re.compile(r"(?<=[\w.+-])@(?=[\w-]+\.)"), _word(table.symbols["@"])),
@@ -77,10 +77,10 @@ def _rules(language: str) -> _Rules:
         *((_between(sign), _word(word)) for sign, word in table.operators.items()),
         *((_before(sign), _word(word)) for sign, word in table.before_number.items()),
     )
-    return _Rules(steps, frozenset(month.lower() for month in table.months))
+    return _SpokenFormRules(steps, frozenset(month.lower() for month in table.months))
 
 
-def _money_steps(table: Table) -> tuple[tuple[re.Pattern[str], Replacement], ...]:
+def _money_steps(table: SpokenFormTable) -> tuple[tuple[re.Pattern[str], Replacement], ...]:
     forms = {sign: table.money[code] for sign, code in _MONEY.items()}
     forms |= {code: table.money[code] for code in table.money}
     signs = "|".join(map(re.escape, sorted(forms, key=len, reverse=True)))
@@ -89,7 +89,7 @@ def _money_steps(table: Table) -> tuple[tuple[re.Pattern[str], Replacement], ...
     before = re.compile(rf"(?<![\w$€£¥₹])({signs})\s?{number}{magnitude}(?![\d])")
     after = re.compile(rf"{_NUMBER}{magnitude}\s?({signs})(?!\w)")
 
-    def read(number: str, group: int, scale: str | None, sign: str) -> tuple[Piece, ...]:
+    def read(number: str, group: int, scale: str | None, sign: str) -> tuple[TextPiece, ...]:
         one, several = forms[sign]
         if scale:
             return (group, group + 1, f" {table.magnitude_link}{several}")
@@ -111,10 +111,10 @@ def _cents(amount: str) -> tuple[str | None, int]:
     return (found[1], int(found[2])) if found else (None, 0)
 
 
-def _unit_step(table: Table) -> tuple[re.Pattern[str], Replacement]:
+def _unit_step(table: SpokenFormTable) -> tuple[re.Pattern[str], Replacement]:
     units = "|".join(map(re.escape, sorted(table.units, key=len, reverse=True)))
 
-    def read(match: re.Match[str]) -> tuple[Piece, ...]:
+    def read(match: re.Match[str]) -> tuple[TextPiece, ...]:
         one, several = table.units[match[2]]
         return (1, f" {one if _is_singular(match[1], table) else several}")
 
@@ -122,7 +122,7 @@ def _unit_step(table: Table) -> tuple[re.Pattern[str], Replacement]:
     return re.compile(rf"{_NUMBER}(?:[\s\u00a0\u202f-]|(?![sK]\b))({units})(?![\w²³/°])"), read
 
 
-def _is_singular(number: str, table: Table) -> bool:
+def _is_singular(number: str, table: SpokenFormTable) -> bool:
     if _THOUSANDS.search(number):
         return False
     if number[-1] in "½¼¾":
@@ -139,7 +139,7 @@ def _abbreviation(short: str) -> re.Pattern[str]:
 def _ending(long: str) -> Replacement:
     """It keeps the full stop when it ends the clause."""
 
-    def read(match: re.Match[str]) -> tuple[Piece, ...]:
+    def read(match: re.Match[str]) -> tuple[TextPiece, ...]:
         is_last = not match.string[match.end() :].strip() and match[0].endswith(".")
         return (f"{long}." if is_last else long,)
 
@@ -158,7 +158,7 @@ def _between(sign: str) -> re.Pattern[str]:
 def _word(word: str) -> Replacement:
     """With spaces where other words touch it."""
 
-    def read(match: re.Match[str]) -> tuple[Piece, ...]:
+    def read(match: re.Match[str]) -> tuple[TextPiece, ...]:
         before, after = match.string[: match.start()][-1:], match.string[match.end() :][:1]
         left = " " if match[0][0].isspace() or before not in (*" (\"'[", "") else ""
         right = " " if match[0][-1].isspace() or after.isalnum() or after in set("(-$€£~") else ""

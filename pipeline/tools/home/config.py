@@ -11,7 +11,7 @@ import msgspec
 
 from core.errors import ConfigError
 
-Kind = Literal["light", "switch", "cover", "climate", "fan", "media_player", "lock"]
+EntityKind = Literal["light", "switch", "cover", "climate", "fan", "media_player", "lock"]
 
 MAX_AREAS = 100  # a mansion; the names go into every prompt and into the recogniser's vocabulary
 MAX_ENTITIES = 500  # the page draws all of them, and a change sends all of them
@@ -27,7 +27,7 @@ class AreaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class EntityConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     area: str
-    kind: Kind
+    kind: EntityKind
     names: dict[str, tuple[str, ...]]
     "Language (ISO 639-1) -> how people call it; the first one is shown and spoken."
     device_class: str = ""

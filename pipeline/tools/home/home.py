@@ -6,21 +6,21 @@ from dataclasses import dataclass, replace
 
 from core.errors import ConfigError
 from core.ids import new_id
-from pipeline.tools.home.config import EntityConfig, HomeConfig, Kind
+from pipeline.tools.home.config import EntityConfig, EntityKind, HomeConfig
 from pipeline.tools.home.state import (
     AreaState,
-    Attribute,
+    AttributeValue,
     EntityState,
+    HomeReachability,
     HomeState,
-    ListItem,
-    Reach,
+    ShoppingListItem,
     TimerState,
 )
 
 MAX_LIST_ITEMS = 100  # a long week's shopping; every change sends the whole list
 MAX_ITEM_CHARS = 80  # longer than any product name that is spoken
 
-STATES: Mapping[Kind, tuple[str, ...]] = {
+STATES: Mapping[EntityKind, tuple[str, ...]] = {
     "light": ("off", "on"),
     "switch": ("off", "on"),
     "fan": ("off", "on"),
@@ -31,7 +31,7 @@ STATES: Mapping[Kind, tuple[str, ...]] = {
 }
 "States of each kind; the first is the one at start."
 
-ATTRIBUTES: Mapping[Kind, Mapping[str, Attribute]] = {
+ATTRIBUTES: Mapping[EntityKind, Mapping[str, AttributeValue]] = {
     "light": {"brightness": 100, "color": "white"},
     "switch": {},
     "fan": {"speed": 50},
@@ -43,18 +43,18 @@ ATTRIBUTES: Mapping[Kind, Mapping[str, Attribute]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entity:
+class DemoEntity:
     """A device: how it is called, and how it is now."""
 
     config: EntityConfig
     state: str
-    attributes: Mapping[str, Attribute]
+    attributes: Mapping[str, AttributeValue]
 
     def name(self, language: str) -> str:
         return names_in(self.config.names, language)[0]
 
 
-class Home:
+class DemoHome:
     """Areas, devices and the shopping list. Changes are synchronous; `watch` sees the latest.
 
     `language` is the one in which `snapshot` names things.
@@ -65,9 +65,9 @@ class Home:
         self.revision = 1
         self._language = language
         self._entities = {entity.id: _at_start(entity) for entity in config.entities}
-        self._items: dict[str, ListItem] = {}
+        self._items: dict[str, ShoppingListItem] = {}
         self._timers: Callable[[], Iterable[TimerState]] = tuple
-        self._reach: Reach = "here"
+        self._reach: HomeReachability = "here"
         self._changed = asyncio.Event()
 
     def snapshot(self, language: str | None = None) -> HomeState:
@@ -94,10 +94,10 @@ class Home:
             seen = self.revision
             yield self.snapshot(language)
 
-    def entities(self) -> tuple[Entity, ...]:
+    def entities(self) -> tuple[DemoEntity, ...]:
         return tuple(self._entities.values())
 
-    def entity(self, entity_id: str) -> Entity:
+    def entity(self, entity_id: str) -> DemoEntity:
         """The device, or KeyError."""
         return self._entities[entity_id]
 
@@ -106,18 +106,20 @@ class Home:
         areas = (area for area in self.config.areas if area.id == area_id)
         return next((names_in(area.names, language)[0] for area in areas), area_id)
 
-    def update(self, entity_id: str, state: str | None = None, **attributes: Attribute) -> Entity:
+    def update(
+        self, entity_id: str, state: str | None = None, **attributes: AttributeValue
+    ) -> DemoEntity:
         """Set a device's state and attributes; KeyError for an unknown id."""
         old = self._entities[entity_id]
         if state is not None and state not in STATES[old.config.kind]:
             raise ValueError(f"{old.config.kind} has no state {state!r}")
-        new = Entity(old.config, state or old.state, {**old.attributes, **attributes})
+        new = DemoEntity(old.config, state or old.state, {**old.attributes, **attributes})
         if new != old:
             self._entities[entity_id] = new
             self.touch()
         return new
 
-    def add_item(self, text: str) -> ListItem | None:
+    def add_item(self, text: str) -> ShoppingListItem | None:
         """Put `text` on the shopping list. None when the list is full."""
         text = " ".join(text.split())[:MAX_ITEM_CHARS]
         for item in self._items.values():
@@ -127,23 +129,23 @@ class Home:
             self._drop_oldest_done()
         if len(self._items) >= MAX_LIST_ITEMS:
             return None
-        item = ListItem(new_id("item"), text)
+        item = ShoppingListItem(new_id("item"), text)
         self._items[item.id] = item
         self.touch()
         return item
 
-    def complete_item(self, text: str) -> ListItem | None:
+    def complete_item(self, text: str) -> ShoppingListItem | None:
         """Tick `text` off. None when it is not on the list."""
         wanted = " ".join(text.split()).casefold()
         for item in self._items.values():
             if item.text.casefold() == wanted and not item.done:
-                done = ListItem(item.id, item.text, done=True)
+                done = ShoppingListItem(item.id, item.text, done=True)
                 self._items[item.id] = done
                 self.touch()
                 return done
         return None
 
-    def open_items(self) -> tuple[ListItem, ...]:
+    def open_items(self) -> tuple[ShoppingListItem, ...]:
         """What is still to be bought."""
         return tuple(item for item in self._items.values() if not item.done)
 
@@ -157,7 +159,7 @@ class Home:
         }
         self.touch()
 
-    def show_reach(self, reach: Reach) -> None:
+    def show_reach(self, reach: HomeReachability) -> None:
         """Whether what is shown is so now, for a home that is somebody else's."""
         if reach != self._reach:
             self._reach = reach
@@ -187,7 +189,7 @@ def names_in(names: Mapping[str, tuple[str, ...]], language: str) -> tuple[str, 
     )
 
 
-def _at_start(config: EntityConfig) -> Entity:
+def _at_start(config: EntityConfig) -> DemoEntity:
     states = STATES[config.kind]
     state = config.state or states[0]
     if state not in states:
@@ -195,10 +197,10 @@ def _at_start(config: EntityConfig) -> Entity:
             f"home.entities: {config.id!r} cannot be {state!r}; "
             f"a {config.kind} is {' or '.join(states)}"
         )
-    return Entity(config, state, {**ATTRIBUTES[config.kind], **config.attributes})
+    return DemoEntity(config, state, {**ATTRIBUTES[config.kind], **config.attributes})
 
 
-def _shown(entity: Entity, language: str) -> EntityState:
+def _shown(entity: DemoEntity, language: str) -> EntityState:
     return EntityState(
         id=entity.config.id,
         name=_title(entity.name(language)),

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-Attribute = int | float | str
+AttributeValue = int | float | str
 
 
 class AreaState(msgspec.Struct, frozen=True):
@@ -19,12 +19,12 @@ class EntityState(msgspec.Struct, frozen=True):
     kind: str
     state: str
     "on, off, open, closed, playing, paused, heat, locked, unlocked."
-    attributes: dict[str, Attribute]
+    attributes: dict[str, AttributeValue]
     "brightness, position, volume and speed 0 to 100; temperatures in degrees Celsius."
     device_class: str = ""
 
 
-class ListItem(msgspec.Struct, frozen=True):
+class ShoppingListItem(msgspec.Struct, frozen=True):
     id: str
     text: str
     done: bool = False
@@ -42,7 +42,7 @@ class TimerState(msgspec.Struct, frozen=True):
     state: Literal["running", "paused", "ringing"]
 
 
-Reach = Literal["here", "away", "refused"]
+HomeReachability = Literal["here", "away", "refused"]
 """away: the house behind it cannot be reached, and all is as it was last; refused: nor will it be
 tried again."""
 
@@ -52,6 +52,6 @@ class HomeState(msgspec.Struct, frozen=True):
     "Grows with every change."
     areas: tuple[AreaState, ...]
     entities: tuple[EntityState, ...]
-    shopping_list: tuple[ListItem, ...]
+    shopping_list: tuple[ShoppingListItem, ...]
     timers: tuple[TimerState, ...]
-    reach: Reach = "here"
+    reach: HomeReachability = "here"

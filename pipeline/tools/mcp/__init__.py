@@ -1,6 +1,6 @@
 """Client of MCP servers: each is a ToolProvider that is there when its server is."""
 
-from pipeline.tools.mcp.client import McpTools, mcp_tools
-from pipeline.tools.mcp.settings import McpServer
+from pipeline.tools.mcp.client import McpToolProvider, mcp_tools
+from pipeline.tools.mcp.settings import McpServerSettings
 
-__all__ = ["McpServer", "McpTools", "mcp_tools"]
+__all__ = ["McpServerSettings", "McpToolProvider", "mcp_tools"]

@@ -7,27 +7,27 @@ from core.errors import Conflict
 from core.items import McpApprovalResponseItem
 from engines.base import ToolCall
 from pipeline.shared.settings import ResponseRequest
-from pipeline.tools.mcp.tool import Approved, RemoteTool
+from pipeline.tools.mcp.tool import ApprovalDecision, ClientMcpTool
 
 MAX_WAITING = 64
 "Calls of one session; the oldest can no longer be allowed then."
 
 
 @dataclass(slots=True)
-class _Round:
+class _ApprovalRound:
     """Calls that one answer asked for: it goes on when all of them are decided."""
 
     request: ResponseRequest
     waiting: set[str] = field(default_factory=set[str])
-    decided: list[Approved] = field(default_factory=list[Approved])
+    decided: list[ApprovalDecision] = field(default_factory=list[ApprovalDecision])
 
 
 class Approvals:
     """Of one session."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, tuple[_Round, ToolCall, RemoteTool]] = {}
-        self._rounds: dict[str, _Round] = {}
+        self._waiting: dict[str, tuple[_ApprovalRound, ToolCall, ClientMcpTool]] = {}
+        self._rounds: dict[str, _ApprovalRound] = {}
         "By the response that asks."
 
     def ask(
@@ -36,10 +36,10 @@ class Approvals:
         response_id: str,
         request: ResponseRequest,
         call: ToolCall,
-        tool: RemoteTool,
+        tool: ClientMcpTool,
     ) -> None:
         """`request`: how the response was asked for that goes on with it."""
-        round_ = self._rounds.setdefault(response_id, _Round(request))
+        round_ = self._rounds.setdefault(response_id, _ApprovalRound(request))
         round_.waiting.add(request_id)
         self._waiting[request_id] = round_, call, tool
         if len(self._waiting) > MAX_WAITING:
@@ -63,7 +63,7 @@ class Approvals:
             round_, call, tool = self._waiting.pop(request_id)
             round_.waiting.discard(request_id)
             reason = item.reason or ""
-            round_.decided.append(Approved(request_id, call, tool, item.approve, reason))
+            round_.decided.append(ApprovalDecision(request_id, call, tool, item.approve, reason))
             if round_.waiting:
                 return None
             self._rounds = {key: one for key, one in self._rounds.items() if one is not round_}

@@ -10,19 +10,19 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 Without a bound, whoever answers decides on our memory."""
 
 
-class TooLarge(StreamError):
+class McpMessageTooLarge(StreamError):
     """The library tells whoever asked, and keeps the connection."""
 
     def __init__(self) -> None:
         super().__init__(f"the answer has more than {MAX_MESSAGE_BYTES // 1024**2} MiB")
 
 
-class BoundedTransport(AsyncHTTPTransport):
+class SizeLimitedTransport(AsyncHTTPTransport):
     async def handle_async_request(self, request: Request) -> Response:
         """See `AsyncHTTPTransport`. Reading the whole answer raises TooLarge; events in a stream
         are bounded one by one, by who reads them."""
         response = await super().handle_async_request(request)
-        return _Bounded(
+        return _SizeLimitedResponse(
             response.status_code,
             headers=response.headers,
             stream=response.stream,
@@ -30,7 +30,7 @@ class BoundedTransport(AsyncHTTPTransport):
         )
 
 
-class _Bounded(Response):
+class _SizeLimitedResponse(Response):
     _is_read_whole = False
 
     async def aread(self) -> bytes:
@@ -43,5 +43,5 @@ class _Bounded(Response):
             async for part in parts:
                 size += len(part)
                 if self._is_read_whole and size > MAX_MESSAGE_BYTES:
-                    raise TooLarge
+                    raise McpMessageTooLarge
                 yield part

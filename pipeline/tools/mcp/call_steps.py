@@ -4,43 +4,43 @@ once the answer is given."""
 from dataclasses import dataclass
 
 from engines.base import ToolCall
-from pipeline.tools.mcp.tool import RemoteTool
+from pipeline.tools.mcp.tool import ClientMcpTool
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class McpArgumentsStep:
     """More of the arguments of a call that will be made."""
 
     key: str
     "Of the call, among those that are being written."
-    tool: RemoteTool
+    tool: ClientMcpTool
     delta: str
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class McpStartStep:
     """It is whole, and is being made."""
 
     key: str
     call: ToolCall
     "With an id that no other call of the answer has."
-    tool: RemoteTool
+    tool: ClientMcpTool
     approval_request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class McpEndStep:
     call_id: str
     result: str
     "As the model sees it."
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class McpApprovalStep:
     """The client has to allow it; the answer ends."""
 
     call: ToolCall
-    tool: RemoteTool
+    tool: ClientMcpTool
 
 
-Step = Written | Started | Ended | Wanted
+McpCallStep = McpArgumentsStep | McpStartStep | McpEndStep | McpApprovalStep

@@ -17,8 +17,8 @@ from pipeline.tools.mcp.errors import (
     is_refusal,
 )
 from pipeline.tools.mcp.schema import MAX_TOOLS, outcome, specs
-from pipeline.tools.mcp.settings import McpServer
-from pipeline.tools.mcp.transport import NotLetIn, opened
+from pipeline.tools.mcp.settings import McpServerSettings
+from pipeline.tools.mcp.transport import McpAccessDenied, opened
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -49,20 +49,20 @@ MAX_REASON_CHARS = 300
 MAX_PAGES = 20
 
 
-def mcp_tools(servers: Mapping[str, McpServer]) -> tuple["McpTools", ...]:
+def mcp_tools(servers: Mapping[str, McpServerSettings]) -> tuple["McpToolProvider", ...]:
     """A provider for each server; its `run` connects. Raises ConfigError without the library."""
     if servers and find_spec("mcp") is None:
         raise ConfigError("tools.mcp: the package mcp is not installed: `earshot extras add mcp`")
-    return tuple(McpTools(name, server) for name, server in servers.items())
+    return tuple(McpToolProvider(name, server) for name, server in servers.items())
 
 
-class McpTools:
+class McpToolProvider:
     """A ToolProvider without tools until its server is there."""
 
     def __init__(
         self,
         name: str,
-        server: McpServer,
+        server: McpServerSettings,
         *,
         first_wait_s: float = FIRST_WAIT_S,
         connect_timeout_s: float | None = None,
@@ -276,7 +276,7 @@ class McpTools:
         single tool may be forbidden where others are not."""
         self._status = status
         if status == 401 or (status == 403 and self._client is None):
-            raise NotLetIn(f"HTTP {status}")
+            raise McpAccessDenied(f"HTTP {status}")
 
     def _heard(self, line: str) -> None:
         self._last_line = self._server.masked(line)[:MAX_REASON_CHARS]

@@ -3,7 +3,7 @@
 import asyncio
 
 from core.errors import EarshotError
-from pipeline.tools.mcp.transport import NotLetIn
+from pipeline.tools.mcp.transport import McpAccessDenied
 
 
 def is_cancelling() -> bool:
@@ -23,8 +23,8 @@ def is_broken_off(error: Exception) -> bool:
 
 def is_refusal(error: Exception) -> bool:
     if isinstance(error, ExceptionGroup):
-        return error.subgroup(NotLetIn) is not None
-    return isinstance(error, NotLetIn)
+        return error.subgroup(McpAccessDenied) is not None
+    return isinstance(error, McpAccessDenied)
 
 
 def gone_codes() -> tuple[int, ...]:

@@ -2,21 +2,21 @@
 
 from dataclasses import dataclass
 
-from pipeline.shared.mcp_servers import RemoteServer
+from pipeline.shared.mcp_servers import ClientMcpServer
 from pipeline.shared.settings import ResponseRequest
-from pipeline.tools.mcp.session_servers import RemoteServers
-from pipeline.tools.mcp.tool import Approved, RemoteTool
+from pipeline.tools.mcp.session_servers import SessionMcpServers
+from pipeline.tools.mcp.tool import ApprovalDecision, ClientMcpTool
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteOffer:
-    servers: RemoteServers
-    named: tuple[RemoteServer, ...]
+class SessionMcpOffer:
+    servers: SessionMcpServers
+    named: tuple[ClientMcpServer, ...]
     request: ResponseRequest
     "How the answer was asked for."
 
     @property
-    def approved(self) -> tuple[Approved, ...]:
+    def approved(self) -> tuple[ApprovalDecision, ...]:
         """Calls to be made, or not, before the model is asked."""
         return self.request.approved
 
@@ -25,7 +25,7 @@ class RemoteOffer:
         if self.request.mcp_servers is not None:
             await self.servers.ready(self.named)
 
-    def tools(self) -> list[RemoteTool]:
+    def tools(self) -> list[ClientMcpTool]:
         """Out of band there is no conversation in which the client could allow anything."""
         may_ask = self.request.in_conversation
         tools = self.servers.tools(self.named)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from core.ports import ToolOutcome, ToolSpec
-from pipeline.tools.mcp.settings import McpServer
+from pipeline.tools.mcp.settings import McpServerSettings
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
@@ -35,7 +35,7 @@ MAX_TEXT_CHARS = 100_000
 
 
 def specs(
-    server_name: str, server: McpServer, tools: Iterable["Tool"]
+    server_name: str, server: McpServerSettings, tools: Iterable["Tool"]
 ) -> tuple[tuple[ToolSpec, ...], Mapping[str, str]]:
     """The tools that may be used, and for each of their names the server's own."""
     wanted = [t for t in tools if server.tools is None or t.name in server.tools]
@@ -56,7 +56,7 @@ def specs(
     return tuple(found), names
 
 
-def _spec(server_name: str, server: McpServer, tool: "Tool") -> ToolSpec | None:
+def _spec(server_name: str, server: McpServerSettings, tool: "Tool") -> ToolSpec | None:
     name = NOT_IN_NAMES.sub("_", tool.name)[:MAX_NAME_CHARS]
     size = len(json.dumps(tool.input_schema))
     if not name or len(tool.name) > MAX_THEIR_NAME_CHARS or size > MAX_SCHEMA_CHARS:

@@ -8,17 +8,17 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 
 from core.errors import ConfigError, NotFound, RequestError
-from core.events import Failed, ItemAdded, ItemDone, SessionEvent
-from core.http.fetch_policy import Hosts, Target, Unfetchable, target_of
+from core.events import ErrorEvent, ItemAdded, ItemDone, SessionEvent
+from core.http.fetch_policy import FetchTarget, HostAllowlist, UrlNotAllowed, target_of
 from core.ids import new_id
 from core.items import McpListItem
-from core.mcp_events import McpListing
+from core.mcp_events import McpListToolsProgress
 from core.ports import ToolContext, ToolSpec
 from pipeline.conversation.history import History
-from pipeline.shared.mcp_servers import RemotePolicy, RemoteServer
-from pipeline.tools.mcp import McpTools
+from pipeline.shared.mcp_servers import ClientMcpPolicy, ClientMcpServer
+from pipeline.tools.mcp import McpToolProvider
 from pipeline.tools.mcp.approvals import Approvals
-from pipeline.tools.mcp.tool import MAX_TOOLS, RemoteTool, listed, made
+from pipeline.tools.mcp.tool import MAX_TOOLS, ClientMcpTool, listed, made
 
 NOBODY = ToolContext("", "")
 "An MCP server has the same tools for everybody."
@@ -30,31 +30,31 @@ FIRST_WAIT_S = 0.1
 
 
 @dataclass(slots=True)
-class _Link:
+class _McpLink:
     """One connection, or the attempt at it."""
 
-    server: RemoteServer
-    tools: McpTools
+    server: ClientMcpServer
+    tools: McpToolProvider
     item: McpListItem
     previous_item_id: str | None = None
     is_known: asyncio.Event = field(default_factory=asyncio.Event)
     "Whether it is there: it has been told."
     task: asyncio.Task[None] | None = None
-    made: tuple[Sequence[ToolSpec], RemoteServer, tuple[RemoteTool, ...]] | None = None
+    made: tuple[Sequence[ToolSpec], ClientMcpServer, tuple[ClientMcpTool, ...]] | None = None
     "What its tools were made of, and they: made anew when either changes."
 
 
-class RemoteServers:
+class SessionMcpServers:
     """One session's. A server that is not there is told of once, and tried again when the client
     names it again; one that was there and went away comes back by itself."""
 
     def __init__(
-        self, policy: RemotePolicy, history: History, emit: Callable[[SessionEvent], None]
+        self, policy: ClientMcpPolicy, history: History, emit: Callable[[SessionEvent], None]
     ) -> None:
         self.approvals = Approvals()
         self._policy, self._history, self._emit = policy, history, emit
-        self._links: dict[object, _Link] = {}
-        self._settled: tuple[RemoteServer, ...] = ()
+        self._links: dict[object, _McpLink] = {}
+        self._settled: tuple[ClientMcpServer, ...] = ()
         self._tasks: asyncio.TaskGroup | None = None
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
@@ -62,7 +62,7 @@ class RemoteServers:
         self._tasks = tasks
         self._connect(self._settled)
 
-    def configure(self, servers: tuple[RemoteServer, ...]) -> None:
+    def configure(self, servers: tuple[ClientMcpServer, ...]) -> None:
         """What the session has from here on. Raises RequestError; then nothing changes."""
         if servers == self._settled:
             self._connect(servers)
@@ -77,7 +77,7 @@ class RemoteServers:
                 self._told_again(known)
         self._connect(servers)
 
-    def check(self, servers: Sequence[RemoteServer]) -> None:
+    def check(self, servers: Sequence[ClientMcpServer]) -> None:
         """Raises RequestError mcp_not_available, mcp_server_refused, too_many_mcp_servers."""
         if not servers:
             return
@@ -93,18 +93,18 @@ class RemoteServers:
             try:
                 _admitted(server, self._policy.hosts)
                 server.as_mcp_server(self._policy.timeout_s)
-            except (Unfetchable, ConfigError) as why:
+            except (UrlNotAllowed, ConfigError) as why:
                 raise RequestError(
                     f"The MCP server {server.label!r} is refused: {why}.",
                     code="mcp_server_refused",
                     param=f"{server.at}.server_url",
                 ) from None
 
-    def resolved(self, servers: Sequence[RemoteServer]) -> tuple[RemoteServer, ...]:
+    def resolved(self, servers: Sequence[ClientMcpServer]) -> tuple[ClientMcpServer, ...]:
         """Of one answer: with what a mere label stands for. Raises RequestError as `check`, and
         NotFound mcp_server_not_found."""
         settled = {server.label: server for server in self._settled}
-        full: list[RemoteServer] = []
+        full: list[ClientMcpServer] = []
         for server in servers:
             known = settled.get(server.label)
             if not server.url and known is None:
@@ -120,23 +120,23 @@ class RemoteServers:
             raise _too_many(len(links), full[0], self._policy, "with those of the session, ")
         return tuple(full)
 
-    async def ready(self, servers: Sequence[RemoteServer]) -> None:
+    async def ready(self, servers: Sequence[ClientMcpServer]) -> None:
         """Connect them, and wait until it is known of each whether it is there."""
         self._connect(servers)
         for server in servers:
             if (link := self._links.get(server.link)) is not None:
                 await link.is_known.wait()
 
-    def tools(self, servers: Sequence[RemoteServer]) -> list[RemoteTool]:
+    def tools(self, servers: Sequence[ClientMcpServer]) -> list[ClientMcpTool]:
         """What is there of them now."""
-        found: list[RemoteTool] = []
+        found: list[ClientMcpTool] = []
         for server in servers:
             link = self._links.get(server.link)
             if link is not None and link.tools.is_connected:
                 found += _tools(link, server)
         return found
 
-    def _connect(self, servers: Sequence[RemoteServer]) -> None:
+    def _connect(self, servers: Sequence[ClientMcpServer]) -> None:
         if self._tasks is None:
             return
         for server in servers:
@@ -147,7 +147,7 @@ class RemoteServers:
             self._begin(link)
             link.task = self._tasks.create_task(self._run(link), name=f"mcp-{server.label}")
 
-    def _new(self, server: RemoteServer) -> _Link:
+    def _new(self, server: ClientMcpServer) -> _McpLink:
         policy = self._policy
 
         async def admit() -> None:
@@ -155,19 +155,19 @@ class RemoteServers:
                 target = _admitted(server, policy.hosts)
                 if not _is_address(target.host):
                     await policy.hosts.check_address(target)
-            except Unfetchable as why:
+            except UrlNotAllowed as why:
                 raise RequestError(f"{why}", code="mcp_server_refused") from None
 
-        tools = McpTools(
+        tools = McpToolProvider(
             server.label,
             server.as_mcp_server(policy.timeout_s),
             first_wait_s=FIRST_WAIT_S,
             connect_timeout_s=policy.connect_timeout_s,
             admit=admit,
         )
-        return _Link(server, tools, McpListItem(new_id("mcpl"), server.label))
+        return _McpLink(server, tools, McpListItem(new_id("mcpl"), server.label))
 
-    def _make_room(self, wanted: Sequence[RemoteServer]) -> None:
+    def _make_room(self, wanted: Sequence[ClientMcpServer]) -> None:
         """The oldest goes first that an answer had named, and nobody wants now."""
         if len(self._links) < self._policy.max_servers:
             return
@@ -182,7 +182,7 @@ class RemoteServers:
             if not link.is_known.is_set():
                 self._told(link, "it is not wanted any more")
 
-    async def _run(self, link: _Link) -> None:
+    async def _run(self, link: _McpLink) -> None:
         """Tell how the attempt ends; be connected until cancelled, if it was not in vain."""
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(link.tools.run(), name=f"mcp-{link.server.label}-run")
@@ -196,30 +196,30 @@ class RemoteServers:
         # It is not there, or does not let us in any more: who names it again has it tried again.
         self._links = {key: one for key, one in self._links.items() if one is not link}
 
-    def _told_again(self, link: _Link) -> None:
+    def _told_again(self, link: _McpLink) -> None:
         """An answer had it already; who gives it to the session waits to be told of its tools."""
         link.item = McpListItem(new_id("mcpl"), link.server.label)
         self._begin(link)
         link.item = replace(link.item, tools=listed(_tools(link, link.server)))
         self._told(link)
 
-    def _begin(self, link: _Link) -> None:
+    def _begin(self, link: _McpLink) -> None:
         link.previous_item_id = self._history.add(link.item)
         self._emit(ItemAdded(link.item, link.previous_item_id))
-        self._emit(McpListing(link.item.id, "in_progress"))
+        self._emit(McpListToolsProgress(link.item.id, "in_progress"))
 
-    def _told(self, link: _Link, failure: str = "") -> None:
+    def _told(self, link: _McpLink, failure: str = "") -> None:
         self._history.replace(link.item)
-        self._emit(McpListing(link.item.id, "failed" if failure else "completed"))
+        self._emit(McpListToolsProgress(link.item.id, "failed" if failure else "completed"))
         self._emit(ItemDone(link.item, link.previous_item_id))
         if failure:
             what = f"the MCP server {link.server.label!r} is not there: {failure}"
-            self._emit(Failed("mcp_list_tools_failed", what))
+            self._emit(ErrorEvent("mcp_list_tools_failed", what))
         else:
             self._warn_of_limit(link)
         link.is_known.set()
 
-    def _warn_of_limit(self, link: _Link) -> None:
+    def _warn_of_limit(self, link: _McpLink) -> None:
         """Tells the client that the tools of this server and those of the session's other servers
         are more than a model is offered."""
         others = [one for one in self._settled if one.link != link.server.link]
@@ -229,10 +229,10 @@ class RemoteServers:
                 f"The MCP servers have {count} tools, and a model is offered {MAX_TOOLS} at most: "
                 f"{count - MAX_TOOLS} are left out. Name the useful ones in allowed_tools."
             )
-            self._emit(Failed("too_many_mcp_tools", what))
+            self._emit(ErrorEvent("too_many_mcp_tools", what))
 
 
-def _tools(link: _Link, server: RemoteServer) -> tuple[RemoteTool, ...]:
+def _tools(link: _McpLink, server: ClientMcpServer) -> tuple[ClientMcpTool, ...]:
     specs = link.tools.tools(NOBODY)
     if link.made is None or link.made[0] is not specs or link.made[1] != server:
         named = [(spec, link.tools.theirs(spec.name)) for spec in specs]
@@ -241,7 +241,7 @@ def _tools(link: _Link, server: RemoteServer) -> tuple[RemoteTool, ...]:
 
 
 def _too_many(
-    count: int, first: RemoteServer, policy: RemotePolicy, which: str = ""
+    count: int, first: ClientMcpServer, policy: ClientMcpPolicy, which: str = ""
 ) -> RequestError:
     return RequestError(
         f"{which}{count} MCP servers; the limit is {policy.max_servers}.",
@@ -250,13 +250,13 @@ def _too_many(
     )
 
 
-def _admitted(server: RemoteServer, hosts: Hosts) -> Target:
+def _admitted(server: ClientMcpServer, hosts: HostAllowlist) -> FetchTarget:
     """Raises Unfetchable."""
     target = target_of(server.url)
     if not hosts:
-        raise Unfetchable(f"clients may name none here, {SETTING} of the configuration is empty")
+        raise UrlNotAllowed(f"clients may name none here, {SETTING} of the configuration is empty")
     if not hosts.has(target):
-        raise Unfetchable(f"its host is not in {SETTING} of the configuration")
+        raise UrlNotAllowed(f"its host is not in {SETTING} of the configuration")
     return target
 
 

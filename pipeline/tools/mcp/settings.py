@@ -11,7 +11,7 @@ from core.errors import ConfigError
 HIDDEN = "********"
 
 
-class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Either `command`, a program that we start and speak to over its stdin and stdout, or `url`,
     where one listens for streamable HTTP, or, in the way of 2024, HTTP with SSE."""
 

@@ -4,10 +4,10 @@ import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from core.items import ListedTool
+from core.items import McpToolDefinition
 from core.ports import ToolProvider, ToolSpec
 from engines.base import ToolCall
-from pipeline.shared.mcp_servers import RemoteServer
+from pipeline.shared.mcp_servers import ClientMcpServer
 from pipeline.tools.catalogue import Tool
 
 MAX_TOOLS = 128
@@ -20,7 +20,7 @@ MAX_LISTED_BYTES = 40_000
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteTool:
+class ClientMcpTool:
     tool: Tool
     label: str
     name: str
@@ -33,34 +33,34 @@ class RemoteTool:
 
 
 @dataclass(frozen=True, slots=True)
-class Approved:
+class ApprovalDecision:
     """What the client said to a call that needed its consent."""
 
     request_id: str
     "The item that asked."
     call: ToolCall
-    tool: RemoteTool
+    tool: ClientMcpTool
     approve: bool
     reason: str = ""
 
 
 def made(
-    server: RemoteServer, provider: ToolProvider, specs: Iterable[tuple[ToolSpec, str]]
-) -> tuple[RemoteTool, ...]:
+    server: ClientMcpServer, provider: ToolProvider, specs: Iterable[tuple[ToolSpec, str]]
+) -> tuple[ClientMcpTool, ...]:
     """Those that the client allows. `specs`: each with the server's own name."""
-    found: list[RemoteTool] = []
+    found: list[ClientMcpTool] = []
     for spec, name in specs:
         is_read_only = spec.is_read_only
         if server.allowed.takes(name, is_read_only=is_read_only):
             shown = replace(spec, description=_described(spec, server))
             needs = server.approval.is_needed(name, is_read_only=is_read_only)
-            found.append(RemoteTool(Tool(shown, provider, spec.name), server.label, name, needs))
+            found.append(ClientMcpTool(Tool(shown, provider, spec.name), server.label, name, needs))
     return tuple(found)
 
 
-def named_apart(tools: Iterable[RemoteTool], taken: Collection[str]) -> dict[str, RemoteTool]:
+def named_apart(tools: Iterable[ClientMcpTool], taken: Collection[str]) -> dict[str, ClientMcpTool]:
     """By a name that nothing in `taken` has: its own, else with the server's label before it."""
-    apart: dict[str, RemoteTool] = {}
+    apart: dict[str, ClientMcpTool] = {}
     for one in tools:
         for name in (one.spec.name, one.spec.fallback_name):
             if name not in taken and name not in apart and len(apart) < MAX_TOOLS:
@@ -69,9 +69,9 @@ def named_apart(tools: Iterable[RemoteTool], taken: Collection[str]) -> dict[str
     return apart
 
 
-def listed(tools: Iterable[RemoteTool]) -> tuple[ListedTool, ...]:
+def listed(tools: Iterable[ClientMcpTool]) -> tuple[McpToolDefinition, ...]:
     """As the client is told of them: without schemas, and then descriptions, that are too much."""
-    shown: list[ListedTool] = []
+    shown: list[McpToolDefinition] = []
     left_bytes = MAX_LISTED_BYTES
     for one in tools:
         spec = one.spec
@@ -84,16 +84,16 @@ def listed(tools: Iterable[RemoteTool]) -> tuple[ListedTool, ...]:
         if size_bytes > left_bytes:
             schema, size_bytes = {"type": "object"}, 0
         left_bytes -= size_bytes
-        shown.append(ListedTool(one.name, description, schema, spec.is_read_only))
+        shown.append(McpToolDefinition(one.name, description, schema, spec.is_read_only))
     return tuple(shown)
 
 
-def _renamed(one: RemoteTool, name: str) -> RemoteTool:
+def _renamed(one: ClientMcpTool, name: str) -> ClientMcpTool:
     tool = one.tool
     return replace(one, tool=Tool(replace(tool.spec, name=name), tool.provider, tool.name))
 
 
-def _described(spec: ToolSpec, server: RemoteServer) -> str:
+def _described(spec: ToolSpec, server: ClientMcpServer) -> str:
     """With what the client says of the server: models see no more of it than its tools."""
     if not server.description:
         return spec.description

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from core.errors import EarshotError
-from pipeline.tools.mcp.settings import McpServer
+from pipeline.tools.mcp.settings import McpServerSettings
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -28,7 +28,7 @@ GOODBYE_S = 2.0
 "Until a server has taken that we leave it. Sessions end no later for one that does not."
 
 
-class NotLetIn(EarshotError):
+class McpAccessDenied(EarshotError):
     """What is sent in `headers` is wrong, or the server has banned our address. Trying again makes
     it worse: some ban whoever goes on."""
 
@@ -37,7 +37,7 @@ class NotLetIn(EarshotError):
 
 @asynccontextmanager
 async def opened(
-    server: McpServer,
+    server: McpServerSettings,
     on_end: Callable[[], None],
     on_line: Callable[[str], None],
     on_status: Callable[[int], None],
@@ -78,15 +78,15 @@ async def opened(
                 server.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
             )
         read, write = await stack.enter_async_context(ways)
-        yield _Watched(read, on_end), write
+        yield _MonitoredStream(read, on_end), write
 
 
-def _http(server: McpServer, on_status: Callable[[int], None]) -> "AsyncClient":
+def _http(server: McpServerSettings, on_status: Callable[[int], None]) -> "AsyncClient":
     from httpx2 import AsyncClient, Request, Timeout
 
-    from pipeline.tools.mcp.bounded import BoundedTransport
+    from pipeline.tools.mcp.bounded import SizeLimitedTransport
 
-    class Leaving(AsyncClient):
+    class McpHttpClient(AsyncClient):
         async def send(self, request: Request, **how: Any) -> "Response":
             """DELETE ends the session at the server; it is the last that is asked."""
             async with asyncio.timeout(GOODBYE_S if request.method == "DELETE" else None):
@@ -96,10 +96,10 @@ def _http(server: McpServer, on_status: Callable[[int], None]) -> "AsyncClient":
         if response.status_code >= 400:
             on_status(response.status_code)
 
-    return Leaving(
+    return McpHttpClient(
         headers=dict(server.headers),
         timeout=Timeout(REQUEST_TIMEOUT_S, read=STREAM_TIMEOUT_S),
-        transport=BoundedTransport(
+        transport=SizeLimitedTransport(
             # Ours, for it knows SSL_CERT_FILE, which a client without the environment does not.
             verify=ssl.create_default_context() if server.verify_tls else False,
             trust_env=False,
@@ -116,7 +116,7 @@ def _folder(path: str) -> Path | None:
     return Path(path).expanduser() if path else None
 
 
-class _Watched:
+class _MonitoredStream:
     """A stream of messages that tells of its end."""
 
     def __init__(self, stream: Any, on_end: Callable[[], None]) -> None:
@@ -132,7 +132,7 @@ class _Watched:
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    def __aiter__(self) -> "_Watched":
+    def __aiter__(self) -> "_MonitoredStream":
         return self
 
     async def __anext__(self) -> Any:
@@ -158,14 +158,14 @@ async def _lines_to(on_line: Callable[[str], None]) -> AsyncIterator[TextIO]:
     with os.fdopen(writing, "w") as file:
         loop = asyncio.get_running_loop()
         pipe = os.fdopen(reading, "rb", buffering=0)
-        transport, _ = await loop.connect_read_pipe(lambda: _Lines(on_line), pipe)
+        transport, _ = await loop.connect_read_pipe(lambda: _LineProtocol(on_line), pipe)
         try:
             yield file
         finally:
             transport.close()
 
 
-class _Lines(asyncio.Protocol):
+class _LineProtocol(asyncio.Protocol):
     """Bytes to lines."""
 
     def __init__(self, on_line: Callable[[str], None]) -> None:

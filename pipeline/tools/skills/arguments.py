@@ -8,7 +8,7 @@ from core.ports import ToolContext, ToolOutcome, ToolSpec
 
 MAX_TEXT_CHARS = 200  # a spoken name; a longer one is a model gone wrong
 
-Handler = Callable[[Mapping[str, Any], ToolContext], ToolOutcome]
+SkillHandler = Callable[[Mapping[str, Any], ToolContext], ToolOutcome]
 
 
 class ToolError(RequestError):
@@ -22,7 +22,10 @@ class ToolError(RequestError):
 
 
 def run_tool(
-    handlers: Mapping[str, Handler], name: str, arguments: Mapping[str, Any], context: ToolContext
+    handlers: Mapping[str, SkillHandler],
+    name: str,
+    arguments: Mapping[str, Any],
+    context: ToolContext,
 ) -> ToolOutcome:
     """Call the handler; a ToolError becomes the outcome's error."""
     handler = handlers.get(name)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.ports import Clock, ToolContext, ToolOutcome, ToolSpec
-from pipeline.tools.skills.arguments import Handler, run_tool, tool
+from pipeline.tools.skills.arguments import SkillHandler, run_tool, tool
 
 
 class ClockTools:
@@ -12,7 +12,7 @@ class ClockTools:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._handlers: Mapping[str, Handler] = {
+        self._handlers: Mapping[str, SkillHandler] = {
             "HassGetCurrentTime": self._time,
             "HassGetCurrentDate": self._date,
         }

@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 from core.ports import ToolSpec
-from pipeline.tools.home import Home, names_in
+from pipeline.tools.home import DemoHome, names_in
 from pipeline.tools.skills.arguments import choice_schema, number_schema, text_schema, tool
 
 MIN_TARGET_C = 5  # frost protection of a usual thermostat
@@ -24,16 +24,16 @@ COLORS = (
 PLAYER = ("media_player",)
 
 
-def device_specs(home: Home, language: str) -> tuple[ToolSpec, ...]:
+def device_specs(home: DemoHome, language: str) -> tuple[ToolSpec, ...]:
     """The device tools with every area and device name of this home in `language`."""
-    names = _Names(home, language)
+    names = _TargetSchemas(home, language)
     return (*_switch_specs(names), *_set_specs(names), *_ask_specs(names), *_media_specs(names))
 
 
-class _Names:
+class _TargetSchemas:
     """Schemas of the targets: names grouped by kind (the `title`), areas."""
 
-    def __init__(self, home: Home, language: str) -> None:
+    def __init__(self, home: DemoHome, language: str) -> None:
         self._kinds: dict[str, list[str]] = defaultdict(list)
         self._classes: dict[str, list[str]] = defaultdict(list)
         for entity in home.entities():
@@ -68,7 +68,7 @@ class _Names:
         return schemas
 
 
-def _switch_specs(names: _Names) -> tuple[ToolSpec, ...]:
+def _switch_specs(names: _TargetSchemas) -> tuple[ToolSpec, ...]:
     everywhere = {"type": "boolean", "description": "All of that kind in the whole home"}
     target = {**names.target(), "everywhere": everywhere}
     return (
@@ -77,7 +77,7 @@ def _switch_specs(names: _Names) -> tuple[ToolSpec, ...]:
     )
 
 
-def _set_specs(names: _Names) -> tuple[ToolSpec, ...]:
+def _set_specs(names: _TargetSchemas) -> tuple[ToolSpec, ...]:
     percent = number_schema("Percent", 0, 100)
     degrees = number_schema("Degrees Celsius", MIN_TARGET_C, MAX_TARGET_C)
     return (
@@ -107,7 +107,7 @@ def _set_specs(names: _Names) -> tuple[ToolSpec, ...]:
     )
 
 
-def _ask_specs(names: _Names) -> tuple[ToolSpec, ...]:
+def _ask_specs(names: _TargetSchemas) -> tuple[ToolSpec, ...]:
     return (
         tool(
             "HassClimateGetTemperature",
@@ -127,7 +127,7 @@ def _ask_specs(names: _Names) -> tuple[ToolSpec, ...]:
     )
 
 
-def _media_specs(names: _Names) -> tuple[ToolSpec, ...]:
+def _media_specs(names: _TargetSchemas) -> tuple[ToolSpec, ...]:
     player = names.target(*PLAYER)
     volume = number_schema("Percent", 0, 100)
     step = {"description": "up, down, or a change in percent", "type": ["string", "number"]}

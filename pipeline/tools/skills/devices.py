@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from pipeline.tools.home import Entity, Home
+from pipeline.tools.home import DemoEntity, DemoHome
 from pipeline.tools.skills.arguments import (
-    Handler,
+    SkillHandler,
     ToolError,
     read_number,
     read_text,
@@ -26,10 +26,10 @@ OFF = {"cover": "closed", "lock": "unlocked"}
 class HomeTools:
     """Acts on one Home. Everything is synchronous, so a call is never half done."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: DemoHome) -> None:
         self._home = home
         self._specs: dict[str, tuple[ToolSpec, ...]] = {}
-        self._handlers: Mapping[str, Handler] = {
+        self._handlers: Mapping[str, SkillHandler] = {
             "HassTurnOn": self._turn_on,
             "HassTurnOff": self._turn_off,
             "HassLightSet": self._light_set,
@@ -61,7 +61,7 @@ class HomeTools:
 
     def _targets(
         self, arguments: Mapping[str, Any], context: ToolContext, *kinds: str
-    ) -> list[Entity]:
+    ) -> list[DemoEntity]:
         return find_targets(self._home, arguments, context.language, kinds)
 
     def _turn_on(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
@@ -78,7 +78,7 @@ class HomeTools:
         ]
         return self._done(changed, context)
 
-    def _switch(self, entity: Entity, state: str) -> Entity:
+    def _switch(self, entity: DemoEntity, state: str) -> DemoEntity:
         if entity.config.kind == "cover":
             return self._home.update(
                 entity.config.id, state, position=100 if state == "open" else 0
@@ -141,7 +141,7 @@ class HomeTools:
             (matched if fits else unmatched).append(described(self._home, entity, context.language))
         return ToolOutcome({"matched": matched, "unmatched": unmatched})
 
-    def _asked(self, arguments: Mapping[str, Any], context: ToolContext) -> list[Entity]:
+    def _asked(self, arguments: Mapping[str, Any], context: ToolContext) -> list[DemoEntity]:
         try:
             return self._targets(arguments, context, *SWITCHABLE)
         except ToolError as error:
@@ -195,13 +195,13 @@ class HomeTools:
         ]
         return self._done(changed, context)
 
-    def _done(self, entities: Iterable[Entity], context: ToolContext) -> ToolOutcome:
+    def _done(self, entities: Iterable[DemoEntity], context: ToolContext) -> ToolOutcome:
         told = [described(self._home, entity, context.language) for entity in entities]
         return ToolOutcome({"targets": told})
 
     def _players(
         self, arguments: Mapping[str, Any], context: ToolContext, *, is_paused: bool = False
-    ) -> list[Entity]:
+    ) -> list[DemoEntity]:
         """Players meant; when none is named: those playing, or with `is_paused` those paused."""
         if any(arguments.get(key) for key in ("name", "area", "device_class")):
             return self._targets({**arguments, "domain": "media_player"}, context, "media_player")
@@ -216,7 +216,7 @@ class HomeTools:
         return self._targets({"domain": "media_player"}, context, "media_player")
 
 
-def _plays(player: Entity) -> bool:
+def _plays(player: DemoEntity) -> bool:
     return player.state == "playing"
 
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from pipeline.tools.home import Home
+from pipeline.tools.home import DemoHome
 from pipeline.tools.skills.arguments import (
-    Handler,
+    SkillHandler,
     ToolError,
     read_text,
     run_tool,
@@ -18,9 +18,9 @@ from pipeline.tools.skills.arguments import (
 class ListTools:
     """Adds to the home's shopping list, ticks off, reads it out."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: DemoHome) -> None:
         self._home = home
-        self._handlers: Mapping[str, Handler] = {
+        self._handlers: Mapping[str, SkillHandler] = {
             "HassShoppingListAddItem": self._add,
             "HassShoppingListCompleteItem": self._complete,
             "HassShoppingListGetItems": self._read,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.tools.home import Entity, Home, names_in
+from pipeline.tools.home import DemoEntity, DemoHome, names_in
 from pipeline.tools.skills.arguments import ToolError, read_text
 
 NAMED_AS_GROUP = ("light",)
@@ -14,8 +14,8 @@ ALIKE = (("door", "garage", "gate"), ("blind", "shutter", "shade"))
 
 
 def find_targets(
-    home: Home, arguments: Mapping[str, Any], language: str, kinds: Sequence[str]
-) -> list[Entity]:
+    home: DemoHome, arguments: Mapping[str, Any], language: str, kinds: Sequence[str]
+) -> list[DemoEntity]:
     """The devices meant, never empty. ToolError when there is none, or when it is not clear which.
 
     `kinds` are those the tool can act on.
@@ -49,7 +49,7 @@ def find_targets(
     return _only_one(able, language)
 
 
-def find_area(home: Home, name: str, language: str) -> str:
+def find_area(home: DemoHome, name: str, language: str) -> str:
     """The id of the area called `name` (or having that id); empty for an empty name."""
     if not name:
         return ""
@@ -60,7 +60,7 @@ def find_area(home: Home, name: str, language: str) -> str:
     raise ToolError(f"there is no area {name!r}", code="no_such_area", area=name)
 
 
-def described(home: Home, entity: Entity, language: str) -> dict[str, Any]:
+def described(home: DemoHome, entity: DemoEntity, language: str) -> dict[str, Any]:
     """A device as tools report it."""
     return {
         "id": entity.config.id,
@@ -74,7 +74,7 @@ def described(home: Home, entity: Entity, language: str) -> dict[str, Any]:
     }
 
 
-def _named(entities: Sequence[Entity], name: str, language: str) -> list[Entity]:
+def _named(entities: Sequence[DemoEntity], name: str, language: str) -> list[DemoEntity]:
     wanted = name.casefold()
     return [
         entity
@@ -83,7 +83,7 @@ def _named(entities: Sequence[Entity], name: str, language: str) -> list[Entity]
     ]
 
 
-def _of_class(entities: Sequence[Entity], device_class: str) -> list[Entity]:
+def _of_class(entities: Sequence[DemoEntity], device_class: str) -> list[DemoEntity]:
     """Exactly that class; when there is none, what people call by the same word."""
     exact = [entity for entity in entities if entity.config.device_class == device_class]
     alike = next((group for group in ALIKE if device_class in group), ())
@@ -95,7 +95,7 @@ def _all_names(names: Mapping[str, tuple[str, ...]], language: str) -> set[str]:
     return {name.casefold() for group in groups for name in group}
 
 
-def _only_one(found: list[Entity], language: str) -> list[Entity]:
+def _only_one(found: list[DemoEntity], language: str) -> list[DemoEntity]:
     if len(found) == 1 or found[0].config.kind in NAMED_AS_GROUP:
         return found
     raise ToolError(

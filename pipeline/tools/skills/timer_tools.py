@@ -5,7 +5,7 @@ from typing import Any
 
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from pipeline.tools.skills.arguments import (
-    Handler,
+    SkillHandler,
     ToolError,
     number_schema,
     read_number,
@@ -25,7 +25,7 @@ class TimerTools:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._handlers: Mapping[str, Handler] = {
+        self._handlers: Mapping[str, SkillHandler] = {
             "HassStartTimer": self._start,
             "HassCancelTimer": self._cancel,
             "HassCancelAllTimers": self._cancel_all,

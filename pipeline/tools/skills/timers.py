@@ -9,7 +9,7 @@ from typing import Literal
 from core.errors import EarshotError
 from core.ids import new_id
 from core.ports import Announcer, Clock
-from pipeline.tools.home import Home, TimerState
+from pipeline.tools.home import DemoHome, TimerState
 from pipeline.tools.skills.arguments import ToolError
 
 MAX_TIMERS_PER_CONVERSATION = 20  # more than anybody can keep apart by name
@@ -54,7 +54,7 @@ class Timer:
 class Timers:
     """All timers of the server. `run` must be running; it rings and forgets them."""
 
-    def __init__(self, home: Home, clock: Clock, announcer: Announcer) -> None:
+    def __init__(self, home: DemoHome, clock: Clock, announcer: Announcer) -> None:
         self._home, self._clock, self._announcer = home, clock, announcer
         self._timers: dict[str, Timer] = {}
         self._changed = asyncio.Event()

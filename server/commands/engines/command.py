@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from core.errors import ConfigError
-from engines.llm.vllm.environment import Device, read_environment
-from server.commands.engines.pip import InstallFailed
-from server.commands.engines.vllm_install import DISTRIBUTION, Installer, remove, size_bytes
-from server.commands.exit_codes import Exit
+from engines.llm.vllm.environment import VllmDevice, read_environment
+from server.commands.engines.pip import InstallError
+from server.commands.engines.vllm_install import DISTRIBUTION, VllmInstaller, remove, size_bytes
+from server.commands.exit_codes import ExitCode
 from server.config import Config
 from serving.placement.hardware import look
 
@@ -50,7 +50,7 @@ def _action(
     return parser
 
 
-def run(options: argparse.Namespace, config: Config, visible_gpus: str | None) -> Exit:
+def run(options: argparse.Namespace, config: Config, visible_gpus: str | None) -> ExitCode:
     """Raises EarshotError. `visible_gpus`: what CUDA_VISIBLE_DEVICES says."""
     try:
         match options.action:
@@ -62,37 +62,39 @@ def run(options: argparse.Namespace, config: Config, visible_gpus: str | None) -
                 return _remove(options, config)
     except OSError as error:
         what = error.filename or "the state folder"
-        raise InstallFailed(f"{what}: {error.strerror or error}") from error
+        raise InstallError(f"{what}: {error.strerror or error}") from error
 
 
-def _install(options: argparse.Namespace, config: Config, choose: Callable[[], Device]) -> Exit:
+def _install(
+    options: argparse.Namespace, config: Config, choose: Callable[[], VllmDevice]
+) -> ExitCode:
     folder = folder_of(config.paths.state_dir, options.name)
     made = read_environment(folder)
-    wanted: Device = options.device or (made.device if made else choose())
+    wanted: VllmDevice = options.device or (made.device if made else choose())
     if made and not options.force:
         if made.device != wanted:
             raise ConfigError(
                 f"{options.name} is installed for {made.device}; --force makes it anew for {wanted}"
             )
         print(f"{folder} is there already ({_versions(made.packages)}); --force makes it anew")
-        return Exit.OK
+        return ExitCode.OK
     print(f"Installing {options.name} for {wanted} into {folder}; this takes minutes.", flush=True)
-    installer = Installer(folder, wanted, lambda text: print(f"  {text}", flush=True))
+    installer = VllmInstaller(folder, wanted, lambda text: print(f"  {text}", flush=True))
     try:
         made = installer.install(anew=options.force)
-    except InstallFailed:
+    except InstallError:
         if installer.log_file.exists():
             print(f"  what pip said is in {installer.log_file}", file=sys.stderr)
         raise
     print(f"{options.name} is ready: {_versions(made.packages)}")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def _device(visible_gpus: str | None) -> Device:
+def _device(visible_gpus: str | None) -> VllmDevice:
     return "cuda" if look(visible_gpus).gpus else "cpu"
 
 
-def _list(config: Config) -> Exit:
+def _list(config: Config) -> ExitCode:
     for name in ENGINES:
         folder = folder_of(config.paths.state_dir, name)
         made = read_environment(folder)
@@ -105,14 +107,14 @@ def _list(config: Config) -> Exit:
             print(f"{name}  half installed; {how}  {folder}")
         else:
             print(f"{name}  not installed; `earshot engines install {name}` makes it")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def _remove(options: argparse.Namespace, config: Config) -> Exit:
+def _remove(options: argparse.Namespace, config: Config) -> ExitCode:
     folder = folder_of(config.paths.state_dir, options.name)
     there = remove(folder)
     print(f"removed {folder}" if there else f"{options.name} is not installed")
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _versions(packages: Mapping[str, str]) -> str:

@@ -44,7 +44,7 @@ _NOT_WRITABLE = re.compile(r"\[Errno (?:13|30)\] ([A-Z][a-z -]+): '([^']+)'")
 _WRONG_HASH = re.compile(r"^ {4}(\S+) from ", re.MULTILINE)
 
 
-class InstallFailed(EarshotError):
+class InstallError(EarshotError):
     """An environment could not be made or filled; the message says why."""
 
     code = "engine_install_failed"
@@ -102,17 +102,17 @@ def failure(lines: Sequence[str]) -> EarshotError:
     """What pip's last lines mean."""
     text = "\n".join(lines)
     if reason := _disk_problem(text):
-        return InstallFailed(reason)
+        return InstallError(reason)
     if "DO NOT MATCH THE HASHES" in text:
         names = ", ".join(_WRONG_HASH.findall(text)) or "a package"
-        return InstallFailed(f"{names}: the download does not match its hash; it is not installed")
+        return InstallError(f"{names}: the download does not match its hash; it is not installed")
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return IndexUnreachable(
             "the package index's certificate is not trusted; pip's own settings (pip config,"
             " PIP_CERT) say what is"
         )
     if "not a trusted or secure host" in text:
-        return InstallFailed(
+        return InstallError(
             "pip takes nothing from an index over plain http; use https, or PIP_TRUSTED_HOST"
         )
     if any(sign in text for sign in NO_NETWORK):
@@ -121,21 +121,21 @@ def failure(lines: Sequence[str]) -> EarshotError:
             " HTTPS_PROXY) say where and how"
         )
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return InstallFailed(f"pip: {'; '.join((errors or list(lines))[-3:])}")
+    return InstallError(f"pip: {'; '.join((errors or list(lines))[-3:])}")
 
 
-def venv_failure(lines: Sequence[str]) -> InstallFailed:
+def venv_failure(lines: Sequence[str]) -> InstallError:
     """What the last lines of `python -m venv` or `python -m ensurepip` mean."""
     text = "\n".join(lines)
     if reason := _disk_problem(text):
-        return InstallFailed(reason)
+        return InstallError(reason)
     if any(sign in text for sign in NO_VENV):
-        return InstallFailed(
+        return InstallError(
             "this Python cannot make virtual environments; on Debian and Ubuntu:"
             " apt install python3-venv"
         )
     said = [line.strip() for line in lines if line.strip()]
-    return InstallFailed(f"python -m venv: {said[-1] if said else 'no reason given'}")
+    return InstallError(f"python -m venv: {said[-1] if said else 'no reason given'}")
 
 
 def _disk_problem(text: str) -> str:

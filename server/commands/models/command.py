@@ -8,18 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from core.errors import ConfigError, EarshotError
-from server.commands.exit_codes import Exit
+from server.commands.exit_codes import ExitCode
 from server.commands.models.list import as_json, as_table
-from server.compose.choices import Survey, choose_one, survey
+from server.compose.choices import PlacementInputs, choose_one, survey
 from server.config import Config
 from server.models import convert as conversion
 from server.models.automatic import automatic
 from server.models.errors import ModelsError
 from server.models.hub import HUB, STALL_S, Hub
 from server.models.inventory import find_installed, installed
-from server.models.progress import Progress
-from server.models.pull import Pulled, find_there, pull
-from server.models.source_spec import Source, checkpoint_of, source_of
+from server.models.progress import DownloadProgress
+from server.models.pull import PullResult, find_there, pull
+from server.models.source_spec import ModelSource, checkpoint_of, source_of
 from server.models.voices import setting
 from serving.catalogue import known
 from serving.placement.benchmarks import read_measured
@@ -33,7 +33,7 @@ REACH_S = 3.0
 TRUE = frozenset({"1", "true", "yes", "on"})
 
 
-def run(options: argparse.Namespace, effective: Callable[[], Config]) -> Exit:
+def run(options: argparse.Namespace, effective: Callable[[], Config]) -> ExitCode:
     """Raises EarshotError; `effective` reads the configuration."""
     try:
         match options.action:
@@ -61,7 +61,7 @@ def _models_dir(options: argparse.Namespace, effective: Callable[[], Config]) ->
     return chosen.expanduser().absolute()
 
 
-def _list(options: argparse.Namespace, config: Config) -> Exit:
+def _list(options: argparse.Namespace, config: Config) -> ExitCode:
     models_dir = _models_dir(options, lambda: config)
     found, default = installed(models_dir), _default(config, models_dir)
     if options.json:
@@ -69,7 +69,7 @@ def _list(options: argparse.Namespace, config: Config) -> Exit:
     else:
         for line in as_table(models_dir, found, default, options.all):
             print(line)
-    return Exit.OK
+    return ExitCode.OK
 
 
 def _default(config: Config, models_dir: Path) -> Path | None:
@@ -93,7 +93,7 @@ def _hub(options: argparse.Namespace) -> Hub | None:
     )
 
 
-def _chosen(options: argparse.Namespace, models_dir: Path) -> Source:
+def _chosen(options: argparse.Namespace, models_dir: Path) -> ModelSource:
     """What to pull; `auto` looks at the machine, at what was timed there, and says why."""
     if options.wanted != AUTO:
         return source_of(options.wanted)
@@ -103,13 +103,13 @@ def _chosen(options: argparse.Namespace, models_dir: Path) -> Source:
     return source_of(entry.name)
 
 
-def _pull(options: argparse.Namespace, source: Source, models_dir: Path) -> Pulled:
+def _pull(options: argparse.Namespace, source: ModelSource, models_dir: Path) -> PullResult:
     if source.entry and not find_there(source, models_dir):
         print(f"{source.title}: about {source.entry.size_mb} MB from {source.repository}")
-    return pull(source, models_dir, _hub(options), Progress(sys.stderr), options.revision)
+    return pull(source, models_dir, _hub(options), DownloadProgress(sys.stderr), options.revision)
 
 
-def _tell(pulled: Pulled, options: argparse.Namespace) -> Exit:
+def _tell(pulled: PullResult, options: argparse.Namespace) -> ExitCode:
     print(f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there already")
     if pulled.kind == "voice":
         print(f"To speak with it:\n{setting(pulled.folder)}")
@@ -119,10 +119,10 @@ def _tell(pulled: Pulled, options: argparse.Namespace) -> Exit:
             f"It is a checkpoint: `earshot models convert {pulled.folder} {name}"
             " --quantization int8` makes a model of it."
         )
-    return Exit.OK
+    return ExitCode.OK
 
 
-def _pull_if_possible(options: argparse.Namespace, effective: Callable[[], Config]) -> Exit:
+def _pull_if_possible(options: argparse.Namespace, effective: Callable[[], Config]) -> ExitCode:
     """For `make run`: never in the way of the start. One line says how it went."""
     title, otherwise = options.wanted, "the embedded speech recognition works without"
     try:
@@ -130,7 +130,7 @@ def _pull_if_possible(options: argparse.Namespace, effective: Callable[[], Confi
         found = survey(str(models_dir), [])
         if options.wanted == AUTO and (there := _usable(found, effective())):
             print(f"Speech recognition: {there} is there, nothing to fetch.")
-            return Exit.OK
+            return ExitCode.OK
         source = _chosen(options, models_dir)
         title = source.title
         hub = _hub(options)
@@ -146,10 +146,10 @@ def _pull_if_possible(options: argparse.Namespace, effective: Callable[[], Confi
     except (EarshotError, OSError) as error:
         first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
         print(f"Whisper {title} not fetched: {first_line}; {otherwise}.")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def _usable(found: Survey, config: Config) -> Path | None:
+def _usable(found: PlacementInputs, config: Config) -> Path | None:
     """Weights that are there, and that the start may take: where it chooses by itself, those that
     were not measured to be too slow."""
     is_chosen = config.asr.model != AUTO or "model" in config.asr.options
@@ -159,7 +159,7 @@ def _usable(found: Survey, config: Config) -> Path | None:
     return None
 
 
-def _convert(options: argparse.Namespace, models_dir: Path) -> Exit:
+def _convert(options: argparse.Namespace, models_dir: Path) -> ExitCode:
     conversion.check_name(options.name, models_dir)
     folder = Path(options.source).expanduser()
     if not folder.is_dir():
@@ -171,7 +171,7 @@ def _convert(options: argparse.Namespace, models_dir: Path) -> Exit:
         entry = known(options.source)
         source = checkpoint_of(entry) if entry else source_of(options.source)
         folder = pull(
-            source, models_dir, _hub(options), Progress(sys.stderr), options.revision
+            source, models_dir, _hub(options), DownloadProgress(sys.stderr), options.revision
         ).folder
         conversion.check_checkpoint(folder)
     print(f"converting {folder} to {options.quantization}", flush=True)
@@ -183,10 +183,10 @@ def _convert(options: argparse.Namespace, models_dir: Path) -> Exit:
         padding=options.padding or conversion.padding_of(folder),
     )
     print(f"made {conversion.convert(wanted, models_dir)}")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def _remove(options: argparse.Namespace, models_dir: Path) -> Exit:
+def _remove(options: argparse.Namespace, models_dir: Path) -> ExitCode:
     one = find_installed(models_dir, options.name)
     if not options.yes:
         if not sys.stdin.isatty():
@@ -194,7 +194,7 @@ def _remove(options: argparse.Namespace, models_dir: Path) -> Exit:
         answer = input(f"Remove {one.path} ({one.size_bytes / 1e6:.0f} MB)? [y/N] ")
         if answer.strip().lower() not in {"y", "yes"}:
             print("left alone")
-            return Exit.OK
+            return ExitCode.OK
     if one.path.is_symlink():
         one.path.unlink()  # what it points to is outside, and somebody else's
     else:
@@ -202,18 +202,18 @@ def _remove(options: argparse.Namespace, models_dir: Path) -> Exit:
         one.path.rename(going)  # a model that is half gone must not be loaded
         shutil.rmtree(going)
     print(f"removed {one.path}")
-    return Exit.OK
+    return ExitCode.OK
 
 
-def _bench(options: argparse.Namespace, models_dir: Path) -> Exit:
+def _bench(options: argparse.Namespace, models_dir: Path) -> ExitCode:
     from server.commands.models.bench import measure
 
     for line in measure(models_dir, options.name, options.checkpoint):
         print(line, flush=True)
-    return Exit.OK
+    return ExitCode.OK
 
 
-def _doctor(options: argparse.Namespace, models_dir: Path) -> Exit:
+def _doctor(options: argparse.Namespace, models_dir: Path) -> ExitCode:
     from server.commands.doctor import MARKS
     from server.commands.models.doctor import check
 
@@ -225,4 +225,4 @@ def _doctor(options: argparse.Namespace, models_dir: Path) -> Exit:
         for finding in check(one):
             print(f"{MARKS[finding.verdict]}  {finding.what}", flush=True)
             failed += finding.verdict == "fail"
-    return Exit.CANNOT_RUN if failed else Exit.OK
+    return ExitCode.CANNOT_RUN if failed else ExitCode.OK

@@ -10,9 +10,9 @@ from core.audio import ASR_RATE_HZ
 from core.errors import EarshotError
 from engines.base import AsrItem, AsrModel, Tts
 from engines.registry import load
-from server.commands.doctor_probes import Finding
+from server.commands.doctor_probes import ProbeResult
 from server.models.download import sha256
-from server.models.inventory import Installed
+from server.models.inventory import ModelFolder
 from server.models.record import read_record
 from server.models.voices import PIPER, with_pulled
 from serving.placement.choose import WHISPER
@@ -22,44 +22,44 @@ WARM_UP_S = 1.0
 SHOWN_LANGUAGES = 8
 
 
-def check(one: Installed) -> Iterator[Finding]:
+def check(one: ModelFolder) -> Iterator[ProbeResult]:
     """Look at everything about it, until something is wrong. Blocking; loads the weights."""
     if one.kind == "partial":
-        yield Finding("note", f"{one.name}: half fetched; pull it again to go on")
+        yield ProbeResult("note", f"{one.name}: half fetched; pull it again to go on")
         return
     if one.kind == "checkpoint":
-        yield Finding("note", f"{one.name}: a checkpoint; `earshot models convert` makes a model")
+        yield ProbeResult("note", f"{one.name}: a checkpoint; `earshot models convert` makes a model")
         return
     if one.kind == "broken":
-        yield Finding("fail", f"{one.name}: {one.path} {one.problem}")
+        yield ProbeResult("fail", f"{one.name}: {one.path} {one.problem}")
         return
     kind = one.weight_type or one.languages
-    yield Finding("ok", f"{one.name}: {one.path} is complete, {kind}")
+    yield ProbeResult("ok", f"{one.name}: {one.path} is complete, {kind}")
     wrong = yield from _checksums(one)
     if not wrong:
         yield from (_speaks(one) if one.kind == "voice" else _runs(one))
 
 
-def _checksums(one: Installed) -> Generator[Finding, None, int]:
+def _checksums(one: ModelFolder) -> Generator[ProbeResult, None, int]:
     """Returns how many files are not what they were."""
     try:
         record = read_record(one.path)
     except EarshotError as error:
-        yield Finding("fail", str(error))
+        yield ProbeResult("fail", str(error))
         return 1
     if record is None:
-        yield Finding("note", f"{one.name}: nobody noted its checksums; it was not pulled by us")
+        yield ProbeResult("note", f"{one.name}: nobody noted its checksums; it was not pulled by us")
         return 0
     wrong = [name for name, digest in record.files.items() if _digest(one.path / name) != digest]
     if wrong:
-        yield Finding(
+        yield ProbeResult(
             "fail",
             f"{one.name}: {', '.join(wrong)} changed since it came;"
             f" `earshot models rm {one.path.name}`, then pull it again",
         )
     else:
         origin = f"{record.source} {record.revision[:12]}".strip()
-        yield Finding("ok", f"{one.name}: {len(record.files)} checksums match, from {origin}")
+        yield ProbeResult("ok", f"{one.name}: {len(record.files)} checksums match, from {origin}")
     return len(wrong)
 
 
@@ -67,21 +67,21 @@ def _digest(path: Path) -> str:
     return sha256(path) if path.is_file() else ""
 
 
-def _speaks(one: Installed) -> Iterator[Finding]:
+def _speaks(one: ModelFolder) -> Iterator[ProbeResult]:
     engine = one.name.partition(":")[0]
     options = with_pulled(engine, {"model": one.name} if engine == PIPER else {}, one.path.parent)
     began_s = time.monotonic()
     try:
         voice: Tts = load("tts", engine, options)
     except EarshotError as error:  # its library is an extra
-        yield Finding("fail", f"{one.name}: {error}")
+        yield ProbeResult("fail", f"{one.name}: {error}")
         return
     took_s = time.monotonic() - began_s
     languages = ", ".join(voice.info.voices)
-    yield Finding("ok", f"{one.name}: loads in {took_s:.1f} s; speaks {languages}")
+    yield ProbeResult("ok", f"{one.name}: loads in {took_s:.1f} s; speaks {languages}")
 
 
-def _runs(one: Installed) -> Iterator[Finding]:
+def _runs(one: ModelFolder) -> Iterator[ProbeResult]:
     began_s = time.monotonic()
     try:
         model = load("asr", WHISPER, {"model": str(one.path)})
@@ -91,13 +91,13 @@ def _runs(one: Installed) -> Iterator[Finding]:
         finally:
             model.close()
     except EarshotError as error:
-        yield Finding("fail", f"{one.name}: {error}")
+        yield ProbeResult("fail", f"{one.name}: {error}")
         return
     except (RuntimeError, ValueError) as error:  # CTranslate2's own
-        yield Finding("fail", f"{one.name}: does not decode: {error}")
+        yield ProbeResult("fail", f"{one.name}: does not decode: {error}")
         return
     decode_ms = (time.monotonic() - loaded_s) * 1000
-    yield Finding(
+    yield ProbeResult(
         "ok",
         f"{one.name}: loads in {loaded_s - began_s:.1f} s and decodes"
         f" {WARM_UP_S:g} s of noise in {decode_ms:.0f} ms",
@@ -105,7 +105,7 @@ def _runs(one: Installed) -> Iterator[Finding]:
     languages = model.info.languages
     listed = ", ".join(languages[:SHOWN_LANGUAGES])
     more = f" and {len(languages) - SHOWN_LANGUAGES} more" if languages[SHOWN_LANGUAGES:] else ""
-    yield Finding("ok", f"{one.name}: knows {listed}{more}")
+    yield ProbeResult("ok", f"{one.name}: knows {listed}{more}")
 
 
 def _warm_up(model: AsrModel) -> None:

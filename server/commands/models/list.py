@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from server.models.inventory import Installed
+from server.models.inventory import ModelFolder
 from server.models.voices import KOKORO, PREFIX
 from serving.catalogue import entries
 
 
 def as_table(
-    models_dir: Path, found: Sequence[Installed], default: Path | None, everything: bool
+    models_dir: Path, found: Sequence[ModelFolder], default: Path | None, everything: bool
 ) -> Iterator[str]:
     """Lines for people."""
     if found:
@@ -39,7 +39,7 @@ def as_table(
     yield f"Voices, to pull: {KOKORO}, {PREFIX}en_US-lessac-medium and others of Piper"
 
 
-def as_json(models_dir: Path, found: Sequence[Installed], default: Path | None) -> str:
+def as_json(models_dir: Path, found: Sequence[ModelFolder], default: Path | None) -> str:
     known = set(_to_pull(found))
     whole: dict[str, Any] = {
         "models_dir": str(models_dir),
@@ -75,12 +75,12 @@ def as_json(models_dir: Path, found: Sequence[Installed], default: Path | None) 
     return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
 
 
-def _to_pull(found: Sequence[Installed]) -> list[str]:
+def _to_pull(found: Sequence[ModelFolder]) -> list[str]:
     there = {one.name for one in found if one.kind == "model"}
     return [entry.name for entry in entries() if entry.name not in there]
 
 
-def _row(one: Installed, is_default: bool) -> tuple[str, ...]:
+def _row(one: ModelFolder, is_default: bool) -> tuple[str, ...]:
     what = {
         "model": one.languages,
         "voice": one.languages,

@@ -15,10 +15,10 @@ from msgspec.json import encode
 from msgspec.json import format as pretty
 
 from core.errors import RequestError
-from server.commands.exit_codes import Exit
-from server.commands.replay.diff import Difference, as_json, pairs, told
-from server.commands.replay.run import Stage, chosen, replay, staged, unplayable
-from server.commands.replay.trace_reader import Recorded, read
+from server.commands.exit_codes import ExitCode
+from server.commands.replay.diff import SessionDiff, as_json, pairs, told
+from server.commands.replay.run import ReplayEnvironment, chosen, replay, staged, unplayable
+from server.commands.replay.trace_reader import RecordedSession, read
 from server.config import Config
 
 DIFFERENT = 1
@@ -50,36 +50,38 @@ def run(options: argparse.Namespace, config: Callable[[], Config]) -> int:
         sessions = chosen(read(options.trace), options.session)
     except RequestError as error:
         print(f"earshot: {options.trace}: {error}", file=sys.stderr)
-        return Exit.USAGE
+        return ExitCode.USAGE
     differences = asyncio.run(_replayed(sessions, config(), options.speed, options.act))
     if options.json:
         print(pretty(encode(as_json(differences))).decode())
     else:
         print(told(differences))
-    return Exit.OK if all(one.is_same for one in differences) else DIFFERENT
+    return ExitCode.OK if all(one.is_same for one in differences) else DIFFERENT
 
 
 async def _replayed(
-    sessions: Sequence[Recorded], config: Config, speed: float, acts: bool
-) -> list[Difference]:
+    sessions: Sequence[RecordedSession], config: Config, speed: float, acts: bool
+) -> list[SessionDiff]:
     """One after the other: side by side they would take each other's time."""
     if all(unplayable(session) for session in sessions):
-        return [Difference(session, (), unplayable(session)) for session in sessions]
+        return [SessionDiff(session, (), unplayable(session)) for session in sessions]
     async with staged(config, acts=acts) as stage:
         return [await _difference(stage, session, speed) for session in sessions]
 
 
-async def _difference(stage: Stage, session: Recorded, speed: float) -> Difference:
+async def _difference(
+    stage: ReplayEnvironment, session: RecordedSession, speed: float
+) -> SessionDiff:
     if problem := unplayable(session):
-        return Difference(session, (), problem)
+        return SessionDiff(session, (), problem)
     print(f"replaying {session.id}, {session.sound_s:.0f} s", file=sys.stderr, flush=True)
     try:
         now = await replay(stage, session, speed)
     except RequestError as error:
-        return Difference(session, (), str(error))
+        return SessionDiff(session, (), str(error))
     if not session.has_words:
         now = [replace(turn, transcript="", answer="") for turn in now]
-    return Difference(session, pairs(session.turns, now))
+    return SessionDiff(session, pairs(session.turns, now))
 
 
 def _speed(text: str) -> float:

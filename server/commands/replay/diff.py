@@ -7,17 +7,17 @@ from statistics import median
 from typing import Any
 
 from bench.tools.stats import markdown
-from server.commands.replay.trace_reader import Recorded, Turn
+from server.commands.replay.trace_reader import RecordedSession, RecordedTurn
 
 TOTAL = "response latency"
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class TurnPair:
     """A turn and what became of it; None: there is none, or there was none."""
 
-    old: Turn | None
-    new: Turn | None
+    old: RecordedTurn | None
+    new: RecordedTurn | None
 
     @property
     def is_same(self) -> bool:
@@ -28,11 +28,11 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SessionDiff:
     """Of one session."""
 
-    session: Recorded
-    pairs: Sequence[Pair]
+    session: RecordedSession
+    pairs: Sequence[TurnPair]
     problem: str = ""
     "Why it was not replayed."
 
@@ -41,16 +41,16 @@ class Difference:
         return not self.problem and all(pair.is_same for pair in self.pairs)
 
 
-def pairs(old: Sequence[Turn], new: Sequence[Turn]) -> list[Pair]:
+def pairs(old: Sequence[RecordedTurn], new: Sequence[RecordedTurn]) -> list[TurnPair]:
     """By what was heard; turns that changed stand beside each other as far as there are two."""
     matcher = SequenceMatcher(None, [t.transcript for t in old], [t.transcript for t in new], False)
-    found: list[Pair] = []
+    found: list[TurnPair] = []
     for _, old_begin, old_end, new_begin, new_end in matcher.get_opcodes():
         length = max(old_end - old_begin, new_end - new_begin)
         for offset in range(length):
             at_old, at_new = old_begin + offset, new_begin + offset
             found.append(
-                Pair(
+                TurnPair(
                     old[at_old] if at_old < old_end else None,
                     new[at_new] if at_new < new_end else None,
                 )
@@ -58,7 +58,7 @@ def pairs(old: Sequence[Turn], new: Sequence[Turn]) -> list[Pair]:
     return found
 
 
-def told(differences: Sequence[Difference]) -> str:
+def told(differences: Sequence[SessionDiff]) -> str:
     """For people."""
     lines: list[str] = []
     for difference in differences:
@@ -70,7 +70,7 @@ def told(differences: Sequence[Difference]) -> str:
     return "\n".join(lines)
 
 
-def as_json(differences: Sequence[Difference]) -> dict[str, Any]:
+def as_json(differences: Sequence[SessionDiff]) -> dict[str, Any]:
     """For programs."""
     return {
         "is_same": all(each.is_same for each in differences),
@@ -87,7 +87,7 @@ def as_json(differences: Sequence[Difference]) -> dict[str, Any]:
     }
 
 
-def stage_table(found: Sequence[Pair]) -> str:
+def stage_table(found: Sequence[TurnPair]) -> str:
     """Medians of the turns that are on both sides."""
     rows = [
         [name, f"{was:.0f}", f"{now:.0f}", f"{now - was:+.0f}"]
@@ -96,13 +96,13 @@ def stage_table(found: Sequence[Pair]) -> str:
     return markdown(["ms, p50", "then", "now", "change"], rows)
 
 
-def _stages(found: Sequence[Pair]) -> Mapping[str, tuple[float, float]]:
+def _stages(found: Sequence[TurnPair]) -> Mapping[str, tuple[float, float]]:
     both = [(pair.old, pair.new) for pair in found if pair.old and pair.new]
     old, new = _times(one for one, _ in both), _times(one for _, one in both)
     return {name: (median(old[name]), median(new[name])) for name in old if name in new}
 
 
-def _times(found: Iterable[Turn]) -> dict[str, list[float]]:
+def _times(found: Iterable[RecordedTurn]) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {}
     for turn in found:
         for stage, took_ms in turn.stages_ms.items():
@@ -114,7 +114,7 @@ def _times(found: Iterable[Turn]) -> dict[str, list[float]]:
     return times
 
 
-def _session(difference: Difference) -> Iterator[str]:
+def _session(difference: SessionDiff) -> Iterator[str]:
     session = difference.session
     yield f"session {session.id}: {session.sound_s:.1f} s of sound, {len(session.turns)} turns"
     if difference.problem:
@@ -127,16 +127,16 @@ def _session(difference: Difference) -> Iterator[str]:
         yield from _pair(number, pair)
 
 
-def _pair(number: int, pair: Pair) -> Iterator[str]:
+def _pair(number: int, pair: TurnPair) -> Iterator[str]:
     if pair.is_same and pair.new is not None:
         yield f"  {number:3} = {_turn(pair.new)}{_took(pair)}"
         return
     for sign, turn in (("-", pair.old), ("+", pair.new)):
         if turn is not None:
-            yield f"  {number:3} {sign} {_turn(turn)}{_took(Pair(turn, None))}"
+            yield f"  {number:3} {sign} {_turn(turn)}{_took(TurnPair(turn, None))}"
 
 
-def _took(pair: Pair) -> str:
+def _took(pair: TurnPair) -> str:
     """Response latency then and now, of those that there are; nothing where nothing was heard."""
     found = [turn.latency_ms for turn in (pair.old, pair.new) if turn is not None]
     if all(latency_ms is None for latency_ms in found):
@@ -145,6 +145,6 @@ def _took(pair: Pair) -> str:
     return f" ({' -> '.join(told)} ms)"
 
 
-def _turn(turn: Turn) -> str:
+def _turn(turn: RecordedTurn) -> str:
     words = f"{turn.transcript} -> {turn.answer}" if any(turn.words) else "(no words)"
     return words if turn.status == "answered" else f"{words} [{turn.status}]"

@@ -11,13 +11,20 @@ from msgspec import structs
 
 from core.audio import ASR_RATE_HZ, PTIME_MS, AudioFrame, ms_to_samples, samples_to_ms
 from core.errors import Conflict, RequestError
-from core.events import OutputAudio
+from core.events import OutputAudioDelta
 from pipeline.playout.playout import CLIENT_RATE_HZ
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import ResponseRequest, SessionSettings
-from server.commands.replay.tool_stubs import Rehearsal
-from server.commands.replay.trace_reader import Record, Recorded, Step, Truncate, Turn, turns
+from server.commands.replay.tool_stubs import RecordedToolResults
+from server.commands.replay.trace_reader import (
+    RecordedAction,
+    RecordedSession,
+    RecordedTruncation,
+    RecordedTurn,
+    TraceRecord,
+    turns,
+)
 from server.compose.assemble import assemble
 from server.config import Config, TraceConfig
 from server.runtime.metrics import PrometheusMetrics
@@ -31,33 +38,33 @@ FRAME_SAMPLES = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
 
 
 @dataclass(slots=True)
-class Kept:
+class MemoryTraceSink:
     """A `TraceSink` in memory."""
 
-    records: list[Record] = field(default_factory=list[Record])
+    records: list[TraceRecord] = field(default_factory=list[TraceRecord])
 
     def write(self, record: Mapping[str, Any]) -> None:
         self.records.append(record)
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ReplayEnvironment:
     """Engines and skills as a server has them, and what the sessions on it tell."""
 
     sessions: Sessions
-    kept: Kept
-    rehearsal: Rehearsal
+    kept: MemoryTraceSink
+    rehearsal: RecordedToolResults
 
 
 @dataclass(slots=True)
-class Client:
+class ReplayClient:
     """What a client that plays by itself knows of the answer that sounded last."""
 
     item_id: str = ""
     samples: int = 0
     "Of its sound, so far."
 
-    def take(self, event: OutputAudio) -> None:
+    def take(self, event: OutputAudioDelta) -> None:
         if event.item_id != self.item_id:
             self.item_id, self.samples = event.item_id, 0
         self.samples += len(event.pcm)
@@ -68,23 +75,29 @@ class Client:
 
 
 @asynccontextmanager
-async def staged(config: Config, *, acts: bool = False) -> AsyncIterator[Stage]:
+async def staged(config: Config, *, acts: bool = False) -> AsyncIterator[ReplayEnvironment]:
     """Ready for replays while the body runs. `acts`: tools that change something are called, in the
     real house. Raises EngineMissing, ConfigError; possibly as an ExceptionGroup."""
-    kept, rehearsal = Kept(), Rehearsal()
+    kept, rehearsal = MemoryTraceSink(), RecordedToolResults()
     with_words = structs.replace(config, trace=TraceConfig(transcripts=True))
     instead = None if acts else rehearsal.instead
     async with assemble(with_words, PrometheusMetrics(), kept, instead) as parts:
-        yield Stage(parts.sessions, kept, rehearsal)
+        yield ReplayEnvironment(parts.sessions, kept, rehearsal)
 
 
-async def replay(stage: Stage, session: Recorded, speed: float = 1.0) -> list[Turn]:
+async def replay(
+    stage: ReplayEnvironment, session: RecordedSession, speed: float = 1.0
+) -> list[RecordedTurn]:
     """Its turns as they come now. `speed`: of the sound; other than 1, times mean little. Without
     effect where the client played by itself: such a one plays by the clock.
 
     Raises RequestError for settings that cannot be any more.
     """
-    settings, paced_by, client = session.settings or SessionSettings(), session.paced_by, Client()
+    settings, paced_by, client = (
+        session.settings or SessionSettings(),
+        session.paced_by,
+        ReplayClient(),
+    )
     if paced_by == "client":
         speed = 1.0
     stage.rehearsal.begin(session.called)
@@ -106,7 +119,9 @@ async def replay(stage: Stage, session: Recorded, speed: float = 1.0) -> list[Tu
     return turns(record for record in stage.kept.records if record["session"] == live.id)
 
 
-async def _speak(live: Session, client: Client, session: Recorded, speed: float) -> None:
+async def _speak(
+    live: Session, client: ReplayClient, session: RecordedSession, speed: float
+) -> None:
     """Feed it a frame per 20 ms, and do what the client did where it did it."""
     clock, steps = asyncio.get_running_loop().time, list(session.steps)
     began_at = clock()
@@ -120,13 +135,13 @@ async def _speak(live: Session, client: Client, session: Recorded, speed: float)
         _do(live, client, step)
 
 
-def _do(live: Session, client: Client, step: Step) -> None:
+def _do(live: Session, client: ReplayClient, step: RecordedAction) -> None:
     """What the session refuses now is told by what is missing."""
     try:
         match step.do:
             case SessionSettings() as settings:
                 live.configure(settings)
-            case Truncate(audio_end_ms=audio_end_ms):
+            case RecordedTruncation(audio_end_ms=audio_end_ms):
                 live.truncate(client.item_id, min(audio_end_ms, client.sent_ms))
             case "commit":
                 live.commit_input()
@@ -150,14 +165,14 @@ async def _play(live: Session, speed: float) -> None:
         await asyncio.sleep(began_at + tick * PTIME_MS / 1000 / speed - clock())
 
 
-async def _read(live: Session, client: Client) -> None:
+async def _read(live: Session, client: ReplayClient) -> None:
     """Nobody listens to the events, but somebody has to take them."""
     async for event in live.events:
-        if isinstance(event, OutputAudio):
+        if isinstance(event, OutputAudioDelta):
             client.take(event)
 
 
-def unplayable(session: Recorded) -> str:
+def unplayable(session: RecordedSession) -> str:
     """Why it cannot be replayed; empty when it can."""
     if not len(session.pcm):
         return "its trace has no sound (trace.audio)"
@@ -166,7 +181,7 @@ def unplayable(session: Recorded) -> str:
     return ""
 
 
-def chosen(sessions: Sequence[Recorded], wanted: Sequence[str]) -> list[Recorded]:
+def chosen(sessions: Sequence[RecordedSession], wanted: Sequence[str]) -> list[RecordedSession]:
     """Those that were named, or all. Raises RequestError for a name that is not there, or when
     there is none."""
     if not sessions:

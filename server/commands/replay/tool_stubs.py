@@ -11,7 +11,7 @@ from engines.base import ToolCall
 from pipeline.tools.catalogue import Tool
 from pipeline.tools.results import as_json
 from pipeline.tools.skills import HomeTools, ListTools, TimerTools
-from server.commands.replay.trace_reader import Called
+from server.commands.replay.trace_reader import RecordedToolCall
 
 logger = logging.getLogger(__name__)
 
@@ -21,13 +21,13 @@ OWN = (HomeTools, ListTools, TimerTools)
 NOT_RUN = as_json(ToolOutcome({"message": "not run in a replay"}, error="not_run_in_replay"))
 
 
-class Rehearsal:
+class RecordedToolResults:
     """Of a run of replays, one session at a time."""
 
     def __init__(self) -> None:
         self._results: dict[tuple[str, str], deque[str]] = {}
 
-    def begin(self, called: Iterable[Called]) -> None:
+    def begin(self, called: Iterable[RecordedToolCall]) -> None:
         """A session begins whose tools answered this."""
         self._results.clear()
         for one in called:

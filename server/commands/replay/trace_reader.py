@@ -12,16 +12,16 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.errors import RequestError
-from core.ports import NOWHERE, Place
-from pipeline.playout.playout import PacedBy
+from core.ports import NOWHERE, DeviceLocation
+from pipeline.playout.playout import PlayoutPacing
 from pipeline.shared.settings import SessionSettings
 from pipeline.shared.trace import ANSWERED, CALLED, CONFIGURED, HEARD, NOT_HEARD
 
-Record = Mapping[str, Any]
+TraceRecord = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RecordedTurn:
     """One turn as its trace tells it."""
 
     status: str
@@ -40,24 +40,24 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
+class RecordedTruncation:
     """A client that plays by itself tells how much of an answer it has played."""
 
     audio_end_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RecordedAction:
     """Something that the client did, once it had sent so many samples."""
 
     at: int
-    do: SessionSettings | Truncate | Literal["commit", "respond", "clear", "cancel"]
+    do: SessionSettings | RecordedTruncation | Literal["commit", "respond", "clear", "cancel"]
     """New settings; how much was played; what a client without turn detection asks for; that it
     forgets its input, or wants no answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class RecordedToolCall:
     """One call of a tool of the server's, and its result."""
 
     name: str
@@ -67,7 +67,7 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedSession:
     """One session."""
 
     id: str
@@ -75,15 +75,15 @@ class Recorded:
     "As it began; None: the trace does not tell."
     pcm: Pcm = field(repr=False)
     "What it heard, 16 kHz; nothing where the trace has no sound."
-    steps: Sequence[Step]
-    turns: Sequence[Turn]
+    steps: Sequence[RecordedAction]
+    turns: Sequence[RecordedTurn]
     has_words: bool
     is_cut: bool
     "It went on longer than its sound."
-    paced_by: PacedBy = "server"
+    paced_by: PlayoutPacing = "server"
     "Who played its answers at their pace: we (WebRTC, boards), or its client (WebSocket)."
-    place: Place = NOWHERE
-    called: Sequence[Called] = ()
+    place: DeviceLocation = NOWHERE
+    called: Sequence[RecordedToolCall] = ()
     "In the order of the results."
 
     @property
@@ -91,9 +91,9 @@ class Recorded:
         return samples_to_ms(len(self.pcm), ASR_RATE_HZ) / 1000
 
 
-def read(path: Path) -> list[Recorded]:
+def read(path: Path) -> list[RecordedSession]:
     """Every session, in the order in which they began. Raises RequestError, naming the line."""
-    sessions: dict[str, list[Record]] = {}
+    sessions: dict[str, list[TraceRecord]] = {}
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
@@ -104,11 +104,11 @@ def read(path: Path) -> list[Recorded]:
     return [recorded(name, records) for name, records in sessions.items()]
 
 
-def recorded(name: str, records: Sequence[Record]) -> Recorded:
+def recorded(name: str, records: Sequence[TraceRecord]) -> RecordedSession:
     """Raises RequestError for settings or sound that cannot be."""
     chunks: list[Pcm] = []
-    steps: list[Step] = []
-    first: Record | None = None
+    steps: list[RecordedAction] = []
+    first: TraceRecord | None = None
     now: SessionSettings | None = None
     heard = 0
     for record in records:
@@ -120,12 +120,14 @@ def recorded(name: str, records: Sequence[Record]) -> Recorded:
             if first is None:
                 first = record
             else:
-                steps.append(Step(heard, now))
+                steps.append(RecordedAction(heard, now))
         elif (did := _did(record, now, _paced_by(first, name))) is not None:
-            steps.append(Step(heard, did))
-    while steps and steps[-1] == Step(heard, "cancel"):  # the session's end, as a trace has it
+            steps.append(RecordedAction(heard, did))
+    while steps and steps[-1] == RecordedAction(
+        heard, "cancel"
+    ):  # the session's end, as a trace has it
         steps.pop()
-    return Recorded(
+    return RecordedSession(
         name,
         None if first is None else _settings(first, name),
         np.concatenate(chunks) if chunks else np.zeros(0, np.int16),
@@ -139,12 +141,12 @@ def recorded(name: str, records: Sequence[Record]) -> Recorded:
     )
 
 
-def turns(records: Iterable[Record]) -> list[Turn]:
+def turns(records: Iterable[TraceRecord]) -> list[RecordedTurn]:
     """In the order in which they were committed or asked for; each is told when its sound ends."""
     places: dict[str, float] = {}
     transcripts: dict[str, str] = {}
     answers: dict[str, list[str]] = {}
-    traced: list[Record] = []
+    traced: list[TraceRecord] = []
     for place, record in enumerate(records):
         match record["event"]:
             case "InputCommitted":
@@ -159,7 +161,7 @@ def turns(records: Iterable[Record]) -> list[Turn]:
                 traced.append(record)
     traced.sort(key=lambda turn: places.get(turn["item_id"] or turn["response_id"] or "", inf))
     return [
-        Turn(
+        RecordedTurn(
             status=record["status"],
             transcript=transcripts.get(record["item_id"] or "", ""),
             answer=" ".join(filter(None, answers.get(record["response_id"] or "", ()))),
@@ -172,8 +174,8 @@ def turns(records: Iterable[Record]) -> list[Turn]:
 
 
 def _did(
-    record: Record, now: SessionSettings | None, paced_by: PacedBy
-) -> Truncate | Literal["commit", "respond", "clear", "cancel"] | None:
+    record: TraceRecord, now: SessionSettings | None, paced_by: PlayoutPacing
+) -> RecordedTruncation | Literal["commit", "respond", "clear", "cancel"] | None:
     """What the client must have done for this to be told; None: nothing."""
     is_manual = now is not None and now.turn_detection is None
     match record["event"]:
@@ -186,25 +188,25 @@ def _did(
         case "ResponseDone" if record.get("reason") == "client_cancelled" and _is_said(record):
             return "cancel"
         case "ItemTruncated" if paced_by == "client":  # else we say where we stopped
-            return Truncate(int(record["audio_end_ms"]))
+            return RecordedTruncation(int(record["audio_end_ms"]))
     return None
 
 
-def _is_said(record: Record) -> bool:
+def _is_said(record: TraceRecord) -> bool:
     """Not beside the conversation: those responses are not asked for again."""
     return bool((record.get("terms") or {}).get("in_conversation", True))
 
 
-def _called(records: Iterable[Record], name: str) -> list[Called]:
-    calls: dict[str, Record] = {}
-    found: list[Called] = []
+def _called(records: Iterable[TraceRecord], name: str) -> list[RecordedToolCall]:
+    calls: dict[str, TraceRecord] = {}
+    found: list[RecordedToolCall] = []
     try:
         for record in records:
             if record["event"] == CALLED:
                 calls[record["call_id"]] = record
             elif record["event"] == ANSWERED and (call := calls.get(record["call_id"])):
                 arguments = msgspec.json.decode(call["arguments"], type=dict[str, Any])
-                found.append(Called(call["name"], arguments, record["output"]))
+                found.append(RecordedToolCall(call["name"], arguments, record["output"]))
     except (KeyError, TypeError, msgspec.DecodeError) as error:
         raise RequestError(f"session {name}: a call of a tool that is none: {error}") from error
     return found
@@ -220,7 +222,7 @@ def _text(item: Any) -> str:
     return " ".join(filter(None, texts)).strip()
 
 
-def _decoded(line: bytes, where: str) -> Record:
+def _decoded(line: bytes, where: str) -> TraceRecord:
     try:
         record: Any = msgspec.json.decode(line)
     except msgspec.DecodeError as error:
@@ -230,14 +232,14 @@ def _decoded(line: bytes, where: str) -> Record:
     return record
 
 
-def _pcm(record: Record, name: str) -> Pcm:
+def _pcm(record: TraceRecord, name: str) -> Pcm:
     try:
         return np.frombuffer(b64decode(record["pcm"], validate=True), "<i2").astype(np.int16)
     except (KeyError, ValueError, TypeError) as error:
         raise RequestError(f"session {name}: sound that is none: {error}") from error
 
 
-def _settings(record: Record, name: str) -> SessionSettings:
+def _settings(record: TraceRecord, name: str) -> SessionSettings:
     """Without a wake word: what a trace holds was heard behind it, and the word is not in it."""
     try:
         return replace(msgspec.convert(record["settings"], SessionSettings), wake_word="")
@@ -245,16 +247,16 @@ def _settings(record: Record, name: str) -> SessionSettings:
         raise RequestError(f"session {name}: settings that cannot be: {error}") from error
 
 
-def _paced_by(record: Record | None, name: str) -> PacedBy:
+def _paced_by(record: TraceRecord | None, name: str) -> PlayoutPacing:
     """Older traces do not tell: those sessions are taken for calls."""
     paced_by = (record or {}).get("paced_by", "server")
-    if paced_by not in get_args(PacedBy):
+    if paced_by not in get_args(PlayoutPacing):
         raise RequestError(f"session {name}: paced by {paced_by!r}, not by server or client")
     return "client" if paced_by == "client" else "server"
 
 
-def _place(record: Record | None, name: str) -> Place:
+def _place(record: TraceRecord | None, name: str) -> DeviceLocation:
     try:
-        return msgspec.convert((record or {}).get("place", {}), Place)
+        return msgspec.convert((record or {}).get("place", {}), DeviceLocation)
     except msgspec.ValidationError as error:
         raise RequestError(f"session {name}: a place that cannot be: {error}") from error

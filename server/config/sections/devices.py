@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from devices.pairing import RegistrySettings, Rule
+from devices.pairing import ApprovalRule, RegistrySettings
 from server.config.types import Section
 from server.net.allowlist import networks_of
 
@@ -61,7 +61,7 @@ class DevicesConfig(Section, frozen=True):
         """The same as the registry takes it."""
         named = self.networks if self.approval == "networks" else ()
         return RegistrySettings(
-            rule=Rule(
+            rule=ApprovalRule(
                 networks_of(named, "devices.networks"), trusts_this_machine=trusts_this_machine
             ),
             token_life=timedelta(days=self.token_days),

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from core.errors import ConfigError
 from devices.home_assistant.settings import BUILT_IN_AGENT, HomeAssistantSettings
-from pipeline.tools.mcp import McpServer
+from pipeline.tools.mcp import McpServerSettings
 from server.config.types import Section
 
 OURSELVES = "conversation.earshot"
@@ -100,9 +100,9 @@ class HomeAssistantConfig(Section, frozen=True):
             timeout_s=self.timeout_s,
         )
 
-    def as_mcp_server(self) -> McpServer:
+    def as_mcp_server(self) -> McpServerSettings:
         """Its MCP server, as one of `[tools.mcp]`. Raises ConfigError."""
-        return McpServer(
+        return McpServerSettings(
             url=self.url.rstrip("/") + MCP_PATH,
             sse_url=self.url.rstrip("/") + MCP_SSE_PATH,
             headers={"Authorization": f"Bearer {self._token()}"},

@@ -18,7 +18,7 @@ from server.net.addresses import address_of
 from server.runtime.clock import SystemClock
 
 
-class _Table(Struct, frozen=True, forbid_unknown_fields=True):
+class _SecretSection(Struct, frozen=True, forbid_unknown_fields=True):
     """Its secrets stay out of logs and tracebacks."""
 
     def __repr__(self) -> str:
@@ -26,7 +26,7 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True):
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-class IceServerConfig(_Table, frozen=True):
+class IceServerConfig(_SecretSection, frozen=True):
     """One STUN or TURN server, with one kind of credential or none."""
 
     urls: Annotated[
@@ -64,7 +64,7 @@ class IceServerConfig(_Table, frozen=True):
         )
 
 
-class IceConfig(_Table, frozen=True):
+class IceConfig(_SecretSection, frozen=True):
     """How callers over WebRTC reach the server; as it is, in the local network only."""
 
     servers: Annotated[

@@ -5,13 +5,13 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from core.errors import ConfigError
-from core.http.fetch_policy import Hosts
+from core.http.fetch_policy import HostAllowlist
 from pipeline.conversation.prompts import MAX_CHARS, StoredPrompt
-from pipeline.shared.mcp_servers import RemotePolicy
+from pipeline.shared.mcp_servers import ClientMcpPolicy
 
 PromptId = Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")]
-Version = Annotated[str, Meta(min_length=1, max_length=64)]
-Text = Annotated[str, Meta(min_length=1, max_length=MAX_CHARS)]
+PromptVersion = Annotated[str, Meta(min_length=1, max_length=64)]
+PromptText = Annotated[str, Meta(min_length=1, max_length=MAX_CHARS)]
 
 
 class RealtimeConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,19 +39,22 @@ class RealtimeConfig(Struct, frozen=True, forbid_unknown_fields=True):
         float, Meta(gt=0, le=60, description="How long such a server may take to list its tools.")
     ] = 10.0
 
-    def as_policy(self) -> RemotePolicy:
-        return RemotePolicy(
-            Hosts(self.mcp_hosts), self.mcp_servers, self.mcp_timeout_s, self.mcp_connect_timeout_s
+    def as_policy(self) -> ClientMcpPolicy:
+        return ClientMcpPolicy(
+            HostAllowlist(self.mcp_hosts),
+            self.mcp_servers,
+            self.mcp_timeout_s,
+            self.mcp_connect_timeout_s,
         )
 
 
 class PromptConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """One stored prompt. `{{name}}` in a text is a place for a value of the client."""
 
-    text: Text
-    version: Version = "1"
+    text: PromptText
+    version: PromptVersion = "1"
     "Of `text`."
-    former: dict[Version, Text] = field(default_factory=dict)
+    former: dict[PromptVersion, PromptText] = field(default_factory=dict)
     "Version -> its text, for clients that name an older one."
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from pipeline.tools.mcp.settings import McpServer
+from pipeline.tools.mcp.settings import McpServerSettings
 from server.config.types import PLUGIN_NAME
 
 ServerName = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,24}$")]
@@ -46,7 +46,7 @@ class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = field(default_factory=dict)
     mcp: Annotated[
-        dict[ServerName, McpServer],
+        dict[ServerName, McpServerSettings],
         Meta(
             title="tables with command or url",
             description="MCP servers by name, each with command, args, env or url, headers, proxy.",

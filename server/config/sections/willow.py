@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from core.errors import ConfigError
-from devices.ip_allowlist import Network, PageSettings
+from devices.ip_allowlist import IpNetwork, KeylessPageSettings
 from devices.willow.was.settings import WasSettings
 from pipeline.shared.settings import SessionSettings
 from server.config.types import Section
@@ -112,9 +112,11 @@ class WillowConfig(Section, frozen=True):
         """The address of was_port: all of this machine's where others may connect."""
         return listening_host(self.networks, self._networks())
 
-    def as_page_settings(self, *, trusts_this_machine: bool) -> PageSettings:
+    def as_page_settings(self, *, trusts_this_machine: bool) -> KeylessPageSettings:
         """Whose pages need no key. `trusts_this_machine`: False where it needs the key, too."""
-        return PageSettings(frozenset(self.page_origins), self._networks(), trusts_this_machine)
+        return KeylessPageSettings(
+            frozenset(self.page_origins), self._networks(), trusts_this_machine
+        )
 
     def as_settings(
         self, state_dir: str, usual: SessionSettings, version: str, *, trusts_this_machine: bool
@@ -131,6 +133,6 @@ class WillowConfig(Section, frozen=True):
             version=version,
         )
 
-    def _networks(self) -> tuple[Network, ...]:
+    def _networks(self) -> tuple[IpNetwork, ...]:
         """Raises ConfigError."""
         return networks_of(self.networks, "willow.networks")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from devices.ip_allowlist import Network
+from devices.ip_allowlist import IpNetwork
 from devices.wyoming.settings import WyomingSettings
 from server.config.types import Section
 from server.net.allowlist import listening_host, networks_of
@@ -66,6 +66,6 @@ class WyomingConfig(Section, frozen=True):
             trusts_this_machine=trusts_this_machine,
         )
 
-    def _networks(self) -> tuple[Network, ...]:
+    def _networks(self) -> tuple[IpNetwork, ...]:
         """Raises ConfigError."""
         return networks_of(self.networks, "wyoming.networks")

@@ -12,7 +12,7 @@ from core.events import FormatName
 from media.codecs import g711
 from media.pcm import from_bytes, to_bytes
 from media.resample import Resampler
-from signaling.realtime.protocol.wire import Sent, WireStruct
+from signaling.realtime.protocol.wire import OptionalField, StrictStruct
 
 WIRE_RATE_HZ = 24_000
 "PCM of the Realtime API is 24 kHz in both directions; clients hard-code it."
@@ -27,18 +27,18 @@ it at once, and it stays below the 64 KiB that some of them take as the limit of
 PCM: FormatName = "audio/pcm"
 WIDE_PCM: FormatName = "audio/pcm;rate=16000"
 
-_LAWS: Mapping[FormatName, g711.Law] = {"audio/pcmu": "mu", "audio/pcma": "a"}
+_LAWS: Mapping[FormatName, g711.G711Law] = {"audio/pcmu": "mu", "audio/pcma": "a"}
 
 
-class PcmFormat(WireStruct, frozen=True, tag="audio/pcm", tag_field="type"):
-    rate: Sent[Literal[16000, 24000]] = UNSET
+class PcmFormat(StrictStruct, frozen=True, tag="audio/pcm", tag_field="type"):
+    rate: OptionalField[Literal[16000, 24000]] = UNSET
 
 
-class PcmuFormat(WireStruct, frozen=True, tag="audio/pcmu", tag_field="type"):
+class PcmuFormat(StrictStruct, frozen=True, tag="audio/pcmu", tag_field="type"):
     """G.711 mu-law, 8 kHz."""
 
 
-class PcmaFormat(WireStruct, frozen=True, tag="audio/pcma", tag_field="type"):
+class PcmaFormat(StrictStruct, frozen=True, tag="audio/pcma", tag_field="type"):
     """G.711 A-law, 8 kHz."""
 
 
@@ -91,23 +91,23 @@ def _is_pcm(name: FormatName) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _OutputItem:
     id: str
     format: FormatName
     resampler: Resampler
 
 
-class Spoken:
+class OutputAudioEncoder:
     """The sound of one item after another, from 24 kHz to what the client takes."""
 
     def __init__(self) -> None:
-        self._item: _Item | None = None
+        self._item: _OutputItem | None = None
 
     def push(self, item_id: str, pcm: Pcm, name: FormatName) -> Iterator[str]:
         """Base64 in pieces of at most MAX_DELTA_SAMPLES. An item keeps the format it began with."""
         item = self._item
         if item is None or item.id != item_id:
-            item = _Item(item_id, name, Resampler(WIRE_RATE_HZ, rate_of(name)))
+            item = _OutputItem(item_id, name, Resampler(WIRE_RATE_HZ, rate_of(name)))
             self._item = item
         return _pieces(item.resampler.push(pcm), item.format)
 

@@ -17,7 +17,7 @@ SLICE_MS = 200
 "So much at once is resampled and heard; others have their turn in between."
 
 
-class Upload:
+class InputAudioDecoder:
     """One client's audio, resampled as one stream however it is cut."""
 
     def __init__(self, format_: FormatName = PCM) -> None:

@@ -6,18 +6,23 @@ from msgspec import UNSET, Meta, Struct
 
 from core.items import ImageDetail, ItemStatus
 from signaling.realtime.protocol.audio_format import AudioFormat
-from signaling.realtime.protocol.wire import Sent, WireStruct
-from signaling.realtime.session.mcp import Label, ToolName
+from signaling.realtime.protocol.wire import OptionalField, StrictStruct
+from signaling.realtime.session.mcp import McpServerLabel, McpToolName
 from signaling.realtime.session.prompt import PromptReference
 from signaling.realtime.session.schema import (
     Modalities,
     OutputTokens,
-    Reasoning,
+    ReasoningConfiguration,
     SessionObject,
     Temperature,
     VoiceId,
 )
-from signaling.realtime.session.tools import MAX_TOOLS, Choice, FunctionName, Tools
+from signaling.realtime.session.tools import (
+    MAX_TOOLS,
+    FunctionName,
+    ToolChoiceObject,
+    ToolDefinitions,
+)
 
 ItemId = Annotated[str, Meta(min_length=1, max_length=64)]
 "Ids are kept with the conversation and repeated in errors: a bound on what a client sends."
@@ -66,7 +71,7 @@ class OutputClear(ClientEventBase, frozen=True, tag="output_audio_buffer.clear")
     pass
 
 
-class Content(WireStruct, frozen=True):
+class ContentPartObject(StrictStruct, frozen=True):
     """A part of a message; which fields it needs depends on the type and the role."""
 
     type: Literal["input_text", "input_audio", "input_image", "output_text", "output_audio"]
@@ -77,7 +82,7 @@ class Content(WireStruct, frozen=True):
     detail: ImageDetail | None = None
 
 
-class NewItem(WireStruct, frozen=True, tag_field="type"):
+class NewItem(StrictStruct, frozen=True, tag_field="type"):
     id: ItemId | None = None
     object: Literal["realtime.item"] | None = None
     status: ItemStatus | None = None
@@ -86,7 +91,7 @@ class NewItem(WireStruct, frozen=True, tag_field="type"):
 
 class NewMessage(NewItem, frozen=True, kw_only=True, tag="message"):
     role: Literal["system", "user", "assistant"]
-    content: Annotated[list[Content], Meta(max_length=MAX_PARTS)]
+    content: Annotated[list[ContentPartObject], Meta(max_length=MAX_PARTS)]
 
 
 class NewFunctionCall(NewItem, frozen=True, kw_only=True, tag="function_call"):
@@ -100,7 +105,7 @@ class NewFunctionOutput(NewItem, frozen=True, kw_only=True, tag="function_call_o
     output: str
 
 
-class NewApprovalResponse(WireStruct, frozen=True, tag_field="type", tag="mcp_approval_response"):
+class NewApprovalResponse(StrictStruct, frozen=True, tag_field="type", tag="mcp_approval_response"):
     """The client allows a call of one of its MCP servers, or does not."""
 
     approval_request_id: ItemId
@@ -110,11 +115,11 @@ class NewApprovalResponse(WireStruct, frozen=True, tag_field="type", tag="mcp_ap
     reason: Annotated[str, Meta(max_length=1000)] | None = None
 
 
-class NewMcpCall(WireStruct, frozen=True, kw_only=True, tag_field="type", tag="mcp_call"):
+class NewMcpCall(StrictStruct, frozen=True, kw_only=True, tag_field="type", tag="mcp_call"):
     """A call that was made elsewhere, and what came of it."""
 
-    server_label: Label
-    name: ToolName
+    server_label: McpServerLabel
+    name: McpToolName
     arguments: str
     id: ItemId | None = None
     object: Literal["realtime.item"] | None = None
@@ -123,47 +128,47 @@ class NewMcpCall(WireStruct, frozen=True, kw_only=True, tag_field="type", tag="m
     error: dict[str, Any] | None = None
 
 
-class NewListedTool(WireStruct, frozen=True):
-    name: ToolName
+class NewMcpTool(StrictStruct, frozen=True):
+    name: McpToolName
     input_schema: dict[str, Any]
     description: str | None = None
     annotations: dict[str, Any] | None = None
 
 
-class NewMcpList(WireStruct, frozen=True, kw_only=True, tag_field="type", tag="mcp_list_tools"):
+class NewMcpList(StrictStruct, frozen=True, kw_only=True, tag_field="type", tag="mcp_list_tools"):
     """What a server had to offer once: kept as it was, nothing is connected for it."""
 
-    server_label: Label
-    tools: Annotated[list[NewListedTool], Meta(max_length=MAX_TOOLS)]
+    server_label: McpServerLabel
+    tools: Annotated[list[NewMcpTool], Meta(max_length=MAX_TOOLS)]
     id: ItemId | None = None
     object: Literal["realtime.item"] | None = None
 
 
 class NewApprovalRequest(
-    WireStruct, frozen=True, kw_only=True, tag_field="type", tag="mcp_approval_request"
+    StrictStruct, frozen=True, kw_only=True, tag_field="type", tag="mcp_approval_request"
 ):
     """A call that waited for consent elsewhere: kept as it was, it cannot be allowed here."""
 
-    server_label: Label
-    name: ToolName
+    server_label: McpServerLabel
+    name: McpToolName
     arguments: str
     id: ItemId | None = None
     object: Literal["realtime.item"] | None = None
 
 
-class NewReference(WireStruct, frozen=True, tag_field="type", tag="item_reference"):
+class NewItemReference(StrictStruct, frozen=True, tag_field="type", tag="item_reference"):
     """An item that the conversation has, as part of a response's own context."""
 
     id: ItemId
 
 
-NewInConversation: TypeAlias = (
+NewConversationItem: TypeAlias = (
     NewMessage | NewFunctionCall | NewFunctionOutput | NewMcpCall | NewMcpList | NewApprovalRequest
 )
 
 
 class ItemCreate(ClientEventBase, frozen=True, kw_only=True, tag="conversation.item.create"):
-    item: NewInConversation | NewApprovalResponse
+    item: NewConversationItem | NewApprovalResponse
     previous_item_id: ItemId | None = None
 
 
@@ -181,40 +186,40 @@ class ItemTruncate(ClientEventBase, frozen=True, kw_only=True, tag="conversation
     audio_end_ms: Annotated[int, Meta(ge=0)]
 
 
-class ResponseAudioOutput(WireStruct, frozen=True):
-    format: Sent[AudioFormat] = UNSET
-    voice: Sent[str | VoiceId] = UNSET
+class ResponseAudioOutput(StrictStruct, frozen=True):
+    format: OptionalField[AudioFormat] = UNSET
+    voice: OptionalField[str | VoiceId] = UNSET
 
 
-class ResponseAudio(WireStruct, frozen=True):
-    output: Sent[ResponseAudioOutput] = UNSET
+class ResponseAudio(StrictStruct, frozen=True):
+    output: OptionalField[ResponseAudioOutput] = UNSET
 
 
-class ResponseExtension(WireStruct, frozen=True):
+class ResponseExtension(StrictStruct, frozen=True):
     """What the hosted service has no field for; its beta has."""
 
-    temperature: Sent[Temperature] = UNSET
+    temperature: OptionalField[Temperature] = UNSET
 
 
-InputItem: TypeAlias = NewInConversation | NewReference
+InputItem: TypeAlias = NewConversationItem | NewItemReference
 
 
-class ResponseParams(WireStruct, frozen=True):
+class ResponseParams(StrictStruct, frozen=True):
     """What differs for one answer."""
 
-    output_modalities: Sent[Modalities] = UNSET
-    instructions: Sent[str] = UNSET
-    audio: Sent[ResponseAudio] = UNSET
-    conversation: Sent[Literal["auto", "none"]] = UNSET
-    input: Sent[Annotated[list[InputItem], Meta(max_length=400)]] = UNSET
-    metadata: Sent[Metadata] = UNSET
-    tools: Sent[Tools] = UNSET
-    tool_choice: Sent[Choice] = UNSET
-    prompt: Sent[PromptReference] = UNSET
-    max_output_tokens: Sent[OutputTokens | Literal["inf"]] = UNSET
-    parallel_tool_calls: Sent[bool] = UNSET
-    reasoning: Sent[Reasoning] = UNSET
-    earshot: Sent[ResponseExtension] = UNSET
+    output_modalities: OptionalField[Modalities] = UNSET
+    instructions: OptionalField[str] = UNSET
+    audio: OptionalField[ResponseAudio] = UNSET
+    conversation: OptionalField[Literal["auto", "none"]] = UNSET
+    input: OptionalField[Annotated[list[InputItem], Meta(max_length=400)]] = UNSET
+    metadata: OptionalField[Metadata] = UNSET
+    tools: OptionalField[ToolDefinitions] = UNSET
+    tool_choice: OptionalField[ToolChoiceObject] = UNSET
+    prompt: OptionalField[PromptReference] = UNSET
+    max_output_tokens: OptionalField[OutputTokens | Literal["inf"]] = UNSET
+    parallel_tool_calls: OptionalField[bool] = UNSET
+    reasoning: OptionalField[ReasoningConfiguration] = UNSET
+    earshot: OptionalField[ResponseExtension] = UNSET
 
 
 class ResponseCreate(ClientEventBase, frozen=True, tag="response.create"):

@@ -4,19 +4,19 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from core.events import (
-    CallArguments,
     FormatName,
+    FunctionCallArgumentsDelta,
     Modality,
-    OutputAudio,
+    OutputAudioDelta,
     OutputItemAdded,
     OutputItemDone,
-    OutputText,
+    OutputTextDelta,
     ResponseCreated,
     ResponseDone,
 )
 from core.items import FunctionCallItem, MessageItem
-from core.mcp_events import McpArguments, McpCalled
-from signaling.realtime.protocol.audio_format import Spoken
+from core.mcp_events import McpCallArgumentsDelta, McpCallProgress
+from signaling.realtime.protocol.audio_format import OutputAudioEncoder
 from signaling.realtime.protocol.server_events import (
     Json,
     event,
@@ -25,16 +25,16 @@ from signaling.realtime.protocol.server_events import (
     part_json,
     response_json,
 )
-from signaling.realtime.session.settings import Terms
+from signaling.realtime.session.settings import SessionConfiguration
 
 ResponseEvent = (
     ResponseCreated
     | OutputItemAdded
-    | OutputText
-    | OutputAudio
-    | CallArguments
-    | McpArguments
-    | McpCalled
+    | OutputTextDelta
+    | OutputAudioDelta
+    | FunctionCallArgumentsDelta
+    | McpCallArgumentsDelta
+    | McpCallProgress
     | OutputItemDone
     | ResponseDone
 )
@@ -43,28 +43,28 @@ ARGUMENTS = "response.function_call_arguments"
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _OpenResponse:
     """A response that is being given."""
 
     modality: Modality = "audio"
     in_conversation: bool = True
     spoken_as: FormatName | None = None
     "None: as the session's, when its sound begins."
-    spoken: Spoken = field(default_factory=Spoken)
+    spoken: OutputAudioEncoder = field(default_factory=OutputAudioEncoder)
 
 
-class ResponseEvents:
+class ResponseEventEncoder:
     """Of one connection. `sends_sound`: as events; else it is on the media track."""
 
     def __init__(self, conversation_id: str, *, sends_sound: bool) -> None:
         self._conversation_id, self._sends_sound = conversation_id, sends_sound
-        self._given: dict[str, _Given] = {}
+        self._given: dict[str, _OpenResponse] = {}
 
-    def told(self, happened: ResponseEvent, terms: Terms) -> list[Json]:
+    def told(self, happened: ResponseEvent, terms: SessionConfiguration) -> list[Json]:
         """`terms`: of the session, now."""
         match happened:
             case ResponseCreated(response_id=response_id, modality=modality, terms=asked):
-                given = _Given(modality, asked.in_conversation, asked.audio_format)
+                given = _OpenResponse(modality, asked.in_conversation, asked.audio_format)
                 self._given[response_id] = given
                 return [self._response("created", happened, terms)]
             case ResponseDone(response_id=response_id):
@@ -74,21 +74,23 @@ class ResponseEvents:
                 return self._added(happened)
             case OutputItemDone():
                 return self._done(happened)
-            case OutputText(modality=modality, delta=delta):
+            case OutputTextDelta(modality=modality, delta=delta):
                 kind = "text" if modality == "text" else "audio_transcript"
                 return [event(f"response.output_{kind}.delta", **_part_ids(happened), delta=delta)]
-            case OutputAudio():
+            case OutputAudioDelta():
                 return self._sound(happened, terms)
-            case CallArguments(call_id=call_id, delta=delta):
+            case FunctionCallArgumentsDelta(call_id=call_id, delta=delta):
                 return [event(f"{ARGUMENTS}.delta", **_ids(happened), call_id=call_id, delta=delta)]
-            case McpArguments(delta=delta):
+            case McpCallArgumentsDelta(delta=delta):
                 return [event("response.mcp_call_arguments.delta", **_ids(happened), delta=delta)]
-            case McpCalled():
+            case McpCallProgress():
                 return _called(happened)
             case _:
                 assert_never(happened)
 
-    def _response(self, stage: str, happened: ResponseCreated | ResponseDone, terms: Terms) -> Json:
+    def _response(
+        self, stage: str, happened: ResponseCreated | ResponseDone, terms: SessionConfiguration
+    ) -> Json:
         response = response_json(happened, self._conversation_id, terms)
         return event(f"response.{stage}", response=response)
 
@@ -139,7 +141,7 @@ class ResponseEvents:
             closed,
         ]
 
-    def _sound(self, happened: OutputAudio, terms: Terms) -> list[Json]:
+    def _sound(self, happened: OutputAudioDelta, terms: SessionConfiguration) -> list[Json]:
         if not self._sends_sound:
             return []
         given = self._of(happened.response_id)
@@ -149,11 +151,11 @@ class ResponseEvents:
         ids = _part_ids(happened)
         return [event("response.output_audio.delta", **ids, delta=piece) for piece in pieces]
 
-    def _of(self, response_id: str) -> _Given:
-        return self._given.get(response_id) or _Given()
+    def _of(self, response_id: str) -> _OpenResponse:
+        return self._given.get(response_id) or _OpenResponse()
 
 
-def _called(happened: McpCalled) -> list[Json]:
+def _called(happened: McpCallProgress) -> list[Json]:
     at: Json = {"item_id": happened.item_id, "output_index": happened.output_index}
     stage = event(f"response.mcp_call.{happened.stage}", **at)
     if happened.stage != "in_progress":
@@ -163,7 +165,11 @@ def _called(happened: McpCalled) -> list[Json]:
 
 
 def _ids(
-    happened: OutputText | OutputAudio | CallArguments | McpArguments | McpCalled,
+    happened: OutputTextDelta
+    | OutputAudioDelta
+    | FunctionCallArgumentsDelta
+    | McpCallArgumentsDelta
+    | McpCallProgress,
 ) -> Json:
     return {
         "response_id": happened.response_id,
@@ -172,7 +178,7 @@ def _ids(
     }
 
 
-def _part_ids(happened: OutputText | OutputAudio) -> Json:
+def _part_ids(happened: OutputTextDelta | OutputAudioDelta) -> Json:
     return {**_ids(happened), "content_index": 0}
 
 

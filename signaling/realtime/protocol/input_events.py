@@ -15,7 +15,7 @@ from core.events import (
     SpeechStarted,
     SpeechStopped,
     TimeoutTriggered,
-    Transcribed,
+    TranscriptionCompleted,
     TranscriptionFailed,
 )
 from signaling.realtime.protocol.server_events import (
@@ -26,7 +26,7 @@ from signaling.realtime.protocol.server_events import (
     listed,
     transcribed,
 )
-from signaling.realtime.session.settings import Terms
+from signaling.realtime.session.settings import SessionConfiguration
 
 InputEvent = (
     SpeechStarted
@@ -36,11 +36,11 @@ InputEvent = (
     | InputCommitted
     | InputCleared
 )
-TranscriptionEvent = HypothesisChanged | Transcribed | TranscriptionFailed
+TranscriptionEvent = HypothesisChanged | TranscriptionCompleted | TranscriptionFailed
 ConversationEvent = ItemAdded | ItemDone | ItemTruncated | ItemDeleted | ItemRetrieved
 
 
-class InputEvents:
+class InputEventEncoder:
     """Of one connection: remembers where speech began."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class InputEvents:
                 assert_never(happened)
 
 
-def transcription(happened: TranscriptionEvent, terms: Terms) -> list[Json]:
+def transcription(happened: TranscriptionEvent, terms: SessionConfiguration) -> list[Json]:
     """Nothing for a client that asked for no transcripts."""
     if not terms.settings.transcribes:
         return []
@@ -82,7 +82,7 @@ def transcription(happened: TranscriptionEvent, terms: Terms) -> list[Json]:
                 return []
             words: Json = {"stable": stable, "unstable": unstable}
             return [event("earshot.hypothesis", item_id=item_id, **words, audio_ms=audio_ms)]
-        case Transcribed():
+        case TranscriptionCompleted():
             return transcribed(happened)
         case TranscriptionFailed(item_id, code, message, index):
             error = {"type": "server_error", "code": code, "message": message, "param": None}

@@ -31,17 +31,17 @@ WARNING = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Arrival:
+class _AudioAppend:
     interval_ms: float
     "Since the append before."
     audio_ms: float
 
 
-class InputRate:
+class SampleRateCheck:
     """The appends of one client. It reads no clock."""
 
     def __init__(self) -> None:
-        self._arrivals: deque[_Arrival] = deque()
+        self._arrivals: deque[_AudioAppend] = deque()
         self._wall_ms = self._audio_ms = 0.0
         "Sums over the arrivals: a sum anew for each append would take ever longer."
         self._last_ms: float | None = None
@@ -52,14 +52,14 @@ class InputRate:
         last_ms, self._last_ms = self._last_ms, now_ms
         if self._is_told or last_ms is None or audio_ms <= 0:
             return False
-        self._add(_Arrival(now_ms - last_ms, audio_ms))
+        self._add(_AudioAppend(now_ms - last_ms, audio_ms))
         if self._wall_ms < WINDOW_MS or len(self._arrivals) < MIN_APPENDS:
             return False
         self._is_told = self._is_slow()
         self._drop_oldest()
         return self._is_told
 
-    def _add(self, arrival: _Arrival) -> None:
+    def _add(self, arrival: _AudioAppend) -> None:
         # After a pause, what was before says nothing any more.
         is_pause = arrival.interval_ms >= WINDOW_MS
         if is_pause or len(self._arrivals) == MAX_APPENDS:

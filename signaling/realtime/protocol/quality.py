@@ -5,12 +5,12 @@ from typing import Any
 
 from aiohttp import web as aioweb
 
-from core.connection_stats import ConnectionQuality, Flow
+from core.connection_stats import AudioFlowStats, ConnectionStats
 
 QUALITY_EVENT = "earshot.connection"
 
 
-def connection_json(quality: ConnectionQuality) -> dict[str, Any]:
+def connection_json(quality: ConnectionStats) -> dict[str, Any]:
     """`up`: from the client to us."""
     return {
         "transport": quality.transport,
@@ -24,7 +24,7 @@ def connection_json(quality: ConnectionQuality) -> dict[str, Any]:
     }
 
 
-def _flow_json(flow: Flow | None) -> dict[str, Any] | None:
+def _flow_json(flow: AudioFlowStats | None) -> dict[str, Any] | None:
     if flow is None:
         return None
     return {
@@ -40,7 +40,7 @@ def _rounded(value: float | None, digits: int = 1) -> float | None:
     return None if value is None else round(value, digits)
 
 
-class RoundTrip:
+class RoundTripMeter:
     """A WebSocket's, by its protocol's own pings: every client answers them, proxies pass them."""
 
     def __init__(self, ws: aioweb.WebSocketResponse) -> None:

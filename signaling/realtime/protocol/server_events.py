@@ -8,13 +8,14 @@ from core.events import (
     Modality,
     ResponseCreated,
     ResponseDone,
-    Transcribed,
-    TurnTraced,
-    Usage,
-    WakeChanged,
+    TokenUsage,
+    TranscriptionCompleted,
+    TurnTimeline,
+    WakeStateChanged,
 )
 from core.items import (
     AudioPart,
+    ContentPart,
     FunctionCallItem,
     FunctionOutputItem,
     ImagePart,
@@ -24,19 +25,18 @@ from core.items import (
     McpCallItem,
     McpListItem,
     MessageItem,
-    Part,
     TextPart,
 )
 from core.rate_limits import RateLimits
 from signaling.realtime.session.extensions import UNLIMITED
 from signaling.realtime.session.mcp import mcp_item_json
-from signaling.realtime.session.settings import Terms, output_json
+from signaling.realtime.session.settings import SessionConfiguration, output_json
 
 Json = dict[str, Any]
 
 TRANSCRIPTION = "conversation.item.input_audio_transcription"
 
-NOT_COUNTED = Usage()
+NOT_COUNTED = TokenUsage()
 
 
 def event(kind: str, /, **fields: Any) -> Json:
@@ -92,7 +92,7 @@ def part_json(modality: Modality, text: str) -> Json:
 
 
 def response_json(
-    happened: ResponseCreated | ResponseDone, conversation_id: str, session: Terms
+    happened: ResponseCreated | ResponseDone, conversation_id: str, session: SessionConfiguration
 ) -> Json:
     terms = happened.terms
     response: Json = {
@@ -116,7 +116,7 @@ def response_json(
     return response
 
 
-def transcribed(happened: Transcribed) -> list[Json]:
+def transcribed(happened: TranscriptionCompleted) -> list[Json]:
     ids: Json = {"item_id": happened.item_id, "content_index": happened.content_index}
     completed = event(
         f"{TRANSCRIPTION}.completed",
@@ -136,7 +136,7 @@ def listed(stage: str, item: Json, previous_item_id: str | None) -> Json:
     return event(f"conversation.item.{stage}", previous_item_id=previous_item_id, item=item)
 
 
-def turn_json(traced: TurnTraced) -> Json:
+def turn_json(traced: TurnTimeline) -> Json:
     return {
         "id": traced.turn_id,
         "item_id": traced.item_id,
@@ -169,7 +169,7 @@ def limits_json(told: RateLimits) -> list[Json]:
     ]
 
 
-def wake_json(changed: WakeChanged) -> Json:
+def wake_json(changed: WakeStateChanged) -> Json:
     return {"word": changed.word, "phrase": changed.phrase, "is_awake": changed.is_awake}
 
 
@@ -213,7 +213,7 @@ def _usage(done: ResponseDone) -> Json | None:
     }
 
 
-def _content(part: Part, role: str) -> Json:
+def _content(part: ContentPart, role: str) -> Json:
     ours = role == "assistant"
     match part:
         case AudioPart(transcript=transcript) if ours:

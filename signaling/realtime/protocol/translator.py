@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Literal, assert_never
 
-from core.connection_stats import ConnectionQuality
+from core.connection_stats import ConnectionStats
 from core.events import (
-    CallArguments,
-    Failed,
+    ErrorEvent,
+    FunctionCallArgumentsDelta,
     HypothesisChanged,
     InputCleared,
     InputCommitted,
@@ -15,10 +15,10 @@ from core.events import (
     ItemDone,
     ItemRetrieved,
     ItemTruncated,
-    OutputAudio,
+    OutputAudioDelta,
     OutputItemAdded,
     OutputItemDone,
-    OutputText,
+    OutputTextDelta,
     PlayoutCleared,
     PlayoutStarted,
     PlayoutStopped,
@@ -29,19 +29,23 @@ from core.events import (
     SpeechStarted,
     SpeechStopped,
     TimeoutTriggered,
-    Transcribed,
+    TranscriptionCompleted,
     TranscriptionFailed,
-    TurnTraced,
-    WakeChanged,
+    TurnTimeline,
+    WakeStateChanged,
 )
-from core.mcp_events import McpArguments, McpCalled, McpListing
+from core.mcp_events import McpCallArgumentsDelta, McpCallProgress, McpListToolsProgress
 from core.rate_limits import RateLimits
-from engines.base import Padding
+from engines.base import AsrPadding
 from signaling.realtime.protocol.beta import is_beta_update, to_beta, to_ga
 from signaling.realtime.protocol.client_events import ClientEvent
-from signaling.realtime.protocol.conversation_events import ResponseEvents
+from signaling.realtime.protocol.conversation_events import ResponseEventEncoder
 from signaling.realtime.protocol.decode import decode
-from signaling.realtime.protocol.input_events import InputEvents, of_conversation, transcription
+from signaling.realtime.protocol.input_events import (
+    InputEventEncoder,
+    of_conversation,
+    transcription,
+)
 from signaling.realtime.protocol.quality import QUALITY_EVENT, connection_json
 from signaling.realtime.protocol.server_events import (
     Json,
@@ -52,29 +56,36 @@ from signaling.realtime.protocol.server_events import (
     turn_json,
     wake_json,
 )
-from signaling.realtime.session.settings import Terms, session_json
+from signaling.realtime.session.settings import SessionConfiguration, session_json
 
 Transport = Literal["webrtc", "websocket"]
 ErrorKind = Literal["invalid_request_error", "server_error", "rate_limit_error"]
 
 
-class Translator:
+class EventTranslator:
     """One connection's translation. It only remembers what an event needs from an earlier one."""
 
     def __init__(
-        self, terms: Terms, session_id: str, conversation_id: str, *, transport: Transport
+        self,
+        terms: SessionConfiguration,
+        session_id: str,
+        conversation_id: str,
+        *,
+        transport: Transport,
     ) -> None:
         self.terms = replace(terms, conversation_id=conversation_id)
         self._session_id, self._conversation_id = session_id, conversation_id
         self._transport = transport
-        self.padding_instead: Padding | None = None
+        self.padding_instead: AsrPadding | None = None
         "The padding that the recogniser uses in place of the one asked for; None: that one."
         self._sent = 0
         self._has_received = False
         self.appended: str | None = None
         "What the client called the event whose sound was fed last."
-        self._input = InputEvents()
-        self._responses = ResponseEvents(conversation_id, sends_sound=transport == "websocket")
+        self._input = InputEventEncoder()
+        self._responses = ResponseEventEncoder(
+            conversation_id, sends_sound=transport == "websocket"
+        )
 
     def receive(self, text: str) -> ClientEvent:
         """One text frame as an event. Raises BadEvent."""
@@ -99,7 +110,7 @@ class Translator:
     def updated(self) -> Json:
         return self._numbered(self.shown(self.terms))
 
-    def shown(self, terms: Terms) -> Json:
+    def shown(self, terms: SessionConfiguration) -> Json:
         """How an update to these terms would be told, without its number."""
         return event("session.updated", session=self._session_json(terms))
 
@@ -122,12 +133,12 @@ class Translator:
         """`home`: anything that JSON can be made of."""
         return self._numbered(event("earshot.home", home=home))
 
-    def connection(self, quality: ConnectionQuality) -> Json:
+    def connection(self, quality: ConnectionStats) -> Json:
         return self._numbered(event(QUALITY_EVENT, connection=connection_json(quality)))
 
     def to_json(self, happened: SessionEvent) -> list[Json]:
         """The server events for one session event, in the order to send them."""
-        if isinstance(happened, OutputAudio | PlayoutStarted) and not self.terms.has_spoken:
+        if isinstance(happened, OutputAudioDelta | PlayoutStarted) and not self.terms.has_spoken:
             self.terms = replace(self.terms, has_spoken=True)
         return [self._numbered(out) for out in self._translated(happened)]
 
@@ -136,7 +147,7 @@ class Translator:
         shown = to_beta(out) if self.terms.is_beta else out
         return None if shown is None else to_text(shown)
 
-    def _session_json(self, terms: Terms) -> Json:
+    def _session_json(self, terms: SessionConfiguration) -> Json:
         """The session as it is in effect."""
         padding = self.padding_instead or terms.settings.padding
         in_effect = replace(terms, settings=replace(terms.settings, padding=padding))
@@ -157,35 +168,35 @@ class Translator:
                 | InputCleared()
             ):
                 return self._input.told(happened)
-            case HypothesisChanged() | Transcribed() | TranscriptionFailed():
+            case HypothesisChanged() | TranscriptionCompleted() | TranscriptionFailed():
                 return transcription(happened, self.terms)
             case ItemAdded() | ItemDone() | ItemTruncated() | ItemDeleted() | ItemRetrieved():
                 return [of_conversation(happened)]
             case (
                 ResponseCreated()
                 | OutputItemAdded()
-                | OutputText()
-                | OutputAudio()
-                | CallArguments()
-                | McpArguments()
-                | McpCalled()
+                | OutputTextDelta()
+                | OutputAudioDelta()
+                | FunctionCallArgumentsDelta()
+                | McpCallArgumentsDelta()
+                | McpCallProgress()
                 | OutputItemDone()
                 | ResponseDone()
             ):
                 return self._responses.told(happened, self.terms)
             case RateLimits():
                 return [event("rate_limits.updated", rate_limits=limits_json(happened))]
-            case McpListing(item_id=item_id, stage=stage):
+            case McpListToolsProgress(item_id=item_id, stage=stage):
                 return [event(f"mcp_list_tools.{stage}", item_id=item_id)]
             case PlayoutStarted() | PlayoutStopped() | PlayoutCleared():
                 return self._playout(happened)
-            case TurnTraced():
+            case TurnTimeline():
                 shown = "earshot.turn" in self.terms.include
                 return [event("earshot.turn", turn=turn_json(happened))] if shown else []
-            case WakeChanged():
+            case WakeStateChanged():
                 shown = "earshot.wake" in self.terms.include
                 return [event("earshot.wake", wake=wake_json(happened))] if shown else []
-            case Failed(code, message, is_clients):
+            case ErrorEvent(code, message, is_clients):
                 if not is_clients:
                     return [error_event(code, message, kind="server_error")]
                 kind, event_id = "invalid_request_error", self.appended

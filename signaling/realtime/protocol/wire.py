@@ -5,20 +5,20 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct, UnsetType
 
 T = TypeVar("T")
-Sent: TypeAlias = T | UnsetType | None
+OptionalField: TypeAlias = T | UnsetType | None
 "UNSET: the client did not send this key."
 
 
-class WireStruct(Struct, frozen=True, forbid_unknown_fields=True):
+class StrictStruct(Struct, frozen=True, forbid_unknown_fields=True):
     """A JSON object in which every key must be known."""
 
 
-def kept(sent: Sent[T], current: T, cleared: T) -> T:
+def kept(sent: OptionalField[T], current: T, cleared: T) -> T:
     """The value in effect: not sent keeps the current one, null takes it back."""
     if isinstance(sent, UnsetType):
         return current
     return cleared if sent is None else sent
 
 
-def sent_object(sent: Sent[T]) -> T | None:
+def sent_object(sent: OptionalField[T]) -> T | None:
     return None if isinstance(sent, UnsetType) else sent

@@ -8,8 +8,12 @@ from msgspec import UnsetType
 from core.errors import RequestError
 from media.processing.noise_mode import NoiseMode
 from pipeline.shared.settings import SessionSettings
-from signaling.realtime.protocol.wire import Sent, kept, sent_object
-from signaling.realtime.session.schema import Decoding, NoiseReduction, Transcription
+from signaling.realtime.protocol.wire import OptionalField, kept, sent_object
+from signaling.realtime.session.schema import (
+    DecodingOptions,
+    InputNoiseReduction,
+    InputTranscription,
+)
 
 _FRESH = SessionSettings()
 
@@ -18,14 +22,16 @@ FULL_STRENGTH = 1
 "What the hosted service begins with."
 
 
-def with_noise_reduction(settings: SessionSettings, sent: Sent[NoiseReduction]) -> SessionSettings:
+def with_noise_reduction(
+    settings: SessionSettings, sent: OptionalField[InputNoiseReduction]
+) -> SessionSettings:
     """Null: none. Raises RequestError."""
     if isinstance(sent, UnsetType):
         return settings
     return replace(settings, noise_reduction="off" if sent is None else _kind(settings, sent))
 
 
-def _kind(settings: SessionSettings, sent: NoiseReduction) -> NoiseMode:
+def _kind(settings: SessionSettings, sent: InputNoiseReduction) -> NoiseMode:
     """What is not sent stays as it is, where there is something."""
     if sent_object(sent.strength) not in (None, FULL_STRENGTH):
         raise RequestError(
@@ -50,7 +56,9 @@ def noise_reduction_json(settings: SessionSettings) -> dict[str, Any] | None:
     return None if mode == "off" else {"type": mode}
 
 
-def with_transcription(settings: SessionSettings, sent: Transcription, asr: str) -> SessionSettings:
+def with_transcription(
+    settings: SessionSettings, sent: InputTranscription, asr: str
+) -> SessionSettings:
     """`asr`: our name for the model that was sent, or the one in effect."""
     return replace(
         settings,
@@ -63,12 +71,14 @@ def with_transcription(settings: SessionSettings, sent: Transcription, asr: str)
     )
 
 
-def with_decoding(settings: SessionSettings, sent: Decoding | UnsetType | None) -> SessionSettings:
+def with_decoding(
+    settings: SessionSettings, sent: DecodingOptions | UnsetType | None
+) -> SessionSettings:
     """Null takes everything back."""
     if isinstance(sent, UnsetType):
         return settings
     base = _FRESH if sent is None else settings
-    sent = sent or Decoding()
+    sent = sent or DecodingOptions()
     return replace(
         settings,
         task=kept(sent.task, base.task, _FRESH.task),
@@ -97,6 +107,6 @@ def decoding_json(settings: SessionSettings) -> dict[str, Any]:
     """What differs from the server's own choice."""
     return {
         name: getattr(settings, name)
-        for name in Decoding.__struct_fields__
+        for name in DecodingOptions.__struct_fields__
         if getattr(settings, name) != getattr(_FRESH, name)
     }

@@ -6,14 +6,14 @@ from typing import Any, Literal
 
 from msgspec import UnsetType
 
-from pipeline.conversation.context_window import AS_FITS, Truncation
+from pipeline.conversation.context_window import AS_FITS, ContextTruncation
 from pipeline.shared.settings import ReasoningEffort, SessionSettings
-from signaling.realtime.protocol.wire import Sent, kept, sent_object
+from signaling.realtime.protocol.wire import OptionalField, kept, sent_object
 from signaling.realtime.session.schema import (
-    Extension,
     RealtimeSession,
-    Reasoning,
-    RetentionRatio,
+    ReasoningConfiguration,
+    RetentionRatioTruncation,
+    SessionExtension,
 )
 
 _FRESH = SessionSettings()
@@ -30,7 +30,7 @@ NAMES: Mapping[str, str] = {
 UNLIMITED = "inf"
 
 
-def with_extension(settings: SessionSettings, sent: Extension) -> SessionSettings:
+def with_extension(settings: SessionSettings, sent: SessionExtension) -> SessionSettings:
     tools = kept(sent.tools, settings.tools, _FRESH.tools)
     return replace(
         settings,
@@ -52,7 +52,9 @@ def output_limit(settings: SessionSettings, sent: RealtimeSession) -> int | None
     return limit if isinstance(limit, int) else None
 
 
-def effort_of(sent: Sent[Reasoning], now: ReasoningEffort | None = None) -> ReasoningEffort | None:
+def effort_of(
+    sent: OptionalField[ReasoningConfiguration], now: ReasoningEffort | None = None
+) -> ReasoningEffort | None:
     """How much the model is to think; None: as it likes."""
     if isinstance(sent, UnsetType):
         return now
@@ -60,22 +62,23 @@ def effort_of(sent: Sent[Reasoning], now: ReasoningEffort | None = None) -> Reas
 
 
 def with_truncation(
-    now: Truncation, sent: Sent[Literal["auto", "disabled"] | RetentionRatio]
-) -> Truncation:
+    now: ContextTruncation,
+    sent: OptionalField[Literal["auto", "disabled"] | RetentionRatioTruncation],
+) -> ContextTruncation:
     match sent:
         case UnsetType():
             return now
         case "disabled":
-            return Truncation(is_allowed=False)
-        case RetentionRatio(retention_ratio=ratio):
+            return ContextTruncation(is_allowed=False)
+        case RetentionRatioTruncation(retention_ratio=ratio):
             limits = sent_object(sent.token_limits)
             most = sent_object(limits.post_instructions) if limits else None
-            return Truncation(retention=ratio, max_tokens=most)
+            return ContextTruncation(retention=ratio, max_tokens=most)
         case _:
             return AS_FITS
 
 
-def truncation_json(how: Truncation) -> str | dict[str, Any]:
+def truncation_json(how: ContextTruncation) -> str | dict[str, Any]:
     if not how.is_allowed:
         return "disabled"
     if how == AS_FITS:

@@ -13,31 +13,31 @@ from core.errors import RequestError
 from core.ids import new_id
 from core.items import (
     AudioPart,
+    ContentPart,
     FunctionCallItem,
     FunctionOutputItem,
     ImagePart,
     Item,
-    ListedTool,
     McpApprovalRequestItem,
     McpApprovalResponseItem,
     McpCallItem,
     McpListItem,
+    McpToolDefinition,
     MessageItem,
-    Part,
     TextPart,
 )
 from pipeline.tools.arguments_part import MAX_DEPTH, is_too_deep
 from pipeline.tools.mcp.schema import MAX_NAME_CHARS, NOT_IN_NAMES
 from signaling.realtime.protocol.client_events import (
-    Content,
+    ContentPartObject,
     NewApprovalRequest,
     NewApprovalResponse,
+    NewConversationItem,
     NewFunctionCall,
     NewFunctionOutput,
-    NewInConversation,
-    NewListedTool,
     NewMcpCall,
     NewMcpList,
+    NewMcpTool,
     NewMessage,
 )
 
@@ -57,13 +57,13 @@ _MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 
 
 @dataclass(frozen=True, slots=True)
-class SentItem:
+class ClientItem:
     item: Item
     recordings: Mapping[int, str] = field(default_factory=dict[int, str])
     "Part of the item -> base64 of what is said there, in the session's input format."
 
 
-def new_item(item: NewInConversation | NewApprovalResponse, prefix: str = "item") -> SentItem:
+def new_item(item: NewConversationItem | NewApprovalResponse, prefix: str = "item") -> ClientItem:
     """With an id, if the client gave none. Raises RequestError for content we cannot take, its
     `param` below `prefix`."""
     item_id = item.id or new_id("item")
@@ -78,23 +78,23 @@ def new_item(item: NewInConversation | NewApprovalResponse, prefix: str = "item"
                 for index, part in enumerate(content)
                 if part.type == "input_audio" and part.audio is not None
             }
-            return SentItem(MessageItem(item_id, role, parts), recordings)
+            return ClientItem(MessageItem(item_id, role, parts), recordings)
         case NewFunctionCall(name=name, arguments=arguments):
             call_id = item.call_id or new_id("call")
-            return SentItem(FunctionCallItem(item_id, call_id, name, arguments))
+            return ClientItem(FunctionCallItem(item_id, call_id, name, arguments))
         case NewFunctionOutput(call_id=call_id, output=output):
-            return SentItem(FunctionOutputItem(item_id, call_id, output))
+            return ClientItem(FunctionOutputItem(item_id, call_id, output))
         case NewMcpCall():
-            return SentItem(_call(item, item_id))
+            return ClientItem(_call(item, item_id))
         case NewMcpList(server_label=label, tools=tools):
             at = f"{prefix}.tools".lstrip(".")
             listed = [_listed(tool, f"{at}[{index}]") for index, tool in enumerate(tools)]
-            return SentItem(McpListItem(item_id, label, tuple(listed)))
+            return ClientItem(McpListItem(item_id, label, tuple(listed)))
         case NewApprovalRequest(server_label=label, name=name, arguments=arguments):
             known_as = _known_as(name)
-            return SentItem(McpApprovalRequestItem(item_id, label, name, arguments, known_as))
+            return ClientItem(McpApprovalRequestItem(item_id, label, name, arguments, known_as))
         case NewApprovalResponse(approval_request_id=request, approve=approve, reason=reason):
-            return SentItem(McpApprovalResponseItem(item_id, request, approve, reason))
+            return ClientItem(McpApprovalResponseItem(item_id, request, approve, reason))
 
 
 def _call(sent: NewMcpCall, item_id: str) -> McpCallItem:
@@ -112,7 +112,7 @@ def _known_as(name: str) -> str:
     return NOT_IN_NAMES.sub("_", name)[:MAX_NAME_CHARS]
 
 
-def _listed(tool: NewListedTool, param: str) -> ListedTool:
+def _listed(tool: NewMcpTool, param: str) -> McpToolDefinition:
     if is_too_deep(tool.input_schema):
         raise RequestError(
             f"'{param}.input_schema' has more than {MAX_DEPTH} levels.",
@@ -120,10 +120,10 @@ def _listed(tool: NewListedTool, param: str) -> ListedTool:
             param=f"{param}.input_schema",
         )
     is_read_only = (tool.annotations or {}).get(READ_ONLY_HINT) is True
-    return ListedTool(tool.name, tool.description or "", tool.input_schema, is_read_only)
+    return McpToolDefinition(tool.name, tool.description or "", tool.input_schema, is_read_only)
 
 
-def _part(content: Content, role: str, param: str) -> Part:
+def _part(content: ContentPartObject, role: str, param: str) -> ContentPart:
     if content.type not in _ALLOWED[role]:
         raise RequestError(
             f"Invalid value for '{param}.type' in a message of the {role}. "

@@ -8,30 +8,30 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.json import decode
 
 from core.errors import RequestError
-from core.http.fetch_policy import Unfetchable, target_of
+from core.http.fetch_policy import UrlNotAllowed, target_of
 from core.items import (
-    ListedTool,
     McpApprovalRequestItem,
     McpApprovalResponseItem,
     McpCallItem,
     McpListItem,
+    McpToolDefinition,
 )
 from pipeline.shared.mcp_servers import (
     ALL_TOOLS,
     ALWAYS,
     NEVER,
-    Approval,
-    RemoteServer,
-    ToolFilter,
+    ApprovalPolicy,
+    ClientMcpServer,
+    McpToolFilter,
 )
-from signaling.realtime.protocol.wire import Sent, WireStruct, sent_object
+from signaling.realtime.protocol.wire import OptionalField, StrictStruct, sent_object
 
 MAX_HEADERS = 32
 MAX_HEADER_CHARS = 8192
 "As web servers take them, the longest tokens included."
 
-Label = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
-ToolName = Annotated[str, Meta(min_length=1, max_length=128)]
+McpServerLabel = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
+McpToolName = Annotated[str, Meta(min_length=1, max_length=128)]
 HeaderName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")]
 HeaderValue = Annotated[str, Meta(pattern=r"^[ -~]*$", max_length=MAX_HEADER_CHARS)]
 
@@ -41,40 +41,42 @@ NOT_THEIRS = frozenset(
 "Headers that belong to the request, not to who may make it."
 
 
-class FilterObject(WireStruct, frozen=True):
-    tool_names: Sent[list[ToolName]] = UNSET
-    read_only: Sent[bool] = UNSET
+class FilterObject(StrictStruct, frozen=True):
+    tool_names: OptionalField[list[McpToolName]] = UNSET
+    read_only: OptionalField[bool] = UNSET
 
 
-class ApprovalObject(WireStruct, frozen=True):
-    always: Sent[FilterObject] = UNSET
-    never: Sent[FilterObject] = UNSET
+class ApprovalObject(StrictStruct, frozen=True):
+    always: OptionalField[FilterObject] = UNSET
+    never: OptionalField[FilterObject] = UNSET
 
 
-class McpTool(WireStruct, frozen=True, tag="mcp", tag_field="type"):
-    server_label: Label
-    server_url: Sent[Annotated[str, Meta(min_length=1, max_length=1024)]] = UNSET
-    connector_id: Sent[str] = UNSET
-    tunnel_id: Sent[str] = UNSET
-    authorization: Sent[Annotated[HeaderValue, Meta(min_length=1)]] = UNSET
-    headers: Sent[Annotated[dict[HeaderName, HeaderValue], Meta(max_length=MAX_HEADERS)]] = UNSET
-    allowed_tools: Sent[list[ToolName] | FilterObject] = UNSET
-    require_approval: Sent[Literal["always", "never"] | ApprovalObject] = UNSET
-    server_description: Sent[Annotated[str, Meta(max_length=1000)]] = UNSET
-    defer_loading: Sent[bool] = UNSET
+class McpTool(StrictStruct, frozen=True, tag="mcp", tag_field="type"):
+    server_label: McpServerLabel
+    server_url: OptionalField[Annotated[str, Meta(min_length=1, max_length=1024)]] = UNSET
+    connector_id: OptionalField[str] = UNSET
+    tunnel_id: OptionalField[str] = UNSET
+    authorization: OptionalField[Annotated[HeaderValue, Meta(min_length=1)]] = UNSET
+    headers: OptionalField[
+        Annotated[dict[HeaderName, HeaderValue], Meta(max_length=MAX_HEADERS)]
+    ] = UNSET
+    allowed_tools: OptionalField[list[McpToolName] | FilterObject] = UNSET
+    require_approval: OptionalField[Literal["always", "never"] | ApprovalObject] = UNSET
+    server_description: OptionalField[Annotated[str, Meta(max_length=1000)]] = UNSET
+    defer_loading: OptionalField[bool] = UNSET
     "All tools are offered at once, as ever."
-    allowed_callers: Sent[list[Literal["direct", "programmatic"]]] = UNSET
+    allowed_callers: OptionalField[list[Literal["direct", "programmatic"]]] = UNSET
 
     def __repr__(self) -> str:
         return f"McpTool({self.server_label!r})"
 
 
-class McpChoice(WireStruct, frozen=True, tag="mcp", tag_field="type"):
-    server_label: Label
-    name: ToolName | None = None
+class McpChoice(StrictStruct, frozen=True, tag="mcp", tag_field="type"):
+    server_label: McpServerLabel
+    name: McpToolName | None = None
 
 
-def remote_server(sent: McpTool, param: str, at: str) -> RemoteServer:
+def remote_server(sent: McpTool, param: str, at: str) -> ClientMcpServer:
     """`param`: where it stands. Raises RequestError for what there is not here, and for a URL that
     nobody could fetch."""
     for name in ("connector_id", "tunnel_id"):
@@ -95,13 +97,13 @@ def remote_server(sent: McpTool, param: str, at: str) -> RemoteServer:
     if url:
         try:
             target_of(url)  # checked here already: what a session has is shown, its URL taken apart
-        except Unfetchable as why:
+        except UrlNotAllowed as why:
             raise RequestError(
                 f"The MCP server {sent.server_label!r} is refused: {why}.",
                 code="mcp_server_refused",
                 param=f"{param}.server_url",
             ) from None
-    return RemoteServer(
+    return ClientMcpServer(
         sent.server_label,
         url,
         _headers(sent, param),
@@ -124,7 +126,7 @@ def _left_out(sent: McpTool) -> frozenset[str]:
     return frozenset(name for name, fields in names if all(one is UNSET for one in fields))
 
 
-def server_json(server: RemoteServer) -> dict[str, Any]:
+def server_json(server: ClientMcpServer) -> dict[str, Any]:
     """Without `authorization` and `headers`, and the part of the URL where keys are put, too."""
     scheme, netloc, path, *_ = urlsplit(server.url)
     return {
@@ -176,7 +178,7 @@ def _result_json(result: str | None) -> dict[str, Any]:
     return {"output": inner if isinstance(inner, str) else result, "error": None}
 
 
-def _tool_json(tool: ListedTool) -> dict[str, Any]:
+def _tool_json(tool: McpToolDefinition) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,
@@ -200,33 +202,33 @@ def _headers(sent: McpTool, param: str) -> Mapping[str, str]:
     return headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
 
 
-def _allowed(sent: Sent[list[str] | FilterObject]) -> ToolFilter:
+def _allowed(sent: OptionalField[list[str] | FilterObject]) -> McpToolFilter:
     if isinstance(sent, list):
-        return ToolFilter(tuple(sent))
+        return McpToolFilter(tuple(sent))
     return _filter(sent_object(sent)) or ALL_TOOLS
 
 
-def _filter(sent: FilterObject | None) -> ToolFilter | None:
+def _filter(sent: FilterObject | None) -> McpToolFilter | None:
     if sent is None:
         return None
     names = sent_object(sent.tool_names)
-    return ToolFilter(None if names is None else tuple(names), sent_object(sent.read_only))
+    return McpToolFilter(None if names is None else tuple(names), sent_object(sent.read_only))
 
 
-def _filter_json(filter_: ToolFilter) -> dict[str, Any]:
+def _filter_json(filter_: McpToolFilter) -> dict[str, Any]:
     names = None if filter_.names is None else list(filter_.names)
     shown = {"tool_names": names, "read_only": filter_.read_only}
     return {name: value for name, value in shown.items() if value is not None}
 
 
-def _approval(sent: Literal["always", "never"] | ApprovalObject | None) -> Approval:
+def _approval(sent: Literal["always", "never"] | ApprovalObject | None) -> ApprovalPolicy:
     """As the hosted service: who says nothing is asked each time."""
     if isinstance(sent, ApprovalObject):
-        return Approval(_filter(sent_object(sent.always)), _filter(sent_object(sent.never)))
+        return ApprovalPolicy(_filter(sent_object(sent.always)), _filter(sent_object(sent.never)))
     return NEVER if sent == "never" else ALWAYS
 
 
-def _approval_json(approval: Approval) -> str | dict[str, Any]:
+def _approval_json(approval: ApprovalPolicy) -> str | dict[str, Any]:
     if approval in (ALWAYS, NEVER):
         return "always" if approval == ALWAYS else "never"
     filters = {"always": approval.always, "never": approval.never}

@@ -9,17 +9,17 @@ from aiohttp import BodyPartReader
 from aiohttp import web as aioweb
 from aiohttp.http_exceptions import HttpProcessingError
 
-from core.errors import RequestError, TooLarge
+from core.errors import PayloadTooLarge, RequestError
 from core.http.routes import BROKEN_FORM
 from pipeline.services import own_model
 from pipeline.shared.settings import DEFAULT, SessionSettings
-from signaling.realtime.client_secrets import Minted, SecretRequest
+from signaling.realtime.client_secrets import ClientSecret, ClientSecretRequest
 from signaling.realtime.fixed import as_minted, check_conversation, check_type
 from signaling.realtime.protocol.decode import MAX_CONTROL_EVENT_BYTES
 from signaling.realtime.protocol.validation import checked
-from signaling.realtime.protocol.wire import WireStruct
+from signaling.realtime.protocol.wire import StrictStruct
 from signaling.realtime.session.schema import SessionObject
-from signaling.realtime.session.settings import Terms, conversation_of, merged
+from signaling.realtime.session.settings import SessionConfiguration, conversation_of, merged
 
 SDP = "application/sdp"
 FORM = "multipart/form-data"
@@ -28,33 +28,33 @@ MAX_ID_LENGTH = 64
 "Our ids have 29 characters, a client's own 36; the server keeps them."
 
 
-Fresh: TypeAlias = Callable[[str | None], SessionSettings]
+SessionSettingsFactory: TypeAlias = Callable[[str | None], SessionSettings]
 "Conversation id -> what a connection to it begins with."
 
 
-class CallForm(WireStruct, frozen=True):
+class CallForm(StrictStruct, frozen=True):
     """The parts of the form."""
 
     sdp: str
     session: SessionObject | None = None
 
 
-class _SessionPart(WireStruct, frozen=True):
+class _SessionPart(StrictStruct, frozen=True):
     session: SessionObject
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class CallOffer:
     sdp: str
-    terms: Terms
+    terms: SessionConfiguration
 
 
 def terms_of(
     query: Mapping[str, str],
-    fresh: Fresh,
+    fresh: SessionSettingsFactory,
     sent: SessionObject | None = None,
-    minted: Minted | None = None,
-) -> Terms:
+    minted: ClientSecret | None = None,
+) -> SessionConfiguration:
     """`fresh` with `model`, `intent=transcription`, `conversation_id` of the query, and with the
     session object that was sent. `minted`: what the request's ephemeral key was made for; its type,
     model and conversation stay, whatever the query says. Raises RequestError."""
@@ -82,7 +82,7 @@ def terms_of(
         llm=own_model(query.get("model") or DEFAULT),
         answers=query.get("intent") != "transcription",
     )
-    terms = Terms(
+    terms = SessionConfiguration(
         settings,
         conversation_id=conversation_id,
         knows_conversations=conversation_id is not None,
@@ -96,17 +96,19 @@ def _named(minted: SessionObject) -> dict[str, str]:
     return {} if conversation_id is None else {"conversation_id": conversation_id}
 
 
-def _within(fixed: Terms, wished: Terms) -> Terms:
+def _within(fixed: SessionConfiguration, wished: SessionConfiguration) -> SessionConfiguration:
     check_type(fixed, wished)
     settings = replace(wished.settings, llm=fixed.settings.llm)
     check_conversation(wished.conversation_id, fixed.conversation_id)
     return replace(wished, settings=settings)
 
 
-async def read_offer(request: aioweb.Request, fresh: Fresh, minted: Minted | None = None) -> Offer:
+async def read_offer(
+    request: aioweb.Request, fresh: SessionSettingsFactory, minted: ClientSecret | None = None
+) -> CallOffer:
     """Raises RequestError for another body than SDP or the form of `sdp` and `session`."""
     if request.content_type == SDP:
-        return Offer(await read_sdp(request), terms_of(request.query, fresh, minted=minted))
+        return CallOffer(await read_sdp(request), terms_of(request.query, fresh, minted=minted))
     if request.content_type != FORM:
         raise RequestError(
             f"The body must be {SDP}, or {FORM} with the parts sdp and session.",
@@ -120,17 +122,19 @@ async def read_offer(request: aioweb.Request, fresh: Fresh, minted: Minted | Non
     sent = None
     if "session" in form:
         sent = checked({"session": _json(form["session"], "session")}, _SessionPart).session
-    return Offer(_sdp(form["sdp"]), terms_of(request.query, fresh, sent, minted))
+    return CallOffer(_sdp(form["sdp"]), terms_of(request.query, fresh, sent, minted))
 
 
 def read_secret_request(
     body: bytes, reshape: Callable[[Any], Any] = lambda raw: raw
-) -> SecretRequest:
+) -> ClientSecretRequest:
     """No body asks for a session as it is by default; `reshape`: from an older shape. Raises
     RequestError."""
     if len(body) > MAX_CONTROL_EVENT_BYTES:
-        raise TooLarge(f"The body has {len(body)} bytes; the limit is {MAX_CONTROL_EVENT_BYTES}.")
-    return checked(reshape(_json(body) if body.strip() else {}), SecretRequest)
+        raise PayloadTooLarge(
+            f"The body has {len(body)} bytes; the limit is {MAX_CONTROL_EVENT_BYTES}."
+        )
+    return checked(reshape(_json(body) if body.strip() else {}), ClientSecretRequest)
 
 
 async def read_sdp(request: aioweb.Request) -> str:
@@ -151,7 +155,7 @@ async def _form(request: aioweb.Request) -> dict[str, bytes]:
                 raise ValueError("a form in the form")  # noqa: TRY004 (of the client, no bug)
             data = bytes(await part.read(decode=True))
             if request.content.total_bytes > request.client_max_size:
-                raise TooLarge(f"The form has more than {request.client_max_size} bytes.")
+                raise PayloadTooLarge(f"The form has more than {request.client_max_size} bytes.")
             if part.name in CallForm.__struct_fields__:
                 parts[part.name] = data
     except (*BROKEN_FORM, HttpProcessingError, aioweb.RequestPayloadError):

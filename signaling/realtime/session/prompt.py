@@ -5,16 +5,16 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import UNSET, Meta, Struct
 
 from core.errors import RequestError
-from pipeline.conversation.prompts import Prompts, PromptUse
+from pipeline.conversation.prompts import PromptLibrary, PromptSelection
 from signaling.realtime.protocol.validation import params_below
-from signaling.realtime.protocol.wire import Sent, WireStruct, sent_object
+from signaling.realtime.protocol.wire import OptionalField, StrictStruct, sent_object
 
 MAX_VARIABLES = 100
 
-Name = Annotated[str, Meta(min_length=1, max_length=64)]
+PromptVariableName = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
-class TextValue(WireStruct, frozen=True, tag="input_text", tag_field="type"):
+class TextValue(StrictStruct, frozen=True, tag="input_text", tag_field="type"):
     text: str
 
 
@@ -26,16 +26,18 @@ class FileValue(Struct, frozen=True, tag="input_file", tag_field="type"):
     """As `ImageValue`."""
 
 
-Value: TypeAlias = str | TextValue | ImageValue | FileValue
+PromptVariable: TypeAlias = str | TextValue | ImageValue | FileValue
 
 
-class PromptReference(WireStruct, frozen=True):
-    id: Name
-    version: Sent[Name] = UNSET
-    variables: Sent[Annotated[dict[Name, Value], Meta(max_length=MAX_VARIABLES)]] = UNSET
+class PromptReference(StrictStruct, frozen=True):
+    id: PromptVariableName
+    version: OptionalField[PromptVariableName] = UNSET
+    variables: OptionalField[
+        Annotated[dict[PromptVariableName, PromptVariable], Meta(max_length=MAX_VARIABLES)]
+    ] = UNSET
 
 
-def prompt_use(sent: PromptReference, prefix: str) -> PromptUse:
+def prompt_use(sent: PromptReference, prefix: str) -> PromptSelection:
     """Raises RequestError for values that are no text."""
     variables: dict[str, str] = {}
     for name, value in (sent_object(sent.variables) or {}).items():
@@ -48,14 +50,14 @@ def prompt_use(sent: PromptReference, prefix: str) -> PromptUse:
                 param=f"{prefix}.prompt.variables.{name}",
             )
         variables[name] = value.text if isinstance(value, TextValue) else value
-    return PromptUse(sent.id, sent_object(sent.version), variables)
+    return PromptSelection(sent.id, sent_object(sent.version), variables)
 
 
-def instructions_of(use: PromptUse, prompts: Prompts, prefix: str) -> str:
-    """Raises RequestError: see `Prompts.instructions`."""
+def instructions_of(use: PromptSelection, prompts: PromptLibrary, prefix: str) -> str:
+    """Raises RequestError: see `PromptLibrary.instructions`."""
     with params_below(prefix):
         return prompts.instructions(use)
 
 
-def prompt_json(use: PromptUse) -> dict[str, Any]:
+def prompt_json(use: PromptSelection) -> dict[str, Any]:
     return {"id": use.id, "version": use.version, "variables": dict(use.variables) or None}

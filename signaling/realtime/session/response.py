@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from core.errors import RequestError
 from core.items import Item, ItemReference
-from pipeline.conversation.prompts import NO_PROMPTS, Prompts
+from pipeline.conversation.prompts import NO_PROMPTS, PromptLibrary
 from pipeline.shared.settings import ResponseRequest
 from signaling.realtime.protocol.audio_format import AudioFormat, name_of
-from signaling.realtime.protocol.client_events import InputItem, NewReference, ResponseParams
+from signaling.realtime.protocol.client_events import InputItem, NewItemReference, ResponseParams
 from signaling.realtime.protocol.validation import params_below
 from signaling.realtime.protocol.wire import sent_object
 from signaling.realtime.session.extensions import effort_of
@@ -19,7 +19,7 @@ from signaling.realtime.session.tools import own_choice, own_tools
 
 
 def response_request(
-    params: ResponseParams | None, prompts: Prompts = NO_PROMPTS
+    params: ResponseParams | None, prompts: PromptLibrary = NO_PROMPTS
 ) -> ResponseRequest:
     """Raises RequestError for what we cannot do."""
     if params is None:
@@ -49,7 +49,7 @@ def response_request(
     )
 
 
-def _instructions(params: ResponseParams, prompts: Prompts) -> str | None:
+def _instructions(params: ResponseParams, prompts: PromptLibrary) -> str | None:
     """Those that were written count, not the prompt's."""
     prompt, written = sent_object(params.prompt), sent_object(params.instructions)
     if prompt is None:
@@ -61,7 +61,7 @@ def _instructions(params: ResponseParams, prompts: Prompts) -> str | None:
 def _items(sent: Sequence[InputItem]) -> tuple[Item | ItemReference, ...]:
     items: list[Item | ItemReference] = []
     for index, item in enumerate(sent):
-        if isinstance(item, NewReference):
+        if isinstance(item, NewItemReference):
             items.append(ItemReference(item.id))
             continue
         at = f"response.input[{index}]"

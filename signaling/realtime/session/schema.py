@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta
 
-from engines.base import Padding, Task
+from engines.base import AsrPadding, AsrTask
 from media.processing.modes import EchoMode
 from pipeline.shared.settings import BargeInPolicy, ReasoningEffort
 from pipeline.transcription.options import MAX_BEAM_SIZE, MAX_PROMPT_CHARS
 from signaling.realtime.protocol.audio_format import AudioFormat
-from signaling.realtime.protocol.wire import Sent, WireStruct
+from signaling.realtime.protocol.wire import OptionalField, StrictStruct
 from signaling.realtime.session.prompt import PromptReference
-from signaling.realtime.session.tools import Choice, Tools
+from signaling.realtime.session.tools import ToolChoiceObject, ToolDefinitions
 
 Include = Literal[
     "earshot.hypothesis",
@@ -48,35 +48,35 @@ Temperature = Annotated[float, Meta(ge=0, le=2)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
-class Transcription(WireStruct, frozen=True):
-    model: Sent[str] = UNSET
-    language: Sent[str] = UNSET
-    prompt: Sent[Annotated[str, Meta(max_length=MAX_PROMPT_CHARS)]] = UNSET
-    languages: Sent[Annotated[list[Language], Meta(max_length=100)]] = UNSET
-    keywords: Sent[Annotated[list[Keyword], Meta(max_length=100)]] = UNSET
-    delay: Sent[Literal["minimal", "low", "medium", "high", "xhigh"]] = UNSET
+class InputTranscription(StrictStruct, frozen=True):
+    model: OptionalField[str] = UNSET
+    language: OptionalField[str] = UNSET
+    prompt: OptionalField[Annotated[str, Meta(max_length=MAX_PROMPT_CHARS)]] = UNSET
+    languages: OptionalField[Annotated[list[Language], Meta(max_length=100)]] = UNSET
+    keywords: OptionalField[Annotated[list[Keyword], Meta(max_length=100)]] = UNSET
+    delay: OptionalField[Literal["minimal", "low", "medium", "high", "xhigh"]] = UNSET
 
 
-class NoiseReduction(WireStruct, frozen=True):
+class InputNoiseReduction(StrictStruct, frozen=True):
     """For a microphone at the mouth, or one across the room."""
 
-    type: Sent[Literal["near_field", "far_field"]] = UNSET
-    strength: Sent[float] = UNSET
+    type: OptionalField[Literal["near_field", "far_field"]] = UNSET
+    strength: OptionalField[float] = UNSET
 
 
-class TokenLimits(WireStruct, frozen=True):
-    post_instructions: Sent[Annotated[int, Meta(ge=0)]] = UNSET
+class TokenLimits(StrictStruct, frozen=True):
+    post_instructions: OptionalField[Annotated[int, Meta(ge=0)]] = UNSET
 
 
-class RetentionRatio(WireStruct, frozen=True):
+class RetentionRatioTruncation(StrictStruct, frozen=True):
     """Its type is no tag: where no other object may stand, msgspec takes one without."""
 
     type: Literal["retention_ratio"]
     retention_ratio: Annotated[float, Meta(ge=0, le=1)]
-    token_limits: Sent[TokenLimits] = UNSET
+    token_limits: OptionalField[TokenLimits] = UNSET
 
 
-class Tracing(WireStruct, frozen=True):
+class TracingConfiguration(StrictStruct, frozen=True):
     """Known, so that clients that send it can connect: there is no dashboard to write to."""
 
     group_id: str | None = None
@@ -84,97 +84,97 @@ class Tracing(WireStruct, frozen=True):
     workflow_name: str | None = None
 
 
-class Reasoning(WireStruct, frozen=True):
-    effort: Sent[ReasoningEffort] = UNSET
+class ReasoningConfiguration(StrictStruct, frozen=True):
+    effort: OptionalField[ReasoningEffort] = UNSET
 
 
-class ServerVad(WireStruct, frozen=True, tag="server_vad", tag_field="type"):
-    threshold: Sent[Annotated[float, Meta(ge=0, le=1)]] = UNSET
-    prefix_padding_ms: Sent[Annotated[int, Meta(ge=0, le=MAX_PREFIX_PADDING_MS)]] = UNSET
-    silence_duration_ms: Sent[Annotated[int, Meta(ge=0, le=MAX_SILENCE_MS)]] = UNSET
-    create_response: Sent[bool] = UNSET
-    interrupt_response: Sent[bool] = UNSET
-    idle_timeout_ms: Sent[Annotated[int, Meta(ge=5000, le=30_000)]] = UNSET
+class ServerVad(StrictStruct, frozen=True, tag="server_vad", tag_field="type"):
+    threshold: OptionalField[Annotated[float, Meta(ge=0, le=1)]] = UNSET
+    prefix_padding_ms: OptionalField[Annotated[int, Meta(ge=0, le=MAX_PREFIX_PADDING_MS)]] = UNSET
+    silence_duration_ms: OptionalField[Annotated[int, Meta(ge=0, le=MAX_SILENCE_MS)]] = UNSET
+    create_response: OptionalField[bool] = UNSET
+    interrupt_response: OptionalField[bool] = UNSET
+    idle_timeout_ms: OptionalField[Annotated[int, Meta(ge=5000, le=30_000)]] = UNSET
 
 
-class SemanticVad(WireStruct, frozen=True, tag="semantic_vad", tag_field="type"):
-    eagerness: Sent[Literal["low", "medium", "high", "auto"]] = UNSET
-    create_response: Sent[bool] = UNSET
-    interrupt_response: Sent[bool] = UNSET
+class SemanticVad(StrictStruct, frozen=True, tag="semantic_vad", tag_field="type"):
+    eagerness: OptionalField[Literal["low", "medium", "high", "auto"]] = UNSET
+    create_response: OptionalField[bool] = UNSET
+    interrupt_response: OptionalField[bool] = UNSET
 
 
-class AudioInput(WireStruct, frozen=True):
-    format: Sent[AudioFormat] = UNSET
-    noise_reduction: Sent[NoiseReduction] = UNSET
-    transcription: Sent[Transcription] = UNSET
-    turn_detection: Sent[ServerVad | SemanticVad] = UNSET
+class AudioInput(StrictStruct, frozen=True):
+    format: OptionalField[AudioFormat] = UNSET
+    noise_reduction: OptionalField[InputNoiseReduction] = UNSET
+    transcription: OptionalField[InputTranscription] = UNSET
+    turn_detection: OptionalField[ServerVad | SemanticVad] = UNSET
 
 
-class VoiceId(WireStruct, frozen=True):
+class VoiceId(StrictStruct, frozen=True):
     id: str
 
 
-class AudioOutput(WireStruct, frozen=True):
-    format: Sent[AudioFormat] = UNSET
-    voice: Sent[str | VoiceId] = UNSET
-    speed: Sent[Annotated[float, Meta(ge=0.25, le=1.5)]] = UNSET
+class AudioOutput(StrictStruct, frozen=True):
+    format: OptionalField[AudioFormat] = UNSET
+    voice: OptionalField[str | VoiceId] = UNSET
+    speed: OptionalField[Annotated[float, Meta(ge=0.25, le=1.5)]] = UNSET
 
 
-class Audio(WireStruct, frozen=True):
-    input: Sent[AudioInput] = UNSET
-    output: Sent[AudioOutput] = UNSET
+class SessionAudio(StrictStruct, frozen=True):
+    input: OptionalField[AudioInput] = UNSET
+    output: OptionalField[AudioOutput] = UNSET
 
 
-class InputOnly(WireStruct, frozen=True):
-    input: Sent[AudioInput] = UNSET
+class TranscriptionAudio(StrictStruct, frozen=True):
+    input: OptionalField[AudioInput] = UNSET
 
 
-class Decoding(WireStruct, frozen=True):
+class DecodingOptions(StrictStruct, frozen=True):
     """What the hosted service has no field for; see `engines.base.AsrOptions`."""
 
-    task: Sent[Task] = UNSET
-    prefix: Sent[Annotated[str, Meta(max_length=MAX_PROMPT_CHARS)]] = UNSET
-    beam_size: Sent[Annotated[int, Meta(ge=1, le=MAX_BEAM_SIZE)]] = UNSET
-    temperature: Sent[Probability] = UNSET
-    padding: Sent[Padding] = UNSET
-    no_speech_threshold: Sent[Probability] = UNSET
+    task: OptionalField[AsrTask] = UNSET
+    prefix: OptionalField[Annotated[str, Meta(max_length=MAX_PROMPT_CHARS)]] = UNSET
+    beam_size: OptionalField[Annotated[int, Meta(ge=1, le=MAX_BEAM_SIZE)]] = UNSET
+    temperature: OptionalField[Probability] = UNSET
+    padding: OptionalField[AsrPadding] = UNSET
+    no_speech_threshold: OptionalField[Probability] = UNSET
 
 
-class Extension(WireStruct, frozen=True):
-    conversation_id: Sent[Annotated[str, Meta(min_length=1, max_length=64)]] = UNSET
-    transcription: Sent[Decoding] = UNSET
-    barge_in: Sent[BargeInPolicy] = UNSET
-    echo: Sent[EchoMode] = UNSET
-    wake_word: Sent[Annotated[str, Meta(max_length=64)]] = UNSET
-    temperature: Sent[Temperature] = UNSET
-    tools: Sent[Annotated[list[ToolName], Meta(max_length=128)]] = UNSET
+class SessionExtension(StrictStruct, frozen=True):
+    conversation_id: OptionalField[Annotated[str, Meta(min_length=1, max_length=64)]] = UNSET
+    transcription: OptionalField[DecodingOptions] = UNSET
+    barge_in: OptionalField[BargeInPolicy] = UNSET
+    echo: OptionalField[EchoMode] = UNSET
+    wake_word: OptionalField[Annotated[str, Meta(max_length=64)]] = UNSET
+    temperature: OptionalField[Temperature] = UNSET
+    tools: OptionalField[Annotated[list[ToolName], Meta(max_length=128)]] = UNSET
 
 
-class RealtimeSession(WireStruct, frozen=True, tag="realtime", tag_field="type"):
+class RealtimeSession(StrictStruct, frozen=True, tag="realtime", tag_field="type"):
     """A session that answers."""
 
-    model: Sent[str] = UNSET
-    instructions: Sent[str] = UNSET
-    output_modalities: Sent[Modalities] = UNSET
-    audio: Sent[Audio] = UNSET
-    include: Sent[list[Include]] = UNSET
-    earshot: Sent[Extension] = UNSET
-    tools: Sent[Tools] = UNSET
-    tool_choice: Sent[Choice] = UNSET
-    prompt: Sent[PromptReference] = UNSET
-    max_output_tokens: Sent[OutputTokens | Literal["inf"]] = UNSET
-    parallel_tool_calls: Sent[bool] = UNSET
-    reasoning: Sent[Reasoning] = UNSET
-    tracing: Sent[Literal["auto"] | Tracing] = UNSET
-    truncation: Sent[Literal["auto", "disabled"] | RetentionRatio] = UNSET
+    model: OptionalField[str] = UNSET
+    instructions: OptionalField[str] = UNSET
+    output_modalities: OptionalField[Modalities] = UNSET
+    audio: OptionalField[SessionAudio] = UNSET
+    include: OptionalField[list[Include]] = UNSET
+    earshot: OptionalField[SessionExtension] = UNSET
+    tools: OptionalField[ToolDefinitions] = UNSET
+    tool_choice: OptionalField[ToolChoiceObject] = UNSET
+    prompt: OptionalField[PromptReference] = UNSET
+    max_output_tokens: OptionalField[OutputTokens | Literal["inf"]] = UNSET
+    parallel_tool_calls: OptionalField[bool] = UNSET
+    reasoning: OptionalField[ReasoningConfiguration] = UNSET
+    tracing: OptionalField[Literal["auto"] | TracingConfiguration] = UNSET
+    truncation: OptionalField[Literal["auto", "disabled"] | RetentionRatioTruncation] = UNSET
 
 
-class TranscriptionSession(WireStruct, frozen=True, tag="transcription", tag_field="type"):
+class TranscriptionSession(StrictStruct, frozen=True, tag="transcription", tag_field="type"):
     """A session that only writes down what it hears."""
 
-    audio: Sent[InputOnly] = UNSET
-    include: Sent[list[Include]] = UNSET
-    earshot: Sent[Extension] = UNSET
+    audio: OptionalField[TranscriptionAudio] = UNSET
+    include: OptionalField[list[Include]] = UNSET
+    earshot: OptionalField[SessionExtension] = UNSET
 
 
 SessionObject = RealtimeSession | TranscriptionSession

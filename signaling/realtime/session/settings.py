@@ -8,12 +8,12 @@ from msgspec import UnsetType
 
 from core.errors import Conflict
 from core.events import FormatName
-from pipeline.conversation.prompts import PromptUse
+from pipeline.conversation.prompts import PromptSelection
 from pipeline.services import own_model
-from pipeline.session.sessions import Guest
+from pipeline.session.sessions import ClientSecretHolder
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from signaling.realtime.protocol.audio_format import PCM, format_json, name_of, says_rate
-from signaling.realtime.protocol.wire import Sent, kept, sent_object
+from signaling.realtime.protocol.wire import OptionalField, kept, sent_object
 from signaling.realtime.session.audio_input import (
     decoding_json,
     noise_reduction_json,
@@ -35,13 +35,13 @@ from signaling.realtime.session.extensions import (
 from signaling.realtime.session.prompt import instructions_of, prompt_json, prompt_use
 from signaling.realtime.session.schema import (
     LOGPROBS,
-    Audio,
     AudioInput,
     AudioOutput,
-    InputOnly,
+    InputTranscription,
     RealtimeSession,
+    SessionAudio,
     SessionObject,
-    Transcription,
+    TranscriptionAudio,
     VoiceId,
 )
 from signaling.realtime.session.tools import choice_json, own_choice, own_tools, tools_json
@@ -59,13 +59,13 @@ there an empty text is only the place of one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SessionConfiguration:
     """What a connection and its client agreed on, and what they can no longer change."""
 
     settings: SessionSettings = _FRESH
     include: frozenset[str] = frozenset()
     "Events and fields that only those get who ask."
-    prompt: PromptUse | None = None
+    prompt: PromptSelection | None = None
     "The stored one that its client named."
     conversation_id: str | None = None
     "The conversation to go on with; None: a new one."
@@ -77,7 +77,7 @@ class Terms:
     "The client speaks the beta shape."
     has_spoken: bool = False
     "The client has had sound of an answer: the voice stays."
-    guest: Guest | None = None
+    guest: ClientSecretHolder | None = None
     "The client came with a client secret; None: with the owner's key."
     knows_conversations: bool = False
     "The client sent the field `earshot`, so it is shown it."
@@ -94,7 +94,7 @@ def conversation_of(sent: SessionObject) -> str | None:
     return sent_object(extension.conversation_id) if extension else None
 
 
-def merged(terms: Terms, sent: SessionObject) -> Terms:
+def merged(terms: SessionConfiguration, sent: SessionObject) -> SessionConfiguration:
     """The terms with what was sent. Raises RequestError for what we cannot do."""
     settings = replace(terms.settings, answers=isinstance(sent, RealtimeSession))
     if isinstance(sent, RealtimeSession):
@@ -103,12 +103,12 @@ def merged(terms: Terms, sent: SessionObject) -> Terms:
         settings = _with_answering(settings, sent, _instructions(terms, sent, stored))
         terms = replace(terms, prompt=prompt)
     audio = sent.audio
-    if isinstance(audio, Audio | InputOnly) and isinstance(audio.input, AudioInput):
+    if isinstance(audio, SessionAudio | TranscriptionAudio) and isinstance(audio.input, AudioInput):
         settings = _with_input(settings, audio.input)
     return _with_extension(_with_formats(replace(terms, settings=settings), audio), sent)
 
 
-def check_unchanged(old: Terms, new: Terms) -> None:
+def check_unchanged(old: SessionConfiguration, new: SessionConfiguration) -> None:
     """What is fixed once connected. Raises Conflict."""
     if new.settings.llm != old.settings.llm:
         raise Conflict(
@@ -131,7 +131,7 @@ def check_unchanged(old: Terms, new: Terms) -> None:
         )
 
 
-def session_json(terms: Terms, session_id: str) -> dict[str, Any]:
+def session_json(terms: SessionConfiguration, session_id: str) -> dict[str, Any]:
     """The full object, as it is in effect."""
     settings = terms.settings
     common: dict[str, Any] = {"id": session_id, "include": sorted(terms.include) or None}
@@ -168,7 +168,7 @@ def session_json(terms: Terms, session_id: str) -> dict[str, Any]:
 
 
 def output_json(
-    terms: Terms,
+    terms: SessionConfiguration,
     voice: str | None = None,
     speed: float | None = None,
     format_: FormatName | None = None,
@@ -181,13 +181,13 @@ def output_json(
     return out if speed is None else {**out, "speed": speed}
 
 
-def _prompt(terms: Terms, sent: RealtimeSession) -> PromptUse | None:
+def _prompt(terms: SessionConfiguration, sent: RealtimeSession) -> PromptSelection | None:
     if isinstance(sent.prompt, UnsetType):
         return terms.prompt
     return None if sent.prompt is None else prompt_use(sent.prompt, "session")
 
 
-def _instructions(terms: Terms, sent: RealtimeSession, stored: str) -> str:
+def _instructions(terms: SessionConfiguration, sent: RealtimeSession, stored: str) -> str:
     """Those that are written count; `stored`, those of the prompt, where none are."""
     settings, now = terms.settings, terms.settings.instructions
     if sent_object(sent.prompt):
@@ -231,9 +231,13 @@ def _with_answering(
     return _with_output(changed, output) if output else changed
 
 
-def _with_formats(terms: Terms, audio: Sent[Audio | InputOnly]) -> Terms:
-    heard = sent_object(audio.input) if isinstance(audio, Audio | InputOnly) else None
-    spoken = sent_object(audio.output) if isinstance(audio, Audio) else None
+def _with_formats(
+    terms: SessionConfiguration, audio: OptionalField[SessionAudio | TranscriptionAudio]
+) -> SessionConfiguration:
+    heard = (
+        sent_object(audio.input) if isinstance(audio, SessionAudio | TranscriptionAudio) else None
+    )
+    spoken = sent_object(audio.output) if isinstance(audio, SessionAudio) else None
     if heard and not isinstance(heard.format, UnsetType):
         is_said = says_rate(heard.format)
         terms = replace(terms, heard_as=name_of(heard.format), says_input_rate=is_said)
@@ -254,7 +258,7 @@ def _with_output(settings: SessionSettings, sent: AudioOutput) -> SessionSetting
 def _with_input(settings: SessionSettings, sent: AudioInput) -> SessionSettings:
     if sent.transcription is None:
         settings = replace(settings, transcribes=False)
-    elif isinstance(sent.transcription, Transcription):
+    elif isinstance(sent.transcription, InputTranscription):
         asr = own_model(kept(sent.transcription.model, settings.asr, _FRESH.asr))
         settings = with_transcription(settings, sent.transcription, asr)
     settings = with_noise_reduction(settings, sent.noise_reduction)
@@ -265,7 +269,7 @@ def _with_input(settings: SessionSettings, sent: AudioInput) -> SessionSettings:
     return replace(settings, turn_detection=now)
 
 
-def _with_extension(terms: Terms, sent: SessionObject) -> Terms:
+def _with_extension(terms: SessionConfiguration, sent: SessionObject) -> SessionConfiguration:
     include: Sequence[str] = kept(sent.include, sorted(terms.include), [])
     settings = replace(terms.settings, logprobs=LOGPROBS in include)
     if extension := sent_object(sent.earshot):
@@ -277,7 +281,7 @@ def _with_extension(terms: Terms, sent: SessionObject) -> Terms:
     return replace(terms, conversation_id=conversation_id, knows_conversations=True)
 
 
-def _input_json(terms: Terms) -> dict[str, Any]:
+def _input_json(terms: SessionConfiguration) -> dict[str, Any]:
     settings = terms.settings
     return {
         "format": format_json(terms.heard_as),

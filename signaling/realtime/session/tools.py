@@ -8,10 +8,10 @@ from msgspec import Meta, UnsetType
 
 from core.errors import RequestError
 from core.ports import ToolSpec
-from pipeline.shared.mcp_servers import RemoteServer
-from pipeline.shared.settings import NamedServer, NamedTool, SessionSettings, ToolChoice
+from pipeline.shared.mcp_servers import ClientMcpServer
+from pipeline.shared.settings import NamedMcpServer, NamedTool, SessionSettings, ToolChoice
 from pipeline.tools.arguments_part import MAX_DEPTH, is_too_deep
-from signaling.realtime.protocol.wire import Sent, WireStruct
+from signaling.realtime.protocol.wire import OptionalField, StrictStruct
 from signaling.realtime.session.mcp import McpChoice, McpTool, remote_server, server_json
 
 MAX_TOOLS = 128
@@ -25,7 +25,7 @@ _NOTHING: Mapping[str, Any] = {"type": "object", "properties": {}}
 _FRESH = SessionSettings()
 
 
-class FunctionTool(WireStruct, frozen=True, tag="function", tag_field="type"):
+class FunctionTool(StrictStruct, frozen=True, tag="function", tag_field="type"):
     name: FunctionName
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -33,28 +33,28 @@ class FunctionTool(WireStruct, frozen=True, tag="function", tag_field="type"):
     "Sent by clients that share their tools with other APIs; models are asked as ever."
 
 
-class FunctionChoice(WireStruct, frozen=True, tag="function", tag_field="type"):
+class FunctionChoice(StrictStruct, frozen=True, tag="function", tag_field="type"):
     name: FunctionName
 
 
-Tools: TypeAlias = Annotated[list[FunctionTool | McpTool], Meta(max_length=MAX_TOOLS)]
-Choice: TypeAlias = Literal["auto", "none", "required"] | FunctionChoice | McpChoice
+ToolDefinitions: TypeAlias = Annotated[list[FunctionTool | McpTool], Meta(max_length=MAX_TOOLS)]
+ToolChoiceObject: TypeAlias = Literal["auto", "none", "required"] | FunctionChoice | McpChoice
 
 
 @dataclass(frozen=True, slots=True)
-class OwnTools:
+class ClientToolSet:
     """What a client has for the model: functions that it runs, MCP servers that we call."""
 
     functions: tuple[ToolSpec, ...] = ()
-    servers: tuple[RemoteServer, ...] = ()
+    servers: tuple[ClientMcpServer, ...] = ()
 
 
-def own_tools(sent: Sent[Tools], prefix: str) -> OwnTools | None:
+def own_tools(sent: OptionalField[ToolDefinitions], prefix: str) -> ClientToolSet | None:
     """None: nothing was sent; null takes them back. Raises RequestError."""
     if isinstance(sent, UnsetType):
         return None
     specs: dict[str, ToolSpec] = {}
-    servers: dict[str, RemoteServer] = {}
+    servers: dict[str, ClientMcpServer] = {}
     for index, tool in enumerate(sent or ()):
         param = f"{prefix}.tools[{index}]"
         if isinstance(tool, McpTool):
@@ -83,10 +83,10 @@ def own_tools(sent: Sent[Tools], prefix: str) -> OwnTools | None:
             )
         parameters = _NOTHING if tool.parameters is None else tool.parameters
         specs[tool.name] = ToolSpec(tool.name, tool.description or "", parameters)
-    return OwnTools(tuple(specs.values()), tuple(servers.values()))
+    return ClientToolSet(tuple(specs.values()), tuple(servers.values()))
 
 
-def own_choice(sent: Sent[Choice]) -> ToolChoice | None:
+def own_choice(sent: OptionalField[ToolChoiceObject]) -> ToolChoice | None:
     """None: nothing was sent."""
     match sent:
         case UnsetType():
@@ -96,12 +96,14 @@ def own_choice(sent: Sent[Choice]) -> ToolChoice | None:
         case FunctionChoice(name=name):
             return NamedTool(name)
         case McpChoice(server_label=label, name=name):
-            return NamedServer(label, name)
+            return NamedMcpServer(label, name)
         case _:
             return sent
 
 
-def tools_json(tools: Sequence[ToolSpec], servers: Sequence[RemoteServer]) -> list[dict[str, Any]]:
+def tools_json(
+    tools: Sequence[ToolSpec], servers: Sequence[ClientMcpServer]
+) -> list[dict[str, Any]]:
     functions = [
         {
             "type": "function",
@@ -118,7 +120,7 @@ def choice_json(choice: ToolChoice) -> str | dict[str, Any]:
     match choice:
         case NamedTool(name=name):
             return {"type": "function", "name": name}
-        case NamedServer(label=label, name=name):
+        case NamedMcpServer(label=label, name=name):
             return {"type": "mcp", "server_label": label, "name": name}
         case _:
             return choice

@@ -7,16 +7,16 @@ that is too large an error tells of it: a client is never dropped for what it ma
 
 from core.errors import RequestError
 from signaling.realtime.protocol.server_events import Json, to_text
-from signaling.realtime.protocol.translator import Translator
+from signaling.realtime.protocol.translator import EventTranslator
 
 MARGIN_BYTES = 512
 "For what is not known yet when an event is weighed: its number, and the item that it follows."
 
 
-class Fitting:
+class EventSizeLimit:
     """`limit_bytes`: None where there is none."""
 
-    def __init__(self, translator: Translator, limit_bytes: int | None) -> None:
+    def __init__(self, translator: EventTranslator, limit_bytes: int | None) -> None:
         self._translator = translator
         self._limit_bytes = limit_bytes
 

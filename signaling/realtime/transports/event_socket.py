@@ -7,7 +7,7 @@ from contextlib import suppress
 from aiohttp import WSCloseCode
 from aiohttp import web as aioweb
 
-from signaling.realtime.connection import ClientGone, ClientLagging
+from signaling.realtime.connection import RealtimeClientGone, SlowClient
 from signaling.realtime.protocol.decode import MAX_EVENT_BYTES
 
 SUBPROTOCOL = "realtime"
@@ -68,7 +68,7 @@ class EventSocket(aioweb.WebSocketResponse):
         try:
             await self.prepare(request)
         except ConnectionError as exc:
-            raise ClientGone("the client left while its WebSocket opened") from exc
+            raise RealtimeClientGone("the client left while its WebSocket opened") from exc
         self._transport = request.transport
 
     async def tell(self, text: str) -> None:
@@ -80,9 +80,9 @@ class EventSocket(aioweb.WebSocketResponse):
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await self.send_str(text)
         except ConnectionError as exc:  # aiohttp's own before it writes, a plain one while it waits
-            raise ClientGone("the WebSocket is closed") from exc
+            raise RealtimeClientGone("the WebSocket is closed") from exc
         except TimeoutError as exc:
-            raise ClientLagging(f"an event was not taken within {SEND_TIMEOUT_S} s") from exc
+            raise SlowClient(f"an event was not taken within {SEND_TIMEOUT_S} s") from exc
 
     def _on_data_received(self) -> None:
         """aiohttp's own, less often. Were it called otherwise one day, only time would be lost."""

@@ -18,7 +18,7 @@ it speaks pays for no other, for a turn costs a round of the event loop; who flo
 microseconds, however long its events take."""
 
 
-class Turns:
+class EventLoopShare:
     """One connection's, in samples that are heard or cost as much. Times are in seconds."""
 
     def __init__(self) -> None:

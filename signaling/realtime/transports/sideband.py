@@ -14,10 +14,15 @@ from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
 from core.errors import RequestError
-from signaling.realtime.connection import ClientGone, ClientLagging, Connection, End
+from signaling.realtime.connection import (
+    DisconnectReason,
+    RealtimeClientGone,
+    RealtimeConnection,
+    SlowClient,
+)
 from signaling.realtime.protocol.beta import is_beta
 from signaling.realtime.transports.event_socket import LAST_CHANCE_S, TOO_SLOW, EventSocket, let_go
-from signaling.realtime.transports.told import Told
+from signaling.realtime.transports.told import SidebandOutbox
 
 logger = logging.getLogger(__name__)
 
@@ -25,18 +30,20 @@ MAX_ASIDES = 4
 "Of one call; each is told all that the API has events for."
 
 
-async def serve_aside(request: aioweb.Request, connection: Connection) -> aioweb.StreamResponse:
+async def serve_aside(
+    request: aioweb.Request, connection: RealtimeConnection
+) -> aioweb.StreamResponse:
     """From upgrade to close; ends with the call. Raises RequestError before the upgrade."""
     ws = EventSocket()
     if not ws.can_prepare(request).ok:
         raise RequestError("This path speaks WebSocket.", code="websocket_expected")
-    async with _joined(connection, Told(is_beta=is_beta(request.headers))) as told:
+    async with _joined(connection, SidebandOutbox(is_beta=is_beta(request.headers))) as told:
         await ws.open(request)
         ws.on_too_large = partial(connection.refuse_too_large, told)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_read(ws, connection, told))
             end = await _tell(ws, told, tasks)
-            code, reason = TOO_SLOW if end is End.LAGGING else (WSCloseCode.OK, b"")
+            code, reason = TOO_SLOW if end is DisconnectReason.LAGGING else (WSCloseCode.OK, b"")
             await ws.close(code=code, message=reason, drain=False)
         logger.info("= aside ended: %s", end.value)
     await let_go(request)
@@ -44,7 +51,9 @@ async def serve_aside(request: aioweb.Request, connection: Connection) -> aioweb
 
 
 @asynccontextmanager
-async def _joined(connection: Connection, told: Told) -> AsyncIterator[Told]:
+async def _joined(
+    connection: RealtimeConnection, told: SidebandOutbox
+) -> AsyncIterator[SidebandOutbox]:
     if len(connection.asides) >= MAX_ASIDES:
         raise RequestError(
             f"{MAX_ASIDES} clients follow this call already.", code="too_many_asides"
@@ -56,7 +65,9 @@ async def _joined(connection: Connection, told: Told) -> AsyncIterator[Told]:
         connection.asides.discard(told)
 
 
-async def _tell(ws: EventSocket, told: Told, tasks: asyncio.TaskGroup) -> End:
+async def _tell(
+    ws: EventSocket, told: SidebandOutbox, tasks: asyncio.TaskGroup
+) -> DisconnectReason:
     """Until the call ends, or the client is gone or lags. After a call there is a last chance to
     take what is left; who lags had it."""
     writing = tasks.create_task(_write(ws, told))
@@ -67,21 +78,21 @@ async def _tell(ws: EventSocket, told: Told, tasks: asyncio.TaskGroup) -> End:
         await asyncio.wait([writing])
         told.overflowed |= not told.has_left
     if told.overflowed:
-        return End.LAGGING
-    return End.CLIENT if told.has_left else End.SERVER
+        return DisconnectReason.LAGGING
+    return DisconnectReason.CLIENT if told.has_left else DisconnectReason.SERVER
 
 
-async def _write(ws: EventSocket, told: Told) -> None:
+async def _write(ws: EventSocket, told: SidebandOutbox) -> None:
     try:
         async for text in told:
             await ws.tell(text)
-    except ClientGone:
+    except RealtimeClientGone:
         told.leave()
-    except ClientLagging:
+    except SlowClient:
         told.cut()
 
 
-async def _read(ws: EventSocket, connection: Connection, told: Told) -> None:
+async def _read(ws: EventSocket, connection: RealtimeConnection, told: SidebandOutbox) -> None:
     async for message in ws:
         match message.type:
             case WSMsgType.TEXT:

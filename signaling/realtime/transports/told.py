@@ -21,7 +21,7 @@ OWN_EVENTS = "earshot."
 of the hosted service, as asides are, may fail over an event that they do not know."""
 
 
-class Told(Outbox[str]):
+class SidebandOutbox(Outbox[str]):
     """For one aside; whoever lags, by number or by size, is cut off."""
 
     def __init__(

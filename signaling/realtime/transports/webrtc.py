@@ -5,17 +5,22 @@ import logging
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 
-from core.errors import Conflict, EarshotError, NotFound, Overloaded, RequestError
+from core.errors import Conflict, EarshotError, NotFound, OverloadedError, RequestError
 from core.ids import new_id
 from core.ports import Metrics
 from core.queues import Outbox
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from pipeline.playout.playout import PACED_RATE_HZ
 from signaling.call_stats import measured
-from signaling.realtime.connection import Connection, End
-from signaling.realtime.ports import Guard, HomeSource, Session, Sessions
+from signaling.realtime.connection import DisconnectReason, RealtimeConnection
+from signaling.realtime.ports import (
+    CallGuard,
+    RealtimeHomeSource,
+    RealtimeSessionPort,
+    RealtimeSessionsPort,
+)
 from signaling.realtime.protocol.validation import params_below
-from signaling.realtime.session.settings import Terms
+from signaling.realtime.session.settings import SessionConfiguration
 
 logger = logging.getLogger(__name__)
 
@@ -31,16 +36,16 @@ LINGER_S = 0.5
 RETRY_AFTER_S = 5
 
 
-class Calls:
+class RealtimeCalls:
     """Every call of the server. `run` owns their tasks; cancelling it ends them all."""
 
     def __init__(
         self,
-        sessions: Sessions,
+        sessions: RealtimeSessionsPort,
         metrics: Metrics,
-        guard: Guard,
+        guard: CallGuard,
         *,
-        home: HomeSource | None,
+        home: RealtimeHomeSource | None,
         peer: PeerSettings,
         idle_timeout_s: float,
     ) -> None:
@@ -48,7 +53,7 @@ class Calls:
         self._home = home
         self._peer_settings = peer
         self._idle_timeout_s = idle_timeout_s
-        self._live: dict[str, Call] = {}
+        self._live: dict[str, RealtimeCall] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -63,15 +68,17 @@ class Calls:
         finally:
             self._tasks = None
 
-    async def start(self, offer_sdp: str, terms: Terms) -> tuple[str, str]:
+    async def start(self, offer_sdp: str, terms: SessionConfiguration) -> tuple[str, str]:
         """The new call's id and the SDP answer.
 
         The session is admitted before the answer, so that a full server and wrong settings are
         errors of this request: Overloaded, RequestError.
         """
         if self._tasks is None:
-            raise Overloaded("no calls are taken now", retry_after_s=RETRY_AFTER_S, code="draining")
-        call = Call(self._sessions, self._metrics, self._home, self._peer_settings)
+            raise OverloadedError(
+                "no calls are taken now", retry_after_s=RETRY_AFTER_S, code="draining"
+            )
+        call = RealtimeCall(self._sessions, self._metrics, self._home, self._peer_settings)
         work = self._guard(self._run(call, offer_sdp, terms), call.id)
         self._tasks.create_task(work, name=call.id)
         return call.id, await call.answered
@@ -82,7 +89,7 @@ class Calls:
         call.hang_up()
         await call.ended.wait()
 
-    def connection(self, call_id: str) -> Connection:
+    def connection(self, call_id: str) -> RealtimeConnection:
         """Of a call that was answered. Raises NotFound."""
         call = self._find(call_id)
         if call.connection is None:
@@ -97,13 +104,13 @@ class Calls:
             code="call_already_answered",
         )
 
-    def _find(self, call_id: str) -> "Call":
+    def _find(self, call_id: str) -> "RealtimeCall":
         call = self._live.get(call_id)
         if call is None:
             raise NotFound("There is no such call, or it has ended.", code="call_not_found")
         return call
 
-    async def _run(self, call: "Call", offer_sdp: str, terms: Terms) -> None:
+    async def _run(self, call: "RealtimeCall", offer_sdp: str, terms: SessionConfiguration) -> None:
         self._live[call.id] = call
         try:
             await call.run(offer_sdp, terms, self._idle_timeout_s)
@@ -112,14 +119,14 @@ class Calls:
             call.ended.set()
 
 
-class Call:
+class RealtimeCall:
     """One call. Create it in a running loop."""
 
     def __init__(
         self,
-        sessions: Sessions,
+        sessions: RealtimeSessionsPort,
         metrics: Metrics,
-        home: HomeSource | None,
+        home: RealtimeHomeSource | None,
         peer_settings: PeerSettings,
     ) -> None:
         self.id = new_id("rtc")
@@ -128,7 +135,7 @@ class Call:
         self.ended = asyncio.Event()
         self._sessions, self._metrics, self._home = sessions, metrics, home
         self._peer_settings = peer_settings
-        self.connection: Connection | None = None
+        self.connection: RealtimeConnection | None = None
         self._peer: Peer | None = None
         self._opened = asyncio.Event()
         self._unread: Outbox[str | bytes] = Outbox(MAX_UNREAD_EVENTS)
@@ -137,7 +144,7 @@ class Call:
         if self._peer is not None:
             self._peer.stop()
 
-    async def run(self, offer_sdp: str, terms: Terms, idle_timeout_s: float) -> None:
+    async def run(self, offer_sdp: str, terms: SessionConfiguration, idle_timeout_s: float) -> None:
         """Until the peer is gone or the session over; everything is freed then."""
         refusal: EarshotError | None = None
         try:
@@ -161,7 +168,11 @@ class Call:
                 self.answered.set_exception(refusal or unknown)
 
     async def _answer(
-        self, session: Session, offer_sdp: str, terms: Terms, idle_timeout_s: float
+        self,
+        session: RealtimeSessionPort,
+        offer_sdp: str,
+        terms: SessionConfiguration,
+        idle_timeout_s: float,
     ) -> EarshotError | None:
         """Lead the whole call; or return why the offer cannot be answered."""
         peer = self._peer = Peer(
@@ -182,7 +193,7 @@ class Call:
             await peer.close()
             return None
         try:
-            connection = Connection(
+            connection = RealtimeConnection(
                 session,
                 terms,
                 self._send,
@@ -200,7 +211,7 @@ class Call:
         await self._talk(peer, connection)
         return None
 
-    async def _talk(self, peer: Peer, connection: Connection) -> None:
+    async def _talk(self, peer: Peer, connection: RealtimeConnection) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._converse(peer, connection, tasks), name=f"{self.id}-events")
             meter = tasks.create_task(self._measure(peer, connection), name=f"{self.id}-quality")
@@ -208,17 +219,19 @@ class Call:
             logger.info("= call %s ended: %s", self.id, reason)
             if reason not in (CloseReason.CLOSED, CloseReason.REMOTE_CLOSED):
                 self._metrics.count("earshot_errors", code=reason.value)
-            connection.close(End.CLIENT)
+            connection.close(DisconnectReason.CLIENT)
             self._opened.set()
             self._unread.close()
             meter.cancel()
 
-    async def _measure(self, peer: Peer, connection: Connection) -> None:
+    async def _measure(self, peer: Peer, connection: RealtimeConnection) -> None:
         async with aclosing(measured(peer.meter(), self._metrics)) as qualities:
             async for quality in qualities:
                 await connection.tell_quality(quality)
 
-    async def _converse(self, peer: Peer, connection: Connection, tasks: asyncio.TaskGroup) -> None:
+    async def _converse(
+        self, peer: Peer, connection: RealtimeConnection, tasks: asyncio.TaskGroup
+    ) -> None:
         """From the open channel to the end of the session, which ends the call."""
         try:
             async with asyncio.timeout(peer.settings.connect_timeout_s + CHANNEL_TIMEOUT_S):
@@ -229,12 +242,12 @@ class Call:
             return
         tasks.create_task(self._read(peer, connection), name=f"{self.id}-read")
         end = await connection.run()
-        if end is not End.CLIENT:
+        if end is not DisconnectReason.CLIENT:
             logger.info("= call %s: %s", self.id, end.value)
             await asyncio.sleep(LINGER_S)
         peer.stop()
 
-    async def _read(self, peer: Peer, connection: Connection) -> None:
+    async def _read(self, peer: Peer, connection: RealtimeConnection) -> None:
         async for message in self._unread:
             if isinstance(message, str):
                 await connection.receive(message)

@@ -9,39 +9,39 @@ from dataclasses import replace
 from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
-from core.connection_stats import ConnectionQuality
+from core.connection_stats import ConnectionStats
 from core.errors import RequestError
 from core.ports import Metrics
 from signaling.call_stats import EVERY_S, observe
-from signaling.realtime.client_secrets import Minted
-from signaling.realtime.connection import Connection, End
-from signaling.realtime.ports import HomeSource, Session, Sessions
+from signaling.realtime.client_secrets import ClientSecret
+from signaling.realtime.connection import DisconnectReason, RealtimeConnection
+from signaling.realtime.ports import RealtimeHomeSource, RealtimeSessionPort, RealtimeSessionsPort
 from signaling.realtime.protocol.beta import is_beta
-from signaling.realtime.protocol.quality import RoundTrip
-from signaling.realtime.session.offer import Fresh, terms_of
-from signaling.realtime.session.settings import Terms
+from signaling.realtime.protocol.quality import RoundTripMeter
+from signaling.realtime.session.offer import SessionSettingsFactory, terms_of
+from signaling.realtime.session.settings import SessionConfiguration
 from signaling.realtime.transports.event_socket import TOO_SLOW, EventSocket, let_go
 
 logger = logging.getLogger(__name__)
 
-_CLOSE: Mapping[End, tuple[int, bytes]] = {
-    End.CLIENT: (WSCloseCode.OK, b""),
-    End.IDLE: (WSCloseCode.OK, b"idle"),
-    End.EXPIRED: (WSCloseCode.POLICY_VIOLATION, b"the client secret expired"),
-    End.LAGGING: TOO_SLOW,
-    End.SERVER: (WSCloseCode.SERVICE_RESTART, b"going away"),
+_CLOSE: Mapping[DisconnectReason, tuple[int, bytes]] = {
+    DisconnectReason.CLIENT: (WSCloseCode.OK, b""),
+    DisconnectReason.IDLE: (WSCloseCode.OK, b"idle"),
+    DisconnectReason.EXPIRED: (WSCloseCode.POLICY_VIOLATION, b"the client secret expired"),
+    DisconnectReason.LAGGING: TOO_SLOW,
+    DisconnectReason.SERVER: (WSCloseCode.SERVICE_RESTART, b"going away"),
 }
 
 
 async def serve(
     request: aioweb.Request,
-    sessions: Sessions,
+    sessions: RealtimeSessionsPort,
     metrics: Metrics,
     *,
-    home: HomeSource | None,
+    home: RealtimeHomeSource | None,
     idle_timeout_s: float,
-    fresh: Fresh,
-    minted: Minted | None = None,
+    fresh: SessionSettingsFactory,
+    minted: ClientSecret | None = None,
 ) -> aioweb.StreamResponse:
     """One client from upgrade to close. Raises RequestError and Overloaded before the upgrade."""
     terms = terms_of(request.query, fresh, minted=minted)
@@ -66,13 +66,13 @@ async def serve(
 
 async def _converse(
     ws: EventSocket,
-    session: Session,
-    terms: Terms,
+    session: RealtimeSessionPort,
+    terms: SessionConfiguration,
     metrics: Metrics,
-    home: HomeSource | None,
+    home: RealtimeHomeSource | None,
     idle_timeout_s: float,
-) -> End:
-    connection = Connection(
+) -> DisconnectReason:
+    connection = RealtimeConnection(
         session,
         terms,
         ws.tell,
@@ -83,17 +83,17 @@ async def _converse(
     )
     ws.on_too_large = connection.refuse_too_large
     async with asyncio.TaskGroup() as tasks:
-        trip = RoundTrip(ws)
+        trip = RoundTripMeter(ws)
         tasks.create_task(_read(ws, connection, trip, metrics), name=f"read-{session.id}")
         asking = tasks.create_task(_ask(trip, connection), name=f"quality-{session.id}")
         end = await connection.run()
         asking.cancel()
         code, reason = _CLOSE[end]
-        await ws.close(code=code, message=reason, drain=end is not End.LAGGING)
+        await ws.close(code=code, message=reason, drain=end is not DisconnectReason.LAGGING)
     return end
 
 
-async def _ask(trip: RoundTrip, connection: Connection) -> None:
+async def _ask(trip: RoundTripMeter, connection: RealtimeConnection) -> None:
     """For a round trip, as long as the client wants to know; `_read` gets the answer."""
     with suppress(ConnectionError):
         while True:
@@ -103,7 +103,10 @@ async def _ask(trip: RoundTrip, connection: Connection) -> None:
 
 
 async def _read(
-    ws: aioweb.WebSocketResponse, connection: Connection, trip: RoundTrip, metrics: Metrics
+    ws: aioweb.WebSocketResponse,
+    connection: RealtimeConnection,
+    trip: RoundTripMeter,
+    metrics: Metrics,
 ) -> None:
     """Until the WebSocket closes, whoever closes it."""
     async for message in ws:
@@ -116,9 +119,9 @@ async def _read(
                 await ws.pong(message.data)
             case WSMsgType.PONG:
                 if (round_trip_ms := trip.answered(message.data)) is not None:
-                    quality = ConnectionQuality("websocket", round_trip_ms, protocol="tcp")
+                    quality = ConnectionStats("websocket", round_trip_ms, protocol="tcp")
                     observe(quality, metrics)
                     await connection.tell_quality(quality)
             case _:
                 break
-    connection.close(End.CLIENT)
+    connection.close(DisconnectReason.CLIENT)

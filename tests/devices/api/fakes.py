@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.errors import EarshotError
-from core.ports import NOWHERE, Place
+from core.ports import NOWHERE, DeviceLocation
 from devices.directory import Device
-from devices.presence import Doing, Notice
+from devices.presence import DeviceActivity, DeviceNotification
 
 
 @dataclass
@@ -17,13 +17,13 @@ class FakeLive:
     hears: bool | EarshotError = True
     does: bool = True
     "What it is told to (restart, update)."
-    doing: Doing = "idle"
+    doing: DeviceActivity = "idle"
     timing: Mapping[str, float] | None = None
     heard: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     is_stuck: bool = False
 
-    async def notify(self, notice: Notice) -> bool:
+    async def notify(self, notice: DeviceNotification) -> bool:
         if self.is_stuck:
             await asyncio.Event().wait()
         if isinstance(self.hears, EarshotError):
@@ -49,7 +49,7 @@ class FakeTalks:
     """`is_open`: somebody hears what is announced."""
 
     is_open: bool = False
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, DeviceLocation] = field(default_factory=dict)
     heard: list[str] = field(default_factory=list)
 
     async def announce(self, conversation_id: str, text: str) -> bool:
@@ -57,7 +57,7 @@ class FakeTalks:
             self.heard.append(text)
         return self.is_open
 
-    def place_of(self, conversation_id: str) -> Place:
+    def place_of(self, conversation_id: str) -> DeviceLocation:
         return self.places.get(conversation_id, NOWHERE)
 
 

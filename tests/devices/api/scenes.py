@@ -12,15 +12,15 @@ from aiohttp import ClientSession
 from core.errors import RequestError
 from devices.announcements import Announcements
 from devices.api.door import DevicesDoor
-from devices.api.event_log import Journal
+from devices.api.event_log import DeviceEventLog
 from devices.api.routes import routes
-from devices.directory import Device, DeviceProfile, Kind
+from devices.directory import Device, DeviceKind, DeviceProfile
 from devices.ota import FirmwareFolder
 from devices.pairing import RegistrySettings
 from devices.presence import Presence
 from devices.registry.database import opened
-from devices.registry.registry import Registry
-from server.http.auth import Gate
+from devices.registry.registry import DeviceRegistry
+from server.http.auth import AccessGate
 from tests.devices.api.fakes import FakeTalks
 from tests.devices.registry.known import Moment, contact
 from tests.server.http import error_of, serving
@@ -31,7 +31,7 @@ DEADLINE_S = 30
 @dataclass
 class Scene:
     client: ClientSession
-    registry: Registry
+    registry: DeviceRegistry
     presence: Presence
     announcements: Announcements
     clock: Moment
@@ -57,14 +57,14 @@ def only_german(profile: DeviceProfile) -> None:
 async def scene(
     folder: Path,
     *,
-    gate: Gate | None = None,
+    gate: AccessGate | None = None,
     heartbeat_s: float = 60.0,
-    images: Mapping[Kind, FirmwareFolder] | None = None,
+    images: Mapping[DeviceKind, FirmwareFolder] | None = None,
 ) -> AsyncIterator[Scene]:
     clock = Moment()
     async with asyncio.timeout(DEADLINE_S), opened(f"sqlite:///{folder}/devices.db") as database:
-        registry = Registry(database, clock, RegistrySettings())
-        journal = Journal(clock)
+        registry = DeviceRegistry(database, clock, RegistrySettings())
+        journal = DeviceEventLog(clock)
         presence = Presence(journal)
         said = Announcements(FakeTalks(), registry, presence, clock)
         door = DevicesDoor(registry, presence, journal, said, only_german, images, heartbeat_s)

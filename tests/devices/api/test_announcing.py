@@ -6,8 +6,8 @@ from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
-from core.errors import StorageFailed
-from core.ports import Place
+from core.errors import StorageError
+from core.ports import DeviceLocation
 from devices.announcements import (
     MAX_WAITING_PER_TARGET,
     NOTIFY_TIMEOUT_S,
@@ -15,15 +15,15 @@ from devices.announcements import (
     WAIT_S,
     Announcements,
 )
-from devices.presence import Notice, Presence
+from devices.presence import DeviceNotification, Presence
 from pipeline.conversation.conversation import Conversations
-from pipeline.tools.home import Home, default_home
+from pipeline.tools.home import DemoHome, default_home
 from pipeline.tools.skills import Timers
 from tests.devices.api.fakes import FakeLive, FakeRooms, FakeTalks, device
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoopClock
 
-KITCHEN = Place(area="kitchen", device_id="dev_1")
+KITCHEN = DeviceLocation(area="kitchen", device_id="dev_1")
 
 
 class Scene:
@@ -85,7 +85,7 @@ def test_the_conversation_itself_comes_first() -> None:
         (FakeLive(), FakeLive(), (1, 0)),
         (None, FakeLive(), (0, 1)),
         (FakeLive(hears=False), FakeLive(), (0, 1)),
-        (FakeLive(hears=StorageFailed("x")), FakeLive(), (0, 1)),
+        (FakeLive(hears=StorageError("x")), FakeLive(), (0, 1)),
     ],
 )
 def test_then_the_device_that_asked_then_another_of_its_room(
@@ -133,8 +133,8 @@ def test_a_busy_device_hears_it_when_it_is_idle() -> None:
         scene, live = Scene(), FakeLive(hears=False)
         async with scene.running():
             with scene.here(dev_1=live):
-                assert not await scene.said.to_device(device(), Notice(text="one"))
-                assert not await scene.said.to_device(device(), Notice(text="two"))
+                assert not await scene.said.to_device(device(), DeviceNotification(text="one"))
+                assert not await scene.said.to_device(device(), DeviceNotification(text="two"))
                 await asyncio.sleep(60)
                 assert live.heard == []
                 live.hears = True
@@ -166,7 +166,7 @@ def test_without_a_device_nothing_waits() -> None:
 
     async def main() -> None:
         scene = Scene()
-        scene.talks.places = {"room": Place(area="kitchen")}
+        scene.talks.places = {"room": DeviceLocation(area="kitchen")}
         assert not await scene.said.announce("unknown", "ready")
         assert not await scene.said.announce("room", "ready")
         live = FakeLive()
@@ -181,7 +181,7 @@ def test_what_waits_is_bounded_and_the_oldest_goes() -> None:
     async def main() -> None:
         scene, live = Scene(), FakeLive()
         for number in range(MAX_WAITING_PER_TARGET + 2):
-            await scene.said.to_device(device(), Notice(text=str(number)))
+            await scene.said.to_device(device(), DeviceNotification(text=str(number)))
         assert scene.said.counts() == {"dev_1": MAX_WAITING_PER_TARGET}
         async with scene.running():
             with scene.here(dev_1=live):
@@ -196,9 +196,9 @@ def test_an_area_hears_it_on_every_device_or_on_the_first_that_comes() -> None:
         scene, one, two = Scene(), FakeLive(), FakeLive()
         async with scene.running():
             with scene.here(dev_1=one, dev_2=two):
-                heard = await scene.said.to_area("kitchen", Notice(text="dinner"))
+                heard = await scene.said.to_area("kitchen", DeviceNotification(text="dinner"))
             assert (heard, one.heard, two.heard) == (["dev_1", "dev_2"], ["dinner"], ["dinner"])
-            assert await scene.said.to_area("kitchen", Notice(text="again")) == []
+            assert await scene.said.to_area("kitchen", DeviceNotification(text="again")) == []
             assert scene.said.waiting_in(" Kitchen") == 1
             with scene.here(dev_2=two):
                 await asyncio.sleep(2 * SETTLE_S)
@@ -212,8 +212,8 @@ def test_a_stuck_device_holds_up_nobody_else() -> None:
     async def main() -> None:
         scene, stuck, other = Scene(), FakeLive(is_stuck=True), FakeLive()
         scene.rooms.ids = {}
-        await scene.said.to_device(device("dev_1"), Notice(text="one"))
-        await scene.said.to_device(device("dev_2"), Notice(text="two"))
+        await scene.said.to_device(device("dev_1"), DeviceNotification(text="one"))
+        await scene.said.to_device(device("dev_2"), DeviceNotification(text="two"))
         async with scene.running():
             with scene.here(dev_1=stuck, dev_2=other):
                 await asyncio.sleep(1)
@@ -230,7 +230,7 @@ def test_a_stuck_device_holds_up_nobody_else() -> None:
 def test_a_database_that_fails_keeps_what_waits() -> None:
     async def main() -> None:
         scene, live = Scene(), FakeLive()
-        scene.rooms.fails = StorageFailed("x")
+        scene.rooms.fails = StorageError("x")
         async with scene.running():
             with scene.here(dev_2=live):
                 assert await scene.said.announce("conv", "ready")
@@ -261,7 +261,7 @@ def test_a_timer_of_a_board_that_went_idle_rings_beside_it_or_when_it_is_back() 
     async def main() -> None:
         scene, clock, talks = Scene(), LoopClock(), Conversations()
         said = Announcements(talks, scene.rooms, scene.presence, clock)
-        timers = Timers(Home(default_home()), clock, said)
+        timers = Timers(DemoHome(default_home()), clock, said)
         board, other = FakeLive(), FakeLive()
         talks.get("conv").place = KITCHEN
         async with asyncio.TaskGroup() as tasks:

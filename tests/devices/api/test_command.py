@@ -14,10 +14,10 @@ from devices.directory import Device
 from server.__main__ import main
 from server.commands.devices import address_of, run
 from server.commands.devices_arguments import ACTIONS, add_actions
-from server.commands.exit_codes import Exit
+from server.commands.exit_codes import ExitCode
 from server.config import Config
 from server.config.load import load
-from server.http.auth import Gate
+from server.http.auth import AccessGate
 from server.runtime.state_dir import make_key
 from tests.devices.api.fakes import FakeLive
 from tests.devices.api.scenes import Scene, scene
@@ -33,7 +33,7 @@ def parsed(*arguments: str) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-async def earshot(here: Scene, *arguments: str) -> Exit:
+async def earshot(here: Scene, *arguments: str) -> ExitCode:
     options = parsed(*arguments, "--url", url_of(here), "--key", KEY)
     return await asyncio.to_thread(run, options, Config(), {})
 
@@ -51,10 +51,10 @@ def test_devices_are_listed_paired_named_and_forgotten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def main() -> None:
-        async with scene(tmp_path, gate=Gate(is_local=False, key=KEY)) as here:
+        async with scene(tmp_path, gate=AccessGate(is_local=False, key=KEY)) as here:
 
             async def says(*arguments: str) -> str:
-                assert await earshot(here, *arguments) == Exit.OK
+                assert await earshot(here, *arguments) == ExitCode.OK
                 return capsys.readouterr().out.rstrip("\n")
 
             assert await says("list") == "no device has come yet"
@@ -152,11 +152,11 @@ def test_a_server_that_is_not_there_or_refuses_the_key_is_a_failed_connection(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def main() -> None:
-        async with scene(tmp_path, gate=Gate(is_local=False, key=f"{KEY}-2")) as here:
-            assert await earshot(here, "list") == Exit.CONNECTION_FAILED
+        async with scene(tmp_path, gate=AccessGate(is_local=False, key=f"{KEY}-2")) as here:
+            assert await earshot(here, "list") == ExitCode.CONNECTION_FAILED
             assert "key is wrong" in capsys.readouterr().err
             gone = parsed("list", "--url", url_of(here))
-        assert await asyncio.to_thread(run, gone, Config(), {}) == Exit.CONNECTION_FAILED
+        assert await asyncio.to_thread(run, gone, Config(), {}) == ExitCode.CONNECTION_FAILED
         assert "refused" in capsys.readouterr().err
 
     asyncio.run(main())
@@ -199,11 +199,11 @@ def test_any_free_port_is_no_address() -> None:
 
 
 def test_the_command_is_one_of_earshots(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["devices", "list", "--url", "ftp://x"]) == Exit.USAGE
+    assert main(["devices", "list", "--url", "ftp://x"]) == ExitCode.USAGE
     assert "'ftp://x' is no address" in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
         main(["devices", "dance"])
-    assert ended.value.code == Exit.USAGE
+    assert ended.value.code == ExitCode.USAGE
 
 
 def test_every_action_is_documented() -> None:

@@ -18,8 +18,8 @@ from devices.directory import DeviceProfile
 from devices.ota import FirmwareFolder
 from devices.pairing import RegistrySettings
 from devices.registry.database import opened
-from devices.registry.registry import Registry
-from server.http.auth import Gate
+from devices.registry.registry import DeviceRegistry
+from server.http.auth import AccessGate
 from tests.devices.api.fakes import FakeLive
 from tests.devices.api.scenes import scene
 from tests.devices.registry.known import contact
@@ -452,7 +452,7 @@ def test_a_silent_watch_shows_life_and_changes_of_other_servers(tmp_path: Path) 
             assert await _event(answer) == []
             assert await answer.content.readline() == b": still here\n"
             async with opened(f"sqlite:///{tmp_path}/devices.db") as other:
-                there = Registry(other, here.clock, RegistrySettings())
+                there = DeviceRegistry(other, here.clock, RegistrySettings())
                 await there.check_in(contact("bb:01"))
             assert [one["hardware_id"] for one in await _event(answer)] == ["bb:01"]
 
@@ -497,7 +497,7 @@ def test_watchers_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_nothing_is_told_without_the_key(tmp_path: Path) -> None:
     async def main() -> None:
-        async with scene(tmp_path, gate=Gate(is_local=False, key=KEY)) as here:
+        async with scene(tmp_path, gate=AccessGate(is_local=False, key=KEY)) as here:
             for method, path in (
                 ("GET", "devices"),
                 ("POST", "devices/pair"),

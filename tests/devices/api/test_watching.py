@@ -9,13 +9,13 @@ from typing import cast
 import pytest
 from sqlalchemy import text
 
-from core.errors import StorageFailed
+from core.errors import StorageError
 from devices.announcements import Announcements
 from devices.api.door import AGAIN_S, DevicesDoor
-from devices.api.event_log import Journal
+from devices.api.event_log import DeviceEventLog
 from devices.directory import Device
 from devices.presence import Presence
-from devices.registry.registry import Registry
+from devices.registry.registry import DeviceRegistry
 from tests.devices.api.fakes import FakeLive, FakeRooms, FakeTalks, device
 from tests.devices.api.scenes import scene
 from tests.loop import run_virtual
@@ -39,7 +39,7 @@ class Kept:
     async def everyone(self) -> Sequence[Device]:
         self.looks += 1
         if self.looks <= self.fails:
-            raise StorageFailed("the database of devices does not answer")
+            raise StorageError("the database of devices does not answer")
         found = self.known
         await self.answers.wait()
         return found
@@ -51,8 +51,8 @@ class Kept:
 def door_of(kept: Kept, presence: Presence) -> DevicesDoor:
     clock = LoopClock()
     said = Announcements(FakeTalks(), FakeRooms(), presence, clock)
-    registry = cast("Registry", kept)
-    return DevicesDoor(registry, presence, Journal(clock), said, lambda profile: None)
+    registry = cast("DeviceRegistry", kept)
+    return DevicesDoor(registry, presence, DeviceEventLog(clock), said, lambda profile: None)
 
 
 def test_a_look_that_failed_is_repeated_without_a_change() -> None:

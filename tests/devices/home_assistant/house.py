@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from core.ports import Place, ToolContext
-from devices.home_assistant.client import HomeAssistant, State
-from devices.home_assistant.entities import Mirror
+from core.ports import DeviceLocation, ToolContext
+from devices.home_assistant.client import ConnectionState, HomeAssistantClient
+from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.settings import HomeAssistantSettings
-from devices.home_assistant.tools import HouseTools
+from devices.home_assistant.tools import HomeAssistantTools
 from tests.devices.home_assistant.fake import TOKEN, FakeHome
 from tests.engines.intents_talk import HandClock
 from tests.pipeline.fakes import Counts
@@ -19,16 +19,16 @@ PATIENCE_S = 30
 
 
 def spoken_in(area: str, language: str = "en") -> ToolContext:
-    return ToolContext("conv_1", language, Place(area))
+    return ToolContext("conv_1", language, DeviceLocation(area))
 
 
 @asynccontextmanager
 async def client(
-    home: FakeHome, *, mirror: Mirror | None = None, **settings: Any
-) -> AsyncIterator[HomeAssistant]:
+    home: FakeHome, *, mirror: EntityMirror | None = None, **settings: Any
+) -> AsyncIterator[HomeAssistantClient]:
     """Running, whatever became of its first attempt."""
     wanted = HomeAssistantSettings(**{"url": home.url, "token": TOKEN, "timeout_s": 5, **settings})
-    house = HomeAssistant(
+    house = HomeAssistantClient(
         wanted, HandClock(), Counts(), mirror=mirror, first_wait_s=0.01, debounce_s=0
     )
     task = asyncio.create_task(house.run())
@@ -41,13 +41,15 @@ async def client(
 
 
 @asynccontextmanager
-async def tools(home: FakeHome, **settings: Any) -> AsyncIterator[tuple[HouseTools, HandClock]]:
+async def tools(
+    home: FakeHome, **settings: Any
+) -> AsyncIterator[tuple[HomeAssistantTools, HandClock]]:
     clock = HandClock()
     async with client(home, **settings) as house:
-        yield HouseTools(house, clock), clock
+        yield HomeAssistantTools(house, clock), clock
 
 
-async def reached(house: HomeAssistant, *states: State) -> None:
+async def reached(house: HomeAssistantClient, *states: ConnectionState) -> None:
     async with asyncio.timeout(PATIENCE_S):
         await house.until(*states)
 

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 
 from core.ports import ToolContext, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.session.one_shot import Exchanges, Question
-from pipeline.speech.language_id import TextLanguage
-from pipeline.tools.home import Home, HomeConfig
+from pipeline.session.one_shot import OneShotRequest, OneShotResponses
+from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.tools.home import DemoHome, HomeConfig
 from pipeline.tools.skills import ClockTools
 from server.compose.home_assistant import house
 from server.config.sections.home_assistant import HomeAssistantConfig
@@ -51,14 +51,14 @@ async def earshot(url: str, token: str = TOKEN) -> AsyncIterator[World]:
     """As the server puts it together."""
     config = HomeAssistantConfig(url=url, token=token, use="tools")
     clock = HandClock()
-    async with house(config, Home(HomeConfig()), clock, Counts()) as parts:
+    async with house(config, DemoHome(HomeConfig()), clock, Counts()) as parts:
         assert parts is not None
         yield World(llm=Asks(), providers=(*parts.providers, ClockTools(clock)))
 
 
 async def ask(world: World, text: str) -> str:
-    exchanges = Exchanges(world.surroundings(), world.conversations, TextLanguage())
-    async with exchanges.open(Question(text, language="en")) as exchange:
+    exchanges = OneShotResponses(world.surroundings(), world.conversations, TextLanguageDetector())
+    async with exchanges.open(OneShotRequest(text, language="en")) as exchange:
         return await exchange.text()
 
 

@@ -6,10 +6,14 @@ import logging
 
 import pytest
 
-from devices.home_assistant.client import State
-from devices.home_assistant.entities import Mirror
-from devices.home_assistant.errors import Away, Refused, Slow
-from pipeline.tools.home import Home, HomeConfig
+from devices.home_assistant.client import ConnectionState
+from devices.home_assistant.entities import EntityMirror
+from devices.home_assistant.errors import (
+    HomeAssistantAccessError,
+    HomeAssistantTimeout,
+    HomeAssistantUnreachable,
+)
+from pipeline.tools.home import DemoHome, HomeConfig
 from tests.devices.home_assistant.fake import answered, fake_home, light
 from tests.devices.home_assistant.house import client, reached, run, until
 
@@ -24,7 +28,7 @@ def test_it_connects_and_learns_the_names() -> None:
         ]
         areas = [{"area_id": "kitchen", "name": "Kitchen", "aliases": ["galley"]}]
         async with fake_home(entities=entities, areas=areas) as home, client(home) as house:
-            assert house.state is State.CONNECTED
+            assert house.state is ConnectionState.CONNECTED
             assert [one.names for one in house.house.entities] == [
                 ("Kitchen Lights", "cooking light")
             ]
@@ -78,8 +82,8 @@ def test_who_is_refused_does_not_try_again(
 ) -> None:
     async def main() -> None:
         async with fake_home(is_banned=is_banned) as home, client(home, token="wrong") as house:
-            assert house.state is State.REFUSED
-            with pytest.raises(Refused):
+            assert house.state is ConnectionState.REFUSED
+            with pytest.raises(HomeAssistantAccessError):
                 await house.converse("hello", "en", None)
             assert home.logins == (0 if is_banned else 1)
 
@@ -96,7 +100,7 @@ def test_a_token_that_is_taken_back_ends_it_for_good() -> None:
         async with fake_home() as home, client(home) as house:
             home.token = "another"
             await home.hang_up()
-            await reached(house, State.REFUSED)
+            await reached(house, ConnectionState.REFUSED)
             assert home.logins == 2
 
     run(main())
@@ -105,11 +109,11 @@ def test_a_token_that_is_taken_back_ends_it_for_good() -> None:
 def test_a_token_refused_over_rest_ends_it_too() -> None:
     async def main() -> None:
         async with fake_home(has_websocket=False, token="another") as home, client(home) as house:
-            assert house.state is State.AWAY
-            with pytest.raises(Refused):
+            assert house.state is ConnectionState.AWAY
+            with pytest.raises(HomeAssistantAccessError):
                 await house.converse("hello", "en", None)
-            await reached(house, State.REFUSED)
-            with pytest.raises(Refused):
+            await reached(house, ConnectionState.REFUSED)
+            with pytest.raises(HomeAssistantAccessError):
                 await house.converse("hello", "en", None)
             assert home.logins == 1
 
@@ -137,11 +141,11 @@ def test_it_is_away_and_comes_back() -> None:
     async def main() -> None:
         async with fake_home() as home, client(home) as house:
             await home.stop()
-            await reached(house, State.AWAY)
-            with pytest.raises(Away):
+            await reached(house, ConnectionState.AWAY)
+            with pytest.raises(HomeAssistantUnreachable):
                 await house.converse("hello", "en", None)
             await home.start()
-            await reached(house, State.CONNECTED)
+            await reached(house, ConnectionState.CONNECTED)
             assert (await house.converse("hello", "en", None)).speech == "Done"
 
     run(main())
@@ -151,10 +155,10 @@ def test_whoever_reaches_it_over_rest_ends_the_waiting() -> None:
     async def main() -> None:
         async with fake_home(has_websocket=False) as home, client(home) as house:
             house._first_wait_s = 60
-            await until(lambda: house.state is State.AWAY)
+            await until(lambda: house.state is ConnectionState.AWAY)
             home.has_websocket = True
             await house.converse("hello", "en", None)
-            await reached(house, State.CONNECTED)
+            await reached(house, ConnectionState.CONNECTED)
 
     run(main())
 
@@ -163,7 +167,7 @@ def test_a_sentence_that_takes_too_long_is_given_up() -> None:
     async def main() -> None:
         async with fake_home() as home, client(home, timeout_s=0.05) as house:
             home.released.clear()
-            with pytest.raises(Slow):
+            with pytest.raises(HomeAssistantTimeout):
                 await house.converse("hello", "en", None)
             home.released.set()
             assert (await house.converse("hello", "en", None)).speech == "Done"
@@ -181,7 +185,7 @@ def test_a_cancelled_sentence_leaves_nothing_behind() -> None:
             await asyncio.gather(asking, return_exceptions=True)
             home.released.set()
             assert (await house.converse("again", "en", None)).speech == "Done"
-            assert house.state is State.CONNECTED
+            assert house.state is ConnectionState.CONNECTED
 
     run(main())
 
@@ -193,7 +197,7 @@ def test_a_sentence_under_way_when_it_goes_away_is_told_so_and_not_repeated() ->
             asking = asyncio.create_task(house.converse("hello", "en", None))
             await home.asked.wait()
             await home.hang_up()
-            with pytest.raises(Away):
+            with pytest.raises(HomeAssistantUnreachable):
                 await asking
             assert len(home.sentences) == 1
 
@@ -215,7 +219,7 @@ def test_garbage_ends_the_connection_and_it_is_made_anew(frame: str) -> None:
     async def main() -> None:
         async with fake_home() as home, client(home) as house:
             await home.send(frame)
-            await until(lambda: home.logins == 2 and house.state is State.CONNECTED)
+            await until(lambda: home.logins == 2 and house.state is ConnectionState.CONNECTED)
             assert (await house.converse("hello", "en", None)).speech == "Done"
 
     run(main())
@@ -225,7 +229,7 @@ def test_garbage_ends_the_connection_and_it_is_made_anew(frame: str) -> None:
 def test_what_greets_strangely_is_no_home_assistant(greeting: str) -> None:
     async def main() -> None:
         async with fake_home(greets_with=greeting) as home, client(home) as house:
-            assert house.state is State.AWAY
+            assert house.state is ConnectionState.AWAY
             assert home.logins == 0, "the token is for Home Assistant alone"
 
     run(main())
@@ -246,7 +250,7 @@ def test_an_answer_that_is_none_is_no_answer() -> None:
 
 def test_the_page_shows_its_devices_as_they_are() -> None:
     async def main() -> None:
-        shown = Home(HomeConfig())
+        shown = DemoHome(HomeConfig())
         areas = [{"area_id": "kitchen", "name": "Kitchen", "aliases": []}]
         entities = [
             light("Kitchen Lights", "kitchen"),
@@ -255,7 +259,7 @@ def test_the_page_shows_its_devices_as_they_are() -> None:
         ]
         async with (
             fake_home(entities=entities, areas=areas) as home,
-            client(home, mirror=Mirror(shown)),
+            client(home, mirror=EntityMirror(shown)),
         ):
             await until(lambda: bool(home.watched))
             assert list(home.watched.values()) == [["cover.blind", "light.kitchen_lights"]]
@@ -278,12 +282,12 @@ def test_the_page_shows_its_devices_as_they_are() -> None:
 
 def test_a_house_that_the_page_cannot_draw_is_still_a_house() -> None:
     async def main() -> None:
-        shown = Home(HomeConfig())
+        shown = DemoHome(HomeConfig())
         areas = [{"area_id": "no_area", "name": "No Area"}] * 2
         entities = [light("Porch Light"), light("Hall Light", "no_area")]
         async with (
             fake_home(entities=entities, areas=areas) as home,
-            client(home, mirror=Mirror(shown)) as house,
+            client(home, mirror=EntityMirror(shown)) as house,
         ):
             assert (await house.converse("hello", "en", None)).speech == "Done"
             del areas[0], home.areas[1:]
@@ -293,6 +297,6 @@ def test_a_house_that_the_page_cannot_draw_is_still_a_house() -> None:
             await home.show(a={"light.hall_light": {"s": "on", "a": huge}})
             await until(lambda: shown.entity("light.hall_light").state == "on")
             assert {one.area for one in shown.snapshot("en").entities} == {"no_area"}
-            assert (home.logins, house.state) == (1, State.CONNECTED)
+            assert (home.logins, house.state) == (1, ConnectionState.CONNECTED)
 
     run(main())

@@ -4,14 +4,19 @@ from typing import Any
 
 import pytest
 
-from devices.home_assistant.registries import House, Registries, candidates, house
+from devices.home_assistant.registries import (
+    HomeAssistantHouse,
+    RegistrySnapshot,
+    candidates,
+    house,
+)
 
 
-def registries(**told: Any) -> Registries:
+def registries(**told: Any) -> RegistrySnapshot:
     usual = dict[str, Any].fromkeys(
         ("states", "entries", "devices", "areas", "floors", "exposed"), None
     )
-    return Registries(**{**usual, **told})
+    return RegistrySnapshot(**{**usual, **told})
 
 
 def state(entity_id: str, name: Any = "Lamp", **attributes: Any) -> dict[str, Any]:
@@ -82,7 +87,7 @@ def test_names_are_sayable_and_few() -> None:
 @pytest.mark.parametrize("odd", [None, 7, "text", [], [None, 7, {}], {"light.a": 7}, [[]]])
 def test_odd_answers_make_no_house_and_no_trouble(odd: Any) -> None:
     told = dict.fromkeys(("states", "entries", "devices", "areas", "floors", "exposed"), odd)
-    assert house(Registries(**told)) == House()
+    assert house(RegistrySnapshot(**told)) == HomeAssistantHouse()
 
 
 @pytest.mark.parametrize("odd", [[], {}, {"a": 1}, 3])

@@ -8,49 +8,59 @@ import pytest
 
 from core.errors import ConfigError, RemoteProtocolError
 from devices.home_assistant.conversation import parse
-from devices.home_assistant.protocol import Commands, Event, Result, decode, greeting
-from devices.home_assistant.registries import Area, Entity, House
+from devices.home_assistant.protocol import (
+    CommandEncoder,
+    CommandResult,
+    SubscriptionEvent,
+    decode,
+    greeting,
+)
+from devices.home_assistant.registries import (
+    HomeAssistantArea,
+    HomeAssistantEntity,
+    HomeAssistantHouse,
+)
 from devices.home_assistant.rooms import wants_room
 from devices.home_assistant.services import plan
 from devices.home_assistant.settings import HomeAssistantSettings
-from devices.home_assistant.threads import Threads
+from devices.home_assistant.threads import ConversationIds
 from devices.home_assistant.words import spoken
 from engines.base import AsrInfo
 from pipeline.shared.settings import SessionSettings
 from server.config.sections.home_assistant import HomeAssistantConfig
 from tests.devices.home_assistant.fake import answered
 
-HOUSE = House(
+HOUSE = HomeAssistantHouse(
     entities=(
-        Entity("light.kitchen", "light", ("Kitchen Lights",), "kitchen"),
-        Entity("light.desk", "light", ("Desk Lamp", "reading lamp"), "office"),
-        Entity("light.maybe", "light", ("Shelf",), "kitchen", is_decided=False),
-        Entity("cover.blind", "cover", ("Blind",), "kitchen", "blind"),
-        Entity("lock.front", "lock", ("Front Door",), "kitchen"),
-        Entity("climate.heater", "climate", ("Heater",), "office"),
-        Entity("media_player.radio", "media_player", ("Radio",), "office"),
+        HomeAssistantEntity("light.kitchen", "light", ("Kitchen Lights",), "kitchen"),
+        HomeAssistantEntity("light.desk", "light", ("Desk Lamp", "reading lamp"), "office"),
+        HomeAssistantEntity("light.maybe", "light", ("Shelf",), "kitchen", is_decided=False),
+        HomeAssistantEntity("cover.blind", "cover", ("Blind",), "kitchen", "blind"),
+        HomeAssistantEntity("lock.front", "lock", ("Front Door",), "kitchen"),
+        HomeAssistantEntity("climate.heater", "climate", ("Heater",), "office"),
+        HomeAssistantEntity("media_player.radio", "media_player", ("Radio",), "office"),
     ),
-    areas=(Area("kitchen", ("Kitchen",)), Area("office", ("Office",))),
+    areas=(HomeAssistantArea("kitchen", ("Kitchen",)), HomeAssistantArea("office", ("Office",))),
 )
 
 
 def test_ids_increase_and_frames_are_read_singly_and_in_arrays() -> None:
-    commands = Commands()
+    commands = CommandEncoder()
     assert [commands.encode("ping", {})[0] for _ in range(3)] == [1, 2, 3]
     assert json.loads(commands.encode("x", {"a": "ü"})[1]) == {"id": 4, "type": "x", "a": "ü"}
     result = {"id": 1, "type": "result", "success": True, "result": {"a": 1}}
     event = {"id": 2, "type": "event", "event": {"event_type": "e"}}
-    both = [Result(1, {"a": 1}), Event(2, {"event_type": "e"})]
+    both = [CommandResult(1, {"a": 1}), SubscriptionEvent(2, {"event_type": "e"})]
     assert list(decode(json.dumps([result, event, {"type": "new_kind"}]))) == both
     assert list(decode(json.dumps(result))) == both[:1]
-    assert list(decode('{"id": 9, "type": "pong"}')) == [Result(9, None)]
+    assert list(decode('{"id": 9, "type": "pong"}')) == [CommandResult(9, None)]
 
 
 def test_an_error_of_its_own_is_kept_short() -> None:
     error = {"code": "not_found", "message": "x" * 9999}
     frame = json.dumps({"id": 1, "type": "result", "success": False, "error": error})
     (found,) = decode(frame)
-    assert isinstance(found, Result)
+    assert isinstance(found, CommandResult)
     assert found.error is not None
     assert (found.error.theirs, len(str(found.error))) == ("not_found", 311)
 
@@ -83,7 +93,7 @@ def test_what_is_no_answer_is_told_so(odd: Any) -> None:
 
 
 def test_conversations_go_on_until_they_are_forgotten_there() -> None:
-    threads = Threads()
+    threads = ConversationIds()
     assert threads.id("ours", 0) is None
     threads.answered("ours", "theirs", 0, is_asking=True)
     assert threads.id("ours", 300) == "theirs"

@@ -10,7 +10,7 @@ import pytest
 from core.ports import ToolContext
 from engines.base import Message, TextDelta, ToolCall
 from engines.llm import intents
-from pipeline.tools.home import Home, HomeConfig
+from pipeline.tools.home import DemoHome, HomeConfig
 from pipeline.tools.skills import ClockTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox
 from tests.devices.home_assistant.fake import FakeHome, answered, fake_home, light
@@ -42,7 +42,7 @@ class Talk:
     codes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        home, clock = Home(HomeConfig()), HandClock()
+        home, clock = DemoHome(HomeConfig()), HandClock()
         timers = Timers(home, clock, Announced())
         skills = (ListTools(home), TimerTools(timers), ClockTools(clock))
         self.toolbox = Toolbox((self.provider, *skills), Counts())

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from devices.directory import Contact, Kind
+from devices.directory import DeviceClaims, DeviceKind
 from devices.pairing import RegistrySettings
 from devices.registry.database import Database, opened
-from devices.registry.registry import Registry
-from devices.registry.settings import StoredSettings
+from devices.registry.registry import DeviceRegistry
+from devices.registry.settings import DatabaseSettingsStore
 
 
 @dataclass
@@ -33,8 +33,8 @@ class Moment:
 
 @dataclass
 class Known:
-    registry: Registry
-    settings: StoredSettings
+    registry: DeviceRegistry
+    settings: DatabaseSettingsStore
     clock: Moment
     database: Database
 
@@ -43,14 +43,14 @@ class Known:
 async def known(url: str, chosen: RegistrySettings | None = None) -> AsyncIterator[Known]:
     clock = Moment()
     async with opened(url) as database:
-        registry = Registry(database, clock, chosen or RegistrySettings())
-        yield Known(registry, StoredSettings(database), clock, database)
+        registry = DeviceRegistry(database, clock, chosen or RegistrySettings())
+        yield Known(registry, DatabaseSettingsStore(database), clock, database)
 
 
 def contact(
     hardware_id: str = "aa:bb:cc:dd:ee:01",
     address: str = "192.168.1.7",
-    kind: Kind = "xiaozhi",
+    kind: DeviceKind = "xiaozhi",
     **said: Any,
-) -> Contact:
-    return Contact(kind=kind, hardware_id=hardware_id, address=address, **said)
+) -> DeviceClaims:
+    return DeviceClaims(kind=kind, hardware_id=hardware_id, address=address, **said)

@@ -14,7 +14,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, insert, inspect, text
 from sqlalchemy.exc import IntegrityError
 
-from core.errors import ConfigError, StorageFailed
+from core.errors import ConfigError, StorageError
 from devices.registry import database as database_file
 from devices.registry.database import Database, engine_of, opened
 from devices.registry.migrate import migrate
@@ -96,7 +96,7 @@ def test_a_database_of_a_newer_version_is_left_alone(url: str) -> None:
                 lambda one: one.execute(text("UPDATE alembic_version SET version_num = '9999'"))
             )
         async with opened(url) as database:
-            with pytest.raises(StorageFailed, match=r"newer Earshot .*'9999'.*'0004'"):
+            with pytest.raises(StorageError, match=r"newer Earshot .*'9999'.*'0004'"):
                 await database.run(_differences)
 
     asyncio.run(main())
@@ -134,7 +134,7 @@ def test_work_against_a_constraint_is_tried_again_and_then_fails(url: str) -> No
 
     async def main() -> None:
         async with opened(url) as database:
-            with pytest.raises(StorageFailed):
+            with pytest.raises(StorageError):
                 await database.run(work)
 
     asyncio.run(main())
@@ -150,7 +150,7 @@ def test_a_database_that_hangs_fails_who_waits_and_serves_who_comes_later(
         async with opened(url) as database:
             monkeypatch.setattr(database_file, "CALL_TIMEOUT_S", 0.05)
             for work in (lambda _: goes_on.wait(), lambda _: None):
-                with pytest.raises(StorageFailed, match="does not answer"):
+                with pytest.raises(StorageError, match="does not answer"):
                     await database.run(work)
             goes_on.set()
             monkeypatch.setattr(database_file, "CALL_TIMEOUT_S", 10)
@@ -218,7 +218,7 @@ def test_a_database_that_cannot_be_opened_is_tried_again(
     async def main() -> None:
         async with known(f"sqlite:///{tmp_path}/in-the-way/devices.db") as here:
             assert "devices are turned away" in caplog.text
-            with pytest.raises(StorageFailed) as error:
+            with pytest.raises(StorageError) as error:
                 await here.registry.check_in(contact())
             assert error.value.code == "storage_failed"
             (tmp_path / "in-the-way").unlink()
@@ -234,7 +234,7 @@ def test_a_file_that_is_no_database_is_said(
 
     async def main() -> None:
         async with known(f"sqlite:///{tmp_path}/devices.db") as here:
-            with pytest.raises(StorageFailed):
+            with pytest.raises(StorageError):
                 await here.registry.everyone()
 
     asyncio.run(main())
@@ -256,7 +256,7 @@ def test_a_server_that_is_not_there_is_said_without_its_password(
     async def main() -> None:
         with reserved_port() as port:
             async with known(f"postgresql://me:hunter2@127.0.0.1:{port}/x") as here:
-                with pytest.raises(StorageFailed):
+                with pytest.raises(StorageError):
                     await here.registry.everyone()
 
     asyncio.run(main())
@@ -271,7 +271,7 @@ def test_a_server_that_goes_and_comes_back_is_used_again(server: Postgres) -> No
             device = await here.registry.check_in(contact())
             await asyncio.to_thread(server.stop)
             try:
-                with pytest.raises(StorageFailed):
+                with pytest.raises(StorageError):
                     await here.registry.everyone()
             finally:
                 await asyncio.to_thread(server.start)

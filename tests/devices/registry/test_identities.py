@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import inspect, select, text, update
 
 from core.errors import NotFound, RequestError
-from devices.directory import Contact, Device, Kind
+from devices.directory import Device, DeviceClaims, DeviceKind
 from devices.pairing import RegistrySettings
 from devices.registry import tokens
 from devices.registry.database import engine_of
@@ -26,7 +26,7 @@ OURS, OTHERS, THIRD = (sha256(one).digest() for one in (b"ours", b"others", b"th
 CODE_LIFE = timedelta(minutes=10)
 
 
-def who(identity: bytes, address: str = "192.168.1.7", firmware: str = "") -> Contact:
+def who(identity: bytes, address: str = "192.168.1.7", firmware: str = "") -> DeviceClaims:
     return replace(contact(MAC, address, firmware=firmware), identity=identity)
 
 
@@ -182,7 +182,7 @@ def test_who_approves_by_id_says_what_the_device_shows(url: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["willow", "wyoming"])
-def test_kinds_that_show_no_code_are_approved_without_one(url: str, kind: Kind) -> None:
+def test_kinds_that_show_no_code_are_approved_without_one(url: str, kind: DeviceKind) -> None:
     async def main() -> None:
         async with known(url) as here:
             device = await here.registry.check_in(contact(kind=kind))

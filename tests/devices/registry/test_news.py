@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import NotFound
 from devices.registry import notifications as news_file
-from devices.registry.notifications import CHANNEL, News
+from devices.registry.notifications import CHANNEL, DeviceChangeChannel
 from tests.devices.registry.known import Known, contact, known
 from tests.devices.registry.postgres import Postgres
 
@@ -159,5 +159,5 @@ def test_another_driver_is_said(caplog: pytest.LogCaptureFixture) -> None:
     class Other:
         driver = "postgresql+pg8000"
 
-    asyncio.run(News(Other()).follow(lambda: None))  # type: ignore[arg-type]
+    asyncio.run(DeviceChangeChannel(Other()).follow(lambda: None))  # type: ignore[arg-type]
     assert "not heard over postgresql+pg8000" in caplog.text

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from core.errors import NotFound, Overloaded, RequestError
+from core.errors import NotFound, OverloadedError, RequestError
 from devices.pairing import MAX_WRONG_GUESSES, RegistrySettings
 from devices.registry.tables import tokens
 from devices.registry.tokens import MAX_PER_DEVICE, digest_of
@@ -19,7 +19,7 @@ MINUTE = timedelta(minutes=1)
 
 
 async def refused(here: Known, code: str) -> str:
-    with pytest.raises((RequestError, Overloaded)) as error:
+    with pytest.raises((RequestError, OverloadedError)) as error:
         await here.registry.pair(code)
     return error.value.code
 

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from core.errors import NotFound
-from devices.directory import Contact, Device
+from devices.directory import Device, DeviceClaims
 from devices.pairing import RegistrySettings
 from devices.registry import queries, tokens
 from tests.devices.registry.known import Known, contact, known
@@ -27,7 +27,7 @@ OURS, OTHERS = (sha256(one).digest() for one in (b"ours", b"others"))
 CODE_LIFE = timedelta(minutes=10)
 
 
-def who(identity: bytes, address: str = "192.168.1.7") -> Contact:
+def who(identity: bytes, address: str = "192.168.1.7") -> DeviceClaims:
     return replace(contact(address=address), identity=identity)
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from core.errors import NotFound, RequestError
 from devices.directory import Device, DeviceProfile
-from devices.pairing import RegistrySettings, Rule
+from devices.pairing import ApprovalRule, RegistrySettings
 from devices.registry import queries
 from devices.registry import registry as registry_file
 from devices.registry.tables import devices
@@ -55,7 +55,7 @@ def test_a_new_device_has_a_code_and_is_the_same_when_it_comes_again(url: str) -
 )
 def test_networks_may_be_enough(url: str, address: str, standing: str) -> None:
     async def main() -> None:
-        rule = Rule((ip_network("10.0.0.0/8"), ip_network("fe80::/10")))
+        rule = ApprovalRule((ip_network("10.0.0.0/8"), ip_network("fe80::/10")))
         async with known(url, RegistrySettings(rule=rule)) as here:
             device = await here.registry.check_in(contact(address=address))
             assert (device.standing, device.pairing_code == "") == (standing, standing != "new")

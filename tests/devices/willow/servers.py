@@ -19,13 +19,13 @@ from core.errors import EngineError
 from devices.willow.wis.door import WillowDoor, WillowSettings
 from devices.willow.wis.routes import routes
 from engines.base import LlmOptions, TextDelta, WordMark
-from media.files.upload_spool import SpoolLimits, Spools
+from media.files.upload_spool import SpoolLimits, UploadSpools
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet
-from pipeline.session.one_shot import Exchanges
-from pipeline.speech.file import Reader
-from pipeline.speech.language_id import TextLanguage
-from pipeline.surroundings import Surroundings
+from pipeline.session.one_shot import OneShotResponses
+from pipeline.speech.file import SpeechFiles
+from pipeline.speech.language_id import TextLanguageDetector
+from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.recording import Transcriber
 from tests.media.thread_decoder import ThreadDecoder
@@ -53,7 +53,7 @@ class TranslatingAsr(LevelAsr):
         return replace(result, language=item.options.language or "de")
 
 
-class UsualLanguage(TextLanguage):
+class UsualLanguage(TextLanguageDetector):
     """German where it says `Licht`; the model that tells better is tested by itself."""
 
     async def of(self, text: str, usual: str, known: object = ()) -> str:
@@ -69,7 +69,9 @@ class Scene:
     max_questions: int = 4
     is_strict: bool = True
     settings: WillowSettings = field(default_factory=WillowSettings)
-    spools: Spools = field(default_factory=lambda: Spools(SpoolLimits(MAX_UPLOAD_BYTES)))
+    spools: UploadSpools = field(
+        default_factory=lambda: UploadSpools(SpoolLimits(MAX_UPLOAD_BYTES))
+    )
     bugs: list[BaseExceptionGroup[BaseException]] = field(default_factory=list)
 
     async def guard(self, work: Awaitable[None], name: str) -> None:
@@ -87,9 +89,9 @@ class Scene:
             is_strict=self.is_strict,
         )
         metrics, clock = Counts(), LoopClock()
-        surroundings = Surroundings(engines, Toolbox([Adder()], metrics), clock, metrics)
-        self.reader = Reader(engines)
-        self.exchanges = Exchanges(
+        surroundings = SessionServices(engines, Toolbox([Adder()], metrics), clock, metrics)
+        self.reader = SpeechFiles(engines)
+        self.exchanges = OneShotResponses(
             surroundings, self.conversations, UsualLanguage(), max_parallel=self.max_questions
         )
         return WillowDoor(

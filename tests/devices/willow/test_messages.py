@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from core.audio import ASR_RATE_HZ, AudioFrame
 from core.errors import RequestError
-from devices.willow.wis.rtc.messages import Ping, Start, Stop, infer, pong, read_message
-from devices.willow.wis.rtc.recording import TAIL_GAP_S, TAIL_MS, Take
+from devices.willow.wis.rtc.messages import RtcPing, RtcStart, RtcStop, infer, pong, read_message
+from devices.willow.wis.rtc.recording import TAIL_GAP_S, TAIL_MS, RtcRecording
 from tests.loop import run_virtual
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"type":"ping","message":"hi"}', Ping("hi")),
-        ('{"type":"ping"}', Ping()),
-        ('{"type":"start"}', Start()),
-        ('{"type":"start","obj":null,"message":null,"extra":1}', Start()),
+        ('{"type":"ping","message":"hi"}', RtcPing("hi")),
+        ('{"type":"ping"}', RtcPing()),
+        ('{"type":"start"}', RtcStart()),
+        ('{"type":"start","obj":null,"message":null,"extra":1}', RtcStart()),
         ('{"type":"stop","obj":{"model":"large","beam_size":5}}',
-         Stop(None, {"model": "large", "beam_size": 5})),
+         RtcStop(None, {"model": "large", "beam_size": 5})),
     ],
 )  # fmt: skip
 def test_what_clients_send(text: str, message: object) -> None:
@@ -44,7 +44,7 @@ def test_what_is_not_understood_says_what_is(text: str | bytes) -> None:
 @given(st.text() | st.binary())
 def test_what_is_wrong_is_said_briefly(text: str | bytes) -> None:
     with suppress(RequestError):
-        assert isinstance(read_message(text), Ping | Start | Stop)
+        assert isinstance(read_message(text), RtcPing | RtcStart | RtcStop)
         return
     with pytest.raises(RequestError) as caught:
         read_message(text)
@@ -63,7 +63,7 @@ def test_answers_have_a_type_that_the_client_knows() -> None:
 FRAME = AudioFrame(np.ones(320, np.int16), ASR_RATE_HZ, 0)
 
 
-async def collected(take: Take) -> int:
+async def collected(take: RtcRecording) -> int:
     """Samples."""
     total = 0
     async for pcm in take.pieces():
@@ -79,7 +79,7 @@ def test_a_recording_ends_with_what_was_under_way(
     late_frames: int, kept_ms: int, took_s: float
 ) -> None:
     async def scene() -> None:
-        take = Take(max_audio_s=10)
+        take = RtcRecording(max_audio_s=10)
         async with asyncio.TaskGroup() as tasks:
             found = tasks.create_task(collected(take))
             for _ in range(5):
@@ -99,7 +99,7 @@ def test_a_recording_ends_with_what_was_under_way(
 
 def test_a_recording_has_a_limit() -> None:
     async def scene() -> None:
-        take = Take(max_audio_s=0.05)
+        take = RtcRecording(max_audio_s=0.05)
         for _ in range(3):
             take.add(FRAME)
         take.close()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import EarshotError, EngineError, RequestError
-from devices.willow.wis.asr import Heard
+from devices.willow.wis.asr import WisTranscript
 from devices.willow.wis.asr_reply import MAX_REPLY_BYTES, briefly, device_reply, file_reply
 from server.http.edge import error_response
 
@@ -17,7 +17,7 @@ WORDS = st.text(max_size=4000)
 def test_a_reply_is_json_below_2_kb(
     text: str, translation: str | None, stats: bool, audio_ms: int
 ) -> None:
-    heard = Heard(text, "en", audio_ms, audio_ms / 7, translation)
+    heard = WisTranscript(text, "en", audio_ms, audio_ms / 7, translation)
     data = device_reply(heard, stats=stats)
     assert len(data) <= MAX_REPLY_BYTES < 2048
     reply = msgspec.json.decode(data)
@@ -32,13 +32,15 @@ def test_a_reply_is_json_below_2_kb(
 
 
 def test_a_long_text_ends_at_a_word() -> None:
-    reply = msgspec.json.decode(device_reply(Heard("wörter " * 999, "de", 1, 1), stats=False))
+    reply = msgspec.json.decode(
+        device_reply(WisTranscript("wörter " * 999, "de", 1, 1), stats=False)
+    )
     assert reply["text"].endswith("wörter…")
     assert len(reply["text"].encode()) > 1900
 
 
 def test_a_short_text_is_as_it_was() -> None:
-    data = device_reply(Heard("turn on the light", "en", 1940, 97.0004), stats=True)
+    data = device_reply(WisTranscript("turn on the light", "en", 1940, 97.0004), stats=True)
     assert msgspec.json.decode(data) == {
         "language": "en",
         "text": "turn on the light",
@@ -49,7 +51,7 @@ def test_a_short_text_is_as_it_was() -> None:
 
 
 def test_a_files_text_has_no_limit() -> None:
-    assert len(file_reply(Heard("word " * 9999, "en", 0, 0))) > 40_000
+    assert len(file_reply(WisTranscript("word " * 9999, "en", 0, 0))) > 40_000
 
 
 @pytest.mark.parametrize("char", ["x", "ä", "語", "🎤", '"', "\0"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame
-from devices.willow.wis.rtc.recording import TAIL_GAP_S, Take
+from devices.willow.wis.rtc.recording import TAIL_GAP_S, RtcRecording
 from tests.loop import run_virtual
 
 FRAME_MS = 20
@@ -30,7 +30,7 @@ def test_a_tail_ends(
     frames: int, max_audio_s: float, whole: bool, waited_s: float, heard_ms: int
 ) -> None:
     async def main() -> None:
-        take = Take(max_audio_s)
+        take = RtcRecording(max_audio_s)
         loop = asyncio.get_running_loop()
 
         async def speak() -> None:
@@ -56,7 +56,7 @@ def test_packets_that_wi_fi_holds_back_are_waited_for() -> None:
     """A client that goes on sending: the tail comes in two bursts, 70 ms apart."""
 
     async def main() -> None:
-        take = Take(60.0)
+        take = RtcRecording(60.0)
 
         async def speak() -> None:
             for _ in range(2):

@@ -10,7 +10,7 @@ from aiohttp import ClientConnectionError
 
 from devices.willow.wis.door import WillowSettings
 from devices.willow.wis.upload import MAX_PARTS
-from media.files.upload_spool import SpoolLimits, Spools
+from media.files.upload_spool import SpoolLimits, UploadSpools
 from tests.devices.willow.servers import MAX_UPLOAD_BYTES, Scene, Server, against
 from tests.devices.willow.uploads import ONE_TWO, audio, flac, form, pieces, wav
 from tests.server.http import error_of
@@ -75,7 +75,7 @@ def test_an_upload_that_does_not_end_is_bounded() -> None:
             response = await server.client.post("/api/willow", data=endless(), headers=audio(codec))
             assert (response.status, (await error_of(response))["code"]) == (413, "audio_too_large")
 
-    against(act, Scene(spools=Spools(SpoolLimits(max_bytes=10**6))))
+    against(act, Scene(spools=UploadSpools(SpoolLimits(max_bytes=10**6))))
 
 
 def test_a_form_that_does_not_end_is_bounded() -> None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from devices.ip_allowlist import PageSettings
+from devices.ip_allowlist import KeylessPageSettings
 from devices.willow.wis.door import WillowSettings
 from devices.willow.wis.routes import routes
-from server.http.auth import Gate
+from server.http.auth import AccessGate
 from server.net.allowlist import networks_of
 from tests.devices.willow.callers import calling
 from tests.devices.willow.servers import Scene, Server, TranslatingAsr, against
@@ -138,9 +138,9 @@ def test_pages_of_named_sites_are_let_in_without_the_key(
     headers: Mapping[str, str], path: str, status: int
 ) -> None:
     async def act() -> None:
-        pages = PageSettings(frozenset({PAGE}), networks_of((), "test"))
+        pages = KeylessPageSettings(frozenset({PAGE}), networks_of((), "test"))
         door = Scene(settings=WillowSettings(pages=pages)).door()
-        async with serving(routes(door), gate=Gate(is_local=False, key=KEY)) as client:
+        async with serving(routes(door), gate=AccessGate(is_local=False, key=KEY)) as client:
             response = await client.post(path, data=form(wav()), headers=headers)
             assert response.status == status, await response.text()
             if status == 200 and "Origin" in headers:
@@ -162,5 +162,5 @@ def test_pages_of_named_sites_are_let_in_without_the_key(
 def test_a_page_counts_with_the_address_of_its_browser(
     origin: str, peer: str | None, is_admitted: bool
 ) -> None:
-    pages = PageSettings(frozenset({PAGE}), networks_of(("192.168.1.0/24",), "test"))
+    pages = KeylessPageSettings(frozenset({PAGE}), networks_of(("192.168.1.0/24",), "test"))
     assert pages.admits(origin, peer) == is_admitted

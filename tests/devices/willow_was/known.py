@@ -6,23 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 from core.errors import NotFound
-from devices.directory import Contact, Device, Kind, Standing
+from devices.directory import ApprovalState, Device, DeviceClaims, DeviceKind
 
 
 class Known:
     """A `Directory` and a `Settings`."""
 
-    def __init__(self, standing: Standing = "approved") -> None:
-        self.standing: Standing = standing
+    def __init__(self, standing: ApprovalState = "approved") -> None:
+        self.standing: ApprovalState = standing
         "Of devices that come for the first time."
         self.devices: dict[str, Device] = {}
-        self.contacts: list[Contact] = []
+        self.contacts: list[DeviceClaims] = []
         self.values: dict[tuple[str, str], Any] = {}
         self.rooms: dict[str, str] = {}
         "MAC -> room, for those that are to come."
         self._changed = asyncio.Event()
 
-    async def check_in(self, contact: Contact) -> Device:
+    async def check_in(self, contact: DeviceClaims) -> Device:
         self.contacts.append(contact)
         device = self.devices.get(contact.hardware_id)
         if device is None:
@@ -41,7 +41,9 @@ class Known:
             self._note()
         return device
 
-    async def find(self, kind: Kind, hardware_id: str, identity: bytes = b"") -> Device | None:
+    async def find(
+        self, kind: DeviceKind, hardware_id: str, identity: bytes = b""
+    ) -> Device | None:
         return self.devices.get(hardware_id)
 
     async def issue_token(self, device_id: str, identity: bytes = b"") -> str:

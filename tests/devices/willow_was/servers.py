@@ -9,15 +9,15 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from devices.ip_allowlist import Network
+from devices.ip_allowlist import IpNetwork
 from devices.presence import Presence
 from devices.willow.was.door import WasDoor
-from devices.willow.was.ears import WasEars
+from devices.willow.was.ears import ConnectedDeviceLookup
 from devices.willow.was.routes import was_routes
 from devices.willow.was.settings import WasSettings
 from devices.willow.wis.routes import routes
 from pipeline.shared.settings import SessionSettings
-from server.http.auth import Gate
+from server.http.auth import AccessGate
 from server.net.allowlist import networks_of
 from tests.devices.willow.servers import Scene as Inference
 from tests.devices.willow.uploads import ONE_TWO
@@ -35,7 +35,7 @@ SPEECH = ONE_TWO.tobytes()
 class Scene:
     known: Known = field(default_factory=Known)
     inference: Inference = field(default_factory=Inference)
-    networks: tuple[Network, ...] = field(default_factory=lambda: networks_of((), "test"))
+    networks: tuple[IpNetwork, ...] = field(default_factory=lambda: networks_of((), "test"))
     groups: tuple[tuple[str, ...], ...] = ()
     audio_hosts: tuple[str, ...] = ()
     sends_secrets: bool = False
@@ -111,8 +111,8 @@ async def running(scene: Scene) -> AsyncIterator[Server]:
         scene.inference.guard,
         chosen,
     )
-    willow._ears = WasEars(was)
-    gate = Gate(is_local=scene.is_local, key=KEY)
+    willow._ears = ConnectedDeviceLookup(was)
+    gate = AccessGate(is_local=scene.is_local, key=KEY)
     async with asyncio.TaskGroup() as tasks:
         runs = [tasks.create_task(willow.run()), tasks.create_task(was.run())]
         async with serving(was_routes(was, routes(willow)), gate=gate) as plain:

@@ -15,9 +15,9 @@ from devices.willow.was.device_config import (
 )
 from devices.willow.was.rest.body import MAX_DEPTH, read_object
 from devices.willow.was.rest.timezones import posix_zones
-from devices.willow.was.settings_store import StoredNvs, read_nvs
+from devices.willow.was.settings_store import NvsSettings, read_nvs
 from firmware_protocol.willow.encode import encode
-from firmware_protocol.willow.messages import Config, Scalar
+from firmware_protocol.willow.messages import ConfigMessage, Scalar
 
 pytestmark = pytest.mark.live
 
@@ -34,7 +34,7 @@ def test_the_defaults_are_was_s_and_fit_the_firmware() -> None:
     assert {key: values[key] for key in DEFAULTS} == DEFAULTS
     assert values["wis_url"] == f"{BASE}/api/willow?device=dev_1"
     assert values["wis_tts_url_v2"] == f"{BASE}/api/tts?text="
-    assert len(encode(Config(values))) < 1500
+    assert len(encode(ConfigMessage(values))) < 1500
 
 
 def test_what_is_nearer_to_the_device_wins() -> None:
@@ -73,7 +73,7 @@ def test_without_secrets_no_url_holds_one_either() -> None:
 
 
 def test_a_password_in_the_url_of_was_is_one_too() -> None:
-    nvs = StoredNvs(was_url="ws://any:hushed@earshot.lan/ws", wifi_ssid="home")
+    nvs = NvsSettings(was_url="ws://any:hushed@earshot.lan/ws", wifi_ssid="home")
     with pytest.raises(Conflict) as refused:
         nvs.message(with_secrets=False)
     assert refused.value.code == "secrets_not_sent"
@@ -120,8 +120,8 @@ def test_masks() -> None:
 
 
 def test_nvs_is_changed_in_part() -> None:
-    old = StoredNvs("ws://a/ws", "home", "correct horse")
-    assert read_nvs({"WAS": {"URL": "wss://b/ws"}}, old, MASK) == StoredNvs(
+    old = NvsSettings("ws://a/ws", "home", "correct horse")
+    assert read_nvs({"WAS": {"URL": "wss://b/ws"}}, old, MASK) == NvsSettings(
         "wss://b/ws", "home", "correct horse"
     )
     assert read_nvs({"WIFI": {"SSID": "new", "PSK": MASK}}, old, MASK).wifi_psk == "correct horse"

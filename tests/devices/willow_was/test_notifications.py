@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from core.errors import RequestError
-from devices.presence import Notice
+from devices.presence import DeviceNotification
 from tests.devices.willow_was.servers import Server, against, mac_of, post
 
 pytestmark = pytest.mark.live
@@ -89,15 +89,15 @@ def test_a_sound_from_anywhere_is_not_fetched_and_the_text_is_spoken(
         live = server.presence.find("dev_0")
         assert live is not None
         assert await live.notify(
-            Notice(text="Tea", audio_url="http://192.168.1.1/reboot?key=horse")
+            DeviceNotification(text="Tea", audio_url="http://192.168.1.1/reboot?key=horse")
         )
         own = f"{server.url}/api/tts?text=own"
-        assert await live.notify(Notice(text="", audio_url=own))
+        assert await live.notify(DeviceNotification(text="", audio_url=own))
         await device.until(lambda: len(device.notified) == 2)
         assert device.notified[0]["audio_url"] == f"{server.url}/api/tts?text=Tea"
         assert device.notified[1]["audio_url"] == own
         with pytest.raises(RequestError) as error:
-            await live.notify(Notice(text="", audio_url="http://169.254.169.254/"))
+            await live.notify(DeviceNotification(text="", audio_url="http://169.254.169.254/"))
         assert error.value.code == "audio_url_refused"
 
     against(act)

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from core.ports import Place
+from core.ports import DeviceLocation
 from devices.directory import DeviceProfile
-from pipeline.session.one_shot import Exchange, Question
+from pipeline.session.one_shot import OneShotRequest, OneShotResponse
 from pipeline.shared.settings import SessionSettings
 from tests.devices.willow_was.servers import SPEECH, Scene, Server, against, mac_of
 from tests.devices.willow_was.simulated import SimulatedWillow
@@ -104,7 +104,7 @@ def test_tools_know_the_room_and_answers_are_as_its_profile_wants() -> None:
         assert device.config["wis_tts_url_v2"].endswith("?speaker=high&language=en&text=")
         assert (await device.speak(SPEECH)).sound[:4] == b"RIFF"
         conversation = server.scene.inference.exchanges.conversation("dev_0")
-        assert conversation.place == Place("Kitchen", "dev_0")
+        assert conversation.place == DeviceLocation("Kitchen", "dev_0")
         assert conversation.profile is not None
         assert conversation.profile.voice == "high"
 
@@ -127,7 +127,7 @@ def test_a_command_that_nobody_could_take_is_told_in_the_configured_language() -
     async def act(server: Server) -> None:
         device = await server.device()
         exchanges = server.scene.inference.exchanges
-        async with exchanges.open(Question("zero", "dev_0")):
+        async with exchanges.open(OneShotRequest("zero", "dev_0")):
             await device.send({"cmd": "endpoint", "data": {"text": "one", "language": ""}})
             await device.until(device.results)
         assert device.results() == [{"ok": False, "speech": "Das hat leider nicht geklappt."}]
@@ -141,7 +141,7 @@ def test_a_bug_ends_its_command_only(monkeypatch: pytest.MonkeyPatch) -> None:
         server.scene.inference.llm.word_s = 0.05
         opened = server.scene.inference.exchanges.open
 
-        def open_(question: Question) -> AbstractAsyncContextManager[Exchange]:
+        def open_(question: OneShotRequest) -> AbstractAsyncContextManager[OneShotResponse]:
             if question.text == "one":
                 raise ExceptionGroup("a bug", [ZeroDivisionError()])
             return opened(question)

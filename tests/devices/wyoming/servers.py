@@ -13,18 +13,18 @@ from wyoming.client import AsyncTcpClient
 from wyoming.event import Event, Eventable
 
 from core.errors import EarshotError
-from devices.directory import Contact, Device, Directory, Standing
+from devices.directory import ApprovalState, Device, DeviceClaims, DeviceDirectory
 from devices.presence import Presence
-from devices.wyoming.connection import Services
+from devices.wyoming.connection import WyomingServices
 from devices.wyoming.door import WyomingDoor
 from devices.wyoming.settings import WyomingSettings
-from devices.wyoming.tts import Speaking
-from engines.base.wake import WakeEngine
+from devices.wyoming.tts import WyomingSynthesizer
+from engines.base.wake import WakeWordEngine
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet
-from pipeline.session.one_shot import Exchanges
-from pipeline.speech.file import Reader
-from pipeline.surroundings import Surroundings
+from pipeline.session.one_shot import OneShotResponses
+from pipeline.speech.file import SpeechFiles
+from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.recording import Transcriber
 from server.net.listeners import bind
@@ -41,10 +41,10 @@ SPEECH, SILENCE = 1000, 0
 class Standings:
     """A directory in which every device has this standing."""
 
-    standing: Standing = "approved"
+    standing: ApprovalState = "approved"
     came: list[str] = field(default_factory=list)
 
-    async def check_in(self, contact: Contact) -> Device:
+    async def check_in(self, contact: DeviceClaims) -> Device:
         self.came.append(contact.address)
         return Device(
             id="dev_1",
@@ -60,7 +60,7 @@ class Scene:
     asr: TranslatingAsr = field(default_factory=TranslatingAsr)
     tts: ToneTts = field(default_factory=ToneTts)
     llm: EchoLlm = field(default_factory=lambda: EchoLlm(0.001))
-    wake: WakeEngine | None = None
+    wake: WakeWordEngine | None = None
     conversations: Conversations = field(default_factory=Conversations)
     settings: WyomingSettings = field(
         default_factory=lambda: WyomingSettings(networks=LOOPBACK, max_connections=4)
@@ -98,16 +98,18 @@ class Scene:
             wake=self.wake,
         )
         self.metrics, clock, languages = Counts(), LoopClock(), UsualLanguage()
-        surroundings = Surroundings(engines, Toolbox([Adder()], self.metrics), clock, self.metrics)
-        self.exchanges = Exchanges(surroundings, self.conversations, languages)
-        self.services = Services(
+        surroundings = SessionServices(
+            engines, Toolbox([Adder()], self.metrics), clock, self.metrics
+        )
+        self.exchanges = OneShotResponses(surroundings, self.conversations, languages)
+        self.services = WyomingServices(
             engines,
             Transcriber(engines),
-            Speaking(engines, Reader(engines), languages),
+            WyomingSynthesizer(engines, SpeechFiles(engines), languages),
             self.exchanges,
             "1.2.3",
         )
-        directory = cast("Directory", self.directory)
+        directory = cast("DeviceDirectory", self.directory)
         return WyomingDoor(
             self.services, self.metrics, self.guard, self.settings, directory, self.presence
         )

@@ -9,8 +9,8 @@ from wyoming.audio import AudioStop
 from wyoming.client import AsyncTcpClient
 from wyoming.info import Describe
 
-from devices.directory import Standing
-from devices.presence import Doing
+from devices.directory import ApprovalState
+from devices.presence import DeviceActivity
 from devices.wyoming import door
 from tests.devices.wyoming.servers import (
     SPEECH,
@@ -37,7 +37,7 @@ async def asked(one: AsyncTcpClient) -> None:
     assert (await until(one, "info"))[-1].type == "info"
 
 
-async def does(here: Scene, doing: Doing) -> None:
+async def does(here: Scene, doing: DeviceActivity) -> None:
     """Wait, within the test's deadline."""
     while (live := here.presence.find("dev_1")) is None or live.doing != doing:
         await here.presence.changed().wait()
@@ -50,7 +50,7 @@ async def one_left(here: Scene) -> None:
         await asyncio.sleep(0.005)
 
 
-def scene(standing: Standing) -> Scene:
+def scene(standing: ApprovalState) -> Scene:
     lan = ip_network("192.168.0.0/16")
     return limited(Scene(directory=Standings(standing)), networks=(lan,))
 
@@ -63,7 +63,9 @@ def scene(standing: Standing) -> Scene:
         ("blocked", "blocked", "192.168.1.7 was blocked"),
     ],
 )
-def test_who_is_not_approved_is_told_how_to_be(standing: Standing, code: str, words: str) -> None:
+def test_who_is_not_approved_is_told_how_to_be(
+    standing: ApprovalState, code: str, words: str
+) -> None:
     async def main() -> None:
         here = scene(standing)
         async with here.serving() as port, client(port) as one:

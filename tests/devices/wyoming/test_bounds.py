@@ -6,17 +6,17 @@ import pytest
 from wyoming.asr import Transcript
 from wyoming.ping import Pong
 
-from devices.wyoming.asr import MAX_WAITING_BYTES, SoundQueue
-from devices.wyoming.connection import Connection
-from devices.wyoming.framing import LINE_TIMEOUT_S, PAUSE_TIMEOUT_S, SEND_TIMEOUT_S, Wire
+from devices.wyoming.asr import MAX_WAITING_BYTES, AudioChunkQueue
+from devices.wyoming.connection import WyomingConnection
+from devices.wyoming.framing import LINE_TIMEOUT_S, PAUSE_TIMEOUT_S, SEND_TIMEOUT_S, WyomingStream
 from devices.wyoming.handle import answer
-from devices.wyoming.requests import SoundFormat
+from devices.wyoming.requests import WyomingAudioFormat
 from tests.devices.wyoming.servers import Scene
 from tests.loop import run_virtual
 
 pytestmark = pytest.mark.live
 
-FORM = SoundFormat(16_000, 16, 1)
+FORM = WyomingAudioFormat(16_000, 16, 1)
 
 
 class Line:
@@ -39,14 +39,14 @@ class Line:
             self.takes -= 1
 
 
-def wire(line: Line) -> Wire:
-    return Wire(asyncio.StreamReader(), line)  # type: ignore[arg-type]
+def wire(line: Line) -> WyomingStream:
+    return WyomingStream(asyncio.StreamReader(), line)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size_bytes", [1, 2048, 1024 * 1024])
 def test_sound_that_waits_is_bounded_by_its_bytes(size_bytes: int) -> None:
     async def main() -> None:
-        queue, put = SoundQueue(), 0
+        queue, put = AudioChunkQueue(), 0
 
         async def fill() -> None:
             nonlocal put
@@ -96,11 +96,11 @@ def test_an_answer_nobody_takes_ends_the_language_model_at_once() -> None:
     assert line.is_aborted
 
 
-def fed(data: bytes) -> tuple[Wire, asyncio.StreamReader]:
+def fed(data: bytes) -> tuple[WyomingStream, asyncio.StreamReader]:
     """A connection on which these bytes came already, and where more may come from."""
     reader = asyncio.StreamReader()
     reader.feed_data(data)
-    return Wire(reader, Line()), reader  # type: ignore[arg-type]
+    return WyomingStream(reader, Line()), reader  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_who_writes_without_end_leaves_others_their_turn(kind: bytes) -> None:
         reader.feed_eof()
         async with asyncio.TaskGroup() as tasks:
             waiting = tasks.create_task(other())
-            await Connection(one, scene.services, tasks, lambda: None).run()
+            await WyomingConnection(one, scene.services, tasks, lambda: None).run()
             waiting.cancel()
 
     run_virtual(main())

@@ -16,9 +16,9 @@ from wyoming.ping import Ping
 from wyoming.wake import Detect, Detection
 
 from core.audio import ASR_RATE_HZ, Pcm
-from engines.base.wake import WakeEngine
+from engines.base.wake import WakeWordEngine
 from engines.registry import available, load
-from engines.wake.none import NoWake
+from engines.wake.none import NoWakeWordEngine
 from tests.devices.wyoming.servers import (
     SILENCE,
     SPEECH,
@@ -44,12 +44,12 @@ OTHER = say("turn on the kitchen lights", lead_ms=100, tail_ms=300)
 
 
 @pytest.fixture(scope="module")
-def engine() -> WakeEngine:
+def engine() -> WakeWordEngine:
     return load("wake", "micro", {})
 
 
 @pytest.fixture
-def scene(engine: WakeEngine) -> Scene:
+def scene(engine: WakeWordEngine) -> Scene:
     return Scene(wake=engine)
 
 
@@ -88,7 +88,7 @@ def test_it_says_which_words_it_knows(scene: Scene) -> None:
 
 
 def test_without_an_engine_there_are_none_and_asking_is_answered() -> None:
-    for lacking in (None, NoWake()):
+    for lacking in (None, NoWakeWordEngine()):
         (event,) = run(Scene(wake=lacking), Describe(), last="info")
         assert Info.from_event(event).wake == []
         (error,) = run(Scene(wake=lacking), Detect(), last="error")

@@ -20,9 +20,9 @@ from aiohttp import ClientSession
 
 from core.audio import AudioFrame
 from core.errors import NotFound
-from devices.directory import Contact, Device
-from devices.presence import Presence, Witness
-from devices.xiaozhi.device_tools import DevicesTools
+from devices.directory import Device, DeviceClaims
+from devices.presence import DeviceEventSink, Presence
+from devices.xiaozhi.device_tools import DeviceToolProvider
 from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes
 from devices.xiaozhi.settings import XiaozhiSettings
@@ -31,10 +31,10 @@ from firmware_protocol.xiaozhi.state_machine import DialogueSettings
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import EngineSet
 from pipeline.session.sessions import Sessions
-from pipeline.surroundings import Surroundings
+from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
-from server.http.auth import Gate
-from serving.scheduling.scheduler import Priority
+from server.http.auth import AccessGate
+from serving.scheduling.scheduler import DecodePriority
 from tests.devices.xiaozhi.simulated import WORDS, Board
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, LevelAsr, LoopClock, LoudVads, ToneTts
 from tests.server.http import serving
@@ -46,7 +46,7 @@ LOOPBACK = (ip_network("127.0.0.0/8"),)
 class ToneAsr(LevelAsr):
     """Hears tones, one word each; two of one kind are one word."""
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
         silent = replace(item, pcm=np.zeros(len(item.pcm), np.int16))
         result = await super().decode(silent, priority)
         words: list[str] = []
@@ -88,10 +88,10 @@ class MemoryDirectory:
         "By hardware id."
         self.tokens: dict[str, str] = {}
         "Token -> hardware id."
-        self.contacts: list[Contact] = []
+        self.contacts: list[DeviceClaims] = []
         self._next_change = asyncio.Event()
 
-    async def check_in(self, contact: Contact) -> Device:
+    async def check_in(self, contact: DeviceClaims) -> Device:
         self.contacts.append(contact)
         device = self.known.get(contact.hardware_id) or Device(
             id=f"dev_{len(self.known)}",
@@ -151,8 +151,8 @@ class Scene:
     conversations: Conversations = field(default_factory=Conversations)
     metrics: Counts = field(default_factory=Counts)
     max_sessions: int = 32
-    gate: Gate | None = None
-    witness: Witness | None = None
+    gate: AccessGate | None = None
+    witness: DeviceEventSink | None = None
 
     def door(self) -> XiaozhiDoor:
         engines = EngineSet(
@@ -161,9 +161,9 @@ class Scene:
             llm={"default": self.llm, "echo": self.llm},
             tts={"default": self.tts},
         )
-        self.tools, self.presence = DevicesTools(), Presence(self.witness)
+        self.tools, self.presence = DeviceToolProvider(), Presence(self.witness)
         toolbox = Toolbox([Adder(), self.tools], self.metrics)
-        surroundings = Surroundings(engines, toolbox, LoopClock(), self.metrics)
+        surroundings = SessionServices(engines, toolbox, LoopClock(), self.metrics)
         self.sessions = Sessions(surroundings, self.conversations, self.max_sessions)
         return XiaozhiDoor(
             self.sessions,

@@ -13,7 +13,7 @@ from aiohttp import WSMsgType, WSServerHandshakeError
 
 from core.audio import ASR_RATE_HZ
 from devices.directory import Device
-from devices.xiaozhi.ear import Ear
+from devices.xiaozhi.ear import DeviceAudioInput
 from tests.devices.xiaozhi.servers import MemoryDirectory, Scene, Server, SineTts, against
 from tests.devices.xiaozhi.simulated import Board, speech
 
@@ -283,7 +283,7 @@ def test_stock_firmware_answers_no_close_and_is_not_waited_for() -> None:
 @pytest.mark.parametrize("packet_ms", [20, 60, 120])
 def test_every_packet_keeps_its_time(packet_ms: int) -> None:
     """Else a pause would be shorter than it was, and its end not found."""
-    ear, samples = Ear(), 0
+    ear, samples = DeviceAudioInput(), 0
     for packet in (b"", b"\x58", b"\x58\x00", b"\x58\x00\x01", b"\xff" * 50) * 10:
         samples += sum(len(frame.pcm) for frame in ear.hear(packet, packet_ms))
     assert samples == 50 * packet_ms * ASR_RATE_HZ // 1000

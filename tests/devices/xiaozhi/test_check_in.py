@@ -19,7 +19,7 @@ from devices.xiaozhi.ota_check import answer_to, contact_of, hardware_id_of
 from devices.xiaozhi.settings import XiaozhiSettings
 from firmware_protocol.xiaozhi.state_machine import DialogueSettings
 from server.config.sections.xiaozhi import XiaozhiConfig
-from server.http.auth import Gate
+from server.http.auth import AccessGate
 from tests.devices.xiaozhi.servers import LOOPBACK, MemoryDirectory, Scene, Server, against
 from tests.server.http import KEY, error_of
 
@@ -205,7 +205,7 @@ def test_a_board_needs_no_key_of_the_server_and_its_key_opens_nothing_else() -> 
         async with server.client.get("/v1/models", headers=headers) as response:
             assert response.status == 401
 
-    against(act, Scene(gate=Gate(is_local=False, key=KEY)))
+    against(act, Scene(gate=AccessGate(is_local=False, key=KEY)))
 
 
 def test_a_url_that_is_set_is_the_one_that_is_told() -> None:

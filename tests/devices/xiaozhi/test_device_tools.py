@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.errors import EngineTimeout
-from devices.xiaozhi.device_tools import CALL_TIMEOUT_S, DeviceTools, _needs_eyes
+from devices.xiaozhi.device_tools import CALL_TIMEOUT_S, ConnectionTools, _needs_eyes
 from firmware_protocol.xiaozhi.mcp import DeviceTool, alias_of
 from tests.loop import run_virtual
 
@@ -22,7 +22,7 @@ class Line:
     def __init__(self, *, tools: int = 1, takes_s: float = 0.1, answers: bool = True) -> None:
         self.asked: list[dict[str, Any]] = []
         self.running = self.most_running = 0
-        self.tools = DeviceTools(self.send, "1.0")
+        self.tools = ConnectionTools(self.send, "1.0")
         self._count, self._takes_s, self._answers = tools, takes_s, answers
         self._tasks: set[asyncio.Task[None]] = set()
 

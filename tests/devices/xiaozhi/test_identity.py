@@ -11,9 +11,9 @@ import pytest
 from aiohttp import WSServerHandshakeError
 from sqlalchemy import text
 
-from devices.pairing import RegistrySettings, Rule
+from devices.pairing import ApprovalRule, RegistrySettings
 from devices.registry.database import opened
-from devices.registry.registry import Registry
+from devices.registry.registry import DeviceRegistry
 from tests.devices.registry.known import Moment
 from tests.devices.xiaozhi.servers import Scene, Server, running
 from tests.devices.xiaozhi.simulated import Board
@@ -23,28 +23,28 @@ pytestmark = pytest.mark.live
 NEW_FLASH = "77777777-7777-4777-8777-777777777777"
 
 
-class Nobody(Rule):
+class Nobody(ApprovalRule):
     """Not even from this machine, where every board of a test is."""
 
     def approves(self, address: str) -> bool:
         return False
 
 
-Act = Callable[[Server, Registry], Awaitable[Any]]
+Act = Callable[[Server, DeviceRegistry], Awaitable[Any]]
 
 
 def with_registry(folder: Path, act: Act) -> None:
     async def main() -> None:
         url = f"sqlite:///{folder}/devices.db"
         async with asyncio.timeout(30), opened(url) as database:
-            registry = Registry(database, Moment(), RegistrySettings(rule=Nobody()))
+            registry = DeviceRegistry(database, Moment(), RegistrySettings(rule=Nobody()))
             async with running(Scene(directory=registry)) as server:
                 await act(server, registry)
 
     asyncio.run(main())
 
 
-async def paired(server: Server, registry: Registry, **values: Any) -> Board:
+async def paired(server: Server, registry: DeviceRegistry, **values: Any) -> Board:
     board = server.board(**values)
     _, told = await board.check_in()
     await registry.pair(told["activation"]["code"])
@@ -53,7 +53,7 @@ async def paired(server: Server, registry: Registry, **values: Any) -> Board:
 
 
 def test_a_reset_board_is_approved_again_before_it_is_served(tmp_path: Path) -> None:
-    async def act(server: Server, registry: Registry) -> None:
+    async def act(server: Server, registry: DeviceRegistry) -> None:
         board = await paired(server, registry)
         reset = server.board(client_id=NEW_FLASH)
         status, told = await reset.check_in()
@@ -86,7 +86,7 @@ def test_a_key_in_other_hands_is_void_and_the_board_goes_on(
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
-    async def act(server: Server, registry: Registry) -> None:
+    async def act(server: Server, registry: DeviceRegistry) -> None:
         board = await paired(server, registry)
         await board.open()
         thief = Board(server.client, client_id=client_id, flash_of=board)
@@ -107,7 +107,7 @@ def test_a_key_in_other_hands_is_void_and_the_board_goes_on(
 
 
 def test_the_client_id_itself_is_not_kept(tmp_path: Path) -> None:
-    async def act(server: Server, registry: Registry) -> None:
+    async def act(server: Server, registry: DeviceRegistry) -> None:
         board = await paired(server, registry)
         kept = await registry._database.run(
             lambda one: one.execute(text("SELECT * FROM devices")).all()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from devices.presence import Live, Notice
+from devices.presence import ConnectedDevice, DeviceNotification
 from tests.devices.xiaozhi.servers import Scene, Server, SineTts, against
 from tests.devices.xiaozhi.simulated import Board
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.live
 NOTICE = "The washing is done."
 
 
-def live_of(server: Server, board: Board) -> Live:
+def live_of(server: Server, board: Board) -> ConnectedDevice:
     live = server.scene.presence.find(server.scene.directory.known[board.mac].id)
     assert live is not None
     return live
@@ -32,7 +32,7 @@ def test_who_speaks_is_not_cut_off_by_a_notice() -> None:
         await board.until("listening")
         board.say("one", "two", "three", "four")
         await board.half_said()
-        assert await live_of(server, board).notify(Notice(text=NOTICE))
+        assert await live_of(server, board).notify(DeviceNotification(text=NOTICE))
         told = await sentences(board, NOTICE)
         words = "one two three four"
         assert [one for one in told if one not in ("start", "stop")] == [
@@ -55,7 +55,7 @@ def test_who_is_answered_hears_the_answer_to_its_end_before_a_notice() -> None:
         await board.until("listening")
         board.say("one")
         await board.text("tts", state="sentence_start", text="you said one.")
-        assert await live_of(server, board).notify(Notice(text=NOTICE))
+        assert await live_of(server, board).notify(DeviceNotification(text=NOTICE))
         told = await sentences(board, NOTICE)
         assert told in (["stop", "start", NOTICE], [NOTICE])
         await board.text("tts", state="stop")

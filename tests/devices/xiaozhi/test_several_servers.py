@@ -9,12 +9,12 @@ import pytest
 
 from devices.announcements import Announcements
 from devices.api.door import DevicesDoor
-from devices.api.event_log import Journal
-from devices.directory import Contact
+from devices.api.event_log import DeviceEventLog
+from devices.directory import DeviceClaims
 from devices.pairing import RegistrySettings
-from devices.presence import Notice
+from devices.presence import DeviceNotification
 from devices.registry.database import opened
-from devices.registry.registry import Registry
+from devices.registry.registry import DeviceRegistry
 from tests.devices.api.fakes import FakeTalks
 from tests.devices.registry.known import Moment
 from tests.devices.registry.postgres import Postgres, postgres
@@ -28,7 +28,7 @@ class One:
     """One of several servers."""
 
     server: Server
-    registry: Registry
+    registry: DeviceRegistry
     announcements: Announcements
 
 
@@ -42,11 +42,11 @@ def database() -> Iterator[Postgres]:
 async def a_server(url: str) -> AsyncIterator[One]:
     clock = Moment()
     async with opened(url) as kept, asyncio.TaskGroup() as tasks:
-        registry = Registry(kept, clock, RegistrySettings())
+        registry = DeviceRegistry(kept, clock, RegistrySettings())
         async with running(Scene(directory=registry)) as server:
             presence = server.scene.presence
             waiting = Announcements(FakeTalks(), registry, presence, clock)
-            door = DevicesDoor(registry, presence, Journal(clock), waiting, lambda _: None)
+            door = DevicesDoor(registry, presence, DeviceEventLog(clock), waiting, lambda _: None)
             connected = registry.changed()
             work = [tasks.create_task(one()) for one in (registry.run, door.run)]
             await connected.wait()
@@ -71,7 +71,7 @@ def test_a_conversation_ends_that_another_server_ends(database: Postgres, end: s
                 case "forget":
                     await there.registry.forget(device.id)
                 case _:
-                    other = Contact(
+                    other = DeviceClaims(
                         kind="xiaozhi",
                         hardware_id=board.mac,
                         address="192.168.1.9",
@@ -94,7 +94,7 @@ def test_what_waits_for_a_device_is_forgotten_with_it(database: Postgres) -> Non
         async with asyncio.timeout(60), a_server(url) as here, a_server(url) as there:
             await here.server.board().boot()
             (device,) = await there.registry.everyone()
-            await here.announcements.to_device(device, Notice(text="dinner"))
+            await here.announcements.to_device(device, DeviceNotification(text="dinner"))
             changed = here.announcements.changed()
             await there.registry.forget(device.id)
             await changed.wait()

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from core.ports import Place, ToolContext
-from devices.presence import Notice
-from devices.xiaozhi.device_tools import DeviceGone
+from core.ports import DeviceLocation, ToolContext
+from devices.presence import DeviceNotification
+from devices.xiaozhi.device_tools import DeviceUnavailable
 from engines.base import TextDelta, ToolCall
 from tests.devices.xiaozhi.servers import Scene, Server, SineTts, ToneAsr, against
 from tests.devices.xiaozhi.simulated import Board, decoded
@@ -270,8 +270,8 @@ def test_presence_shows_what_it_does_and_reaches_it() -> None:
         (device_id,) = server.scene.presence.ids()
         live = server.scene.presence.find(device_id)
         assert live is not None
-        assert await live.notify(Notice(text="The washing is done."))
-        assert not await live.notify(Notice(text="", audio_url="http://x/a.wav"))
+        assert await live.notify(DeviceNotification(text="The washing is done."))
+        assert not await live.notify(DeviceNotification(text="", audio_url="http://x/a.wav"))
         said = await board.text("tts", state="sentence_start")
         assert said["text"] == "The washing is done."
         assert live.doing == "speaking"
@@ -284,7 +284,7 @@ def test_presence_shows_what_it_does_and_reaches_it() -> None:
         await live.close()
         await board.closed.wait()
         assert board.close_code == 1008
-        assert not await live.notify(Notice(text="Nobody hears this."))
+        assert not await live.notify(DeviceNotification(text="Nobody hears this."))
         assert not await live.restart()
         await board.hang_up()
 
@@ -317,7 +317,7 @@ def test_what_a_board_can_do_is_offered_where_it_hears() -> None:
         scene = server.scene
         board = await server.ready()
         device_id = scene.directory.known[board.mac].id
-        here = ToolContext("c", "en", Place("Kitchen", device_id))
+        here = ToolContext("c", "en", DeviceLocation("Kitchen", device_id))
         await board.turn("one")  # it has told its tools meanwhile
         specs = scene.tools.tools(here)
         assert scene.tools.tools(here) is specs  # nothing has changed
@@ -336,7 +336,7 @@ def test_what_a_board_can_do_is_offered_where_it_hears() -> None:
         await board.hang_up()
         await server.left()
         assert scene.tools.tools(here) == ()
-        with pytest.raises(DeviceGone):
+        with pytest.raises(DeviceUnavailable):
             await scene.tools.call("self_get_device_status", {}, here)
 
     against(act)

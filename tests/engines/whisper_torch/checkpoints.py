@@ -18,7 +18,7 @@ from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalG
 
 from bench.gpu.random_models import tensors
 from bench.server.whisper_tokens import LANGUAGES, whisper_tokens
-from engines.asr.whisper_torch.checkpoint import Shape
+from engines.asr.whisper_torch.checkpoint import ModelShape
 from tests.engines.nano import NANO
 
 Array = npt.NDArray[Any]
@@ -124,7 +124,7 @@ def random(
         begin_suppress_tokens=None,
     )
     model = WhisperForConditionalGeneration(config).eval()
-    shape = Shape(mels, width, layers, 6, layers, 6, config.vocab_size)
+    shape = ModelShape(mels, width, layers, 6, layers, 6, config.vocab_size)
     weights = tensors(shape, "cpu", torch.float32)
     weights["decoder.embed_tokens.weight"] *= LOUD
     if ends:

@@ -8,8 +8,8 @@ import torch
 
 from core.audio import Pcm
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
-from engines.asr.whisper_torch.batching.slots import Seat, Written
-from engines.asr.whisper_torch.network.device import Device, open_device
+from engines.asr.whisper_torch.batching.slots import GeneratedTokens, SlotRange
+from engines.asr.whisper_torch.network.device import DeviceModel, open_device
 from engines.asr.whisper_torch.network.features import normalised
 from tests.speech import say
 
@@ -34,31 +34,31 @@ def clips() -> list[Pcm]:
     return [say(text, voice) for text, voice in SENTENCES]
 
 
-def opened(folder: Path, capacity: int = 8, compute_type: str = "float32") -> Device:
+def opened(folder: Path, capacity: int = 8, compute_type: str = "float32") -> DeviceModel:
     with torch.inference_mode():
         return open_device(folder, compute_type, "cpu", capacity)
 
 
-def mel(device: Device, pcm: Pcm, frames: int = 3000) -> torch.Tensor:
+def mel(device: DeviceModel, pcm: Pcm, frames: int = 3000) -> torch.Tensor:
     return normalised(device.features.powers(pcm), frames)
 
 
-def heard(device: Device, mels: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def heard(device: DeviceModel, mels: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Encoder outputs; each window alone, for their lengths differ."""
     with torch.inference_mode():
         return [device.launcher.encode(one[None].to(device.dtype))[0] for one in mels]
 
 
 def answers(
-    device: Device,
+    device: DeviceModel,
     encoded: Sequence[torch.Tensor],
     wishes: Sequence[Wish],
     leaves: Mapping[int, int] | None = None,
-) -> dict[int, Written]:
+) -> dict[int, GeneratedTokens]:
     """Of all wishes, by index; each joins when its steps have gone by and there is room. `leaves`:
     index -> how many steps it stays."""
-    waiting, seated = list(range(len(wishes))), dict[int, Seat]()
-    stays, found, step = dict(leaves or {}), dict[int, Written](), 0
+    waiting, seated = list(range(len(wishes))), dict[int, SlotRange]()
+    stays, found, step = dict(leaves or {}), dict[int, GeneratedTokens](), 0
     with torch.inference_mode():
         while waiting or seated:
             for index in [i for i in waiting if wishes[i].after <= step]:

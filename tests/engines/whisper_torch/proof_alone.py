@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import save_file
 
 from core.errors import ConfigError, EngineMissing
-from engines.asr.whisper_torch.batching.engine_thread import Ask, Loop, Write
+from engines.asr.whisper_torch.batching.engine_thread import DeviceTask, DeviceThread, GenerateTask
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
 from engines.asr.whisper_torch.batching.word_alignment import warped
 from engines.asr.whisper_torch.checkpoint import read_shape, read_special
-from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.network.device import DeviceModel
 from engines.asr.whisper_torch.network.weights import read_tensors
 from engines.base import AsrItem, AsrOptions
 from engines.registry import load
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def device(folder: Path) -> Device:
+def device(folder: Path) -> DeviceModel:
     return opened(folder, capacity=6)
 
 
@@ -55,11 +55,11 @@ def test_the_engine_needs_no_ctranslate2(folder: Path) -> None:
     assert done.stdout.strip() == "turn on the kitchen lights 5", done.stderr[-2000:]
 
 
-def writing(encoded: torch.Tensor, new: NewRow) -> Generator[Ask, Any, Any]:
-    return (yield Write(encoded, [new]))
+def writing(encoded: torch.Tensor, new: NewRow) -> Generator[DeviceTask, Any, Any]:
+    return (yield GenerateTask(encoded, [new]))
 
 
-def test_a_cancelled_request_s_rows_are_free_at_the_next_step(device: Device) -> None:
+def test_a_cancelled_request_s_rows_are_free_at_the_next_step(device: DeviceModel) -> None:
     """By turns of the loop, driven by hand: who waits for room has it in the very next one."""
     (encoded,) = heard(device, [mel(device, clips()[0], 400)])
     beam, greedy = NewRow((561, 567), 40, beam_size=5), NewRow((561, 567), 40)
@@ -69,7 +69,7 @@ def test_a_cancelled_request_s_rows_are_free_at_the_next_step(device: Device) ->
         return lambda result, error: told.update({name: (result, error)})
 
     with torch.inference_mode():
-        loop = Loop(device.rows, device.launcher, device.weights.device)
+        loop = DeviceThread(device.rows, device.launcher, device.weights.device)
         first = loop.submit(writing(encoded, beam), done("first"))
         loop.submit(writing(encoded, greedy), done("beside"))
         loop.submit(writing(encoded, beam), done("waiting"))
@@ -80,7 +80,7 @@ def test_a_cancelled_request_s_rows_are_free_at_the_next_step(device: Device) ->
         assert sorted(seat.first for seat in device.rows.seats) == [0, 5]
         while len(told) < 2:
             loop.turn()
-        alone = Loop(device.rows, device.launcher, device.weights.device)
+        alone = DeviceThread(device.rows, device.launcher, device.weights.device)
         for name, new in (("beside", greedy), ("waiting", beam)):
             alone.submit(writing(encoded, new), done(f"{name} alone"))
             while f"{name} alone" not in told:

@@ -20,17 +20,17 @@ from bench.gpu.correctness import (
     texts_of_transformers,
     with_transformers,
 )
-from bench.gpu.cuda_clock import Failed, Floors, Times, beside
+from bench.gpu.cuda_clock import DeviceSpeed, FailedCall, RunTimes, beside
 from bench.gpu.random_models import END, NO_TIMESTAMPS, SHAPES, START, tensors, write
 from bench.gpu.roofline import encoder_flop, floor_ms, step_bytes
 from bench.gpu.speaking import speaking
 from bench.gpu.transformers_baseline import loaded
 from bench.gpu.whisper_torch import answers, opened
-from engines.asr.whisper_torch.batching.kv_cache import NewRow, State
-from engines.asr.whisper_torch.batching.slots import Rows
-from engines.asr.whisper_torch.checkpoint import Special
+from engines.asr.whisper_torch.batching.kv_cache import DecoderState, NewRow
+from engines.asr.whisper_torch.batching.slots import SlotTable
+from engines.asr.whisper_torch.checkpoint import SpecialTokens
 from engines.asr.whisper_torch.network.cuda_graphs import StepShape
-from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.network.device import DeviceModel
 from engines.asr.whisper_torch.network.weights import build
 from engines.base import AsrItem, AsrOptions
 from tests.engines.whisper_torch import driver
@@ -38,7 +38,7 @@ from tests.engines.whisper_torch.driver import Wish
 from tests.engines.whisper_torch.graphs import pretend
 from tests.shared import ROOT
 
-H200 = Floors(bytes_per_s=4.3e12, flop_per_s=790e12)
+H200 = DeviceSpeed(bytes_per_s=4.3e12, flop_per_s=790e12)
 TOKENS = 24
 
 BARE = """
@@ -72,7 +72,7 @@ def test_every_part_runs_where_the_server_is_not_installed() -> None:
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Device, Any]:
+def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[DeviceModel, Any]:
     folder = write(tmp_path_factory.mktemp("toy"), "toy", "cpu", torch.float32)
     with torch.inference_mode():
         model = opened(folder, "float32", "cpu", 8, 0)
@@ -80,14 +80,14 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Device, Any]:
 
 
 @pytest.fixture(scope="module")
-def windows(toy: tuple[Device, Any]) -> list[torch.Tensor]:
+def windows(toy: tuple[DeviceModel, Any]) -> list[torch.Tensor]:
     source = torch.Generator().manual_seed(5)
     return [torch.randn(toy[0].shape.mels, 3000, generator=source) for _ in range(3)]
 
 
 @pytest.mark.parametrize("beams", [1, 5])
 def test_a_decoder_that_hears_nothing_is_seen(
-    toy: tuple[Device, Any],
+    toy: tuple[DeviceModel, Any],
     windows: list[torch.Tensor],
     beams: int,
     monkeypatch: pytest.MonkeyPatch,
@@ -97,9 +97,9 @@ def test_a_decoder_that_hears_nothing_is_seen(
         texts = texts_of_transformers(reference, windows, TOKENS, beams)
         assert is_varied(texts)
         assert with_transformers(model, windows, texts, beams) == 1
-        put = State.put
+        put = DecoderState.put
         monkeypatch.setattr(
-            State, "put", lambda self, first, new, audio: put(self, first, new, 0 * audio)
+            DecoderState, "put", lambda self, first, new, audio: put(self, first, new, 0 * audio)
         )
         assert with_transformers(model, windows, texts, beams) < 0.9
 
@@ -115,7 +115,7 @@ def test_decoders_of_real_shapes_say_varied_texts(name: str) -> None:
     """To what the encoder makes of noise: half of it is common to all windows, as was measured of
     base. Its own layers are left out, they take minutes."""
     shape = replace(SHAPES[name], encoder_layers=0)
-    special = Special(START, END, NO_TIMESTAMPS + (shape.mels == 128), None)
+    special = SpecialTokens(START, END, NO_TIMESTAMPS + (shape.mels == 128), None)
     with torch.inference_mode():
         named = tensors(shape, "cpu", torch.float32)
         weights = build(named, shape, dtype=torch.float32, device="cpu", kept="plain")
@@ -124,12 +124,14 @@ def test_decoders_of_real_shapes_say_varied_texts(name: str) -> None:
         prompt = (START, special.no_timestamps)
         new = NewRow(prompt, len(prompt) + 10, suppressed=(END,))
         wishes = [Wish(index, new) for index in range(len(own))]
-        model = Device(weights, special, len(own))
+        model = DeviceModel(weights, special, len(own))
         said = driver.answers(model, [common + one for one in own], wishes)
     assert is_varied([said[i].tokens for i in range(3)])
 
 
-def test_one_tie_is_one_difference(toy: tuple[Device, Any], windows: list[torch.Tensor]) -> None:
+def test_one_tie_is_one_difference(
+    toy: tuple[DeviceModel, Any], windows: list[torch.Tensor]
+) -> None:
     model, _ = toy
     with torch.inference_mode():
         (written,) = answers(model, windows[:1], TOKENS)
@@ -156,9 +158,11 @@ class Wrong:
         return encoded
 
 
-def test_every_graph_is_compared(toy: tuple[Device, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_graph_is_compared(
+    toy: tuple[DeviceModel, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pretend(monkeypatch)
-    model = Device(toy[0].weights, toy[0].special, 5)
+    model = DeviceModel(toy[0].weights, toy[0].special, 5)
     with torch.inference_mode():
         assert graphs_with_eager(model) == (0, 0)
         ticks = iter(range(10_000))
@@ -168,7 +172,7 @@ def test_every_graph_is_compared(toy: tuple[Device, Any], monkeypatch: pytest.Mo
         assert len(kinds) == 5
         bad = [shape for shape in model.launcher.captured if isinstance(shape, StepShape)][7]
         model.launcher = Wrong(model.launcher, bad)
-        model.rows = Rows(model.weights, model.state, model.launcher)
+        model.rows = SlotTable(model.weights, model.state, model.launcher)
         assert graphs_with_eager(model) == (count - 1, count)
 
 
@@ -214,7 +218,7 @@ def test_a_check_that_fails_is_named_and_told_by_the_status(
     assert told.index("| toy: ours, transformers |") < told.index("| 30 s, 50 tokens |")
 
 
-def test_utterances_come_out_as_text(toy: tuple[Device, Any]) -> None:
+def test_utterances_come_out_as_text(toy: tuple[DeviceModel, Any]) -> None:
     """From samples to a result, as a worker has it: four tokens for a second."""
     engine = speaking(toy[0])
     try:
@@ -231,9 +235,9 @@ def test_a_peer_that_fails_says_so_and_the_run_goes_on() -> None:
         raise RuntimeError("no kernel | for this\nand a page more")
 
     ours, (first, second) = beside(lambda: 1, [broken, lambda: 2], torch.device("cpu"), 2)
-    assert isinstance(ours, Times)
-    assert first == Failed("RuntimeError no kernel / for this")
-    assert isinstance(second, Times)
+    assert isinstance(ours, RunTimes)
+    assert first == FailedCall("RuntimeError no kernel / for this")
+    assert isinstance(second, RunTimes)
 
 
 def test_floors_are_those_that_are_published() -> None:

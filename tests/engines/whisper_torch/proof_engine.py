@@ -13,7 +13,7 @@ from core.audio import ASR_RATE_HZ, silence
 from core.errors import ConfigError, EngineError, EngineMissing, RequestError
 from engines.asr.whisper_torch.engine import WhisperTorch
 from engines.base import AsrItem, AsrModel, AsrOptions, AsrResult
-from engines.base.asr import JoiningModel
+from engines.base.asr import ConcurrentAsrModel
 from engines.registry import load
 from tests.engines import asr_contract as contract
 from tests.engines.nano import NANO
@@ -103,7 +103,7 @@ def test_noise_is_tried_at_every_temperature_and_rejected(engine: WhisperTorch) 
 
 
 def test_calls_overlap_and_a_cancelled_one_is_never_told(engine: WhisperTorch) -> None:
-    assert isinstance(engine, JoiningModel)
+    assert isinstance(engine, ConcurrentAsrModel)
     told, slow = Event(), list[Any]()
     long = items(replace(OPTIONS["beam"], padding="max"))
     cancel = engine.begin(long, slow.append)

@@ -8,10 +8,15 @@ import pytest
 import torch
 
 from core.errors import EngineError
-from engines.asr.whisper_torch.batching.engine_thread import Ask, Job, Loop, Write
+from engines.asr.whisper_torch.batching.engine_thread import (
+    DecodeJob,
+    DeviceTask,
+    DeviceThread,
+    GenerateTask,
+)
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
 from engines.asr.whisper_torch.engine import WhisperTorch
-from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.network.device import DeviceModel
 from engines.base import AsrItem, AsrResult
 from tests.engines.whisper_torch import checkpoints
 from tests.engines.whisper_torch.driver import clips, heard, mel, opened
@@ -22,23 +27,23 @@ Told = list[tuple[str, Any, Exception | None]]
 
 
 @pytest.fixture(scope="module")
-def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
+def device(tmp_path_factory: pytest.TempPathFactory) -> DeviceModel:
     return opened(checkpoints.nano(tmp_path_factory.mktemp("nano")), capacity=4)
 
 
-def writing(encoded: torch.Tensor) -> Generator[Ask, Any, Any]:
-    return (yield Write(encoded, [NEW]))
+def writing(encoded: torch.Tensor) -> Generator[DeviceTask, Any, Any]:
+    return (yield GenerateTask(encoded, [NEW]))
 
 
 def test_everybody_is_told_of_a_device_that_stays_broken(
-    device: Device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    device: DeviceModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its rows cannot even be freed then. Who comes next is told as well, and served once the
     device works."""
     (encoded,) = heard(device, [mel(device, clips()[0], 400)])
     told: Told = []
 
-    def submit(name: str, hangs_up: bool = False) -> Job:
+    def submit(name: str, hangs_up: bool = False) -> DecodeJob:
         def done(result: Any, error: Exception | None) -> None:
             told.append((name, result, error))
             if hangs_up:
@@ -50,7 +55,7 @@ def test_everybody_is_told_of_a_device_that_stays_broken(
         raise torch.AcceleratorError("an illegal memory access was encountered")
 
     with torch.inference_mode(), caplog.at_level(logging.ERROR):
-        loop = Loop(device.rows, device.launcher, device.weights.device)
+        loop = DeviceThread(device.rows, device.launcher, device.weights.device)
         for name in ("a", "b"):
             submit(name, hangs_up=True)
         given_up = submit("nobody")
@@ -80,22 +85,22 @@ class _Sudden:
     """A loop whose every first job of a call has failed before `submit` returns."""
 
     def __init__(self) -> None:
-        self.submitted: list[Job] = []
-        self.cancelled: list[Job] = []
+        self.submitted: list[DecodeJob] = []
+        self.cancelled: list[DecodeJob] = []
 
-    def submit(self, course: Any, done: Callable[[Any, Exception | None], None]) -> Job:
-        job = Job(course, done)
+    def submit(self, course: Any, done: Callable[[Any, Exception | None], None]) -> DecodeJob:
+        job = DecodeJob(course, done)
         self.submitted.append(job)
         if len(self.submitted) == 1:
             done(None, EngineError("asr", "whisper_torch", "too long"))
         return job
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: DecodeJob) -> None:
         self.cancelled.append(job)
 
 
 class _NoCourses:
-    def course(self, item: AsrItem) -> Generator[Ask, Any, Any]:
+    def course(self, item: AsrItem) -> Generator[DeviceTask, Any, Any]:
         yield from ()
 
 

@@ -11,35 +11,40 @@ from torch.cuda._utils import _get_device_index
 
 from bench.gpu.correctness import graphs_with_eager
 from bench.gpu.random_models import tensors
-from engines.asr.whisper_torch.batching.kv_cache import Kind, NewRow
+from engines.asr.whisper_torch.batching.kv_cache import NewRow, StepKind
 from engines.asr.whisper_torch.batching.slots import AHEAD
-from engines.asr.whisper_torch.checkpoint import Shape, Special
-from engines.asr.whisper_torch.network.cuda_graphs import Captured, Eager, EncodeShape, StepShape
-from engines.asr.whisper_torch.network.device import Device, choose_kernels
+from engines.asr.whisper_torch.checkpoint import ModelShape, SpecialTokens
+from engines.asr.whisper_torch.network.cuda_graphs import (
+    CudaGraphLauncher,
+    EagerLauncher,
+    EncodeShape,
+    StepShape,
+)
+from engines.asr.whisper_torch.network.device import DeviceModel, choose_kernels
 from engines.asr.whisper_torch.network.features import DeviceLogMel
-from engines.asr.whisper_torch.network.weights import _Take, build
+from engines.asr.whisper_torch.network.weights import _TensorReader, build
 from tests.engines.whisper_torch.graphs import pretend
 
-SMALL = Shape(80, 64, 2, 2, 2, 2, 2000, audio_positions=500)
-SPECIAL = Special(400, 399, 405, 404, suppressed=(1, 2), suppressed_first=(220,))
+SMALL = ModelShape(80, 64, 2, 2, 2, 2, 2000, audio_positions=500)
+SPECIAL = SpecialTokens(400, 399, 405, 404, suppressed=(1, 2), suppressed_first=(220,))
 NEW = NewRow((400, 405), 8, suppressed=(399,))
 
 
-def small(capacity: int = 3) -> Device:
+def small(capacity: int = 3) -> DeviceModel:
     named = tensors(SMALL, "cpu", torch.float32)
-    return Device(build(named, SMALL, dtype=torch.float32, device="cpu"), SPECIAL, capacity)
+    return DeviceModel(build(named, SMALL, dtype=torch.float32, device="cpu"), SPECIAL, capacity)
 
 
 def test_what_is_captured_does_what_its_code_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same kernels run again on the same tensors: nothing that a step needs is decided or moved
     while it is launched."""
     pretend(monkeypatch)
-    steps = [StepShape(3, said, 500, kind) for kind in Kind for said in (64, 448)]
+    steps = [StepShape(3, said, 500, kind) for kind in StepKind for said in (64, 448)]
     shapes: list[StepShape | EncodeShape] = [*steps]
     shapes += [StepShape(1, 64, 500, is_full=True), EncodeShape(2, 1000)]
     with torch.inference_mode():
         device = small()
-        captured = Captured(device.weights, device.state)
+        captured = CudaGraphLauncher(device.weights, device.state)
         device.launcher = captured
         assert captured.warm_up(shapes, 1e9, lambda: 0.0) == len(shapes)
         assert graphs_with_eager(device) == (len(shapes), len(shapes))
@@ -49,11 +54,11 @@ def test_an_encoding_is_not_overwritten_by_the_next(monkeypatch: pytest.MonkeyPa
     pretend(monkeypatch)
     with torch.inference_mode():
         device = small()
-        captured = Captured(device.weights, device.state)
+        captured = CudaGraphLauncher(device.weights, device.state)
         captured.warm_up([EncodeShape(2, 1000)], 1e9, lambda: 0.0)
         mels = torch.randn(3, 2, 80, 1000)
         found = [captured.encode(mel) for mel in mels]
-        eager = Eager(device.weights, device.state)
+        eager = EagerLauncher(device.weights, device.state)
         for mel, mine in zip(mels, found, strict=True):
             assert torch.allclose(mine, eager.encode(mel), atol=1e-5)
 
@@ -63,7 +68,7 @@ def test_a_capture_is_rehearsed_beside_what_came_before(monkeypatch: pytest.Monk
     cuda = pretend(monkeypatch)
     with torch.inference_mode():
         device = small()
-        captured = Captured(device.weights, device.state)
+        captured = CudaGraphLauncher(device.weights, device.state)
         captured.warm_up([StepShape(1, 64, 500), StepShape(2, 64, 500)], 1e9, lambda: 0.0)
     one = [
         *("side 1 waits for usual", "on side 1", "usual waits for side 1"),
@@ -88,7 +93,7 @@ def test_a_thread_can_enter_the_model_s_device(monkeypatch: pytest.MonkeyPatch) 
     def moved(self: Any, name: str) -> torch.Tensor:
         return torch.empty(named[name].shape, device="cuda")
 
-    monkeypatch.setattr(_Take, "plain", moved)
+    monkeypatch.setattr(_TensorReader, "plain", moved)
     with FakeTensorMode():
         weights = build(named, SMALL, dtype=torch.float16, device="cuda")
     assert _get_device_index(weights.device) == 0

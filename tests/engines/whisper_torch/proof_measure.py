@@ -3,10 +3,10 @@
 import shutil
 from pathlib import Path
 
-from engines.registry import Available
+from engines.registry import EngineAvailability
 from server.commands.models import bench as measuring
 from serving.placement.benchmarks import device_name, note_measured, read_measured
-from serving.placement.choose import Wanted, choose, find_whisper
+from serving.placement.choose import EnginePreference, choose, find_whisper
 from serving.placement.hardware import look
 from tests.engines.nano import NANO
 from tests.engines.whisper_torch import checkpoints
@@ -27,5 +27,8 @@ def test_both_engines_are_timed_and_auto_follows(tmp_path: Path) -> None:
     assert last == f"auto takes {'whisper_torch' if is_torch else 'faster_whisper'} for command"
     quick = type(noted)(str(folder), 20.0, 10.0, noted.device)
     note_measured(tmp_path, "command", quick)
-    both = [Available(name, True, "") for name in ("faster_whisper", "whisper_torch")]
-    assert choose("asr", Wanted(), both, find_whisper(tmp_path), hardware).name == "whisper_torch"
+    both = [EngineAvailability(name, True, "") for name in ("faster_whisper", "whisper_torch")]
+    assert (
+        choose("asr", EnginePreference(), both, find_whisper(tmp_path), hardware).name
+        == "whisper_torch"
+    )

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import WhisperForConditionalGeneration
 
-from engines.asr.whisper_torch.network.linear import Kept, keep
+from engines.asr.whisper_torch.network.linear import WeightStorage, keep
 from tests.engines.whisper_torch import checkpoints
 from tests.engines.whisper_torch.driver import heard, opened
 
@@ -18,7 +18,9 @@ WIDTH = 1280
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("kept", ["int8", "fp8"])
-def test_a_matrix_of_8_bits_gives_what_the_whole_one_gives(kept: Kept, dtype: torch.dtype) -> None:
+def test_a_matrix_of_8_bits_gives_what_the_whole_one_gives(
+    kept: WeightStorage, dtype: torch.dtype
+) -> None:
     """Its whole numbers add up to more than float16 holds, long before the outputs do."""
     weight = torch.stack([torch.full((WIDTH,), 120 / WIDTH), torch.full((WIDTH,), 1e-3)]).to(dtype)
     x, bias = torch.ones(1, WIDTH, dtype=dtype), torch.tensor([0.0, 7.0], dtype=dtype)

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
-from engines.asr.whisper_torch.batching.slots import Written, shape_of
-from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.batching.slots import GeneratedTokens, shape_of
+from engines.asr.whisper_torch.network.device import DeviceModel
 from tests.engines.whisper_torch import checkpoints
 from tests.engines.whisper_torch.driver import Wish, answers, clips, heard, mel, opened
 
@@ -18,12 +18,12 @@ FRAMES = (300, 400, 500, 1000)
 
 
 @pytest.fixture(scope="module")
-def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
+def device(tmp_path_factory: pytest.TempPathFactory) -> DeviceModel:
     return opened(checkpoints.nano(tmp_path_factory.mktemp("nano")), capacity=12)
 
 
 @pytest.fixture(scope="module")
-def encoded(device: Device) -> Sequence[torch.Tensor]:
+def encoded(device: DeviceModel) -> Sequence[torch.Tensor]:
     """Windows of four lengths."""
     pairs = zip(clips(), FRAMES, strict=True)
     return heard(device, [mel(device, pcm, frames) for pcm, frames in pairs])
@@ -49,7 +49,7 @@ def rows(draw: st.DrawFn) -> NewRow:
 wishes = st.builds(Wish, clip=st.integers(0, 3), new=rows(), after=st.integers(0, 12))
 
 
-def alike(one: Written, other: Written) -> bool:
+def alike(one: GeneratedTokens, other: GeneratedTokens) -> bool:
     """But for the last digits of scores."""
     return (one.tokens, one.has_ended) == (other.tokens, other.has_ended) and (
         one.logprob == pytest.approx(other.logprob, abs=1e-3)
@@ -62,7 +62,7 @@ def alike(one: Written, other: Written) -> bool:
     st.lists(wishes, min_size=2, max_size=6), st.dictionaries(st.integers(0, 5), st.integers(1, 9))
 )
 def test_answers_are_those_of_a_row_alone(
-    device: Device, encoded: Sequence[torch.Tensor], wished: list[Wish], leaves: dict[int, int]
+    device: DeviceModel, encoded: Sequence[torch.Tensor], wished: list[Wish], leaves: dict[int, int]
 ) -> None:
     """In any order of joining and leaving; who left has no answer, or the one it had already."""
     together = answers(device, encoded, wished, leaves)
@@ -73,7 +73,9 @@ def test_answers_are_those_of_a_row_alone(
     assert not device.rows.seats
 
 
-def test_a_suppressed_token_is_never_said(device: Device, encoded: Sequence[torch.Tensor]) -> None:
+def test_a_suppressed_token_is_never_said(
+    device: DeviceModel, encoded: Sequence[torch.Tensor]
+) -> None:
     new = NewRow((START, NO_TIMES), 30)
     (free,) = answers(device, encoded, [Wish(0, new)]).values()
     banned = NewRow((START, NO_TIMES), 30, suppressed=free.tokens[:2])
@@ -81,7 +83,7 @@ def test_a_suppressed_token_is_never_said(device: Device, encoded: Sequence[torc
     assert not set(free.tokens[:2]) & set(other.tokens)
 
 
-def test_draws_follow_the_seed(device: Device, encoded: Sequence[torch.Tensor]) -> None:
+def test_draws_follow_the_seed(device: DeviceModel, encoded: Sequence[torch.Tensor]) -> None:
     def drawn(seed: int, temperature: float = 2.0) -> tuple[int, ...]:
         new = NewRow((START, NO_TIMES), 14, temperature=temperature, seed=seed)
         (written,) = answers(device, encoded, [Wish(0, new)]).values()
@@ -91,13 +93,13 @@ def test_draws_follow_the_seed(device: Device, encoded: Sequence[torch.Tensor]) 
     assert len({drawn(seed) for seed in range(8)}) > 4
 
 
-def test_draws_have_the_model_s_chances(device: Device) -> None:
+def test_draws_have_the_model_s_chances(device: DeviceModel) -> None:
     """Of three tokens with 0.6, 0.3 and 0.1, over many seeds."""
-    from engines.asr.whisper_torch.batching.kv_cache import State
+    from engines.asr.whisper_torch.batching.kv_cache import DecoderState
     from engines.asr.whisper_torch.batching.sampling import _gumbel
 
     count = 4000
-    state = State(device.shape, device.special, 1, torch.float32, torch.device("cpu"))
+    state = DecoderState(device.shape, device.special, 1, torch.float32, torch.device("cpu"))
     chances = torch.tensor([[0.6, 0.3, 0.1]]).log()
     found = torch.zeros(3)
     for seed in range(count):
@@ -107,7 +109,7 @@ def test_draws_have_the_model_s_chances(device: Device) -> None:
 
 
 def test_a_long_prompt_read_at_once_is_as_good_as_token_by_token(
-    device: Device, encoded: Sequence[torch.Tensor], monkeypatch: pytest.MonkeyPatch
+    device: DeviceModel, encoded: Sequence[torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompt = (565, *range(280, 340), START, NO_TIMES)
     wish = [Wish(1, NewRow(prompt, len(prompt) + 20, beam_size=beams)) for beams in (1, 5)]
@@ -118,7 +120,7 @@ def test_a_long_prompt_read_at_once_is_as_good_as_token_by_token(
 
 
 def test_an_answer_without_room_ends_at_its_limit(
-    device: Device, encoded: Sequence[torch.Tensor]
+    device: DeviceModel, encoded: Sequence[torch.Tensor]
 ) -> None:
     new = NewRow((START,), 448, is_timed=True, suppressed=(560,))
     (written,) = answers(device, encoded, [Wish(0, new)]).values()
@@ -131,7 +133,7 @@ def test_an_answer_without_room_ends_at_its_limit(
     [(1, 3, 150, (1, 64, 250)), (3, 65, 251, (4, 128, 500)), (9, 448, 1500, (12, 448, 1500))],
 )
 def test_steps_have_few_shapes(
-    device: Device, rows: int, said: int, heard: int, expected: tuple[int, int, int]
+    device: DeviceModel, rows: int, said: int, heard: int, expected: tuple[int, int, int]
 ) -> None:
     shape = shape_of(device.state, rows, said, heard)
     assert (shape.rows, shape.said, shape.heard) == expected
@@ -148,7 +150,7 @@ def test_steps_have_few_shapes(
     ],
 )
 def test_fewer_bits_keep_the_words(
-    device: Device, tmp_path_factory: pytest.TempPathFactory, kind: str, share: float
+    device: DeviceModel, tmp_path_factory: pytest.TempPathFactory, kind: str, share: float
 ) -> None:
     """`share` of the memory. Those that are for GPUs count alike on a processor, slowly."""
     folder = checkpoints.nano(tmp_path_factory.mktemp("nano8"))

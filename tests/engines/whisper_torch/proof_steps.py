@@ -15,19 +15,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.gpu.random_models import tensors
 from engines.asr.whisper.windows import FRAME_SAMPLES, WINDOW_SAMPLES, usual_frames, window_frames
-from engines.asr.whisper_torch.batching.kv_cache import Kind, NewRow, State
+from engines.asr.whisper_torch.batching.kv_cache import DecoderState, NewRow, StepKind
 from engines.asr.whisper_torch.batching.slots import shape_of
-from engines.asr.whisper_torch.checkpoint import Shape, Special
+from engines.asr.whisper_torch.checkpoint import ModelShape, SpecialTokens
 from engines.asr.whisper_torch.network import cuda_graphs
-from engines.asr.whisper_torch.network.cuda_graphs import Eager, EncodeShape, StepShape
-from engines.asr.whisper_torch.network.device import Device, shapes
+from engines.asr.whisper_torch.network.cuda_graphs import EagerLauncher, EncodeShape, StepShape
+from engines.asr.whisper_torch.network.device import DeviceModel, shapes
 from engines.asr.whisper_torch.network.weights import build
-from engines.base import Padding
+from engines.base import AsrPadding
 from tests.engines.whisper_torch.graphs import pretend
 
-SMALL = Shape(80, 64, 2, 2, 4, 2, 51865)
+SMALL = ModelShape(80, 64, 2, 2, 4, 2, 51865)
 "As many decoder layers as turbo."
-SPECIAL = Special(50258, 50257, 50363, 50362, suppressed=(1, 2), suppressed_first=(220,))
+SPECIAL = SpecialTokens(50258, 50257, 50363, 50362, suppressed=(1, 2), suppressed_first=(220,))
 
 
 class Kernels(TorchDispatchMode):  # type: ignore[misc]
@@ -50,20 +50,22 @@ class Kernels(TorchDispatchMode):  # type: ignore[misc]
         return found
 
 
-def small(device: str = "cpu", dtype: torch.dtype = torch.float32, capacity: int = 8) -> Device:
+def small(
+    device: str = "cpu", dtype: torch.dtype = torch.float32, capacity: int = 8
+) -> DeviceModel:
     weights = build(tensors(SMALL, "cpu", dtype), SMALL, dtype=dtype, device=device)
-    return Device(weights, SPECIAL, capacity)
+    return DeviceModel(weights, SPECIAL, capacity)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("is_full", [True, False])
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", StepKind)
 def test_a_step_neither_waits_for_the_device_nor_leaves_it(
-    kind: Kind, is_full: bool, dtype: torch.dtype
+    kind: StepKind, is_full: bool, dtype: torch.dtype
 ) -> None:
     with torch.inference_mode():
         device = small("meta", dtype)
-        launcher = Eager(device.weights, device.state)
+        launcher = EagerLauncher(device.weights, device.state)
         with Kernels() as kernels:
             launcher.step(StepShape(8, 64, 1500, kind, is_full))
             launcher.encode(torch.empty(2, 80, 500, device="meta", dtype=dtype))
@@ -149,18 +151,18 @@ def test_capturing_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("padding", ["max", "bucket", "longest", "nopad"])
-def test_every_window_and_step_has_a_graph(padding: Padding) -> None:
+def test_every_window_and_step_has_a_graph(padding: AsrPadding) -> None:
     """Of short answers of any kind, to windows of any length there is."""
     frames = usual_frames(padding)
     wanted = shapes(SMALL, frames, 8)
     assert len(wanted) == len(set(wanted))
-    state = State(SMALL, SPECIAL, 8, torch.float32, torch.device("cpu"))
+    state = DecoderState(SMALL, SPECIAL, 8, torch.float32, torch.device("cpu"))
     for samples in range(0, WINDOW_SAMPLES, 7 * FRAME_SAMPLES):
         length = window_frames(samples, padding)
         assert EncodeShape(1, length) in wanted
         if length <= 1000 or padding == "max":
             assert EncodeShape(8, length) in wanted
-        for kind in Kind:
+        for kind in StepKind:
             assert shape_of(state, 3, 20, length // 2, kind, is_even=True) in wanted
             if padding != "max":
                 assert shape_of(state, 3, 20, length // 2, kind) in wanted
@@ -173,13 +175,13 @@ def test_captured_graphs_are_those_that_are_used(monkeypatch: pytest.MonkeyPatch
         device = small(capacity=2)
         device.capture(usual_frames("nopad")[:4], 1e9, lambda: 0.0)
         captured, replayed = device.launcher, list[bool]()
-        replay = cuda_graphs._Graphs.replay
+        replay = cuda_graphs._GraphCache.replay
 
         def seen(self: Any, key: Any) -> bool:
             replayed.append(replay(self, key))
             return replayed[-1]
 
-        monkeypatch.setattr(cuda_graphs._Graphs, "replay", seen)
+        monkeypatch.setattr(cuda_graphs._GraphCache, "replay", seen)
         window = torch.randn(1, 80, window_frames(30_000, "nopad"))
         (encoded,) = captured.encode(window)
         device.rows.join(0, NewRow((50258, 50363), 20), encoded)

@@ -12,7 +12,7 @@ from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneratio
 
 from core.audio import Pcm
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
-from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.network.device import DeviceModel
 from engines.asr.whisper_torch.network.encoder import encode
 from engines.asr.whisper_torch.network.features import mel_filters
 from tests.engines.whisper_torch import checkpoints
@@ -26,7 +26,7 @@ MOST = 20
 class Pair:
     """The same weights in both."""
 
-    ours: Device
+    ours: DeviceModel
     theirs: Any
     is_multilingual: bool
 

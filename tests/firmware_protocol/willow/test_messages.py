@@ -4,18 +4,18 @@ import json
 
 import pytest
 
-from core.errors import TooLarge
+from core.errors import PayloadTooLarge
 from firmware_protocol.willow import encode as out
 from firmware_protocol.willow.decode import MAX_MESSAGE_BYTES, MalformedMessage, decode
 from firmware_protocol.willow.encode import encode
 from firmware_protocol.willow.messages import (
-    Config,
+    ConfigMessage,
     Endpoint,
+    EndpointResult,
     Notify,
-    Nvs,
+    NvsMessage,
     OtaStart,
-    Result,
-    Unknown,
+    UnknownMessage,
     WakeStart,
 )
 from tests.firmware_protocol.willow.vectors import FROM_DEVICE, TO_DEVICE, Heard, Told
@@ -111,7 +111,7 @@ def test_a_wake_word_comes_before_whatever_else_a_message_has() -> None:
 def test_unknown_names_are_shortened() -> None:
     fields = {f"{number}{'x' * 100}": 1 for number in range(50)}
     found = decode(json.dumps(fields))
-    assert isinstance(found, Unknown)
+    assert isinstance(found, UnknownMessage)
     assert (len(found.names), {len(name) for name in found.names}) == (4, {32})
 
 
@@ -122,7 +122,7 @@ def test_what_was_heard_is_one_line() -> None:
 @pytest.mark.parametrize("word", ["word ", "größer ", '\\quote" ', "ü", "\x07x"])
 def test_speech_is_cut_at_a_word_so_that_the_firmware_takes_it(word: str) -> None:
     for text, message in (
-        (word * 3000, Result(True, word * 3000)),
+        (word * 3000, EndpointResult(True, word * 3000)),
         (word * 3000, Notify(id=2, text=word * 3000, audio_url="http://a/" + "b" * 500)),
     ):
         wire = encode(message)
@@ -135,21 +135,21 @@ def test_speech_is_cut_at_a_word_so_that_the_firmware_takes_it(word: str) -> Non
 
 
 def test_half_a_character_breaks_nothing() -> None:
-    assert encode(Result(True, "a\ud800b")) == '{"result":{"ok":true,"speech":"a?b"}}'
+    assert encode(EndpointResult(True, "a\ud800b")) == '{"result":{"ok":true,"speech":"a?b"}}'
 
 
 def test_what_cannot_be_cut_is_refused() -> None:
     too_long = "x" * out.MAX_MESSAGE_BYTES
     for message in (
         OtaStart(too_long),
-        Config({"hass_token": too_long}),
+        ConfigMessage({"hass_token": too_long}),
         Notify(id=2, text="Tea", audio_url=too_long),
     ):
-        with pytest.raises(TooLarge):
+        with pytest.raises(PayloadTooLarge):
             encode(message)
 
 
 def test_secrets_are_not_shown() -> None:
-    assert "horse" not in repr(Nvs("ws://a", "home", "horse")) + repr(
-        Config({"hass_token": "horse"})
+    assert "horse" not in repr(NvsMessage("ws://a", "home", "horse")) + repr(
+        ConfigMessage({"hass_token": "horse"})
     )

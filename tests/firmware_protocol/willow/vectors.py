@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from firmware_protocol.willow.messages import (
     CancelNotify,
-    Config,
+    ConfigMessage,
     Endpoint,
+    EndpointResult,
     FromDevice,
     GetConfig,
     Goodbye,
@@ -18,12 +19,11 @@ from firmware_protocol.willow.messages import (
     Identify,
     Notify,
     NotifyDone,
-    Nvs,
+    NvsMessage,
     OtaStart,
     Restart,
-    Result,
     ToDevice,
-    Unknown,
+    UnknownMessage,
     WakeEnd,
     WakeResult,
     WakeStart,
@@ -83,21 +83,25 @@ FROM_DEVICE = (
     Heard(
         "W branch feature/end_of_response",
         '{"response_end":{}}',
-        Unknown(("response_end",)),
+        UnknownMessage(("response_end",)),
     ),
-    Heard("a command of newer firmware", '{"cmd":"sing"}', Unknown(("cmd sing",))),
+    Heard("a command of newer firmware", '{"cmd":"sing"}', UnknownMessage(("cmd sing",))),
 )
 
 TO_DEVICE = (
     Told("S wake.py", WakeResult(True), '{"wake_result":{"won":true}}'),
     Told("S wake.py", WakeResult(False), '{"wake_result":{"won":false}}'),
-    Told("S command_endpoints", Result(True, "Done."), '{"result":{"ok":true,"speech":"Done."}}'),
+    Told(
+        "S command_endpoints",
+        EndpointResult(True, "Done."),
+        '{"result":{"ok":true,"speech":"Done."}}',
+    ),
     Told(
         "W appends it to a URL: one line",
-        Result(True, " It is\r\nhalf  past\u2028ten. "),
+        EndpointResult(True, " It is\r\nhalf  past\u2028ten. "),
         '{"result":{"ok":true,"speech":"It is half past ten."}}',
     ),
-    Told("W says Error itself", Result(False, ""), '{"result":{"ok":false,"speech":""}}'),
+    Told("W says Error itself", EndpointResult(False, ""), '{"result":{"ok":false,"speech":""}}'),
     Told(
         "S notify.py",
         Notify(
@@ -130,18 +134,18 @@ TO_DEVICE = (
     ),
     Told(
         "S build_msg",
-        Config({"wake_word": "alexa", "speaker_volume": 60, "aec": True}),
+        ConfigMessage({"wake_word": "alexa", "speaker_volume": 60, "aec": True}),
         '{"config":{"wake_word":"alexa","speaker_volume":60,"aec":true}}',
     ),
     Told(
         "S build_msg",
-        Nvs("ws://192.168.1.2:8502/ws", "home", "correct horse"),
+        NvsMessage("ws://192.168.1.2:8502/ws", "home", "correct horse"),
         '{"nvs":{"WAS":{"URL":"ws://192.168.1.2:8502/ws"},'
         '"WIFI":{"SSID":"home","PSK":"correct horse"}}}',
     ),
     Told(
         "W takes each of the two alone",
-        Nvs(was_url="ws://192.168.1.2:8502/ws"),
+        NvsMessage(was_url="ws://192.168.1.2:8502/ws"),
         '{"nvs":{"WAS":{"URL":"ws://192.168.1.2:8502/ws"}}}',
     ),
 )

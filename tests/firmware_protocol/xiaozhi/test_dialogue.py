@@ -3,58 +3,58 @@ from collections.abc import Sequence
 import pytest
 
 from firmware_protocol.xiaozhi.messages import (
-    Abort,
-    Detected,
+    AbortMessage,
+    DeviceFeatures,
     DeviceHello,
-    Features,
-    Ignored,
+    IgnoredMessage,
+    ListenDetect,
+    ListenMode,
     ListenStart,
     ListenStop,
-    Llm,
-    Mode,
-    Ping,
-    Pong,
+    LlmMessage,
+    PingMessage,
+    PongMessage,
     ServerHello,
-    Stt,
-    Timing,
-    Tts,
+    SttMessage,
+    TtsMessage,
+    TurnLatencies,
 )
 from firmware_protocol.xiaozhi.state_machine import (
-    Action,
-    Ask,
-    Cancel,
-    Commit,
+    BeginInput,
+    CancelResponse,
+    CloseConnection,
+    CommitInput,
+    CreateTextResponse,
     Dialogue,
+    DialogueAction,
     DialogueSettings,
-    HangUp,
-    Hear,
-    Send,
+    SendMessage,
 )
 
 
-def begun(mode: Mode | None = "auto", **features: bool) -> Dialogue:
+def begun(mode: ListenMode | None = "auto", **features: bool) -> Dialogue:
     """At 0 s; listening, if a mode is given."""
     dialogue = Dialogue("s-1", 0.0)
-    (hello,) = dialogue.receive(DeviceHello(features=Features(**features)), 0.0)
-    assert isinstance(hello, Send)
+    (hello,) = dialogue.receive(DeviceHello(features=DeviceFeatures(**features)), 0.0)
+    assert isinstance(hello, SendMessage)
     assert isinstance(hello.message, ServerHello)
     if mode:
-        assert dialogue.receive(ListenStart(mode=mode), 0.0) == [Hear(mode)]
+        assert dialogue.receive(ListenStart(mode=mode), 0.0) == [BeginInput(mode)]
     return dialogue
 
 
-def told(actions: Sequence[Action]) -> list[str]:
+def told(actions: Sequence[DialogueAction]) -> list[str]:
     """What is sent, shortly, without faces."""
     out = []
     for action in actions:
-        if isinstance(action, Send):
+        if isinstance(action, SendMessage):
             match action.message:
-                case Llm():
+                case LlmMessage():
                     continue
-                case Tts(state=state):
+                case TtsMessage(state=state):
                     out.append(f"tts {state}")
                 case other:
-                    out.append(type(other).__name__.lower())
+                    out.append(type(other).__name__.removesuffix("Message").lower())
         else:
             out.append(type(action).__name__)
     return out
@@ -75,25 +75,28 @@ def test_a_turn() -> None:
     dialogue.speech_ended(2)
     doing.append(dialogue.doing)
     assert dialogue.understood("one", 2, is_answered=True) == [
-        Send(Stt("one")),
-        Send(Tts("start")),
-        Send(Llm("happy")),
+        SendMessage(SttMessage("one")),
+        SendMessage(TtsMessage("start")),
+        SendMessage(LlmMessage("happy")),
     ]
     doing.append(dialogue.doing)
-    assert dialogue.clause("Yes.") == [Send(Tts("sentence_start", text="Yes."))]
+    assert dialogue.clause("Yes.") == [SendMessage(TtsMessage("sentence_start", text="Yes."))]
     dialogue.pacer.sent(2.1)
     assert dialogue.tick(2.2, is_answering=True) == []
     assert dialogue.tick(2.25, is_answering=False) == []  # it still plays
-    assert dialogue.tick(2.27, is_answering=False) == [Send(Tts("stop")), Send(Llm("neutral"))]
+    assert dialogue.tick(2.27, is_answering=False) == [
+        SendMessage(TtsMessage("stop")),
+        SendMessage(LlmMessage("neutral")),
+    ]
     doing.append(dialogue.doing)
     assert doing == ["listening", "listening", "thinking", "speaking", "idle"]
-    assert dialogue.receive(ListenStart(mode="auto"), 2.5) == [Hear("auto")]
+    assert dialogue.receive(ListenStart(mode="auto"), 2.5) == [BeginInput("auto")]
 
 
 def test_our_hello_comes_at_once_and_whole() -> None:
     dialogue = Dialogue("s-9", 0.0)
     (sent,) = dialogue.receive(DeviceHello(), 0.1)
-    assert isinstance(sent, Send)
+    assert isinstance(sent, SendMessage)
     hello = sent.message
     assert isinstance(hello, ServerHello)
     assert (hello.transport, hello.session_id) == ("websocket", "s-9")
@@ -103,45 +106,55 @@ def test_our_hello_comes_at_once_and_whole() -> None:
 def test_sound_before_listen_is_no_error_and_not_heard() -> None:
     dialogue = begun(mode=None)
     assert not dialogue.hears
-    assert dialogue.receive(Detected(text="hi esp"), 0.1) == []
-    assert dialogue.receive(ListenStart(mode="auto"), 0.2) == [Hear("auto")]
+    assert dialogue.receive(ListenDetect(text="hi esp"), 0.1) == []
+    assert dialogue.receive(ListenStart(mode="auto"), 0.2) == [BeginInput("auto")]
     assert dialogue.hears
 
 
 def test_a_text_while_it_listens_was_typed_and_is_answered() -> None:
     dialogue = begun("auto")
     text = "turn on the light"
-    assert dialogue.receive(Detected(text=f" {text}\n"), 1) == [Send(Stt(text)), Ask(text)]
+    assert dialogue.receive(ListenDetect(text=f" {text}\n"), 1) == [
+        SendMessage(SttMessage(text)),
+        CreateTextResponse(text),
+    ]
     assert dialogue.doing == "thinking"
-    assert told(dialogue.receive(Detected(text="no, off"), 2)) == ["Cancel", "stt", "Ask"]
-    assert dialogue.receive(Detected(text="  "), 3) == []
+    assert told(dialogue.receive(ListenDetect(text="no, off"), 2)) == [
+        "CancelResponse",
+        "stt",
+        "CreateTextResponse",
+    ]
+    assert dialogue.receive(ListenDetect(text="  "), 3) == []
 
 
 def test_a_text_from_a_device_that_never_listens_is_answered_a_moment_later() -> None:
     dialogue = begun(mode=None)
-    assert dialogue.receive(Detected(text="hi"), 1.0) == []
+    assert dialogue.receive(ListenDetect(text="hi"), 1.0) == []
     assert dialogue.tick(1.4, is_answering=False) == []
-    assert dialogue.tick(1.5, is_answering=False) == [Send(Stt("hi")), Ask("hi")]
+    assert dialogue.tick(1.5, is_answering=False) == [
+        SendMessage(SttMessage("hi")),
+        CreateTextResponse("hi"),
+    ]
     assert dialogue.tick(1.6, is_answering=True) == []
 
 
 def test_a_wake_word_before_listening_is_not_answered() -> None:
     dialogue = begun(mode=None)
-    dialogue.receive(Detected(text="hi esp"), 1.0)
+    dialogue.receive(ListenDetect(text="hi esp"), 1.0)
     dialogue.receive(ListenStart(mode="auto"), 1.1)
     assert dialogue.tick(9, is_answering=False) == []
 
 
 def test_a_typed_text_has_a_limit() -> None:
     dialogue = begun("auto")
-    [_, asked] = dialogue.receive(Detected(text="x" * 5000), 1)
-    assert asked == Ask("x" * 1000)
+    [_, asked] = dialogue.receive(ListenDetect(text="x" * 5000), 1)
+    assert asked == CreateTextResponse("x" * 1000)
 
 
 @pytest.mark.parametrize(
     ("mode", "hears"), [("auto", False), ("realtime", True), ("manual", False)]
 )
-def test_only_who_takes_out_its_echo_is_heard_while_we_speak(mode: Mode, hears: bool) -> None:
+def test_only_who_takes_out_its_echo_is_heard_while_we_speak(mode: ListenMode, hears: bool) -> None:
     dialogue = begun(mode)
     dialogue.answer_begun(1)
     assert dialogue.hears is hears
@@ -150,7 +163,7 @@ def test_only_who_takes_out_its_echo_is_heard_while_we_speak(mode: Mode, hears: 
 @pytest.mark.parametrize(
     ("mode", "after"), [("auto", "idle"), ("realtime", "listening"), ("manual", "idle")]
 )
-def test_what_comes_after_an_answer(mode: Mode, after: str) -> None:
+def test_what_comes_after_an_answer(mode: ListenMode, after: str) -> None:
     dialogue = begun(mode)
     speak(dialogue, 1)
     assert told(dialogue.tick(9, is_answering=False)) == ["tts stop"]
@@ -159,13 +172,13 @@ def test_what_comes_after_an_answer(mode: Mode, after: str) -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "realtime", "manual"])
 @pytest.mark.parametrize("is_speaking", [True, False])
-def test_abort_is_always_answered_with_tts_stop(mode: Mode, is_speaking: bool) -> None:
+def test_abort_is_always_answered_with_tts_stop(mode: ListenMode, is_speaking: bool) -> None:
     dialogue = begun(mode)
     if is_speaking:
         dialogue.answer_begun(1)
-    abort = Abort(reason="wake_word_detected")
-    assert told(dialogue.receive(abort, 2)) == ["Cancel", "tts stop"]
-    assert dialogue.receive(ListenStart(mode=mode), 2) == [Hear(mode)]
+    abort = AbortMessage(reason="wake_word_detected")
+    assert told(dialogue.receive(abort, 2)) == ["CancelResponse", "tts stop"]
+    assert dialogue.receive(ListenStart(mode=mode), 2) == [BeginInput(mode)]
     assert dialogue.interrupted() == []  # what the cancelled answer brings
     assert dialogue.tick(3, is_answering=False) == []
     assert dialogue.doing == "listening"
@@ -182,14 +195,14 @@ def test_our_own_ear_interrupts() -> None:
 
 def test_push_to_talk() -> None:
     dialogue = begun("manual")
-    assert dialogue.receive(ListenStop(), 1) == [Commit(asks=True)]
+    assert dialogue.receive(ListenStop(), 1) == [CommitInput(asks=True)]
     assert not dialogue.hears
     assert dialogue.receive(ListenStop(), 1.1) == []
     assert told(dialogue.understood("one", 2, is_answered=True)) == ["stt", "tts start"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "realtime"])
-def test_where_we_find_the_end_of_turns_no_button_does(mode: Mode) -> None:
+def test_where_we_find_the_end_of_turns_no_button_does(mode: ListenMode) -> None:
     dialogue = begun(mode)
     assert dialogue.receive(ListenStop(), 1) == []
 
@@ -240,7 +253,7 @@ def test_listening_that_crosses_our_start_stops_nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "realtime"])
-def test_who_speaks_on_keeps_the_microphone(mode: Mode) -> None:
+def test_who_speaks_on_keeps_the_microphone(mode: ListenMode) -> None:
     """`tts start` would close it in the middle of a word."""
     dialogue = begun(mode)
     dialogue.speech_started(1)
@@ -264,7 +277,10 @@ def test_a_button_that_is_pressed_again_takes_the_answer_back() -> None:
     dialogue = begun("manual")
     dialogue.receive(ListenStop(), 1)
     dialogue.speech_ended(1)
-    assert told(dialogue.receive(ListenStart(mode="manual"), 1.5)) == ["Cancel", "Hear"]
+    assert told(dialogue.receive(ListenStart(mode="manual"), 1.5)) == [
+        "CancelResponse",
+        "BeginInput",
+    ]
     assert told(dialogue.understood("one", 1.6, is_answered=True)) == ["stt"]
     assert dialogue.hears
 
@@ -273,7 +289,7 @@ def test_a_turn_has_an_end() -> None:
     dialogue = begun()
     dialogue.speech_started(1)
     assert dialogue.tick(20.9, is_answering=False) == []
-    assert dialogue.tick(21.1, is_answering=False) == [Commit(asks=False)]
+    assert dialogue.tick(21.1, is_answering=False) == [CommitInput(asks=False)]
     assert dialogue.tick(21.2, is_answering=False) == []  # once
     held = begun("manual")
     held.speech_started(1)
@@ -285,10 +301,12 @@ def test_a_turn_has_an_end() -> None:
     [("auto", 20, "silence"), ("realtime", 20, "silence"), ("manual", 300, "idle"),
      (None, 300, "idle")],
 )  # fmt: skip
-def test_silence_ends_the_conversation(mode: Mode | None, until_s: float, reason: str) -> None:
+def test_silence_ends_the_conversation(
+    mode: ListenMode | None, until_s: float, reason: str
+) -> None:
     dialogue = begun(mode)
     assert dialogue.tick(until_s - 0.1, is_answering=False) == []
-    assert dialogue.tick(until_s + 0.1, is_answering=False) == [HangUp(reason)]  # type: ignore[arg-type]
+    assert dialogue.tick(until_s + 0.1, is_answering=False) == [CloseConnection(reason)]  # type: ignore[arg-type]
 
 
 def test_silence_counts_from_the_last_that_was_said() -> None:
@@ -298,31 +316,36 @@ def test_silence_counts_from_the_last_that_was_said() -> None:
     assert dialogue.tick(35, is_answering=False) == []
     dialogue.tick(35.5, is_answering=True)
     assert dialogue.tick(55, is_answering=False) == []
-    assert dialogue.tick(56, is_answering=False) == [HangUp("silence")]
+    assert dialogue.tick(56, is_answering=False) == [CloseConnection("silence")]
 
 
 def test_who_says_no_hello_is_no_device() -> None:
     dialogue = Dialogue("s", 0, DialogueSettings(hello_timeout_s=10))
     assert dialogue.tick(9.9, is_answering=False) == []
-    assert dialogue.tick(10.1, is_answering=False) == [HangUp("hello_expected")]
+    assert dialogue.tick(10.1, is_answering=False) == [CloseConnection("hello_expected")]
 
 
 def test_extras_are_for_who_announced_them() -> None:
-    timing = Timing(response_latency_ms=500)
+    timing = TurnLatencies(response_latency_ms=500)
     stock, ours = begun(), begun(partial=True, timing=True)
     for dialogue in (stock, ours):
         dialogue.answer_begun(1)
         dialogue.traced(timing)
-    assert (stock.words("turn"), ours.words("turn")) == ([], [Send(Stt("turn", partial=True))])
+    assert (stock.words("turn"), ours.words("turn")) == (
+        [],
+        [SendMessage(SttMessage("turn", partial=True))],
+    )
     assert ours.words("") == []
-    assert stock.tick(9, is_answering=False)[0] == Send(Tts("stop"))
-    assert ours.tick(9, is_answering=False)[0] == Send(Tts("stop", timing=timing))
+    assert stock.tick(9, is_answering=False)[0] == SendMessage(TtsMessage("stop"))
+    assert ours.tick(9, is_answering=False)[0] == SendMessage(TtsMessage("stop", timing=timing))
     ours.answer_begun(10)
-    assert ours.tick(19, is_answering=False)[0] == Send(Tts("stop"))  # not the former turn's
+    assert ours.tick(19, is_answering=False)[0] == SendMessage(
+        TtsMessage("stop")
+    )  # not the former turn's
 
 
 def test_small_things() -> None:
     dialogue = begun()
-    assert dialogue.receive(Ping(), 1) == [Send(Pong())]
-    assert dialogue.receive(Ignored("iot"), 1) == []
-    assert isinstance(dialogue.receive(Abort(), 1)[0], Cancel)
+    assert dialogue.receive(PingMessage(), 1) == [SendMessage(PongMessage())]
+    assert dialogue.receive(IgnoredMessage("iot"), 1) == []
+    assert isinstance(dialogue.receive(AbortMessage(), 1)[0], CancelResponse)

@@ -8,7 +8,7 @@ from firmware_protocol.xiaozhi.framing import (
     VERSIONS,
     AudioPacket,
     JsonPacket,
-    Version,
+    ProtocolVersion,
     decode_frame,
     encode_audio,
 )
@@ -44,7 +44,7 @@ def test_a_bad_frame_is_refused_for_what_is_wrong(case: Case) -> None:
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("packet", [b"", b"\x58", bytes(range(200))])
-def test_a_frame_that_is_cut_anywhere_is_truncated(version: Version, packet: bytes) -> None:
+def test_a_frame_that_is_cut_anywhere_is_truncated(version: ProtocolVersion, packet: bytes) -> None:
     frame = encode_audio(version, packet, 123_456)
     for cut in range(len(frame)):
         with pytest.raises(BadFrame) as caught:
@@ -59,7 +59,7 @@ def test_a_frame_that_is_cut_anywhere_is_truncated(version: Version, packet: byt
     ("spoken", "announced", "reason"), [(2, 3, "trailing"), (3, 2, "bad_version")]
 )
 def test_a_frame_of_another_version_is_told_apart(
-    spoken: Version, announced: Version, reason: str
+    spoken: ProtocolVersion, announced: ProtocolVersion, reason: str
 ) -> None:
     frame = encode_audio(spoken, bytes(range(1, 100)), 60)
     with pytest.raises(BadFrame, match=f"protocol {announced}") as caught:

@@ -7,12 +7,12 @@ from firmware_protocol.xiaozhi.mcp import (
     MAX_PAGES,
     MAX_RESULT_CHARS,
     MAX_TOOLS,
-    Called,
+    DeviceCallToolResult,
+    DeviceInitializeResult,
+    DeviceListToolsResult,
+    DeviceMcpClient,
+    DeviceMcpError,
     DeviceTool,
-    Initialized,
-    McpClient,
-    Refused,
-    ToolsListed,
     alias_of,
 )
 
@@ -32,13 +32,13 @@ def answer(request_id: object, **fields: Any) -> dict[str, Any]:
 
 def test_ids_are_numbers_that_count_up() -> None:
     """Texts are dropped by devices, without an answer."""
-    client = McpClient()
+    client = DeviceMcpClient()
     ids = [client.initialize()["id"], client.list_tools()["id"], client.call("self.a", {})[0]]
     assert ids == [1, 2, 3]
 
 
 def test_no_place_for_pictures_is_named() -> None:
-    params = McpClient(("earshot", "1.2")).initialize()["params"]
+    params = DeviceMcpClient(("earshot", "1.2")).initialize()["params"]
     assert params == {
         "protocolVersion": "2024-11-05",
         "capabilities": {"vision": {"url": "", "token": ""}},
@@ -47,17 +47,17 @@ def test_no_place_for_pictures_is_named() -> None:
 
 
 def test_tools_come_page_by_page() -> None:
-    client = McpClient()
+    client = DeviceMcpClient()
     client.initialize()
     told = client.receive(answer(1, result={"serverInfo": {"name": "bread", "version": "2"}}))
-    assert told == Initialized("bread", "2")
+    assert told == DeviceInitializeResult("bread", "2")
     assert client.list_tools()["params"] == {"cursor": "", "withUserTools": False}
     told = client.receive(answer(2, result={"tools": [VOLUME], "nextCursor": "self.screen.a"}))
-    assert isinstance(told, ToolsListed)
+    assert isinstance(told, DeviceListToolsResult)
     assert told.cursor == "self.screen.a"
     client.list_tools(told.cursor)
     told = client.receive(answer(3, result={"tools": [{"name": "self.screen.a"}]}))
-    assert isinstance(told, ToolsListed)
+    assert isinstance(told, DeviceListToolsResult)
     assert (told.cursor, [tool.alias for tool in told.tools]) == (
         "",
         ["self_audio_speaker_set_volume", "self_screen_a"],
@@ -72,12 +72,12 @@ def test_tools_come_page_by_page() -> None:
 
 
 def test_a_device_that_always_names_a_next_page_is_not_asked_for_ever() -> None:
-    client, pages, cursor, count = McpClient(), 0, "", 0
+    client, pages, cursor, count = DeviceMcpClient(), 0, "", 0
     while pages == 0 or cursor:
         request = client.list_tools(cursor)
         tools = [{"name": f"self.t{pages}_{number}"} for number in range(10)]
         told = client.receive(answer(request["id"], result={"tools": tools, "nextCursor": "more"}))
-        assert isinstance(told, ToolsListed)
+        assert isinstance(told, DeviceListToolsResult)
         pages, cursor, count = pages + 1, told.cursor, len(told.tools)
     assert (pages, count) == (MAX_PAGES, MAX_TOOLS)
 
@@ -95,10 +95,12 @@ def test_a_device_that_always_names_a_next_page_is_not_asked_for_ever() -> None:
     ],
 )  # fmt: skip
 def test_a_call_comes_to_its_text(result: dict[str, Any], text: str, is_error: bool) -> None:
-    client = McpClient()
+    client = DeviceMcpClient()
     request_id, request = client.call("self.audio_speaker.set_volume", {"volume": 30})
     assert request["params"] == {"name": VOLUME["name"], "arguments": {"volume": 30}}
-    assert client.receive(answer(request_id, result=result)) == Called(request_id, text, is_error)
+    assert client.receive(answer(request_id, result=result)) == DeviceCallToolResult(
+        request_id, text, is_error
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,11 +115,13 @@ def test_a_call_comes_to_its_text(result: dict[str, Any], text: str, is_error: b
     ],
 )
 def test_errors_need_no_code(fields: dict[str, Any], message: str) -> None:
-    client = McpClient()
+    client = DeviceMcpClient()
     request_id, _ = client.call("self.foo", {})
-    assert client.receive(answer(request_id, **fields)) == Called(request_id, message, True)
+    assert client.receive(answer(request_id, **fields)) == DeviceCallToolResult(
+        request_id, message, True
+    )
     listing = client.list_tools()["id"]
-    assert client.receive(answer(listing, **fields)) == Refused("tools/list", message)
+    assert client.receive(answer(listing, **fields)) == DeviceMcpError("tools/list", message)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +130,7 @@ def test_errors_need_no_code(fields: dict[str, Any], message: str) -> None:
      {"method": "notifications/x"}],
 )  # fmt: skip
 def test_answers_to_nothing_are_nobodys(payload: dict[str, Any]) -> None:
-    client = McpClient()
+    client = DeviceMcpClient()
     request_id, _ = client.call("self.foo", {})
     assert client.receive(payload) is None
     client.forget(request_id)
@@ -134,7 +138,7 @@ def test_answers_to_nothing_are_nobodys(payload: dict[str, Any]) -> None:
 
 
 def test_an_answer_counts_once() -> None:
-    client = McpClient()
+    client = DeviceMcpClient()
     request_id, _ = client.call("self.foo", {})
     assert client.receive(answer(request_id, result={})) is not None
     assert client.receive(answer(request_id, result={})) is None

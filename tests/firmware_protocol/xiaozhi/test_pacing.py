@@ -1,11 +1,11 @@
 import pytest
 
-from firmware_protocol.xiaozhi.pacing import Pacer, PaceSettings
+from firmware_protocol.xiaozhi.pacing import PacketPacer, PacketPacerSettings
 
 
 def paced(packets: int, start: float = 5.0, late: float = 0.0) -> list[float]:
     """Times after `tts start` when each packet goes, if all of them are there at once."""
-    pacer, now, times = Pacer(), start, []
+    pacer, now, times = PacketPacer(), start, []
     pacer.start(now)
     for _ in range(packets):
         now = max(now, pacer.due_at() + late)
@@ -25,7 +25,7 @@ def test_the_schedule_does_not_drift() -> None:
 
 
 def test_never_more_than_four_wait_on_the_device() -> None:
-    pacer, now = Pacer(), 0.0
+    pacer, now = PacketPacer(), 0.0
     pacer.start(now)
     for _ in range(100):
         now = max(now, pacer.due_at())
@@ -35,7 +35,7 @@ def test_never_more_than_four_wait_on_the_device() -> None:
 
 
 def test_after_a_gap_it_begins_anew() -> None:
-    pacer = Pacer()
+    pacer = PacketPacer()
     pacer.start(0)
     pacer.sent(0.1)
     pacer.sent(3.0)  # the voice had stalled
@@ -45,7 +45,7 @@ def test_after_a_gap_it_begins_anew() -> None:
 
 
 def test_the_end_comes_when_all_was_played() -> None:
-    pacer = Pacer()
+    pacer = PacketPacer()
     pacer.start(1.0)
     assert pacer.over_at() == pytest.approx(1.2)  # nothing was said
     for _ in range(4):
@@ -56,4 +56,4 @@ def test_the_end_comes_when_all_was_played() -> None:
 @pytest.mark.parametrize("ahead", [0, 21])
 def test_no_setting_overfills_a_device(ahead: int) -> None:
     with pytest.raises(ValueError, match="40 packets"):
-        PaceSettings(ahead=ahead)
+        PacketPacerSettings(ahead=ahead)

@@ -13,15 +13,15 @@ from firmware_protocol.xiaozhi.json_codec import (
     encode_message,
 )
 from firmware_protocol.xiaozhi.messages import (
-    Abort,
-    Detected,
+    AbortMessage,
     DeviceHello,
-    Ignored,
+    IgnoredMessage,
+    ListenDetect,
     ListenStart,
-    Llm,
+    LlmMessage,
     McpAnswer,
     ServerHello,
-    Tts,
+    TtsMessage,
 )
 from tests.firmware_protocol.xiaozhi.vectors import Case, limits, messages, named, text_of
 
@@ -36,8 +36,10 @@ UNKNOWN_FIELDS = ("unknown", "text_font", "session_id", "glyph_push")
 @pytest.mark.parametrize("case", GOOD, ids=named)
 def test_a_message_is_what_the_vectors_say_and_is_written_again(case: Case) -> None:
     message, expected = DECODERS[case["sender"]](text_of(case)), case["expect"]
-    assert isinstance(message, Ignored) == (case.get("ignored", False) and _is_news(expected))
-    if isinstance(message, Ignored):
+    assert isinstance(message, IgnoredMessage) == (
+        case.get("ignored", False) and _is_news(expected)
+    )
+    if isinstance(message, IgnoredMessage):
         assert message.type == expected["type"]
         return
     written = json.loads(encode_message(message))
@@ -103,9 +105,9 @@ def test_what_is_absent_has_the_firmwares_default() -> None:
     assert isinstance(hello, DeviceHello)
     assert (hello.audio_params.sample_rate, hello.audio_params.frame_duration) == (16_000, 60)
     assert not hello.features.mcp
-    assert decode_device_message('{"type":"abort"}') == Abort()
+    assert decode_device_message('{"type":"abort"}') == AbortMessage()
     heard = decode_device_message('{"type":"listen","state":"detect"}')
-    assert heard == Detected()
+    assert heard == ListenDetect()
 
 
 @pytest.mark.parametrize("sample_rate", [44_100, 0, "16000"])
@@ -123,8 +125,8 @@ def test_our_hello_says_its_transport_or_the_device_crashes() -> None:
 
 
 def test_nothing_of_ours_has_fields_that_stock_firmware_would_show() -> None:
-    assert json.loads(encode_message(Tts("stop"))) == {"type": "tts", "state": "stop"}
-    assert json.loads(encode_message(Llm("happy"))) == {"type": "llm", "emotion": "happy"}
+    assert json.loads(encode_message(TtsMessage("stop"))) == {"type": "tts", "state": "stop"}
+    assert json.loads(encode_message(LlmMessage("happy"))) == {"type": "llm", "emotion": "happy"}
 
 
 def test_values_are_frozen() -> None:

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.tools.mcp import McpServer, McpTools
+from pipeline.tools.mcp import McpServerSettings, McpToolProvider
 
 KITCHEN = ("-m", "tests.pipeline.mcp.kitchen")
 
 
 @asynccontextmanager
-async def running(*tools: McpTools) -> AsyncIterator[None]:
+async def running(*tools: McpToolProvider) -> AsyncIterator[None]:
     """As the server runs them: leaving cancels them, and waits for their ends."""
     async with asyncio.TaskGroup() as tasks:
         tasks_of = [tasks.create_task(one.run()) for one in tools]
@@ -33,16 +33,18 @@ class Kitchen:
     is_older: bool = False
     process: asyncio.subprocess.Process | None = None
 
-    def settings(self) -> McpServer:
+    def settings(self) -> McpServerSettings:
         if self.port is not None:
             url = f"http://127.0.0.1:{self.port}"
             sse_url = f"{url}/sse" if self.is_older else ""
-            return McpServer(url=f"{url}/mcp", sse_url=sse_url)
+            return McpServerSettings(url=f"{url}/mcp", sse_url=sse_url)
         args = (*KITCHEN, str(self.folder))
-        return McpServer(command=sys.executable, args=args, env={"KITCHEN_KEY": "hush-hush"})
+        return McpServerSettings(
+            command=sys.executable, args=args, env={"KITCHEN_KEY": "hush-hush"}
+        )
 
-    def tools(self) -> McpTools:
-        return McpTools("kitchen", self.settings(), first_wait_s=0.05)
+    def tools(self) -> McpToolProvider:
+        return McpToolProvider("kitchen", self.settings(), first_wait_s=0.05)
 
     async def open(self) -> None:
         """With stdio the client does it."""

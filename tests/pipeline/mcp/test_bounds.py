@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from core.ports import ToolContext, ToolOutcome
-from pipeline.tools.mcp import McpServer, McpTools
+from pipeline.tools.mcp import McpServerSettings, McpToolProvider
 from pipeline.tools.mcp.bounded import MAX_MESSAGE_BYTES
 from tests.pipeline.mcp.kitchens import running
 from tests.pipeline.mcp.stubborn import stubborn
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.live
 
 async def called(sends: Literal["json", "packed", "events"], size: int) -> ToolOutcome:
     async with stubborn(says="a" * size, sends=sends) as server:
-        tools = McpTools("stubborn", McpServer(url=server.url))
+        tools = McpToolProvider("stubborn", McpServerSettings(url=server.url))
         async with running(tools):
             await tools.tried()
             outcome = await tools.call("wait", {}, ToolContext("", ""))

@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from pipeline.tools.mcp import McpServer, McpTools
+from pipeline.tools.mcp import McpServerSettings, McpToolProvider
 
 pytestmark = pytest.mark.live
 
 
-class BreaksWhenLeft(McpTools):
+class BreaksWhenLeft(McpToolProvider):
     """A connection whose end brings an error: its TaskGroup raises that in place of the end."""
 
     def __init__(self) -> None:
-        super().__init__("a", McpServer(command="a"), first_wait_s=60)
+        super().__init__("a", McpServerSettings(command="a"), first_wait_s=60)
         self.began = asyncio.Event()
 
     async def _connected(self) -> None:

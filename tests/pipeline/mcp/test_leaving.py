@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from core.ports import ToolContext
-from pipeline.tools.mcp import McpServer, McpTools
+from pipeline.tools.mcp import McpServerSettings, McpToolProvider
 from tests.pipeline.mcp.stubborn import stubborn
 
 pytestmark = pytest.mark.live
@@ -21,7 +21,7 @@ BOUND_S = 5
 def test_leaving_is_bounded(silent: tuple[str, ...]) -> None:
     async def main() -> None:
         async with stubborn(*silent) as server:
-            tools = McpTools("stubborn", McpServer(url=server.url))
+            tools = McpToolProvider("stubborn", McpServerSettings(url=server.url))
             running = asyncio.create_task(tools.run())
             await tools.tried()
             assert tools.is_connected
@@ -42,7 +42,9 @@ def test_leaving_is_bounded(silent: tuple[str, ...]) -> None:
 def test_a_server_that_never_lists_its_tools_is_known_to_be_none_soon() -> None:
     async def main() -> None:
         async with stubborn("tools/list", "DELETE") as server:
-            tools = McpTools("stubborn", McpServer(url=server.url), connect_timeout_s=0.5)
+            tools = McpToolProvider(
+                "stubborn", McpServerSettings(url=server.url), connect_timeout_s=0.5
+            )
             running = asyncio.create_task(tools.run())
             try:
                 async with asyncio.timeout(BOUND_S):

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from core.errors import ConfigError
-from pipeline.tools.mcp import McpServer, McpTools
+from pipeline.tools.mcp import McpServerSettings, McpToolProvider
 from tests.pipeline.mcp.kitchens import running
 from tests.pipeline.mcp.stubborn import Stubborn, stubborn
 
@@ -39,7 +39,8 @@ def test_no_proxy_of_the_environment_is_asked(
             monkeypatch.setenv("no_proxy", "")
             url = f"{at(there)}/other" if is_older else there.url  # 404: asked in the older way
             direct, unknown = (
-                McpTools("one", McpServer(url=one), connect_timeout_s=1) for one in (url, ELSEWHERE)
+                McpToolProvider("one", McpServerSettings(url=one), connect_timeout_s=1)
+                for one in (url, ELSEWHERE)
             )
             async with running(direct, unknown):
                 await asyncio.gather(direct.tried(), unknown.tried())
@@ -52,7 +53,7 @@ def test_no_proxy_of_the_environment_is_asked(
 def test_the_proxy_of_its_settings_is() -> None:
     async def main() -> None:
         async with proxy() as asked:
-            tools = McpTools("one", McpServer(url=ELSEWHERE, proxy=at(asked)))
+            tools = McpToolProvider("one", McpServerSettings(url=ELSEWHERE, proxy=at(asked)))
             async with running(tools):
                 await tools.tried()
                 assert tools.is_connected
@@ -71,5 +72,5 @@ def test_the_proxy_of_its_settings_is() -> None:
 )
 def test_a_wrong_proxy_is_refused(fields: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError, match=why) as caught:
-        McpServer(**fields)  # type: ignore[arg-type]
+        McpServerSettings(**fields)  # type: ignore[arg-type]
     assert "hush" not in str(caught.value)

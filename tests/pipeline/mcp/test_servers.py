@@ -13,7 +13,7 @@ import pytest
 from core.errors import ConfigError
 from core.ports import ToolContext, ToolOutcome
 from engines.base import ToolCall
-from pipeline.tools.mcp import McpServer, McpTools, client, mcp_tools
+from pipeline.tools.mcp import McpServerSettings, McpToolProvider, client, mcp_tools
 from pipeline.tools.toolbox import Toolbox
 from tests.pipeline.fakes import Counts
 from tests.pipeline.mcp.kitchens import Kitchen, running
@@ -49,7 +49,7 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def with_kitchen(kitchen: Kitchen, scenario: Callable[[McpTools], Any]) -> None:
+async def with_kitchen(kitchen: Kitchen, scenario: Callable[[McpToolProvider], Any]) -> None:
     tools = kitchen.tools()
     await kitchen.open()
     try:
@@ -60,12 +60,12 @@ async def with_kitchen(kitchen: Kitchen, scenario: Callable[[McpTools], Any]) ->
         await kitchen.close()
 
 
-def names(tools: McpTools) -> list[str]:
+def names(tools: McpToolProvider) -> list[str]:
     return [spec.name for spec in tools.tools(CONTEXT)]
 
 
 def test_tools_are_listed_and_called(kitchen: Kitchen) -> None:
-    async def scenario(tools: McpTools) -> None:
+    async def scenario(tools: McpToolProvider) -> None:
         assert names(tools)[:3] == ["weigh", "cook", "oven_burn"]
         assert [s.name for s in tools.tools(CONTEXT) if s.is_read_only] == ["weigh"]
         toolbox = Toolbox([tools], Counts())
@@ -82,7 +82,7 @@ def test_tools_are_listed_and_called(kitchen: Kitchen) -> None:
 
 
 def test_giving_up_a_call_cancels_it_on_the_server(kitchen: Kitchen) -> None:
-    async def scenario(tools: McpTools) -> None:
+    async def scenario(tools: McpToolProvider) -> None:
         slow = asyncio.ensure_future(tools.call("cook", {"dish": "stew", "seconds": 60}, CONTEXT))
         await until(lambda: kitchen.has("cooking"))
         assert not kitchen.has("cancelled")
@@ -97,7 +97,7 @@ def test_giving_up_a_call_cancels_it_on_the_server(kitchen: Kitchen) -> None:
 
 
 def test_new_tools_appear_when_the_server_says_so(kitchen: Kitchen) -> None:
-    async def scenario(tools: McpTools) -> None:
+    async def scenario(tools: McpToolProvider) -> None:
         before = tools.tools(CONTEXT)
         assert "bake" not in names(tools)
         await tools.call("renovate", {}, CONTEXT)
@@ -109,7 +109,7 @@ def test_new_tools_appear_when_the_server_says_so(kitchen: Kitchen) -> None:
 
 
 def test_a_server_that_dies_in_a_call_is_missed_and_comes_back(kitchen: Kitchen) -> None:
-    async def scenario(tools: McpTools) -> None:
+    async def scenario(tools: McpToolProvider) -> None:
         assert (await tools.call("collapse", {}, CONTEXT)).error == GONE
         await until(lambda: not tools.is_connected)
         assert names(tools) == []
@@ -126,7 +126,7 @@ def test_a_server_that_dies_in_a_call_is_missed_and_comes_back(kitchen: Kitchen)
 def test_an_address_that_knows_only_sse_needs_no_second_one(tmp_path: Path) -> None:
     with reserved_port() as port:
         kitchen = Kitchen(tmp_path, port, is_older=True)
-        tools = McpTools("kitchen", McpServer(url=f"http://127.0.0.1:{port}/sse"))
+        tools = McpToolProvider("kitchen", McpServerSettings(url=f"http://127.0.0.1:{port}/sse"))
 
         async def main() -> None:
             await kitchen.open()
@@ -145,7 +145,7 @@ def test_an_address_that_knows_only_sse_needs_no_second_one(tmp_path: Path) -> N
 def test_a_program_that_is_killed_while_idle_is_started_again(tmp_path: Path) -> None:
     kitchen = Kitchen(tmp_path, None)
 
-    async def scenario(tools: McpTools) -> None:
+    async def scenario(tools: McpToolProvider) -> None:
         os.kill(kitchen.starts()[0], signal.SIGKILL)
         await until(lambda: not tools.is_connected)
         await until(lambda: tools.is_connected)
@@ -163,7 +163,7 @@ def test_a_program_sees_its_own_environment_and_none_of_ours(
     monkeypatch.setenv("EARSHOT_API_KEY", "ours")
     kitchen = Kitchen(tmp_path, None)
 
-    async def scenario(tools: McpTools) -> None:
+    async def scenario(tools: McpToolProvider) -> None:
         assert (await tools.call("secret", {}, CONTEXT)).data == {"result": "hush-hush"}
 
     asyncio.run(with_kitchen(kitchen, scenario))
@@ -172,10 +172,10 @@ def test_a_program_sees_its_own_environment_and_none_of_ours(
 # Servers without the package, and without manners.
 
 
-def old(*how: str) -> McpTools:
+def old(*how: str) -> McpToolProvider:
     script = str(Path(__file__).parent / "old_server.py")
-    server = McpServer(command=sys.executable, args=(script, *how))
-    return McpTools("old", server, first_wait_s=0.05)
+    server = McpServerSettings(command=sys.executable, args=(script, *how))
+    return McpToolProvider("old", server, first_wait_s=0.05)
 
 
 def test_a_server_of_2025_is_understood_and_so_is_its_change() -> None:
@@ -227,10 +227,12 @@ def test_a_server_that_is_not_there_holds_up_nobody(
     monkeypatch.setattr(client, "CONNECT_TIMEOUT_S", 0.5)
     speaks = ("-c", "echo the key s3cr3t99 is wrong >&2; exit 1")
     servers = {
-        "missing": McpServer(command="/nowhere/kitchen"),
-        "ends": McpServer(command="sh", args=speaks, env={"KEY": "s3cr3t99"}),
-        "babbles": McpServer(command="sh", args=("-c", "yes nonsense | head -c 100000; cat")),
-        "refuses": McpServer(url="http://127.0.0.1:9/mcp"),
+        "missing": McpServerSettings(command="/nowhere/kitchen"),
+        "ends": McpServerSettings(command="sh", args=speaks, env={"KEY": "s3cr3t99"}),
+        "babbles": McpServerSettings(
+            command="sh", args=("-c", "yes nonsense | head -c 100000; cat")
+        ),
+        "refuses": McpServerSettings(url="http://127.0.0.1:9/mcp"),
     }
 
     async def main() -> None:
@@ -256,7 +258,7 @@ def test_stopping_while_connecting_leaves_no_process(tmp_path: Path) -> None:
     command = f"echo $$ > {pid_file}; exec sleep 1000"
 
     async def main() -> None:
-        tools = McpTools("deaf", McpServer(command="sh", args=("-c", command)))
+        tools = McpToolProvider("deaf", McpServerSettings(command="sh", args=("-c", command)))
         async with running(tools):
             await until(lambda: pid_file.exists() and pid_file.read_text().strip())
 
@@ -269,4 +271,4 @@ def test_without_the_library_the_start_says_how_to_get_it(monkeypatch: pytest.Mo
     monkeypatch.setattr(client, "find_spec", lambda name: None)
     assert mcp_tools({}) == ()
     with pytest.raises(ConfigError, match=r"`earshot extras add mcp`"):
-        mcp_tools({"a": McpServer(command="a")})
+        mcp_tools({"a": McpServerSettings(command="a")})

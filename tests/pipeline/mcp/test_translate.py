@@ -9,11 +9,11 @@ from mcp_types import CallToolResult, Tool
 from core.errors import ConfigError
 from core.ports import ToolOutcome
 from pipeline.tools.mcp.schema import MAX_TOOLS, outcome, specs
-from pipeline.tools.mcp.settings import McpServer
+from pipeline.tools.mcp.settings import McpServerSettings
 
 pytestmark = pytest.mark.live
 
-SERVER = McpServer(command="kitchen", env={"KEY": "hush-hush"}, timeout_s=7)
+SERVER = McpServerSettings(command="kitchen", env={"KEY": "hush-hush"}, timeout_s=7)
 
 
 def tool(name: str, **fields: Any) -> Tool:
@@ -62,7 +62,7 @@ def test_a_server_cannot_flood_a_model(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_the_operator_chooses_tools() -> None:
-    some = McpServer(command="kitchen", tools=("b", "nowhere"))
+    some = McpServerSettings(command="kitchen", tools=("b", "nowhere"))
     found, _ = specs("kitchen", some, [tool("a"), tool("b")])
     assert [spec.name for spec in found] == ["b"]
 
@@ -113,7 +113,7 @@ def test_results(result: dict[str, Any], told: ToolOutcome) -> None:
 )
 def test_settings_that_make_no_sense_are_refused(fields: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why) as refused:
-        McpServer(**fields)
+        McpServerSettings(**fields)
     assert "password" not in str(refused.value).replace("user and password", "")
 
 

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from core.errors import RequestError
 from core.http.routes import Route
-from pipeline.session.one_shot import Question
+from pipeline.session.one_shot import OneShotRequest
 from web.plugin_doors import DoorServices
 
 
@@ -53,7 +53,7 @@ class AskDoor:
             asked = msgspec.json.decode(await request.read(), type=Asked)
         except msgspec.DecodeError as error:
             raise RequestError(f"the body: {error}") from error
-        async with self._exchanges.open(Question(asked.question)) as exchange:
+        async with self._exchanges.open(OneShotRequest(asked.question)) as exchange:
             answer = Answered(await exchange.text())
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 

@@ -12,10 +12,10 @@ from sys import executable
 import pytest
 from msgspec.json import decode
 
-from server.commands.exit_codes import Exit
+from server.commands.exit_codes import ExitCode
 from server.commands.models.command import REACH_S
 from server.models.inventory import partial_folder
-from serving.placement.benchmarks import Measured, device_name, note_measured
+from serving.placement.benchmarks import ModelBenchmark, device_name, note_measured
 from serving.placement.hardware import look
 from tests.engines.nano import NANO
 from tests.server.models.cli import COMMAND, earshot, environment_of, last_line
@@ -48,12 +48,12 @@ def test_make_run_fetches_once(tmp_path: Path, fake: FakeHub) -> None:
 def test_what_was_timed_decides_what_auto_fetches(tmp_path: Path, fake: FakeHub) -> None:
     """Also for `make run`, which fetches a smaller one than what is too slow there."""
     here = device_name(look(""))
-    note_measured(tmp_path, "faster-whisper-small", Measured("", 500.0, device=here))
+    note_measured(tmp_path, "faster-whisper-small", ModelBenchmark("", 500.0, device=here))
     out = earshot(tmp_path, fake.url, "pull")[1]
     assert "auto: faster-whisper-small is the largest" in out
     assert ": 500 ms per utterance, measured." in out
-    note_measured(tmp_path, "faster-whisper-base", Measured("", 300.0, device=here))
-    note_measured(tmp_path, "faster-whisper-small", Measured("", 900.0, device=here))
+    note_measured(tmp_path, "faster-whisper-base", ModelBenchmark("", 300.0, device=here))
+    note_measured(tmp_path, "faster-whisper-small", ModelBenchmark("", 900.0, device=here))
     configured = last_line(tmp_path, fake.url, *AUTO, EARSHOT_ASR__MODEL="small")
     assert configured.endswith("faster-whisper-small is there, nothing to fetch.")
     code, out, _ = earshot(tmp_path, fake.url, *AUTO)
@@ -81,7 +81,7 @@ def test_refused_connection_is_one_line(tmp_path: Path) -> None:
         assert "refused" in line
         assert "works without" in line
         code, _, err = earshot(tmp_path, hub, "pull", "tiny")
-    assert code == Exit.CONNECTION_FAILED
+    assert code == ExitCode.CONNECTION_FAILED
     assert "refused" in err
 
 
@@ -111,21 +111,21 @@ def test_nothing_keeps_make_run_from_starting(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("pull", "smal"), Exit.USAGE, "'smal'; near it: small, small.en"),
-        (("pull", "medium"), Exit.CANNOT_RUN, "has no Systran/faster-whisper-medium"),
-        (("pull", "tiny", "--offline"), Exit.CONNECTION_FAILED, "offline: "),
-        (("pull", "tiny", "--timeout", "0"), Exit.USAGE, "expected seconds in (0, 3600]"),
-        (("rm", "tiny"), Exit.CANNOT_RUN, "there is no model 'tiny'"),
-        (("rm", "../models"), Exit.CANNOT_RUN, "there is no model '../models'"),
-        (("doctor", "tiny"), Exit.CANNOT_RUN, "there is no model 'tiny'"),
-        (("convert", "tiny", "../x"), Exit.CANNOT_RUN, "'../x' is no name for a model"),
-        (("convert", str(NANO), "x"), Exit.CANNOT_RUN, "is CTranslate2's already"),
-        (("convert", "/proc", "x"), Exit.CANNOT_RUN, "/proc holds no checkpoint"),
-        (("polish",), Exit.USAGE, "invalid choice: 'polish'"),
+        (("pull", "smal"), ExitCode.USAGE, "'smal'; near it: small, small.en"),
+        (("pull", "medium"), ExitCode.CANNOT_RUN, "has no Systran/faster-whisper-medium"),
+        (("pull", "tiny", "--offline"), ExitCode.CONNECTION_FAILED, "offline: "),
+        (("pull", "tiny", "--timeout", "0"), ExitCode.USAGE, "expected seconds in (0, 3600]"),
+        (("rm", "tiny"), ExitCode.CANNOT_RUN, "there is no model 'tiny'"),
+        (("rm", "../models"), ExitCode.CANNOT_RUN, "there is no model '../models'"),
+        (("doctor", "tiny"), ExitCode.CANNOT_RUN, "there is no model 'tiny'"),
+        (("convert", "tiny", "../x"), ExitCode.CANNOT_RUN, "'../x' is no name for a model"),
+        (("convert", str(NANO), "x"), ExitCode.CANNOT_RUN, "is CTranslate2's already"),
+        (("convert", "/proc", "x"), ExitCode.CANNOT_RUN, "/proc holds no checkpoint"),
+        (("polish",), ExitCode.USAGE, "invalid choice: 'polish'"),
     ],
 )
 def test_exit_codes(
-    arguments: tuple[str, ...], code: Exit, said: str, tmp_path: Path, fake: FakeHub
+    arguments: tuple[str, ...], code: ExitCode, said: str, tmp_path: Path, fake: FakeHub
 ) -> None:
     ended, _, err = earshot(tmp_path, fake.url, *arguments)
     assert ended == code
@@ -139,10 +139,10 @@ def test_converting_without_torch_says_how_to_get_it(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("import no_such_library")
     wanted = ("convert", "mine", "mine-int8", "--python", executable)
     code, _, err = earshot(tmp_path, "", *wanted, PYTHONPATH=str(tmp_path))
-    assert code == Exit.CANNOT_RUN
+    assert code == ExitCode.CANNOT_RUN
     assert "No module named 'no_such_library'; install them with `earshot extras add torch`" in err
     assert not (tmp_path / "mine-int8").exists()
-    assert earshot(tmp_path, "", *wanted[:-1], "/nowhere/python")[0] == Exit.CANNOT_RUN
+    assert earshot(tmp_path, "", *wanted[:-1], "/nowhere/python")[0] == ExitCode.CANNOT_RUN
 
 
 def test_ctrl_c_leaves_a_part_that_goes_on(tmp_path: Path, fake: FakeHub) -> None:
@@ -159,7 +159,7 @@ def test_ctrl_c_leaves_a_part_that_goes_on(tmp_path: Path, fake: FakeHub) -> Non
     assert "% of" in pulling.stderr.readline()  # a third of it has come
     pulling.send_signal(signal.SIGINT)
     _, err = pulling.communicate(timeout=30)
-    assert pulling.returncode == Exit.INTERRUPTED, err
+    assert pulling.returncode == ExitCode.INTERRUPTED, err
     (part,) = partial_folder(tmp_path, "faster-whisper-tiny").glob("model.bin.*.part")
     reached = part.stat().st_size
     assert 0 < reached <= 100_000
@@ -173,7 +173,7 @@ def test_ctrl_c_leaves_a_part_that_goes_on(tmp_path: Path, fake: FakeHub) -> Non
 
 def test_the_token_is_never_shown(tmp_path: Path, fake: FakeHub) -> None:
     fake.token = "hf_right"
-    for token, code in (("hf_wrong", Exit.CANNOT_RUN), ("hf_right", Exit.OK)):
+    for token, code in (("hf_wrong", ExitCode.CANNOT_RUN), ("hf_right", ExitCode.OK)):
         ended, out, err = earshot(tmp_path, fake.url, "pull", "tiny", HF_TOKEN=token)
         assert ended == code
         assert token not in out + err
@@ -203,16 +203,16 @@ def test_list_remove_and_doctor(tmp_path: Path, fake: FakeHub) -> None:
     assert "knows en" in out
 
     code, out, _ = earshot(tmp_path, fake.url, "doctor", "tiny")  # random bytes do not load
-    assert code == Exit.CANNOT_RUN
+    assert code == ExitCode.CANNOT_RUN
     assert "checksums match, from Systran" in out
     assert "FAIL" in out.splitlines()[-1]
     (tmp_path / "faster-whisper-tiny" / "tokenizer.json").write_bytes(b"{ }")
     code, out, _ = earshot(tmp_path, fake.url, "doctor")
-    assert code == Exit.CANNOT_RUN
+    assert code == ExitCode.CANNOT_RUN
     assert "tiny: tokenizer.json changed since it came; `earshot models rm faster-" in out
 
     code, _, err = earshot(tmp_path, fake.url, "rm", "tiny")
-    assert code == Exit.USAGE
+    assert code == ExitCode.USAGE
     assert "--yes" in err
     assert last_line(tmp_path, fake.url, "rm", "tiny", "--yes").startswith("removed ")
     assert [path.name for path in tmp_path.iterdir()] == ["home-commands"]

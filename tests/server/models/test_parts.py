@@ -14,12 +14,12 @@ from server.models.convert import padding_of, write_notes
 from server.models.errors import ModelsError
 from server.models.hub import Hub
 from server.models.inventory import find_installed, installed
-from server.models.progress import Progress
+from server.models.progress import DownloadProgress
 from server.models.record import FILE, read_record
 from server.models.source_spec import checkpoint_of, source_of
 from serving.catalogue import find
-from serving.placement.benchmarks import Measured
-from serving.placement.ct2_header import Unreadable, WeightsFile, read_weights_file
+from serving.placement.benchmarks import ModelBenchmark
+from serving.placement.ct2_header import UnreadableWeightsError, Ct2WeightsHeader, read_weights_file
 from serving.placement.hardware import Gpu, Hardware
 from tests.server.models.fake_hub import weights_file
 
@@ -62,14 +62,14 @@ OLD_GPU = Hardware(4, 16.0, (Gpu("GTX 1060", 3.0, 2.9, "6.1"),))
 def test_auto_goes_by_what_was_timed_on_this_gpu(
     took_ms: dict[str, float], device: str, name: str, said: str
 ) -> None:
-    measured = {folder: Measured("", ms, device=device) for folder, ms in took_ms.items()}
+    measured = {folder: ModelBenchmark("", ms, device=device) for folder, ms in took_ms.items()}
     entry, why = automatic(OLD_GPU, measured)
     assert entry.name == name
     assert said in why
 
 
 def test_auto_goes_by_what_was_timed_on_this_processor() -> None:
-    measured = {SMALL: Measured("", 600.0, device="2 cores")}
+    measured = {SMALL: ModelBenchmark("", 600.0, device="2 cores")}
     assert automatic(Hardware(2, 3.7), measured)[0].name == "small"
 
 
@@ -125,10 +125,10 @@ def test_a_weights_file_tells_itself(tmp_path: Path) -> None:
     file = tmp_path / "model.bin"
     whole = weights_file(1000)
     file.write_bytes(whole)
-    assert read_weights_file(file) == WeightsFile("WhisperSpec", "float16")
+    assert read_weights_file(file) == Ct2WeightsHeader("WhisperSpec", "float16")
     for cut in range(len(whole) - 4):  # at its end is the list of aliases
         file.write_bytes(whole[:cut])
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableWeightsError):
             read_weights_file(file)
 
 
@@ -145,9 +145,9 @@ def test_a_weights_file_tells_itself(tmp_path: Path) -> None:
 def test_foreign_files_are_told(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "model.bin"
     file.write_bytes(content)
-    with pytest.raises(Unreadable, match=r"model\.bin is no CTranslate2 model"):
+    with pytest.raises(UnreadableWeightsError, match=r"model\.bin is no CTranslate2 model"):
         read_weights_file(file)
-    with pytest.raises(Unreadable, match="No such file"):
+    with pytest.raises(UnreadableWeightsError, match="No such file"):
         read_weights_file(tmp_path / "nothing")
 
 
@@ -230,7 +230,7 @@ class _Terminal(io.StringIO):
 
 def test_progress_on_a_terminal_is_a_bar() -> None:
     out, times = _Terminal(), iter([0, 0, 1, 1, 1, 1.1, 2, 2, 2, 2])
-    progress = Progress(out, lambda: next(times))
+    progress = DownloadProgress(out, lambda: next(times))
     progress.start(4_000_000, 0)
     progress.add(1_000_000)
     progress.add(1)  # too soon to draw again
@@ -244,7 +244,7 @@ def test_progress_on_a_terminal_is_a_bar() -> None:
 
 def test_progress_elsewhere_is_a_few_lines() -> None:
     out = io.StringIO()
-    progress = Progress(out, lambda: 0.0)
+    progress = DownloadProgress(out, lambda: 0.0)
     progress.start(1_000_000, 300_000)
     for _ in range(70):
         progress.add(10_000)

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from server.models.errors import HubUnreachable, ModelsError, Offline
+from server.models.errors import HubUnreachable, ModelsError, HubOffline
 from server.models.download import fetch
 from server.models.hub import Hub
 from server.models.inventory import find_installed, partial_folder
-from server.models.progress import Progress
-from server.models.pull import Pulled, pull
+from server.models.progress import DownloadProgress
+from server.models.pull import PullResult, pull
 from server.models.record import read_record, write_record
 from server.models.source_spec import checkpoint_of, source_of
-from serving.catalogue import ModelUnknown, find
+from serving.catalogue import UnknownModelError, find
 from tests.server.models.fake_hub import TINY, FakeHub, serving, weights_file, whisper_files
 
 pytestmark = pytest.mark.live
@@ -33,8 +33,8 @@ def fake() -> Iterator[FakeHub]:
 
 def _pull(
     models: Path, hub: Hub | None, wanted: str = "tiny", revision: str | None = None
-) -> Pulled:
-    return pull(source_of(wanted), models, hub, Progress(io.StringIO()), revision)
+) -> PullResult:
+    return pull(source_of(wanted), models, hub, DownloadProgress(io.StringIO()), revision)
 
 
 def _is_nothing(models: Path) -> bool:
@@ -47,7 +47,7 @@ def _parts(models: Path) -> list[Path]:
 
 def test_fetches_once(tmp_path: Path, fake: FakeHub) -> None:
     pulled = _pull(tmp_path, fake.hub())
-    assert pulled == Pulled(tmp_path / FOLDER, "ct2", True)
+    assert pulled == PullResult(tmp_path / FOLDER, "ct2", True)
     files = {path.name: path.read_bytes() for path in pulled.folder.iterdir()}
     record = read_record(pulled.folder)
     assert record is not None
@@ -56,7 +56,7 @@ def test_fetches_once(tmp_path: Path, fake: FakeHub) -> None:
     assert set(record.files) == set(whisper_files()) - {"README.md"}
     assert all(files[name] == data for name, data in whisper_files().items() if name in files)
     assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
-    assert _pull(tmp_path, None) == Pulled(tmp_path / FOLDER, "ct2", False)
+    assert _pull(tmp_path, None) == PullResult(tmp_path / FOLDER, "ct2", False)
     assert {path.rpartition("/")[0] for path, _, _ in fake.asked[1:]} == {
         f"/{TINY}/resolve/{fake.commit}"  # the commit, not the branch
     }
@@ -205,7 +205,7 @@ def test_checkpoints(tmp_path: Path, fake: FakeHub) -> None:
         "pytorch_model.bin": b"y",
     }
     fake.repositories["openai/whisper-large-v2"] = beside | sharded
-    pulled = pull(checkpoint_of(find("large-v2")), tmp_path, fake.hub(), Progress(io.StringIO()))
+    pulled = pull(checkpoint_of(find("large-v2")), tmp_path, fake.hub(), DownloadProgress(io.StringIO()))
     assert (pulled.kind, pulled.folder.name) == ("checkpoint", "openai--whisper-large-v2")
     names = {path.name for path in pulled.folder.iterdir()}
     assert names == {*beside, "model.safetensors", "source.json"}
@@ -226,7 +226,7 @@ def test_any_repository(tmp_path: Path, fake: FakeHub) -> None:
         tmp_path / "somebody--whisper-ours"
     )
     for wrong in ("../etc/passwd", "a/../b", "no such", ""):
-        with pytest.raises(ModelUnknown):
+        with pytest.raises(UnknownModelError):
             _pull(tmp_path, fake.hub(), wrong)
 
 
@@ -313,8 +313,8 @@ def test_one_at_a_time(
 
 
 def test_offline_names_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(Offline, match=r"faster-whisper-tiny is not there, and Systran/"):
+    with pytest.raises(HubOffline, match=r"faster-whisper-tiny is not there, and Systran/"):
         _pull(tmp_path, None)
     partial_folder(tmp_path, FOLDER).mkdir()
-    with pytest.raises(Offline, match="is only partly there"):
+    with pytest.raises(HubOffline, match="is only partly there"):
         _pull(tmp_path, None)

@@ -8,10 +8,10 @@ import pytest
 
 from core.errors import ConfigError
 from server.commands.models.doctor import check
-from server.models.errors import ModelsError, Offline
+from server.models.errors import ModelsError, HubOffline
 from server.models.inventory import find_installed, installed, partial_folder
-from server.models.progress import Progress
-from server.models.pull import Pulled, pull
+from server.models.progress import DownloadProgress
+from server.models.pull import PullResult, pull
 from server.models.record import read_record
 from server.commands.models.list import as_table
 from server.models.source_spec import source_of
@@ -42,14 +42,14 @@ def fake(tmp_path: Path) -> Iterator[FakeHub]:
         yield fake
 
 
-def _pull(models: Path, fake: FakeHub | None, wanted: str = f"piper:{VOICE}") -> Pulled:
+def _pull(models: Path, fake: FakeHub | None, wanted: str = f"piper:{VOICE}") -> PullResult:
     hub = fake.hub() if fake else None
-    return pull(source_of(wanted), models, hub, Progress(io.StringIO()))
+    return pull(source_of(wanted), models, hub, DownloadProgress(io.StringIO()))
 
 
 def test_a_voice_of_piper_is_two_files_of_many(tmp_path: Path, fake: FakeHub) -> None:
     pulled = _pull(tmp_path / "models", fake)
-    assert pulled == Pulled(tmp_path / "models" / f"piper--{VOICE}", "voice", True)
+    assert pulled == PullResult(tmp_path / "models" / f"piper--{VOICE}", "voice", True)
     record = read_record(pulled.folder)
     assert record is not None
     assert (record.source, record.revision) == (PIPER_REPOSITORY, fake.commit)
@@ -121,5 +121,5 @@ def test_what_is_no_voice_is_told(tmp_path: Path, fake: FakeHub) -> None:
             source_of(wrong)
     with pytest.raises(ModelsError, match="has no fr/fr_FR/siwis/low/"):
         _pull(tmp_path, fake, "piper:fr_FR-siwis-low")
-    with pytest.raises(Offline, match="is not there, and rhasspy/piper-voices"):
+    with pytest.raises(HubOffline, match="is not there, and rhasspy/piper-voices"):
         _pull(tmp_path / "models", None)

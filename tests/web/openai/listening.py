@@ -14,10 +14,10 @@ from aiohttp import ClientResponse, ClientSession, FormData
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult, Segment, TokenLogprob, Word
-from media.files.upload_spool import SpoolLimits, Spools
+from media.files.upload_spool import SpoolLimits, UploadSpools
 from pipeline.services import EngineSet
 from pipeline.transcription.recording import Transcriber
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 from tests.media.thread_decoder import ThreadDecoder
 from tests.pipeline.fakes import LoudVads, words_of
 from tests.server.http import serving
@@ -72,8 +72,8 @@ class Listener:
         )
         self.is_open.set()
 
-    async def decode(self, item: AsrItem, priority: Priority) -> AsrResult:
-        assert priority is Priority.BATCH
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
+        assert priority is DecodePriority.BATCH
         number = len(self.asked)
         self.asked.append(item.options)
         self.is_asked.set()
@@ -93,7 +93,7 @@ class Listener:
     def hold(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def admit(self, priority: Priority) -> None:
+    def admit(self, priority: DecodePriority) -> None:
         """It has room for everybody."""
 
     def hurry(self, utterance: str) -> None:
@@ -131,7 +131,7 @@ class Cards:
 class Server:
     client: ClientSession
     listener: Listener
-    spools: Spools
+    spools: UploadSpools
 
     @property
     def url(self) -> str:
@@ -161,7 +161,7 @@ class Server:
 
 @asynccontextmanager
 async def door(folder: Path, **limits: int) -> AsyncIterator[Server]:
-    spools = Spools(SpoolLimits(**{"max_bytes": MAX_UPLOAD_BYTES, **limits}), folder)
+    spools = UploadSpools(SpoolLimits(**{"max_bytes": MAX_UPLOAD_BYTES, **limits}), folder)
     listener = Listener()
     engines = EngineSet(
         LoudVads(), {"default": listener, "listener": listener, "other": listener}, {}, {}

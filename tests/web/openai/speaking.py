@@ -12,8 +12,8 @@ from core.audio import AudioFrame
 from core.errors import EngineError
 from engines.base import TtsInfo, WordMark
 from pipeline.services import EngineSet
-from pipeline.speech.file import Reader
-from pipeline.speech.language_id import TextLanguage
+from pipeline.speech.file import SpeechFiles
+from pipeline.speech.language_id import TextLanguageDetector
 from tests.pipeline.fakes import LoudVads, ToneTts
 from tests.server.http import serving
 from web.openai.routes import speech_routes
@@ -59,7 +59,7 @@ class HeldTts(ToneTts):
                 raise EngineError("tts", "tone", "breaks on purpose")
 
 
-class UsualLanguage(TextLanguage):
+class UsualLanguage(TextLanguageDetector):
     """German where it says `Licht`; the model that tells better is tested by itself."""
 
     async def of(self, text: str, usual: str, known: object = ()) -> str:
@@ -70,7 +70,7 @@ class UsualLanguage(TextLanguage):
 class Server:
     client: ClientSession
     tts: HeldTts
-    reader: Reader
+    reader: SpeechFiles
 
     @property
     def url(self) -> str:
@@ -88,7 +88,7 @@ class Server:
 @asynccontextmanager
 async def door(tts: HeldTts, max_parallel: int) -> AsyncIterator[Server]:
     engines = EngineSet(LoudVads(), {}, {}, {"default": tts, "tone": tts})
-    reader = Reader(engines, max_parallel=max_parallel)
+    reader = SpeechFiles(engines, max_parallel=max_parallel)
     opened = SpeechDoor(engines, reader, UsualLanguage())
     async with serving(speech_routes(opened)) as client:
         yield Server(client, tts, reader)

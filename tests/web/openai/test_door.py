@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.errors import EngineError, Overloaded
+from core.errors import EngineError, OverloadedError
 from engines.base import AsrOptions
 from tests.server.http import error_of
 from tests.web.openai.listening import (
@@ -214,7 +214,11 @@ def test_a_stream_that_fails_in_the_middle_says_so(tmp_path: Path) -> None:
     ("error", "status", "headers"),
     [
         (EngineError("asr", "listener", "broken"), 502, {}),
-        (Overloaded("no room", retry_after_s=7, code="engine_busy"), 503, {"Retry-After": "7"}),
+        (
+            OverloadedError("no room", retry_after_s=7, code="engine_busy"),
+            503,
+            {"Retry-After": "7"},
+        ),
     ],
 )
 def test_what_fails_before_the_first_word_has_a_status(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientError, FormData
 
-from core.http.connected import ClientGone, while_connected
+from core.http.connected import ClientDisconnected, while_connected
 from tests.loop import run_virtual
 from tests.web.openai.listening import (
     ONE,
@@ -101,7 +101,7 @@ def test_work_is_cancelled_soon_after_the_connection_is_lost() -> None:
             tasks.create_task(leave())
             with pytest.raises(ExceptionGroup) as group:
                 await while_connected(request, work())
-        assert group.group_contains(ClientGone)
+        assert group.group_contains(ClientDisconnected)
 
     async def leave() -> None:
         await asyncio.sleep(10)

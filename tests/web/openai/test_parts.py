@@ -8,7 +8,7 @@ from faster_whisper.tokenizer import _LANGUAGE_CODES
 from openapi_spec_validator import validate
 
 from engines.base import Segment, TokenLogprob
-from media.files.upload_spool import Spools
+from media.files.upload_spool import UploadSpools
 from pipeline.services import EngineSet
 from pipeline.transcription.recording import Transcriber
 from tests.media.thread_decoder import ThreadDecoder
@@ -104,7 +104,7 @@ def test_known_fields(name: str, in_transcriptions: bool, in_translations: bool)
 
 
 def test_the_api_page_shows_the_fields() -> None:
-    spools = Spools()
+    spools = UploadSpools()
     door = AudioDoor(
         Transcriber(EngineSet(LoudVads(), {}, {}, {})), Cards(), spools, ThreadDecoder()
     )

@@ -16,7 +16,7 @@ from openai.types.audio import (
     TranslationVerbose,
 )
 
-from core.errors import EngineError, Overloaded
+from core.errors import EngineError, OverloadedError
 from server.http import connection
 from tests.web.openai.listening import ONE, THREE, TWO, Runner, Server, against, recording, wav
 
@@ -151,7 +151,7 @@ def test_errors(tmp_path: Path) -> None:
         with pytest.raises(openai.BadRequestError) as bad:
             await client.audio.transcriptions.create(model="whisper-1", file=("a.wav", b"text"))
         assert (bad.value.code, bad.value.type) == ("unsupported_audio", "invalid_request_error")
-        server.listener.fails_at = (0, Overloaded("full", retry_after_s=1, code="engine_busy"))
+        server.listener.fails_at = (0, OverloadedError("full", retry_after_s=1, code="engine_busy"))
         with pytest.raises(openai.InternalServerError) as busy:
             await client.audio.transcriptions.create(model="whisper-1", file=SPOKEN)
         assert (busy.value.status_code, busy.value.code) == (503, "engine_busy")
@@ -161,7 +161,7 @@ def test_errors(tmp_path: Path) -> None:
 
 def test_a_busy_server_is_asked_again(tmp_path: Path) -> None:
     async def scene(client: AsyncOpenAI, server: Server) -> None:
-        server.listener.fails_at = (0, Overloaded("full", retry_after_s=1, code="engine_busy"))
+        server.listener.fails_at = (0, OverloadedError("full", retry_after_s=1, code="engine_busy"))
         patient = client.with_options(max_retries=1)
         answer = await patient.audio.transcriptions.create(model="whisper-1", file=SPOKEN)
         assert answer.text == "one two"

@@ -13,8 +13,8 @@ from openapi_spec_validator import validate
 
 from media.files.decode import decode_file
 from pipeline.services import EngineSet
-from pipeline.speech.file import Reader
-from pipeline.speech.language_id import TextLanguage
+from pipeline.speech.file import SpeechFiles
+from pipeline.speech.language_id import TextLanguageDetector
 from tests.pipeline.fakes import LoudVads
 from tests.server.http import error_of
 from tests.web.openai.speaking import SPEECH, HeldTts, Server, against, until
@@ -295,7 +295,7 @@ def test_one_text_too_many_is_told_when_to_come_back() -> None:
 def test_the_api_page_has_it() -> None:
     tts = HeldTts()
     engines = EngineSet(LoudVads(), {}, {}, {"default": tts})
-    routes = speech_routes(SpeechDoor(engines, Reader(engines), TextLanguage()))
+    routes = speech_routes(SpeechDoor(engines, SpeechFiles(engines), TextLanguageDetector()))
     made = document(routes, title="T", version="1", description="D")
     described = msgspec.json.decode(msgspec.json.encode(made))
     validate(described)

@@ -9,16 +9,16 @@ from aiohttp import web as aioweb
 from msgspec import Struct
 
 from core.errors import EarshotError, RequestError
-from core.http.connected import ClientGone, while_connected
+from core.http.connected import ClientDisconnected, while_connected
 from core.http.routes import JSON
 from core.http.sending import send
 from pipeline.services import EngineSet
-from pipeline.speech.file import Manner, Reader, SoundFile, whole
-from pipeline.speech.language_id import TextLanguage
-from web.openai.speech.fields import SpeechFields, VoiceId, read_speech
+from pipeline.speech.file import SpeechFile, SpeechFileOptions, SpeechFiles, whole
+from pipeline.speech.language_id import TextLanguageDetector
+from web.openai.speech.fields import SpeechFields, SpeechVoiceId, read_speech
 from web.openai.speech.voice_names import voice_list, voice_model_list, wished_voice
 from web.openai.transcriptions.languages import code_of
-from web.openai.transcriptions.sse import EventStream, error_event
+from web.openai.transcriptions.sse import SseResponse, error_event
 
 RATE_HZ = 24_000
 "What the hosted service's `pcm` has; every other format is given the same."
@@ -47,7 +47,9 @@ class AudioDone(Struct, frozen=True, tag="speech.audio.done"):
 class SpeechDoor:
     """`reader` bounds how many texts are read at once."""
 
-    def __init__(self, engines: EngineSet, reader: Reader, languages: TextLanguage) -> None:
+    def __init__(
+        self, engines: EngineSet, reader: SpeechFiles, languages: TextLanguageDetector
+    ) -> None:
         self._engines, self._reader, self._languages = engines, reader, languages
 
     async def speech(self, request: aioweb.Request) -> aioweb.StreamResponse:
@@ -70,10 +72,10 @@ class SpeechDoor:
             return await _events(request, fields, sound)
         return await _audio(request, sound)
 
-    async def _manner(self, fields: SpeechFields) -> Manner:
+    async def _manner(self, fields: SpeechFields) -> SpeechFileOptions:
         """Raises NotFound model_not_found; RequestError voice_not_found, unsupported_language."""
         engines = self._reader.voices(fields.model)
-        name = fields.voice.id if isinstance(fields.voice, VoiceId) else fields.voice
+        name = fields.voice.id if isinstance(fields.voice, SpeechVoiceId) else fields.voice
         usual = self._engines.default_language
         voice, own_language = wished_voice(engines, name, usual)
         spoken = sorted({code for tts in engines.values() for code in tts.info.voices})
@@ -87,10 +89,10 @@ class SpeechDoor:
                 code="unsupported_language",
                 param="language",
             )
-        return Manner(language, voice, fields.speed, fields.model)
+        return SpeechFileOptions(language, voice, fields.speed, fields.model)
 
 
-async def _audio(request: aioweb.Request, sound: SoundFile) -> aioweb.StreamResponse:
+async def _audio(request: aioweb.Request, sound: SpeechFile) -> aioweb.StreamResponse:
     """In chunks. What fails before the first has a status; later the connection is cut, so that
     half a file is not taken for a whole one."""
     response = aioweb.StreamResponse(headers={"Content-Type": sound.content_type})
@@ -105,15 +107,15 @@ async def _audio(request: aioweb.Request, sound: SoundFile) -> aioweb.StreamResp
                 raise _nothing()
             await response.write_eof()
     except ConnectionError as exc:
-        raise ClientGone from exc
+        raise ClientDisconnected from exc
     return response
 
 
 async def _events(
-    request: aioweb.Request, fields: SpeechFields, sound: SoundFile
+    request: aioweb.Request, fields: SpeechFields, sound: SpeechFile
 ) -> aioweb.StreamResponse:
     """The same as events; what fails after the first is one, too."""
-    events = EventStream(request)
+    events = SseResponse(request)
     try:
         async with aclosing(sound.chunks()) as chunks:
             async for chunk in chunks:
@@ -121,7 +123,7 @@ async def _events(
             if not events.has_begun:
                 raise _nothing()
             await events.send(AudioDone(_usage(fields.input, sound.audio_ms)))
-    except ClientGone:
+    except ClientDisconnected:
         raise
     except EarshotError as error:
         if not events.has_begun:

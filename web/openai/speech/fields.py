@@ -19,7 +19,7 @@ SoundFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 Speed = Annotated[float, Meta(ge=0.25, le=4)]
 
 
-class VoiceId(Struct, frozen=True):
+class SpeechVoiceId(Struct, frozen=True):
     """A voice, as an object."""
 
     id: str
@@ -34,7 +34,7 @@ class SpeechFields(Struct, frozen=True, kw_only=True):
     ]
     input: Annotated[str, Meta(description="What shall be said: at most 4096 characters.")]
     voice: Annotated[
-        str | VoiceId,
+        str | SpeechVoiceId,
         Meta(
             description="A voice of the engine; `default`, `alloy` and so on: the language's own."
         ),

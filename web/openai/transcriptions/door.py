@@ -13,16 +13,16 @@ from core.audio import ASR_RATE_HZ, samples_to_ms
 from core.errors import RequestError
 from core.http.connected import while_connected
 from media.files.decode import FileDecoder, FileLimits
-from media.files.upload_spool import Spool, Spools
-from pipeline.transcription.recording import Recording, Transcriber
-from web.openai.models import Models, model, model_list
+from media.files.upload_spool import UploadSpool, UploadSpools
+from pipeline.transcription.recording import RecordingTranscription, Transcriber
+from web.openai.models import ModelCardSource, model, model_list
 from web.openai.transcriptions.fields import TranscriptionFields, TranslationFields
 from web.openai.transcriptions.formats import MODEL_HEADER, answer
 from web.openai.transcriptions.multipart import FILE, MAX_REST_BYTES, read_form
-from web.openai.transcriptions.request import Job, transcription, translation
+from web.openai.transcriptions.request import TranscriptionRequest, transcription, translation
 from web.openai.transcriptions.sse import streamed
 from web.openai.transcriptions.validation import is_known
-from web.whisper_asr import WhisperService
+from web.whisper_asr import WhisperServiceDoor
 
 PADDING_HEADER = "X-Earshot-Padding"
 "What was done, where the padding asked for is not for this model."
@@ -41,8 +41,8 @@ class AudioDoor:
     def __init__(
         self,
         transcriber: Transcriber,
-        models: Models,
-        spools: Spools,
+        models: ModelCardSource,
+        spools: UploadSpools,
         decoder: FileDecoder,
         *,
         max_duration_s: float = 2 * 3600,
@@ -50,7 +50,7 @@ class AudioDoor:
         self._transcriber, self._models, self._spools = transcriber, models, spools
         self._decoder = decoder
         self._limits = FileLimits(spools.limits.max_bytes, max_duration_s)
-        self.whisper_service = WhisperService(transcriber, spools, decoder, self._limits)
+        self.whisper_service = WhisperServiceDoor(transcriber, spools, decoder, self._limits)
 
     @property
     def max_body_bytes(self) -> int:
@@ -75,7 +75,7 @@ class AudioDoor:
         self,
         request: aioweb.Request,
         fields: type[Struct],
-        understood: Callable[[list[tuple[str, str]]], Job],
+        understood: Callable[[list[tuple[str, str]]], TranscriptionRequest],
     ) -> aioweb.StreamResponse:
         with self._spools.open() as spool:
             form = await read_form(request, spool, partial(is_known, wanted=fields))
@@ -96,14 +96,14 @@ class AudioDoor:
             body=body, content_type=content_type, charset="utf-8", headers=headers
         )
 
-    def _headers(self, job: Job) -> dict[str, str]:
+    def _headers(self, job: TranscriptionRequest) -> dict[str, str]:
         """What subtitles and plain text have no place for."""
         headers = {MODEL_HEADER: self._transcriber.name_of(job.model)}
         if job.padding_instead:
             headers[PADDING_HEADER] = job.padding_instead
         return headers
 
-    def _check(self, job: Job) -> None:
+    def _check(self, job: TranscriptionRequest) -> None:
         """Raises NotFound model_not_found; RequestError for what the model cannot do."""
         try:
             self._transcriber.check(job.model, job.options)
@@ -111,7 +111,7 @@ class AudioDoor:
             error.param = FIELD_OF.get(error.param or "", error.param)
             raise
 
-    async def _feed(self, recording: Recording, spool: Spool) -> float:
+    async def _feed(self, recording: RecordingTranscription, spool: UploadSpool) -> float:
         """Decode the upload into the recording; its length in ms."""
         samples = 0
         try:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from engines.base import Padding, Task
+from engines.base import AsrPadding, AsrTask
 from pipeline.transcription.options import MAX_BEAM_SIZE
 
 MAX_KEYWORDS = 100
@@ -26,7 +26,7 @@ File = Annotated[
 ]
 
 
-class ServerVad(Struct, frozen=True, kw_only=True):
+class VadChunkingStrategy(Struct, frozen=True, kw_only=True):
     """How the hosted service would cut the recording; checked, and without effect here."""
 
     type: Literal["server_vad"]
@@ -63,7 +63,7 @@ class CommonFields(Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     padding: Annotated[
-        Padding | None, Meta(description="How much of its window an utterance fills.")
+        AsrPadding | None, Meta(description="How much of its window an utterance fills.")
     ] = None
     no_speech_threshold: Annotated[
         Probability | None,
@@ -97,10 +97,10 @@ class TranscriptionFields(CommonFields, frozen=True, kw_only=True):
         False
     )
     chunking_strategy: Annotated[
-        Literal["auto"] | ServerVad,
+        Literal["auto"] | VadChunkingStrategy,
         Meta(description="Checked, and without effect: recordings are cut at pauses."),
     ] = "auto"
-    task: Annotated[Task, Meta(description="`translate`: into English.")] = "transcribe"
+    task: Annotated[AsrTask, Meta(description="`translate`: into English.")] = "transcribe"
 
 
 class TranslationForm(TranslationFields, frozen=True, kw_only=True):

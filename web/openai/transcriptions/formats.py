@@ -7,10 +7,10 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from engines.base import Padding, Segment, TokenLogprob, Word
+from engines.base import AsrPadding, Segment, TokenLogprob, Word
 from pipeline.transcription.recording import Transcript
 from web.openai.transcriptions.languages import name_of
-from web.openai.transcriptions.request import Job
+from web.openai.transcriptions.request import TranscriptionRequest
 from web.openai.transcriptions.subtitles import srt, vtt
 
 JSON = "application/json"
@@ -24,7 +24,7 @@ ENGLISH = "english"
 "What verbose_json of a translation is in."
 
 
-class Usage(Struct, frozen=True):
+class DurationUsage(Struct, frozen=True):
     """What was heard: whole seconds, begun ones count."""
 
     seconds: int
@@ -62,7 +62,7 @@ class VerboseWord(Struct, frozen=True):
     end: float
 
 
-class TranscriptionAnswer(Struct, frozen=True, kw_only=True):
+class TranscriptionResponse(Struct, frozen=True, kw_only=True):
     """`json` has text and usage, `logprobs` if asked for, `languages` where one was detected;
     `verbose_json` what follows."""
 
@@ -74,12 +74,12 @@ class TranscriptionAnswer(Struct, frozen=True, kw_only=True):
     words: tuple[VerboseWord, ...] | UnsetType = UNSET
     logprobs: tuple[Logprob, ...] | UnsetType = UNSET
     languages: tuple[LanguageCode, ...] | UnsetType = UNSET
-    padding: Padding | UnsetType = UNSET
+    padding: AsrPadding | UnsetType = UNSET
     "Ours: what was done, where the padding asked for is not for this model."
-    usage: Usage
+    usage: DurationUsage
 
 
-def answer(job: Job, transcript: Transcript) -> tuple[bytes, str]:
+def answer(job: TranscriptionRequest, transcript: Transcript) -> tuple[bytes, str]:
     """The body and its content type."""
     match job.response_format:
         case "text":
@@ -94,8 +94,8 @@ def answer(job: Job, transcript: Transcript) -> tuple[bytes, str]:
             return msgspec.json.encode(_verbose(job, transcript)), JSON
 
 
-def usage(audio_ms: float) -> Usage:
-    return Usage(ceil(audio_ms / 1000))
+def usage(audio_ms: float) -> DurationUsage:
+    return DurationUsage(ceil(audio_ms / 1000))
 
 
 def logprobs(tokens: Sequence[TokenLogprob]) -> tuple[Logprob, ...]:
@@ -105,14 +105,14 @@ def logprobs(tokens: Sequence[TokenLogprob]) -> tuple[Logprob, ...]:
     )
 
 
-def detected(job: Job, language: str) -> tuple[LanguageCode, ...] | UnsetType:
+def detected(job: TranscriptionRequest, language: str) -> tuple[LanguageCode, ...] | UnsetType:
     """Unset where the caller named the language, or nothing was heard."""
     is_told = job.options.language or job.options.prefix or not language
     return UNSET if is_told else (LanguageCode(language),)
 
 
-def _plain(job: Job, transcript: Transcript) -> TranscriptionAnswer:
-    return TranscriptionAnswer(
+def _plain(job: TranscriptionRequest, transcript: Transcript) -> TranscriptionResponse:
+    return TranscriptionResponse(
         text=transcript.text,
         logprobs=logprobs(transcript.tokens) if job.has_logprobs else UNSET,
         languages=detected(job, transcript.language),
@@ -121,11 +121,11 @@ def _plain(job: Job, transcript: Transcript) -> TranscriptionAnswer:
     )
 
 
-def _verbose(job: Job, transcript: Transcript) -> TranscriptionAnswer:
+def _verbose(job: TranscriptionRequest, transcript: Transcript) -> TranscriptionResponse:
     task = job.options.task
     segments = tuple(segment_json(index, one) for index, one in enumerate(transcript.segments))
     words = tuple(word_json(one) for one in transcript.words)
-    return TranscriptionAnswer(
+    return TranscriptionResponse(
         task=task,
         language=ENGLISH if task == "translate" else name_of(transcript.language),
         duration=_seconds(transcript.audio_ms),

@@ -6,10 +6,10 @@ from aiohttp import BodyPartReader, MultipartReader
 from aiohttp import web as aioweb
 from aiohttp.http_exceptions import HttpProcessingError
 
-from core.errors import RequestError, TooLarge
-from core.http.connected import ClientGone
+from core.errors import PayloadTooLarge, RequestError
+from core.http.connected import ClientDisconnected
 from core.http.routes import BROKEN_FORM
-from media.files.upload_spool import Spool
+from media.files.upload_spool import UploadSpool
 
 FORM = "multipart/form-data"
 FILE = "file"
@@ -27,7 +27,11 @@ _CHUNK_BYTES = 64 * 1024
 
 
 async def read_form(
-    request: aioweb.Request, spool: Spool, is_known: Callable[[str], bool], *, file: str = FILE
+    request: aioweb.Request,
+    spool: UploadSpool,
+    is_known: Callable[[str], bool],
+    *,
+    file: str = FILE,
 ) -> list[tuple[str, str]]:
     """Name and text of each known field, read to the end of the form; the bytes of the part `file`
     are in `spool`.
@@ -38,16 +42,16 @@ async def read_form(
     if request.content_type != FORM:
         raise RequestError(f"The body must be {FORM}.", code="unsupported_media_type")
     try:
-        return await _Form(await request.multipart(), spool, is_known, file).read()
+        return await _MultipartReader(await request.multipart(), spool, is_known, file).read()
     except (*BROKEN_FORM, HttpProcessingError, aioweb.RequestPayloadError) as exc:
         raise _invalid(f"The form cannot be read: {str(exc)[:200]}.") from exc
     except OSError as exc:
-        raise ClientGone from exc
+        raise ClientDisconnected from exc
 
 
-class _Form:
+class _MultipartReader:
     def __init__(
-        self, parts: MultipartReader, spool: Spool, is_known: Callable[[str], bool], file: str
+        self, parts: MultipartReader, spool: UploadSpool, is_known: Callable[[str], bool], file: str
     ) -> None:
         self._parts, self._spool, self._is_known = parts, spool, is_known
         self._file = file
@@ -82,7 +86,7 @@ class _Form:
         if part is not None:
             self._part_count += 1
             if self._part_count > MAX_PARTS:
-                raise TooLarge(f"the form has more than {MAX_PARTS} parts, the limit")
+                raise PayloadTooLarge(f"the form has more than {MAX_PARTS} parts, the limit")
             self._count(sum(len(k) + len(v) for k, v in part.headers.items()))
         return part
 
@@ -99,7 +103,7 @@ class _Form:
             if self._is_known(name):
                 data += chunk
             if len(data) > MAX_FIELD_BYTES:
-                raise TooLarge(
+                raise PayloadTooLarge(
                     f"'{name}' has more than {MAX_FIELD_BYTES} bytes, the limit", param=name
                 )
         return data.decode()
@@ -107,7 +111,7 @@ class _Form:
     def _count(self, size_bytes: int) -> None:
         self._rest_bytes += size_bytes
         if self._rest_bytes > MAX_REST_BYTES:
-            raise TooLarge(
+            raise PayloadTooLarge(
                 f"the fields beside '{self._file}' have more than {MAX_REST_BYTES} bytes"
             )
 

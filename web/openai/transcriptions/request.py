@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from core.errors import RequestError
-from engines.base import AsrOptions, Padding, Task, Timestamps
+from engines.base import AsrOptions, AsrPadding, AsrTask, TimestampLevel
 from web.openai.transcriptions.fields import (
     CommonFields,
     Granularity,
@@ -18,7 +18,7 @@ _WORD = "timestamp_granularities[]=word"
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TranscriptionRequest:
     """One request, understood."""
 
     model: str
@@ -26,7 +26,7 @@ class Job:
     response_format: ResponseFormat
     granularities: tuple[Granularity, ...] = ("segment",)
     is_streamed: bool = False
-    padding_instead: Padding | None = None
+    padding_instead: AsrPadding | None = None
     "What is done where the padding asked for is not for this model."
 
     @property
@@ -34,7 +34,7 @@ class Job:
         return self.options.token_logprobs
 
 
-def transcription(form: list[tuple[str, str]]) -> Job:
+def transcription(form: list[tuple[str, str]]) -> TranscriptionRequest:
     """Raises RequestError, naming the field."""
     _refuse_diarization(form)
     fields = checked(form, TranscriptionFields)
@@ -49,10 +49,12 @@ def transcription(form: list[tuple[str, str]]) -> Job:
         timestamps=_timestamps(fields.response_format, granularities),
         token_logprobs=bool(fields.include),
     )
-    return Job(fields.model, options, fields.response_format, granularities, fields.stream)
+    return TranscriptionRequest(
+        fields.model, options, fields.response_format, granularities, fields.stream
+    )
 
 
-def translation(form: list[tuple[str, str]]) -> Job:
+def translation(form: list[tuple[str, str]]) -> TranscriptionRequest:
     """The source language is detected. Raises RequestError, naming the field."""
     _refuse_diarization(form)
     fields = checked(form, TranslationFields)
@@ -62,15 +64,15 @@ def translation(form: list[tuple[str, str]]) -> Job:
         task="translate",
         timestamps=_timestamps(fields.response_format, ("segment",)),
     )
-    return Job(fields.model, options, fields.response_format)
+    return TranscriptionRequest(fields.model, options, fields.response_format)
 
 
 def _options(
     fields: CommonFields,
     *,
     hotwords: str,
-    task: Task,
-    timestamps: Timestamps,
+    task: AsrTask,
+    timestamps: TimestampLevel,
     language: str | None = None,
     languages: tuple[str, ...] = (),
     token_logprobs: bool = False,
@@ -100,7 +102,7 @@ def _options(
 
 def _timestamps(
     response_format: ResponseFormat, granularities: tuple[Granularity, ...]
-) -> Timestamps:
+) -> TimestampLevel:
     match response_format:
         case "json" | "text":
             return "none"

@@ -8,20 +8,20 @@ from aiohttp import web as aioweb
 from msgspec import UNSET, Struct, UnsetType
 
 from core.errors import EarshotError, RequestError
-from core.http.connected import ClientGone
+from core.http.connected import ClientDisconnected
 from core.http.sending import send
-from engines.base import Padding, TokenLogprob
-from pipeline.transcription.recording import Recording
+from engines.base import AsrPadding, TokenLogprob
+from pipeline.transcription.recording import RecordingTranscription
 from pipeline.transcription.writing import join_texts
 from web.openai.transcriptions.formats import (
+    DurationUsage,
     LanguageCode,
     Logprob,
-    Usage,
     detected,
     logprobs,
     usage,
 )
-from web.openai.transcriptions.request import Job
+from web.openai.transcriptions.request import TranscriptionRequest
 from web.openapi import ErrorBody, ErrorDetail
 
 HEADERS = {
@@ -31,21 +31,21 @@ HEADERS = {
 }
 
 
-class TextDelta(Struct, frozen=True, tag="transcript.text.delta"):
+class TranscriptTextDelta(Struct, frozen=True, tag="transcript.text.delta"):
     delta: str
     logprobs: tuple[Logprob, ...] | UnsetType = UNSET
 
 
-class TextDone(Struct, frozen=True, tag="transcript.text.done"):
+class TranscriptTextDone(Struct, frozen=True, tag="transcript.text.done"):
     text: str
-    usage: Usage
+    usage: DurationUsage
     logprobs: tuple[Logprob, ...] | UnsetType = UNSET
     languages: tuple[LanguageCode, ...] | UnsetType = UNSET
-    padding: Padding | UnsetType = UNSET
+    padding: AsrPadding | UnsetType = UNSET
     "Ours: what was done, where the padding asked for is not for this model."
 
 
-class EventStream:
+class SseResponse:
     """The response. It begins with the first event: what fails before still has a status."""
 
     def __init__(self, request: aioweb.Request, headers: Mapping[str, str] | None = None) -> None:
@@ -71,19 +71,19 @@ class EventStream:
             if not self._response.prepared:
                 await self._response.prepare(self._request)
         except ConnectionError as exc:
-            raise ClientGone from exc
+            raise ClientDisconnected from exc
         await send(self._response, b"data: " + data + b"\n\n")
 
 
 async def streamed(
     request: aioweb.Request,
-    job: Job,
-    recording: Recording,
+    job: TranscriptionRequest,
+    recording: RecordingTranscription,
     feed: Coroutine[None, None, float],
     headers: Mapping[str, str],
 ) -> aioweb.StreamResponse:
     """Answer with each part as it is known. `feed` pushes the audio and gives its length in ms."""
-    events = EventStream(request, headers)
+    events = SseResponse(request, headers)
     try:
         async with TaskGroup() as tasks:
             feeding = tasks.create_task(feed)
@@ -96,7 +96,7 @@ async def streamed(
     return await events.end()
 
 
-class _Said:
+class _SentTranscript:
     """What has been sent so far."""
 
     def __init__(self) -> None:
@@ -109,8 +109,8 @@ class _Said:
         before, self.text = self.text, join_texts([self.text, text])
         return self.text[len(before) :]
 
-    def done(self, job: Job, audio_ms: float) -> TextDone:
-        return TextDone(
+    def done(self, job: TranscriptionRequest, audio_ms: float) -> TranscriptTextDone:
+        return TranscriptTextDone(
             self.text,
             usage(audio_ms),
             logprobs(self.tokens) if job.has_logprobs else UNSET,
@@ -119,14 +119,16 @@ class _Said:
         )
 
 
-async def _parts(events: EventStream, job: Job, recording: Recording) -> _Said:
-    said = _Said()
+async def _parts(
+    events: SseResponse, job: TranscriptionRequest, recording: RecordingTranscription
+) -> _SentTranscript:
+    said = _SentTranscript()
     async for part in recording.parts():
         if part.text:
             delta = said.add(part.text, part.language)
             said.tokens += part.tokens
             await events.send(
-                TextDelta(delta, logprobs(part.tokens) if job.has_logprobs else UNSET)
+                TranscriptTextDelta(delta, logprobs(part.tokens) if job.has_logprobs else UNSET)
             )
     return said
 

@@ -11,20 +11,20 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 from aiohttp import web as aioweb
 
-from core.errors import NotFound, RequestError, TooLarge
+from core.errors import NotFound, PayloadTooLarge, RequestError
 from core.threads import in_thread
 from devices.willow.was.device_config import DEFAULTS, MASK, checked, effective, masked, merged
 from devices.willow.was.door import OTA_PATH, WasDoor
 from devices.willow.was.rest.body import read_object
 from devices.willow.was.rest.names import asked, named_device
 from devices.willow.was.rest.timezones import posix_zones
-from devices.willow.was.settings_store import StoredNvs, read_nvs
-from devices.willow.was.socket.connection import Connection
+from devices.willow.was.settings_store import NvsSettings, read_nvs
+from devices.willow.was.socket.connection import WillowConnection
 from devices.willow.was.socket.notifications import MAX_REPEAT
 from devices.willow.wis.params import invalid, switch_of, text_of, whole_of
 from firmware_protocol.willow.decode import MAX_ID
 from firmware_protocol.willow.encode import encode
-from firmware_protocol.willow.messages import Config, Identify, Notify, Restart
+from firmware_protocol.willow.messages import ConfigMessage, Identify, Notify, Restart
 
 ACTIONS = ("config", "identify", "notify", "restart", "update")
 CONFIG_TYPES = ("config", "ha_token", "ha_url", "multinet", "nvs", "tz", "was")
@@ -80,7 +80,7 @@ class WasRest:
             case "config":
                 return _json(masked({**DEFAULTS, **await store.config()}))
             case "nvs":
-                nvs = StoredNvs() if switch_of(request.query, "default") else await store.nvs()
+                nvs = NvsSettings() if switch_of(request.query, "default") else await store.nvs()
                 return _json(masked(nvs.as_json()))
             case "was":
                 return _json(masked(await store.was()))
@@ -141,12 +141,12 @@ class WasRest:
         values = merged(checked(body), await store.config(device_id))
         everywhere = await store.config() if device_id else {}
         try:
-            encode(Config({**DEFAULTS, **everywhere, **values}))
-        except TooLarge as error:
-            raise TooLarge(f"config: {error}", param="config") from None
+            encode(ConfigMessage({**DEFAULTS, **everywhere, **values}))
+        except PayloadTooLarge as error:
+            raise PayloadTooLarge(f"config: {error}", param="config") from None
         await store.save_config(values, device_id)
 
-    async def _push(self, kind: str, connections: list[Connection]) -> None:
+    async def _push(self, kind: str, connections: list[WillowConnection]) -> None:
         if kind == "nvs":
             nvs = await self._door.store.nvs()
             message = nvs.message(with_secrets=self._door.settings.sends_secrets)
@@ -198,7 +198,7 @@ class WasRest:
         return number
 
     async def _notification(
-        self, connection: Connection, number: int, data: Mapping[str, Any]
+        self, connection: WillowConnection, number: int, data: Mapping[str, Any]
     ) -> Notify:
         text, url = text_of(data, "text"), text_of(data, "audio_url")
         if len(text) > MAX_TEXT_CHARS:
@@ -218,10 +218,10 @@ class WasRest:
             strobe_period_ms=whole_of(data, "strobe_period_ms", range(MAX_STROBE_MS + 1)),
         )
 
-    def _named(self, body: Mapping[str, Any]) -> Connection:
+    def _named(self, body: Mapping[str, Any]) -> WillowConnection:
         return self._find(text_of(body, "hostname"))
 
-    def _find(self, name: str) -> Connection:
+    def _find(self, name: str) -> WillowConnection:
         found = self._door.roster.where(lambda one: name.lower() in one.names) if name else None
         if found is None:
             raise NotFound(
@@ -232,7 +232,7 @@ class WasRest:
         return found
 
 
-def _client(one: Connection) -> dict[str, Any]:
+def _client(one: WillowConnection) -> dict[str, Any]:
     device = one.device
     return {
         "hostname": one.hostname,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from core.errors import NotFound
-from devices.directory import Device, Directory
+from devices.directory import Device, DeviceDirectory
 from devices.willow.wis.params import invalid
 
 MAX_CHARS = 64
@@ -14,7 +14,7 @@ NAMES = ("label", "name")
 "WAS's own word, and ours."
 
 
-class Names(Directory, Protocol):
+class EditableDeviceDirectory(DeviceDirectory, Protocol):
     """A directory whose devices can be named."""
 
     async def edit(
@@ -24,7 +24,7 @@ class Names(Directory, Protocol):
         ...
 
 
-async def named_device(names: Names, said: str) -> Device:
+async def named_device(names: EditableDeviceDirectory, said: str) -> Device:
     """By its MAC, connected or not. Raises NotFound."""
     device = await names.find("willow", said.lower())
     if device is None:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from core.errors import EarshotError
-from core.ports import Clock, Place
-from devices.willow.was.connected_devices import Roster
-from devices.willow.was.socket.connection import Connection
-from firmware_protocol.willow.messages import Result
-from pipeline.session.one_shot import Exchanges, Question
-from pipeline.shared.settings import Profile, SessionSettings
+from core.ports import Clock, DeviceLocation
+from devices.willow.was.connected_devices import WillowDevices
+from devices.willow.was.socket.connection import WillowConnection
+from firmware_protocol.willow.messages import EndpointResult
+from pipeline.session.one_shot import OneShotRequest, OneShotResponses
+from pipeline.shared.settings import ConversationProfile, SessionSettings
 from pipeline.tools.fillers import Fillers
 
 logger = logging.getLogger(__name__)
@@ -33,14 +33,14 @@ ELLIPSIS = "…"
 "Where the answer of a POST was cut to fit the device."
 
 
-class Guard(Protocol):
+class DeviceCommandGuard(Protocol):
     """Runs work so that a bug in it ends that work only."""
 
     async def __call__(self, work: Awaitable[None], name: str) -> None: ...
 
 
 @dataclass(slots=True)
-class Command:
+class DeviceCommand:
     """Words of one device."""
 
     device_id: str
@@ -53,7 +53,7 @@ class Command:
     may_tell: asyncio.Event = field(default_factory=asyncio.Event)
     "The device has the answer of its POST: only then does it wait for a result."
     is_ferried: bool = False
-    result: Result = field(default_factory=lambda: Result(ok=False, speech=""))
+    result: EndpointResult = field(default_factory=lambda: EndpointResult(ok=False, speech=""))
 
     def is_same(self, text: str) -> bool:
         own, other = _plain(self.text), _plain(text)
@@ -63,29 +63,31 @@ class Command:
 
 
 @dataclass(slots=True)
-class _Line:
+class _CommandQueue:
     """Commands of one device, in order."""
 
-    waiting: deque[Command] = field(default_factory=deque[Command])
-    recent: deque[Command] = field(default_factory=lambda: deque[Command](maxlen=MAX_WAITING))
+    waiting: deque[DeviceCommand] = field(default_factory=deque[DeviceCommand])
+    recent: deque[DeviceCommand] = field(
+        default_factory=lambda: deque[DeviceCommand](maxlen=MAX_WAITING)
+    )
     "Those of POSTs, whose words the device has yet to send."
     is_busy: bool = False
 
 
-class Commands:
+class DeviceCommands:
     """`run` must be running: it owns the work."""
 
     def __init__(
         self,
-        exchanges: Exchanges,
-        roster: Roster,
+        exchanges: OneShotResponses,
+        roster: WillowDevices,
         clock: Clock,
-        guard: Guard,
+        guard: DeviceCommandGuard,
         usual: SessionSettings,
     ) -> None:
         self._exchanges, self._roster, self._clock = exchanges, roster, clock
         self._guard, self._usual = guard, usual
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, _CommandQueue] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -96,14 +98,16 @@ class Commands:
         finally:
             self._tasks = None
 
-    def heard(self, connection: Connection, text: str, language: str, asr_ms: float) -> Command:
+    def heard(
+        self, connection: WillowConnection, text: str, language: str, asr_ms: float
+    ) -> DeviceCommand:
         """Of a POST. The caller sets `may_tell` when that is answered."""
         command = self._command(connection, text, language, asr_ms)
         self._line(command.device_id).recent.append(command)
         self._take(connection, command)
         return command
 
-    def endpoint(self, connection: Connection, text: str, language: str) -> None:
+    def endpoint(self, connection: WillowConnection, text: str, language: str) -> None:
         """Of the socket."""
         if not text:
             return  # a wake word without words after it: nobody expects an answer
@@ -124,31 +128,31 @@ class Commands:
             del self._lines[device_id]
 
     def _command(
-        self, connection: Connection, text: str, language: str, asr_ms: float = 0.0
-    ) -> Command:
-        return Command(connection.device.id, text, language, self._clock.now(), asr_ms)
+        self, connection: WillowConnection, text: str, language: str, asr_ms: float = 0.0
+    ) -> DeviceCommand:
+        return DeviceCommand(connection.device.id, text, language, self._clock.now(), asr_ms)
 
-    def _line(self, device_id: str) -> _Line:
-        return self._lines.setdefault(device_id, _Line())
+    def _line(self, device_id: str) -> _CommandQueue:
+        return self._lines.setdefault(device_id, _CommandQueue())
 
-    def _take(self, connection: Connection, command: Command) -> None:
+    def _take(self, connection: WillowConnection, command: DeviceCommand) -> None:
         line = self._line(command.device_id)
         if self._tasks is None or len(line.waiting) >= MAX_WAITING:
-            connection.tell(Result(ok=False, speech=""))
+            connection.tell(EndpointResult(ok=False, speech=""))
             return
         line.waiting.append(command)
         if not line.is_busy:
             line.is_busy = True
             self._tasks.create_task(self._work(line), name="willow-command")
 
-    async def _work(self, line: _Line) -> None:
+    async def _work(self, line: _CommandQueue) -> None:
         try:
             while line.waiting:
                 await self._serve(line.waiting.popleft())
         finally:
             line.is_busy = False
 
-    async def _serve(self, command: Command) -> None:
+    async def _serve(self, command: DeviceCommand) -> None:
         connection = self._roster.find(command.device_id)
         if connection is None:  # gone before its turn came: it may bring the words once more
             command.is_ferried = True
@@ -169,27 +173,29 @@ class Commands:
             answer_ms = command.asr_ms + 1000 * (answered_at - command.heard_at)
             connection.note_turn({"asr_final": command.asr_ms, "gate_open": answer_ms})
 
-    async def _answer(self, connection: Connection, command: Command) -> None:
+    async def _answer(self, connection: WillowConnection, command: DeviceCommand) -> None:
         """Never raises an EarshotError: the device is told that it did not work, as after a bug."""
         device = connection.device
         conversation = self._exchanges.conversation(device.id)
-        conversation.profile = Profile.of(device.profile.applied(self._usual))
-        question = Question(
+        conversation.profile = ConversationProfile.of(device.profile.applied(self._usual))
+        question = OneShotRequest(
             command.text,
             conversation_id=device.id,
             language=device.profile.language or command.language or None,
-            place=Place(device.area, device.id),
+            place=DeviceLocation(device.area, device.id),
             is_spoken=True,
         )
         language = question.language or self._usual.language or ""
         try:
             async with self._exchanges.open(question) as exchange:
                 language = exchange.plan.language
-                command.result = Result(ok=True, speech=await exchange.text())
+                command.result = EndpointResult(ok=True, speech=await exchange.text())
         except EarshotError as error:
             logger.warning("! willow: %s got no answer: %s (%s)", device.id, error, error.code)
             connection.note_error(error.code)
-            command.result = Result(ok=False, speech=Fillers().regret(error, language) or "")
+            command.result = EndpointResult(
+                ok=False, speech=Fillers().regret(error, language) or ""
+            )
 
 
 def _plain(text: str) -> str:

@@ -8,9 +8,9 @@ from urllib.parse import quote
 from core.errors import RequestError
 from core.queues import Outbox
 from devices.directory import Device
-from devices.notification_urls import AudioUrls
-from devices.presence import Doing, Notice, Presence
-from devices.willow.was.socket.notifications import Notices
+from devices.notification_urls import AudioUrlPolicy
+from devices.presence import DeviceActivity, DeviceNotification, Presence
+from devices.willow.was.socket.notifications import NotificationQueue
 from firmware_protocol.willow.encode import one_line
 from firmware_protocol.willow.messages import Notify, Restart, Scalar, ToDevice
 
@@ -21,14 +21,14 @@ MAX_SPOKEN_CHARS = 500
 """Of an announcement: as a URL with three bytes a character percent-encoded it nears the 4000 bytes
 that a message may have."""
 
-Update = Callable[["Connection", str], Awaitable[bool]]
+FirmwareUpdate = Callable[["WillowConnection", str], Awaitable[bool]]
 
 
 async def nothing() -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class SocketOrigin:
     """What is known of a socket before anything of it is believed."""
 
     address: str
@@ -40,18 +40,18 @@ class Arrival:
     "Of its User-Agent, `Willow/0.4.2`; empty: it did not say."
 
 
-class Connection:
+class WillowConnection:
     """A `Live` of presence. It is the door's while the device is approved."""
 
     def __init__(
         self,
         device: Device,
         hostname: str,
-        arrival: Arrival,
+        arrival: SocketOrigin,
         presence: Presence,
-        notices: Notices,
-        audio_urls: AudioUrls,
-        update: Update,
+        notices: NotificationQueue,
+        audio_urls: AudioUrlPolicy,
+        update: FirmwareUpdate,
     ) -> None:
         self.device, self.hostname, self.arrival = device, hostname, arrival
         self.outbox: Outbox[ToDevice] = Outbox(MAX_UNSENT)
@@ -65,7 +65,7 @@ class Connection:
         self.configure: Callable[[], Awaitable[None]] = nothing
         "Send it its configuration, with which it reboots."
         self._presence, self._update, self._audio_urls = presence, update, audio_urls
-        self._doing: Doing = "idle"
+        self._doing: DeviceActivity = "idle"
         self._timing: Mapping[str, float] | None = None
 
     @property
@@ -89,14 +89,14 @@ class Connection:
         return self.config.get("was_mode") is True
 
     @property
-    def doing(self) -> Doing:
+    def doing(self) -> DeviceActivity:
         return self._doing
 
     @property
     def timing(self) -> Mapping[str, float] | None:
         return self._timing
 
-    def note(self, doing: Doing) -> None:
+    def note(self, doing: DeviceActivity) -> None:
         if doing != self._doing:
             self._doing = doing
             self._presence.note_change()
@@ -115,9 +115,9 @@ class Connection:
 
     def say(self, text: str) -> bool:
         """Unasked: a timer rang in its conversation."""
-        return self._announce(Notice(text=text))
+        return self._announce(DeviceNotification(text=text))
 
-    async def notify(self, notice: Notice) -> bool:
+    async def notify(self, notice: DeviceNotification) -> bool:
         """A sound that may not be fetched is refused (RequestError); where there is a text, that is
         spoken in its place."""
         if notice.audio_url:
@@ -127,7 +127,7 @@ class Connection:
                 if not notice.text:
                     raise
                 self.note_error(error.code)
-                notice = Notice(text=notice.text)
+                notice = DeviceNotification(text=notice.text)
         return self._announce(notice)
 
     async def restart(self) -> bool:
@@ -150,7 +150,7 @@ class Connection:
             short = short[: len(short) * 9 // 10]
         return url
 
-    def _announce(self, notice: Notice) -> bool:
+    def _announce(self, notice: DeviceNotification) -> bool:
         url = notice.audio_url or self.spoken_url(notice.text)
         volume = self.device.profile.volume
         message = Notify(

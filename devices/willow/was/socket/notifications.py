@@ -17,10 +17,10 @@ that it is done."""
 
 MAX_REPEAT = 20
 
-Tell = Callable[[ToDevice], None]
+MessageSender = Callable[[ToDevice], None]
 
 
-class Numbers:
+class NotificationIds:
     """Ids of notifications: WAS's are milliseconds since 1970, so a number is never used twice,
     not even after a restart. 1 is the firmware's own."""
 
@@ -35,17 +35,17 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class NotificationQueueStatus:
     """For `/api/status`."""
 
     active: int | None
     waiting: tuple[int, ...]
 
 
-class Notices:
+class NotificationQueue:
     """`run` plays them. `tell` sends to the device."""
 
-    def __init__(self, numbers: Numbers) -> None:
+    def __init__(self, numbers: NotificationIds) -> None:
         self._numbers = numbers
         self._waiting: deque[Notify] = deque()
         self._some = asyncio.Event()
@@ -53,9 +53,9 @@ class Notices:
         self._done = asyncio.Event()
 
     @property
-    def now(self) -> Waiting:
+    def now(self) -> NotificationQueueStatus:
         active = self._active.id if self._active else None
-        return Waiting(active, tuple(one.id for one in self._waiting))
+        return NotificationQueueStatus(active, tuple(one.id for one in self._waiting))
 
     def new_id(self) -> int:
         return self._numbers.new()
@@ -75,7 +75,7 @@ class Notices:
         self._done.set()
         return True
 
-    def cancel(self, number: int, tell: Tell) -> bool:
+    def cancel(self, number: int, tell: MessageSender) -> bool:
         """Also one that waits. False: it is not here. A device says when it stopped."""
         if self._active is not None and self._active.id == number:
             tell(CancelNotify(number))
@@ -85,7 +85,7 @@ class Notices:
         self._waiting = deque(kept)
         return is_here
 
-    async def run(self, tell: Tell) -> None:
+    async def run(self, tell: MessageSender) -> None:
         while True:
             while not self._waiting:
                 self._some.clear()

@@ -4,41 +4,41 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from core.ports import Clock, Metrics
-from devices.directory import Directory
-from devices.notification_urls import AudioUrls
+from devices.directory import DeviceDirectory
+from devices.notification_urls import AudioUrlPolicy
 from devices.presence import Presence
-from devices.willow.was.connected_devices import Roster
-from devices.willow.was.settings_store import WillowStore
-from devices.willow.was.socket.commands import Commands
-from devices.willow.was.socket.connection import Update
-from devices.willow.was.socket.notifications import Numbers
-from devices.willow.was.socket.wake import Wakes
-from pipeline.session.one_shot import Exchanges
+from devices.willow.was.connected_devices import WillowDevices
+from devices.willow.was.settings_store import WillowSettingsStore
+from devices.willow.was.socket.commands import DeviceCommands
+from devices.willow.was.socket.connection import FirmwareUpdate
+from devices.willow.was.socket.notifications import NotificationIds
+from devices.willow.was.socket.wake import WakeArbiter
+from pipeline.session.one_shot import OneShotResponses
 
 MAX_TOLD = 256
 "Devices and addresses of which the log has said that they are not served."
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
+class WasServices:
     """What every socket is served with."""
 
-    directory: Directory
+    directory: DeviceDirectory
     presence: Presence
-    store: WillowStore
-    roster: Roster
-    wakes: Wakes
-    commands: Commands
-    exchanges: Exchanges
-    numbers: Numbers
-    audio_urls: AudioUrls
+    store: WillowSettingsStore
+    roster: WillowDevices
+    wakes: WakeArbiter
+    commands: DeviceCommands
+    exchanges: OneShotResponses
+    numbers: NotificationIds
+    audio_urls: AudioUrlPolicy
     clock: Clock
     metrics: Metrics
-    update: Update
+    update: FirmwareUpdate
     sends_secrets: bool
 
 
-class Told:
+class RefusalLog:
     """Which lines the log has already: a blocked device comes back every few seconds."""
 
     def __init__(self) -> None:

@@ -14,26 +14,26 @@ from core.errors import (
     Conflict,
     Forbidden,
     NotFound,
+    PayloadTooLarge,
     RemoteProtocolError,
     RequestError,
-    TooLarge,
 )
-from devices.directory import Contact, Device
+from devices.directory import Device, DeviceClaims
 from devices.willow.was.device_config import effective
-from devices.willow.was.socket.connection import Arrival, Connection
-from devices.willow.was.socket.notifications import Notices
-from devices.willow.was.socket.services import Services, Told
+from devices.willow.was.socket.connection import SocketOrigin, WillowConnection
+from devices.willow.was.socket.notifications import NotificationQueue
+from devices.willow.was.socket.services import RefusalLog, WasServices
 from firmware_protocol.willow.decode import decode
 from firmware_protocol.willow.encode import encode
 from firmware_protocol.willow.messages import (
-    Config,
+    ConfigMessage,
     Endpoint,
     FromDevice,
     GetConfig,
     Goodbye,
     Hello,
     NotifyDone,
-    Unknown,
+    UnknownMessage,
     WakeEnd,
     WakeStart,
 )
@@ -46,7 +46,7 @@ HELLO_TIMEOUT_S = 15.0
 SEND_TIMEOUT_S = 10.0
 "Of a device that takes nothing."
 
-Why = Literal["changed", "asked", "ordered"]
+ConfigPushReason = Literal["changed", "asked", "ordered"]
 
 AGAIN_S = 5.0
 "It asks for its configuration right after hello, where it was sent already: once is one reboot."
@@ -56,12 +56,16 @@ def _is_too_big(error: object) -> bool:
     return isinstance(error, WebSocketError) and error.code == WSCloseCode.MESSAGE_TOO_BIG
 
 
-class Attendance:
+class DeviceSession:
     def __init__(
-        self, ws: aioweb.WebSocketResponse, arrival: Arrival, services: Services, told: Told
+        self,
+        ws: aioweb.WebSocketResponse,
+        arrival: SocketOrigin,
+        services: WasServices,
+        told: RefusalLog,
     ) -> None:
         self._ws, self._arrival, self._with, self._told = ws, arrival, services, told
-        self._connection: Connection | None = None
+        self._connection: WillowConnection | None = None
         "None while it is not approved."
         self._hello: Hello | None = None
         self._known = asyncio.Event()
@@ -110,13 +114,13 @@ class Attendance:
             case WSMsgType.BINARY:
                 raise RemoteProtocolError("a message is a text frame; this one is binary")
             case WSMsgType.ERROR if _is_too_big(message.data):
-                raise TooLarge("a message longer than any of Willow's")
+                raise PayloadTooLarge("a message longer than any of Willow's")
             case WSMsgType.ERROR:
                 raise RemoteProtocolError("a frame that cannot be read")
             case _:
                 return None
 
-    async def _take(self, connection: Connection, message: FromDevice) -> None:
+    async def _take(self, connection: WillowConnection, message: FromDevice) -> None:
         match message:
             case WakeStart(volume_db):
                 self._with.wakes.heard(connection, volume_db)
@@ -131,13 +135,13 @@ class Attendance:
             case Hello():
                 if message.mac != connection.device.hardware_id:
                     raise RemoteProtocolError("a second hello, of another device")
-            case Unknown(names):
+            case UnknownMessage(names):
                 self._with.metrics.count("earshot_willow_unknown_messages")
                 logger.debug("< %s: unknown: %s", connection.device.id, ", ".join(names))
             case Goodbye():
                 pass  # it ends the reading
 
-    def _done(self, connection: Connection, number: int) -> None:
+    def _done(self, connection: WillowConnection, number: int) -> None:
         """Played or dismissed on one device: the others need not go on."""
         if connection.notices.done(number):
             for other in self._with.roster.all():
@@ -184,14 +188,14 @@ class Attendance:
 
     async def _enter(
         self, device: Device, hello: Hello, stack: ExitStack, tasks: asyncio.TaskGroup
-    ) -> Connection:
+    ) -> WillowConnection:
         services = self._with
-        connection = Connection(
+        connection = WillowConnection(
             device,
             hello.hostname,
             self._arrival,
             services.presence,
-            Notices(services.numbers),
+            NotificationQueue(services.numbers),
             services.audio_urls,
             services.update,
         )
@@ -213,7 +217,7 @@ class Attendance:
         logger.info("%s (%s) is here from %s", device.id, hello.hw_type, self._arrival.address)
         return connection
 
-    async def _configure(self, connection: Connection, why: Why) -> None:
+    async def _configure(self, connection: WillowConnection, why: ConfigPushReason) -> None:
         """Send its configuration, with which it reboots: where it is another than it was given
         last, it asks, or somebody orders it. One that is too large is told to nobody but him
         (TooLarge); the device is served with the one that it has."""
@@ -233,10 +237,10 @@ class Attendance:
                 is_due = why == "ordered" or is_new or is_old
             if not is_due:
                 return
-            message = Config(values)
+            message = ConfigMessage(values)
             try:
                 encode(message)
-            except TooLarge as error:  # before it counts as given
+            except PayloadTooLarge as error:  # before it counts as given
                 if why == "ordered":
                     raise
                 connection.note_error(error.code)
@@ -246,11 +250,11 @@ class Attendance:
             self._configured_at = now
             await services.store.note_pushed(values, device.id)
 
-    async def _write(self, connection: Connection) -> None:
+    async def _write(self, connection: WillowConnection) -> None:
         async for message in connection.outbox:
             try:
                 text = encode(message)
-            except TooLarge as error:
+            except PayloadTooLarge as error:
                 logger.warning("! willow: %s is not told: %s", connection.device.id, error)
                 connection.note_error(error.code)
                 continue
@@ -262,15 +266,15 @@ class Attendance:
             except TimeoutError:
                 raise RequestError("it takes no messages", code="download_stalled") from None
 
-    async def _ended(self, connection: Connection) -> None:
+    async def _ended(self, connection: WillowConnection) -> None:
         await connection.ending.wait()
         raise Conflict(
             f"another socket of {connection.device.id} came, or it was told to go",
             code="connection_replaced",
         )
 
-    def _contact(self, hello: Hello) -> Contact:
-        return Contact(
+    def _contact(self, hello: Hello) -> DeviceClaims:
+        return DeviceClaims(
             kind="willow",
             hardware_id=hello.mac,
             address=self._arrival.address,

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.ports import Clock
-from devices.arbitration import Arbitration, Verdict
-from devices.willow.was.connected_devices import Roster
-from devices.willow.was.socket.connection import Connection
+from devices.arbitration import Arbitration, ArbitrationVerdict
+from devices.willow.was.connected_devices import WillowDevices
+from devices.willow.was.socket.connection import WillowConnection
 from firmware_protocol.willow.messages import WakeResult
 
 FRESH_S = 15.0
@@ -19,24 +19,26 @@ NO_ROOM = ""
 
 
 @dataclass(slots=True)
-class _Wake:
+class _WakeEvent:
     at: float
     decided: asyncio.Future[bool] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
 
-class Wakes:
+class WakeArbiter:
     """`groups`: areas that hear each other, each a tuple; every other area is one for itself.
     `run` must be running: it decides where not all have spoken."""
 
-    def __init__(self, roster: Roster, clock: Clock, groups: Iterable[tuple[str, ...]]) -> None:
+    def __init__(
+        self, roster: WillowDevices, clock: Clock, groups: Iterable[tuple[str, ...]]
+    ) -> None:
         self._roster, self._clock = roster, clock
         self._group: Mapping[str, str] = {
             _room(area): _room(areas[0]) for areas in groups for area in areas
         }
         self._arbitration = Arbitration()
-        self._latest: dict[str, _Wake] = {}
+        self._latest: dict[str, _WakeEvent] = {}
         "By device."
         self._woken = asyncio.Event()
 
@@ -51,12 +53,12 @@ class Wakes:
                 self._tell(self._arbitration.tick(self._clock.now()))
             self._woken.clear()
 
-    def heard(self, connection: Connection, volume_db: float | None) -> None:
+    def heard(self, connection: WillowConnection, volume_db: float | None) -> None:
         """`wake_start`: it listens from now on, until told otherwise."""
         device, now = connection.device, self._clock.now()
         last = self._latest.get(device.id)
         group = self._group_of(connection)
-        wake = _Wake(now)
+        wake = _WakeEvent(now)
         known = {one.device.id for one in self._contenders(group)} | {device.id}
         verdicts = self._arbitration.heard(group, device.id, volume_db, known, now)
         if last is not None and not last.decided.done():  # decided by its own next wake word
@@ -66,12 +68,12 @@ class Wakes:
         self._tell(verdicts)
         self._woken.set()
 
-    def ended(self, connection: Connection) -> None:
+    def ended(self, connection: WillowConnection) -> None:
         """`wake_end`."""
         if connection.doing == "listening":
             connection.note("idle")
 
-    def left(self, connection: Connection) -> None:
+    def left(self, connection: WillowConnection) -> None:
         """Its socket went, or it was moved to another room."""
         device_id, group = connection.device.id, self._group_of(connection)
         if self._roster.find(device_id) not in (None, connection):
@@ -82,7 +84,7 @@ class Wakes:
         if wake is not None and not wake.decided.done():
             wake.decided.set_result(False)
 
-    def gave_up(self, connection: Connection) -> None:
+    def gave_up(self, connection: WillowConnection) -> None:
         """Its speech broke off, or never began to be any: another may be woken at once."""
         self._arbitration.gave_up(self._group_of(connection), connection.device.id)
 
@@ -106,12 +108,14 @@ class Wakes:
             del self._latest[device_id]  # what it sends next has another reason
         return won
 
-    def _settle(self, verdicts: list[Verdict], device_id: str, last: _Wake) -> list[Verdict]:
+    def _settle(
+        self, verdicts: list[ArbitrationVerdict], device_id: str, last: _WakeEvent
+    ) -> list[ArbitrationVerdict]:
         own = next((one for one in verdicts if one.device == device_id), None)
         last.decided.set_result(own is not None and own.won)
         return [one for one in verdicts if one is not own]
 
-    def _tell(self, verdicts: Iterable[Verdict]) -> None:
+    def _tell(self, verdicts: Iterable[ArbitrationVerdict]) -> None:
         for verdict in verdicts:
             wake = self._latest.get(verdict.device)
             if wake is not None and not wake.decided.done():
@@ -122,14 +126,14 @@ class Wakes:
                 if not verdict.won:
                     connection.note("idle")
 
-    def _contenders(self, group: str) -> list[Connection]:
+    def _contenders(self, group: str) -> list[WillowConnection]:
         """Those that tell of their wake words."""
         return [one for one in self._roster.all() if one.is_multiwake and self._is_in(one, group)]
 
-    def _is_in(self, connection: Connection, group: str) -> bool:
+    def _is_in(self, connection: WillowConnection, group: str) -> bool:
         return self._group_of(connection) == group
 
-    def _group_of(self, connection: Connection) -> str:
+    def _group_of(self, connection: WillowConnection) -> str:
         """Of its rooms and its wake word: nobody waits for a device that listens for another."""
         room = _room(connection.device.area)
         return f"{connection.config.get('wake_word', '')} {self._group.get(room, room)}"

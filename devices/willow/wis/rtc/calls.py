@@ -7,18 +7,18 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Protocol, assert_never
 
 from core.audio import AudioFrame, Pcm
-from core.errors import EarshotError, Overloaded, RequestError
+from core.errors import EarshotError, OverloadedError, RequestError
 from core.ids import new_id
 from core.ports import Clock
 from core.queues import Outbox
-from devices.willow.wis.asr import Heard, Hearing, hearing
-from devices.willow.wis.asr_params import Ask, Asking
+from devices.willow.wis.asr import WisTranscript, WisTranscription, hearing
+from devices.willow.wis.asr_params import AsrParams, AsrParamsReader
 from devices.willow.wis.params import switch_of
 from devices.willow.wis.partials import following
 from devices.willow.wis.rtc.messages import (
-    Ping,
-    Start,
-    Stop,
+    RtcPing,
+    RtcStart,
+    RtcStop,
     failed,
     infer,
     log,
@@ -26,10 +26,10 @@ from devices.willow.wis.rtc.messages import (
     pong,
     read_message,
 )
-from devices.willow.wis.rtc.recording import Take
+from devices.willow.wis.rtc.recording import RtcRecording
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from pipeline.transcription.recording import Transcriber
-from serving.scheduling.scheduler import Priority
+from serving.scheduling.scheduler import DecodePriority
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def call_settings() -> PeerSettings:
     return PeerSettings(channel_label=CHANNEL_LABEL, vanished_timeout_s=VANISHED_TIMEOUT_S)
 
 
-class Guard(Protocol):
+class WillowCallGuard(Protocol):
     """Runs a call so that a bug in it ends that call only."""
 
     async def __call__(self, work: Awaitable[None], name: str) -> None: ...
@@ -67,9 +67,9 @@ class WillowCalls:
     def __init__(
         self,
         transcriber: Transcriber,
-        asking: Asking,
+        asking: AsrParamsReader,
         clock: Clock,
-        guard: Guard,
+        guard: WillowCallGuard,
         *,
         peer: PeerSettings,
         max_calls: int,
@@ -80,7 +80,7 @@ class WillowCalls:
         self.max_audio_s = max_audio_s
         self._guard = guard
         self._max_calls = max_calls
-        self._live: set[Call] = set()
+        self._live: set[WillowCall] = set()
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
@@ -98,22 +98,26 @@ class WillowCalls:
     async def start(self, offer_sdp: str, wishes: Mapping[str, Any]) -> str:
         """The SDP answer. Raises Overloaded, RequestError."""
         if self._tasks is None:
-            raise Overloaded("no calls are taken now", retry_after_s=RETRY_AFTER_S, code="draining")
+            raise OverloadedError(
+                "no calls are taken now", retry_after_s=RETRY_AFTER_S, code="draining"
+            )
         if self.count >= self._max_calls:
-            raise Overloaded(f"{self.count} calls are open, the limit", retry_after_s=RETRY_AFTER_S)
-        call = Call(self, wishes)
+            raise OverloadedError(
+                f"{self.count} calls are open, the limit", retry_after_s=RETRY_AFTER_S
+            )
+        call = WillowCall(self, wishes)
         self._live.add(call)
         self._tasks.create_task(self._guard(self._run(call, offer_sdp), call.id), name=call.id)
         return await call.answered
 
-    async def _run(self, call: "Call", offer_sdp: str) -> None:
+    async def _run(self, call: "WillowCall", offer_sdp: str) -> None:
         try:
             await call.run(offer_sdp)
         finally:
             self._live.discard(call)
 
 
-class Call:
+class WillowCall:
     """One call. Create it in a running loop."""
 
     def __init__(self, calls: WillowCalls, wishes: Mapping[str, Any]) -> None:
@@ -125,9 +129,9 @@ class Call:
         "Of the offer's query; those of a `stop` come before them."
         self._expected: Mapping[str, Any] = wishes
         "What the next `stop` will probably say: the same as the last."
-        self._take: Take | None = None
+        self._take: RtcRecording | None = None
         "What is being said now."
-        self._takes: list[Take] = []
+        self._takes: list[RtcRecording] = []
         "With those that wait for their tail or their text."
         self._opened = asyncio.Event()
         self._unread: Outbox[str | bytes] = Outbox(MAX_UNREAD)
@@ -187,11 +191,11 @@ class Call:
     def _obey(self, text: str | bytes, tasks: asyncio.TaskGroup) -> None:
         """Raises RequestError."""
         match read_message(text):
-            case Ping(message):
+            case RtcPing(message):
                 self._peer.send(pong(message))
-            case Start(_, wishes):
+            case RtcStart(_, wishes):
                 self._start({**self._expected, **_named(wishes)}, tasks)
-            case Stop(_, wishes):
+            case RtcStop(_, wishes):
                 self._stop({**self._wishes, **_named(wishes)}, tasks)
             case unreachable:
                 assert_never(unreachable)
@@ -206,7 +210,7 @@ class Call:
         ask = self._calls.asking.read(expected)
         has_partials = switch_of(expected, "partials")
         before = self._takes[-1] if self._takes else None
-        self._take = take = Take(self._calls.max_audio_s)
+        self._take = take = RtcRecording(self._calls.max_audio_s)
         self._takes.append(take)
         work = self._recognise(take, ask, before, has_partials=has_partials)
         tasks.create_task(work, name=f"{self.id}-take")
@@ -224,14 +228,19 @@ class Call:
         self._expected = wishes
         tasks.create_task(self._finish(take), name=f"{self.id}-tail")
 
-    async def _finish(self, take: Take) -> None:
+    async def _finish(self, take: RtcRecording) -> None:
         if not await take.tail():  # the microphone is away: its last packet waits for another
             for frame in self._peer.source.flush():
                 take.add(frame)
         take.close()
 
     async def _recognise(
-        self, take: Take, expected: Ask, before: Take | None, *, has_partials: bool
+        self,
+        take: RtcRecording,
+        expected: AsrParams,
+        before: RtcRecording | None,
+        *,
+        has_partials: bool,
     ) -> None:
         """While it is said, as the client will probably want it; again if it wants it otherwise."""
         spoken: list[Pcm] = []
@@ -261,24 +270,26 @@ class Call:
             if self._take is take:
                 self._take = None
 
-    def _following(self, ask: Ask) -> AbstractAsyncContextManager[Callable[[Pcm], None]]:
+    def _following(self, ask: AsrParams) -> AbstractAsyncContextManager[Callable[[Pcm], None]]:
         def tell(text: str, stable: str) -> None:
             self._peer.send(partial(text, stable))
 
         calls = self._calls
         return following(calls.asking.recogniser(ask), ask.options, calls.clock, tell)
 
-    def _hearing(self, ask: Ask) -> AbstractAsyncContextManager[Hearing]:
+    def _hearing(self, ask: AsrParams) -> AbstractAsyncContextManager[WisTranscription]:
         calls = self._calls
         return hearing(
             calls.transcriber,
             ask,
             calls.clock,
-            priority=Priority.FINAL,
+            priority=DecodePriority.FINAL,
             max_audio_s=calls.max_audio_s,
         )
 
-    async def _tell(self, take: Take, ask: Ask, heard: Heard, before: Take | None) -> None:
+    async def _tell(
+        self, take: RtcRecording, ask: AsrParams, heard: WisTranscript, before: RtcRecording | None
+    ) -> None:
         if before is not None:
             await before.is_answered.wait()
         self._peer.send(infer(heard.text, heard.language, heard.translation, heard.model))

@@ -11,31 +11,31 @@ MAX_MESSAGE_CHARS = 16_384
 "A client's largest, `stop` with all its options, has a few hundred."
 
 
-class Ping(msgspec.Struct, frozen=True, tag="ping"):
+class RtcPing(msgspec.Struct, frozen=True, tag="ping"):
     message: str | None = None
     obj: Any = None
 
 
-class Start(msgspec.Struct, frozen=True, tag="start"):
+class RtcStart(msgspec.Struct, frozen=True, tag="start"):
     message: str | None = None
     obj: dict[str, Any] | None = None
     """As in `stop`: what will probably be asked, so that recognition can begin. Ours, beside it:
     `partials`, to get the words while they are spoken."""
 
 
-class Stop(msgspec.Struct, frozen=True, tag="stop"):
+class RtcStop(msgspec.Struct, frozen=True, tag="stop"):
     message: str | None = None
     obj: dict[str, Any] | None = None
     """The query's names: model, beam_size, detect_language, force_language, translate, task,
     return_language."""
 
 
-Message: TypeAlias = Ping | Start | Stop
+RtcMessage: TypeAlias = RtcPing | RtcStart | RtcStop
 
-_DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+_DECODER: msgspec.json.Decoder[RtcMessage] = msgspec.json.Decoder(RtcMessage)
 
 
-def read_message(text: str | bytes) -> Message:
+def read_message(text: str | bytes) -> RtcMessage:
     """Raises RequestError, which says what is allowed."""
     if not isinstance(text, str):
         raise _bad("it is binary")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
-from devices.willow.wis.asr_params import Ask
+from devices.willow.wis.asr_params import AsrParams
 
 TAIL_MS = 120
 """Audio that still belongs to the words before `stop`: the message overtakes what lies in the
@@ -20,7 +20,7 @@ takes its microphone away with `stop`: when no packet has come for so long, noth
 and the words are recognised at once."""
 
 
-class Take:
+class RtcRecording:
     """Frames in, from a callback; pieces out, until it is closed."""
 
     def __init__(self, max_audio_s: float) -> None:
@@ -35,7 +35,7 @@ class Take:
         self._is_over = False
         self.is_full = False
         "Something was left out, because of the limit."
-        self.ask: Ask | None = None
+        self.ask: AsrParams | None = None
         "How it shall be recognised; None until `stop` said so."
         self.is_answered = asyncio.Event()
         "It is over, whatever became of it. Answers name no sentence, so they come in order."

@@ -1,6 +1,7 @@
 """One thread that owns the device: it encodes, steps all rows, and lets requests join and leave.
 
-A request is a course: a generator that asks for one thing after the other (`Encode`, `Write`) and
+A request is a course: a generator that asks for one thing after the other (`EncodeTask`,
+`GenerateTask`) and
 returns its result. What one course waits for is done together with what the others wait for.
 """
 
@@ -16,15 +17,15 @@ from typing import Any
 import torch
 
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
-from engines.asr.whisper_torch.batching.slots import Rows, Seat, Written
-from engines.asr.whisper_torch.network.cuda_graphs import Launcher
+from engines.asr.whisper_torch.batching.slots import GeneratedTokens, SlotRange, SlotTable
+from engines.asr.whisper_torch.network.cuda_graphs import KernelLauncher
 from engines.asr.whisper_torch.network.device import ENCODED_AT_ONCE
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Encode:
+class EncodeTask:
     """Answered by what is heard in the window, (positions, width)."""
 
     window: torch.Tensor
@@ -32,53 +33,54 @@ class Encode:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
-    """Answered by a list of `Written`, one for each of `rows`, which need not run together."""
+class GenerateTask:
+    """Answered by a list of `GeneratedTokens`, one for each of `rows`, which need not run
+    together."""
 
     encoded: torch.Tensor
     rows: Sequence[NewRow]
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class SideTask:
     """Answered by what `call` returns; nobody waits for it but its own course."""
 
     call: Callable[[], Any]
 
 
-Ask = Encode | Write | Apart
+DeviceTask = EncodeTask | GenerateTask | SideTask
 
-Course = Generator[Ask, Any, Any]
+DecodeProgram = Generator[DeviceTask, Any, Any]
 
-Done = Callable[[Any, Exception | None], None]
+OnProgramEnd = Callable[[Any, Exception | None], None]
 "Told the result, or why there is none; in the loop's thread."
 
 
 @dataclass(eq=False, slots=True)
-class Job:
+class DecodeJob:
     """A course under way."""
 
-    course: Course
-    done: Done
+    course: DecodeProgram
+    done: OnProgramEnd
     is_cancelled: bool = False
-    asked: Ask | None = None
+    asked: DeviceTask | None = None
     "None: it has not begun."
-    seats: dict[int, Seat] = field(default_factory=dict)
+    seats: dict[int, SlotRange] = field(default_factory=dict)
     "Index of the asked row -> where it is written."
-    written: dict[int, Written] = field(default_factory=dict)
+    written: dict[int, GeneratedTokens] = field(default_factory=dict)
 
 
-class Loop:
+class DeviceThread:
     """`start` it, `close` it. `submit` and `cancel` may be called from any thread."""
 
-    def __init__(self, rows: Rows, launcher: Launcher, device: torch.device) -> None:
+    def __init__(self, rows: SlotTable, launcher: KernelLauncher, device: torch.device) -> None:
         self._rows, self._launcher, self._device = rows, launcher, device
         self._changed = Condition()
-        self._new: deque[Job] = deque()
-        self._over: deque[tuple[Job, Future[Any]]] = deque()
+        self._new: deque[DecodeJob] = deque()
+        self._over: deque[tuple[DecodeJob, Future[Any]]] = deque()
         "What was computed apart."
         self._apart = ThreadPoolExecutor(1, "whisper-torch-apart", self._enter)
-        self._jobs: list[Job] = []
+        self._jobs: list[DecodeJob] = []
         "In the order in which they came."
         self._is_closing = False
         self._thread = Thread(target=self._run, name="whisper-torch", daemon=True)
@@ -95,15 +97,15 @@ class Loop:
             self._thread.join()
         self._apart.shutdown()
 
-    def submit(self, course: Course, done: Done) -> Job:
+    def submit(self, course: DecodeProgram, done: OnProgramEnd) -> DecodeJob:
         """Begin at the next step."""
-        job = Job(course, done)
+        job = DecodeJob(course, done)
         with self._changed:
             self._new.append(job)
             self._changed.notify()
         return job
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: DecodeJob) -> None:
         """Its rows are free at the next step; `done` is not told. Nothing when it is over."""
         with self._changed:
             job.is_cancelled = True
@@ -129,7 +131,7 @@ class Loop:
 
     def _has_work(self) -> bool:
         """Somebody waits for more than for what is computed apart."""
-        return any(job.is_cancelled or not isinstance(job.asked, Apart) for job in self._jobs)
+        return any(job.is_cancelled or not isinstance(job.asked, SideTask) for job in self._jobs)
 
     def turn(self) -> None:
         """What happens between two steps, and a step."""
@@ -176,7 +178,7 @@ class Loop:
 
     def _encode(self) -> None:
         """Windows of equal length together; one call, then the rows have their step."""
-        waiting = [job for job in self._jobs if isinstance(job.asked, Encode)]
+        waiting = [job for job in self._jobs if isinstance(job.asked, EncodeTask)]
         if not waiting:
             return
         first = _window(waiting[0])
@@ -189,7 +191,7 @@ class Loop:
     def _join(self) -> None:
         """Who came first has the first rows; one that needs many is not overtaken."""
         for job in self._jobs:
-            if not isinstance(job.asked, Write):
+            if not isinstance(job.asked, GenerateTask):
                 continue
             for index, new in enumerate(job.asked.rows):
                 if index in job.seats or index in job.written:
@@ -199,17 +201,17 @@ class Loop:
                     return
                 job.seats[index] = self._rows.join(first, new, job.asked.encoded)
 
-    def _end(self, seat: Seat, written: Written) -> None:
+    def _end(self, seat: SlotRange, written: GeneratedTokens) -> None:
         job, index = next(
             (job, i) for job in self._jobs for i, one in job.seats.items() if one is seat
         )
         job.written[index] = written
         del job.seats[index]
         self._rows.leave(seat)
-        if isinstance(job.asked, Write) and len(job.written) == len(job.asked.rows):
+        if isinstance(job.asked, GenerateTask) and len(job.written) == len(job.asked.rows):
             self._go_on(job, [job.written[i] for i in sorted(job.written)])
 
-    def _go_on(self, job: Job, answer: Any) -> None:
+    def _go_on(self, job: DecodeJob, answer: Any) -> None:
         job.written = {}
         try:
             if isinstance(answer, Future):
@@ -222,17 +224,17 @@ class Loop:
             self._jobs.remove(job)
             job.done(None, error)
         else:
-            if isinstance(job.asked, Apart):
+            if isinstance(job.asked, SideTask):
                 call = self._apart.submit(_inferring, job.asked.call)
                 call.add_done_callback(partial(self._came, job))
 
-    def _came(self, job: Job, call: Future[Any]) -> None:
+    def _came(self, job: DecodeJob, call: Future[Any]) -> None:
         """In any thread."""
         with self._changed:
             self._over.append((job, call))
             self._changed.notify()
 
-    def _drop(self, job: Job) -> None:
+    def _drop(self, job: DecodeJob) -> None:
         for seat in job.seats.values():
             self._rows.leave(seat)
         job.course.close()
@@ -252,6 +254,6 @@ def _inferring(call: Callable[[], Any]) -> Any:
         return call()
 
 
-def _window(job: Job) -> torch.Tensor:
-    assert isinstance(job.asked, Encode)
+def _window(job: DecodeJob) -> torch.Tensor:
+    assert isinstance(job.asked, EncodeTask)
     return job.asked.window

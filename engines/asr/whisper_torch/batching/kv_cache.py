@@ -6,7 +6,7 @@ from enum import IntEnum
 
 import torch
 
-from engines.asr.whisper_torch.checkpoint import Shape, Special
+from engines.asr.whisper_torch.checkpoint import ModelShape, SpecialTokens
 from engines.asr.whisper_torch.network.copies import upload
 
 _INTS = (
@@ -19,7 +19,7 @@ NOWHERE = -1.0e9
 "Score of a beam that does not count yet; transformers has the same."
 
 
-class Kind(IntEnum):
+class StepKind(IntEnum):
     """What a step must be able to choose."""
 
     PLAIN = 0
@@ -34,10 +34,10 @@ class Kind(IntEnum):
     "Anything."
 
     @staticmethod
-    def of(kinds: Iterable["Kind"]) -> "Kind":
+    def of(kinds: Iterable["StepKind"]) -> "StepKind":
         """That of a step for all of these."""
         found = set(kinds)
-        return Kind.MIXED if {Kind.DRAWN, Kind.BEAM} <= found else max(found)
+        return StepKind.MIXED if {StepKind.DRAWN, StepKind.BEAM} <= found else max(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,15 @@ class NewRow:
     "Never said. None: what the checkpoint says."
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> StepKind:
         if self.beam_size > 1:
-            return Kind.BEAM
+            return StepKind.BEAM
         if self.temperature:
-            return Kind.DRAWN
-        return Kind.TIMED if self.is_timed else Kind.PLAIN
+            return StepKind.DRAWN
+        return StepKind.TIMED if self.is_timed else StepKind.PLAIN
 
 
-class State:
+class DecoderState:
     """Buffers of `rows` rows. Fields of numbers are views of one buffer: a row is written by one
     copy."""
 
@@ -105,7 +105,12 @@ class State:
     best_logprob: torch.Tensor
 
     def __init__(
-        self, shape: Shape, special: Special, rows: int, dtype: torch.dtype, device: torch.device
+        self,
+        shape: ModelShape,
+        special: SpecialTokens,
+        rows: int,
+        dtype: torch.dtype,
+        device: torch.device,
     ) -> None:
         self.rows, self.shape, self.special = rows, shape, special
         self.device = device

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import torch
 
-from engines.asr.whisper_torch.batching.kv_cache import Kind, State
+from engines.asr.whisper_torch.batching.kv_cache import DecoderState, StepKind
 
 _NEVER = -torch.inf
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class RowPositions:
     """Where each row is, before a step."""
 
     following: torch.Tensor
@@ -19,27 +19,29 @@ class Now:
     "That token is not given, and the row is not done."
 
     @staticmethod
-    def of(state: State, rows: int) -> "Now":
+    def of(state: DecoderState, rows: int) -> "RowPositions":
         following = state.position[:rows] + 1
         is_spoken = following >= state.prompt[:rows]
-        return Now(following, is_spoken & (state.done[:rows] == 0))
+        return RowPositions(following, is_spoken & (state.done[:rows] == 0))
 
 
-def allowed(state: State, now: Now, scores: torch.Tensor, kind: Kind) -> torch.Tensor:
+def allowed(
+    state: DecoderState, now: RowPositions, scores: torch.Tensor, kind: StepKind
+) -> torch.Tensor:
     """`scores` (rows, vocabulary) with -inf at what a row must not say. As in transformers:
     begin-suppressed, suppressed, then timestamps."""
     rows = len(scores)
     is_first = now.following == state.prompt[:rows]
     banned = state.banned[:rows] | (is_first[:, None] & state.banned_first)
     scores = scores.masked_fill(banned, _NEVER)
-    if kind < Kind.TIMED:
+    if kind < StepKind.TIMED:
         return scores
     timed = _timed(state, scores, now.following - state.prompt[:rows], is_first)
     return torch.where(state.is_timed[:rows, None] == 1, timed, scores)
 
 
 def _timed(
-    state: State, scores: torch.Tensor, said: torch.Tensor, is_first: torch.Tensor
+    state: DecoderState, scores: torch.Tensor, said: torch.Tensor, is_first: torch.Tensor
 ) -> torch.Tensor:
     rows, special = len(scores), state.special
     position = state.position[:rows, None]

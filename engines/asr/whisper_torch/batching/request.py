@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from engines.asr.whisper.decode import Listening, has_sound
-from engines.asr.whisper.language import Spoken, choose
-from engines.asr.whisper.part import Part
+from engines.asr.whisper.decode import DecodePolicy, has_sound
+from engines.asr.whisper.language import LanguageDetection, choose
+from engines.asr.whisper.part import ItemDecode
 from engines.asr.whisper.prompt import MAX_ANSWER_TOKENS
 from engines.asr.whisper.temperature_fallback import (
     BEST_OF,
-    Answer,
-    Question,
-    Said,
+    DecoderOutput,
+    WindowResult,
+    WindowTask,
     answer_of,
     best,
     goes_on,
@@ -26,18 +26,23 @@ from engines.asr.whisper.temperature_fallback import (
 )
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import FRAME_SAMPLES, window_frames
-from engines.asr.whisper_torch.batching.engine_thread import Apart, Ask, Encode, Write
+from engines.asr.whisper_torch.batching.engine_thread import (
+    DeviceTask,
+    EncodeTask,
+    GenerateTask,
+    SideTask,
+)
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
 from engines.asr.whisper_torch.batching.sampling import MAX_BEAM
-from engines.asr.whisper_torch.batching.slots import Written
-from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.batching.slots import GeneratedTokens
+from engines.asr.whisper_torch.network.device import DeviceModel
 from engines.asr.whisper_torch.network.features import normalised
 from engines.base import AsrItem, AsrResult
 
 _NO_POWERS = np.zeros((0, 0), np.float32)
 
 
-class Heard:
+class SingleWindow:
     """One window, as the aligner takes it."""
 
     def __init__(self, encoded: torch.Tensor) -> None:
@@ -49,14 +54,14 @@ class Heard:
         return self._encoded
 
 
-class Courses:
+class DecodeProgramFactory:
     """Makes them for one model."""
 
-    def __init__(self, device: Device, listening: Listening, tokenizer: Tokenizer) -> None:
+    def __init__(self, device: DeviceModel, listening: DecodePolicy, tokenizer: Tokenizer) -> None:
         self._device, self._listening, self._tokenizer = device, listening, tokenizer
 
-    def course(self, item: AsrItem) -> Generator[Ask, Any, AsrResult]:
-        """Everything that is done for one item. The first `next` raises as `Listening.check`."""
+    def course(self, item: AsrItem) -> Generator[DeviceTask, Any, AsrResult]:
+        """Everything that is done for one item. The first `next` raises as `DecodePolicy.check`."""
         self._listening.check(item)
         part = self._listening.part(item, _NO_POWERS)
         if has_sound(item):
@@ -65,29 +70,33 @@ class Courses:
             yield from self._windows(part, powers, seed)
         return part.result(self._listening.unknown)
 
-    def _windows(self, part: Part, powers: torch.Tensor, seed: int) -> Generator[Ask, Any, None]:
+    def _windows(
+        self, part: ItemDecode, powers: torch.Tensor, seed: int
+    ) -> Generator[DeviceTask, Any, None]:
         while part.is_open:
             frames = window_frames(len(part.pcm) - part.seek * FRAME_SAMPLES, part.padding)
             window = normalised(powers, frames, part.seek).to(self._device.dtype)
-            encoded = yield Encode(window)
+            encoded = yield EncodeTask(window)
             if part.spoken is None:
-                part.spoken = yield Apart(partial(self._detected, encoded, part.options.languages))
+                part.spoken = yield SideTask(
+                    partial(self._detected, encoded, part.options.languages)
+                )
             question = self._listening.question(0, part)
             answer = yield from self._answer(question, encoded, seed)
-            take = partial(self._listening.take, part, question, answer, Heard(encoded))
+            take = partial(self._listening.take, part, question, answer, SingleWindow(encoded))
             if part.options.timestamps == "word" or part.options.token_logprobs:
-                yield Apart(take)  # the decoder reads its answer again: some ms that others have
+                yield SideTask(take)  # the decoder reads its answer again: some ms that others have
             else:
                 take()
 
-    def _detected(self, encoded: torch.Tensor, allowed: Sequence[str]) -> Spoken:
+    def _detected(self, encoded: torch.Tensor, allowed: Sequence[str]) -> LanguageDetection:
         chances = self._device.languages(encoded)
         names = [self._tokenizer.tokenizer.id_to_token(token) for token in chances]
         return choose(list(zip(names, chances.values(), strict=True)), allowed)
 
     def _answer(
-        self, question: Question, encoded: torch.Tensor, seed: int
-    ) -> Generator[Ask, Any, Answer]:
+        self, question: WindowTask, encoded: torch.Tensor, seed: int
+    ) -> Generator[DeviceTask, Any, WindowResult]:
         """One temperature after the other, until an answer holds."""
         tried = [(yield from self._try(question, encoded, question.temperatures[0], seed))]
         while goes_on(question, tried):
@@ -97,22 +106,22 @@ class Courses:
         return best(question, tried)
 
     def _try(
-        self, question: Question, encoded: torch.Tensor, temperature: float, seed: int
-    ) -> Generator[Ask, Any, Answer]:
+        self, question: WindowTask, encoded: torch.Tensor, temperature: float, seed: int
+    ) -> Generator[DeviceTask, Any, WindowResult]:
         """Time is saved by stopping early; the few that were no loops are asked again."""
         enough = question.enough_tokens
         rows = self._rows(question, temperature, seed, enough)
-        answer = self._best((yield Write(encoded, rows)), question, temperature)
+        answer = self._best((yield GenerateTask(encoded, rows)), question, temperature)
         if len(answer.tokens) < enough:
             return answer
         early = stopped(self._tokenizer, answer, enough)
         if is_loop(early, question) or enough == MAX_ANSWER_TOKENS:
             return early if is_loop(early, question) else answer
         rows = self._rows(question, temperature, seed, MAX_ANSWER_TOKENS)
-        return self._best((yield Write(encoded, rows)), question, temperature)
+        return self._best((yield GenerateTask(encoded, rows)), question, temperature)
 
     def _rows(
-        self, question: Question, temperature: float, seed: int, most: int
+        self, question: WindowTask, temperature: float, seed: int, most: int
     ) -> Sequence[NewRow]:
         start = question.start
         limit = min(self._device.shape.text_positions, len(start.tokens) + most)
@@ -130,7 +139,9 @@ class Courses:
             for index in range(BEST_OF if temperature else 1)
         ]
 
-    def _best(self, written: Sequence[Written], question: Question, temperature: float) -> Answer:
+    def _best(
+        self, written: Sequence[GeneratedTokens], question: WindowTask, temperature: float
+    ) -> WindowResult:
         one = max(written, key=lambda written: written.logprob)
-        said = Said(one.tokens, one.logprob, one.no_speech)
+        said = DecoderOutput(one.tokens, one.logprob, one.no_speech)
         return answer_of(self._tokenizer, said, temperature, usual_probability(question.start))

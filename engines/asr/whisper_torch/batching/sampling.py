@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from engines.asr.whisper_torch.batching.kv_cache import NOWHERE, Kind, State
-from engines.asr.whisper_torch.batching.logit_rules import Now
+from engines.asr.whisper_torch.batching.kv_cache import NOWHERE, DecoderState, StepKind
+from engines.asr.whisper_torch.batching.logit_rules import RowPositions
 
 MAX_BEAM = 8
 _KEPT = 2 * MAX_BEAM
@@ -20,7 +20,7 @@ _LOW = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class _Next:
+class _NextTokens:
     """Of every row: which token follows."""
 
     token: torch.Tensor
@@ -30,7 +30,7 @@ class _Next:
 
 
 @dataclass(frozen=True, slots=True)
-class _Following:
+class _BeamTokens:
     """Of every row of a beam, and of those that are none: whose past it goes on with, and how."""
 
     token: torch.Tensor
@@ -42,7 +42,13 @@ class _Following:
 
 
 def choose(
-    state: State, now: Now, scores: torch.Tensor, allowed: torch.Tensor, *, said: int, kind: Kind
+    state: DecoderState,
+    now: RowPositions,
+    scores: torch.Tensor,
+    allowed: torch.Tensor,
+    *,
+    said: int,
+    kind: StepKind,
 ) -> None:
     """Write the next step's state. `scores`: before the rules, `allowed` after them. `said`: no row
     is longer. Of a row that is done nothing counts behind its last token."""
@@ -50,7 +56,7 @@ def choose(
     _note_silence(state, scores)
     single = _single(state, now, allowed, kind)
     token, done = single.token, single.done
-    if kind in (Kind.BEAM, Kind.MIXED):
+    if kind in (StepKind.BEAM, StepKind.MIXED):
         beam = _beam(state, now, scores, allowed, single)
         token, done = beam.token, beam.done
         _take_over(state, beam, now.is_chosen, said)
@@ -60,14 +66,16 @@ def choose(
     given = state.tokens[:rows].gather(1, at)[:, 0]
     token = torch.where(now.following < state.prompt[:rows], given, token)
     state.tokens[:rows].scatter_(1, at, token[:, None])
-    if kind is not Kind.PLAIN:
+    if kind is not StepKind.PLAIN:
         is_time = now.is_chosen & (token >= state.special.timestamps)
         _set_where(is_time, state.last_time[:rows], token)
     state.position[:rows].add_(state.done[:rows] == 0)
     state.done[:rows].bitwise_or_(now.is_chosen & done)
 
 
-def _take_over(state: State, following: _Following, is_chosen: torch.Tensor, said: int) -> None:
+def _take_over(
+    state: DecoderState, following: _BeamTokens, is_chosen: torch.Tensor, said: int
+) -> None:
     """Each row of a beam goes on with the past of one of its rows."""
     rows = len(is_chosen)
     parent = torch.where(is_chosen, following.parent, state.numbers[:rows])
@@ -84,7 +92,7 @@ def _set_where(mask: torch.Tensor, kept: torch.Tensor, new: torch.Tensor) -> Non
     torch.where(mask, new, kept, out=kept)
 
 
-def _note_silence(state: State, scores: torch.Tensor) -> None:
+def _note_silence(state: DecoderState, scores: torch.Tensor) -> None:
     """How likely it is that nothing is said: the model tells where the transcript starts."""
     if state.special.no_speech is None:
         return
@@ -94,10 +102,12 @@ def _note_silence(state: State, scores: torch.Tensor) -> None:
     _set_where(is_start, state.no_speech[:rows], silence)
 
 
-def _single(state: State, now: Now, allowed: torch.Tensor, kind: Kind) -> _Next:
+def _single(
+    state: DecoderState, now: RowPositions, allowed: torch.Tensor, kind: StepKind
+) -> _NextTokens:
     """The likeliest token, or with a temperature a drawn one."""
     chances = allowed.log_softmax(1)
-    if kind in (Kind.DRAWN, Kind.MIXED):
+    if kind in (StepKind.DRAWN, StepKind.MIXED):
         warmth = state.temperature[: len(allowed), None]
         warm = allowed / warmth.clamp(min=1e-3) + _gumbel(state, allowed)
         token = torch.where(warmth > 0, warm, allowed).argmax(1)
@@ -105,10 +115,10 @@ def _single(state: State, now: Now, allowed: torch.Tensor, kind: Kind) -> _Next:
     else:
         token, gain = allowed.argmax(1), chances.amax(1)
     is_last = now.following >= state.limit[: len(allowed)] - 1
-    return _Next(token, gain, (token == state.special.end) | is_last)
+    return _NextTokens(token, gain, (token == state.special.end) | is_last)
 
 
-def _gumbel(state: State, allowed: torch.Tensor) -> torch.Tensor:
+def _gumbel(state: DecoderState, allowed: torch.Tensor) -> torch.Tensor:
     """Noise with which the largest is a draw (Gumbel). A hash of seed, position and token: nothing
     of it depends on other rows, on the device or on what was drawn before."""
     rows = len(allowed)
@@ -128,8 +138,12 @@ def _mixed(x: torch.Tensor) -> torch.Tensor:
 
 
 def _beam(
-    state: State, now: Now, scores: torch.Tensor, allowed: torch.Tensor, single: _Next
-) -> _Following:
+    state: DecoderState,
+    now: RowPositions,
+    scores: torch.Tensor,
+    allowed: torch.Tensor,
+    single: _NextTokens,
+) -> _BeamTokens:
     """As transformers' beam search with length penalty 1 and early_stopping False."""
     rows, is_live = len(allowed), now.is_chosen
     total = scores.logsumexp(1)
@@ -154,7 +168,7 @@ def _beam(
     running, order = going.topk(MAX_BEAM)
     mine = order.gather(1, rank[:, None])
     is_beam = width > 1
-    ended = _Ended(parent, token, best, logprob, ends & is_kept)
+    ended = _BeamCandidates(parent, token, best, logprob, ends & is_kept)
     is_closed = _finish(state, ended, members, is_member, rank, is_beam & is_live)
     spoken = (length - state.prompt[:rows]).clamp(min=1)
     is_better = (running[:, 0] / spoken)[:, None] > is_closed
@@ -166,7 +180,7 @@ def _beam(
         return of.gather(1, mine)[:, 0]
 
     alone = state.logprob[:rows] + single.gain
-    return _Following(
+    return _BeamTokens(
         token=torch.where(is_beam, taken(token), single.token),
         logprob=torch.where(is_beam, taken(logprob), alone),
         done=torch.where(is_beam, over, single.done),
@@ -176,7 +190,7 @@ def _beam(
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
+class _BeamCandidates:
     """A beam's candidates, (rows, candidates), the best first."""
 
     parent: torch.Tensor
@@ -187,8 +201,8 @@ class _Ended:
 
 
 def _finish(
-    state: State,
-    ended: _Ended,
+    state: DecoderState,
+    ended: _BeamCandidates,
     members: torch.Tensor,
     is_member: torch.Tensor,
     rank: torch.Tensor,

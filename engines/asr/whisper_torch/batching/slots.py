@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import torch
 
-from engines.asr.whisper_torch.batching.kv_cache import Kind, NewRow, State
+from engines.asr.whisper_torch.batching.kv_cache import DecoderState, NewRow, StepKind
 from engines.asr.whisper_torch.network.copies import upload
-from engines.asr.whisper_torch.network.cuda_graphs import Launcher, StepShape
+from engines.asr.whisper_torch.network.cuda_graphs import KernelLauncher, StepShape
 from engines.asr.whisper_torch.network.decoder import listen, read, scores
-from engines.asr.whisper_torch.network.weights import Weights
+from engines.asr.whisper_torch.network.weights import ModelWeights
 
 READ_AT_ONCE = 16
 "Prompts longer than this are read in one go; shorter ones take a step per token, in graphs."
@@ -24,7 +24,7 @@ HEARD_STEP = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class GeneratedTokens:
     """An answer's tokens without the end, and its scores."""
 
     tokens: tuple[int, ...]
@@ -36,7 +36,7 @@ class Written:
 
 
 @dataclass(eq=False, slots=True)
-class Seat:
+class SlotRange:
     """The rows of one answer. Who has them next may want the same: that is another seat."""
 
     first: int
@@ -46,23 +46,25 @@ class Seat:
     "Tokens at the next step, counted here: the device is not asked."
 
 
-class Rows:
+class SlotTable:
     """Owned by one thread. `capacity` rows of one model."""
 
-    def __init__(self, weights: Weights, state: State, launcher: Launcher) -> None:
+    def __init__(
+        self, weights: ModelWeights, state: DecoderState, launcher: KernelLauncher
+    ) -> None:
         self._weights, self._state, self._launcher = weights, state, launcher
-        self._seats: list[Seat] = []
+        self._seats: list[SlotRange] = []
         self._is_taken = [False] * state.rows
         is_cuda = weights.device.type == "cuda"
         self._flags = torch.zeros(state.rows, dtype=torch.int64, pin_memory=is_cuda)
         self._told = torch.cuda.Event() if is_cuda else None
-        self._asked: list[Seat] | None = None
+        self._asked: list[SlotRange] | None = None
         "Who was there when the device was last asked who is done; None: it has told."
         self._launched = 0
         "Steps since then."
 
     @property
-    def seats(self) -> Sequence[Seat]:
+    def seats(self) -> Sequence[SlotRange]:
         return self._seats
 
     def room(self, rows: int) -> int | None:
@@ -72,20 +74,20 @@ class Rows:
                 return first
         return None
 
-    def join(self, first: int, new: NewRow, encoded: torch.Tensor) -> Seat:
+    def join(self, first: int, new: NewRow, encoded: torch.Tensor) -> SlotRange:
         """Begin an answer to `encoded` (positions, width) in rows that `room` gave."""
         audio = listen(self._weights.decoder, self._weights.shape, encoded)
         self._state.put(first, new, audio)
         given = 0
         if len(new.prompt) > READ_AT_ONCE:
             given = self._read(first, new, audio)
-        seat = Seat(first, new, audio.shape[3], given + 1)
+        seat = SlotRange(first, new, audio.shape[3], given + 1)
         self._seats.append(seat)
         for row in range(first, first + new.beam_size):
             self._is_taken[row] = True
         return seat
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, seat: SlotRange) -> None:
         """Its rows are free for the next step. Nothing when it has left."""
         if seat not in self._seats:
             return
@@ -99,7 +101,7 @@ class Rows:
         end = max(seat.first + seat.new.beam_size for seat in self._seats)
         said = max(seat.length for seat in self._seats)
         heard = max(seat.heard for seat in self._seats)
-        kind = Kind.of(seat.new.kind for seat in self._seats)
+        kind = StepKind.of(seat.new.kind for seat in self._seats)
         is_even = all(seat.heard == heard for seat in self._seats)
         self._launcher.step(shape_of(self._state, end, said, heard, kind, is_even=is_even))
         self._launched += 1
@@ -107,7 +109,7 @@ class Rows:
         for seat in self._seats:
             seat.length = min(seat.length + 1, most)
 
-    def ended(self) -> list[Seat]:
+    def ended(self) -> list[SlotRange]:
         """Who is known to be done. A GPU answers while it computes the next step, and is waited for
         only when it is behind by `AHEAD` steps; a CPU has always computed what it was told."""
         if self._asked is None and self._seats:
@@ -125,7 +127,7 @@ class Rows:
         self._asked = None
         return [seat for seat in asked if flags[seat.first] and seat in self._seats]
 
-    def answers(self, seats: Sequence[Seat]) -> list[Written]:
+    def answers(self, seats: Sequence[SlotRange]) -> list[GeneratedTokens]:
         """Of those that have ended."""
         if not seats:
             return []
@@ -134,12 +136,12 @@ class Rows:
 
     def _written(
         self, new: NewRow, length: float, logprob: float, no_speech: float, *tokens: float
-    ) -> Written:
+    ) -> GeneratedTokens:
         spoken = [int(token) for token in tokens[len(new.prompt) : int(length)]]
         has_ended = bool(spoken) and spoken[-1] == self._state.special.end
         count = max(1, len(spoken))
         said = spoken[:-1] if has_ended else spoken
-        return Written(tuple(said), logprob / count, no_speech, has_ended)
+        return GeneratedTokens(tuple(said), logprob / count, no_speech, has_ended)
 
     def _read(self, first: int, new: NewRow, audio: torch.Tensor) -> int:
         """The prompt but its last token, at once; how many tokens that were."""
@@ -157,11 +159,11 @@ class Rows:
 
 
 def shape_of(
-    state: State,
+    state: DecoderState,
     rows: int,
     said: int,
     heard: int,
-    kind: Kind = Kind.PLAIN,
+    kind: StepKind = StepKind.PLAIN,
     *,
     is_even: bool = False,
 ) -> StepShape:

@@ -13,11 +13,11 @@ import numpy.typing as npt
 import torch
 
 from engines.asr.whisper_torch.network.decoder import listen, read, scores
-from engines.asr.whisper_torch.network.device import Device
+from engines.asr.whisper_torch.network.device import DeviceModel
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class TokenPath:
     """As CTranslate2's `WhisperAlignmentResult`."""
 
     alignments: list[tuple[int, int]]
@@ -25,10 +25,10 @@ class Path:
     text_token_probs: list[float]
 
 
-class PathFinder:
+class TokenAligner:
     """CTranslate2's `Whisper.align`."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: DeviceModel) -> None:
         self._device = device
 
     def align(
@@ -39,7 +39,7 @@ class PathFinder:
         frames: int,
         *,
         median_filter_width: int = 7,
-    ) -> list[Path]:
+    ) -> list[TokenPath]:
         """One path per text. `encoded`: (positions, width), of which `frames` mel frames are
         audio."""
         return [self._path(encoded, start, text, frames, median_filter_width) for text in texts]
@@ -51,7 +51,7 @@ class PathFinder:
         text: Sequence[int],
         frames: int,
         smooth: int,
-    ) -> Path:
+    ) -> TokenPath:
         special, shape = self._device.special, self._device.shape
         decoder = self._device.weights.decoder
         before = [*start, special.no_timestamps]
@@ -66,7 +66,7 @@ class PathFinder:
         weights = weights / weights.var(-2, keepdim=True, unbiased=False).sqrt().clamp(min=1e-10)
         cost = -_smoothed(weights, smooth).mean(0)
         path = warped(cost[len(before) - 1 : -1].cpu().numpy())
-        return Path(path, probabilities)
+        return TokenPath(path, probabilities)
 
 
 def warped(cost: npt.NDArray[np.float32]) -> list[tuple[int, int]]:

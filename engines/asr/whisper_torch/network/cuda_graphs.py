@@ -12,12 +12,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from engines.asr.whisper_torch.batching.kv_cache import Kind, State
-from engines.asr.whisper_torch.batching.logit_rules import Now, allowed
+from engines.asr.whisper_torch.batching.kv_cache import DecoderState, StepKind
+from engines.asr.whisper_torch.batching.logit_rules import RowPositions, allowed
 from engines.asr.whisper_torch.batching.sampling import choose
 from engines.asr.whisper_torch.network.decoder import step
 from engines.asr.whisper_torch.network.encoder import encode
-from engines.asr.whisper_torch.network.weights import Weights
+from engines.asr.whisper_torch.network.weights import ModelWeights
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class StepShape:
     "Tokens of the longest of them."
     heard: int
     "Encoder positions of the longest of them."
-    kind: Kind = Kind.PLAIN
+    kind: StepKind = StepKind.PLAIN
     is_full: bool = False
     "All listen to exactly `heard` positions."
 
@@ -47,7 +47,7 @@ class EncodeShape:
     frames: int
 
 
-class Launcher(Protocol):
+class KernelLauncher(Protocol):
     """One of the two ways; both compute the same."""
 
     @property
@@ -64,29 +64,29 @@ class Launcher(Protocol):
         ...
 
 
-class Eager:
+class EagerLauncher:
     """Kernel by kernel: what every device can do, and what graphs are compared with."""
 
-    def __init__(self, weights: Weights, state: State) -> None:
+    def __init__(self, weights: ModelWeights, state: DecoderState) -> None:
         self._weights, self._state = weights, state
         self.captured: Sequence[StepShape | EncodeShape] = ()
 
     def step(self, shape: StepShape) -> None:
-        """See `Launcher`."""
+        """See `KernelLauncher`."""
         decoder = self._weights.decoder
         scores = step(
             decoder, self._state, shape.rows, shape.said, shape.heard, is_full=shape.is_full
         )
-        now = Now.of(self._state, shape.rows)
+        now = RowPositions.of(self._state, shape.rows)
         may = allowed(self._state, now, scores, shape.kind)
         choose(self._state, now, scores, may, said=shape.said, kind=shape.kind)
 
     def encode(self, mel: torch.Tensor) -> torch.Tensor:
-        """See `Launcher`."""
+        """See `KernelLauncher`."""
         return encode(self._weights.encoder, mel)
 
 
-class _Place:
+class _GraphPool:
     """Where the graphs of one model are captured: its own streams, its own memory.
 
     cuBLAS keeps memory for each stream. That of the stream that captures is taken in the first
@@ -118,10 +118,10 @@ class _Place:
 
 
 @dataclass(slots=True)
-class _Graphs(Generic[K]):
+class _GraphCache(Generic[K]):
     """Captured calls by shape."""
 
-    place: _Place
+    place: _GraphPool
     captured: dict[K, Any] = field(default_factory=dict)
 
     def capture(self, key: K, call: Callable[[], None]) -> None:
@@ -136,15 +136,15 @@ class _Graphs(Generic[K]):
         return True
 
 
-class Captured:
+class CudaGraphLauncher:
     """Graphs for the shapes that were warmed up; the others go kernel by kernel."""
 
-    def __init__(self, weights: Weights, state: State) -> None:
-        self._eager = Eager(weights, state)
+    def __init__(self, weights: ModelWeights, state: DecoderState) -> None:
+        self._eager = EagerLauncher(weights, state)
         self._mels, self._dtype, self._device = weights.shape.mels, weights.dtype, weights.device
-        place = _Place()
-        self._steps = _Graphs[StepShape](place)
-        self._encodes = _Graphs[EncodeShape](place)
+        place = _GraphPool()
+        self._steps = _GraphCache[StepShape](place)
+        self._encodes = _GraphCache[EncodeShape](place)
         self._windows: dict[EncodeShape, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def warm_up(
@@ -173,16 +173,16 @@ class Captured:
 
     @property
     def captured(self) -> Sequence[StepShape | EncodeShape]:
-        """See `Launcher`."""
+        """See `KernelLauncher`."""
         return [*self._steps.captured, *self._encodes.captured]
 
     def step(self, shape: StepShape) -> None:
-        """See `Launcher`."""
+        """See `KernelLauncher`."""
         if not self._steps.replay(shape):
             self._eager.step(shape)
 
     def encode(self, mel: torch.Tensor) -> torch.Tensor:
-        """See `Launcher`."""
+        """See `KernelLauncher`."""
         shape = EncodeShape(mel.shape[0], mel.shape[2])
         if shape not in self._windows:
             return self._eager.encode(mel)

@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from engines.asr.whisper_torch.batching.kv_cache import State
-from engines.asr.whisper_torch.checkpoint import Shape
+from engines.asr.whisper_torch.batching.kv_cache import DecoderState
+from engines.asr.whisper_torch.checkpoint import ModelShape
 from engines.asr.whisper_torch.network.weights import DecoderWeights
 
-Attend = Callable[[int, torch.Tensor], torch.Tensor]
+AttentionFunction = Callable[[int, torch.Tensor], torch.Tensor]
 "Layer and its projected input (rows, tokens, ...) -> what was found (rows, tokens, width)."
 
 
-def listen(weights: DecoderWeights, shape: Shape, encoded: torch.Tensor) -> torch.Tensor:
+def listen(weights: DecoderWeights, shape: ModelShape, encoded: torch.Tensor) -> torch.Tensor:
     """Keys and values of encoder output (positions, width) for every layer:
     (2, layers, heads, positions, head width)."""
     parts = (len(encoded), shape.decoder_layers, 2, shape.decoder_heads, shape.head_width)
@@ -21,7 +21,7 @@ def listen(weights: DecoderWeights, shape: Shape, encoded: torch.Tensor) -> torc
 
 
 def step(
-    weights: DecoderWeights, state: State, rows: int, said: int, heard: int, *, is_full: bool
+    weights: DecoderWeights, state: DecoderState, rows: int, said: int, heard: int, *, is_full: bool
 ) -> torch.Tensor:
     """Scores (rows, vocabulary), float32, of what follows each of the first `rows` rows' current
     token. `said` and `heard`: how much of the caches is looked at; no row may be longer. `is_full`:
@@ -54,7 +54,7 @@ def step(
 
 def read(
     weights: DecoderWeights,
-    shape: Shape,
+    shape: ModelShape,
     tokens: torch.Tensor,
     audio: torch.Tensor,
     watched: Sequence[tuple[int, int]] = (),
@@ -91,7 +91,10 @@ def scores(weights: DecoderWeights, output: torch.Tensor) -> torch.Tensor:
 
 
 def _through(
-    weights: DecoderWeights, x: torch.Tensor, attend_said: Attend, attend_audio: Attend
+    weights: DecoderWeights,
+    x: torch.Tensor,
+    attend_said: AttentionFunction,
+    attend_audio: AttentionFunction,
 ) -> torch.Tensor:
     for number, (said, audio, inner) in enumerate(weights.layers):
         x = x + said.out(attend_said(number, said.qkv(said.norm(x))))
@@ -100,7 +103,7 @@ def _through(
     return weights.norm(x)
 
 
-def _heads(x: torch.Tensor, parts: int, shape: Shape) -> torch.Tensor:
+def _heads(x: torch.Tensor, parts: int, shape: ModelShape) -> torch.Tensor:
     """(rows, tokens, parts * width) -> (parts, rows, heads, tokens, head width)."""
     rows, tokens, _ = x.shape
     x = x.view(rows, tokens, parts, shape.decoder_heads, shape.head_width)

@@ -6,26 +6,26 @@ from pathlib import Path
 
 import torch
 
-from engines.asr.whisper_torch.batching.kv_cache import Kind, State
+from engines.asr.whisper_torch.batching.kv_cache import DecoderState, StepKind
 from engines.asr.whisper_torch.batching.slots import (
     HEARD_STEP,
     ROW_BUCKETS,
     SAID_BUCKETS,
-    Rows,
+    SlotTable,
 )
-from engines.asr.whisper_torch.checkpoint import Shape, Special, read_shape, read_special
+from engines.asr.whisper_torch.checkpoint import ModelShape, SpecialTokens, read_shape, read_special
 from engines.asr.whisper_torch.network.copies import upload
 from engines.asr.whisper_torch.network.cuda_graphs import (
-    Captured,
-    Eager,
+    CudaGraphLauncher,
+    EagerLauncher,
     EncodeShape,
-    Launcher,
+    KernelLauncher,
     StepShape,
 )
 from engines.asr.whisper_torch.network.decoder import listen, read, scores
 from engines.asr.whisper_torch.network.features import DeviceLogMel
-from engines.asr.whisper_torch.network.linear import Kept
-from engines.asr.whisper_torch.network.weights import Weights, build, read_tensors
+from engines.asr.whisper_torch.network.linear import WeightStorage
+from engines.asr.whisper_torch.network.weights import ModelWeights, build, read_tensors
 
 ENCODED_AT_ONCE = (8, 4, 2, 1)
 "Windows. More fill no GPU better, and make everybody else's step wait longer."
@@ -33,7 +33,7 @@ ENCODED_AT_ONCE = (8, 4, 2, 1)
 USUAL_FRAMES = 1000
 "Of longer windows only single ones are captured: their kernels take longer than launching them."
 
-COMPUTE_TYPES: dict[str, tuple[torch.dtype, Kept]] = {
+COMPUTE_TYPES: dict[str, tuple[torch.dtype, WeightStorage]] = {
     "float32": (torch.float32, "plain"),
     "float16": (torch.float16, "plain"),
     "bfloat16": (torch.bfloat16, "plain"),
@@ -46,27 +46,27 @@ COMPUTE_TYPES: dict[str, tuple[torch.dtype, Kept]] = {
 "What is computed in, and how the matrices are kept."
 
 
-class Device:
+class DeviceModel:
     """Owned by one thread."""
 
-    def __init__(self, weights: Weights, special: Special, capacity: int) -> None:
+    def __init__(self, weights: ModelWeights, special: SpecialTokens, capacity: int) -> None:
         self.weights, self.special, self.capacity = weights, special, capacity
         self.shape, self.dtype = weights.shape, weights.dtype
         self.features = DeviceLogMel(self.shape.mels, weights.device)
-        self.state = State(self.shape, special, capacity, weights.dtype, weights.device)
-        self.launcher: Launcher = Eager(weights, self.state)
-        self.rows = Rows(weights, self.state, self.launcher)
+        self.state = DecoderState(self.shape, special, capacity, weights.dtype, weights.device)
+        self.launcher: KernelLauncher = EagerLauncher(weights, self.state)
+        self.rows = SlotTable(weights, self.state, self.launcher)
 
     def capture(
         self, frames: Sequence[int], budget_s: float, now: Callable[[], float]
     ) -> tuple[int, int]:
         """Graphs for windows of these lengths, the likeliest shapes first, as many as fit the
         budget. How many were captured, of how many."""
-        captured = Captured(self.weights, self.state)
+        captured = CudaGraphLauncher(self.weights, self.state)
         wanted = shapes(self.shape, frames, self.capacity)
         count = captured.warm_up(wanted, budget_s, now)
         self.launcher = captured
-        self.rows = Rows(self.weights, self.state, captured)
+        self.rows = SlotTable(self.weights, self.state, captured)
         return count, len(wanted)
 
     def languages(self, encoded: torch.Tensor) -> dict[int, float]:
@@ -82,14 +82,18 @@ class Device:
 
 
 def open_device(
-    folder: Path, compute_type: str, device: str, capacity: int, special: Special | None = None
-) -> Device:
+    folder: Path,
+    compute_type: str,
+    device: str,
+    capacity: int,
+    special: SpecialTokens | None = None,
+) -> DeviceModel:
     """Read a checkpoint. Raises ConfigError."""
     shape = read_shape(folder)
     dtype, kept = COMPUTE_TYPES[compute_type]
     weights = build(read_tensors(folder), shape, dtype=dtype, device=device, kept=kept)
     choose_kernels(weights.device)
-    return Device(weights, special or read_special(folder, shape), capacity)
+    return DeviceModel(weights, special or read_special(folder, shape), capacity)
 
 
 def choose_kernels(device: torch.device) -> None:
@@ -100,7 +104,9 @@ def choose_kernels(device: torch.device) -> None:
         torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-def shapes(shape: Shape, frames: Sequence[int], capacity: int) -> list[StepShape | EncodeShape]:
+def shapes(
+    shape: ModelShape, frames: Sequence[int], capacity: int
+) -> list[StepShape | EncodeShape]:
     """What may be asked for, the likeliest first: what short greedy answers to short utterances
     need, then each time what is longer, or chosen with more effort."""
     rows = [*(size for size in ROW_BUCKETS if size < capacity), capacity]
@@ -114,7 +120,7 @@ def shapes(shape: Shape, frames: Sequence[int], capacity: int) -> list[StepShape
     for rank, windows in enumerate(reversed(ENCODED_AT_ONCE)):
         found += [(rank, EncodeShape(windows, f)) for f in few]
     found += [(1, EncodeShape(1, f)) for f in frames if f not in few]
-    for (i, length), kind in product(enumerate(said), Kind):
+    for (i, length), kind in product(enumerate(said), StepKind):
         for h, count in product(looked_at, rows):
             # Rows that all listen to so much: to windows of just that length, or to whole ones.
             evens = [even for even in (True, False) if len(heard) > 1 or even == (h in heard)]

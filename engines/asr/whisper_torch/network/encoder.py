@@ -3,7 +3,7 @@
 import torch
 from torch.nn.functional import conv1d, gelu, scaled_dot_product_attention
 
-from engines.asr.whisper_torch.network.weights import EncoderWeights, SelfLayer
+from engines.asr.whisper_torch.network.weights import EncoderWeights, SelfAttention
 
 
 def encode(weights: EncoderWeights, mel: torch.Tensor) -> torch.Tensor:
@@ -19,7 +19,7 @@ def encode(weights: EncoderWeights, mel: torch.Tensor) -> torch.Tensor:
     return weights.norm(x)
 
 
-def _attend(layer: SelfLayer, x: torch.Tensor, heads: int) -> torch.Tensor:
+def _attend(layer: SelfAttention, x: torch.Tensor, heads: int) -> torch.Tensor:
     windows, length, width = x.shape
     qkv = layer.qkv(x).view(windows, length, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
     heard = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2])

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch.nn.functional import linear as multiply
 
-Kept = Literal["plain", "int8", "fp8"]
+WeightStorage = Literal["plain", "int8", "fp8"]
 
 _INT8_MOST = 127.0
 _FP8_MOST = 448.0
@@ -35,7 +35,7 @@ class Linear:
         return sum(part.nbytes for part in parts if part is not None)
 
 
-def keep(weight: torch.Tensor, bias: torch.Tensor | None, kept: Kept) -> Linear:
+def keep(weight: torch.Tensor, bias: torch.Tensor | None, kept: WeightStorage) -> Linear:
     """`weight` (outputs, inputs) in the form asked for: each output has a scale of its own."""
     if kept == "plain":
         return Linear(weight, bias)

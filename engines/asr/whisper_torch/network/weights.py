@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from core.errors import ConfigError
-from engines.asr.whisper_torch.checkpoint import Shape
-from engines.asr.whisper_torch.network.linear import Kept, Linear, keep
+from engines.asr.whisper_torch.checkpoint import ModelShape
+from engines.asr.whisper_torch.network.linear import Linear, WeightStorage, keep
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 
@@ -19,7 +19,7 @@ Tensors = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Norm:
+class LayerNorm:
     weight: torch.Tensor
     bias: torch.Tensor
 
@@ -28,10 +28,10 @@ class Norm:
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
+class FeedForward:
     """A feed-forward layer with its norm."""
 
-    norm: Norm
+    norm: LayerNorm
     up: Linear
     down: Linear
 
@@ -41,16 +41,16 @@ class Inner:
 
 
 @dataclass(frozen=True, slots=True)
-class SelfLayer:
-    norm: Norm
+class SelfAttention:
+    norm: LayerNorm
     qkv: Linear
     "Query, key and value from one product."
     out: Linear
 
 
 @dataclass(frozen=True, slots=True)
-class CrossLayer:
-    norm: Norm
+class CrossAttention:
+    norm: LayerNorm
     query: Linear
     out: Linear
 
@@ -60,8 +60,8 @@ class EncoderWeights:
     conv1: tuple[torch.Tensor, torch.Tensor]
     conv2: tuple[torch.Tensor, torch.Tensor]
     positions: torch.Tensor
-    layers: Sequence[tuple[SelfLayer, Inner]]
-    norm: Norm
+    layers: Sequence[tuple[SelfAttention, FeedForward]]
+    norm: LayerNorm
     heads: int
 
 
@@ -70,15 +70,15 @@ class DecoderWeights:
     tokens: torch.Tensor
     "(vocabulary, width): what goes in, and what scores come from."
     positions: torch.Tensor
-    layers: Sequence[tuple[SelfLayer, CrossLayer, Inner]]
+    layers: Sequence[tuple[SelfAttention, CrossAttention, FeedForward]]
     cross: Linear
     "Keys and values of every layer from the encoder's output at once: (layers, 2, width) outputs."
-    norm: Norm
+    norm: LayerNorm
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
-    shape: Shape
+class ModelWeights:
+    shape: ModelShape
     encoder: EncoderWeights
     decoder: DecoderWeights
     dtype: torch.dtype
@@ -108,23 +108,28 @@ def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def build(
-    tensors: Tensors, shape: Shape, *, dtype: torch.dtype, device: str, kept: Kept = "plain"
-) -> Weights:
+    tensors: Tensors,
+    shape: ModelShape,
+    *,
+    dtype: torch.dtype,
+    device: str,
+    kept: WeightStorage = "plain",
+) -> ModelWeights:
     """Raises ConfigError for a tensor that is missing."""
-    take = _Take(tensors, dtype, torch.device(device), kept)
+    take = _TensorReader(tensors, dtype, torch.device(device), kept)
     try:
         encoder, decoder = _encoder(take, shape), _decoder(take, shape)
         where = decoder.tokens.device  # with the GPU's number, which threads that enter it need
-        return Weights(shape, encoder, decoder, dtype, where)
+        return ModelWeights(shape, encoder, decoder, dtype, where)
     except KeyError as exc:
         raise ConfigError(f"the checkpoint has no tensor {exc}") from exc
 
 
-class _Take:
+class _TensorReader:
     """Tensors by name, moved and converted."""
 
     def __init__(
-        self, tensors: Tensors, dtype: torch.dtype, device: torch.device, kept: Kept
+        self, tensors: Tensors, dtype: torch.dtype, device: torch.device, kept: WeightStorage
     ) -> None:
         self._tensors, self._dtype, self._device, self._kept = tensors, dtype, device, kept
 
@@ -134,8 +139,8 @@ class _Take:
     def pair(self, name: str) -> tuple[torch.Tensor, torch.Tensor]:
         return self.plain(f"{name}.weight"), self.plain(f"{name}.bias")
 
-    def norm(self, name: str) -> Norm:
-        return Norm(*self.pair(name))
+    def norm(self, name: str) -> LayerNorm:
+        return LayerNorm(*self.pair(name))
 
     def linear(self, *names: str) -> Linear:
         """One product for several: Whisper's keys have no bias, so theirs is 0."""
@@ -148,20 +153,20 @@ class _Take:
         ]
         return keep(torch.cat(weights), torch.cat(biases), self._kept)
 
-    def attention(self, name: str) -> SelfLayer:
+    def attention(self, name: str) -> SelfAttention:
         parts = [f"{name}.self_attn.{part}_proj" for part in "qkv"]
-        return SelfLayer(
+        return SelfAttention(
             self.norm(f"{name}.self_attn_layer_norm"),
             self.linear(*parts),
             self.linear(f"{name}.self_attn.out_proj"),
         )
 
-    def inner(self, name: str) -> Inner:
+    def inner(self, name: str) -> FeedForward:
         norm = self.norm(f"{name}.final_layer_norm")
-        return Inner(norm, self.linear(f"{name}.fc1"), self.linear(f"{name}.fc2"))
+        return FeedForward(norm, self.linear(f"{name}.fc1"), self.linear(f"{name}.fc2"))
 
 
-def _encoder(take: _Take, shape: Shape) -> EncoderWeights:
+def _encoder(take: _TensorReader, shape: ModelShape) -> EncoderWeights:
     names = [f"encoder.layers.{i}" for i in range(shape.encoder_layers)]
     return EncoderWeights(
         conv1=take.pair("encoder.conv1"),
@@ -173,11 +178,11 @@ def _encoder(take: _Take, shape: Shape) -> EncoderWeights:
     )
 
 
-def _decoder(take: _Take, shape: Shape) -> DecoderWeights:
+def _decoder(take: _TensorReader, shape: ModelShape) -> DecoderWeights:
     names = [f"decoder.layers.{i}" for i in range(shape.decoder_layers)]
     layers = []
     for name in names:
-        cross = CrossLayer(
+        cross = CrossAttention(
             take.norm(f"{name}.encoder_attn_layer_norm"),
             take.linear(f"{name}.encoder_attn.q_proj"),
             take.linear(f"{name}.encoder_attn.out_proj"),
