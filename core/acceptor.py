@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-from core.tasks import unwrapped
+from core.tasks import single_error
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ ProtocolFactory = Callable[[OnConnectionLost], asyncio.Protocol]
 
 
 @asynccontextmanager
-async def accepting(
+async def open_acceptors(
     sockets: Sequence[socket.socket],
     protocols: ProtocolFactory,
     *,
@@ -116,7 +116,7 @@ async def accepting(
     With `tls` a client that does not begin with TLS is let in without it, so that its protocol can
     tell it where to go.
     """
-    with unwrapped():
+    with single_error():
         async with asyncio.TaskGroup() as tasks:
             with ExitStack() as stack:
                 for listening in sockets:
@@ -222,7 +222,7 @@ class _SocketAcceptor:
         return connection.recv(len(TLS_HANDSHAKE), socket.MSG_PEEK)
 
 
-def exempting(networks: Iterable[IpNetwork]) -> Callable[[IpAddress], bool]:
+def exempt_addresses(networks: Iterable[IpNetwork]) -> Callable[[IpAddress], bool]:
     """This machine's own addresses, and those of the networks."""
     listed = tuple(networks)
     return lambda address: address.is_loopback or any(address in one for one in listed)

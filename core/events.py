@@ -154,14 +154,14 @@ class ResponseParameters:
     "None: the session's."
 
 
-AS_USUAL = ResponseParameters()
+DEFAULT_RESPONSE_PARAMETERS = ResponseParameters()
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseCreated:
     response_id: str
     modality: Modality
-    terms: ResponseParameters = AS_USUAL
+    terms: ResponseParameters = DEFAULT_RESPONSE_PARAMETERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class ResponseDone:
     error_code: str | None = None
     error_message: str | None = None
     usage: TokenUsage = field(default_factory=TokenUsage)
-    terms: ResponseParameters = AS_USUAL
+    terms: ResponseParameters = DEFAULT_RESPONSE_PARAMETERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class DeviceLocation:
     "The device that hears, as the directory calls it."
 
 
-NOWHERE = DeviceLocation()
+UNKNOWN_LOCATION = DeviceLocation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ToolContext:
 
     conversation_id: str
     language: str
-    place: DeviceLocation = NOWHERE
+    place: DeviceLocation = UNKNOWN_LOCATION
 
 
 @dataclass(frozen=True, slots=True)

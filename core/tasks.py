@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def unwrapped() -> Iterator[None]:
+def single_error() -> Iterator[None]:
     """Around a TaskGroup: callers catch the one error that ended it, not a group of one. Several
     stay a group."""
     try:

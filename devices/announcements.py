@@ -124,7 +124,7 @@ class Announcements:
             await self._bring()
             ends = [one.until for one in self._waiting]
             timeout_s = max(0.0, min(ends) - self._clock.now()) if ends else None
-            if await any_of(here, kept, timeout_s=timeout_s):
+            if await wait_for_any(here, kept, timeout_s=timeout_s):
                 await asyncio.sleep(SETTLE_S)
 
     async def _bring(self) -> None:
@@ -190,7 +190,7 @@ class Announcements:
         self._next_change = asyncio.Event()
 
 
-async def any_of(*events: asyncio.Event, timeout_s: float | None = None) -> bool:
+async def wait_for_any(*events: asyncio.Event, timeout_s: float | None = None) -> bool:
     """Until one of them is set; False: none was in time."""
     async with asyncio.TaskGroup() as tasks:
         waits = [tasks.create_task(one.wait()) for one in events]

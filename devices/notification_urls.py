@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from core.errors import RequestError
-from core.http.fetch_policy import HostAllowlist, HostResolver, UrlNotAllowed, target_of
+from core.http.fetch_policy import HostAllowlist, HostResolver, UrlNotAllowed, parse_fetch_target
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class AudioUrlPolicy:
             ) from None
 
     async def _check(self, url: str, own: str) -> None:
-        target = target_of(url)
+        target = parse_fetch_target(url)
         if target.origin == own.lower():
             return
         if not self._hosts.has(target):

@@ -13,7 +13,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from core.errors import NotFound, RequestError
-from core.threads import in_thread
+from core.threads import run_in_thread
 
 logger = logging.getLogger(__name__)
 
@@ -141,9 +141,9 @@ async def image_for(
             param=param,
         )
     if not wanted:
-        return await in_thread(folder.newest, board)
+        return await run_in_thread(folder.newest, board)
     try:
-        return await in_thread(folder.find, wanted, board)
+        return await run_in_thread(folder.find, wanted, board)
     except NotFound:
         return None
 

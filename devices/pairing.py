@@ -70,7 +70,7 @@ def read_code(text: str) -> str:
     return digits
 
 
-def is_over(moment: datetime | None, now: datetime) -> bool:
+def is_code_expired(moment: datetime | None, now: datetime) -> bool:
     """Whether a code that holds until then, if there is one, holds no more."""
     return moment is None or moment <= now
 
@@ -90,7 +90,7 @@ def check_shown(shown: str, expires: datetime | None, said: str, now: datetime) 
             code="pairing_code_unknown",
             param="code",
         )
-    if shown and is_over(expires, now):
+    if shown and is_code_expired(expires, now):
         raise _expired()
 
 

@@ -16,15 +16,15 @@ from engines.base import (
     Llm,
     Tts,
     VadEngine,
-    padding_instead,
+    fallback_padding,
 )
 from engines.base.wake import WakeWordEngine
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.speech.voices import choose_voice
-from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechMode, judge_of
-from pipeline.transcription.options import check_options
+from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechMode, no_speech_criterion
+from pipeline.transcription.options import check_asr_options
 from pipeline.user_turn.wake_word import find_word
-from serving.placement.choose import unknown_model
+from serving.placement.choose import unknown_model_message
 from serving.scheduling.scheduler import DecodePriority
 
 HOSTED_MODELS = ("gpt-", "whisper-1", "tts-1")
@@ -116,12 +116,12 @@ class EngineSet:
     def judge(self, name: str, no_speech_threshold: float | None) -> NoSpeechCriterion:
         """Who says whether results of this recogniser are speech. `no_speech_threshold`: what the
         request asks for. Raises NotFound as `recogniser`."""
-        return judge_of(self.no_speech, self.recogniser(name).info, no_speech_threshold)
+        return no_speech_criterion(self.no_speech, self.recogniser(name).info, no_speech_threshold)
 
     def padding_instead(self, name: str, wanted: AsrPadding | None) -> AsrPadding | None:
         """Which padding this recogniser uses in place of the one asked for; None: that one. Raises
         NotFound model_not_found."""
-        return padding_instead(self.recogniser(name, param="model").info, wanted)
+        return fallback_padding(self.recogniser(name, param="model").info, wanted)
 
     def meant(self, name: str) -> str:
         """What a name stands for that no engine has."""
@@ -133,7 +133,7 @@ class EngineSet:
         """By name; what the hosted service calls its models is the default. `param`: the field
         that the name came in. Raises NotFound model_not_found."""
         found = self.asr.get(name) or self.asr.get(self.meant(name))
-        return found or _missing(unknown_model(name, [DEFAULT, *self.recognisers()]), param)
+        return found or _missing(unknown_model_message(name, [DEFAULT, *self.recognisers()]), param)
 
     def recogniser_name(self, name: str) -> str:
         """What `/v1/models` calls the recogniser that a name means. Raises NotFound
@@ -175,7 +175,7 @@ class EngineSet:
         for what the recogniser cannot do or a wake word that nobody knows."""
         info = self.recogniser(settings.asr).info
         # A session may write in a language that its recogniser does not hear.
-        check_options(info, replace(settings.recognition(info), language=None), _WISHES)
+        check_asr_options(info, replace(settings.recognition(info), language=None), _WISHES)
         find_word(self.wake, settings.wake_word)
         if settings.answers:
             self.language_model(settings.llm)

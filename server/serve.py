@@ -11,18 +11,18 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from core.acceptor import AddressLimit, exempting
+from core.acceptor import AddressLimit, exempt_addresses
 from core.http.routes import Route
 from server.compose.assemble import ServerAssembly, assemble
 from server.compose.plugins import plugin_routes
 from server.config import Config
 from server.config.sections.wyoming import USUAL_PORT, WyomingConfig
-from server.http.app import build, running
+from server.http.app import build, run_application
 from server.http.auth import AccessGate
 from server.http.health import Health, health_routes
 from server.net.addresses import is_unspecified, lan_addresses, own_names, url_host
 from server.net.listeners import AddressInUse, bind, is_local_only, raise_file_limit, urls
-from server.net.mdns import announced
+from server.net.mdns import mdns_service
 from server.net.tls import TlsContext, open_tls
 from server.runtime.lifecycle import Lifecycle, LifecycleState, drain, signals
 from server.runtime.logs import set_up
@@ -206,7 +206,8 @@ async def _serve(config: Config, entrance: BoundListeners, started: float) -> No
             async with AsyncExitStack() as doors:
                 gate = entrance.gate
                 limit = AddressLimit(
-                    config.server.max_connections_per_address, exempting(config.server.proxies())
+                    config.server.max_connections_per_address,
+                    exempt_addresses(config.server.proxies()),
                 )
                 open_here = [(entrance.main, routes, gate)]
                 open_here += [(one, willow_routes, gate) for one in entrance.willow]
@@ -223,7 +224,7 @@ async def _serve(config: Config, entrance: BoundListeners, started: float) -> No
                     )
                     context = listener.tls.context if listener.tls else None
                     await doors.enter_async_context(
-                        running(app, listener.sockets, context, metrics, limit)
+                        run_application(app, listener.sockets, context, metrics, limit)
                     )
                 if entrance.wyoming:
                     await doors.enter_async_context(
@@ -251,7 +252,7 @@ async def _wyoming(
         logger.info("Wyoming at %s:%d", url_host(wyoming.host), port)
         is_told = wyoming.announce and wyoming.networks
         heard = [one for one in lan_addresses() if one.version == 4 or wyoming.host == "::"]
-        async with announced(port, heard) if is_told else nullcontext():
+        async with mdns_service(port, heard) if is_told else nullcontext():
             yield
         serving.cancel()
 

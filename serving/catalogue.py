@@ -62,14 +62,14 @@ def entries() -> tuple[CatalogueEntry, ...]:
     return convert(tomllib.loads(text)["model"], tuple[CatalogueEntry, ...])
 
 
-def known(name: str) -> CatalogueEntry | None:
+def find_entry(name: str) -> CatalogueEntry | None:
     """The model of that name, alias or repository (`openai/whisper-tiny` too); None: nobody's."""
     return _by_name().get(name.strip().casefold())
 
 
-def find(name: str) -> CatalogueEntry:
+def require_entry(name: str) -> CatalogueEntry:
     """The same. Raises ModelUnknown, which names what is near."""
-    if entry := known(name):
+    if entry := find_entry(name):
         return entry
     names = [name for name in _by_name() if "/" not in name]
     near = get_close_matches(name.casefold(), names, n=5, cutoff=0.5)

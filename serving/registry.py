@@ -13,7 +13,7 @@ from core.errors import ConfigError, EarshotError, EngineCrashed, EngineError, O
 from core.ports import Clock, Metrics
 from engines.base import AsrInfo
 from serving import warmup
-from serving.catalogue import known
+from serving.catalogue import find_entry
 from serving.memory_budget import MemoryBudget
 from serving.model import LoadedModel, ModelLifetime, SharedModel
 from serving.placement.offers import AsrModelOffer
@@ -179,9 +179,9 @@ class ModelRegistry:
         running = tasks.create_task(served.run(), name=f"serve-{model.offer.name}")
         info = await served.ready()
         try:
-            await served.decode(warmup.item(info), DecodePriority.FINAL)
+            await served.decode(warmup.warmup_item(info), DecodePriority.FINAL)
         except EngineError as error:
-            raise warmup.failed(model.offer.name, error) from error
+            raise warmup.warmup_error(model.offer.name, error) from error
         took_s = self._clock.now() - began_s
         life.served = served
         life.measure()
@@ -235,7 +235,7 @@ class ModelRegistry:
 
     def _find(self, name: str) -> SharedModel | None:
         name = self._aliases.get(name, name)
-        if name not in self._models and (entry := known(name)):
+        if name not in self._models and (entry := find_entry(name)):
             name = self._aliases.get(entry.name, entry.name)
         return self._models.get(name)
 

@@ -12,7 +12,7 @@ SYLLABLES_HZ = 4
 LOUDNESS = 6000
 
 
-def sound() -> Pcm:
+def warmup_audio() -> Pcm:
     """A second of hum with syllables: loud enough that no engine skips it as silence."""
     seconds = np.arange(ASR_RATE_HZ) / ASR_RATE_HZ
     hum = sum(np.sin(2 * np.pi * PITCH_HZ * n * seconds) / n for n in range(1, 12))
@@ -21,16 +21,16 @@ def sound() -> Pcm:
     return pcm
 
 
-def item(info: AsrInfo) -> AsrItem:
+def warmup_item(info: AsrInfo) -> AsrItem:
     """The hum as an utterance. Decoded once and in a short window: it is nobody's words, and
     somebody waits for the start."""
     options = AsrOptions(
         temperatures=(0.0,) if "temperatures" in info.supports else (),
         padding="bucket" if "padding" in info.supports else None,
     )
-    return AsrItem(new_id("warm"), sound(), is_final=True, options=options)
+    return AsrItem(new_id("warm"), warmup_audio(), is_final=True, options=options)
 
 
-def failed(engine: str, error: EngineError) -> EngineError:
+def warmup_error(engine: str, error: EngineError) -> EngineError:
     """What a model says that loads and cannot decode."""
     return EngineError("asr", engine, f"loads, but its first decode fails: {error}")

@@ -12,25 +12,25 @@ EVERY_S = 2.0
 "What a person notices, and RTCP reports are about as frequent; measuring takes 40 µs."
 
 
-async def measured(
+async def quality_reports(
     meter: ConnectionStatsMeter, metrics: Metrics
 ) -> AsyncGenerator[ConnectionStats]:
     """For ever: its quality now and then, each noted in the metrics."""
     while True:
         await asyncio.sleep(EVERY_S)
         quality = await meter.measure()
-        observe(quality, metrics)
+        count_quality(quality, metrics)
         yield quality
 
 
-async def watch(meter: ConnectionStatsMeter, metrics: Metrics) -> None:
+async def record_quality(meter: ConnectionStatsMeter, metrics: Metrics) -> None:
     """For a call of which nobody asks."""
-    async with aclosing(measured(meter, metrics)) as qualities:
+    async with aclosing(quality_reports(meter, metrics)) as qualities:
         async for _ in qualities:
             pass
 
 
-def observe(quality: ConnectionStats, metrics: Metrics) -> None:
+def count_quality(quality: ConnectionStats, metrics: Metrics) -> None:
     if quality.round_trip_ms is not None:
         seconds = quality.round_trip_ms / 1000
         metrics.observe("earshot_connection_round_trip_seconds", seconds)

@@ -13,7 +13,7 @@ from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import RequestError
 from core.http.connected import while_connected
 from core.http.routes import JSON
-from core.threads import in_thread
+from core.threads import run_in_thread
 from engines.base import AsrOptions, AsrTask
 from media.files.decode import FileDecoder, FileLimits
 from media.files.upload_spool import UploadSpool, UploadSpools
@@ -34,7 +34,7 @@ from web.openai.transcriptions.languages import name_of
 from web.openai.transcriptions.multipart import read_form
 from web.openai.transcriptions.request import language_of
 from web.openai.transcriptions.subtitles import srt, tsv, vtt
-from web.openai.transcriptions.validation import checked
+from web.openai.transcriptions.validation import parse_fields
 
 FILE = "audio_file"
 
@@ -164,7 +164,7 @@ class WhisperServiceDoor:
 async def _raw(source: BinaryIO) -> AsyncGenerator[Pcm, None]:
     """16 kHz, 16 bits, mono. Raises RequestError unsupported_audio."""
     is_empty = True
-    while data := await in_thread(source.read, _BLOCK_BYTES):
+    while data := await run_in_thread(source.read, _BLOCK_BYTES):
         is_empty = False
         yield from_bytes(data[: len(data) // 2 * 2])
     if is_empty:
@@ -173,7 +173,7 @@ async def _raw(source: BinaryIO) -> AsyncGenerator[Pcm, None]:
 
 def _wishes(query: Mapping[str, str]) -> WhisperServiceQuery:
     """Raises RequestError, naming the field."""
-    wishes = checked(
+    wishes = parse_fields(
         [
             (name, text.lower() if name != "initial_prompt" else text)
             for name, text in query.items()

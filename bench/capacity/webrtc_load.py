@@ -27,7 +27,7 @@ from bench.client.webrtc import CREATED
 from bench.server.own_server import OwnServer
 from core.audio import PTIME_MS, ms_to_samples
 from media.codecs.opus import OPUS_RATE_HZ
-from media.webrtc.aiortc_internals.rtp import tap
+from media.webrtc.aiortc_internals.rtp import receive_rtp
 
 SESSION: Json = {
     "type": "realtime",
@@ -73,7 +73,7 @@ class WebRtcLoadClient:
         self._channel.on("message", self._on_message)
         track = _PacketLoopTrack(packets, offset, phase_s)
         transceiver = self._pc.addTransceiver(track, direction="sendrecv")
-        tap(transceiver.receiver, self._on_packet)
+        receive_rtp(transceiver.receiver, self._on_packet)
 
     async def connect(self, http: ClientSession, address: Address) -> None:
         """Until the server is heard. Raises CannotConnect."""

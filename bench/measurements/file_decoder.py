@@ -20,7 +20,7 @@ import psutil
 from bench.server.stub_engines.scheduled_asr import NullMetrics
 from core.audio import Pcm
 from core.errors import RequestError
-from core.threads import in_thread
+from core.threads import run_in_thread
 from media.files.decode import decode
 from serving.file_decoder import DecoderProcess, DecoderShare
 
@@ -74,7 +74,7 @@ async def _row(path: Path, share: DecoderShare, rounds: int) -> str:
 
 async def _in_thread(file: BinaryIO) -> AsyncGenerator[Pcm, None]:
     decoding = decode(file)
-    while (pcm := await in_thread(next, decoding, None)) is not None:
+    while (pcm := await run_in_thread(next, decoding, None)) is not None:
         yield pcm
 
 

@@ -25,7 +25,7 @@ from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
-from pipeline.transcription.no_speech import judge_of, judged
+from pipeline.transcription.no_speech import filter_no_speech, no_speech_criterion
 from serving.scheduling.scheduler import DecodePriority
 
 CUT_S = 3
@@ -66,8 +66,8 @@ def offered(model: AsrModel, vad: VadEngine, data: Path) -> Iterator[NoiseResult
         pieces = [(f"{path.name} at {at // ASR_RATE_HZ} s", pcm[at : at + cut]) for at in starts]
         for name, piece in [(path.name, pcm), *pieces]:
             alone = hear_whole(model, name, piece)
-            judge = judge_of("normal", model.info, None)
-            told = judged(alone, evidence_of(vad, piece), judge)
+            judge = no_speech_criterion("normal", model.info, None)
+            told = filter_no_speech(alone, evidence_of(vad, piece), judge)
             yield NoiseResult(name, alone.text, told.text)
 
 

@@ -19,11 +19,11 @@ from aiohttp import web
 from bench.server.stub_engines.scheduled_asr import NullMetrics, RunningLoopClock
 from core.errors import EngineError
 from core.events import TokenUsage
-from core.ports import NOWHERE, ToolContext, ToolSpec
+from core.ports import UNKNOWN_LOCATION, ToolContext, ToolSpec
 from engines.base import Llm, Message, ToolFilterLlm
 from engines.llm import hybrid, openai
 from engines.llm.chat_messages import chat_tools
-from pipeline.conversation.instructions import bundled
+from pipeline.conversation.instructions import bundled_instructions
 from pipeline.tools.home import DemoHome, default_home
 from pipeline.tools.selection import relevant_tools
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
@@ -133,7 +133,7 @@ def with_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[M
 async def measure(url: str, sentences: int) -> None:
     """Print a line for each sentence. `url`: of a server that counts and answers as well."""
     tools, sink = toolbox().specs(ToolContext("", "en")), FakeModelServer()
-    text = bundled().prompt("", "en", datetime.now(UTC).date(), NOWHERE)
+    text = bundled_instructions().prompt("", "en", datetime.now(UTC).date(), UNKNOWN_LOCATION)
     what = "request, tokens, first token" if url else "request, tokens by estimate"
     print(f"{what:46} {'all tools':>22} {'openai':>22} {'hybrid':>22}")
     async with sink.running() as own_url, AsyncExitStack() as stack:

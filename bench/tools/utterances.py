@@ -3,7 +3,7 @@
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from engines.base import AsrItem, AsrModel, AsrResult, VadEngine
 from pipeline.transcription.no_speech import NoSpeechFilter
-from pipeline.transcription.stitching import joined
+from pipeline.transcription.stitching import stitch_results
 
 
 def hear_whole(model: AsrModel, name: str, pcm: Pcm) -> AsrResult:
@@ -14,7 +14,7 @@ def hear_whole(model: AsrModel, name: str, pcm: Pcm) -> AsrResult:
     names = [name, *(f"{name} {number}" for number in range(2, len(windows) + 1))]
     items = [AsrItem(one, pcm, is_final=True) for one, pcm in zip(names, windows, strict=True)]
     results = [model.decode([item])[0] for item in items]
-    return joined([(result, len(w)) for result, w in zip(results, windows, strict=True)])
+    return stitch_results([(result, len(w)) for result, w in zip(results, windows, strict=True)])
 
 
 def evidence_of(vad: VadEngine, pcm: Pcm) -> NoSpeechFilter:

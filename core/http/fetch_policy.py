@@ -56,7 +56,7 @@ class FetchTarget:
     port: int
 
 
-def target_of(url: str) -> FetchTarget:
+def parse_fetch_target(url: str) -> FetchTarget:
     """Raises Unfetchable."""
     if len(url) > MAX_URL_CHARS or not _URL.fullmatch(url):
         raise UrlNotAllowed(f"it is not a URL of at most {MAX_URL_CHARS} printable characters")
@@ -74,7 +74,7 @@ class HostAllowlist:
 
     def __init__(self, hosts: Sequence[str] = (), resolve: HostResolver | None = None) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
-        self._resolve = resolve or resolved
+        self._resolve = resolve or resolve_host
 
     def __bool__(self) -> bool:
         return bool(self._hosts)
@@ -110,7 +110,7 @@ def is_forbidden(address: IpAddress) -> bool:
     )
 
 
-async def resolved(host: str, port: int) -> Sequence[IpAddress]:
+async def resolve_host(host: str, port: int) -> Sequence[IpAddress]:
     """By this machine's resolver, numbers in any notation included. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [ip_address(str(address[0]).partition("%")[0]) for *_, address in found]

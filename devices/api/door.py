@@ -11,8 +11,8 @@ from msgspec import UNSET
 from core.errors import Conflict, EarshotError, NotFound, RequestError, StorageError
 from core.http.routes import JSON
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
-from core.threads import in_thread
-from devices.announcements import Announcements, any_of
+from core.threads import run_in_thread
+from devices.announcements import Announcements, wait_for_any
 from devices.api.event_log import DeviceEventLog, DeviceLogEntry
 from devices.api.views import (
     ApproveRequest,
@@ -46,7 +46,7 @@ AGAIN_S = 5.0
 
 MAX_WATCHERS = 64
 
-MUTE: Container[DeviceKind] = frozenset({"wyoming"})
+KINDS_WITHOUT_SPEECH: Container[DeviceKind] = frozenset({"wyoming"})
 "Kinds that nothing can be said on unasked: Home Assistant asks, and is not asked."
 
 
@@ -84,7 +84,7 @@ class DevicesDoor:
                 await self._end_unwelcome()
             except StorageError:  # which the database has logged
                 again_s = AGAIN_S
-            await any_of(changed, timeout_s=again_s)
+            await wait_for_any(changed, timeout_s=again_s)
 
     async def list_all(self, _: aioweb.Request) -> aioweb.Response:
         return _json(await self._everyone())
@@ -139,7 +139,7 @@ class DevicesDoor:
     async def notify(self, request: aioweb.Request) -> aioweb.Response:
         notice = await _notice(request)
         device = await self._device(request)
-        if device.kind in MUTE:
+        if device.kind in KINDS_WITHOUT_SPEECH:
             raise Conflict(f"nothing can be said on {device.name}", code="not_supported")
         if device.standing != "approved":
             raise Conflict(
@@ -150,7 +150,9 @@ class DevicesDoor:
 
     async def notify_area(self, request: aioweb.Request) -> aioweb.Response:
         notice, area = await _notice(request), request.match_info["area"]
-        if not any(one.kind not in MUTE for one in await self._registry.in_area(area)):
+        if not any(
+            one.kind not in KINDS_WITHOUT_SPEECH for one in await self._registry.in_area(area)
+        ):
             known = {one.area for one in await self._registry.everyone() if one.area}
             there = f"devices are in: {', '.join(sorted(known))}" if known else "none has an area"
             raise NotFound(
@@ -181,7 +183,7 @@ class DevicesDoor:
         folder = self._images.get(device.kind)
         if folder is None:
             return _json(FirmwareList([], ""))
-        found = await in_thread(folder.of, device.board)
+        found = await run_in_thread(folder.of, device.board)
         images = [FirmwareImage(one.version, one.size_bytes, one.sha256) for one in found]
         return _json(FirmwareList(images, folder.place(device.board)))
 
@@ -199,7 +201,7 @@ class DevicesDoor:
             if now != shown:
                 yield b"event: devices\ndata: %b\n\n" % now
             shown = now
-            if await any_of(*changed, timeout_s=self._heartbeat_s):
+            if await wait_for_any(*changed, timeout_s=self._heartbeat_s):
                 await asyncio.sleep(SETTLE_S)
 
     async def _everyone(self) -> DeviceList:

@@ -23,7 +23,7 @@ from devices.home_assistant.protocol import SubscriptionEvent
 from devices.home_assistant.registries import HomeAssistantHouse
 from devices.home_assistant.rest import process
 from devices.home_assistant.settings import HomeAssistantSettings
-from devices.home_assistant.websocket import HomeAssistantWebSocket, connected
+from devices.home_assistant.websocket import HomeAssistantWebSocket, connect
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class HomeAssistantClient:
     async def _connected(self, http: ClientSession) -> None:
         """One connection. Raises whatever ends it, possibly as an ExceptionGroup."""
         async with (
-            connected(http, self.settings, self._heard) as link,
+            connect(http, self.settings, self._heard) as link,
             asyncio.TaskGroup() as tasks,
         ):
             tasks.create_task(link.run(), name="home-assistant-link")

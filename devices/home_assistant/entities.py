@@ -32,9 +32,9 @@ STATES: Mapping[str, Mapping[str, str]] = {
     "media_player": {"playing": "playing", "buffering": "playing", "off": "off", "standby": "off"},
     "climate": {"off": "off"},
 }
-"Theirs -> ours, where they differ; `OTHERWISE` for those that are not there."
+"Theirs -> ours, where they differ; `DEFAULT_STATES` for those that are not there."
 
-OTHERWISE = {"cover": "closed", "lock": "locked", "media_player": "paused", "climate": "heat"}
+DEFAULT_STATES = {"cover": "closed", "lock": "locked", "media_player": "paused", "climate": "heat"}
 
 ATTRIBUTES: Mapping[str, tuple[tuple[str, str, float], ...]] = {
     "light": (("brightness", "brightness", 100 / 255),),
@@ -67,7 +67,7 @@ class EntityMirror:
         if link is self._link and self._subscription is not None:
             await link.call("unsubscribe_events", subscription=self._subscription)
         self._link, self._subscription, self._shown = link, None, ()
-        self._home.furnish(furniture(house, shown))
+        self._home.furnish(as_home_config(house, shown))
         self._shown = shown
         ids = [one.id for one in shown]
         # All entities' states, were there no ids.
@@ -92,7 +92,7 @@ class EntityMirror:
         self._home.update(entity_id, ours, **_attributes(kind, told.get("a")))
 
 
-def furniture(house: HomeAssistantHouse, shown: tuple[HomeAssistantEntity, ...]) -> HomeConfig:
+def as_home_config(house: HomeAssistantHouse, shown: tuple[HomeAssistantEntity, ...]) -> HomeConfig:
     """The house as a home of ours; its names are in whatever language they are."""
     areas = [AreaConfig(one.id, {"en": one.names}) for one in house.areas[: MAX_AREAS - 1]]
     known = {area.id for area in areas}
@@ -114,9 +114,9 @@ def furniture(house: HomeAssistantHouse, shown: tuple[HomeAssistantEntity, ...])
 
 
 def _state(kind: str, theirs: str) -> str:
-    if kind not in OTHERWISE:
+    if kind not in DEFAULT_STATES:
         return "on" if theirs == "on" else "off"
-    return STATES[kind].get(theirs, OTHERWISE[kind])
+    return STATES[kind].get(theirs, DEFAULT_STATES[kind])
 
 
 def _attributes(kind: str, told: Any) -> dict[str, AttributeValue]:

@@ -4,21 +4,21 @@ import asyncio
 
 from aiohttp import ClientError, ClientSession, DummyCookieJar
 
-from core.tasks import unwrapped
+from core.tasks import single_error
 from devices.home_assistant.errors import HomeAssistantUnreachable
 from devices.home_assistant.fetch import fetch
 from devices.home_assistant.registries import HomeAssistantHouse
 from devices.home_assistant.settings import HomeAssistantSettings
-from devices.home_assistant.websocket import connected
+from devices.home_assistant.websocket import connect
 
 
-async def look(settings: HomeAssistantSettings) -> HomeAssistantHouse:
+async def fetch_once(settings: HomeAssistantSettings) -> HomeAssistantHouse:
     """Connect, learn what there is, and leave. Raises EarshotError: Refused, Away, ..."""
     async with ClientSession(cookie_jar=DummyCookieJar()) as http:
         try:
-            with unwrapped():
+            with single_error():
                 async with (
-                    connected(http, settings, lambda event: None) as link,
+                    connect(http, settings, lambda event: None) as link,
                     asyncio.TaskGroup() as tasks,
                 ):
                     reading = tasks.create_task(link.run())

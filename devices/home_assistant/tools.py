@@ -15,7 +15,7 @@ from devices.home_assistant.registries import HomeAssistantHouse
 from devices.home_assistant.rooms import wants_room, with_room
 from devices.home_assistant.services import plan
 from devices.home_assistant.threads import ConversationIds
-from devices.home_assistant.words import spoken
+from devices.home_assistant.words import error_sentence
 from engines.llm.intents import understand
 
 logger = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class HomeAssistantTools:
 
 def _outcome(answer: ConversationResult, language: str) -> ToolOutcome:
     if answer.is_error:
-        told = {"speech": answer.speech or spoken(answer.code, language)}
+        told = {"speech": answer.speech or error_sentence(answer.code, language)}
         return ToolOutcome(told, error=answer.code)
     data: dict[str, Any] = {"speech": answer.speech} if answer.speech else {"result": answer.kind}
     for key, touched in (("done", answer.succeeded), ("failed", answer.failed)):
@@ -171,7 +171,7 @@ def _outcome(answer: ConversationResult, language: str) -> ToolOutcome:
 
 
 def _wrong(code: str, language: str) -> ToolOutcome:
-    return ToolOutcome({"speech": spoken(code, language)}, error=code)
+    return ToolOutcome({"speech": error_sentence(code, language)}, error=code)
 
 
 def _spec(house: HomeAssistantHouse, timeout_s: float, *, is_asking: bool) -> ToolSpec:

@@ -107,7 +107,7 @@ class HomeAssistantWebSocket:
 
 
 @asynccontextmanager
-async def connected(
+async def connect(
     http: ClientSession,
     settings: HomeAssistantSettings,
     on_event: Callable[[SubscriptionEvent], None],

@@ -8,7 +8,7 @@ from importlib.resources import files
 USUAL = "house_failed"
 
 
-def spoken(code: str, language: str) -> str:
+def error_sentence(code: str, language: str) -> str:
     """The sentence for an error's code, in the user's language or in English."""
     texts = _texts().get(code) or _texts()[USUAL]
     return texts.get(language.partition("-")[0], texts["en"])

@@ -95,7 +95,7 @@ class Database:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Database]:
+async def open_database(url: str) -> AsyncIterator[Database]:
     """Raises ConfigError for a URL that can never work. One that does not work now is logged."""
     database = Database(engine_of(url))
     try:
@@ -156,7 +156,7 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")  # waits now; one that waits later may deadlock
 
 
-BESIDE = ("-wal", "-shm", "-journal")
+SQLITE_SIDE_FILES = ("-wal", "-shm", "-journal")
 "Ends of the names of files that SQLite has beside its own, with the same content in them."
 
 
@@ -166,7 +166,7 @@ def _shut_file(url: URL) -> None:
     if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
         file = Path(url.database)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for one in (file, *(file.with_name(file.name + end) for end in BESIDE)):
+        for one in (file, *(file.with_name(file.name + end) for end in SQLITE_SIDE_FILES)):
             if done := make_private(one, "config.devices.database"):
                 logger.warning("! devices: %s", done)
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))

@@ -17,7 +17,7 @@ from devices.registry import queries, tokens
 logger = logging.getLogger(__name__)
 
 
-def is_other(row: Row[Any], identity: bytes) -> bool:
+def has_other_identity(row: Row[Any], identity: bytes) -> bool:
     """Whether the device is approved, but not with this identity. Empty: nothing to compare."""
     return bool(
         row.standing == "approved" and identity and row.identity and row.identity != identity
@@ -26,28 +26,30 @@ def is_other(row: Row[Any], identity: bytes) -> bool:
 
 def is_late(row: Row[Any], identity: bytes) -> bool:
     """Whether somebody else waits for approval under this device's code."""
-    return bool(identity and row.pairing_code and waiting(row) not in (None, identity))
+    return bool(identity and row.pairing_code and pending_identity(row) not in (None, identity))
 
 
-def seen_by(row: Row[Any], identity: bytes) -> Device:
+def device_view_for(row: Row[Any], identity: bytes) -> Device:
     """The device as it is for who comes with this identity. Who is late is not told the code: a
     person who compares would take him for who waits under it."""
     device = queries.device_of(row)
-    if is_other(row, identity):
+    if has_other_identity(row, identity):
         device = replace(device, standing="new")
     if device.standing == "new" and is_late(row, identity):
         device = replace(device, pairing_code="")
     return device
 
 
-def approved(connection: Connection, row: Row[Any], identity: bytes | None) -> dict[str, Any]:
+def approval_columns(
+    connection: Connection, row: Row[Any], identity: bytes | None
+) -> dict[str, Any]:
     """The columns of a device that is approved with this identity; keys of another are void."""
     if identity != row.identity:
         tokens.revoke(connection, row.id, but=identity)
     return {"standing": "approved", "identity": identity, **queries.NO_CODE}
 
 
-def waiting(row: Row[Any]) -> bytes | None:
+def pending_identity(row: Row[Any]) -> bytes | None:
     """The identity that a person's approval is for."""
     found: bytes | None = row.claimed_identity or row.identity
     return found

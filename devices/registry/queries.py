@@ -63,7 +63,7 @@ def everyone(connection: Connection) -> Sequence[Device]:
     return [device_of(row) for row in rows]
 
 
-def added(connection: Connection, contact: DeviceClaims, now: datetime) -> Row[Any]:
+def insert_device(connection: Connection, contact: DeviceClaims, now: datetime) -> Row[Any]:
     """The device as new, without a code; or as somebody else has just added it. It is held."""
     values = {
         "id": new_id("dev"),
@@ -91,10 +91,10 @@ def added(connection: Connection, contact: DeviceClaims, now: datetime) -> Row[A
 
 def change(connection: Connection, device_id: str, **values: Any) -> Device:
     """Set columns. Raises NotFound."""
-    return device_of(changed(connection, device_id, **values))
+    return device_of(update_device(connection, device_id, **values))
 
 
-def changed(connection: Connection, device_id: str, **values: Any) -> Row[Any]:
+def update_device(connection: Connection, device_id: str, **values: Any) -> Row[Any]:
     """The same, as its row."""
     if values:
         connection.execute(update(devices).where(devices.c.id == device_id).values(values))

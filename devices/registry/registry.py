@@ -17,7 +17,7 @@ from devices.pairing import (
     PairingAttempts,
     RegistrySettings,
     check_shown,
-    is_over,
+    is_code_expired,
     new_code,
     read_code,
 )
@@ -57,13 +57,13 @@ class DeviceRegistry:
             )
             if row is None:
                 queries.make_room(connection, now, self._chosen.new_life)
-                row = queries.added(connection, contact, now)
+                row = queries.insert_device(connection, contact, now)
             values = self._brought(connection, row, contact, now)
-            after = queries.changed(connection, row.id, **values)
+            after = queries.update_device(connection, row.id, **values)
             is_news = before is None or values.keys() - {"last_seen"} != set()
             if is_news:
                 self._news.tell(connection)
-            return identities.seen_by(after, contact.identity), is_news
+            return identities.device_view_for(after, contact.identity), is_news
 
         device, is_news = await self._database.run(work)
         if is_news:
@@ -73,7 +73,7 @@ class DeviceRegistry:
     async def find(self, kind: str, hardware_id: str, identity: bytes = b"") -> Device | None:
         def work(connection: Connection) -> Device | None:
             row = queries.by_hardware(connection, kind, hardware_id)
-            return row and identities.seen_by(row, identity)
+            return row and identities.device_view_for(row, identity)
 
         return await self._database.run(work)
 
@@ -95,7 +95,9 @@ class DeviceRegistry:
 
         def work(connection: Connection) -> None:
             row = queries.by_id(connection, device_id, is_held=True)
-            waits = bool(identity and queries.code_of(row) and identities.waiting(row) == identity)
+            waits = bool(
+                identity and queries.code_of(row) and identities.pending_identity(row) == identity
+            )
             if row.standing != "approved" and not waits:
                 raise NotFound(
                     f"device {device_id!r} is neither approved nor waits under a code",
@@ -117,8 +119,12 @@ class DeviceRegistry:
                 row = queries.by_id(connection, row.id, is_held=True)
                 if row.identity is None and row.standing == "approved":
                     identities.tell_adopted(row)
-                    row = queries.changed(connection, row.id, identity=identity)
-            if row is None or row.standing != "approved" or identities.is_other(row, identity):
+                    row = queries.update_device(connection, row.id, identity=identity)
+            if (
+                row is None
+                or row.standing != "approved"
+                or identities.has_other_identity(row, identity)
+            ):
                 return None
             return queries.device_of(row)
 
@@ -129,9 +135,13 @@ class DeviceRegistry:
 
         def work(connection: Connection) -> Device | None:
             row = tokens.bearer(connection, token, identity, now)
-            if row is None or not queries.code_of(row) or identities.waiting(row) != identity:
+            if (
+                row is None
+                or not queries.code_of(row)
+                or identities.pending_identity(row) != identity
+            ):
                 return None
-            device = identities.seen_by(row, identity)
+            device = identities.device_view_for(row, identity)
             return device if device.standing == "new" else None
 
         return await self._database.run(work) if token.startswith(tokens.PREFIX) else None
@@ -150,7 +160,7 @@ class DeviceRegistry:
             if row is None or row.pairing_code_expires <= now:
                 return None, row is not None
             self._news.tell(connection)
-            values = identities.approved(connection, row, identities.waiting(row))
+            values = identities.approval_columns(connection, row, identities.pending_identity(row))
             return queries.change(connection, row.id, **values), False
 
         device, is_expired = await self._database.run(work)
@@ -169,7 +179,7 @@ class DeviceRegistry:
         def work(connection: Connection) -> Device:
             row = queries.by_id(connection, device_id, is_held=True)
             check_shown(queries.code_of(row), row.pairing_code_expires, said, now)
-            values = identities.approved(connection, row, identities.waiting(row))
+            values = identities.approval_columns(connection, row, identities.pending_identity(row))
             return queries.change(connection, device_id, **values)
 
         return await self._change(work)
@@ -230,10 +240,10 @@ class DeviceRegistry:
     ) -> dict[str, Any]:
         """The columns that a contact changes; what the device does not say stays."""
         identity, is_enough = contact.identity, self._chosen.rule.approves(contact.address)
-        is_free = is_over(row.pairing_code_expires, now)
+        is_free = is_code_expired(row.pairing_code_expires, now)
         if not (is_enough or is_free) and identities.is_late(row, identity):
             return {}  # else anybody could void the code that somebody is just typing
-        if identities.is_other(row, identity) and not is_enough:
+        if identities.has_other_identity(row, identity) and not is_enough:
             return {"claimed_identity": identity, **_code(now)} if is_free else {}
         said = {"board": contact.board, "firmware": contact.firmware, "address": contact.address}
         all_said = said if row.standing == "blocked" else {**said, "identity": identity}
@@ -244,7 +254,7 @@ class DeviceRegistry:
         if row.standing == "approved" and row.identity is None and "identity" in values:
             identities.tell_adopted(row)
         if is_enough and (row.standing == "new" or is_changed):
-            values |= identities.approved(connection, row, identity or row.identity)
+            values |= identities.approval_columns(connection, row, identity or row.identity)
         elif row.standing == "new" and is_free and row.kind in SHOWS_CODE:
             values |= _code(now)
         elif row.claimed_identity is not None and is_free:

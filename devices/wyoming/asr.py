@@ -6,8 +6,8 @@ from wyoming.asr import Transcript, TranscriptChunk, TranscriptStart, Transcript
 
 from core.audio import ASR_RATE_HZ
 from core.errors import PayloadTooLarge
-from core.tasks import unwrapped
-from core.threads import in_thread
+from core.tasks import single_error
+from core.threads import run_in_thread
 from devices.wyoming.framing import WyomingStream
 from devices.wyoming.requests import WyomingAudioFormat
 from engines.base import AsrOptions
@@ -59,7 +59,7 @@ class AudioChunkQueue:
             self._has_room.clear()
 
 
-async def hear(
+async def serve_transcribe(
     wire: WyomingStream,
     sound: AudioChunkQueue,
     transcriber: Transcriber,
@@ -73,7 +73,7 @@ async def hear(
     """
     opened = transcriber.open(model, options, priority=DecodePriority.FINAL, eager=True)
     async with opened as recording:
-        with unwrapped():
+        with single_error():
             async with asyncio.TaskGroup() as tasks:
                 telling = tasks.create_task(_tell(wire, recording), name="wyoming-parts")
                 await _push(sound, recording)
@@ -92,7 +92,7 @@ async def _push(sound: AudioChunkQueue, recording: RecordingTranscription) -> No
             if decoder is not None:
                 await recording.push(decoder.flush())
             found, decoder = form, RawDecoder(form.rate_hz, form.bits, form.channels)
-        pcm = await in_thread(decoder.push, payload)  # of a megabyte, 30 ms of a core
+        pcm = await run_in_thread(decoder.push, payload)  # of a megabyte, 30 ms of a core
         samples += len(pcm)
         if samples > MAX_AUDIO_S * ASR_RATE_HZ:
             raise PayloadTooLarge(

@@ -10,9 +10,9 @@ from wyoming.info import Info
 from wyoming.ping import Pong
 
 from devices.presence import DeviceActivity
-from devices.wyoming.asr import AudioChunkQueue, hear
+from devices.wyoming.asr import AudioChunkQueue, serve_transcribe
 from devices.wyoming.framing import WyomingStream
-from devices.wyoming.handle import answer
+from devices.wyoming.handle import serve_handle
 from devices.wyoming.info import info_of
 from devices.wyoming.requests import read_format, read_text, read_transcribe, read_voicing
 from devices.wyoming.tts import TextChunkQueue, WyomingSynthesizer
@@ -108,7 +108,7 @@ class WyomingConnection:
             case "audio-start" | "audio-chunk" | "audio-stop":
                 await self._hear(event)
             case "transcript":
-                await self._begin(answer(self._wire, event, services.exchanges), "answer")
+                await self._begin(serve_handle(self._wire, event, services.exchanges), "answer")
             case "synthesize" if self._texts is None:
                 text, voicing = read_text(event), read_voicing(event, services.engines)
                 await self._begin(services.speaking.text(self._wire, text, voicing), "speak")
@@ -125,7 +125,7 @@ class WyomingConnection:
                 return  # sound that nobody asked to have heard; also the rest of a cancelled one
             model, options = read_transcribe(self._transcribe, self._services.engines)
             sound = AudioChunkQueue()
-            work = hear(self._wire, sound, self._services.transcriber, model, options)
+            work = serve_transcribe(self._wire, sound, self._services.transcriber, model, options)
             await self._begin(work, "hear")
             self._sound = sound
         if form is not None and event.payload:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import Protocol
 
-from core.acceptor import NO_LIMIT, AddressLimit, OnConnectionLost, accepting
+from core.acceptor import NO_LIMIT, AddressLimit, OnConnectionLost, open_acceptors
 from core.errors import EarshotError, Forbidden, OverloadedError, first_error
 from core.ports import Metrics
 from devices.directory import Device, DeviceClaims, DeviceDirectory
@@ -77,7 +77,7 @@ class WyomingDoor:
                     return
                 tasks.create_task(self._guard(self._serve(wire, writer), "wyoming connection"))
 
-            async with accepting(
+            async with open_acceptors(
                 sockets, lambda left: _WyomingProtocol(connected, left), limit=limit
             ):
                 try:

@@ -10,7 +10,7 @@ from devices.wyoming.requests import conversation_of, read_text, text_language
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 
 
-async def answer(wire: WyomingStream, event: Event, exchanges: OneShotResponses) -> None:
+async def serve_handle(wire: WyomingStream, event: Event, exchanges: OneShotResponses) -> None:
     """As it is written, then whole, which is all that older clients read: by then no sentence has
     to bridge a wait.
 

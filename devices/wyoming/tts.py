@@ -12,7 +12,7 @@ from devices.wyoming.framing import WyomingStream
 from devices.wyoming.requests import MAX_TEXT_CHARS, VoiceRequest
 from media.files.encode import RAW
 from pipeline.services import EngineSet
-from pipeline.speech.file import SpeechFileOptions, SpeechFiles, whole
+from pipeline.speech.file import SpeechFileOptions, SpeechFiles, single_text
 from pipeline.speech.language_id import TextLanguageDetector
 
 RATE_HZ = 22_050
@@ -59,7 +59,7 @@ class WyomingSynthesizer:
         usual = self._engines.default_language
         spoken = {code for tts in self._engines.tts.values() for code in tts.info.voices}
         language = voicing.language or await self._languages.of(text, usual, spoken)
-        await self._speak(wire, whole(text), SpeechFileOptions(language, voicing.voice))
+        await self._speak(wire, single_text(text), SpeechFileOptions(language, voicing.voice))
 
     async def stream(
         self, wire: WyomingStream, texts: TextChunkQueue, voicing: VoiceRequest

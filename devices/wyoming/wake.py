@@ -6,7 +6,7 @@ from wyoming.event import Event
 from wyoming.wake import Detection, NotDetected
 
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
-from core.threads import in_thread
+from core.threads import run_in_thread
 from devices.wyoming.framing import WyomingStream
 from devices.wyoming.requests import WyomingAudioFormat, read_detect, read_format, read_timestamp
 from engines.base.wake import WakeWordDetection as Found
@@ -70,19 +70,19 @@ class WakeDetection:
             return
         form, at_ms = read_format(event), read_timestamp(event)
         if event.type == "audio-start" or self._stream is None:
-            wake = await in_thread(self._engine.open, self._names)
+            wake = await run_in_thread(self._engine.open, self._names)
             self._stream = _DetectStream(wake, at_ms or 0)
         if event.type == "audio-start" or not event.payload:
             return
         stream = self._stream
         if at_ms is not None:
             stream.began_ms = at_ms - round(samples_to_ms(stream.samples, ASR_RATE_HZ))
-        await self._tell(stream, await in_thread(stream.push, form, event.payload))
+        await self._tell(stream, await run_in_thread(stream.push, form, event.payload))
 
     async def _end(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
-            await self._tell(stream, await in_thread(stream.end))
+            await self._tell(stream, await run_in_thread(stream.end))
         if stream is None or not stream.is_found:
             await self._wire.send(NotDetected(context=self._context))
 

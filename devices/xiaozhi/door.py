@@ -25,7 +25,7 @@ from devices.xiaozhi.device_tools import DeviceToolProvider
 from devices.xiaozhi.firmware import XiaozhiFirmware
 from devices.xiaozhi.ota_check import (
     OtaCheckReply,
-    answer_to,
+    check_in_reply,
     contact_of,
     hardware_id_of,
     identity_of,
@@ -101,7 +101,7 @@ class XiaozhiDoor:
         offered = None
         if is_approved:
             offered = await self.images.offer(_base(url), device.board, contact.firmware)
-        answer = answer_to(device, contact.firmware, now, url, token, offered)
+        answer = check_in_reply(device, contact.firmware, now, url, token, offered)
         return _readable(request, _json(answer))
 
     async def firmware(self, request: aioweb.Request) -> aioweb.StreamResponse:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from aiohttp import web as aioweb
 
-from core.threads import in_thread
+from core.threads import run_in_thread
 from devices.ota import FirmwareFolder, image_for
 from devices.xiaozhi.ota_check import FirmwareOffer, is_newer
 
@@ -36,7 +36,7 @@ class XiaozhiFirmware:
 
     async def offer(self, base_url: str, board: str, version: str) -> FirmwareOffer | None:
         """What a board of this version is told when it starts; None: it keeps what it has."""
-        found = await in_thread(self._newest, board) if self._offers else None
+        found = await run_in_thread(self._newest, board) if self._offers else None
         if not found or not is_newer(found, version):
             return None
         return FirmwareOffer(found, _url(base_url, found, board))
@@ -44,7 +44,7 @@ class XiaozhiFirmware:
     async def send(self, version: str, board: str) -> aioweb.StreamResponse:
         """With a Content-Length: the firmware takes no other (sheet section 1). Raises
         RequestError, NotFound."""
-        found = await in_thread(self.folder.find, version, board)
+        found = await run_in_thread(self.folder.find, version, board)
         headers = {"Content-Type": "application/octet-stream", "X-Checksum-SHA256": found.sha256}
         return aioweb.FileResponse(found.path, headers=headers)
 

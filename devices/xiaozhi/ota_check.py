@@ -121,7 +121,7 @@ def is_newer(version: str, than: str) -> bool:
     )
 
 
-def answer_to(
+def check_in_reply(
     device: Device,
     firmware: str,
     now: datetime,

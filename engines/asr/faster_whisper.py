@@ -15,7 +15,7 @@ from engines.asr.whisper.alignment import CrossAttentionAligner
 from engines.asr.whisper.decode import DecodePolicy, has_sound
 from engines.asr.whisper.device import load_whisper
 from engines.asr.whisper.encoded import EncoderOutput
-from engines.asr.whisper.features import LogMelExtractor, normalised
+from engines.asr.whisper.features import LogMelExtractor, normalized_window
 from engines.asr.whisper.language import choose
 from engines.asr.whisper.model_info import describe
 from engines.asr.whisper.part import ItemDecode
@@ -95,7 +95,7 @@ class FasterWhisper:
 
     def _hear(self, parts: Sequence[ItemDecode], frames: int) -> None:
         """One window of each."""
-        windows = [normalised(part.powers, frames, part.seek) for part in parts]
+        windows = [normalized_window(part.powers, frames, part.seek) for part in parts]
         encoded = EncoderOutput(self._model, windows)
         self._detect(parts, encoded)
         questions = [self._listening.question(row, part) for row, part in enumerate(parts)]

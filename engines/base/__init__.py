@@ -181,7 +181,7 @@ class AsrInfo:
     "Its settings say that nothing is rejected (`no_speech_threshold` 1)."
 
 
-def padding_instead(info: AsrInfo, wanted: AsrPadding | None) -> AsrPadding | None:
+def fallback_padding(info: AsrInfo, wanted: AsrPadding | None) -> AsrPadding | None:
     """What is done in place of a padding that these weights were not trained for; None: nothing."""
     is_done = wanted is None or not info.paddings or wanted in info.paddings
     return None if is_done else "longest"

@@ -57,10 +57,10 @@ class SmartTurnDetector:
         loudness = np.sqrt(heard.var() + _EPSILON)  # of all 8 s, silence included
         features = log_mel((heard - heard.mean()) / loudness)
         (probabilities,) = self._session.run(None, {_INPUT: features[None]})
-        return calibrated(float(probabilities.ravel()[0]))
+        return calibrate(float(probabilities.ravel()[0]))
 
 
-def calibrated(raw: float) -> float:
+def calibrate(raw: float) -> float:
     """The probability that a pause is the end, if it could as well not be."""
     slope, offset = CALIBRATION
     bounded = min(1 - _EPSILON, max(_EPSILON, raw))

@@ -55,7 +55,7 @@ def sentence_of(call: ToolCall) -> str:
     return sentence.strip() if isinstance(sentence, str) else ""
 
 
-def as_shown(
+def messages_as_shown(
     messages: Sequence[Message],
     name: str,
     is_of_home: Callable[[ToolCall], bool],

@@ -34,7 +34,13 @@ from engines.base import (
     VisionLlm,
 )
 from engines.llm import intents
-from engines.llm.home_tool import NOT_UNDERSTOOD, HomeCommandTool, as_shown, home_tool, sentence_of
+from engines.llm.home_tool import (
+    NOT_UNDERSTOOD,
+    HomeCommandTool,
+    home_tool,
+    messages_as_shown,
+    sentence_of,
+)
 from engines.llm.intents import REQUIRES
 
 if TYPE_CHECKING:
@@ -196,7 +202,7 @@ class HybridLlm:
                 async for delta in deltas:
                     yield delta
             return
-        shown = as_shown(messages, home.name, _is_of_home, self._sentence)
+        shown = messages_as_shown(messages, home.name, _is_of_home, self._sentence)
         for attempt in range(MAX_SENTENCES):
             wanted = _ModelRound()
             reply = self.model.reply(shown, home.shown, language=language, options=options)

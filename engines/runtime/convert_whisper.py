@@ -95,7 +95,7 @@ def from_openai(file: Path, folder: Path) -> Path:
             **{name: generation[name] for name in TOKEN_IDS},
         )
     )
-    model.model.load_state_dict({renamed(name): value for name, value in state.items()})
+    model.model.load_state_dict({transformers_name(name): value for name, value in state.items()})
     model.tie_weights()
     model.save_pretrained(folder)
     for path in file.parent.iterdir():
@@ -105,7 +105,7 @@ def from_openai(file: Path, folder: Path) -> Path:
     return folder
 
 
-def renamed(name: str) -> str:
+def transformers_name(name: str) -> str:
     for theirs, ours in RENAMED:
         name = name.replace(theirs, ours)
     return name

@@ -29,7 +29,7 @@ def preload(folders: Sequence[Path] | None = None) -> tuple[str, ...]:
     return tuple(name for name in NEEDED if name not in loaded)
 
 
-def missing(
+def missing_libraries(
     folders: Sequence[Path] | None = None, find: Callable[[str], str | None] = find_library
 ) -> tuple[str, ...]:
     """The same answer without loading anything: for the gateway, which computes nothing."""
@@ -42,7 +42,7 @@ def missing(
     )
 
 
-def how_to_get(missing: Sequence[str]) -> str:
+def install_hint(missing: Sequence[str]) -> str:
     """What to tell about them."""
     return f"a GPU needs {', '.join(missing)}: `make install EXTRAS=gpu` brings them"
 

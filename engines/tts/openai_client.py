@@ -20,7 +20,7 @@ from core.errors import (
 )
 from engines.base import Message
 from engines.llm.openai.chunks import error_text
-from engines.runtime.openai_http.errors import quoted, retry_after_s
+from engines.runtime.openai_http.errors import retry_after_s, sanitized_quote
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class SpeechApiClient:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             said = ""  # a proxy's page says no more than its status
         said = said.replace(self._key or "\0", "***")
-        said = quoted(said, [Message("user", spoken)])
+        said = sanitized_quote(said, [Message("user", spoken)])
         wait_s = retry_after_s(response.headers.get("Retry-After", ""))
         raise TtsHttpError(self._name, response.status, said, wait_s)
 

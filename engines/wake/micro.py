@@ -168,7 +168,7 @@ def _check(models: Iterable[_MicroModel]) -> None:
             raise ConfigError(f"wake.micro: the network {model.network} is damaged, or is none")
 
 
-def unfit() -> str:
+def unavailable_reason() -> str:
     """As with a C library that is older than the wheel's: then `auto` does without."""
     try:
         _library()

@@ -51,7 +51,7 @@ class WavEncoder:
         return self.push(np.zeros(0, np.int16))
 
 
-def with_sizes(wav: bytes) -> bytes:
+def fix_wav_sizes(wav: bytes) -> bytes:
     """A whole file of `WavEncoder`, with its true sizes in the head."""
     sound_bytes = len(wav) - HEAD_BYTES
     riff = struct.pack("<I", len(wav) - len(b"RIFF0000"))

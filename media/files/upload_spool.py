@@ -8,7 +8,7 @@ from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from core.errors import OverloadedError, PayloadTooLarge
-from core.threads import in_thread
+from core.threads import run_in_thread
 
 BLOCK_BYTES = 256 * 1024
 "Gathered in memory before a thread writes them: fewer hops, and the loop never waits for a disk."
@@ -100,7 +100,7 @@ class UploadSpool:
     async def _flush(self) -> None:
         data, self._waiting = self._waiting, bytearray()
         try:
-            await in_thread(_write_all, self._file, data)
+            await run_in_thread(_write_all, self._file, data)
         except OSError as exc:
             raise _full(f"the server's disk takes no more ({exc.strerror})") from exc
 

@@ -8,7 +8,7 @@ from pywebrtc_audio import EchoCanceller as WebRtcCanceller
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from media.pcm import dbfs
-from media.processing.echo_delay import FAR, NEAR, EchoDelay, match
+from media.processing.echo_delay import FAR, NEAR, EchoDelay, estimate_delay
 from media.processing.echo_gate import ResidualEchoGate
 from media.processing.echo_reference import ECHO_TAIL, EchoReference
 
@@ -127,7 +127,7 @@ class EchoCanceller:
         """Look for the echo in the last second: before the canceller, and if there, behind it."""
         far = self._reference.read(now - FAR, now)
         heard, cleaned = (np.concatenate(one)[-NEAR:] for one in (self._heard, self._cleaned))
-        found = match(far, heard)
+        found = estimate_delay(far, heard)
         if found.sharpness < IS_ECHO:
             sounding = int(np.count_nonzero(far[-NEAR:]))
             self._missed(is_telling=sounding >= ACTIVE_SHARE * NEAR)
@@ -136,7 +136,7 @@ class EchoCanceller:
         self.erle_db = dbfs(heard) - dbfs(cleaned)
         if self._follow(found):
             return
-        left = match(far, cleaned).sharpness
+        left = estimate_delay(far, cleaned).sharpness
         is_leak = left >= max(IS_LEAK, LEAK_SHARE * found.sharpness)
         self._leaks = self._leaks + 1 if is_leak else 0
         if not is_leak:

@@ -33,7 +33,7 @@ class EchoDelay:
     "Height of the peak in standard deviations: unrelated sounds reach 8, an echo 15 to 80."
 
 
-def match(far: Pcm, near: Pcm) -> EchoDelay:
+def estimate_delay(far: Pcm, near: Pcm) -> EchoDelay:
     """Of the last FAR samples played and the last NEAR heard, ending together."""
     cross = _spectrum(near) * np.conj(_spectrum(far))
     size = np.abs(cross)

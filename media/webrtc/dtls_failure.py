@@ -25,7 +25,7 @@ def curve_of(dtls: RTCDtlsTransport) -> str:
     return key.curve.name if isinstance(key, EllipticCurvePublicKey) else ""
 
 
-def explained(curve: str) -> str:
+def describe_failure(curve: str) -> str:
     """One line for the log. `curve`: as `curve_of` says it."""
     if curve == GNUTLS:
         return f"the DTLS handshake failed over the sender's certificate on {curve}: {HELP}"

@@ -77,11 +77,11 @@ class JitterBuffer(Generic[T]):
             self._suspect = (sequence_number + 1) & 0xFFFF
             self.stats.late += 1
             return []
-        elif distance(sequence_number, self._next) < 0 or sequence_number in self._held:
+        elif sequence_distance(sequence_number, self._next) < 0 or sequence_number in self._held:
             self.stats.late += 1
             return []
         self._suspect = None
-        if distance(sequence_number, self._newest) < 0:
+        if sequence_distance(sequence_number, self._newest) < 0:
             self.stats.reordered += 1
         else:
             self._newest = sequence_number
@@ -99,7 +99,7 @@ class JitterBuffer(Generic[T]):
         self._next = self._newest = sequence_number
 
     def _is_near(self, sequence_number: int) -> bool:
-        return -MAX_MISORDER <= distance(sequence_number, self._newest) <= MAX_DROPOUT
+        return -MAX_MISORDER <= sequence_distance(sequence_number, self._newest) <= MAX_DROPOUT
 
     def _due(self, depth: int) -> list[T]:
         """What is next in order; then, as long as more than `depth` wait, what is behind a gap."""
@@ -109,8 +109,8 @@ class JitterBuffer(Generic[T]):
                 if len(self._held) <= depth:
                     break
                 origin = self._next
-                following = min(self._held, key=lambda held: distance(held, origin))
-                self.stats.lost += distance(following, origin)
+                following = min(self._held, key=lambda held: sequence_distance(held, origin))
+                self.stats.lost += sequence_distance(following, origin)
                 self._next = following
             due.append(self._held.pop(self._next))
             self._next = (self._next + 1) & 0xFFFF
@@ -118,6 +118,6 @@ class JitterBuffer(Generic[T]):
         return due
 
 
-def distance(a: int, b: int) -> int:
+def sequence_distance(a: int, b: int) -> int:
     """Signed a - b of 16-bit RTP sequence numbers (RFC 3550 section 5.1)."""
     return ((a - b + 0x8000) & 0xFFFF) - 0x8000

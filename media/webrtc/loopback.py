@@ -10,7 +10,7 @@ from aiortc.rtp import is_rtcp
 from av import AudioFrame as AvFrame
 
 from core.audio import ASR_RATE_HZ, AudioFrame
-from media.webrtc.aiortc_internals.rtp import RtpSendPath, tap
+from media.webrtc.aiortc_internals.rtp import RtpSendPath, receive_rtp
 from media.webrtc.tracks import TrackSink, TrackSource
 
 FrameSource = Callable[[], AudioFrame | None]
@@ -41,7 +41,7 @@ async def loopback(
         if depth is None:
             readers.append(_read(track, on_frame))
         else:
-            tap(rtp, LoopbackReceiver(TrackSource(depth), on_frame))
+            receive_rtp(rtp, LoopbackReceiver(TrackSource(depth), on_frame))
 
     try:
         await sender.setLocalDescription(await sender.createOffer())

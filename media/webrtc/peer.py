@@ -23,9 +23,9 @@ from aiortc.exceptions import InternalError, InvalidStateError, OperationError
 
 from core.audio import AudioFrame
 from core.errors import Conflict, RequestError
-from media.webrtc.aiortc_internals.rtp import RtpPacketSender, RtpSendPath, tap
+from media.webrtc.aiortc_internals.rtp import RtpPacketSender, RtpSendPath, receive_rtp
 from media.webrtc.data_channel import EventChannel
-from media.webrtc.dtls_failure import curve_of, explained
+from media.webrtc.dtls_failure import curve_of, describe_failure
 from media.webrtc.guarded import CallbackGuard
 from media.webrtc.ice.candidates import candidates_in, read_candidate
 from media.webrtc.ice.gathering import gather_with, has_ended
@@ -178,7 +178,7 @@ class Peer:
         codecs = RTCRtpSender.getCapabilities("audio").codecs
         audio.setCodecPreferences([one for one in codecs if one.mimeType.lower() == "audio/opus"])
         gather_with(audio.receiver.transport.transport.iceGatherer, self.settings.ice)
-        tap(audio.receiver, self._on_packet)
+        receive_rtp(audio.receiver, self._on_packet)
         RtpSendPath(audio.sender, self._play)
         return audio
 
@@ -244,7 +244,7 @@ class Peer:
                 was_up = self._decided.is_set()
                 dtls = self._audio.receiver.transport
                 if not was_up and dtls.state == "failed":
-                    logger.warning("! %s", explained(curve_of(dtls)))
+                    logger.warning("! %s", describe_failure(curve_of(dtls)))
                 self.stop(CloseReason.CONNECTION_LOST if was_up else CloseReason.CONNECT_FAILED)
             case "closed":
                 self._left()

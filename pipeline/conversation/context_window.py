@@ -96,7 +96,7 @@ def reserve_tokens(context_tokens: int, answer_tokens: int, tools: Sequence[Tool
     return min(answer + tools_tokens(tools), context_tokens * 3 // 4)
 
 
-def fit(
+def fit_messages(
     messages: Sequence[Message],
     context_tokens: int,
     reserve_tokens: int,
@@ -133,12 +133,14 @@ def fit(
     return head + kept
 
 
-def halved(messages: Sequence[Message], count: TokenCounter = message_tokens) -> list[Message]:
+def halve_messages(
+    messages: Sequence[Message], count: TokenCounter = message_tokens
+) -> list[Message]:
     """As `fit`, for half of what the messages after the instructions cost: for a model that refused
     all of it without saying how much it would have taken."""
     system = sum(map(count, takewhile(lambda message: message.role == "system", messages)))
     half = (sum(map(count, messages)) - system) // 2
-    return fit(messages, system + half, 0, count, ContextTruncation(retention=1))
+    return fit_messages(messages, system + half, 0, count, ContextTruncation(retention=1))
 
 
 def _first_kept(costs: Sequence[int], spare: int, step: int) -> int:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from core.ids import new_id
 from core.items import utf8_bytes
-from core.ports import NOWHERE, DeviceLocation
+from core.ports import UNKNOWN_LOCATION, DeviceLocation
 from pipeline.conversation.history import History
 from pipeline.shared.settings import ConversationProfile
 
@@ -41,7 +41,7 @@ class Conversation:
     "Sessions connected to it, the newest last."
     language: str | None = None
     "Spoken in it last: what is said unasked, or over a connection that names none, is in it too."
-    place: DeviceLocation = NOWHERE
+    place: DeviceLocation = UNKNOWN_LOCATION
     'Where its last connection stands: tools may take "the lights" for the room\'s.'
     is_named: bool = True
     "A client gave it its id, so that one may come back to it."
@@ -144,7 +144,7 @@ class Conversations:
     def place_of(self, conversation_id: str) -> DeviceLocation:
         """Where its last connection stands; nowhere, if it is not known. Does not count as use."""
         known = self._known.get(conversation_id)
-        return known.place if known else NOWHERE
+        return known.place if known else UNKNOWN_LOCATION
 
     async def announce(self, conversation_id: str, text: str) -> bool:
         """Say `text` on the newest session that speaks; False when nobody is there to hear it."""

@@ -22,8 +22,8 @@ from core.items import (
     utf8_bytes,
 )
 from engines.base import Message, ToolCall
-from pipeline.tools.arguments_part import parsed
-from pipeline.tools.results import NO_RESULT, refused
+from pipeline.tools.arguments_part import parse_arguments
+from pipeline.tools.results import NO_RESULT, refused_result
 
 MAX_IMAGE_BYTES = 8 * 1024 * 1024
 "Limit for the data URLs of all images; the oldest go first."
@@ -236,7 +236,7 @@ def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
     messages = [Message("system", instructions)] if instructions else []
     results = {i.call_id: i.output for i in items if isinstance(i, FunctionOutputItem)}
     results |= {
-        item.approval_request_id: refused(item.reason or "")
+        item.approval_request_id: refused_result(item.reason or "")
         for item in items
         if isinstance(item, McpApprovalResponseItem) and not item.approve
     }
@@ -263,7 +263,7 @@ def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
 
 
 def _exchange(call_id: str, name: str, arguments: str, result: str | None) -> list[Message]:
-    call = ToolCall(call_id, name, parsed(arguments or "{}"))
+    call = ToolCall(call_id, name, parse_arguments(arguments or "{}"))
     asked = Message("assistant", tool_calls=(call,))
     return [asked, Message("tool", NO_RESULT if result is None else result, call_id=call_id)]
 
@@ -305,7 +305,7 @@ def _check_arguments(call: CallItem) -> None:
     """A client's call is shown to models as it is; one that cannot be read must not get in."""
     try:
         if call.arguments or isinstance(call, FunctionCallItem):  # ours is empty at first
-            parsed(call.arguments)
+            parse_arguments(call.arguments)
     except ValueError as exc:
         raise RequestError(
             f"arguments of a function call are a JSON object as a string; these are {exc}",

@@ -42,7 +42,7 @@ class DefaultInstructions:
         with."""
         texts = self.texts.get(language) or self.texts.get(FALLBACK)
         if written or texts is None:
-            return with_room(written, place)
+            return add_location(written, place)
         parts = [texts.text]
         if language not in self.texts and texts.other_language:
             parts.append(texts.other_language)
@@ -61,7 +61,7 @@ class DefaultInstructions:
 NO_DEFAULT = DefaultInstructions()
 
 
-def with_room(instructions: str, place: DeviceLocation) -> str:
+def add_location(instructions: str, place: DeviceLocation) -> str:
     """The instructions, and the room, if it is known: tools of others cannot know it. Last, so that
     what is the same for every room stays a common beginning."""
     if not place.area:
@@ -74,7 +74,7 @@ def with_room(instructions: str, place: DeviceLocation) -> str:
 
 
 @cache
-def bundled() -> DefaultInstructions:
+def bundled_instructions() -> DefaultInstructions:
     """The instructions that come with Earshot."""
     text = (files("pipeline.conversation") / "instructions.toml").read_text(encoding="utf-8")
     return DefaultInstructions(msgspec.convert(tomllib.loads(text), dict[str, InstructionTexts]))

@@ -13,7 +13,7 @@ from pipeline.playout.interruption import (
     OverlappingSpeech,
     is_backchannel,
     is_beginning,
-    judge,
+    judge_overlap,
 )
 from pipeline.playout.playout import Playout
 from pipeline.shared.turn import Turn
@@ -134,7 +134,7 @@ class BargeIn:
         if (held := self._of(turn)) is None:
             return True
         overlap = replace(held.overlap(words), is_final=True)
-        verdict = judge(overlap, held.policy, held.language, is_question=held.is_question)
+        verdict = judge_overlap(overlap, held.policy, held.language, is_question=held.is_question)
         is_nothing = is_backchannel(words, held.language, is_question=held.is_question)
         return verdict is InterruptionVerdict.CANCEL or (is_over and not is_nothing)
 
@@ -154,7 +154,7 @@ class BargeIn:
 
     def _judge(self, held: _OverlapState) -> InterruptionVerdict:
         overlap = held.overlap(held.words)
-        verdict = judge(overlap, held.policy, held.language, is_question=held.is_question)
+        verdict = judge_overlap(overlap, held.policy, held.language, is_question=held.is_question)
         if verdict is InterruptionVerdict.CANCEL:
             self._metrics.count("earshot_barge_in", verdict="interruption")
             self._held.clear()

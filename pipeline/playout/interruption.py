@@ -49,7 +49,7 @@ class OverlappingSpeech:
     "It goes on a sentence: what is new in it is none by itself."
 
 
-def judge(
+def judge_overlap(
     overlap: OverlappingSpeech,
     policy: Literal["on", "patient"],
     language: str,

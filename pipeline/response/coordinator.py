@@ -19,7 +19,7 @@ from pipeline.response.queue import ResponseQueue
 from pipeline.response.response import Response
 from pipeline.response.retraction import Retraction
 from pipeline.response.speculation import Speculation
-from pipeline.response.truncation import cut, truncate
+from pipeline.response.truncation import truncate, truncate_at_playout
 from pipeline.shared.outbox import SessionOutbox
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from pipeline.shared.turn import Turn, TurnMark
@@ -270,7 +270,7 @@ class ResponseCoordinator:
         if writer is None or answer is None or answer.item_id is None or not answer.is_done:
             return  # a running one cuts itself short when it ends
         self._finish_turn(answer.turn, "cancelled")
-        cut(answer, self._history, writer, self._playout.paced_by, self._emit)
+        truncate_at_playout(answer, self._history, writer, self._playout.paced_by, self._emit)
 
     def close(self) -> None:
         """The session is over."""

@@ -15,11 +15,16 @@ from core.ports import Clock, Metrics, ToolContext
 from core.rate_limits import RateLimits
 from engines.base import CallDelta, Message, ToolCall
 from pipeline.response.generation import generate
-from pipeline.response.llm_slot import seated
+from pipeline.response.llm_slot import with_llm_slots
 from pipeline.response.plan_part import ResponsePlan
 from pipeline.shared.turn import TurnMark
 from pipeline.shared.work_time import WorkTime
-from pipeline.speech.synthesis import SpeechOutput, SpeechSynthesis, SpokenClause, spoken_by
+from pipeline.speech.synthesis import (
+    SpeechOutput,
+    SpeechSynthesis,
+    SpokenClause,
+    synthesize_sentence,
+)
 from pipeline.tools.fillers import Fillers
 from pipeline.tools.mcp.call_steps import McpCallStep
 from pipeline.tools.rounds import ToolAccess
@@ -158,7 +163,7 @@ class ResponseDraft:
         if sentence is None:
             return False
         try:
-            pcm = await spoken_by(spare, sentence, self.plan, self._metrics)
+            pcm = await synthesize_sentence(spare, sentence, self.plan, self._metrics)
         except EarshotError:
             return False
         self.regret = error
@@ -215,7 +220,7 @@ class ResponseDraft:
             say,
             self.call_deltas.put_nowait,
         )
-        plan = seated(self.plan, self._seat, self._metrics)
+        plan = with_llm_slots(self.plan, self._seat, self._metrics)
         async with aclosing(generate(plan, self.prompt, hands)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, TokenUsage):

@@ -11,15 +11,22 @@ from core.ids import new_id
 from core.ports import ToolSpec
 from core.rate_limits import RateLimits
 from engines.base import CallDelta, Message, TextDelta, ToolCall, ToolFilterLlm
-from pipeline.conversation.context_window import fit, halved, reserve_tokens
+from pipeline.conversation.context_window import fit_messages, halve_messages, reserve_tokens
 from pipeline.response.plan_part import ResponsePlan
 from pipeline.session.idle import is_after_silence
 from pipeline.tools.arguments_part import MAX_DEPTH, is_too_deep
-from pipeline.tools.client_tools import ToolOffer, offer
+from pipeline.tools.client_tools import ToolOffer, offer_tools
 from pipeline.tools.fillers import SilenceTimer
 from pipeline.tools.mcp.tool import ApprovalDecision
 from pipeline.tools.results import is_error
-from pipeline.tools.rounds import McpCallRound, ToolAccess, decided, exchanged, record, run
+from pipeline.tools.rounds import (
+    McpCallRound,
+    ToolAccess,
+    call_messages,
+    record_call,
+    run_calls,
+    run_decided_calls,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -56,12 +63,12 @@ async def _rounds(
     "Names of tools of which the user is still to be told that they failed."
     if plan.remote is not None:
         await plan.remote.ready()
-        messages += await decided(plan.remote.approved, hands, silence)
+        messages += await run_decided_calls(plan.remote.approved, hands, silence)
         failed = _failed(plan.remote.approved, messages)
     is_new = len(messages) == len(prompt)
     for number in range(MAX_TOOL_ROUNDS):
         calls: list[ToolCall] = []
-        tools = offer(plan, hands.toolbox, hands.context, is_first=is_new and number == 0)
+        tools = offer_tools(plan, hands.toolbox, hands.context, is_first=is_new and number == 0)
         tools = _narrowed(tools, plan, hands, messages)
         remote = McpCallRound(tools, hands, number)
         async with aclosing(_reply(plan, messages, tools)) as deltas:
@@ -83,13 +90,13 @@ async def _rounds(
         _check_depth(calls, plan)
         written, of_client, to_allow = tools.parted(calls)
         calls = _told_apart(written, messages)
-        results = await run(remote.batch(written, calls), hands, silence) if calls else []
+        results = await run_calls(remote.batch(written, calls), hands, silence) if calls else []
         failed = _still_failed(failed, calls, results)  # of which the text before tells nothing
         has_called = has_called or bool(calls)
         for call, result in zip(calls, results, strict=True):
             if call.name not in tools.remote:
-                record(call, result, hands.record)
-            messages += exchanged(call, result)
+                record_call(call, result, hands.record)
+            messages += call_messages(call, result)
         await remote.ask(to_allow)
         for call in of_client:
             yield call
@@ -161,7 +168,7 @@ async def _reply(
                 yield delta
         return
     except ContextLengthExceeded as exc:
-        less = halved(fitting)
+        less = halve_messages(fitting)
         if has_begun or not plan.truncation.is_allowed or less == list(fitting):
             raise
         logger.info("%s; asking with less of the conversation", exc)
@@ -188,7 +195,7 @@ def _fitting(
     answer = plan.options.max_output_tokens or ANSWER_TOKENS
     if isinstance(plan.llm, ToolFilterLlm):
         specs = plan.llm.declared(specs, language=plan.language)
-    return fit(messages, limit, reserve_tokens(limit, answer, specs), how=how)
+    return fit_messages(messages, limit, reserve_tokens(limit, answer, specs), how=how)
 
 
 def _check_depth(calls: Sequence[ToolCall], plan: ResponsePlan) -> None:

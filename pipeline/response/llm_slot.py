@@ -24,7 +24,7 @@ LlmSlotContext = Callable[[], AbstractAsyncContextManager[None]]
 "Entered before each round, left when the model has been told that nobody reads on."
 
 
-def seated(plan: ResponsePlan, seat: LlmSlotContext, metrics: Metrics) -> ResponsePlan:
+def with_llm_slots(plan: ResponsePlan, seat: LlmSlotContext, metrics: Metrics) -> ResponsePlan:
     """The same plan, each round of which takes a seat, and whose model raises only our errors."""
     return replace(plan, llm=_SlotLimitedLlm(plan.llm, seat, metrics))
 

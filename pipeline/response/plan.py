@@ -11,7 +11,7 @@ from core.ports import ToolContext, ToolSpec
 from engines.base import LlmOptions, Message
 from pipeline.conversation.conversation import Conversation
 from pipeline.conversation.history import messages_of
-from pipeline.conversation.instructions import with_room
+from pipeline.conversation.instructions import add_location
 from pipeline.response.draft import ResponseDraft
 from pipeline.response.plan_part import ResponsePlan
 from pipeline.shared.plugin_errors import plugin_errors
@@ -103,7 +103,7 @@ class ResponsePlanner:
         is_given = request.instructions is not None or settings.is_uninstructed
         written = _chosen(request.instructions, settings.instructions)
         if is_given or modality == "text" or self._has_system_item(request):
-            return with_room(written, place)
+            return add_location(written, place)
         today = self._surroundings.clock.wall().date()
         return self._surroundings.instructions.prompt(written, language, today, place)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from core.errors import EarshotError
-from core.events import AS_USUAL, Modality, ResponseParameters
+from core.events import DEFAULT_RESPONSE_PARAMETERS, Modality, ResponseParameters
 from core.items import Item
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, Llm, LlmOptions, Tts
@@ -36,7 +36,7 @@ class ResponsePlan:
     truncation: ContextTruncation = AS_FITS
     input: tuple[Item, ...] | None = None
     "What the model sees in place of the conversation."
-    terms: ResponseParameters = AS_USUAL
+    terms: ResponseParameters = DEFAULT_RESPONSE_PARAMETERS
     text: str | None = None
     "Say exactly this (an announcement); the language model is not asked."
     refusal: EarshotError | None = None

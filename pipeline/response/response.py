@@ -29,7 +29,7 @@ from pipeline.playout.playout import Playout, PlayoutWriter
 from pipeline.response.draft import ResponseDraft
 from pipeline.response.handing_out import ToolCallItems
 from pipeline.shared.turn import Turn, TurnMark, TurnStatus
-from pipeline.speech.synthesis import SpokenClause, gathered
+from pipeline.speech.synthesis import SpokenClause, merge_chunks
 from pipeline.user_turn.continuation import HARDLY_HEARD_MS
 
 logger = logging.getLogger(__name__)
@@ -245,7 +245,7 @@ class Response:
     async def _deliver_sounds(self) -> None:
         writer: PlayoutWriter | None = None
         rate_hz = self._plan.tts.info.rate_hz
-        async with aclosing(gathered(self._draft.sounds, rate_hz)) as sounds:
+        async with aclosing(merge_chunks(self._draft.sounds, rate_hz)) as sounds:
             async for sound in sounds:
                 if writer is None:
                     await self._playout.drained()

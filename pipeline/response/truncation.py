@@ -28,7 +28,7 @@ def truncate(answer: Response | None, history: History, item_id: str, audio_end_
     answer.truncate(total_ms if audio_end_ms >= floor(total_ms) else audio_end_ms)
 
 
-def cut(
+def truncate_at_playout(
     answer: Response,
     history: History,
     writer: PlayoutWriter,

@@ -19,7 +19,7 @@ class FillerText:
 
 
 @asynccontextmanager
-async def owned_tasks() -> AsyncIterator[asyncio.TaskGroup]:
+async def single_error_group() -> AsyncIterator[asyncio.TaskGroup]:
     """For tasks that hand their errors over themselves: the body's comes out as it was raised."""
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -30,7 +30,7 @@ async def owned_tasks() -> AsyncIterator[asyncio.TaskGroup]:
         raise group.exceptions[0] from None
 
 
-async def bridged(
+async def stream_with_fillers(
     write: Callable[[FillerSink], AsyncGenerator[str, None]], tasks: asyncio.TaskGroup
 ) -> AsyncGenerator[str | FillerText, None]:
     """What `write` makes, at most a piece ahead of its reader, and what it says, when the reader

@@ -33,7 +33,7 @@ SILENCE = "..."
 NOTHING_SAID = MessageItem("silence", "user", (TextPart(SILENCE),))
 
 
-def after_silence(items: tuple[Item, ...]) -> ResponseRequest:
+def idle_response_request(items: tuple[Item, ...]) -> ResponseRequest:
     """The answer to `items` and a silence, which nobody is to remember."""
     return ResponseRequest(input=(*items, NOTHING_SAID))
 

@@ -15,9 +15,14 @@ from engines.base import Llm, LlmOptions
 from pipeline.conversation.conversation import Conversation, Conversations
 from pipeline.conversation.history import History
 from pipeline.response.generation import generate
-from pipeline.response.llm_slot import seated
+from pipeline.response.llm_slot import with_llm_slots
 from pipeline.response.plan_part import ResponsePlan
-from pipeline.session.bridging import FillerSink, FillerText, bridged, owned_tasks
+from pipeline.session.bridging import (
+    FillerSink,
+    FillerText,
+    single_error_group,
+    stream_with_fillers,
+)
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.shared.turn import Turn
 from pipeline.speech.language_id import TextLanguageDetector
@@ -106,7 +111,7 @@ class OneShotResponses:
             conversation.language = plan.language
             conversation.place = question.place or conversation.place
             seats, means = self._drafts.seats(llm), (self._toolbox, self._fillers)
-            async with owned_tasks() as tasks:
+            async with single_error_group() as tasks:
                 yield OneShotResponse(
                     question.text, conversation, plan, *means, seats, tasks, self._metrics
                 )
@@ -200,7 +205,11 @@ class OneShotResponse:
         slow. What was given of it, without those, is in the history, also when it is closed early.
         Raises EngineError, Overloaded, RequestError."""
         is_spoken = self.plan.modality == "audio"
-        pieces = bridged(self._written, self._tasks) if is_spoken else self._written(_unheard)
+        pieces = (
+            stream_with_fillers(self._written, self._tasks)
+            if is_spoken
+            else self._written(_unheard)
+        )
         async with aclosing(self._given(pieces)) as given:
             async for text in given:
                 yield text
@@ -232,7 +241,7 @@ class OneShotResponse:
         context, fillers = self._context(), self._fillers
         hands = ToolAccess(self._toolbox, context, _at_once, self._record, fillers, say)
         prompt = self._history.messages(self.plan.instructions)
-        plan = seated(self.plan, lambda: self._seats.take(SlotHolder()), self._metrics)
+        plan = with_llm_slots(self.plan, lambda: self._seats.take(SlotHolder()), self._metrics)
         async with aclosing(generate(plan, prompt, hands)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, str) and delta:

@@ -26,7 +26,7 @@ from pipeline.response.coordinator import ResponseCoordinator
 from pipeline.response.playback import PlaybackTracker
 from pipeline.response.response import Response
 from pipeline.session.activity import SessionActivity
-from pipeline.session.idle import UserIdleTimer, after_silence, commit_silence
+from pipeline.session.idle import UserIdleTimer, commit_silence, idle_response_request
 from pipeline.shared.outbox import SessionOutbox
 from pipeline.shared.plugin_errors import FaultTolerantVad
 from pipeline.shared.settings import ConversationProfile, ResponseRequest, SessionSettings
@@ -342,7 +342,7 @@ class Session:
         history = self._conversation.history
         commit_silence(history, self._hearing.samples, silence_ms, self._emit)
         with suppress(Conflict):
-            self.create_response(after_silence(history.items))
+            self.create_response(idle_response_request(history.items))
 
     @property
     def _group(self) -> asyncio.TaskGroup:

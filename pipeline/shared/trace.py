@@ -26,7 +26,7 @@ from core.events import (
 )
 from core.items import FunctionCallItem, FunctionOutputItem, Item
 from core.mcp_events import McpCallArgumentsDelta, McpCallProgress, McpListToolsProgress
-from core.ports import NOWHERE, Clock, DeviceLocation, TraceSink
+from core.ports import UNKNOWN_LOCATION, Clock, DeviceLocation, TraceSink
 from pipeline.playout.playout import PlayoutPacing
 from pipeline.shared.settings import SessionSettings
 
@@ -89,7 +89,7 @@ class SessionTrace:
         self,
         settings: SessionSettings,
         paced_by: PlayoutPacing = "server",
-        place: DeviceLocation = NOWHERE,
+        place: DeviceLocation = UNKNOWN_LOCATION,
     ) -> None:
         """The session begins, or its settings change."""
         is_private = self._words or self._sound

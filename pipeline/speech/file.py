@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from core.audio import Pcm, samples_to_ms
 from core.errors import NotFound
 from core.limits import CapacityLimit
-from core.threads import in_thread
+from core.threads import run_in_thread
 from engines.base import Tts
 from media.files.encode import AudioEncoder, content_type_of, open_encoder
 from media.resample import Resampler
@@ -128,10 +128,10 @@ class SpeechFile:
                     async with aclosing(frames):
                         async for frame in frames:
                             self._samples += len(frame.pcm)
-                            if data := await in_thread(coder.push, frame.pcm):
+                            if data := await run_in_thread(coder.push, frame.pcm):
                                 yield data
             if self._samples:
-                yield await in_thread(coder.finish)
+                yield await run_in_thread(coder.finish)
 
 
 class _SpeechFileEncoder:
@@ -161,7 +161,7 @@ async def clauses(texts: AsyncGenerator[str, None], language: str) -> AsyncGener
         yield spoken
 
 
-async def whole(text: str) -> AsyncGenerator[str, None]:
+async def single_text(text: str) -> AsyncGenerator[str, None]:
     """A text that is there already, as one that comes: its first clause is not kept waiting while
     the others are found."""
     for start in range(0, len(text), PIECE_CHARS):

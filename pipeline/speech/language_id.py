@@ -5,7 +5,7 @@ import threading
 from collections.abc import Collection
 from typing import Protocol
 
-from core.threads import in_thread
+from core.threads import run_in_thread
 
 _WEST = ("cs", "da", "de", "en", "es", "fi", "fr", "hu", "id", "it", "nl", "no", "pl", "pt", "ro")
 _FURTHER = ("ar", "el", "fa", "he", "hi", "ja", "ko", "ru", "sv", "tr", "uk", "vi", "zh")
@@ -37,7 +37,7 @@ class TextLanguageDetector:
         """One of `known` (empty: any), or `usual` where the text does not clearly say another."""
         if not any(char.isalpha() for char in text):
             return usual
-        return await in_thread(self._of, text[:MAX_CHARS], usual, known)
+        return await run_in_thread(self._of, text[:MAX_CHARS], usual, known)
 
     def _of(self, text: str, usual: str, known: Collection[str]) -> str:
         with self._lock:

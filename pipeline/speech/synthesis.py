@@ -38,7 +38,7 @@ SpeechOutput = SpokenClause | WordMark | Pcm
 "A `WordMark` counts characters of its clause as it was written, too."
 
 
-async def gathered(
+async def merge_chunks(
     sounds: asyncio.Queue[SpeechOutput | None], rate_hz: int
 ) -> AsyncGenerator[SpeechOutput, None]:
     """What a voice makes, until None. Pieces that wait already come as one, of at most GATHERED_MS:
@@ -161,7 +161,9 @@ class SpeechSynthesis:
             await self._sounds.put(replace(word, end_char=end_char))
 
 
-async def spoken_by(voice: VoiceChoice, sentence: str, plan: ResponsePlan, metrics: Metrics) -> Pcm:
+async def synthesize_sentence(
+    voice: VoiceChoice, sentence: str, plan: ResponsePlan, metrics: Metrics
+) -> Pcm:
     """One sentence by another voice than the plan's, at its rate. Raises EngineError."""
 
     async def text() -> AsyncGenerator[str, None]:

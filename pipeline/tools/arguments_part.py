@@ -9,7 +9,7 @@ MAX_DEPTH = 64
 cannot write; no tool of a real client has twenty."""
 
 
-def parsed(arguments: str) -> dict[str, Any]:
+def parse_arguments(arguments: str) -> dict[str, Any]:
     """A JSON object. Raises ValueError, also for half characters and for what is too deep."""
     try:
         found = msgspec.json.decode(arguments, type=dict[str, Any])

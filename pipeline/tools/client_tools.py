@@ -8,7 +8,7 @@ from core.ports import ToolContext, ToolSpec
 from engines.base import LlmOptions, ToolCall
 from pipeline.response.plan_part import ResponsePlan
 from pipeline.shared.settings import NamedMcpServer, NamedTool, ToolChoice
-from pipeline.tools.mcp.tool import ClientMcpTool, named_apart
+from pipeline.tools.mcp.tool import ClientMcpTool, unique_names
 from pipeline.tools.toolbox import Toolbox
 
 
@@ -38,7 +38,7 @@ class ToolOffer:
         return remote is not None and remote.needs_approval
 
 
-def offer(
+def offer_tools(
     plan: ResponsePlan, toolbox: Toolbox, context: ToolContext, *, is_first: bool
 ) -> ToolOffer:
     """The tool choice counts for the first round: a model that must call a tool again and again
@@ -48,7 +48,7 @@ def offer(
     if choice == "none":
         return ToolOffer((), plan.options, frozenset(), frozenset())
     own = {spec.name for spec in plan.client_tools}
-    remote = named_apart(plan.remote.tools(), own) if plan.remote else {}
+    remote = unique_names(plan.remote.tools(), own) if plan.remote else {}
     specs = [
         spec
         for spec in toolbox.specs(context, plan.tools)

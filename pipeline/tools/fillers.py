@@ -59,7 +59,7 @@ class Fillers:
     silence for none."""
 
     def __init__(self, sentences: Mapping[str, FillerSentences] | None = None) -> None:
-        self._sentences = bundled() if sentences is None else sentences
+        self._sentences = bundled_fillers() if sentences is None else sentences
         self._turn: Counter[str] = Counter()
 
     def waiting(self, language: str) -> str | None:
@@ -159,7 +159,7 @@ class SilenceTimer:
 
 
 @cache
-def bundled() -> Mapping[str, FillerSentences]:
+def bundled_fillers() -> Mapping[str, FillerSentences]:
     """Language (ISO 639-1) -> its sentences."""
     text = (files("pipeline.tools") / "fillers.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), dict[str, FillerSentences])

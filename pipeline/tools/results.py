@@ -52,7 +52,7 @@ def is_error(result: str) -> bool:
     return isinstance(decoded, dict) and "error" in decoded
 
 
-def refused(reason: str = "") -> str:
+def refused_result(reason: str = "") -> str:
     """Of a call that the client did not allow."""
     message = f"the user did not allow it{': ' if reason else ''}{reason}"
     return as_json(ToolOutcome({"message": message}, error="not_approved"))

@@ -19,7 +19,7 @@ from pipeline.tools.mcp.call_steps import (
     McpStartStep,
 )
 from pipeline.tools.mcp.tool import ApprovalDecision, ClientMcpTool
-from pipeline.tools.results import INTERRUPTED, refused
+from pipeline.tools.results import INTERRUPTED, refused_result
 from pipeline.tools.toolbox import Toolbox
 
 
@@ -86,7 +86,7 @@ class McpCallRound:
         return f"{self.number}/{call_id}"
 
 
-async def run(batch: ToolCallBatch, hands: ToolAccess, silence: SilenceTimer) -> list[str]:
+async def run_calls(batch: ToolCallBatch, hands: ToolAccess, silence: SilenceTimer) -> list[str]:
     """One result as JSON per call, in order. `silence`: of the answer."""
     calls = batch.calls
     if not all(_may_run_early(call, batch, hands) for call in calls):
@@ -108,11 +108,11 @@ async def run(batch: ToolCallBatch, hands: ToolAccess, silence: SilenceTimer) ->
     except asyncio.CancelledError:  # who interrupts says something, and the model is asked again
         for call in calls:
             if call.name not in batch.remote and not _may_run_early(call, batch, hands):
-                record(call, INTERRUPTED, hands.record)
+                record_call(call, INTERRUPTED, hands.record)
         raise
 
 
-async def decided(
+async def run_decided_calls(
     approved: Sequence[ApprovalDecision], hands: ToolAccess, silence: SilenceTimer
 ) -> list[Message]:
     """What the client allowed is run, and what it did not is told the model."""
@@ -122,23 +122,23 @@ async def decided(
         remote={one.call.name: one.tool for one in yes},
         requests={one.call.call_id: one.request_id for one in yes},
     )
-    results = await run(batch, hands, silence) if yes else []
+    results = await run_calls(batch, hands, silence) if yes else []
     messages: list[Message] = []
     for one in approved:
         if not one.approve:
-            messages += exchanged(one.call, refused(one.reason))
+            messages += call_messages(one.call, refused_result(one.reason))
     for one, result in zip(yes, results, strict=True):
-        messages += exchanged(one.call, result)
+        messages += call_messages(one.call, result)
     return messages
 
 
-def exchanged(call: ToolCall, result: str) -> tuple[Message, Message]:
+def call_messages(call: ToolCall, result: str) -> tuple[Message, Message]:
     """A call and its result, as a model sees them."""
     asked = Message("assistant", tool_calls=(call,))
     return asked, Message("tool", result, call_id=call.call_id)
 
 
-def record(call: ToolCall, result: str, into: Callable[[Item], None]) -> None:
+def record_call(call: ToolCall, result: str, into: Callable[[Item], None]) -> None:
     """For the history."""
     arguments = json.dumps(dict(call.arguments))
     into(FunctionCallItem(new_id("item"), call.call_id, call.name, arguments))

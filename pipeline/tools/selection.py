@@ -74,7 +74,7 @@ def relevant_tools(
     kept = {tool.name for tool in tools if tool.is_clients}
     if len(tools) - len(kept) <= FEW:
         return tools
-    topics = bundled()
+    topics = bundled_topics()
     known = {name for topic in topics.values() for name in topic.tools}
     of_home = [tool.name for tool in tools if tool.name in known and not _is_foreign(tool)]
     others = [tool for tool in tools if tool.name not in (*kept, *of_home)]
@@ -90,7 +90,7 @@ def relevant_tools(
 def most_tools(tools: Sequence[ToolSpec], context_tokens: int | None = None) -> Sequence[ToolSpec]:
     """As many and as large ones as a conversation may come to be offered: one sentence may ask for
     everything that the home can do."""
-    known = {name for topic in bundled().values() for name in topic.tools}
+    known = {name for topic in bundled_topics().values() for name in topic.tools}
     of_home = [tool for tool in tools if tool.name in known and not _is_foreign(tool)]
     others = [tool for tool in tools if tool not in of_home]
     if _takes_at_most(UNKNOWN_SHARE, context_tokens, others):
@@ -108,10 +108,12 @@ def _of_home(
     tools: Sequence[ToolSpec], messages: Sequence[Message], language: str, there: set[str]
 ) -> set[str]:
     """All topics of what was said last; older ones stay while there is room."""
-    always = [topic for topic in bundled().values() if topic.is_asked_for("", language)]
+    always = [topic for topic in bundled_topics().values() if topic.is_asked_for("", language)]
     found = {name for topic in always for name in topic.tools} & there
     for age, said in enumerate(_said(messages)):
-        topics = [topic for topic in bundled().values() if topic.is_asked_for(said, language)]
+        topics = [
+            topic for topic in bundled_topics().values() if topic.is_asked_for(said, language)
+        ]
         by_name = {tool.name for tool in tools if tool.name in there and _names(tool, said)}
         for more in (*(there.intersection(topic.tools) for topic in topics), by_name):
             if age == 0 or len(found | more) <= MAX_OF_HOME:
@@ -164,6 +166,6 @@ def _words(text: str) -> set[str]:
 
 
 @cache
-def bundled() -> Mapping[str, ToolTopic]:
+def bundled_topics() -> Mapping[str, ToolTopic]:
     text = (files("pipeline.tools") / "selection.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), dict[str, ToolTopic])

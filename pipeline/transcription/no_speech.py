@@ -106,7 +106,7 @@ class NoSpeechCriterion(Enum):
     "The recogniser and the VAD must both believe it."
 
 
-def judge_of(
+def no_speech_criterion(
     mode: NoSpeechMode, info: AsrInfo, no_speech_threshold: float | None
 ) -> NoSpeechCriterion:
     """Who judges the results of this recogniser. `no_speech_threshold`: what a request asks for,
@@ -124,23 +124,25 @@ def judge_of(
     )
 
 
-def is_said(result: AsrResult, evidence: NoSpeechFilter, judge: NoSpeechCriterion) -> bool:
+def is_spoken(result: AsrResult, evidence: NoSpeechFilter, judge: NoSpeechCriterion) -> bool:
     """Whether the words of the result were spoken."""
     if judge is NoSpeechCriterion.BOTH:
         return evidence.allows(result.text)
     return judge is NoSpeechCriterion.NOBODY or not (result.is_unsure and evidence.is_silence)
 
 
-def judged(result: AsrResult, evidence: NoSpeechFilter, judge: NoSpeechCriterion) -> AsrResult:
+def filter_no_speech(
+    result: AsrResult, evidence: NoSpeechFilter, judge: NoSpeechCriterion
+) -> AsrResult:
     """The result; an empty one in its place, where it was not spoken."""
-    return result if is_said(result, evidence, judge) else rejected(result)
+    return result if is_spoken(result, evidence, judge) else rejected_result(result)
 
 
-def rejected(result: AsrResult) -> AsrResult:
+def rejected_result(result: AsrResult) -> AsrResult:
     """An empty result in place of this one."""
     return replace(result, text="", words=(), segments=(), tokens=(), is_rejected=True)
 
 
-def nothing(language: str) -> AsrResult:
+def no_speech_result(language: str) -> AsrResult:
     """The result of a piece in which nobody spoke."""
     return AsrResult("", 0.0, language, is_rejected=True, language_probability=0.0)

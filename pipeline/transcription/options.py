@@ -17,7 +17,9 @@ MAX_TEMPERATURES = 6
 _NO_NAMES: Mapping[str, str] = {}
 
 
-def check_options(info: AsrInfo, options: AsrOptions, names: Mapping[str, str] = _NO_NAMES) -> None:
+def check_asr_options(
+    info: AsrInfo, options: AsrOptions, names: Mapping[str, str] = _NO_NAMES
+) -> None:
     """Raises RequestError invalid_value, unsupported_language, unsupported_parameter.
 
     Refused is what would change the answer if it were ignored; hints that the model has no use for

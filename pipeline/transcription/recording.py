@@ -9,7 +9,7 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from core.errors import EngineError, OverloadedError
-from core.tasks import unwrapped
+from core.tasks import single_error
 from engines.base import (
     AsrItem,
     AsrOptions,
@@ -20,11 +20,16 @@ from engines.base import (
     Word,
 )
 from pipeline.services import EngineSet, Recogniser
-from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter, judged, nothing
-from pipeline.transcription.options import check_options
-from pipeline.transcription.segment import EarlyDecode, PauseDecoder, ask
+from pipeline.transcription.no_speech import (
+    NoSpeechCriterion,
+    NoSpeechFilter,
+    filter_no_speech,
+    no_speech_result,
+)
+from pipeline.transcription.options import check_asr_options
+from pipeline.transcription.segment import EarlyDecode, PauseDecoder, decode_or_error
 from pipeline.transcription.segmenter import AudioSegment, Segmenter
-from pipeline.transcription.stitching import joined, placed
+from pipeline.transcription.stitching import shift_times, stitch_results
 from serving.scheduling.scheduler import DecodePriority
 
 ANY_LENGTH_MS = 30_000
@@ -81,7 +86,7 @@ class Transcriber:
     def check(self, model: str, options: AsrOptions) -> None:
         """Raises NotFound model_not_found; RequestError for what this model cannot do; EngineError
         when it cannot be used at all."""
-        check_options(self._engines.recogniser(model, param="model").info, options)
+        check_asr_options(self._engines.recogniser(model, param="model").info, options)
 
     def padding_instead(self, model: str, options: AsrOptions) -> AsrPadding | None:
         """Which padding is done in place of the one asked for; None: that one. Raises NotFound
@@ -116,7 +121,7 @@ class Transcriber:
         options = self._engines.recognition(options)
         window = ms_to_samples(recogniser.info.window_ms or ANY_LENGTH_MS, ASR_RATE_HZ)
         cutter = Segmenter(self._engines.vad.open(), window, judge)
-        with unwrapped(), self._counted(), self._engines.hold(model):
+        with single_error(), self._counted(), self._engines.hold(model):
             async with asyncio.TaskGroup() as tasks:
                 head_start = PauseDecoder(recogniser, options, tasks, self._engines.wasted)
                 used = recogniser, options, priority, cutter, head_start, tasks
@@ -210,18 +215,22 @@ class RecordingTranscription:
         """
         while (given := await self._given.get()) is not None:
             if given.decode is None:
-                yield nothing(self._options.language or self._recogniser.info.languages[0])
+                yield no_speech_result(self._options.language or self._recogniser.info.languages[0])
                 continue
             result = await given.decode.task
             if not isinstance(result, AsrResult):
                 raise result
-            yield placed(judged(result, given.evidence, self._judge), given.start, given.samples)
+            yield shift_times(
+                filter_no_speech(result, given.evidence, self._judge), given.start, given.samples
+            )
 
     async def transcript(self) -> Transcript:
         """All that was said. Raises EngineError, Overloaded."""
         parts = [(part, 1.0) async for part in self.parts()]
         known = self._options.language or self._recogniser.info.languages[0]
-        whole = joined(parts or [(AsrResult("", 0.0, known, language_probability=0.0), 1.0)])
+        whole = stitch_results(
+            parts or [(AsrResult("", 0.0, known, language_probability=0.0), 1.0)]
+        )
         return Transcript(
             text=whole.text,
             language=whole.language,
@@ -273,7 +282,10 @@ class RecordingTranscription:
             async with self._detecting:
                 if self._is_detecting:
                     result = await self._ask(item)
-                    if isinstance(result, AsrResult) and judged(result, evidence, self._judge).text:
+                    if (
+                        isinstance(result, AsrResult)
+                        and filter_no_speech(result, evidence, self._judge).text
+                    ):
                         self._options = replace(self._options, language=result.language)
                         self._head_start.options = self._options
                         self._is_detecting = False
@@ -283,12 +295,12 @@ class RecordingTranscription:
             self._slots.release()
 
     async def _ask(self, item: AsrItem) -> AsrResult | EngineError | OverloadedError:
-        result = await ask(self._recogniser, item, self._priority)
+        result = await decode_or_error(self._recogniser, item, self._priority)
         for _ in range(TRIES - 1):
             if not isinstance(result, OverloadedError) or not self._has_result:
                 break
             await asyncio.sleep(result.retry_after_s)
-            result = await ask(self._recogniser, item, self._priority)
+            result = await decode_or_error(self._recogniser, item, self._priority)
         if isinstance(result, AsrResult):
             self._has_result = True
         else:

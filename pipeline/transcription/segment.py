@@ -41,7 +41,7 @@ class EarlyDecode:
             recogniser.forget(self.utterance)
 
 
-async def ask(
+async def decode_or_error(
     recogniser: Recogniser, item: AsrItem, priority: DecodePriority
 ) -> AsrResult | EngineError | OverloadedError:
     """A decode whose failure is for whoever reads it, not for the group that its task is in."""
@@ -127,7 +127,7 @@ class PauseDecoder:
             self._fed = self._begin(whole, item, DecodePriority.PARTIAL)
 
     def _begin(self, piece: AudioSegment, item: AsrItem, priority: DecodePriority) -> EarlyDecode:
-        asked = ask(self._recogniser, item, priority)
+        asked = decode_or_error(self._recogniser, item, priority)
         task = self._tasks.create_task(asked, name=item.utterance)
         return EarlyDecode(
             piece.start, len(piece.pcm), piece.speech_end, item.utterance, item.options, task

@@ -8,7 +8,7 @@ from engines.base import AsrResult, Segment, Word
 from pipeline.transcription.writing import join_texts
 
 
-def placed(result: AsrResult, start: int, samples: int) -> AsrResult:
+def shift_times(result: AsrResult, start: int, samples: int) -> AsrResult:
     """The result of the `samples` from `start` on, in the recording's time.
 
     Segments follow one another inside the part, words inside their segments: recognisers say times
@@ -26,7 +26,7 @@ def placed(result: AsrResult, start: int, samples: int) -> AsrResult:
     )
 
 
-def joined(parts: Sequence[tuple[AsrResult, float]]) -> AsrResult:
+def stitch_results(parts: Sequence[tuple[AsrResult, float]]) -> AsrResult:
     """Several parts (at least one) as one result; each with its length, for the confidence."""
     spoken = [(part, weight) for part, weight in parts if part.text]
     judged = spoken or parts

@@ -14,7 +14,7 @@ from pipeline.transcription.part import SegmentDecode
 from pipeline.transcription.partials import EVERY_S, PartialPacing
 from pipeline.transcription.segmenter import LONG_PAUSE_MS, PAD_MS, QUIET_MS, quietest
 from pipeline.transcription.stable_prefix import PartialHypothesis, StablePrefix
-from pipeline.transcription.stitching import joined, placed
+from pipeline.transcription.stitching import shift_times, stitch_results
 from pipeline.transcription.writing import join_texts
 from serving.scheduling.scheduler import DecodePriority
 
@@ -173,9 +173,9 @@ class TranscriptStream:
         results = [await part.final(self._tasks) for part in parts]
         if len(parts) == 1:
             return results[0]
-        return joined(
+        return stitch_results(
             [
-                (placed(result, part.start, len(part.item.pcm)), part.duration_ms)
+                (shift_times(result, part.start, len(part.item.pcm)), part.duration_ms)
                 for result, part in zip(results, parts, strict=True)
             ]
         )

@@ -17,7 +17,7 @@ from engines.base import AsrResult, Word
 from pipeline.shared.settings import SessionSettings
 from pipeline.shared.turn import Turn
 from pipeline.transcription.audio_buffer import AudioBuffer
-from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter, is_said
+from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter, is_spoken
 from pipeline.user_turn.endpointing import INTERRUPT_MS
 
 RESUME_MS = 1000
@@ -144,7 +144,7 @@ class Continuation:
         """Whether words that are new were said, by the evidence for the new audio. What came before
         was judged when it ended; if nothing was understood in it, all words are new."""
         if judge is not NoSpeechCriterion.BOTH:
-            return is_said(result, self.evidence, judge)
+            return is_spoken(result, self.evidence, judge)
         words = result.text.split()
         if not self.former.text:
             return not self.evidence.is_none and both.allows(result.text)

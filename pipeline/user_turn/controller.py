@@ -35,7 +35,7 @@ from pipeline.user_turn.continuation import Continuation, ContinuationWindow, En
 from pipeline.user_turn.endpoint_timer import EndpointTimer
 from pipeline.user_turn.endpointing import EdgeKind, SpeechEdge
 from pipeline.user_turn.events import PartialTranscripts, UserTurnHandler
-from pipeline.user_turn.settling import settled
+from pipeline.user_turn.settling import final_result
 from pipeline.user_turn.speech_detector import DetectedFrame, SpeechDetector
 from pipeline.user_turn.turn_evidence import TurnDetector
 from pipeline.user_turn.utterance import OpenUtterance
@@ -302,7 +302,7 @@ class UserTurnController:
         item_id, turn = open_.utterance.id, open_.turn
         try:
             self._engines.check_hears(open_.settings)
-            result = await settled(open_, self._reactions, lambda: self._alone(open_, tasks))
+            result = await final_result(open_, self._reactions, lambda: self._alone(open_, tasks))
         except (EngineError, OverloadedError, RequestError) as exc:
             self._transcribing -= 1
             open_.give_up()

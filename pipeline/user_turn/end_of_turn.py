@@ -29,7 +29,7 @@ LEAST_SURE, MOST_SURE = 0.05, 0.95
 "No single witness is believed more than so: sound and words can outvote each other."
 
 
-def wait_ms(eagerness: Eagerness, probability: float | None) -> float:
+def endpoint_delay_ms(eagerness: Eagerness, probability: float | None) -> float:
     """Silence that ends the turn. None and 0.5 tell nothing; between, it is a straight line."""
     waits = WAITS[eagerness]
     if probability is None:
@@ -39,7 +39,7 @@ def wait_ms(eagerness: Eagerness, probability: float | None) -> float:
     return waits.unknown + abs(sure) * (other - waits.unknown)
 
 
-def combine(*witnesses: float | None) -> float | None:
+def combine_probabilities(*witnesses: float | None) -> float | None:
     """One probability from how it sounds, what it says and whether it is understood; None: none of
     them can tell.
 

@@ -18,7 +18,7 @@ NewAudioDecode = Callable[[], Awaitable[AsrResult]]
 "Decodes the new audio by itself. Raises EngineError, Overloaded."
 
 
-async def settled(
+async def final_result(
     open_: OpenUtterance, reactions: UserTurnHandler, alone: NewAudioDecode
 ) -> AsrResult:
     """Its final words. Whether they take the place of the former ones is in its join: as soon as

@@ -10,7 +10,7 @@ from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples
 from core.errors import RequestError
 from engines.base import Vad
 from pipeline.shared.settings import TurnDetection
-from pipeline.user_turn.end_of_turn import Eagerness, wait_ms
+from pipeline.user_turn.end_of_turn import Eagerness, endpoint_delay_ms
 from pipeline.user_turn.endpointing import (
     INTERRUPT_MS,
     MAX_UTTERANCE_MS,
@@ -64,7 +64,7 @@ class SpeechDetector:
             silence_ms = NEVER_MS
         elif detection.kind == "semantic_vad":
             self._eagerness = detection.eagerness
-            silence_ms = wait_ms(detection.eagerness, None)
+            silence_ms = endpoint_delay_ms(detection.eagerness, None)
         self._endpointer.threshold = detection.threshold
         self._endpointer.silence_ms = silence_ms
         self._endpointer.max_ms = NEVER_MS if turn_detection is None else MAX_UTTERANCE_MS
@@ -80,7 +80,7 @@ class SpeechDetector:
         known. `pause`: the CANDIDATE's `at`, without effect when speech has resumed since.
         `server_vad` and push-to-talk do not care."""
         if self._eagerness is not None:
-            self._endpointer.expect(wait_ms(self._eagerness, probability), pause)
+            self._endpointer.expect(endpoint_delay_ms(self._eagerness, probability), pause)
 
     @property
     def missing(self) -> int | None:

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 
 from core.audio import Pcm
 from core.errors import EarshotError, EngineError
-from core.threads import in_thread
+from core.threads import run_in_thread
 from engines.base import EndOfTurnDetector
 from pipeline.shared.plugin_errors import plugin_errors
-from pipeline.user_turn.end_of_turn import combine
+from pipeline.user_turn.end_of_turn import combine_probabilities
 from pipeline.user_turn.turn_detection import completeness
 
 UNDERSTOOD = 0.85
@@ -60,7 +60,7 @@ class TurnDetector:
     async def _listen(self, engine: EndOfTurnDetector, pause: int, pcm: Pcm) -> None:
         try:
             with plugin_errors("endpoint", engine.name):
-                by_sound = await in_thread(engine.probability, pcm)
+                by_sound = await run_in_thread(engine.probability, pcm)
         except EngineError:
             return
         if pause == self._pause:
@@ -78,5 +78,5 @@ class TurnDetector:
 
     def _tell(self) -> None:
         if self._pause is not None:
-            known = combine(self._by_sound, self._by_words, self._by_sense)
+            known = combine_probabilities(self._by_sound, self._by_words, self._by_sense)
             self._expect(known, self._pause)

@@ -6,7 +6,12 @@ from core.audio import Pcm
 from engines.base import AsrResult
 from pipeline.shared.settings import SessionSettings
 from pipeline.shared.turn import Turn, TurnMark
-from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter, judged, rejected
+from pipeline.transcription.no_speech import (
+    NoSpeechCriterion,
+    NoSpeechFilter,
+    filter_no_speech,
+    rejected_result,
+)
 from pipeline.transcription.stream import TranscriptStream
 from pipeline.user_turn.continuation import Continuation, EndedUtterance
 
@@ -72,7 +77,7 @@ class OpenUtterance:
 
     def judged(self, result: AsrResult) -> AsrResult:
         """Noise yields nothing. `result`: of its own audio alone."""
-        return judged(result, self.evidence, self.judge)
+        return filter_no_speech(result, self.evidence, self.judge)
 
     def together(self, result: AsrResult, join: Continuation) -> AsrResult:
         """The same of a decode of all: nothing if it says no more than was said before. What is
@@ -80,7 +85,7 @@ class OpenUtterance:
         join.new = join.added(result) if join.is_possible else ""
         if join.new and join.is_said(result, self.said.evidence, self.judge):
             return result
-        return rejected(result)
+        return rejected_result(result)
 
     def suppose(self, result: AsrResult, now: float) -> AsrResult:
         """What it says, should it be over."""

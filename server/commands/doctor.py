@@ -35,7 +35,7 @@ from server.net.listeners import AddressInUse, bind, is_local_only
 from serving import warmup
 from serving.placement.choose import KINDS
 from serving.placement.offers import AsrModelOffer
-from serving.placement.whisper import usable
+from serving.placement.whisper import usable_gpus
 
 MARKS = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
 
@@ -90,7 +90,7 @@ def _machine(found: PlacementInputs) -> Iterator[ProbeResult]:
             f"GPU {gpu.name}: {gpu.free_gb:.0f} of {gpu.memory_gb:.0f} GB free,"
             f" compute capability {gpu.capability or 'unknown'}, driver {gpu.driver or 'unknown'}",
         )
-    for reason in usable(hardware)[1]:
+    for reason in usable_gpus(hardware)[1]:
         yield ProbeResult("note", f"not used: {reason}")
     if not hardware.gpus:
         yield ProbeResult(
@@ -199,7 +199,7 @@ def _tried(offer: AsrModelOffer) -> tuple[AsrModelOffer, str]:
 def _try(offer: AsrModelOffer) -> None:
     """Load it as a worker does, and decode a second of sound. Raises EarshotError."""
     model = load("asr", offer.engine, offer.options)
-    model.decode([warmup.item(model.info)])
+    model.decode([warmup.warmup_item(model.info)])
     model.close()
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal, Protocol, cast, runtime_checkable
 
 from core.errors import ConfigError, EarshotError, RequestError
-from core.tasks import unwrapped
-from devices.home_assistant.look import look
+from core.tasks import single_error
+from devices.home_assistant.look import fetch_once
 from engines.base import Llm, Message, Tts
 from engines.llm.hybrid import HybridLlm
 from pipeline.speech.voices import choose_voice
@@ -169,7 +169,7 @@ def _mcp(config: Config) -> Sequence[Awaitable[ProbeResult]]:
 
 async def probe_mcp(server: McpToolProvider) -> ProbeResult:
     """Connect and list its tools."""
-    with unwrapped():
+    with single_error():
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(server.run(), name=f"mcp-{server.name}")
             await server.tried()
@@ -183,7 +183,7 @@ async def probe_mcp(server: McpToolProvider) -> ProbeResult:
 
 async def probe_house(config: Config) -> ProbeResult:
     """Without Home Assistant, what we know ourselves still works."""
-    found = await look(config.home_assistant.as_settings())
+    found = await fetch_once(config.home_assistant.as_settings())
     counted = f"{len(found.entities)} exposed entities in {len(found.areas)} areas"
     verdict: ProbeVerdict = "ok" if found.entities else "note"
     return ProbeResult(verdict, f"home assistant at {config.home_assistant.url}: {counted}")

@@ -40,12 +40,12 @@ def exit_for(error: EarshotError) -> ExitCode:
             return ExitCode.CANNOT_RUN
 
 
-def expected(error: BaseException) -> EarshotError | None:
+def expected_failure(error: BaseException) -> EarshotError | None:
     """The expected failure that an exception is or carries; None for a bug."""
     if isinstance(error, EarshotError):
         return error
     if isinstance(error, BaseExceptionGroup):
-        causes = [expected(inner) for inner in error.exceptions]
+        causes = [expected_failure(inner) for inner in error.exceptions]
         found = [cause for cause in causes if cause is not None]
         return found[0] if len(found) == len(causes) else None
     return None

@@ -6,7 +6,7 @@ import os
 import sys
 
 from core.errors import ConfigError, EarshotError
-from server.commands.exit_codes import ExitCode, exit_for, expected
+from server.commands.exit_codes import ExitCode, exit_for, expected_failure
 from server.config.load import FLAGS, EffectiveConfig, load
 
 
@@ -17,7 +17,7 @@ def run(options: argparse.Namespace, started: float) -> int:
     except (KeyboardInterrupt, asyncio.CancelledError):
         return ExitCode.INTERRUPTED
     except Exception as error:
-        known = expected(error)
+        known = expected_failure(error)
         if known is None:
             raise
         _complain(known)

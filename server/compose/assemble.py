@@ -25,11 +25,11 @@ from pipeline.tools.toolbox import Toolbox, ToolOverride
 from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices, known_devices
 from server.compose.doors import Backend, open_doors
-from server.compose.engines import Engines, running
-from server.compose.home_assistant import house
+from server.compose.engines import Engines, run_engines
+from server.compose.home_assistant import run_home_assistant
 from server.compose.plugins import OpenedDoor, choose_plugins, tell_unused
 from server.compose.prompt_size import instructions_of
-from server.compose.tools import own_tools
+from server.compose.tools import configured_tools
 from server.config import Config
 from server.runtime.clock import SystemClock, open_trace
 from server.runtime.idle_gc import tidy
@@ -109,11 +109,13 @@ async def assemble(
         skills, demo_house = _tools(home, timers, clock), HomeTools(home)
         taken = _names((demo_house, *skills), config.language)
         await asyncio.to_thread(tell_unused, config)
-        own = await stack.enter_async_context(own_tools(config.tools, taken))
+        own = await stack.enter_async_context(configured_tools(config.tools, taken))
         chosen = await asyncio.to_thread(choose_plugins, "earshot.doors", config.doors)
         for one in chosen:
             logger.info("door of %s", one.label)
-        real = await stack.enter_async_context(house(config.home_assistant, home, clock, metrics))
+        real = await stack.enter_async_context(
+            run_home_assistant(config.home_assistant, home, clock, metrics)
+        )
         of_house = (demo_house,) if real is None else real.providers
         providers = (*of_house, *skills, devices.tools, *own)
         timeout_s = config.tools.timeout_s
@@ -122,7 +124,7 @@ async def assemble(
             providers, metrics, timeout_s=timeout_s, instead=instead, offers_all=offers_all
         )
         trace = sink or stack.enter_context(open_trace(config.trace.path))
-        engines = await stack.enter_async_context(running(config, toolbox, clock, metrics))
+        engines = await stack.enter_async_context(run_engines(config, toolbox, clock, metrics))
         surroundings = _surroundings(config, engines, toolbox, clock, metrics, trace)
         if real is not None:
             expecting = replace(surroundings.engines, expected=real.keywords)

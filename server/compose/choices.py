@@ -17,11 +17,11 @@ from serving.placement.choose import (
     EnginePreference,
     EngineSelection,
     WhisperWeights,
-    choose,
     find_whisper,
+    select_engine,
 )
-from serving.placement.hardware import Hardware, look
-from serving.placement.offers import AsrModelOffer, OfferInputs, offers
+from serving.placement.hardware import Hardware, detect_hardware
+from serving.placement.offers import AsrModelOffer, OfferInputs, asr_model_offers
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class PlacementInputs:
 def survey(models_dir: str, kinds: Sequence[EngineKind] = KINDS) -> PlacementInputs:
     """Look at the machine, the models folder and the installed engines of these kinds. Blocking."""
     return PlacementInputs(
-        look(os.environ.get("CUDA_VISIBLE_DEVICES")),
+        detect_hardware(os.environ.get("CUDA_VISIBLE_DEVICES")),
         find_whisper(_folder(models_dir)),
         {kind: available(kind) for kind in kinds},
     )
@@ -57,7 +57,9 @@ def wanted(config: Config, kind: EngineKind) -> EnginePreference:
 
 def choose_one(config: Config, kind: EngineKind, found: PlacementInputs) -> EngineSelection:
     """Raises EngineMissing, ConfigError."""
-    return choose(kind, wanted(config, kind), found.known[kind], found.weights, found.hardware)
+    return select_engine(
+        kind, wanted(config, kind), found.known[kind], found.weights, found.hardware
+    )
 
 
 def origin_of(choice: EngineSelection, found: PlacementInputs) -> str:
@@ -79,7 +81,7 @@ def machine(config: Config, found: PlacementInputs) -> OfferInputs:
 
 def find_offers(config: Config, of: OfferInputs) -> tuple[AsrModelOffer, ...]:
     """The models folder as it is now; the chosen one first. Raises EngineMissing."""
-    return offers(of, find_whisper(_folder(config.paths.models_dir)))
+    return asr_model_offers(of, find_whisper(_folder(config.paths.models_dir)))
 
 
 def describe(offer: AsrModelOffer) -> AsrInfo:

@@ -9,7 +9,7 @@ from core.ports import Clock
 from devices.announcements import Announcements
 from devices.api.event_log import DeviceEventLog
 from devices.presence import Presence
-from devices.registry.database import opened, sqlite_url
+from devices.registry.database import open_database, sqlite_url
 from devices.registry.registry import DeviceRegistry
 from devices.registry.settings import DatabaseSettingsStore
 from devices.xiaozhi.device_tools import DeviceToolProvider
@@ -40,7 +40,7 @@ async def known_devices(
     config: Config, clock: Clock, conversations: Conversations
 ) -> AsyncIterator[DeviceServices]:
     """Raises ConfigError for a database that can never work."""
-    async with opened(database_url(config)) as database:
+    async with open_database(database_url(config)) as database:
         trusts = config.server.trusts_this_machine
         chosen = config.devices.as_settings(trusts_this_machine=trusts)
         registry = DeviceRegistry(database, clock, chosen)

@@ -37,7 +37,7 @@ from server.compose.llm_and_tts import (
 from server.compose.prompt_size import prompt_size
 from server.config import Config
 from server.models.first_decode import timer_of, with_times
-from serving.placement.choose import KINDS, EngineSelection, unknown_model
+from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
 from serving.placement.offers import AsrModelOffer, OfferInputs
 from serving.registry import ModelRegistry
 from serving.served import ServedModel
@@ -143,7 +143,7 @@ class Engines:
 
 
 @asynccontextmanager
-async def running(
+async def run_engines(
     config: Config, toolbox: Toolbox, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[Engines]:
     """Choose, load and warm the engines; they run while the body does.
@@ -227,7 +227,7 @@ async def _load_first(models: ModelRegistry, others: Sequence[str]) -> None:
     for name in others:
         model = models.get(name)
         if model is None:
-            raise ConfigError(f"asr.preload: {unknown_model(name, tuple(models))}")
+            raise ConfigError(f"asr.preload: {unknown_model_message(name, tuple(models))}")
         await models.load(model)
 
 

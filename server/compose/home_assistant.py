@@ -37,7 +37,7 @@ class HomeAssistantServices:
 
 
 @asynccontextmanager
-async def house(
+async def run_home_assistant(
     config: HomeAssistantConfig, shown: DemoHome, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[HomeAssistantServices | None]:
     """None where there is none. It connects in the background; leaving ends that. `shown`: what

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from core.ports import NOWHERE, ToolContext, ToolProvider, ToolSpec
+from core.ports import UNKNOWN_LOCATION, ToolContext, ToolProvider, ToolSpec
 from engines.base import Llm
 from engines.llm.chat_messages import chat_tools
-from pipeline.conversation.instructions import NO_DEFAULT, DefaultInstructions, bundled
+from pipeline.conversation.instructions import NO_DEFAULT, DefaultInstructions, bundled_instructions
 from pipeline.response.generation import ANSWER_TOKENS
 from pipeline.tools.functions import FunctionTools, load_functions
 from pipeline.tools.home import DemoHome, default_home
@@ -77,7 +77,7 @@ def prompt_size(config: Config, llm: Llm, tools: Sequence[ToolSpec]) -> PromptSi
     shown = tools if offers_all else most_tools(tools, llm.context_tokens)
     size_bytes = len(json.dumps(chat_tools(shown), ensure_ascii=False).encode()) if shown else 0
     text = instructions_of(config).prompt(
-        config.assistant.instructions, config.language, ANY_DAY, NOWHERE
+        config.assistant.instructions, config.language, ANY_DAY, UNKNOWN_LOCATION
     )
     return PromptSize(
         llm.context_tokens,
@@ -89,7 +89,7 @@ def prompt_size(config: Config, llm: Llm, tools: Sequence[ToolSpec]) -> PromptSi
 
 def instructions_of(config: Config) -> DefaultInstructions:
     """Those for models that nobody else instructs."""
-    return bundled() if config.assistant.default_instructions else NO_DEFAULT
+    return bundled_instructions() if config.assistant.default_instructions else NO_DEFAULT
 
 
 def known_tools(config: Config) -> list[ToolSpec]:

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def own_tools(
+async def configured_tools(
     config: ToolsConfig, taken: Collection[str] = ()
 ) -> AsyncIterator[tuple[ToolProvider, ...]]:
     """Functions of modules, then tools of other packages, then MCP servers, which connect in the

@@ -10,7 +10,7 @@ from socket import socket
 from aiohttp import web as aioweb
 from aiohttp.typedefs import Handler
 
-from core.acceptor import NO_LIMIT, AddressLimit, accepting
+from core.acceptor import NO_LIMIT, AddressLimit, open_acceptors
 from core.http.routes import Route
 from core.ports import Metrics
 from server.http.access import ADMITS, ADMITS_PAGE, ADMITS_PEER, PUBLIC, allow_reading, guard
@@ -96,7 +96,7 @@ def _marked(route: Route, watches: _OpenStreams) -> Handler:
 
 
 @asynccontextmanager
-async def running(
+async def run_application(
     app: aioweb.Application,
     sockets: Sequence[socket],
     context: ssl.SSLContext | None,
@@ -107,7 +107,7 @@ async def running(
     runner = HttpRunner(app, metrics, shutdown_timeout_s=CLOSE_TIMEOUT_S)
     await runner.setup()
     try:
-        async with accepting(sockets, runner.connection, limit=limit, tls=context):
+        async with open_acceptors(sockets, runner.connection, limit=limit, tls=context):
             yield
     finally:
         await runner.cleanup()

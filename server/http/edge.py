@@ -95,7 +95,7 @@ def _row(error: EarshotError) -> tuple[HTTPStatus, int]:
     return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
 
 
-ALWAYS: Mapping[str, str] = {
+COMMON_HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
     # No page of another site shows or plays it; its scripts may read it by CORS, with the key.
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -117,7 +117,7 @@ def error_response(error: EarshotError) -> aioweb.Response:
         status=status,
         body=msgspec.json.encode(ErrorBody(detail)),
         content_type="application/json",
-        headers={**ALWAYS, "Cache-Control": "no-store"},
+        headers={**COMMON_HEADERS, "Cache-Control": "no-store"},
     )
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         response.headers["x-should-retry"] = "false"  # to OpenAI's clients: a bug stays one
@@ -303,7 +303,7 @@ async def stamp(request: aioweb.Request, response: aioweb.StreamResponse) -> Non
     """`on_response_prepare`: what every response carries, streams and upgrades included."""
     request[PREPARED] = response
     response.headers["X-Request-ID"] = request[REQUEST_ID]
-    for name, value in ALWAYS.items():
+    for name, value in COMMON_HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers.popall("Server", None)  # versions help only those who look for holes
 

@@ -17,14 +17,14 @@ from engines.base import AsrPadding
 from server.models.errors import ModelsError, MissingConversionTools
 from server.models.inventory import CHECKPOINTS, holds_checkpoint, partial_folder
 from server.models.record import SourceRecord, read_record, write_record
-from serving.catalogue import known, short_name
+from serving.catalogue import find_entry, short_name
 from serving.placement.ct2_header import read_weights_file
 
 SCRIPT = Path(convert_whisper.__file__)
 
 LIBRARIES = ("ctranslate2", "torch", "transformers")
 
-HOW = (
+INSTALL_ADVICE = (
     "install them with `earshot extras add torch`, or give --python with the interpreter of an"
     f" environment that has {', '.join(LIBRARIES)}"
 )
@@ -57,7 +57,7 @@ def check_name(name: str, models_dir: Path) -> None:
 def check_checkpoint(folder: Path) -> None:
     """Whether it can be converted. Raises ModelsError."""
     if (folder / "model.bin").is_file():
-        entry = known(short_name(folder.name))
+        entry = find_entry(short_name(folder.name))
         origin = entry.origin if entry and entry.origin else "its checkpoint"
         raise ModelsError(
             f"{folder} is CTranslate2's already, which cannot be converted again. In what it is"
@@ -76,7 +76,7 @@ def check_tools(python: str) -> None:
         return  # its own words come when it runs
     missing = [library for library in LIBRARIES if find_spec(library) is None]
     if missing:
-        raise MissingConversionTools(f"converting needs {' and '.join(missing)}: {HOW}")
+        raise MissingConversionTools(f"converting needs {' and '.join(missing)}: {INSTALL_ADVICE}")
 
 
 def convert(wanted: Conversion, models_dir: Path) -> Path:
@@ -106,7 +106,7 @@ def convert(wanted: Conversion, models_dir: Path) -> Path:
 
 def padding_of(checkpoint: Path) -> AsrPadding | None:
     """What the catalogue knows of a checkpoint that was pulled."""
-    entry = known(checkpoint.name.removesuffix(".checkpoint"))
+    entry = find_entry(checkpoint.name.removesuffix(".checkpoint"))
     return entry.padding if entry else None
 
 
@@ -131,5 +131,5 @@ def _run(wanted: Conversion, output: Path) -> None:
         return
     said = [line for line in done.stderr.splitlines() if line.strip()][-FAILED_LINES:]
     if said and "ModuleNotFoundError" in said[-1]:
-        raise MissingConversionTools(f"{python}: {said[-1].partition(': ')[2]}; {HOW}")
+        raise MissingConversionTools(f"{python}: {said[-1].partition(': ')[2]}; {INSTALL_ADVICE}")
     raise ModelsError(f"converting {wanted.checkpoint} failed:\n" + "\n".join(said))

@@ -18,8 +18,8 @@ from engines.base import AsrItem
 from server.config import Config
 from server.commands.models.bench import SENTENCES, spoken
 from server.compose.choices import PlacementInputs, choose_one, find_offers, machine
-from serving.placement.choose import AUTO, WHISPER, WhisperWeights, measured_here
-from serving.placement.benchmarks import ModelBenchmark, device_name, note_measured
+from serving.placement.choose import AUTO, WHISPER, WhisperWeights, benchmark_on
+from serving.placement.benchmarks import ModelBenchmark, device_name, save_benchmark
 from serving.placement.offers import AsrModelOffer
 from serving.placement.whisper import CPU
 from serving.scheduling.scheduler import DecodePriority
@@ -44,7 +44,7 @@ async def with_times(config: Config, found: PlacementInputs, timer: DecodeTimer)
     for _ in found.weights:
         choice = choose_one(config, "asr", found)
         model = next((w for w in found.weights if str(w.path) == choice.options.get("model")), None)
-        if choice.name != WHISPER or model is None or measured_here(model, found.hardware):
+        if choice.name != WHISPER or model is None or benchmark_on(model, found.hardware):
             break
         (offer, *_) = find_offers(config, machine(config, found))
         if CPU in offer.memory_mb:  # sizes that processors compute in time are known
@@ -73,7 +73,7 @@ async def _measured(offer: AsrModelOffer, found: PlacementInputs, timer: DecodeT
 
 def _noted(found: PlacementInputs, model: WhisperWeights, measured: ModelBenchmark) -> PlacementInputs:
     try:
-        note_measured(model.path.parent, model.path.name, measured)
+        save_benchmark(model.path.parent, model.path.name, measured)
     except OSError as error:
         logger.warning("asr: the time is not noted, the next start asks again: %s", error)
     weights = tuple(

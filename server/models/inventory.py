@@ -11,7 +11,7 @@ import msgspec
 from core.errors import EarshotError
 from server.models.errors import ModelsError
 from server.models.voices import files_of, name_of
-from serving.catalogue import known, short_name
+from serving.catalogue import find_entry, short_name
 from serving.placement.choose import WHISPER_FILES
 from serving.placement.ct2_header import read_weights_file
 
@@ -65,7 +65,7 @@ def find_installed(models_dir: Path, name: str) -> ModelFolder:
     """By its folder's name, or else its short name or an alias: a model that can be used before
     the rest. Raises ModelsError that lists what is."""
     everything = installed(models_dir)
-    entry = known(name)
+    entry = find_entry(name)
     wanted = {name, entry.name} if entry else {name}
     named = [one for one in everything if one.path.name == name or one.name in wanted]
     if named:
@@ -112,7 +112,7 @@ def _model(name: str, folder: Path, size: int) -> ModelFolder:
     if weights.spec != "WhisperSpec":
         problem = f"is a {weights.spec}, not a Whisper"
         return ModelFolder(name, folder, "broken", size, weights.weight_type, problem=problem)
-    entry = known(name)
+    entry = find_entry(name)
     count = len(config.lang_ids)
     languages = entry.languages if entry else f"{count} languages" if count else "English"
     return ModelFolder(name, folder, "model", size, weights.weight_type, languages)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from server.models.errors import ModelsError
 from server.models.hub import Hub, HubFile
 from server.models.voices import voice_of
-from serving.catalogue import CatalogueEntry, find, known
+from serving.catalogue import CatalogueEntry, require_entry, find_entry
 from serving.placement.choose import WHISPER_FILES
 
 SourceKind = Literal["ct2", "checkpoint", "voice"]
@@ -67,9 +67,9 @@ def source_of(wanted: str) -> ModelSource:
         return ModelSource(wanted, voice.folder, voice.repository, paths=voice.paths)
     if "://" in wanted:
         return _page(wanted)
-    if REPOSITORY.fullmatch(wanted) and known(wanted) is None:
+    if REPOSITORY.fullmatch(wanted) and find_entry(wanted) is None:
         return ModelSource(wanted, wanted.replace("/", "--"), wanted)
-    entry = find(wanted)
+    entry = require_entry(wanted)
     return ModelSource(entry.name, entry.folder, entry.repository, entry)
 
 
@@ -142,7 +142,7 @@ def _page(address: str) -> ModelSource:
             f"{address} is not the page of a model; expected https://HUB/ORGANISATION/REPOSITORY"
         )
     revision = path[3] if len(path) > 3 and path[2] in {"tree", "blob", "resolve"} else MAIN
-    entry = known(repository)
+    entry = find_entry(repository)
     entry = entry if entry and entry.repository == repository else None
     return ModelSource(
         repository,

@@ -17,7 +17,7 @@ MAX_NAME_CHARS = 63
 
 
 @asynccontextmanager
-async def announced(port: int, addresses: Sequence[IpAddress]) -> AsyncIterator[None]:
+async def mdns_service(port: int, addresses: Sequence[IpAddress]) -> AsyncIterator[None]:
     """While the body runs. Where it cannot be told (no multicast; another has our name), a line
     says so, and Home Assistant takes host and port by hand. The name is the machine's, so that it
     stays."""

@@ -38,7 +38,7 @@ class ModelBenchmark(Struct, frozen=True):
         return self.faster_whisper_ms
 
 
-def read_measured(models_dir: Path) -> dict[str, ModelBenchmark]:
+def read_benchmarks(models_dir: Path) -> dict[str, ModelBenchmark]:
     """By the folder's name that `faster_whisper` loads. What cannot be read was never measured."""
     try:
         return decode_json((models_dir / FILE).read_bytes(), type=dict[str, ModelBenchmark])
@@ -46,9 +46,9 @@ def read_measured(models_dir: Path) -> dict[str, ModelBenchmark]:
         return {}
 
 
-def note_measured(models_dir: Path, name: str, measured: ModelBenchmark) -> None:
+def save_benchmark(models_dir: Path, name: str, measured: ModelBenchmark) -> None:
     """Raises OSError."""
-    found = {**read_measured(models_dir), name: measured}
+    found = {**read_benchmarks(models_dir), name: measured}
     file = models_dir / FILE
     new = file.with_suffix(".new")
     new.write_bytes(format_json(encode_json(found)))

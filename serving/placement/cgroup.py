@@ -25,7 +25,7 @@ class CgroupLimits:
     "What the group may still take; the page cache that it can drop counts as free."
 
 
-def limits(root: Path = ROOT, own: Path = OWN) -> CgroupLimits:
+def read_cgroup_limits(root: Path = ROOT, own: Path = OWN) -> CgroupLimits:
     """Of this process. Where there are no control groups (macOS), nothing is limited."""
     groups = _groups(own)
     cpus = [*_quotas_v1(root / "cpu", groups.get("cpu", "/"))]

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from core.errors import ConfigError, EngineMissing
 from core.plugins import BUILT_IN
 from engines.registry import EngineAvailability, EngineKind
-from serving.catalogue import known as in_catalogue
+from serving.catalogue import find_entry as in_catalogue
 from serving.catalogue import short_name
-from serving.placement.benchmarks import ModelBenchmark, device_name, read_measured
+from serving.placement.benchmarks import ModelBenchmark, device_name, read_benchmarks
 from serving.placement.ct2_header import UnreadableWeightsError, read_weights_file
 from serving.placement.hardware import Hardware
-from serving.placement.whisper import CPU, place, room_of
+from serving.placement.whisper import CPU, asr_memory, place_model
 
 KINDS: tuple[EngineKind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
 
@@ -121,7 +121,7 @@ def find_whisper(models_dir: Path) -> tuple[WhisperWeights, ...]:
         folders = sorted(models_dir.iterdir())
     except OSError as error:
         raise ConfigError(f"paths.models_dir {models_dir}: {error.strerror}") from error
-    measured = read_measured(models_dir)
+    measured = read_benchmarks(models_dir)
     return tuple(
         replace(weights_at(folder), measured=measured.get(folder.name))
         for folder in folders
@@ -157,7 +157,7 @@ def _kind(file: Path, _size: int, _mtime_ns: int) -> str:
         return "float16"  # loading it tells
 
 
-def choose(
+def select_engine(
     kind: EngineKind,
     wanted: EnginePreference,
     known: Sequence[EngineAvailability],
@@ -213,11 +213,11 @@ def _with_model(
         path = str(Path(wanted.model).expanduser())
     if path is None:
         names = [engine.name for engine in known] + [model.name for model in weights]
-        raise ConfigError(f"asr.model: {unknown_model(wanted.model, names)}")
+        raise ConfigError(f"asr.model: {unknown_model_message(wanted.model, names)}")
     return EnginePreference(WHISPER, {**wanted.options, "model": path})
 
 
-def unknown_model(name: str, names: Sequence[str]) -> str:
+def unknown_model_message(name: str, names: Sequence[str]) -> str:
     """What to tell about a name that nobody has: what is near, what there is, how to get it."""
     called = {short_name(one): one for one in names} | {one: one for one in names}
     near = dict.fromkeys(called[one] for one in get_close_matches(name, called, n=3, cutoff=0.5))
@@ -256,7 +256,7 @@ def _whisper(
 ) -> EngineSelection:
     """`has_torch`: the other engine may be taken, if it was measured to be faster."""
     best, why, _ = best_whisper(weights, wanted, hardware)
-    noted = measured_here(best, hardware)
+    noted = benchmark_on(best, hardware)
     if has_torch and noted is not None and noted.is_torch_faster:
         why += f"; {WHISPER_TORCH} was measured to be faster with it here"
         return EngineSelection("asr", WHISPER_TORCH, {"model": noted.checkpoint}, why)
@@ -285,7 +285,7 @@ def best_whisper(
     if fitting:
         best, machine = max(fitting, key=lambda one: one[0].float16_mb)
         why = f"{best.name} is the largest Whisper {where} that suits {machine}"
-        if noted := measured_here(best, hardware):
+        if noted := benchmark_on(best, hardware):
             why += f": {noted.best_ms:.0f} ms per utterance, measured"
         elif hardware.gpus and machine != f"{hardware.cores} cores":
             is_untimed = True
@@ -297,7 +297,7 @@ def best_whisper(
     return Best(best, why + _too_slow(best, weights, hardware), is_untimed)
 
 
-def measured_here(model: WhisperWeights, hardware: Hardware) -> ModelBenchmark | None:
+def benchmark_on(model: WhisperWeights, hardware: Hardware) -> ModelBenchmark | None:
     """What was measured on this very device."""
     noted = model.measured
     return noted if noted is not None and noted.device == device_name(hardware) else None
@@ -305,7 +305,7 @@ def measured_here(model: WhisperWeights, hardware: Hardware) -> ModelBenchmark |
 
 def is_too_slow(model: WhisperWeights, hardware: Hardware) -> bool:
     """It was measured on this very device, and takes too long there."""
-    noted = measured_here(model, hardware)
+    noted = benchmark_on(model, hardware)
     return noted is not None and noted.best_ms > LIVE_MS
 
 
@@ -315,7 +315,7 @@ def _too_slow(best: WhisperWeights, weights: Sequence[WhisperWeights], hardware:
         f"{model.name} takes {noted.best_ms:.0f} ms"
         for model in weights
         if model.float16_mb > best.float16_mb
-        and (noted := measured_here(model, hardware)) is not None
+        and (noted := benchmark_on(model, hardware)) is not None
         and noted.best_ms > LIVE_MS
     ]
     return f"; too slow beyond {LIVE_MS:.0f} ms: {', '.join(slow)}" if slow else ""
@@ -325,15 +325,15 @@ def _suits(model: WhisperWeights, wanted: EnginePreference, hardware: Hardware) 
     """The machine's part that computes this model in time; None: none does."""
     if is_too_slow(model, hardware):
         return None
-    room = room_of(hardware, wanted.memory_mb)
+    room = asr_memory(hardware, wanted.memory_mb)
     try:
-        placed = place(model.float16_mb, hardware, room, wanted.options, wanted.workers)
+        placed = place_model(model.float16_mb, hardware, room, wanted.options, wanted.workers)
     except EngineMissing:
         return None
     if placed.seats[0].device != CPU:
         gpus = {f"cuda:{gpu.index}": gpu.name for gpu in hardware.gpus}
         return gpus[placed.seats[0].device]
-    is_small = measured_here(model, hardware) is not None or model.float16_mb <= _limit_mb(hardware)
+    is_small = benchmark_on(model, hardware) is not None or model.float16_mb <= _limit_mb(hardware)
     fits = sum(seat.memory_mb for seat in placed.seats) <= room[CPU]
     return f"{hardware.cores} cores" if is_small and fits else None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import psutil
 
 from engines.runtime import cuda
-from serving.placement.cgroup import CgroupLimits, limits
+from serving.placement.cgroup import CgroupLimits, read_cgroup_limits
 
 QUERY_TIMEOUT_S = 5.0
 "A healthy driver answers within one second; a hanging one must not keep the server from starting."
@@ -47,16 +47,16 @@ class Hardware:
     "Why none of the GPUs can be used, whatever they are."
 
 
-def look(visible_gpus: str | None = None) -> Hardware:
+def detect_hardware(visible_gpus: str | None = None) -> Hardware:
     """Ask the system. Blocking: a driver may take a second.
 
     `visible_gpus`: what CUDA_VISIBLE_DEVICES says, for nvidia-smi lists them all.
     """
-    group = limits()
+    group = read_cgroup_limits()
     memory = psutil.virtual_memory()
     listed, note = _listed()
-    gpus = visible(parse_gpus(listed), visible_gpus)
-    lacking = cuda.missing() if gpus else ()
+    gpus = select_visible_gpus(parse_gpus(listed), visible_gpus)
+    lacking = cuda.missing_libraries() if gpus else ()
     return with_limits(
         Hardware(
             cores=len(os.sched_getaffinity(0))
@@ -67,7 +67,7 @@ def look(visible_gpus: str | None = None) -> Hardware:
             free_gb=memory.available / 2**30,
             physical_cores=psutil.cpu_count(logical=False),
             notes=(note,) if note else (),
-            gpu_problem=cuda.how_to_get(lacking) if lacking else "",
+            gpu_problem=cuda.install_hint(lacking) if lacking else "",
         ),
         group,
     )
@@ -89,7 +89,7 @@ def with_limits(hardware: Hardware, group: CgroupLimits) -> Hardware:
     return replace(hardware, cores=cores, memory_gb=memory_gb, free_gb=free_gb, notes=tuple(notes))
 
 
-def visible(gpus: tuple[Gpu, ...], wish: str | None) -> tuple[Gpu, ...]:
+def select_visible_gpus(gpus: tuple[Gpu, ...], wish: str | None) -> tuple[Gpu, ...]:
     """Those that CUDA shows us, counted anew from 0. Names like GPU-8f3... cannot be told apart
     here: as many of the first as are named."""
     if wish is None:

@@ -22,8 +22,8 @@ from serving.placement.choose import (
     worker_count,
 )
 from serving.placement.hardware import Hardware
-from serving.placement.whisper import CPU, MemoryByDevice, ModelPlacement, place, room_of
-from serving.placement.whisper_torch import seat_of
+from serving.placement.whisper import CPU, MemoryByDevice, ModelPlacement, asr_memory, place_model
+from serving.placement.whisper_torch import place_torch_model
 
 PLAIN_MB = 150.0
 "A worker of PocketSphinx: the acoustic model and the searches it keeps open."
@@ -68,10 +68,12 @@ class OfferInputs:
     "What recognisers may take of each device."
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "room", room_of(self.hardware, self.wanted.memory_mb))
+        object.__setattr__(self, "room", asr_memory(self.hardware, self.wanted.memory_mb))
 
 
-def offers(machine: OfferInputs, weights: Sequence[WhisperWeights]) -> tuple[AsrModelOffer, ...]:
+def asr_model_offers(
+    machine: OfferInputs, weights: Sequence[WhisperWeights]
+) -> tuple[AsrModelOffer, ...]:
     """The chosen one first; the others have to do with the room that it leaves.
 
     Raises EngineMissing when the chosen one has no place.
@@ -107,7 +109,7 @@ def _chosen(machine: OfferInputs, weights: Sequence[WhisperWeights]) -> AsrModel
     choice, wanted = machine.choice, machine.wanted
     if choice.name == WHISPER_TORCH and "model" in choice.options:
         path = Path(choice.options["model"])
-        seat = seat_of(path, machine.hardware, machine.room, choice.options)
+        seat = place_torch_model(path, machine.hardware, machine.room, choice.options)
         return AsrModelOffer(
             name=path.name,
             engine=WHISPER_TORCH,
@@ -135,17 +137,17 @@ def _whisper(
     aliases: tuple[str, ...] = (),
 ) -> AsrModelOffer:
     try:
-        placed = place(model.float16_mb, machine.hardware, room, options, workers)
+        placed = place_model(model.float16_mb, machine.hardware, room, options, workers)
     except EngineMissing:
         if room is machine.room:
             raise
         # Beside the chosen one there is no room; alone there is, once that is unloaded.
-        placed = place(model.float16_mb, machine.hardware, machine.room, options, workers)
+        placed = place_model(model.float16_mb, machine.hardware, machine.room, options, workers)
     offer = _placed(model, placed, options, aliases)
     if offer.options["device"] == CPU or options.get("device", AUTO) != AUTO:
         return offer
     free = {key: value for key, value in options.items() if key != "compute_type"}
-    on_cpu = place(model.float16_mb, machine.hardware, room, {**free, "device": CPU}, workers)
+    on_cpu = place_model(model.float16_mb, machine.hardware, room, {**free, "device": CPU}, workers)
     return replace(offer, fallback=_placed(model, on_cpu, free, aliases))
 
 

@@ -86,19 +86,19 @@ class ModelPlacement:
         return taken
 
 
-def room_of(hardware: Hardware, memory_mb: float = 0) -> MemoryByDevice:
+def asr_memory(hardware: Hardware, memory_mb: float = 0) -> MemoryByDevice:
     """What recognisers may take. `memory_mb` is the configured limit for each device; 0: half of
     what there is and nine tenths of what is free, but enough for one large model."""
     free_gb = hardware.memory_gb if hardware.free_gb is None else hardware.free_gb
     there = [(CPU, hardware.memory_gb, free_gb)]
-    there += [(f"cuda:{gpu.index}", gpu.memory_gb, gpu.free_gb) for gpu in usable(hardware)[0]]
+    there += [(f"cuda:{gpu.index}", gpu.memory_gb, gpu.free_gb) for gpu in usable_gpus(hardware)[0]]
     return {
         device: memory_mb or 1024 * min(0.9 * free, max(total / 2, 4.0))
         for device, total, free in there
     }
 
 
-def usable(hardware: Hardware) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
+def usable_gpus(hardware: Hardware) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
     """The GPUs that can compute at all, and why the others cannot."""
     good: list[Gpu] = []
     reasons: list[str] = []
@@ -124,7 +124,7 @@ def compute_types(gpu: Gpu) -> tuple[str, ...]:
     return ("int8",) if capability == INT8_BEFORE else ("float32",)
 
 
-def place(
+def place_model(
     size_mb: float,
     hardware: Hardware,
     room: MemoryByDevice,
@@ -139,7 +139,7 @@ def place(
     device = options.get("device", "auto")
     if device == CPU:
         return _on_cpu(size_mb, hardware, room, options, workers, ())
-    gpus, reasons = usable(hardware)
+    gpus, reasons = usable_gpus(hardware)
     seats, refused = _on_gpus(size_mb, gpus, room, options, workers)
     reasons = (*reasons, *refused)
     if seats:

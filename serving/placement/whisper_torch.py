@@ -13,7 +13,7 @@ from serving.placement.whisper import (
     GPU_BASE_MB,
     MODEST_SHARE,
     MemoryByDevice,
-    usable,
+    usable_gpus,
 )
 
 GPU_ROWS, CPU_ROWS = (128, 64, 32, 16, 8), 8
@@ -36,14 +36,14 @@ class TorchPlacement:
     why: str
 
 
-def seat_of(
+def place_torch_model(
     folder: Path, hardware: Hardware, room: MemoryByDevice, options: Mapping[str, Any]
 ) -> TorchPlacement:
     """`options` are the configured ones, which win. Raises ConfigError for a folder without a
     checkpoint."""
     shape = read_shape(folder)
     size_mb = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
-    gpus, _ = usable(hardware)
+    gpus, _ = usable_gpus(hardware)
     gpus = tuple(gpu for gpu in gpus if gpu.index == options.get("device_index", gpu.index))
     on_gpu = bool(gpus) and options.get("device") != CPU
     device = f"cuda:{gpus[0].index}" if on_gpu else CPU

@@ -107,7 +107,7 @@ class RequestQueue:
         mine = [w for w, home in homes if home in (None, worker)]
         loose = sum(home is None for _, home in homes)
         share = len(mine) - loose + -(-loose // (1 + free))
-        batch = choose(mine, min(max_batch, share), costs)
+        batch = choose_batch(mine, min(max_batch, share), costs)
         if len(batch) == 1 < min(share, max_batch):
             costs.doubt()
         for waiting in batch:
@@ -115,7 +115,7 @@ class RequestQueue:
         return batch
 
 
-def choose(
+def choose_batch(
     waiting: Sequence[QueuedRequest], max_batch: int, costs: BatchCostModel
 ) -> list[QueuedRequest]:
     """The first of the line, and who goes with them in one call.

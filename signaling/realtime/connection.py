@@ -14,7 +14,7 @@ from core.events import ItemAdded
 from core.ports import Metrics
 from signaling.realtime.fixed import check_type
 from signaling.realtime.ports import RealtimeHomeSource, RealtimeSessionPort
-from signaling.realtime.protocol.audio_input import InputAudioDecoder, heard_in
+from signaling.realtime.protocol.audio_input import InputAudioDecoder, decode_recordings
 from signaling.realtime.protocol.client_events import (
     ClientEvent,
     InputAppend,
@@ -38,7 +38,11 @@ from signaling.realtime.protocol.translator import EventTranslator, Transport
 from signaling.realtime.protocol.validation import missing_in, params_below
 from signaling.realtime.session.items import new_item
 from signaling.realtime.session.response import response_request
-from signaling.realtime.session.settings import SessionConfiguration, check_unchanged, merged
+from signaling.realtime.session.settings import (
+    SessionConfiguration,
+    apply_session_update,
+    check_unchanged,
+)
 from signaling.realtime.transports.event_size import EventSizeLimit
 from signaling.realtime.transports.fairness import (
     LARGE_EVENT_CHARS,
@@ -263,7 +267,7 @@ class RealtimeConnection:
                 assert_never(event)
 
     async def _update(self, event: SessionUpdate) -> None:
-        terms = merged(self._translator.terms, event.session)
+        terms = apply_session_update(self._translator.terms, event.session)
         check_unchanged(self._translator.terms, terms)
         check_type(self._translator.terms, terms)
         self._fitting.check(self._translator.shown(terms), "session")
@@ -291,7 +295,7 @@ class RealtimeConnection:
         """Its images are sent back, so that who sends them has to take what is sent."""
         made = new_item(event.item)
         self._fitting.check(of_conversation(ItemAdded(made.item, None)), "item")
-        heard = await heard_in(made.recordings, self._translator.terms.heard_as)
+        heard = await decode_recordings(made.recordings, self._translator.terms.heard_as)
         await self._session.events.room(MAX_UNTAKEN)
         self._session.add_item(made.item, event.previous_item_id, heard)
 

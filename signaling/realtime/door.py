@@ -24,7 +24,7 @@ from signaling.realtime.ports import CallGuard, RealtimeHomeSource, RealtimeSess
 from signaling.realtime.protocol.beta import is_beta, secret_request_to_ga, session_to_beta
 from signaling.realtime.session.offer import read_offer, read_sdp, read_secret_request, terms_of
 from signaling.realtime.session.settings import session_json
-from signaling.realtime.transports.sideband import serve_aside
+from signaling.realtime.transports.sideband import serve_sideband
 from signaling.realtime.transports.webrtc import RealtimeCalls
 from signaling.realtime.transports.websocket import serve
 
@@ -74,7 +74,7 @@ class RealtimeDoor:
         if (call_id := request.query.get("call_id")) is not None:
             if minted is not None:
                 raise Forbidden("A client secret opens no call of somebody else.")
-            return await serve_aside(request, self.calls.connection(call_id))
+            return await serve_sideband(request, self.calls.connection(call_id))
         return await serve(
             request,
             self._sessions,

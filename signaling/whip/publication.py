@@ -20,7 +20,7 @@ from media.webrtc.ice.candidates import MAX_CANDIDATES
 from media.webrtc.ice.restart import IceRestart
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from pipeline.shared.settings import SessionSettings
-from signaling.call_stats import watch
+from signaling.call_stats import record_quality
 from signaling.whip.offer import unacceptable
 from signaling.whip.ports import PublicationGuard, WhipSessionPort, WhipSessionsPort
 from signaling.whip.sdp_fragment import (
@@ -224,7 +224,7 @@ class Publication:
             tasks.create_task(self._tell(session, peer), name=f"{self.id}-events")
             idle = tasks.create_task(self._end_when_idle(peer), name=f"{self.id}-idle")
             watching = tasks.create_task(
-                watch(peer.meter(), self._owner.metrics), name=f"{self.id}-quality"
+                record_quality(peer.meter(), self._owner.metrics), name=f"{self.id}-quality"
             )
             self._note_end(await peer.run())
             self._tasks = None

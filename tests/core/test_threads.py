@@ -5,13 +5,13 @@ from threading import Event
 
 import pytest
 
-from core.threads import in_thread
+from core.threads import run_in_thread
 
 
 def test_gives_what_the_call_gives() -> None:
-    assert asyncio.run(in_thread(max, 3, 4)) == 4
+    assert asyncio.run(run_in_thread(max, 3, 4)) == 4
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(in_thread(lambda: 1 // 0))
+        asyncio.run(run_in_thread(lambda: 1 // 0))
 
 
 @pytest.mark.parametrize("cancels", [1, 3])
@@ -26,7 +26,7 @@ def test_cancelling_ends_after_the_call(cancels: int) -> None:
 
     async def scene() -> None:
         async with asyncio.TaskGroup() as tasks:
-            caller = tasks.create_task(in_thread(call))
+            caller = tasks.create_task(run_in_thread(call))
             await asyncio.to_thread(began.wait)
             for _ in range(cancels):
                 caller.cancel()

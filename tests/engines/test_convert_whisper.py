@@ -31,7 +31,7 @@ from engines.runtime import convert_whisper
     ],
 )
 def test_names(openai: str, transformers: str) -> None:
-    assert convert_whisper.renamed(openai) == transformers
+    assert convert_whisper.transformers_name(openai) == transformers
 
 
 @pytest.mark.parametrize(("layers", "is_kept"), [(32, True), (2, False)])

@@ -49,7 +49,7 @@ def test_what_lies_there_is_loaded_for_everybody(
         return real(file, mode)
 
     monkeypatch.setattr(ctypes, "CDLL", load)
-    assert cuda.missing() == ()
+    assert cuda.missing_libraries() == ()
     assert cuda.preload() == ()
     folder = wheels / "cublas" / "lib"
     assert loaded[:2] == [(str(folder / name), ctypes.RTLD_GLOBAL) for name in cuda.NEEDED]
@@ -58,12 +58,12 @@ def test_what_lies_there_is_loaded_for_everybody(
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     empty = [tmp_path]
     absent = ["libcublasLt.so.12", "libcublas.so.12"]
-    assert list(cuda.missing(empty, lambda _: None)) == absent
-    assert list(cuda.missing(empty, lambda name: f"lib{name}.so.11")) == absent
-    assert cuda.missing(empty, lambda name: f"lib{name}.so.12") == ()
+    assert list(cuda.missing_libraries(empty, lambda _: None)) == absent
+    assert list(cuda.missing_libraries(empty, lambda name: f"lib{name}.so.11")) == absent
+    assert cuda.missing_libraries(empty, lambda name: f"lib{name}.so.12") == ()
     (tmp_path / "libcublas.so.12").write_bytes(b"no library")
-    assert cuda.missing(empty, lambda _: None) == ("libcublasLt.so.12",)
-    assert "make install EXTRAS=gpu" in cuda.how_to_get(absent)
+    assert cuda.missing_libraries(empty, lambda _: None) == ("libcublasLt.so.12",)
+    assert "make install EXTRAS=gpu" in cuda.install_hint(absent)
 
 
 def test_a_broken_file_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from core.ports import HomeDescription, ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import intents
 from engines.llm.chat_messages import chat_tools
-from engines.llm.home_tool import as_shown, home_tool
+from engines.llm.home_tool import home_tool, messages_as_shown
 from engines.llm.hybrid import HybridLlm
 from pipeline.conversation.context_window import tools_tokens
 from tests.engines.intents_talk import Talk
@@ -238,4 +238,4 @@ def test_a_sentence_of_the_model_never_calls_a_tool_that_a_client_declared() -> 
 
 def test_a_conversation_without_calls_stays_as_it_is() -> None:
     messages = [Message("system", "Be brief."), QUESTION, Message("assistant", "Do.")]
-    assert as_shown(messages, "home", lambda _: True, lambda _: None) == messages
+    assert messages_as_shown(messages, "home", lambda _: True, lambda _: None) == messages

@@ -6,8 +6,8 @@ import pytest
 
 from core.ports import HomeDescription, ToolSpec
 from engines.llm.intents import understand
-from engines.llm.intents.language import ours
-from engines.llm.intents.phonetic_match import PhoneticMatcher, distance, sounds
+from engines.llm.intents.language import language_data
+from engines.llm.intents.phonetic_match import PhoneticMatcher, phonetic_distance, phonetic_key
 
 pytestmark = pytest.mark.live
 
@@ -98,7 +98,7 @@ def test_what_is_far_unclear_or_dangerous_is_left_alone(said: str) -> None:
 def test_a_word_that_was_heard_well_is_not_made_another_thing(
     said: str, only: str, language: str
 ) -> None:
-    repaired = PhoneticMatcher([only], kept=ours(language).kept).repaired(said)
+    repaired = PhoneticMatcher([only], kept=language_data(language).kept).repaired(said)
     assert not [one for one in repaired if only.lower() in one]
 
 
@@ -120,11 +120,11 @@ def test_two_names_that_are_equally_near_are_not_chosen_between() -> None:
 
 
 def test_letters_stand_for_sounds() -> None:
-    assert sounds("Küchenlicht") == sounds("kuchenlicht")
-    assert sounds("phone") == sounds("fone")
-    assert distance("", "") == 0
-    assert distance("lit", "lat") == 0.5
-    assert distance("abk", "") == 2.5
+    assert phonetic_key("Küchenlicht") == phonetic_key("kuchenlicht")
+    assert phonetic_key("phone") == phonetic_key("fone")
+    assert phonetic_distance("", "") == 0
+    assert phonetic_distance("lit", "lat") == 0.5
+    assert phonetic_distance("abk", "") == 2.5
 
 
 def test_thousands_of_names_are_looked_through_while_nobody_notices() -> None:

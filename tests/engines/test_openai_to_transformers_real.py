@@ -17,9 +17,9 @@ from engines.base import LlmOptions, Message, TextDelta
 from engines.llm import openai
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.vllm.environment import python_of
-from engines.runtime.external_server.free_port import reserved
+from engines.runtime.external_server.free_port import reserve_port
 from engines.runtime.external_server.output_log import ServerLog
-from engines.runtime.external_server.process import ServerProcess, started
+from engines.runtime.external_server.process import ServerProcess, start_server
 from engines.runtime.external_server.supervisor import ServerSupervisor, SupervisedServer
 from server.commands.engines.pip import pip
 from tests.engines.vllm_home import installed, tiny_llama
@@ -49,7 +49,7 @@ async def serving() -> AsyncIterator[tuple[OpenAiLlm, psutil.Process]]:
     pip(python, "install", "--no-deps", "accelerate", tell=print)
     model = str(tiny_llama())
     log = ServerLog("transformers", "", time.monotonic)
-    with reserved("127.0.0.1", 0, "transformers") as port:
+    with reserve_port("127.0.0.1", 0, "transformers") as port:
         where = ("--host", "127.0.0.1", "--port", str(port), "--device", "cpu")
         command = [str(python), "-c", SERVE, "serve", model, *where, "--dtype", "float32"]
         url = f"http://127.0.0.1:{port}"
@@ -63,7 +63,7 @@ async def serving() -> AsyncIterator[tuple[OpenAiLlm, psutil.Process]]:
                 return False
 
         def start() -> AbstractAsyncContextManager[ServerProcess]:
-            return started(command, variables, log)
+            return start_server(command, variables, log)
 
         keeper = ServerSupervisor(
             SupervisedServer("transformers", start, is_well, log.told, START_S)

@@ -10,7 +10,7 @@ from aiohttp import web
 from core.ports import ToolSpec
 from engines.base import LlmOptions
 from engines.llm import openai
-from engines.llm.vllm.command_line import asked_with
+from engines.llm.vllm.command_line import http_settings
 from engines.llm.vllm.settings import Settings as VllmSettings
 from tests.engines.completions import Server, collected, refuses, sends, sse, talking, text
 
@@ -175,7 +175,7 @@ def test_our_own_vllm_is_known_with_its_context_configured() -> None:
 
     async def scenario() -> None:
         async with server.running():
-            llm = openai.create(asked_with(ours, server.url.removesuffix("/v1"), "key"), "vllm")
+            llm = openai.create(http_settings(ours, server.url.removesuffix("/v1"), "key"), "vllm")
             async with aclosing(llm):
                 await collected(llm, options=PENALIZED)
 

@@ -20,7 +20,7 @@ from core.errors import EngineError, EngineMissing
 from engines.base import EndOfTurnDetector
 from engines.endpoint import smart_turn
 from engines.endpoint.log_mel import log_mel
-from engines.endpoint.smart_turn import Settings, calibrated, create, find_weights
+from engines.endpoint.smart_turn import Settings, calibrate, create, find_weights
 from engines.registry import EngineAvailability, available, load
 from engines.vad.silero.weights import bundled_weights as silero_weights
 from media.files.decode import decode_file
@@ -46,10 +46,10 @@ def test_features_are_whispers() -> None:
 
 def test_calibration_keeps_the_order_and_doubts_a_yes() -> None:
     raw = [0.0, 0.01, 0.2, 0.5, 0.9, 0.99, 1.0]
-    values = [calibrated(one) for one in raw]
+    values = [calibrate(one) for one in raw]
     assert all(a < b for a, b in pairwise(values))
     assert values[1] < 0.1
-    assert 0.6 < calibrated(0.97) < 0.75
+    assert 0.6 < calibrate(0.97) < 0.75
 
 
 def test_missing_weights_are_named() -> None:

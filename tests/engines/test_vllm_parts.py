@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import ConfigError, EngineCrashed, EngineMissing
 from engines.llm import vllm
-from engines.llm.vllm.command_line import asked_with, check, command, variables
+from engines.llm.vllm.command_line import check, command, http_settings, variables
 from engines.llm.vllm.environment import (
     MARKER,
     VllmEnvironment,
@@ -119,8 +119,8 @@ def test_tools_are_offered_where_their_calls_can_be_read() -> None:
     words = command(parsed, CPU, 1)
     assert ("--tool-call-parser", "hermes") in pairs(words)
     assert "--enable-auto-tool-choice" in words
-    assert asked_with(parsed, "http://127.0.0.1:1", KEY).tools
-    assert not asked_with(settings(), "http://127.0.0.1:1", KEY).tools
+    assert http_settings(parsed, "http://127.0.0.1:1", KEY).tools
+    assert not http_settings(settings(), "http://127.0.0.1:1", KEY).tools
 
 
 def test_the_key_is_in_no_command_line_and_no_makers_are_told() -> None:
@@ -129,7 +129,7 @@ def test_the_key_is_in_no_command_line_and_no_makers_are_told() -> None:
     assert added["VLLM_NO_USAGE_STATS"] == "1"
     assert added["PATH"].startswith("/opt/vllm/bin:")
     assert KEY not in " ".join(command(settings(), CPU, 1))
-    asked = asked_with(settings(request={"temperature": 0.5}), "http://127.0.0.1:1", KEY)
+    asked = http_settings(settings(request={"temperature": 0.5}), "http://127.0.0.1:1", KEY)
     assert (asked.api_key, asked.temperature) == (KEY, 0.5)
     assert KEY not in repr(asked)
 

@@ -16,9 +16,14 @@ import psutil
 import pytest
 
 from core.errors import EngineError
-from engines.runtime.external_server.free_port import reserved
+from engines.runtime.external_server.free_port import reserve_port
 from engines.runtime.external_server.output_log import ServerLog
-from engines.runtime.external_server.process import LEASH, LEASH_GRACE_S, ServerProcess, started
+from engines.runtime.external_server.process import (
+    LEASH,
+    LEASH_GRACE_S,
+    ServerProcess,
+    start_server,
+)
 
 pytestmark = pytest.mark.live
 
@@ -54,10 +59,10 @@ def command(port: int, *more: str) -> list[str]:
 @asynccontextmanager
 async def serving(*more: str) -> AsyncIterator[tuple[ServerProcess, Heard]]:
     heard = Heard()
-    with reserved("127.0.0.1", 0, "vllm") as port:
+    with reserve_port("127.0.0.1", 0, "vllm") as port:
         words = command(port, *more)
         async with asyncio.timeout(LIMIT_S):
-            async with started(words, {"VLLM_API_KEY": KEY}, heard, GRACE_S) as process:
+            async with start_server(words, {"VLLM_API_KEY": KEY}, heard, GRACE_S) as process:
                 await heard.ready.wait()
                 with socket.create_connection(("127.0.0.1", port), timeout=5):
                     pass  # it could take the port that is reserved for it
@@ -127,7 +132,7 @@ def test_cancelling_ends_it() -> None:
 @pytest.mark.parametrize("victim", ["us", "the leash"])
 def test_it_does_not_outlive_those_who_hold_it(victim: str) -> None:
     """Killed without a chance to say so."""
-    with reserved("127.0.0.1", 0, "vllm") as port:
+    with reserve_port("127.0.0.1", 0, "vllm") as port:
         leash = [sys.executable, "-I", str(LEASH), str(GRACE_S), *command(port)]
         # `us` is a shell whose standard output is ours, and whose pipe holds the leash.
         holder = subprocess.Popen(
@@ -182,7 +187,7 @@ def test_a_server_that_fails_says_why_and_how() -> None:
     async def scenario() -> None:
         heard = Heard()
         async with asyncio.timeout(LIMIT_S):
-            async with started(command(1, "--fail"), {}, heard, GRACE_S) as process:
+            async with start_server(command(1, "--fail"), {}, heard, GRACE_S) as process:
                 assert await process.wait() == "it ended with status 1"
             assert heard.told() == "ValueError: no such model"
 
@@ -191,7 +196,7 @@ def test_a_server_that_fails_says_why_and_how() -> None:
 
 def test_a_program_that_is_not_there_cannot_be_started() -> None:
     async def scenario() -> None:
-        async with started(["/nonexistent/python"], {}, Heard(), GRACE_S):
+        async with start_server(["/nonexistent/python"], {}, Heard(), GRACE_S):
             pytest.fail("it was started")
 
     with pytest.raises(OSError, match=r"could not be started.*nonexistent"):
@@ -201,7 +206,7 @@ def test_a_program_that_is_not_there_cannot_be_started() -> None:
 def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        held = reserved("127.0.0.1", port, "vllm")
+        held = reserve_port("127.0.0.1", port, "vllm")
         with pytest.raises(EngineError, match=f"port {port}.*in use"):
             held.__enter__()
 

@@ -14,7 +14,7 @@ from engines.base.wake import WakeWordDetector
 from engines.registry import available, load
 from engines.wake.micro import REST_SAMPLES, MicroWakeEngine, Settings, create
 from media.files.decode import decode_file
-from serving.placement.choose import EnginePreference, choose
+from serving.placement.choose import EnginePreference, select_engine
 from serving.placement.hardware import Hardware
 from tests.shared import shared_data
 from tests.speech import say
@@ -154,7 +154,10 @@ def test_where_tensorflow_lite_does_not_run_the_engine_is_missing(
     micro, none = available("wake")
     assert not micro.installed
     assert micro.reason.startswith("installed, but does not run here: ")
-    assert choose("wake", EnginePreference(), (micro, none), (), Hardware(2, 4.0)).name == "none"
+    assert (
+        select_engine("wake", EnginePreference(), (micro, none), (), Hardware(2, 4.0)).name
+        == "none"
+    )
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from faster_whisper.feature_extractor import FeatureExtractor
 
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.asr.whisper import features
-from engines.asr.whisper.features import Features, LogMelExtractor, normalised
+from engines.asr.whisper.features import Features, LogMelExtractor, normalized_window
 from engines.asr.whisper.windows import MAX_ITEM_SAMPLES, WINDOW_SAMPLES
 from engines.base import AsrItem, AsrModel
 from tests.engines.nano import load_nano
@@ -34,16 +34,16 @@ def theirs(pcm: Pcm, mels: int) -> Features:
 def test_they_are_those_of_the_padded_waveform(samples: int, mels: int) -> None:
     pcm, log_mel = noise(samples), LogMelExtractor(FeatureExtractor(mels))
     expected = theirs(pcm, mels)
-    assert np.abs(normalised(log_mel.powers(pcm), 3000) - expected).max() < CLOSE
+    assert np.abs(normalized_window(log_mel.powers(pcm), 3000) - expected).max() < CLOSE
     for end in range(0, samples, max(1, samples // 7)):
         log_mel.powers(pcm[:end], "utt")
-    assert np.abs(normalised(log_mel.powers(pcm, "utt"), 3000) - expected).max() < CLOSE
+    assert np.abs(normalized_window(log_mel.powers(pcm, "utt"), 3000) - expected).max() < CLOSE
 
 
 def test_a_later_window_goes_on_in_the_same_audio() -> None:
     pcm = noise(5 * ASR_RATE_HZ)
     powers = LogMelExtractor(FeatureExtractor(80)).powers(pcm)
-    whole, later = normalised(powers, 1000), normalised(powers, 300, 250)
+    whole, later = normalized_window(powers, 1000), normalized_window(powers, 300, 250)
     assert np.array_equal(whole[:, 250:550], later)
 
 

@@ -13,7 +13,7 @@ from faster_whisper.feature_extractor import FeatureExtractor
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.asr.faster_whisper import FasterWhisper, Settings, create
 from engines.asr.whisper.decode import SILENCE_PEAK
-from engines.asr.whisper.features import LogMelExtractor, normalised
+from engines.asr.whisper.features import LogMelExtractor, normalized_window
 from engines.asr.whisper.windows import FRAME_SAMPLES, MAX_ITEM_SAMPLES, WINDOW_SAMPLES
 from engines.base import AsrOptions
 from media.files.decode import decode_file
@@ -89,7 +89,7 @@ class OurFeatures(FeatureExtractor):  # type: ignore[misc]  # the library has no
         self, waveform: npt.NDArray[np.float32], padding: int = 160, chunk_length: int | None = None
     ) -> npt.NDArray[np.float32]:
         pcm = (waveform[:-WINDOW_SAMPLES] * 32768).astype(np.int16)
-        return normalised(
+        return normalized_window(
             LogMelExtractor(self).powers(pcm), (len(waveform) + padding) // FRAME_SAMPLES
         )
 

@@ -17,7 +17,13 @@ from devices.api.views import (
 )
 from devices.directory import DeviceProfile
 from engines.llm.openai.chunks import read_chunk
-from pipeline.tools.mcp.schema import MAX_NAME_CHARS, MAX_TEXT_CHARS, MAX_TOOLS, outcome, specs
+from pipeline.tools.mcp.schema import (
+    MAX_NAME_CHARS,
+    MAX_TEXT_CHARS,
+    MAX_TOOLS,
+    tool_outcome,
+    tool_specs,
+)
 from pipeline.tools.mcp.settings import McpServerSettings
 from tests.fuzz.target import Target, lines
 
@@ -70,13 +76,13 @@ EDITS: tuple[Any, ...] = (
 def mcp(data: bytes) -> None:
     """Results and tools of an MCP server, once its library has taken them: bounded."""
     try:
-        told = outcome(CallToolResult.model_validate_json(data))
+        told = tool_outcome(CallToolResult.model_validate_json(data))
         json.dumps(told.data)
         assert len(told.data.get("text", "")) <= MAX_TEXT_CHARS or "text" not in told.data
     except ValidationError:
         pass
     try:
-        tools, names = specs("house", SERVER, ListToolsResult.model_validate_json(data).tools)
+        tools, names = tool_specs("house", SERVER, ListToolsResult.model_validate_json(data).tools)
     except ValidationError:
         return
     assert len(tools) <= MAX_TOOLS

@@ -22,7 +22,7 @@ from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
 from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.protocol.audio_format import OutputAudioEncoder
-from signaling.realtime.protocol.audio_input import InputAudioDecoder, heard_in
+from signaling.realtime.protocol.audio_input import InputAudioDecoder, decode_recordings
 from signaling.realtime.protocol.beta import to_ga
 from signaling.realtime.protocol.client_events import (
     ClientEvent,
@@ -38,8 +38,8 @@ from signaling.realtime.session.offer import read_secret_request
 from signaling.realtime.session.response import response_request
 from signaling.realtime.session.settings import (
     SessionConfiguration,
+    apply_session_update,
     check_unchanged,
-    merged,
     session_json,
 )
 from tests.fuzz.client_events import BETA_EVENTS, EVENTS, SESSIONS
@@ -105,11 +105,11 @@ async def _meant(event: ClientEvent) -> None:
     """What is done with it before a session hears of it."""
     match event:
         case SessionUpdate(session=sent):
-            terms = merged(SessionConfiguration(), sent)
+            terms = apply_session_update(SessionConfiguration(), sent)
             check_unchanged(SessionConfiguration(), terms)
             json.dumps(session_json(terms, "sess_1"))
         case ItemCreate(item=item):
-            await heard_in(new_item(item).recordings, "audio/pcm")
+            await decode_recordings(new_item(item).recordings, "audio/pcm")
         case ResponseCreate(response=params):
             response_request(params)
         case InputAppend(audio=audio):
@@ -125,7 +125,7 @@ def secrets(data: bytes) -> None:
     try:
         asked = read_secret_request(data)
         if asked.session is not None:
-            merged(SessionConfiguration(), asked.session)
+            apply_session_update(SessionConfiguration(), asked.session)
     except RequestError as error:
         assert error.code
         assert 0 < len(str(error)) < 2_000

@@ -4,7 +4,7 @@ import random
 from itertools import pairwise
 
 from core.audio import ASR_RATE_HZ, ms_to_samples
-from media.webrtc.jitter_buffer import JitterBuffer, distance
+from media.webrtc.jitter_buffer import JitterBuffer, sequence_distance
 from pipeline.speech.chunker import MAX_CHARS, ClauseChunker
 from pipeline.user_turn.endpointing import (
     MAX_UTTERANCE_MS,
@@ -43,7 +43,7 @@ def buffering(lottery: random.Random) -> None:
         out += len(got)
         runs[-1] += [sent for _, sent in got]
     for run in runs:
-        assert all(distance(after, before) > 0 for before, after in pairwise(run))
+        assert all(sequence_distance(after, before) > 0 for before, after in pairwise(run))
     dropped = arrived - out - len(buffer) - buffer.stats.late
     assert 0 <= dropped <= depth * resyncs
     assert buffer.stats.lost >= 0

@@ -12,15 +12,15 @@ from devices.ota import check_name
 from devices.willow.was.device_config import (
     DEFAULTS,
     MASK,
-    checked,
     effective,
     has_secret,
     masked,
     merged,
+    validate_config,
 )
 from devices.willow.was.rest.body import MAX_DEPTH, read_object, read_path
 from devices.willow.was.rest.handlers import _id, _switch
-from devices.willow.was.rest.names import MAX_CHARS, asked
+from devices.willow.was.rest.names import MAX_CHARS, read_name_and_area
 from devices.willow.was.settings_store import NvsSettings, read_nvs
 from devices.willow.wis.params import switch_of, text_of, whole_of
 from firmware_protocol.willow.decode import MAX_ID
@@ -100,12 +100,12 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _settings(body: dict[str, Any]) -> None:
     try:
-        values = checked(merged(body, {}))
+        values = validate_config(merged(body, {}))
     except RequestError as error:
         _check_told(error)
         return
     if "wis_tts_url" not in body:  # it grows
-        assert checked(values) == values
+        assert validate_config(values) == values
     try:
         wire = encode(ConfigMessage({**DEFAULTS, **values}))
     except PayloadTooLarge:
@@ -135,7 +135,7 @@ def _asked(body: dict[str, Any]) -> None:
         if isinstance(data, dict):
             _fields(data)
     try:
-        named = asked(body)
+        named = read_name_and_area(body)
     except RequestError as error:
         _check_told(error)
     else:

@@ -13,7 +13,7 @@ from pipeline.conversation.conversation import Conversations
 from pipeline.session.sessions import Sessions
 from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
-from server.compose.engines import running
+from server.compose.engines import run_engines
 from server.config.load import load
 from server.runtime.clock import SystemClock
 from server.runtime.metrics import PrometheusMetrics
@@ -40,7 +40,7 @@ async def server() -> AsyncIterator[ClientSession]:
     async def guard(work: Awaitable[None], name: str) -> None:
         await work
 
-    async with running(config, toolbox, clock, metrics) as engines:
+    async with run_engines(config, toolbox, clock, metrics) as engines:
         around = SessionServices(engines.engine_set("en"), toolbox, clock, metrics)
         door = WhipDoor(Sessions(around, Conversations(), 2), metrics, guard)
         async with asyncio.TaskGroup() as tasks:

@@ -8,7 +8,7 @@ from aiortc import RTCPeerConnection, RTCSessionDescription
 from aiortc.rtcdtlstransport import RTCCertificate, generate_certificate
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from media.webrtc.dtls_failure import explained
+from media.webrtc.dtls_failure import describe_failure
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks
 
 pytestmark = pytest.mark.live
@@ -53,4 +53,4 @@ def test_the_log_says_why_and_how_to_help(role: str, caplog: pytest.LogCaptureFi
     [("secp224r1", "-cert_file"), ("brainpoolP256r1", "secp256r1, secp384r1"), ("", "GnuTLS")],
 )
 def test_every_cause_has_its_words(curve: str, said: str) -> None:
-    assert said in explained(curve)
+    assert said in describe_failure(curve)

@@ -5,7 +5,7 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm
 from media.pcm import dbfs
-from media.processing.echo_delay import FAR, NEAR, match
+from media.processing.echo_delay import FAR, NEAR, estimate_delay
 from media.processing.echo_gate import CLOSED, ResidualEchoGate
 from media.processing.echo_reference import KEPT, MAX_AHEAD, NEW_STRETCH, EchoReference
 
@@ -86,22 +86,22 @@ def test_the_delay_of_an_echo_under_a_voice_is_found(delay: int, level: float) -
     far = dull(noise(FAR))
     echo = far[FAR - NEAR - delay : FAR - delay] * (level / 3000)
     near = (echo + dull(noise(NEAR, 300, seed=2))).astype(np.int16)
-    found = match(far, near)
+    found = estimate_delay(far, near)
     assert found.sharpness > 15
     assert found.delay == delay
 
 
 def test_two_voices_do_not_match() -> None:
     found = [
-        match(dull(noise(FAR, seed=s)), dull(noise(NEAR, seed=100 + s))).sharpness
+        estimate_delay(dull(noise(FAR, seed=s)), dull(noise(NEAR, seed=100 + s))).sharpness
         for s in range(50)
     ]
     assert max(found) < 9
 
 
 def test_silence_matches_nothing() -> None:
-    assert match(np.zeros(FAR, np.int16), noise(NEAR)).sharpness == 0
-    assert match(noise(FAR), np.zeros(NEAR, np.int16)).sharpness == 0
+    assert estimate_delay(np.zeros(FAR, np.int16), noise(NEAR)).sharpness == 0
+    assert estimate_delay(noise(FAR), np.zeros(NEAR, np.int16)).sharpness == 0
 
 
 def test_crumbs_of_an_echo_are_turned_down_and_voices_are_not() -> None:

@@ -7,7 +7,7 @@ from aiortc import RTCPeerConnection
 
 from bench.measurements.jitter import BEEP_EVERY_TICKS, TONES_HZ, Delays, delays, measure, table
 from core.errors import EarshotError
-from media.webrtc.aiortc_internals.rtp import tap
+from media.webrtc.aiortc_internals.rtp import receive_rtp
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
@@ -35,7 +35,7 @@ def test_another_aiortc_is_refused_by_name() -> None:
         receiver = peer.addTransceiver("audio").receiver
         del receiver._RTCRtpReceiver__jitter_buffer  # type: ignore[attr-defined]
         with pytest.raises(EarshotError, match=r"1\.16"):
-            tap(receiver, lambda *packet: None)
+            receive_rtp(receiver, lambda *packet: None)
         await peer.close()
 
     asyncio.run(main())

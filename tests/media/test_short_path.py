@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 from pylibsrtp import Error as SrtpError
 
 from core.errors import EarshotError
-from media.webrtc.aiortc_internals.rtp import RtpPacketSender, RtpSendPath, payload_in, tap
+from media.webrtc.aiortc_internals.rtp import (
+    RtpPacketSender,
+    RtpSendPath,
+    payload_range,
+    receive_rtp,
+)
 from media.webrtc.aiortc_internals.ssrc_limit import MAX_SOURCES
 from media.webrtc.ice.gathering import gather_with
 from media.webrtc.ice.restart import IceRestart
@@ -40,7 +45,7 @@ class Pair:
         self.receiver = self.other.addTransceiver("audio", direction="recvonly").receiver
         self.heard: Packets = []
         self.came = asyncio.Event()
-        tap(self.receiver, self._sink)
+        receive_rtp(self.receiver, self._sink)
         self.slow: list[RtpPacket] = []
         "Those that came by way of aiortc."
         self._watch(self.receiver)
@@ -323,7 +328,7 @@ def test_another_aiortc_is_refused_when_it_receives(name: str) -> None:
         receiver = peer.addTransceiver("audio").receiver
         delattr(receiver, name)
         with pytest.raises(EarshotError, match=rf"{name}: aiortc 1\.16"):
-            tap(receiver, lambda *packet: None)
+            receive_rtp(receiver, lambda *packet: None)
         await peer.close()
 
     run(main())
@@ -335,7 +340,7 @@ def test_another_aiortc_is_refused_where_it_takes_packets() -> None:
         receiver: Any = peer.addTransceiver("audio").receiver
         del receiver.transport._rx_srtp
         with pytest.raises(EarshotError, match=r"_rx_srtp: aiortc 1\.16"):
-            tap(receiver, lambda *packet: None)
+            receive_rtp(receiver, lambda *packet: None)
         receiver.transport._rx_srtp = None
         await peer.close()
 
@@ -375,14 +380,14 @@ def test_payloads_are_found_where_aiortc_finds_them(
         behind = 12 + 4 * len(csrc)
         extension = b"\xbe\xde\x00\x01\x10\x30\x00\x00"
         data = bytes([data[0] | 0x10]) + data[1:behind] + extension + data[behind:]
-    begin, end = payload_in(data)
+    begin, end = payload_range(data)
     assert data[begin:end] == payload == RtpPacket.parse(data, MAP).payload
 
 
 @given(st.binary(min_size=12, max_size=60))
 def test_packets_that_contradict_themselves_have_no_payload(data: bytes) -> None:
     data = bytes([data[0] & 0x3F | 0x80]) + data[1:]
-    begin, end = payload_in(data)
+    begin, end = payload_range(data)
     try:
         expected: bytes | None = RtpPacket.parse(data, MAP).payload
     except ValueError:

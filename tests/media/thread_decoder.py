@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from typing import BinaryIO
 
 from core.audio import ASR_RATE_HZ, Pcm
-from core.threads import in_thread
+from core.threads import run_in_thread
 from media.files.decode import FileLimits, decode
 
 
@@ -16,7 +16,7 @@ class ThreadDecoder:
     ) -> AsyncGenerator[Pcm, None]:
         decoding = decode(file, rate_hz, limits)
         try:
-            while (pcm := await in_thread(next, decoding, None)) is not None:
+            while (pcm := await run_in_thread(next, decoding, None)) is not None:
                 yield pcm
         finally:
-            await in_thread(decoding.close)
+            await run_in_thread(decoding.close)

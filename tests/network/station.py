@@ -23,7 +23,7 @@ from core.http.routes import Route
 from media.webrtc.ice.settings import IceServer, IceSettings
 from media.webrtc.peer import Peer, PeerCallbacks, PeerSettings
 from pipeline.session.sessions import Sessions
-from server.http.app import build, running
+from server.http.app import build, run_application
 from server.http.auth import AccessGate
 from server.net.listeners import bind
 from server.runtime.metrics import PrometheusMetrics
@@ -115,7 +115,7 @@ async def main(wishes: dict[str, Any]) -> None:
         doors = (*ice_routes(IceDoor(for_clients)), *whip_routes(whip), *realtime_routes(realtime))
         gate = AccessGate(is_local=False, key=wishes["key"])
         app = build((call, *doors), gate, metrics, max_body_bytes=100_000)
-        async with running(app, bind(wishes["host"], PORT), None, metrics):
+        async with run_application(app, bind(wishes["host"], PORT), None, metrics):
             tell(listens=True, sockets=udp_sockets())
             await asyncio.Event().wait()
 

@@ -8,7 +8,7 @@ from core.errors import RequestError
 from core.items import FunctionCallItem
 from pipeline.conversation.context_window import message_tokens
 from pipeline.conversation.history import History
-from pipeline.tools.arguments_part import MAX_DEPTH, is_too_deep, parsed
+from pipeline.tools.arguments_part import MAX_DEPTH, is_too_deep, parse_arguments
 
 
 def nested(levels: int) -> str:
@@ -43,7 +43,7 @@ def test_the_rest_reaches_the_model(arguments: str) -> None:
     history = History()
     history.add(FunctionCallItem("a", "call", "tool", arguments))
     [call, _] = history.messages("")
-    assert call.tool_calls[0].arguments == json.loads(arguments) == parsed(arguments)
+    assert call.tool_calls[0].arguments == json.loads(arguments) == parse_arguments(arguments)
     assert message_tokens(call) > 0
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.user_turn.end_of_turn import combine, wait_ms
+from pipeline.user_turn.end_of_turn import combine_probabilities, endpoint_delay_ms
 from pipeline.user_turn.turn_detection import HESITATES, SURELY, completeness
 
 OPEN = [
@@ -153,7 +153,7 @@ def test_any_order_of_words_has_an_answer(words: list[str]) -> None:
 
 def test_words_and_sound_together_set_the_wait() -> None:
     def wait(text: str, audio: float | None) -> float:
-        return wait_ms("auto", combine(audio, completeness(text, "en")))
+        return endpoint_delay_ms("auto", combine_probabilities(audio, completeness(text, "en")))
 
     assert wait("turn on the light please", None) < 160
     assert wait("turn on the light", 0.7) < wait("turn on the light", None)

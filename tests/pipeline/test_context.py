@@ -11,8 +11,8 @@ from pipeline.conversation.context_window import (
     LEFT_OUT,
     MESSAGE_TOKENS,
     ContextTruncation,
-    fit,
-    halved,
+    fit_messages,
+    halve_messages,
     message_tokens,
     reserve_tokens,
     text_tokens,
@@ -48,14 +48,16 @@ for _ in range(9):
 
 def test_a_conversation_keeps_as_much_as_was_asked() -> None:
     needed, room = total(GROWN), total(GROWN) // 2
-    assert fit(GROWN, needed, 0, how=ContextTruncation(is_allowed=False)) == GROWN
+    assert fit_messages(GROWN, needed, 0, how=ContextTruncation(is_allowed=False)) == GROWN
     with pytest.raises(RequestError) as caught:
-        fit(GROWN, room, 0, how=ContextTruncation(is_allowed=False))
+        fit_messages(GROWN, room, 0, how=ContextTruncation(is_allowed=False))
     assert caught.value.code == "context_length_exceeded"
-    lengths = [len(fit(GROWN, room, 0, how=ContextTruncation(retention=r))) for r in (1, 0.5, 0)]
+    lengths = [
+        len(fit_messages(GROWN, room, 0, how=ContextTruncation(retention=r))) for r in (1, 0.5, 0)
+    ]
     assert lengths[0] > lengths[1] > lengths[2]
     assert lengths[2] == 2  # nothing but the instructions and the last words
-    limited = fit(GROWN, needed, 0, how=ContextTruncation(max_tokens=room))
+    limited = fit_messages(GROWN, needed, 0, how=ContextTruncation(max_tokens=room))
     assert total(limited[1:]) <= room
     assert limited[-1] == GROWN[-1]
 
@@ -63,7 +65,7 @@ def test_a_conversation_keeps_as_much_as_was_asked() -> None:
 def test_half_is_half_of_what_follows_the_instructions() -> None:
     long = [Message("system", "rule " * 500), *GROWN[1:]]
     for messages in (GROWN, long):
-        half = halved(messages)
+        half = halve_messages(messages)
         assert half[0] == messages[0]
         assert half[1:] == messages[-len(half) + 1 :]
         assert 0.4 * total(messages[1:]) <= total(half[1:]) <= 0.5 * total(messages[1:])
@@ -71,7 +73,7 @@ def test_half_is_half_of_what_follows_the_instructions() -> None:
 
 def test_half_of_one_exchange_is_a_shorter_one() -> None:
     alone = [SYSTEM, user("word " * 400)]
-    half = halved(alone)
+    half = halve_messages(alone)
     assert LEFT_OUT in half[1].text
     assert total(half[1:]) <= total(alone[1:]) / 2
 
@@ -120,7 +122,7 @@ def is_part_of(kept: Message, messages: list[Message]) -> bool:
 
 @given(exchanges(), st.integers(60, 2000))
 def test_what_stays(messages: list[Message], context: int) -> None:
-    kept = fit(messages, context, 0)
+    kept = fit_messages(messages, context, 0)
     if total(messages) <= context:
         assert kept == messages
         return
@@ -132,12 +134,12 @@ def test_what_stays(messages: list[Message], context: int) -> None:
     if spoken:
         (last,) = [message for message in kept if message.role == "user"][-1:]
         assert is_part_of(last, spoken[-1:])
-    assert fit(kept, max(context, total(kept)), 0) == kept
+    assert fit_messages(kept, max(context, total(kept)), 0) == kept
 
 
 @given(exchanges(), st.integers(60, 2000))
 def test_calls_and_results_stay_together(messages: list[Message], context: int) -> None:
-    kept = fit(messages, context, 0)
+    kept = fit_messages(messages, context, 0)
 
     def pairs(found: list[Message]) -> tuple[set[str], set[str]]:
         called = {call.call_id for message in found for call in message.tool_calls}
@@ -158,7 +160,7 @@ def test_it_fits_where_the_last_exchange_can(messages: list[Message]) -> None:
         if message.role != "system":
             break
         leading.append(message)
-    assert total(fit(messages, total(leading) + room + 50, 50)) <= total(leading) + room
+    assert total(fit_messages(messages, total(leading) + room + 50, 50)) <= total(leading) + room
 
 
 LONG = "word " * 3000
@@ -191,12 +193,12 @@ CASES: dict[str, tuple[list[Message], list[Message]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_goes(case: str) -> None:
     messages, kept = CASES[case]
-    assert fit(messages, ROOM, 0) == kept
+    assert fit_messages(messages, ROOM, 0) == kept
 
 
 def test_a_question_that_is_too_long_loses_its_middle() -> None:
     question = f"first things first {LONG} and that is what I want to know"
-    (system, cut) = fit([SYSTEM, user(question)], ROOM, 100)
+    (system, cut) = fit_messages([SYSTEM, user(question)], ROOM, 100)
     assert system == SYSTEM
     assert cut.text.startswith("first things first word ")
     assert cut.text.endswith(" word  and that is what I want to know")
@@ -205,7 +207,7 @@ def test_a_question_that_is_too_long_loses_its_middle() -> None:
 
 def test_a_long_result_is_cut_before_the_question() -> None:
     messages = [user("short question"), said("", "1"), result("1", LONG)]
-    question, call, cut = fit(messages, ROOM, 0)
+    question, call, cut = fit_messages(messages, ROOM, 0)
     assert (question, call) == (messages[0], messages[1])
     assert LEFT_OUT in cut.text
     assert ROOM - 10 <= total([question, call, cut]) <= ROOM
@@ -218,7 +220,7 @@ def test_what_prompts_begin_with_changes_rarely() -> None:
     misses, begin, sizes = 0, user("?"), []
     for turn in range(300):
         messages += [user(f"question {turn}"), said(f"an answer to question {turn}")]
-        kept = fit(messages, ROOM + 100, 100)
+        kept = fit_messages(messages, ROOM + 100, 100)
         sizes.append(total(kept))
         misses += kept[1] != begin
         begin = kept[1]
@@ -270,7 +272,7 @@ def test_the_tools_of_a_large_home_leave_room_for_what_they_did() -> None:
     reserved = reserve_tokens(context_tokens, 512, HOME_TOOLS)
     done = '{"done": ["kitchen lights"], "state": "on", "area": "kitchen", "domain": "light"}'
     messages = [SYSTEM, user("turn on the kitchen lights"), said("", "a"), result("a", done)]
-    assert fit(messages, context_tokens, reserved) == messages
+    assert fit_messages(messages, context_tokens, reserved) == messages
 
 
 def test_few_tools_and_a_long_answer_reserve_what_they_need() -> None:

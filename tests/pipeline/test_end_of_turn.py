@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.user_turn.end_of_turn import Eagerness, combine, wait_ms
+from pipeline.user_turn.end_of_turn import Eagerness, combine_probabilities, endpoint_delay_ms
 
 EAGERNESS: tuple[Eagerness, ...] = get_args(Eagerness)
 
@@ -17,40 +17,40 @@ MAYBE = st.none() | SURE
 @given(st.sampled_from(EAGERNESS), SURE, SURE)
 def test_the_surer_the_end_the_shorter_the_wait(eagerness: Eagerness, a: float, b: float) -> None:
     low, high = sorted((a, b))
-    assert wait_ms(eagerness, low) >= wait_ms(eagerness, high) >= 120
+    assert endpoint_delay_ms(eagerness, low) >= endpoint_delay_ms(eagerness, high) >= 120
 
 
 @pytest.mark.parametrize("probability", [None, 0.0, 0.3, 0.5, 0.9, 1.0])
 def test_the_more_eager_waits_less(probability: float | None) -> None:
-    waits = [wait_ms(one, probability) for one in ("low", "medium", "auto", "high")]
+    waits = [endpoint_delay_ms(one, probability) for one in ("low", "medium", "auto", "high")]
     assert waits == sorted(waits, reverse=True)
 
 
 def test_without_evidence_the_waits_are_fixed() -> None:
-    waits = {one: wait_ms(one, None) for one in EAGERNESS}
+    waits = {one: endpoint_delay_ms(one, None) for one in EAGERNESS}
     assert waits == {"low": 900, "medium": 600, "high": 300, "auto": 450}
-    assert waits == {one: wait_ms(one, 0.5) for one in EAGERNESS}
-    assert (wait_ms("auto", 1), wait_ms("auto", 0)) == (120, 600)
+    assert waits == {one: endpoint_delay_ms(one, 0.5) for one in EAGERNESS}
+    assert (endpoint_delay_ms("auto", 1), endpoint_delay_ms("auto", 0)) == (120, 600)
 
 
 @given(MAYBE, MAYBE)
 def test_witnesses_are_equals(audio: float | None, text: float | None) -> None:
-    both = combine(audio, text)
-    assert both == pytest.approx(combine(text, audio))
+    both = combine_probabilities(audio, text)
+    assert both == pytest.approx(combine_probabilities(text, audio))
     assert (both is None) == (audio is None and text is None)
     assert both is None or 0 < both < 1
 
 
 @given(st.floats(0.51, 1), SURE)
 def test_a_yes_makes_it_surer(yes: float, other: float) -> None:
-    both = combine(yes, other)
-    alone = combine(None, other)
+    both = combine_probabilities(yes, other)
+    alone = combine_probabilities(None, other)
     assert both is not None
     assert alone is not None
     assert both > alone
 
 
 def test_they_can_outvote_each_other() -> None:
-    assert combine(1.0, 0.0) == pytest.approx(0.5)
-    assert combine(0.8, None) == pytest.approx(0.8)
-    assert combine(0.8, 0.5) == pytest.approx(0.8)
+    assert combine_probabilities(1.0, 0.0) == pytest.approx(0.5)
+    assert combine_probabilities(0.8, None) == pytest.approx(0.8)
+    assert combine_probabilities(0.8, 0.5) == pytest.approx(0.8)

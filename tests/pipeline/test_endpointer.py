@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
 from pipeline.shared.settings import TurnDetection
-from pipeline.user_turn.end_of_turn import WAITS, wait_ms
+from pipeline.user_turn.end_of_turn import WAITS, endpoint_delay_ms
 from pipeline.user_turn.endpointing import (
     MAX_HANG_MS,
     ONSET_MS,
@@ -203,7 +203,7 @@ def test_server_vad_waits_exactly_as_asked_whatever_is_expected(probability: flo
 
 @pytest.mark.parametrize(("probability", "wait"), [(None, 450), (0.0, 600), (0.5, 450), (1.0, 120)])
 def test_semantic_vad_waits_by_what_is_expected(probability: float | None, wait: float) -> None:
-    assert wait_ms("auto", probability) == wait
+    assert endpoint_delay_ms("auto", probability) == wait
     frames_ms = -(-wait // 20) * 20
     assert ended_after_ms(TurnDetection(kind="semantic_vad"), probability) == frames_ms
 

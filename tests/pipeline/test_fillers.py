@@ -11,7 +11,7 @@ from pipeline.tools.fillers import (
     Fillers,
     FillerSentences,
     SilenceTimer,
-    bundled,
+    bundled_fillers,
 )
 from tests.loop import run_virtual
 
@@ -101,7 +101,7 @@ def test_what_could_not_be_said_is_said_when_it_can_be() -> None:
     conversation.deaf_until_s = 3.0
     run_virtual(conversation.wait(8))
     assert conversation.times == [3.0, 7.5]
-    assert conversation.said[0][1] == bundled()["en"].waiting[0]
+    assert conversation.said[0][1] == bundled_fillers()["en"].waiting[0]
 
 
 def test_sentences_take_turns() -> None:
@@ -118,7 +118,7 @@ def test_sentences_take_turns() -> None:
 
 
 def test_a_language_without_sentences_is_not_met_with_silence() -> None:
-    conversation, english = Conversation(), bundled()["en"]
+    conversation, english = Conversation(), bundled_fillers()["en"]
     run_virtual(conversation.wait(8, "is"))
     assert conversation.said == [(1.5, english.waiting[0]), (6, english.still_waiting[0])]
     assert conversation.fillers.failed("is") == english.failed[0]
@@ -137,12 +137,12 @@ def test_nothing_is_said_once_the_user_has_interrupted_or_the_work_has_failed() 
     assert conversation.said == []
 
 
-@pytest.mark.parametrize("language", sorted({*LANGUAGES, *bundled()}))
+@pytest.mark.parametrize("language", sorted({*LANGUAGES, *bundled_fillers()}))
 @pytest.mark.parametrize("kind", ["waiting", "still_waiting", "failed"])
 def test_every_language_has_enough_sentences_to_say_none_twice_in_a_row(
     language: str, kind: str
 ) -> None:
-    sentences = bundled()[language]
+    sentences = bundled_fillers()[language]
     choices = getattr(sentences, kind)
     assert len(set(choices)) == len(choices) >= 2
     fillers = Fillers()
@@ -162,10 +162,10 @@ def test_sentences_can_be_ones_own() -> None:
 @pytest.mark.parametrize(
     "error", [EngineUnreachable("llm", "x"), OverloadedError("full", retry_after_s=1)]
 )
-@pytest.mark.parametrize("language", sorted({*LANGUAGES, *bundled(), "xx"}))
+@pytest.mark.parametrize("language", sorted({*LANGUAGES, *bundled_fillers(), "xx"}))
 def test_a_model_that_cannot_be_had_is_told_of_in_every_language(
     error: EarshotError, language: str
 ) -> None:
-    sentences = bundled().get(language, bundled()["en"])
+    sentences = bundled_fillers().get(language, bundled_fillers()["en"])
     own = sentences.busy if isinstance(error, OverloadedError) else sentences.away
     assert Fillers().regret(error, language) == (own or sentences.failed)[0]

@@ -6,7 +6,7 @@ import numpy as np
 
 from core.audio import Pcm
 from engines.base import WordMark
-from pipeline.speech.synthesis import GATHERED_MS, SpeechOutput, SpokenClause, gathered
+from pipeline.speech.synthesis import GATHERED_MS, SpeechOutput, SpokenClause, merge_chunks
 from tests.loop import run_virtual
 
 RATE_HZ = 8000
@@ -25,7 +25,7 @@ def taken(given: list[SpeechOutput | None]) -> list[SpeechOutput]:
         sounds: asyncio.Queue[SpeechOutput | None] = asyncio.Queue()
         for one in given:
             sounds.put_nowait(one)
-        got.extend([one async for one in gathered(sounds, RATE_HZ)])
+        got.extend([one async for one in merge_chunks(sounds, RATE_HZ)])
 
     run_virtual(main())
     return got
@@ -61,7 +61,7 @@ def test_words_and_clauses_keep_their_places() -> None:
 def test_what_does_not_wait_yet_is_not_waited_for() -> None:
     async def main() -> None:
         sounds: asyncio.Queue[SpeechOutput | None] = asyncio.Queue()
-        got = gathered(sounds, RATE_HZ)
+        got = merge_chunks(sounds, RATE_HZ)
         for first in range(3):
             sounds.put_nowait(sound(first, 10))
             piece = await anext(got)

@@ -7,8 +7,8 @@ from datetime import date
 import pytest
 
 from core.items import MessageItem, TextPart
-from core.ports import NOWHERE, DeviceLocation
-from pipeline.conversation.instructions import NO_DEFAULT, bundled, with_room
+from core.ports import UNKNOWN_LOCATION, DeviceLocation
+from pipeline.conversation.instructions import NO_DEFAULT, add_location, bundled_instructions
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import ResponseRequest, SessionSettings
@@ -26,11 +26,11 @@ def has_room(world: World) -> list[bool]:
 
 @pytest.mark.parametrize("instructions", ["", "Be brief."])
 def test_the_room_comes_after_what_is_the_same_everywhere(instructions: str) -> None:
-    told = with_room(instructions, KITCHEN)
+    told = add_location(instructions, KITCHEN)
     assert told.startswith(instructions)
     assert "Kitchen" in told
     assert told == told.strip()
-    assert with_room(instructions, NOWHERE) == instructions
+    assert add_location(instructions, UNKNOWN_LOCATION) == instructions
 
 
 def test_a_written_question_brings_its_room() -> None:
@@ -74,36 +74,41 @@ TODAY = {
 
 @pytest.mark.parametrize("language", TODAY)
 def test_our_own_instructions_are_in_the_language_of_the_answer(language: str) -> None:
-    told = bundled().prompt("", language, MONDAY, KITCHEN)
+    told = bundled_instructions().prompt("", language, MONDAY, KITCHEN)
     assert "arkdown" in told
     text, today, room = told.split("\n\n")
     assert today == TODAY[language]
     assert "Kitchen" in room
     # What changes comes last: tomorrow, and in another room, the beginning is the same.
-    tomorrow = bundled().prompt("", language, date(2026, 11, 24), NOWHERE)
+    tomorrow = bundled_instructions().prompt("", language, date(2026, 11, 24), UNKNOWN_LOCATION)
     assert tomorrow.startswith(text)
     assert tomorrow != told
 
 
 def test_every_language_has_all_days_and_months() -> None:
-    for texts in bundled().texts.values():
+    for texts in bundled_instructions().texts.values():
         assert len(set(texts.weekdays)) == 7
         assert len(set(texts.months)) == 12
         assert len(texts.text) < 900, "every request pays for it"
 
 
 def test_another_language_gets_the_english_ones_and_is_answered_in_its_own() -> None:
-    told = bundled().prompt("", "pt", MONDAY, NOWHERE)
+    told = bundled_instructions().prompt("", "pt", MONDAY, UNKNOWN_LOCATION)
     assert "Answer in the language in which the user speaks." in told
-    assert "Answer in the language" not in bundled().prompt("", "en", MONDAY, NOWHERE)
+    assert "Answer in the language" not in bundled_instructions().prompt(
+        "", "en", MONDAY, UNKNOWN_LOCATION
+    )
 
 
 def test_who_gives_instructions_gets_them_unchanged() -> None:
-    assert bundled().prompt("Be a pirate.", "en", MONDAY, NOWHERE) == "Be a pirate."
-    assert bundled().prompt("Be a pirate.", "en", MONDAY, KITCHEN) == with_room(
+    assert (
+        bundled_instructions().prompt("Be a pirate.", "en", MONDAY, UNKNOWN_LOCATION)
+        == "Be a pirate."
+    )
+    assert bundled_instructions().prompt("Be a pirate.", "en", MONDAY, KITCHEN) == add_location(
         "Be a pirate.", KITCHEN
     )
-    assert NO_DEFAULT.prompt("", "en", MONDAY, NOWHERE) == ""
+    assert NO_DEFAULT.prompt("", "en", MONDAY, UNKNOWN_LOCATION) == ""
 
 
 def system_prompts(world: World) -> list[str]:
@@ -112,7 +117,7 @@ def system_prompts(world: World) -> list[str]:
 
 def test_sessions_and_questions_are_told_the_date_and_the_language() -> None:
     world = World()
-    around = replace(world.surroundings(), instructions=bundled())
+    around = replace(world.surroundings(), instructions=bundled_instructions())
     exchanges = OneShotResponses(around, world.conversations, TextLanguageDetector())
 
     async def main() -> None:
@@ -160,7 +165,7 @@ def test_ours_never_stand_before_what_a_client_wants(
     settings: SessionSettings, request_: ResponseRequest, expected: list[str]
 ) -> None:
     world = World()
-    around = replace(world.surroundings(), instructions=bundled())
+    around = replace(world.surroundings(), instructions=bundled_instructions())
 
     async def main() -> None:
         sessions = Sessions(around, world.conversations, max_sessions=1)
@@ -175,7 +180,7 @@ def test_ours_never_stand_before_what_a_client_wants(
 
 def test_a_system_item_in_the_conversation_is_the_only_prompt() -> None:
     world = World()
-    around = replace(world.surroundings(), instructions=bundled())
+    around = replace(world.surroundings(), instructions=bundled_instructions())
 
     async def main() -> None:
         sessions = Sessions(around, world.conversations, max_sessions=1)

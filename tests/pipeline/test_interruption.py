@@ -21,7 +21,7 @@ from pipeline.playout.interruption import (
     InterruptionVerdict,
     OverlappingSpeech,
     is_backchannel,
-    judge,
+    judge_overlap,
 )
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
@@ -141,8 +141,8 @@ def test_judgement(
     patient: InterruptionVerdict,
 ) -> None:
     overlap = OverlappingSpeech(words, late, silent, wordless, final)
-    assert judge(overlap, "on", "en", is_question=False) is on
-    assert judge(overlap, "patient", "en", is_question=False) is patient
+    assert judge_overlap(overlap, "on", "en", is_question=False) is on
+    assert judge_overlap(overlap, "patient", "en", is_question=False) is patient
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_a_brief_sound_needs_words_with_a_sense(
     words: str, sense: bool | None, final: bool, expected: InterruptionVerdict
 ) -> None:
     brief = OverlappingSpeech(words, True, True, False, final, is_brief=True, makes_sense=sense)
-    assert judge(brief, "on", "en", is_question=False) is expected
+    assert judge_overlap(brief, "on", "en", is_question=False) is expected
     longer = replace(brief, is_brief=False)
-    assert judge(longer, "on", "en", is_question=False) is InterruptionVerdict.CANCEL
+    assert judge_overlap(longer, "on", "en", is_question=False) is InterruptionVerdict.CANCEL
 
 
 @pytest.mark.parametrize(
@@ -185,14 +185,14 @@ def test_what_is_clear_does_not_wait(
     sense: bool | None, brief: bool, joined: bool, expected: InterruptionVerdict
 ) -> None:
     overlap = OverlappingSpeech("lights off", False, brief, False, False, brief, sense, joined)
-    assert judge(overlap, "on", "en", is_question=False) is expected
+    assert judge_overlap(overlap, "on", "en", is_question=False) is expected
 
 
 def test_whoever_answers_a_question_needs_no_sense() -> None:
     overlap = OverlappingSpeech(
         "you from", False, True, False, True, is_brief=True, makes_sense=False
     )
-    assert judge(overlap, "on", "en", is_question=True) is InterruptionVerdict.CANCEL
+    assert judge_overlap(overlap, "on", "en", is_question=True) is InterruptionVerdict.CANCEL
 
 
 async def heard_ms(session: Session, *script: tuple[int, int]) -> list[int]:

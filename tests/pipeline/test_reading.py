@@ -10,7 +10,7 @@ import pytest
 from core.errors import EngineError, NotFound, OverloadedError, RequestError
 from engines.base import TtsInfo
 from pipeline.services import EngineSet
-from pipeline.speech.file import SpeechFileOptions, SpeechFiles, clauses, whole
+from pipeline.speech.file import SpeechFileOptions, SpeechFiles, clauses, single_text
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoudVads, ToneTts
 
@@ -22,7 +22,7 @@ def reader(tts: ToneTts, **more: int) -> SpeechFiles:
 
 
 async def clauses_of(text: str, language: str = "en") -> list[str]:
-    return [clause async for clause in clauses(whole(text), language)]
+    return [clause async for clause in clauses(single_text(text), language)]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def run_and_get(work: object) -> list[str]:
 
 def test_sound_comes_clause_by_clause() -> None:
     async def main() -> None:
-        sound = reader(ToneTts()).file(whole("Hello there. And you?"), ENGLISH, "pcm", 16_000)
+        sound = reader(ToneTts()).file(single_text("Hello there. And you?"), ENGLISH, "pcm", 16_000)
         assert sound.content_type == "audio/pcm"
         chunks = [chunk async for chunk in sound.chunks()]
         assert len(chunks) > 10
@@ -70,7 +70,7 @@ def test_sound_comes_clause_by_clause() -> None:
 def test_nothing_to_say_is_no_file() -> None:
     async def main() -> None:
         for kind in ("wav", "mp3", "pcm"):
-            sound = reader(ToneTts()).file(whole(" "), ENGLISH, kind, 16_000)
+            sound = reader(ToneTts()).file(single_text(" "), ENGLISH, kind, 16_000)
             assert [chunk async for chunk in sound.chunks()] == []
 
     run_virtual(main())
@@ -103,7 +103,7 @@ def test_there_is_a_bound_and_a_failure_frees_its_place() -> None:
         one = reader(tts, max_parallel=1)
 
         def sound() -> AsyncGenerator[bytes, None]:
-            return one.file(whole("Hello."), ENGLISH, "pcm", 16_000).chunks()
+            return one.file(single_text("Hello."), ENGLISH, "pcm", 16_000).chunks()
 
         async with aclosing(sound()) as first:
             await anext(first)
@@ -141,11 +141,11 @@ def test_who_speaks() -> None:
             (SpeechFileOptions("de", engine="tone"), 1000),
             (SpeechFileOptions("de", "tief"), 1000),
         ):
-            sound = one.file(whole("Hello."), manner, "pcm", 16_000)
+            sound = one.file(single_text("Hello."), manner, "pcm", 16_000)
             assert b"".join([chunk async for chunk in sound.chunks()])
             assert sound.audio_ms == audio_ms
 
     run_virtual(main())
     with pytest.raises(RequestError) as refused:
-        one.file(whole("Hello."), SpeechFileOptions("en", engine="german"), "pcm", 16_000)
+        one.file(single_text("Hello."), SpeechFileOptions("en", engine="german"), "pcm", 16_000)
     assert refused.value.code == "unsupported_language"

@@ -14,7 +14,7 @@ from pipeline.tools.selection import (
     FEW,
     MAX_OF_HOME,
     MAX_OF_OTHERS,
-    bundled,
+    bundled_topics,
     most_tools,
     relevant_tools,
 )
@@ -210,7 +210,7 @@ def test_who_needs_the_whole_home_gets_it() -> None:
 
 
 def test_every_tool_of_the_table_exists_and_every_tool_is_in_it() -> None:
-    listed = {name for topic in bundled().values() for name in topic.tools}
+    listed = {name for topic in bundled_topics().values() for name in topic.tools}
     assert listed == {tool.name for tool in HOME["en"]}
 
 

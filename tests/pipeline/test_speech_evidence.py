@@ -15,9 +15,9 @@ from pipeline.transcription.no_speech import (
     NoSpeechCriterion,
     NoSpeechFilter,
     NoSpeechMode,
-    is_said,
-    judge_of,
-    judged,
+    filter_no_speech,
+    is_spoken,
+    no_speech_criterion,
 )
 from tests.shared import ROOT, shared_data
 
@@ -75,8 +75,8 @@ def test_what_the_vad_half_believes_counts_half() -> None:
 def test_a_rejected_result_keeps_nothing_of_what_was_made_up() -> None:
     result = AsrResult("will it rain in rome", 0.9, "en")
     nothing = AsrResult("", 0.9, "en", is_rejected=True)
-    assert judged(result, evidence((0.3, 2000)), NoSpeechCriterion.BOTH) == nothing
-    assert judged(result, evidence((0.9, 1000)), NoSpeechCriterion.BOTH) is result
+    assert filter_no_speech(result, evidence((0.3, 2000)), NoSpeechCriterion.BOTH) == nothing
+    assert filter_no_speech(result, evidence((0.9, 1000)), NoSpeechCriterion.BOTH) is result
 
 
 @pytest.mark.parametrize("mode", ["off", "normal", "strict"])
@@ -84,7 +84,7 @@ def test_a_rejected_result_keeps_nothing_of_what_was_made_up() -> None:
 def test_a_request_may_want_it_all_whatever_is_configured(
     mode: NoSpeechMode, info: AsrInfo
 ) -> None:
-    assert judge_of(mode, info, 1.0) is NoSpeechCriterion.NOBODY
+    assert no_speech_criterion(mode, info, 1.0) is NoSpeechCriterion.NOBODY
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_request_may_want_it_all_whatever_is_configured(
 def test_who_judges_follows_from_configuration_model_and_request(
     mode: NoSpeechMode, info: AsrInfo, asked: float | None, judge: NoSpeechCriterion
 ) -> None:
-    assert judge_of(mode, info, asked) is judge
+    assert no_speech_criterion(mode, info, asked) is judge
 
 
 SURE, UNSURE = AsrResult("hello", 0.7, "en"), AsrResult("hello", 0.3, "en", is_unsure=True)
@@ -128,7 +128,7 @@ SURE, UNSURE = AsrResult("hello", 0.7, "en"), AsrResult("hello", 0.3, "en", is_u
 def test_the_vad_never_rejects_what_the_recogniser_is_sure_of_unless_both_are_asked(
     result: AsrResult, heard: tuple[float, int], judge: NoSpeechCriterion, expected: bool
 ) -> None:
-    assert is_said(result, evidence(heard), judge) is expected
+    assert is_spoken(result, evidence(heard), judge) is expected
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from engines.base import AsrResult, Segment, TokenLogprob, Word
-from pipeline.transcription.stitching import joined, placed
+from pipeline.transcription.stitching import shift_times, stitch_results
 from pipeline.transcription.writing import join_texts, words_of
 
 
@@ -17,8 +17,8 @@ def result(text: str, *, language: str = "en", confidence: float = 0.5) -> AsrRe
 
 
 def test_a_part_without_segments_is_one() -> None:
-    assert placed(result("one"), 16_000, 32_000).segments == (Segment("one", 1000, 3000),)
-    assert placed(result(""), 16_000, 32_000).segments == ()
+    assert shift_times(result("one"), 16_000, 32_000).segments == (Segment("one", 1000, 3000),)
+    assert shift_times(result(""), 16_000, 32_000).segments == ()
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -31,7 +31,7 @@ def test_times_never_go_back_and_words_stay_in_their_segment(seed: int) -> None:
 
     segments = tuple(Segment(str(i), *span()) for i in range(dice.randint(1, 5)))
     words = tuple(Word(str(i), *span(), 1.0) for i in range(dice.randint(0, 12)))
-    out = placed(AsrResult("x", 1, "en", words, segments=segments), 160_000, 64_000)
+    out = shift_times(AsrResult("x", 1, "en", words, segments=segments), 160_000, 64_000)
     assert [w.text for w in out.words] == [w.text for w in words]
     both: list[Sequence[Segment | Word]] = [out.segments, out.words]
     for spans in both:
@@ -44,18 +44,18 @@ def test_times_never_go_back_and_words_stay_in_their_segment(seed: int) -> None:
 def test_what_is_in_order_is_only_moved() -> None:
     words = (Word("a", 100, 200, 1), Word("b", 300, 400, 1), Word("c", 900, 990, 1))
     segments = (Segment("a b", 100, 400), Segment("c", 800, 1000))
-    out = placed(AsrResult("a b c", 1, "en", words, segments=segments), 16_000, 16_000)
+    out = shift_times(AsrResult("a b c", 1, "en", words, segments=segments), 16_000, 16_000)
     assert [(w.start_ms, w.end_ms) for w in out.words] == [(1100, 1200), (1300, 1400), (1900, 1990)]
     assert [(s.start_ms, s.end_ms) for s in out.segments] == [(1100, 1400), (1800, 2000)]
 
 
 def test_joined_parts() -> None:
     rejected = AsrResult("", 0.1, "de", is_rejected=True)
-    both = joined([(rejected, 1), (result("one", confidence=0.9), 1), (result("two"), 3)])
+    both = stitch_results([(rejected, 1), (result("one", confidence=0.9), 1), (result("two"), 3)])
     assert (both.text, both.language, both.is_rejected) == ("one two", "en", False)
     assert both.confidence == pytest.approx(0.6)
     assert [token.data for token in both.tokens] == [b"one", b"two"]
-    nothing = joined([(rejected, 1), (result(""), 2)])
+    nothing = stitch_results([(rejected, 1), (result(""), 2)])
     assert (nothing.text, nothing.is_rejected, nothing.language) == ("", True, "de")
 
 
@@ -77,7 +77,7 @@ def test_scripts_without_spaces(texts: list[str], text: str) -> None:
 
 def test_a_translation_has_the_spaces_of_its_own_script() -> None:
     parts = [(AsrResult(text, 1, "zh"), 1.0) for text in ("Open it.", "Close it.")]
-    assert joined(parts).text == "Open it. Close it."
+    assert stitch_results(parts).text == "Open it. Close it."
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from core.ports import ToolSpec
 from engines.base import Message
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
-from pipeline.user_turn.end_of_turn import WAITS, wait_ms
+from pipeline.user_turn.end_of_turn import WAITS, endpoint_delay_ms
 from pipeline.user_turn.turn_evidence import NOT_UNDERSTOOD, UNDERSTOOD
 from tests.pipeline.fakes import EchoLlm, World, speak
 from tests.pipeline.scenes import of, run_session
@@ -66,7 +66,7 @@ def test_without_any_evidence_it_waits_as_usual() -> None:
 @pytest.mark.parametrize(("knows", "evidence"), [(True, UNDERSTOOD), (False, NOT_UNDERSTOOD)])
 def test_what_the_assistant_would_act_on_is_sooner_over(knows: bool, evidence: float) -> None:
     llm = Strict(knows=knows)
-    assert waited_ms(World(llm=llm)) == pytest.approx(wait_ms("auto", evidence), abs=20)
+    assert waited_ms(World(llm=llm)) == pytest.approx(endpoint_delay_ms("auto", evidence), abs=20)
     assert llm.judged == ["one"]
 
 
@@ -78,4 +78,4 @@ def test_a_model_that_cannot_tell_changes_nothing() -> None:
 def test_witnesses_can_outvote_each_other() -> None:
     world = World(llm=Strict(knows=False))
     world.endpoint = Sounds(0.95)
-    assert waited_ms(world) < wait_ms("auto", NOT_UNDERSTOOD)
+    assert waited_ms(world) < endpoint_delay_ms("auto", NOT_UNDERSTOOD)

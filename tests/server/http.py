@@ -9,7 +9,7 @@ from aiohttp import ClientSession
 from aiohttp import web as aioweb
 
 from core.http.routes import HttpMethod, Route
-from server.http.app import build, running
+from server.http.app import build, run_application
 from server.http.auth import AccessGate
 from server.net.listeners import bind
 from server.runtime.metrics import PrometheusMetrics
@@ -54,7 +54,7 @@ async def serving(
     sockets = bind("127.0.0.1", 0)
     port = sockets[0].getsockname()[1]
     client = ClientSession(f"http://127.0.0.1:{port}")
-    async with running(app, sockets, None, metrics), client:
+    async with run_application(app, sockets, None, metrics), client:
         yield client
 
 

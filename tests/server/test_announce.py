@@ -8,7 +8,7 @@ import pytest
 import zeroconf
 import zeroconf.asyncio
 
-from server.net.mdns import announced
+from server.net.mdns import mdns_service
 
 ERRORS: Sequence[Exception] = (
     zeroconf.NonUniqueNameException(),
@@ -38,7 +38,7 @@ def announce(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> Respon
     monkeypatch.setattr(zeroconf.asyncio, "AsyncZeroconf", lambda: made)
 
     async def main() -> None:
-        async with announced(10300, ()):
+        async with mdns_service(10300, ()):
             assert not made.is_closed
 
     asyncio.run(main())
@@ -68,7 +68,7 @@ def test_a_name_that_cannot_be_announced_is_no_end_of_the_server(
     monkeypatch.setattr("socket.gethostname", lambda: "tw\xf6\xf6" * 20)
 
     async def main() -> None:
-        async with announced(10300, ()):
+        async with mdns_service(10300, ()):
             pass
 
     asyncio.run(main())

@@ -7,7 +7,7 @@ import pytest
 import zeroconf.asyncio
 from zeroconf import IPVersion, ServiceStateChange, Zeroconf
 
-from server.net.mdns import SERVICE, announced
+from server.net.mdns import SERVICE, mdns_service
 
 pytestmark = pytest.mark.live
 
@@ -37,7 +37,7 @@ def test_a_browser_finds_it_and_sees_it_go(monkeypatch: pytest.MonkeyPatch) -> N
             browser = zeroconf.asyncio.AsyncServiceBrowser(
                 looker.zeroconf, SERVICE, handlers=[note]
             )
-            async with announced(10399, [ip_address("127.0.0.1")]):
+            async with mdns_service(10399, [ip_address("127.0.0.1")]):
                 change, name = await seen.get()
                 assert change is ServiceStateChange.Added
                 info = zeroconf.asyncio.AsyncServiceInfo(SERVICE, name)

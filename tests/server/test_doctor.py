@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from devices.registry.database import opened
+from devices.registry.database import open_database
 from engines.base import TtsInfo
 from engines.registry import EngineAvailability
 from server.commands import doctor
@@ -66,7 +66,7 @@ def test_the_database_of_devices_is_looked_at_and_not_made(tmp_path: Path) -> No
     assert not (tmp_path / "state").exists()
 
     async def made() -> None:
-        async with opened(database_url(config)):
+        async with open_database(database_url(config)):
             pass
 
     asyncio.run(made())

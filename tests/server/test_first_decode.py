@@ -10,7 +10,7 @@ from engines.registry import EngineAvailability
 from server.compose.choices import PlacementInputs, choose_one
 from server.config import AsrConfig, Config, PathsConfig
 from server.models.first_decode import MAX_START_S, with_times
-from serving.placement.benchmarks import read_measured
+from serving.placement.benchmarks import read_benchmarks
 from serving.placement.choose import LIVE_MS, WHISPER_FILES, find_whisper
 from serving.placement.hardware import Gpu, Hardware
 from serving.placement.offers import AsrModelOffer
@@ -83,7 +83,7 @@ def test_a_second_start_knows_what_the_first_one_measured(models: Path) -> None:
     first = started(models, Device(**TAKES_MS))
     assert started(models, again := Device()) == first
     assert again.asked == []
-    assert {name: one.best_ms for name, one in read_measured(models).items()} == {
+    assert {name: one.best_ms for name, one in read_benchmarks(models).items()} == {
         "large-v2": 4100,
         "small": 420,
     }
@@ -110,7 +110,7 @@ def test_what_cannot_be_timed_is_left_to_its_memory_and_said_so(models: Path) ->
     name, why = started(models, Device())
     assert name == "large-v2"
     assert "by its memory; it was not timed there yet" in why
-    assert read_measured(models) == {}
+    assert read_benchmarks(models) == {}
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ import pytest
 from aiohttp import web as aioweb
 
 from core import acceptor
-from core.acceptor import NO_LIMIT, AddressLimit, accepting, exempting
+from core.acceptor import NO_LIMIT, AddressLimit, exempt_addresses, open_acceptors
 from core.http.routes import Route
 from server.http import connection, edge
-from server.http.app import build, running
+from server.http.app import build, run_application
 from server.http.auth import AccessGate
 from server.net.listeners import BACKLOG, UNTAKEN_TIMEOUT_MS, bind
 from server.net.tls import open_tls
@@ -58,7 +58,7 @@ async def served(
         writers.append(writer)
         return reader, writer
 
-    async with asyncio.timeout(SOON_S), running(app, sockets, context, metrics, limit):
+    async with asyncio.timeout(SOON_S), run_application(app, sockets, context, metrics, limit):
         yield connect
         for writer in writers:
             writer.close()
@@ -460,7 +460,7 @@ def test_one_address_holds_so_many_connections_and_no_more(
 def test_this_machine_and_trusted_proxies_are_not_counted(host: str, is_counted: bool) -> None:
     from server.net.allowlist import networks_of
 
-    limit = AddressLimit(1, exempting(networks_of(["172.18.0.0/16"], "x")))
+    limit = AddressLimit(1, exempt_addresses(networks_of(["172.18.0.0/16"], "x")))
 
     async def main() -> None:
         left = limit.take(host)
@@ -525,7 +525,7 @@ def test_files_that_run_out_are_logged_and_the_connections_wait(
         (plain,) = bind("127.0.0.1", 0)
         scarce = Scarce(fileno=plain.detach())
         scarce.setblocking(False)
-        async with asyncio.timeout(SOON_S), accepting([scarce], lambda _: Told()):
+        async with asyncio.timeout(SOON_S), open_acceptors([scarce], lambda _: Told()):
             reader, writer = await asyncio.open_connection(*scarce.getsockname())
             assert await reader.read() == b"here"
             writer.close()

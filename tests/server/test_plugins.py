@@ -21,7 +21,7 @@ from server.compose.plugins import (
     open_plugin_doors,
     plugin_routes,
 )
-from server.compose.tools import own_tools
+from server.compose.tools import configured_tools
 from server.config import Config
 from server.http.edge import ErrorBoundary
 from tests.pipeline.fakes import Counts
@@ -133,7 +133,7 @@ def test_tools_run_while_the_server_does(site: Path, caplog: pytest.LogCaptureFi
     caplog.set_level(logging.INFO)
 
     async def main() -> None:
-        async with own_tools(config(tools={"plugins": {"lamp": {}}}).tools) as (_, lamp):
+        async with configured_tools(config(tools={"plugins": {"lamp": {}}}).tools) as (_, lamp):
             assert [spec.name for spec in lamp.tools(ToolContext("", "en"))] == ["light"]
             assert __import__(module).told == ["up"]
 

@@ -22,7 +22,7 @@ from media.resample import Resampler
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from pipeline.shared.trace import SessionTrace
 from server.__main__ import main
-from server.commands.replay.run import FRAME_SAMPLES, replay, staged
+from server.commands.replay.run import FRAME_SAMPLES, replay, replay_environment
 from server.commands.replay.trace_reader import RecordedSession
 from server.config import Config
 from server.runtime.clock import JsonlTraceSink, SystemClock, open_trace
@@ -62,7 +62,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pcm, clock = question(), SystemClock()
 
     async def run() -> list[Any]:
-        async with staged(Config()) as stage:
+        async with replay_environment(Config()) as stage:
             first = RecordedSession("first", SETTINGS, pcm, (), (), has_words=True, is_cut=False)
             await replay(stage, first)
             return stage.kept.records

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from core.errors import RequestError
-from core.ports import NOWHERE
+from core.ports import UNKNOWN_LOCATION
 from pipeline.shared.settings import SessionSettings
-from server.commands.replay.diff import SessionDiff, as_json, pairs, told
+from server.commands.replay.diff import SessionDiff, as_json, as_text, pairs
 from server.commands.replay.run import chosen, unplayable
 from server.commands.replay.trace_reader import (
     RecordedAction,
     RecordedSession,
     RecordedTruncation,
     RecordedTurn,
+    parse_session,
     read,
-    recorded,
 )
 
 
@@ -44,7 +44,7 @@ def sound(samples: int) -> dict[str, Any]:
 
 
 def test_turns_are_put_together_from_events_in_any_order() -> None:
-    found = recorded(
+    found = parse_session(
         "s",
         [
             configured(SessionSettings(language="en")),
@@ -73,7 +73,7 @@ def test_turns_are_put_together_from_events_in_any_order() -> None:
 def test_sound_behind_a_wake_word_needs_none_to_be_heard_again() -> None:
     """The word itself is silence in a trace."""
     asked = SessionSettings(wake_word="okay_nabu", language="en")
-    found = recorded("s", [configured(asked), sound(320), configured(asked)])
+    found = parse_session("s", [configured(asked), sound(320), configured(asked)])
     assert found.settings == SessionSettings(language="en")
     assert found.steps == [RecordedAction(320, SessionSettings(language="en"))]
 
@@ -83,7 +83,7 @@ def test_an_answer_that_was_told_after_the_next_turn_keeps_its_place() -> None:
         how: dict[str, Any] = {"status": "answered", "stages": [], "response_latency_ms": None}
         return record("TurnTraced", item_id=item_id, response_id=response_id, **how)
 
-    found = recorded(
+    found = parse_session(
         "s",
         [
             record("InputCommitted", item_id="a"),
@@ -102,7 +102,7 @@ def test_an_answer_that_was_told_after_the_next_turn_keeps_its_place() -> None:
 def test_what_a_client_without_turn_detection_did_is_done_where_it_did_it() -> None:
     manual = SessionSettings(turn_detection=None)
     later = SessionSettings(language="de")
-    found = recorded(
+    found = parse_session(
         "s",
         [
             configured(manual),
@@ -123,8 +123,8 @@ def test_what_a_client_without_turn_detection_did_is_done_where_it_did_it() -> N
 
 
 def test_older_traces_tell_of_no_pace_and_are_of_calls() -> None:
-    found = recorded("s", [configured(SessionSettings()), sound(320)])
-    assert (found.paced_by, found.place, found.called) == ("server", NOWHERE, [])
+    found = parse_session("s", [configured(SessionSettings()), sound(320)])
+    assert (found.paced_by, found.place, found.called) == ("server", UNKNOWN_LOCATION, [])
 
 
 def test_only_a_client_that_plays_by_itself_tells_how_far() -> None:
@@ -134,7 +134,7 @@ def test_only_a_client_that_plays_by_itself_tells_how_far() -> None:
         ("server", []),
     ):
         begun = {**configured(SessionSettings()), "paced_by": paced_by}
-        assert recorded("s", [begun, sound(320), told, sound(320)]).steps == steps
+        assert parse_session("s", [begun, sound(320), told, sound(320)]).steps == steps
 
 
 def test_a_response_beside_the_conversation_is_cancelled_in_no_replay() -> None:
@@ -143,11 +143,11 @@ def test_a_response_beside_the_conversation_is_cancelled_in_no_replay() -> None:
 
     begun = configured(SessionSettings())
     told = [begun, cancelled(in_conversation=False), sound(320), cancelled(), sound(320)]
-    assert recorded("s", told).steps == [RecordedAction(320, "cancel")]
+    assert parse_session("s", told).steps == [RecordedAction(320, "cancel")]
 
 
 def test_a_trace_without_sound_is_not_replayed() -> None:
-    found = recorded("s", [configured(SessionSettings())])
+    found = parse_session("s", [configured(SessionSettings())])
     assert "trace.audio" in unplayable(found)
 
 
@@ -197,7 +197,7 @@ def session(*turns: RecordedTurn) -> RecordedSession:
 def test_the_difference_is_told_with_its_times() -> None:
     before = session(turn("one"), turn("two", asr_ms=30))
     now = [turn("one", asr_ms=12), turn("too", asr_ms=20)]
-    text = told([SessionDiff(before, pairs(before.turns, now))])
+    text = as_text([SessionDiff(before, pairs(before.turns, now))])
     assert "    1 = one -> yes (210 -> 212 ms)\n" in text
     assert "    2 - two -> yes (230 ms)\n    2 + too -> yes (220 ms)\n" in text
     assert "| asr | 20 | 16 | -4 |" in text
@@ -211,7 +211,7 @@ def test_a_turn_that_nobody_heard_has_no_latency() -> None:
         (silent, turn("one"), " (none -> 210 ms)"),
         (silent, silent, ""),
     ):
-        text = told([SessionDiff(session(old), pairs([old], [new]))])
+        text = as_text([SessionDiff(session(old), pairs([old], [new]))])
         assert f"    1 = one -> yes{took}\n" in text
 
 
@@ -219,7 +219,7 @@ def test_a_missing_turn_is_a_difference() -> None:
     before = session(turn("one"), turn("two", status="cancelled"))
     found = SessionDiff(before, pairs(before.turns, [turn("one")]))
     assert not found.is_same
-    assert "2 - two -> yes [cancelled]" in told([found])
+    assert "2 - two -> yes [cancelled]" in as_text([found])
     assert as_json([found])["sessions"][0]["turns"][1]["new"] is None
 
 

@@ -24,7 +24,7 @@ from server.commands.replay.trace_reader import (
     RecordedSession,
     RecordedToolCall,
     RecordedTurn,
-    recorded,
+    parse_session,
 )
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, World, speak
@@ -68,7 +68,7 @@ def live(
 
     run_virtual(main())
     written = [json.loads(json.dumps(record, default=str)) for record in kept.records]
-    return recorded("s", written)
+    return parse_session("s", written)
 
 
 def again(

@@ -12,7 +12,7 @@ from core.errors import ConfigError
 from core.ports import ToolContext
 from engines.base import ToolCall
 from pipeline.tools.toolbox import Toolbox
-from server.compose.tools import own_tools
+from server.compose.tools import configured_tools
 from server.config.sections.tools import ToolsConfig
 from server.config.types import masked
 from tests.pipeline.fakes import Counts
@@ -39,7 +39,7 @@ def test_functions_and_servers_of_the_configuration_are_tools() -> None:
     )
 
     async def main() -> None:
-        async with own_tools(config) as providers:
+        async with configured_tools(config) as providers:
             toolbox = Toolbox(providers, Counts(), timeout_s=config.timeout_s)
             assert toolbox.names(CONTEXT) == ("weather", "feed", "clean", "ring", "told")
             async with asyncio.timeout(20):
@@ -55,7 +55,7 @@ def test_functions_and_servers_of_the_configuration_are_tools() -> None:
 
 def test_a_wrong_module_ends_the_start() -> None:
     async def main() -> None:
-        async with own_tools(read(modules=["tests.nowhere"])):
+        async with configured_tools(read(modules=["tests.nowhere"])):
             pytest.fail("it must not start")
 
     with pytest.raises(ConfigError, match=r"tools\.modules: 'tests\.nowhere'"):

@@ -3,11 +3,11 @@
 import pytest
 from faster_whisper.utils import _MODELS
 
-from serving.catalogue import UnknownModelError, entries, find, known, short_name
+from serving.catalogue import UnknownModelError, entries, find_entry, require_entry, short_name
 
 
 def test_faster_whispers_own_names_are_known() -> None:
-    differing = [name for name, where in _MODELS.items() if find(name).repository != where]
+    differing = [name for name, where in _MODELS.items() if require_entry(name).repository != where]
     assert differing == ["large"]  # large-v3 there; Willow's clients mean large-v2
 
 
@@ -25,7 +25,7 @@ def test_faster_whispers_own_names_are_known() -> None:
     ],
 )
 def test_served_systems_names_are_known(name: str, model: str) -> None:
-    assert find(name).name == model
+    assert require_entry(name).name == model
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_what_is_pulled_is_found_under_its_name() -> None:
 
 
 def test_an_unknown_name_says_what_is_near() -> None:
-    assert known("smal") is None
+    assert find_entry("smal") is None
     with pytest.raises(UnknownModelError, match=r"'smal'; near it: small, small\.en") as caught:
-        find("smal")
+        require_entry("smal")
     assert (caught.value.code, caught.value.param) == ("model_unknown", "model")
     with pytest.raises(UnknownModelError, match="known: tiny, "):
-        find("qqq")
+        require_entry("qqq")
 
 
 def test_names_are_unique_and_complete() -> None:

@@ -11,8 +11,8 @@ from serving.placement.choose import (
     WHISPER_FILES,
     EnginePreference,
     WhisperWeights,
-    choose,
     find_whisper,
+    select_engine,
     weights_at,
     worker_count,
 )
@@ -55,7 +55,7 @@ def test_auto_asr(
     model: WhisperWeights | None,
     why: str,
 ) -> None:
-    choice = choose("asr", EnginePreference(), BOTH, weights, hardware)
+    choice = select_engine("asr", EnginePreference(), BOTH, weights, hardware)
     assert choice.name == name
     assert choice.options.get("model") == (str(model.path) if model else None)
     assert search(why, choice.why)
@@ -63,53 +63,59 @@ def test_auto_asr(
 
 def test_weights_without_their_library_are_told() -> None:
     engines = known("pocketsphinx", missing=("faster_whisper",))
-    choice = choose("asr", EnginePreference(), engines, [TINY], LAPTOP)
+    choice = select_engine("asr", EnginePreference(), engines, [TINY], LAPTOP)
     assert choice.name == "pocketsphinx"
     assert "faster_whisper is not installed" in choice.why
 
 
 def test_a_configured_engine_is_taken_with_its_options() -> None:
-    choice = choose("asr", EnginePreference("pocketsphinx", {"x": 1}), BOTH, [TINY], LAPTOP)
+    choice = select_engine("asr", EnginePreference("pocketsphinx", {"x": 1}), BOTH, [TINY], LAPTOP)
     assert (choice.name, choice.options, choice.why) == (
         "pocketsphinx",
         {"x": 1},
         "it is configured",
     )
-    third_party = choose("tts", EnginePreference("acme.voice"), known("espeak"), (), LAPTOP)
+    third_party = select_engine("tts", EnginePreference("acme.voice"), known("espeak"), (), LAPTOP)
     assert third_party.name == "acme.voice"
 
 
 def test_whisper_by_name_takes_the_models_folder_unless_told() -> None:
-    found = choose(
+    found = select_engine(
         "asr", EnginePreference("faster_whisper", {"beam_size": 2}), BOTH, [TINY], LAPTOP
     )
     assert found.options == {"model": str(TINY.path), "beam_size": 2}
-    told = choose("asr", EnginePreference("faster_whisper", {"model": "/w"}), BOTH, (), LAPTOP)
+    told = select_engine(
+        "asr", EnginePreference("faster_whisper", {"model": "/w"}), BOTH, (), LAPTOP
+    )
     assert told.options == {"model": "/w"}
     with pytest.raises(EngineMissing, match=r"asr\.model"):
-        choose("asr", EnginePreference("faster_whisper"), BOTH, (), LAPTOP)
+        select_engine("asr", EnginePreference("faster_whisper"), BOTH, (), LAPTOP)
 
 
 def test_what_is_not_installed_says_how_to_get_it() -> None:
     with pytest.raises(EngineMissing, match="pip install silero"):
-        choose("vad", EnginePreference("silero"), known("webrtc", missing=("silero",)), (), LAPTOP)
+        select_engine(
+            "vad", EnginePreference("silero"), known("webrtc", missing=("silero",)), (), LAPTOP
+        )
     with pytest.raises(EngineMissing, match="espeak: pip install espeak"):
-        choose("tts", EnginePreference(), known(missing=("espeak",)), (), LAPTOP)
+        select_engine("tts", EnginePreference(), known(missing=("espeak",)), (), LAPTOP)
 
 
 def test_a_broken_engine_of_a_package_names_the_package() -> None:
     broken = EngineAvailability("robot", installed=False, reason="broken: no", origin="acme 1.0")
     with pytest.raises(EngineMissing, match=r"tts engine 'robot': of acme 1\.0 is broken: no"):
-        choose("tts", EnginePreference("robot"), [broken], [], LAPTOP)
+        select_engine("tts", EnginePreference("robot"), [broken], [], LAPTOP)
 
 
 def test_the_preferred_order_of_vad() -> None:
     assert (
-        choose("vad", EnginePreference(), known("gated", "silero", "webrtc"), (), LAPTOP).name
+        select_engine(
+            "vad", EnginePreference(), known("gated", "silero", "webrtc"), (), LAPTOP
+        ).name
         == "gated"
     )
     engines = known("webrtc", missing=("gated", "silero"))
-    assert choose("vad", EnginePreference(), engines, (), LAPTOP).name == "webrtc"
+    assert select_engine("vad", EnginePreference(), engines, (), LAPTOP).name == "webrtc"
 
 
 def test_who_hears_the_end_of_a_sentence_needs_weights() -> None:
@@ -118,14 +124,14 @@ def test_who_hears_the_end_of_a_sentence_needs_weights() -> None:
             EngineAvailability("silence", installed=True, reason=""),
             EngineAvailability("smart_turn", True, "no weights", needs_path=not has_weights),
         ]
-        return choose("endpoint", wanted, engines, (), LAPTOP).name
+        return select_engine("endpoint", wanted, engines, (), LAPTOP).name
 
     assert endpoint(EnginePreference(), has_weights=True) == "smart_turn"
     assert endpoint(EnginePreference(), has_weights=False) == "silence"
     assert endpoint(EnginePreference(options={"path": "/w"}), has_weights=False) == "smart_turn"
     assert endpoint(EnginePreference("silence"), has_weights=True) == "silence"
     without = known("silence", missing=("smart_turn",))
-    assert choose("endpoint", EnginePreference(), without, (), LAPTOP).name == "silence"
+    assert select_engine("endpoint", EnginePreference(), without, (), LAPTOP).name == "silence"
 
 
 def test_only_whole_models_of_the_folder_count(tmp_path: Path) -> None:
@@ -146,10 +152,12 @@ def test_how_large_weights_are_does_not_depend_on_their_file() -> None:
     assert (nano.kind, round(nano.size_mb)) == ("float16", 8)
     small8 = WhisperWeights(Path("m/small-int8"), 245, "int8")
     assert small8.float16_mb == 490
-    choice = choose("asr", EnginePreference(), BOTH, [BASE, small8], LAPTOP)
+    choice = select_engine("asr", EnginePreference(), BOTH, [BASE, small8], LAPTOP)
     assert choice.options["model"] == str(BASE.path)  # 245 MB are small's, too slow for 4 cores
     tiny32 = WhisperWeights(Path("m/tiny-float32"), 150, "float32")
-    assert choose("asr", EnginePreference(), BOTH, [tiny32], BOARD).why.endswith("suits 2 cores")
+    assert select_engine("asr", EnginePreference(), BOTH, [tiny32], BOARD).why.endswith(
+        "suits 2 cores"
+    )
 
 
 def test_what_may_not_be_read_is_no_model_and_the_folder_itself_is_told(
@@ -179,13 +187,13 @@ def test_what_may_not_be_read_is_no_model_and_the_folder_itself_is_told(
 
 def test_the_test_model_is_taken_only_by_name() -> None:
     nano = WhisperWeights(Path("m/whisper-nano"), 8)
-    assert choose("asr", EnginePreference(), BOTH, [nano], LAPTOP).name == "pocketsphinx"
-    assert choose("asr", EnginePreference(), BOTH, [nano, TINY], BOARD).options["model"] == str(
-        TINY.path
-    )
+    assert select_engine("asr", EnginePreference(), BOTH, [nano], LAPTOP).name == "pocketsphinx"
+    assert select_engine("asr", EnginePreference(), BOTH, [nano, TINY], BOARD).options[
+        "model"
+    ] == str(TINY.path)
     with pytest.raises(EngineMissing, match="no weights"):
-        choose("asr", EnginePreference("faster_whisper"), BOTH, [nano], LAPTOP)
-    by_name = choose("asr", EnginePreference(model="whisper-nano"), BOTH, [nano], LAPTOP)
+        select_engine("asr", EnginePreference("faster_whisper"), BOTH, [nano], LAPTOP)
+    by_name = select_engine("asr", EnginePreference(model="whisper-nano"), BOTH, [nano], LAPTOP)
     assert by_name.options == {"model": str(nano.path)}
 
 
@@ -201,7 +209,7 @@ def test_the_test_model_is_taken_only_by_name() -> None:
 )
 def test_a_model_by_name_or_path(model: str, path: Path | str) -> None:
     weights = [TINY, BASE, TURBO]
-    choice = choose(
+    choice = select_engine(
         "asr", EnginePreference(model=model, options={"beam_size": 2}), BOTH, weights, LAPTOP
     )
     assert choice.name == "faster_whisper"
@@ -210,7 +218,7 @@ def test_a_model_by_name_or_path(model: str, path: Path | str) -> None:
 
 
 def test_the_model_may_be_an_engine() -> None:
-    choice = choose("asr", EnginePreference(model="pocketsphinx"), BOTH, [TINY], LAPTOP)
+    choice = select_engine("asr", EnginePreference(model="pocketsphinx"), BOTH, [TINY], LAPTOP)
     assert (choice.name, choice.options) == ("pocketsphinx", {})
 
 
@@ -232,12 +240,12 @@ def test_the_model_may_be_an_engine() -> None:
 )
 def test_a_model_that_cannot_be_meant_is_told(wanted: EnginePreference, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        choose("asr", wanted, BOTH, [TINY, TURBO], LAPTOP)
+        select_engine("asr", wanted, BOTH, [TINY, TURBO], LAPTOP)
 
 
 def test_the_memory_that_is_configured_limits_the_choice() -> None:
     weights = [TINY, BASE, TURBO]
-    choice = choose("asr", EnginePreference(memory_mb=1500), BOTH, weights, WORKSTATION)
+    choice = select_engine("asr", EnginePreference(memory_mb=1500), BOTH, weights, WORKSTATION)
     assert choice.options["model"] == str(BASE.path)
 
 

@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 
 from serving.placement import hardware
-from serving.placement.cgroup import CgroupLimits, limits
-from serving.placement.hardware import Gpu, Hardware, look, parse_gpus, visible, with_limits
+from serving.placement.cgroup import CgroupLimits, read_cgroup_limits
+from serving.placement.hardware import (
+    Gpu,
+    Hardware,
+    detect_hardware,
+    parse_gpus,
+    select_visible_gpus,
+    with_limits,
+)
 
 pytestmark = pytest.mark.live
 
@@ -37,7 +44,7 @@ def test_gpus_are_read_from_the_drivers_lines() -> None:
     ],
 )
 def test_cuda_visible_devices(wish: str | None, names: list[str]) -> None:
-    seen = visible(TWO, wish)
+    seen = select_visible_gpus(TWO, wish)
     assert [gpu.name for gpu in seen] == names
     assert [gpu.index for gpu in seen] == list(range(len(names)))
 
@@ -69,9 +76,9 @@ def test_unified_groups_and_those_above(tmp_path: Path) -> None:
     (root / "pod" / "memory.current").write_text(str(6 * 2**30))
     (root / "pod" / "memory.stat").write_text(f"anon 1\ninactive_file {2**30}\n")
     _write(root / "pod" / "server", cpu__max="400000 100000", memory__max="max")
-    assert limits(root, own) == CgroupLimits(1.5, 8 * 2**30, 3 * 2**30)
+    assert read_cgroup_limits(root, own) == CgroupLimits(1.5, 8 * 2**30, 3 * 2**30)
     own.write_text("0::/../outside\n")
-    assert limits(root, own) == CgroupLimits()
+    assert read_cgroup_limits(root, own) == CgroupLimits()
 
 
 def test_groups_of_version_1(tmp_path: Path) -> None:
@@ -81,14 +88,14 @@ def test_groups_of_version_1(tmp_path: Path) -> None:
     # Inside a container only the mounted root has the files of ours.
     _write(root / "cpu", cpu__cfs_quota_us="200000", cpu__cfs_period_us="100000")
     _write(root / "memory", memory__limit_in_bytes=str(2**31), memory__usage_in_bytes=str(2**30))
-    assert limits(root, own) == CgroupLimits(2.0, 2**31, 2**30)
+    assert read_cgroup_limits(root, own) == CgroupLimits(2.0, 2**31, 2**30)
     _write(root / "cpu", cpu__cfs_quota_us="-1")
     _write(root / "memory", memory__limit_in_bytes="9223372036854771712")
-    assert limits(root, own) == CgroupLimits()
+    assert read_cgroup_limits(root, own) == CgroupLimits()
 
 
 def test_no_groups_at_all(tmp_path: Path) -> None:
-    assert limits(tmp_path, tmp_path / "none") == CgroupLimits()
+    assert read_cgroup_limits(tmp_path, tmp_path / "none") == CgroupLimits()
 
 
 def _driver(folder: Path, script: str) -> None:
@@ -118,7 +125,7 @@ def test_the_driver_is_asked(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     if "sleep" in script:
         monkeypatch.setattr(hardware, "QUERY_TIMEOUT_S", 0.2)
-    found = look()
+    found = detect_hardware()
     assert tuple(gpu.capability for gpu in found.gpus) == gpus
     assert any(said.startswith(note) for said in (*found.notes, ""))
-    assert look("").gpus == ()
+    assert detect_hardware("").gpus == ()

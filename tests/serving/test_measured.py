@@ -10,10 +10,10 @@ from serving.placement.benchmarks import (
     FILE,
     ModelBenchmark,
     device_name,
-    note_measured,
-    read_measured,
+    read_benchmarks,
+    save_benchmark,
 )
-from serving.placement.choose import WHISPER_FILES, EnginePreference, choose, find_whisper
+from serving.placement.choose import WHISPER_FILES, EnginePreference, find_whisper, select_engine
 from serving.placement.hardware import Hardware
 
 MACHINE = Hardware(cores=8, memory_gb=32)
@@ -34,14 +34,14 @@ def models(tmp_path: Path) -> Path:
 
 def note(models: Path, torch_ms: float, device: str = device_name(MACHINE)) -> None:
     checkpoint = str(models / "whisper-small")
-    note_measured(models, "small", ModelBenchmark(checkpoint, 40.0, torch_ms, device))
+    save_benchmark(models, "small", ModelBenchmark(checkpoint, 40.0, torch_ms, device))
 
 
 def chosen(
     models: Path, known: list[EngineAvailability], wanted: EnginePreference | None = None
 ) -> str:
     weights = find_whisper(models)
-    return choose("asr", wanted or EnginePreference(), known, weights, MACHINE).name
+    return select_engine("asr", wanted or EnginePreference(), known, weights, MACHINE).name
 
 
 def test_the_faster_one_is_chosen(models: Path) -> None:
@@ -50,7 +50,7 @@ def test_the_faster_one_is_chosen(models: Path) -> None:
     assert chosen(models, BOTH) == "faster_whisper"
     note(models, 20.0)
     assert chosen(models, BOTH) == "whisper_torch"
-    choice = choose("asr", EnginePreference(), BOTH, find_whisper(models), MACHINE)
+    choice = select_engine("asr", EnginePreference(), BOTH, find_whisper(models), MACHINE)
     assert choice.options == {"model": str(models / "whisper-small")}
     assert "whisper_torch was measured to be faster" in choice.why
 
@@ -72,16 +72,16 @@ def test_another_machine_s_figure_says_nothing_here(models: Path, device: str) -
 
 def test_a_damaged_note_is_none(models: Path) -> None:
     (models / FILE).write_text("{")
-    assert read_measured(models) == {}
+    assert read_benchmarks(models) == {}
     assert chosen(models, BOTH) == "faster_whisper"
 
 
 def test_a_folder_is_taken_by_name_of_the_engine(models: Path) -> None:
     wanted = EnginePreference("whisper_torch", model=str(models / "whisper-small"))
-    choice = choose("asr", wanted, BOTH, (), MACHINE)
+    choice = select_engine("asr", wanted, BOTH, (), MACHINE)
     assert (choice.name, choice.options) == (
         "whisper_torch",
         {"model": str(models / "whisper-small")},
     )
     with pytest.raises(ConfigError, match="takes a folder with a checkpoint"):
-        choose("asr", EnginePreference("whisper_torch", model="small"), BOTH, (), MACHINE)
+        select_engine("asr", EnginePreference("whisper_torch", model="small"), BOTH, (), MACHINE)

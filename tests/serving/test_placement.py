@@ -7,7 +7,7 @@ import pytest
 
 from core.errors import EngineMissing
 from serving.placement.hardware import Gpu, Hardware
-from serving.placement.whisper import compute_types, place, room_of, usable
+from serving.placement.whisper import asr_memory, compute_types, place_model, usable_gpus
 
 TINY, SMALL, TURBO, LARGE = 75, 484, 1620, 3090
 
@@ -67,11 +67,11 @@ CPU = ("cpu", "int8")
 def test_many_machines(
     machine: Hardware, size_mb: float, seats: list[tuple[str, str]], batch: int, threads: int
 ) -> None:
-    placed = place(size_mb, machine, room_of(machine), {})
+    placed = place_model(size_mb, machine, asr_memory(machine), {})
     assert [(seat.device, seat.compute_type) for seat in placed.seats] == seats
     first = placed.seats[0]
     assert (first.max_batch, first.cpu_threads) == (batch, threads)
-    room = room_of(machine)
+    room = asr_memory(machine)
     assert all(mb <= room[device] for device, mb in placed.memory_mb().items())
 
 
@@ -87,35 +87,39 @@ def test_many_machines(
     ],
 )
 def test_what_does_not_fit_is_said(machine: Hardware, size_mb: float, warning: str) -> None:
-    placed = place(size_mb, machine, room_of(machine), {})
+    placed = place_model(size_mb, machine, asr_memory(machine), {})
     assert {seat.device for seat in placed.seats} == {"cpu"}
     assert any(search(warning, said) for said in placed.warnings), placed.warnings
 
 
 def test_a_machine_without_gpu_is_nothing_to_warn_of() -> None:
-    assert place(SMALL, DESKTOP, room_of(DESKTOP), {}).warnings == ()
+    assert place_model(SMALL, DESKTOP, asr_memory(DESKTOP), {}).warnings == ()
 
 
 def test_one_gpu_too_small_leaves_the_others_working() -> None:
-    placed = place(LARGE * 2, MIXED, room_of(MIXED), {})
+    placed = place_model(LARGE * 2, MIXED, asr_memory(MIXED), {})
     assert [seat.device for seat in placed.seats] == ["cuda:0"]
     assert "GTX 1060 has room for" in placed.warnings[0]
 
 
 def test_what_is_configured_wins() -> None:
     wish = {"device": "cpu", "compute_type": "float32", "max_batch": 3, "cpu_threads": 5}
-    (seat,) = place(SMALL, L4, room_of(L4), wish, workers=1).seats
+    (seat,) = place_model(SMALL, L4, asr_memory(L4), wish, workers=1).seats
     assert seat.options() == wish
-    (seat,) = place(SMALL, L4, room_of(L4), {"compute_type": "int8", "max_batch": 2}).seats
+    (seat,) = place_model(SMALL, L4, asr_memory(L4), {"compute_type": "int8", "max_batch": 2}).seats
     assert (seat.device, seat.compute_type, seat.max_batch) == ("cuda:0", "int8", 2)
-    assert [s.device for s in place(SMALL, TWINS, room_of(TWINS), {}, workers=3).seats] == [
+    assert [
+        s.device for s in place_model(SMALL, TWINS, asr_memory(TWINS), {}, workers=3).seats
+    ] == [
         "cuda:0",
         "cuda:1",
         "cuda:0",
     ]
-    (seat,) = place(SMALL, TWINS, room_of(TWINS), {"device": "cuda", "device_index": 1}).seats
+    (seat,) = place_model(
+        SMALL, TWINS, asr_memory(TWINS), {"device": "cuda", "device_index": 1}
+    ).seats
     assert seat.options()["device_index"] == 1
-    assert len(place(TINY, DESKTOP, room_of(DESKTOP), {}, workers=5).seats) == 5
+    assert len(place_model(TINY, DESKTOP, asr_memory(DESKTOP), {}, workers=5).seats) == 5
 
 
 @pytest.mark.parametrize(
@@ -123,15 +127,15 @@ def test_what_is_configured_wins() -> None:
 )
 def test_a_gpu_that_is_demanded_and_cannot_be_had_is_refused(machine: Hardware, why: str) -> None:
     with pytest.raises(EngineMissing, match=f"asr.options.device is cuda, but .*{why}"):
-        place(SMALL, machine, room_of(machine), {"device": "cuda"})
+        place_model(SMALL, machine, asr_memory(machine), {"device": "cuda"})
 
 
 def test_memory_that_is_configured_is_the_limit() -> None:
-    room = room_of(L4, 2000)
+    room = asr_memory(L4, 2000)
     assert room == {"cpu": 2000, "cuda:0": 2000}
-    (seat,) = place(TURBO, L4, room, {}).seats
+    (seat,) = place_model(TURBO, L4, room, {}).seats
     assert (seat.compute_type, seat.max_batch) == ("int8_float16", 2)
-    assert room_of(PI)["cpu"] == pytest.approx(0.9 * 3 * 1024)
+    assert asr_memory(PI)["cpu"] == pytest.approx(0.9 * 3 * 1024)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +157,7 @@ def test_compute_types_are_what_the_card_is_fast_at(
 
 def test_usable_gpus_keep_their_numbers() -> None:
     machine = Hardware(8, 16.0, (KEPLER.gpus[0], gpu("L4", 22.5, 22.0, "8.9", index=1)))
-    good, reasons = usable(machine)
+    good, reasons = usable_gpus(machine)
     assert [one.index for one in good] == [1]
     assert len(reasons) == 1
 
@@ -162,8 +166,10 @@ def test_a_gpu_that_does_not_say_its_memory_is_used_once_somebody_says_it() -> N
     """A chip that shares the machine's memory, as the GB10; the next keeps its number."""
     hardware = Hardware(16, 128.0, (gpu("GB10", 0, 0, "12.1"), *TWINS.gpus[1:]))
     alone = Hardware(16, 128.0, hardware.gpus[:1])
-    placed = place(TURBO, alone, room_of(alone), {})
+    placed = place_model(TURBO, alone, asr_memory(alone), {})
     assert placed.seats[0].device == "cpu"
     assert "GB10 does not say what memory it has (asr.memory_mb may)" in placed.warnings[0]
-    assert place(TURBO, alone, room_of(alone, 8000), {}).seats[0].device == "cuda:0"
-    assert [s.device for s in place(TURBO, hardware, room_of(hardware), {}).seats] == ["cuda:1"]
+    assert place_model(TURBO, alone, asr_memory(alone, 8000), {}).seats[0].device == "cuda:0"
+    assert [s.device for s in place_model(TURBO, hardware, asr_memory(hardware), {}).seats] == [
+        "cuda:1"
+    ]

@@ -9,9 +9,9 @@ import pytest
 from engines.base import AsrItem
 from engines.registry import available
 from server.compose.choices import describe
-from serving.placement.choose import EnginePreference, WhisperWeights, choose
+from serving.placement.choose import EnginePreference, WhisperWeights, select_engine
 from serving.placement.hardware import Hardware
-from serving.placement.offers import AsrModelOffer, OfferInputs, offers
+from serving.placement.offers import AsrModelOffer, OfferInputs, asr_model_offers
 from serving.registry import ModelRegistry
 from serving.scheduling.scheduler import DecodePriority
 from serving.served import ServedModel
@@ -45,7 +45,9 @@ def test_a_second_whisper_makes_an_idle_one_leave(tmp_path: Path) -> None:
     known = available("asr")
     wanted = EnginePreference("pocketsphinx", workers=1)
     hardware = Hardware(1, 4.0)
-    machine = OfferInputs(hardware, known, wanted, choose("asr", wanted, known, weights, hardware))
+    machine = OfferInputs(
+        hardware, known, wanted, select_engine("asr", wanted, known, weights, hardware)
+    )
     metrics = Counts()
 
     async def serve(offer: AsrModelOffer) -> ServedModel:
@@ -54,7 +56,7 @@ def test_a_second_whisper_makes_an_idle_one_leave(tmp_path: Path) -> None:
     async def main() -> None:
         room = {"cpu": 450.0}  # PocketSphinx and one Whisper; a third has none
         models = ModelRegistry(
-            lambda: offers(machine, weights), serve, describe, room, LoopClock(), metrics
+            lambda: asr_model_offers(machine, weights), serve, describe, room, LoopClock(), metrics
         )
         async with asyncio.timeout(LIMIT_S), models.running():
             await models.load(models.default)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from serving.placement.hardware import Gpu, Hardware
-from serving.placement.whisper import room_of
-from serving.placement.whisper_torch import row_mb, seat_of, weights_mb
+from serving.placement.whisper import asr_memory
+from serving.placement.whisper_torch import place_torch_model, row_mb, weights_mb
 
 TURBO = {
     "model_type": "whisper",
@@ -35,7 +35,7 @@ def machine(gpu_gb: float) -> Hardware:
 @pytest.mark.parametrize(("gpu_gb", "rows"), [(0, 8), (141, 128), (12, 32), (4, 8)])
 def test_rows_are_what_fits(folder: Path, gpu_gb: float, rows: int) -> None:
     hardware = machine(gpu_gb)
-    seat = seat_of(folder, hardware, room_of(hardware), {"model": str(folder)})
+    seat = place_torch_model(folder, hardware, asr_memory(hardware), {"model": str(folder)})
     assert seat.rows == seat.options["max_batch"] == rows
     assert seat.device == ("cuda:0" if gpu_gb else "cpu")
 
@@ -43,7 +43,7 @@ def test_rows_are_what_fits(folder: Path, gpu_gb: float, rows: int) -> None:
 def test_what_is_configured_wins(folder: Path) -> None:
     hardware = machine(141)
     said = {"model": str(folder), "max_batch": 3, "device": "cpu"}
-    seat = seat_of(folder, hardware, room_of(hardware), said)
+    seat = place_torch_model(folder, hardware, asr_memory(hardware), said)
     assert (seat.rows, seat.device, seat.options) == (3, "cpu", said)
 
 

@@ -9,7 +9,7 @@ from pipeline.shared.settings import ResponseRequest
 from signaling.realtime.protocol.client_events import ResponseCreate, SessionUpdate
 from signaling.realtime.protocol.decode import decode
 from signaling.realtime.session.response import response_request
-from signaling.realtime.session.settings import SessionConfiguration, merged
+from signaling.realtime.session.settings import SessionConfiguration, apply_session_update
 
 ONE = "candidate:1 1 udp 2122260223 192.0.2.1 51712 typ host generation 0"
 
@@ -33,7 +33,7 @@ def after(
     for sent in updates:
         event = decode(json.dumps({"type": "session.update", "session": sent}))
         assert isinstance(event, SessionUpdate)
-        terms = merged(terms, event.session)
+        terms = apply_session_update(terms, event.session)
     return terms
 
 

@@ -11,7 +11,7 @@ from core.connection_stats import ConnectionStats
 from core.events import HypothesisChanged, TurnTimeline, WakeStateChanged
 from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.session.settings import SessionConfiguration
-from signaling.realtime.transports.sideband import MAX_ASIDES
+from signaling.realtime.transports.sideband import MAX_SIDEBANDS
 from signaling.realtime.transports.told import SidebandOutbox
 from tests.signaling.callers import talking
 from tests.signaling.fakes import BEGUN, Client, CountingHome, play
@@ -68,7 +68,7 @@ def test_only_a_call_can_be_followed_and_by_a_few() -> None:
         assert caught.value.status == 404
         async with talking(server) as caller:
             path = f"/v1/realtime?call_id={caller.call_id}"
-            asides = [await server.client.ws_connect(path) for _ in range(MAX_ASIDES)]
+            asides = [await server.client.ws_connect(path) for _ in range(MAX_SIDEBANDS)]
             with pytest.raises(WSServerHandshakeError) as caught:
                 await server.client.ws_connect(path)
             assert caught.value.status == 400

@@ -6,7 +6,7 @@ import pytest
 
 from core.connection_stats import AudioFlowStats, ConnectionStats
 from media.webrtc.loopback import lose_packets
-from signaling.call_stats import observe
+from signaling.call_stats import count_quality
 from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.protocol.quality import QUALITY_EVENT
 from signaling.realtime.session.settings import SessionConfiguration
@@ -54,8 +54,8 @@ def test_only_who_asks_is_told() -> None:
 
 def test_what_is_not_known_is_not_counted() -> None:
     metrics = Counts()
-    observe(QUALITY, metrics)
-    observe(ConnectionStats("websocket"), metrics)
+    count_quality(QUALITY, metrics)
+    count_quality(ConnectionStats("websocket"), metrics)
     assert {name: seen for name, seen in metrics.observed.items() if ":" not in name} == {
         "earshot_connection_round_trip_seconds": [pytest.approx(0.01234)],
         "earshot_connection_loss_ratio": [0.0123456],

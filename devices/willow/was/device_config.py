@@ -108,7 +108,7 @@ MAX_VALUES = 100
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
-def checked(values: Mapping[str, Any]) -> dict[str, Scalar]:
+def validate_config(values: Mapping[str, Any]) -> dict[str, Scalar]:
     """Of a request. Names that are not known are kept: firmware gets new ones. Raises RequestError,
     which names the value's key and what is allowed, and no secret."""
     if len(values) > MAX_VALUES:

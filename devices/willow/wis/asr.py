@@ -79,7 +79,7 @@ class WisTranscription:
 
 
 @asynccontextmanager
-async def hearing(
+async def open_transcription(
     transcriber: Transcriber,
     ask: AsrParams,
     clock: Clock,

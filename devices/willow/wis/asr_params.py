@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.errors import RequestError
-from devices.willow.wis.params import invalid, named, switch_of, text_of, whole_of
+from devices.willow.wis.params import allowed_text, invalid, switch_of, text_of, whole_of
 from engines.base import AsrInfo, AsrOptions, AsrTask
 from pipeline.services import EngineSet, Recogniser
 from pipeline.shared.settings import DEFAULT
@@ -85,7 +85,7 @@ class AsrParamsReader:
         if size not in SIZES:
             if not self._engines.is_strict:
                 return DEFAULT, f"the model that was asked for is not here; {used} is used"
-            allowed = named(dict.fromkeys((*SIZES, *here)))
+            allowed = allowed_text(dict.fromkeys((*SIZES, *here)))
             raise invalid("model", name, allowed, code="model_not_found")
         kinds = (size, f"{size}.en", f"{size}-v2", f"{size}-v3", f"{size}-v3-turbo")
         if found := next((kind for kind in kinds if here.get(kind)), None):
@@ -96,7 +96,7 @@ class AsrParamsReader:
         forced = text_of(wishes, "force_language").lower()
         if forced:
             if forced not in info.languages:
-                allowed = named(info.languages)
+                allowed = allowed_text(info.languages)
                 raise invalid("force_language", forced, allowed, code="unsupported_language")
             return forced
         if switch_of(wishes, "detect_language"):
@@ -134,11 +134,11 @@ def _task(wishes: Mapping[str, Any]) -> AsrTask:
     for known in TASKS:
         if task == known:
             return known
-    raise invalid("task", task, named(TASKS))
+    raise invalid("task", task, allowed_text(TASKS))
 
 
 def _not_returned(wanted: str, spoken: str | None) -> RequestError:
     """`spoken`: the language that needs no translation, where it is known."""
-    allowed = named(dict.fromkeys(filter(None, (ENGLISH, spoken))))
+    allowed = allowed_text(dict.fromkeys(filter(None, (ENGLISH, spoken))))
     why = "nothing here translates into any other language than English"
     return invalid("return_language", wanted, f"{allowed}; {why}", code="unsupported_language")

@@ -14,7 +14,7 @@ from devices.willow.wis.tts import (
     head_only,
     manner,
     read_text,
-    read_wanted,
+    read_tts_params,
     speak,
     spoken_language,
 )
@@ -55,7 +55,7 @@ class Chatbot:
         """`GET /api/chatbot/tts`."""
         check_site(request)
         question = read_question(request.query, read_text(request.query))
-        wanted = read_wanted(request.query, self._engines, usual=FORMAT)
+        wanted = read_tts_params(request.query, self._engines, usual=FORMAT)
         if head := head_only(request, wanted):
             return head
         return await while_connected(request, self.speak(request, question, wanted))

@@ -118,12 +118,12 @@ class _ChatbotConnection:
             match message.type:
                 case WSMsgType.TEXT if self._asked.full():
                     why = f"{MAX_WAITING} questions wait already, the limit"
-                    await self._send(failed(OverloadedError(why, retry_after_s=RETRY_AFTER_S)))
+                    await self._send(error_frame(OverloadedError(why, retry_after_s=RETRY_AFTER_S)))
                 case WSMsgType.TEXT:
                     self._asked.put_nowait(message.data)
                 case WSMsgType.BINARY:
                     why = "a question is a text frame, this one is binary"
-                    await self._send(failed(RequestError(why, code="invalid_message")))
+                    await self._send(error_frame(RequestError(why, code="invalid_message")))
                 case _:
                     return
 
@@ -135,7 +135,7 @@ class _ChatbotConnection:
                 question = replace(question, conversation_id=self._conversation.id)
                 answer = await self._chatbot.text(question)
             except EarshotError as error:
-                answer = failed(error)
+                answer = error_frame(error)
             await self._send(answer)
 
     async def _say_all(self) -> None:
@@ -153,7 +153,7 @@ class _ChatbotConnection:
             await self._ws.close(drain=False)
 
 
-def failed(error: EarshotError) -> str:
+def error_frame(error: EarshotError) -> str:
     """An error as a frame: WIS had none, so it looks as over HTTP, where a text does not."""
     detail = {
         "message": str(error),

@@ -13,7 +13,7 @@ from core.errors import EngineTimeout, RequestError
 from core.http.connected import ClientDisconnected, while_connected
 from core.ports import Clock
 from devices.ip_allowlist import KeylessPageSettings
-from devices.willow.wis.asr import WisTranscript, WisTranscription, hearing
+from devices.willow.wis.asr import WisTranscript, WisTranscription, open_transcription
 from devices.willow.wis.asr_params import AsrParams, AsrParamsReader
 from devices.willow.wis.asr_reply import briefly, device_reply, file_reply
 from devices.willow.wis.chat_params import check_site
@@ -29,17 +29,23 @@ from devices.willow.wis.tts import (
     manner,
     read_language,
     read_text,
-    read_wanted,
+    read_tts_params,
     speak,
     spoken_language,
 )
-from devices.willow.wis.upload import WillowAudioFormat, body_of, listen, listen_to_file, spool_form
+from devices.willow.wis.upload import (
+    WillowAudioFormat,
+    body_of,
+    spool_form,
+    transcribe_file,
+    transcribe_stream,
+)
 from media.files.decode import FileDecoder
 from media.files.upload_spool import UploadSpools
 from media.webrtc.peer import PeerSettings
 from pipeline.services import EngineSet
 from pipeline.session.one_shot import OneShotResponses
-from pipeline.speech.file import SpeechFiles, whole
+from pipeline.speech.file import SpeechFiles, single_text
 from pipeline.transcription.recording import Transcriber
 from serving.scheduling.scheduler import DecodePriority
 
@@ -194,12 +200,12 @@ class WillowDoor:
         """`GET /api/tts`."""
         check_site(request)
         text = read_text(request.query)
-        wanted = read_wanted(request.query, self._engines)
+        wanted = read_tts_params(request.query, self._engines)
         language = read_language(request.query) or wanted.voice_language
         language = spoken_language(language, self._engines)
         if head := head_only(request, wanted):
             return head
-        file = self._reader.file(whole(text), manner(wanted, language), wanted.kind, RATE_HZ)
+        file = self._reader.file(single_text(text), manner(wanted, language), wanted.kind, RATE_HZ)
         return await while_connected(request, speak(request, file, is_sized=wanted.kind == "wav"))
 
     async def converse(self, request: aioweb.Request) -> aioweb.StreamResponse:
@@ -228,7 +234,7 @@ class WillowDoor:
     def _hearing(
         self, ask: AsrParams, priority: DecodePriority, max_audio_s: float
     ) -> AbstractAsyncContextManager[WisTranscription]:
-        return hearing(
+        return open_transcription(
             self._transcriber, ask, self._clock, priority=priority, max_audio_s=max_audio_s
         )
 
@@ -242,7 +248,7 @@ class WillowDoor:
 
             async def recognise() -> WisTranscript:
                 async with self._hearing(ask, priority, self.settings.max_file_s) as heard:
-                    await listen_to_file(heard, spool, self._decoder)
+                    await transcribe_file(heard, spool, self._decoder)
                     return await heard.heard(since=began)
 
             return await while_connected(request, recognise())
@@ -254,12 +260,12 @@ class WillowDoor:
         with briefly(), spools.open() as spool:
             async with self._hearing(ask, DecodePriority.FINAL, settings.max_stream_s) as found:
                 body = body_of(request, spools.limits.max_bytes)
-                is_pushed = await listen(body, form, found, spool)
+                is_pushed = await transcribe_stream(body, form, found, spool)
                 ended = self._clock.now()
                 try:
                     async with asyncio.timeout(settings.reply_timeout_s):
                         if not is_pushed:
-                            await listen_to_file(found, spool, self._decoder)
+                            await transcribe_file(found, spool, self._decoder)
                         return await found.heard(since=ended)
                 except TimeoutError:
                     why = f"no text within {settings.reply_timeout_s:g} s"

@@ -41,7 +41,7 @@ def whole_of(values: Mapping[str, Any], name: str, allowed: range | Collection[i
     # Eleven digits hold everything that is allowed; int() of a million takes a second.
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
     if number is None or number not in allowed:
-        raise invalid(name, text, named(allowed))
+        raise invalid(name, text, allowed_text(allowed))
     return number
 
 
@@ -59,7 +59,7 @@ def number_of(values: Mapping[str, Any], name: str, low: float, high: float) -> 
     return number
 
 
-def named(allowed: range | Collection[Any]) -> str:
+def allowed_text(allowed: range | Collection[Any]) -> str:
     if isinstance(allowed, range):
         return f"{allowed[0]} to {allowed[-1]}"
     return ", ".join(str(one) for one in allowed)

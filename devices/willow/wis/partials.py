@@ -8,7 +8,7 @@ from core.audio import Pcm
 from core.errors import EarshotError
 from core.ids import new_id
 from core.ports import Clock
-from core.tasks import unwrapped
+from core.tasks import single_error
 from engines.base import AsrOptions
 from pipeline.services import Recogniser
 from pipeline.transcription.stable_prefix import PartialHypothesis
@@ -17,7 +17,7 @@ from pipeline.transcription.writing import join_texts
 
 
 @asynccontextmanager
-async def following(
+async def partial_transcripts(
     recogniser: Recogniser, options: AsrOptions, clock: Clock, tell: Callable[[str, str], None]
 ) -> AsyncIterator[Callable[[Pcm], None]]:
     """Gives what takes the sound; `tell` gets all words so far, and those that will stay.
@@ -31,7 +31,7 @@ async def following(
     def lost(_: EarshotError) -> None:
         pass
 
-    with unwrapped():
+    with single_error():
         async with asyncio.TaskGroup() as tasks:
             utterance = TranscriptStream(recogniser, new_id("item"), options, clock, tasks)
             utterance.follow(found, lost)

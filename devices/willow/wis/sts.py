@@ -11,9 +11,9 @@ from devices.willow.wis.asr_params import ENGLISH, AsrParams
 from devices.willow.wis.chat_params import read_question
 from devices.willow.wis.chatbot import FORMAT, Chatbot
 from devices.willow.wis.params import switch_of
-from devices.willow.wis.tts import RATE_HZ, manner, read_wanted, speak, spoken_language
+from devices.willow.wis.tts import RATE_HZ, manner, read_tts_params, speak, spoken_language
 from pipeline.services import EngineSet
-from pipeline.speech.file import SpeechFiles, whole
+from pipeline.speech.file import SpeechFiles, single_text
 from serving.scheduling.scheduler import DecodePriority
 
 UploadRecogniser = Callable[[aioweb.Request, AsrParams, DecodePriority], Awaitable[WisTranscript]]
@@ -28,7 +28,7 @@ class SpeechToSpeech:
     async def serve(self, request: aioweb.Request, ask: AsrParams) -> aioweb.StreamResponse:
         """Raises RequestError, also no_speech; EngineError; Overloaded."""
         query = request.query
-        wanted = read_wanted(query, self._engines, usual=FORMAT)
+        wanted = read_tts_params(query, self._engines, usual=FORMAT)
         is_question = switch_of(query, "answer")
         read_question({**query, "model": ""}, "")
         heard = await self._hear(request, ask, DecodePriority.FINAL)
@@ -45,5 +45,5 @@ class SpeechToSpeech:
             question = read_question(asked, text)
             return await while_connected(request, self._chatbot.speak(request, question, wanted))
         language = spoken_language(language, self._engines)
-        file = self._reader.file(whole(text), manner(wanted, language), wanted.kind, RATE_HZ)
+        file = self._reader.file(single_text(text), manner(wanted, language), wanted.kind, RATE_HZ)
         return await while_connected(request, speak(request, file))

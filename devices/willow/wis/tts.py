@@ -12,9 +12,9 @@ from core.audio import ASR_RATE_HZ
 from core.errors import RequestError
 from core.http.connected import ClientDisconnected
 from core.http.sending import send
-from core.tasks import unwrapped
-from devices.willow.wis.params import invalid, named, number_of, text_of
-from media.files.encode import FORMATS, content_type_of, with_sizes
+from core.tasks import single_error
+from devices.willow.wis.params import allowed_text, invalid, number_of, text_of
+from media.files.encode import FORMATS, content_type_of, fix_wav_sizes
 from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFile, SpeechFileOptions
 
@@ -57,12 +57,14 @@ def read_text(query: Mapping[str, str]) -> str:
     return text
 
 
-def read_wanted(query: Mapping[str, str], engines: EngineSet, *, usual: str = "wav") -> TtsParams:
+def read_tts_params(
+    query: Mapping[str, str], engines: EngineSet, *, usual: str = "wav"
+) -> TtsParams:
     """`format`, `speaker`, `speed`. Raises RequestError. A voice that is not here is spoken by the
     language's own: a device asks for `CLB`, a voice of WIS, by itself."""
     kind = text_of(query, "format").lower() or usual
     if kind not in FORMATS:
-        raise invalid("format", kind, named([one.upper() for one in FORMATS]))
+        raise invalid("format", kind, allowed_text([one.upper() for one in FORMATS]))
     speaker, language = _known_voice(text_of(query, "speaker"), engines)
     return TtsParams(kind, speaker, language, number_of(query, "speed", *SPEEDS))
 
@@ -87,7 +89,9 @@ def spoken_language(language: str | None, engines: EngineSet) -> str:
     spoken = {code for tts in engines.tts.values() for code in tts.info.voices}
     language = language or engines.default_language
     if language not in spoken:
-        raise invalid("language", language, named(sorted(spoken)), code="unsupported_language")
+        raise invalid(
+            "language", language, allowed_text(sorted(spoken)), code="unsupported_language"
+        )
     return language
 
 
@@ -113,12 +117,12 @@ async def speak(
     async with aclosing(sound.chunks()) as chunks:
         if not is_sized:
             return await _stream(request, sound, chunks)
-        with unwrapped():
+        with single_error():
             async with asyncio.TaskGroup() as tasks:
                 made, under_way = await _made_soon(chunks, tasks)
                 if under_way is None and made:
                     headers = _headers(sound.content_type)
-                    return aioweb.Response(body=with_sizes(made), headers=headers)
+                    return aioweb.Response(body=fix_wav_sizes(made), headers=headers)
                 return await _stream(request, sound, _together(made, under_way, chunks))
 
 

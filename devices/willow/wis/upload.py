@@ -11,9 +11,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from core.errors import PayloadTooLarge, RequestError
 from core.http.connected import ClientDisconnected
 from core.http.routes import BROKEN_FORM
-from core.threads import in_thread
+from core.threads import run_in_thread
 from devices.willow.wis.asr import WisTranscription
-from devices.willow.wis.params import invalid, named, text_of, whole_of
+from devices.willow.wis.params import allowed_text, invalid, text_of, whole_of
 from media.codecs.amr import AmrDecoder
 from media.files.decode import FORMATS, FileDecoder, FileLimits
 from media.files.raw import BITS, AudioByteDecoder, RawDecoder, UnsupportedWavError, WavDecoder
@@ -51,7 +51,7 @@ class WillowAudioFormat:
         """Absent and empty ones have defaults. Raises RequestError, naming header and values."""
         codec = text_of(headers, "x-audio-codec").lower() or "pcm"
         if codec not in CODECS:
-            raise invalid("x-audio-codec", codec, named(CODECS))
+            raise invalid("x-audio-codec", codec, allowed_text(CODECS))
         return cls(
             codec,
             whole_of(headers, "x-audio-sample-rate", RATES_HZ) or 16_000,
@@ -68,7 +68,7 @@ class WillowAudioFormat:
         return AmrDecoder() if self.codec in _AMR else None
 
 
-async def listen(
+async def transcribe_stream(
     body: AsyncGenerator[bytes, None],
     form: WillowAudioFormat,
     hearing: WisTranscription,
@@ -84,8 +84,8 @@ async def listen(
         if decoder is not None:
             try:
                 async for data in body:
-                    await hearing.push(await in_thread(decoder.push, data))
-                await hearing.push(await in_thread(decoder.flush))
+                    await hearing.push(await run_in_thread(decoder.push, data))
+                await hearing.push(await run_in_thread(decoder.flush))
                 if not hearing.samples:
                     raise RequestError("the body has no audio samples", code="unsupported_audio")
                 return True
@@ -98,7 +98,7 @@ async def listen(
     return False
 
 
-async def listen_to_file(
+async def transcribe_file(
     hearing: WisTranscription, spool: UploadSpool, decoder: FileDecoder
 ) -> None:
     """Decode and push what the spool holds. Raises RequestError unsupported_audio; TooLarge;

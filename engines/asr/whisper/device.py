@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from core.errors import ConfigError, EngineMissing
 from engines.asr.whisper.settings import NAME, Settings
-from engines.runtime.cuda import how_to_get, preload
+from engines.runtime.cuda import install_hint, preload
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ def load_whisper(folder: Path, settings: Settings) -> Any:
     if not has_gpu:
         return _load(folder, settings, "cpu")
     missing = preload()
-    problem = how_to_get(missing) if missing else ""
+    problem = install_hint(missing) if missing else ""
     if not problem:
         whisper = _load(folder, settings, "cuda")
         problem = _failure(whisper)

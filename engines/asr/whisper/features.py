@@ -106,7 +106,7 @@ class LogMelExtractor:
         return powers
 
 
-def normalised(powers: Features, frames: int, first: int = 0) -> Features:
+def normalized_window(powers: Features, frames: int, first: int = 0) -> Features:
     """A window of `frames` from frame `first` on, as the model was trained to hear it.
 
     Silence fills the rest: of the waveform, which is not 0 once normalised.

@@ -85,8 +85,8 @@ class FallbackDecoder:
             round_ = [(i, questions[i], _temperature(questions[i], tried[i])) for i in waiting]
             for group in _alike(round_):
                 self._ask(encoded, group, tried)
-            waiting = [i for i in waiting if goes_on(questions[i], tried[i])]
-        return [best(question, of) for question, of in zip(questions, tried, strict=True)]
+            waiting = [i for i in waiting if needs_fallback(questions[i], tried[i])]
+        return [best_result(question, of) for question, of in zip(questions, tried, strict=True)]
 
     def _ask(
         self,
@@ -101,7 +101,7 @@ class FallbackDecoder:
             index, question, _ = entry
             enough = question.enough_tokens
             if len(answer.tokens) >= enough:
-                early = stopped(self._tokenizer, answer, enough)
+                early = truncate_result(self._tokenizer, answer, enough)
                 if is_loop(early, question):
                     answer = early
                 elif limit <= len(answer.tokens) and limit < MAX_ANSWER_TOKENS:
@@ -160,7 +160,7 @@ def answer_of(
     )
 
 
-def stopped(tokenizer: Any, answer: WindowResult, tokens: int) -> WindowResult:
+def truncate_result(tokenizer: Any, answer: WindowResult, tokens: int) -> WindowResult:
     """As if it had ended there. Where it really ended depends on the others in the batch."""
     text = tokenizer.decode(answer.tokens[:tokens])
     return replace(
@@ -206,7 +206,7 @@ def is_loop(answer: WindowResult, question: WindowTask) -> bool:
     return answer.compression_ratio > question.thresholds.compression_ratio
 
 
-def goes_on(question: WindowTask, tried: Sequence[WindowResult]) -> bool:
+def needs_fallback(question: WindowTask, tried: Sequence[WindowResult]) -> bool:
     """Whether the next temperature is worth a try."""
     return len(tried) < len(question.temperatures) and _fails(question, tried[-1])
 
@@ -220,7 +220,7 @@ def _fails(question: WindowTask, answer: WindowResult) -> bool:
     return is_unsure or is_loop(answer, question)
 
 
-def best(question: WindowTask, tried: Sequence[WindowResult]) -> WindowResult:
+def best_result(question: WindowTask, tried: Sequence[WindowResult]) -> WindowResult:
     """The one that counts."""
     if not _fails(question, tried[-1]):
         return tried[-1]

@@ -19,9 +19,9 @@ REQUIRES = {"torch": "torch", "safetensors": "safetensors", "tokenizers": "token
 
 def create(settings: "Settings") -> "WhisperTorch":
     """Raises EngineMissing when there are no weights, ConfigError when they cannot be used so."""
-    from engines.asr.whisper_torch.opening import opened
+    from engines.asr.whisper_torch.opening import open_engine
 
-    return opened(settings)
+    return open_engine(settings)
 
 
 def __getattr__(name: str) -> Any:

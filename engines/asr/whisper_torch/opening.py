@@ -23,7 +23,7 @@ from engines.asr.whisper_torch.settings import NAME, Settings, describe
 logger = logging.getLogger(__name__)
 
 
-def opened(settings: Settings) -> WhisperTorch:
+def open_engine(settings: Settings) -> WhisperTorch:
     """Raises EngineMissing when there are no weights, ConfigError when they cannot be used so."""
     info = describe(settings)
     folder = Path(settings.model)

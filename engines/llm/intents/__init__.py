@@ -62,9 +62,9 @@ def phrases(language: str, tools: Sequence[ToolSpec], limit: int = 5000) -> tupl
     models. Empty for a language without sentences of our own."""
     _import_library()
     from engines.llm.intents.home_names import names_of
-    from engines.llm.intents.phrase_sampling import sampled
+    from engines.llm.intents.phrase_sampling import sample_phrases
 
-    return sampled(language, names_of(tools), limit)
+    return sample_phrases(language, names_of(tools), limit)
 
 
 def _import_library() -> None:

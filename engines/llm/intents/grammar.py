@@ -10,7 +10,7 @@ from hassil.intents import Intents, SlotList, TextSlotList
 from hassil.recognize import RecognizeResult, recognize_best
 
 from engines.llm.intents.home_names import HomeNames
-from engines.llm.intents.language import LanguageData, ours
+from engines.llm.intents.language import LanguageData, language_data
 from engines.llm.intents.phonetic_match import PhoneticMatcher
 from engines.llm.intents.sentences import WITHOUT_TOOL, sentences
 
@@ -61,7 +61,7 @@ class Grammar:
 
     def __init__(self, language: str, names: HomeNames) -> None:
         self.language, self.names = language, names
-        self._ours = ours(language)
+        self._ours = language_data(language)
         self._intents = Intents.from_dict(sentences(language, names))
         self._lists = _slot_lists(names, self._ours)
         self._without_locks = _slot_lists(_without_locks(names), self._ours)
@@ -176,7 +176,7 @@ class Grammar:
 def grammar(language: str, names: HomeNames) -> Grammar:
     """The grammar, warmed up. Takes 0.1 to 0.7 s the first time: call it from a thread."""
     made = Grammar(language, names)
-    for sentence in ours(language).warm:
+    for sentence in language_data(language).warm:
         made.understand(sentence)
     return made
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-OURS = ("en", "de", "fr", "es")
+LANGUAGES_WITH_DATA = ("en", "de", "fr", "es")
 "Languages with sentences and replies of our own."
 REGIONS = {"zh": "zh-CN", "no": "nb", "iw": "he"}
 "ISO 639-1 codes under which Home Assistant's data has another name."
@@ -74,10 +74,10 @@ def home_assistant_data(language: str) -> dict[str, Any]:
     return dict(data)
 
 
-@lru_cache(maxsize=len(OURS) + 1)  # the files do not change while we run
-def ours(language: str) -> LanguageData:
+@lru_cache(maxsize=len(LANGUAGES_WITH_DATA) + 1)  # the files do not change while we run
+def language_data(language: str) -> LanguageData:
     """Our additions for a language; empty ones for languages that we have no file for."""
-    if language not in OURS:
+    if language not in LANGUAGES_WITH_DATA:
         return LanguageData()
     text = (files("engines.llm.intents") / f"{language}.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), LanguageData)
@@ -94,6 +94,6 @@ def languages() -> tuple[str, ...]:
 def supported(language: str) -> str:
     """The nearest language that can be understood: itself, without its region, else English."""
     for code in (language, language.split("-", maxsplit=1)[0]):
-        if code in OURS or home_assistant_name(code):
+        if code in LANGUAGES_WITH_DATA or home_assistant_name(code):
             return code
     return "en"

@@ -69,7 +69,9 @@ class PhoneticMatcher:
         self._beginnings = tuple(word[:-1] for word in kept if word.endswith("*"))
         names = [*names, *guarded]
         spelled = dict.fromkeys(" ".join(name.lower().split()) for name in names)
-        self._names = [(name, key) for name in spelled if len(key := sounds(name)) >= MIN_SOUNDS]
+        self._names = [
+            (name, key) for name in spelled if len(key := phonetic_key(name)) >= MIN_SOUNDS
+        ]
         self._pairs: dict[str, list[int]] = defaultdict(list)
         for index, (_, key) in enumerate(self._names):
             for pair in _pairs(key):
@@ -85,7 +87,7 @@ class PhoneticMatcher:
         found: dict[str, float] = {}
         for start, end in self._runs(len(words)):
             run = " ".join(words[start:end])
-            nearest = self._nearest(sounds(run))
+            nearest = self._nearest(phonetic_key(run))
             if nearest is not None and nearest[0] != run and self._may_be(run, nearest[0]):
                 name, distance = nearest
                 sentence = " ".join([*words[:start], name, *words[end:]])
@@ -109,8 +111,8 @@ class PhoneticMatcher:
             del said[0], named[0]
         while said and named and said[-1] == named[-1]:
             del said[-1], named[-1]
-        one, other = sounds("".join(said)), sounds("".join(named))
-        return distance(one, other) <= NEAR_REST * max(len(one), len(other))
+        one, other = phonetic_key("".join(said)), phonetic_key("".join(named))
+        return phonetic_distance(one, other) <= NEAR_REST * max(len(one), len(other))
 
     def _says_more(self, word: str, named: Sequence[str]) -> bool:
         """It is a good word, which the name does not have."""
@@ -129,7 +131,7 @@ class PhoneticMatcher:
         for index, common in shared.most_common(LOOKED_AT):
             name, other = self._names[index]
             if common >= SHARED * (len(pairs) + len(other) + 1 - common):
-                near.append((distance(key, other) / max(len(key), len(other)), name))
+                near.append((phonetic_distance(key, other) / max(len(key), len(other)), name))
         near.sort()
         if not near or near[0][0] > NEAR:
             return None
@@ -139,7 +141,7 @@ class PhoneticMatcher:
 
 
 @lru_cache(maxsize=8192)  # the names of a few homes, and the words around them
-def sounds(text: str) -> str:
+def phonetic_key(text: str) -> str:
     """Roughly how a text sounds, one letter for each sound, in any of the western languages."""
     plain = unicodedata.normalize("NFKD", text.lower())
     key = re.sub(r"[^a-zß]", "", "".join(c for c in plain if not unicodedata.combining(c)))
@@ -148,7 +150,7 @@ def sounds(text: str) -> str:
     return re.sub(r"(.)\1+", r"\1", key)
 
 
-def distance(one: str, other: str) -> float:
+def phonetic_distance(one: str, other: str) -> float:
     """Levenshtein's, with half the price for vowels."""
     row = [0.0]
     for letter in other:

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import cycle, islice
 
 from engines.llm.intents.home_names import HomeNames
-from engines.llm.intents.language import LanguageData, ours
+from engines.llm.intents.language import LanguageData, language_data
 from engines.llm.intents.spoken_numbers import in_words
 
 MAX_PHRASES = 200_000  # a language model learns nothing new from more
@@ -16,13 +16,13 @@ HOLE = re.compile(r"\{(\w+)\}")
 
 
 @lru_cache(maxsize=8)  # languages times homes; a list of a few thousand short texts
-def sampled(language: str, names: HomeNames, limit: int) -> tuple[str, ...]:
+def sample_phrases(language: str, names: HomeNames, limit: int) -> tuple[str, ...]:
     """At most `limit` sentences, each kind in proportion to its weight. Deterministic.
 
     Every value of every hole is used before one is used again; holes run at different paces, so
     that combinations vary.
     """
-    words = ours(language)
+    words = language_data(language)
     if not words.phrases:
         return ()
     fill = _fill(language, names, words)

@@ -11,7 +11,7 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from engines.llm.intents import spoken_numbers
 from engines.llm.intents.grammar import IntentMatch
-from engines.llm.intents.language import LanguageData, home_assistant_data, ours
+from engines.llm.intents.language import LanguageData, home_assistant_data, language_data
 
 MAX_NAMES = 3  # more than that is counted, not read out
 MAX_REPLY_CHARS = 600  # half a minute of speech; a full shopping list stays below
@@ -33,7 +33,7 @@ class ReplyTemplates:
 
     def __init__(self, language: str) -> None:
         self._language = language
-        self._words: LanguageData = ours(language)
+        self._words: LanguageData = language_data(language)
         responses = home_assistant_data(language)["responses"]
         self._theirs: Mapping[str, Mapping[str, str]] = responses["intents"]
         self._their_errors: Mapping[str, str] = responses.get("errors", {})

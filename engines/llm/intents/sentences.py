@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from engines.llm.intents.home_names import HomeNames
-from engines.llm.intents.language import home_assistant_data, ours
+from engines.llm.intents.language import home_assistant_data, language_data
 
 WITHOUT_TOOL = ("HassNevermind",)
 "Intents of Home Assistant that need no tool, only an answer."
@@ -26,7 +26,7 @@ FREE_TEXT = {
 def sentences(language: str, names: HomeNames) -> dict[str, Any]:
     """Home Assistant's data for this language, less what this home cannot use, plus ours."""
     data = home_assistant_data(language)
-    added = ours(language)
+    added = language_data(language)
     domains = {domain for domain, _ in names.devices}
     intents = {
         name: {"data": _useful(name, intent["data"], domains)}

@@ -12,13 +12,20 @@ from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.chat_messages import chat_messages, chat_tools
 from engines.llm.openai.chunks import ChatCompletionChunk
-from engines.llm.openai.server_info import LLAMA_CPP, ServerInfo, listed, look, names_of, with_owner
+from engines.llm.openai.server_info import (
+    LLAMA_CPP,
+    ServerInfo,
+    listed_models,
+    names_of,
+    probe_server,
+    with_owner,
+)
 from engines.llm.openai.server_quirks import ServerQuirks
 from engines.llm.openai.settings import Settings
 from engines.llm.openai.tool_calls import ToolCallAssembler
 from engines.llm.reasoning_filter import ReasoningFilter
 from engines.runtime.openai_http.client import ChatCompletionsClient
-from engines.runtime.openai_http.errors import BAD, LlmHttpError, is_about_length, quoted
+from engines.runtime.openai_http.errors import BAD, LlmHttpError, is_about_length, sanitized_quote
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +64,7 @@ class OpenAiLlm:
         """Which model answers where. Raises EngineError where the server cannot be reached, or
         lists models and this is none of them."""
         served = await self._look()
-        names = await listed(self._client)
+        names = await listed_models(self._client)
         is_listed = not names.isdisjoint(names_of(served.model))
         takes_any = served.owner == LLAMA_CPP and len(names) == 1
         if names and not is_listed and not takes_any:
@@ -95,7 +102,7 @@ class OpenAiLlm:
     async def _look(self) -> ServerInfo:
         if self._served is not None:
             return self._served
-        found = await look(self._client, self._settings, self.name)
+        found = await probe_server(self._client, self._settings, self.name)
         self.context_tokens = found.context_tokens
         self._served = found if found.is_sure else None
         return found
@@ -215,7 +222,7 @@ class OpenAiLlm:
     def _broken(self, problem: str, messages: Sequence[Message]) -> EngineError:
         """What a server says in its stream: some accept a prompt before they count it."""
         kind = ContextLengthExceeded if is_about_length(problem) else EngineError
-        return kind("llm", self.name, f"{self._client.url}: {quoted(problem, messages)}")
+        return kind("llm", self.name, f"{self._client.url}: {sanitized_quote(problem, messages)}")
 
     def _failed(self, why: str) -> EngineError:
         return EngineError("llm", self.name, f"{self._client.url}: {why}")

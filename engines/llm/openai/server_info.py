@@ -73,7 +73,7 @@ class ServerInfo:
         return {} if penalty is None or self.penalty is None else {self.penalty: penalty}
 
 
-async def look(client: ChatCompletionsClient, settings: Settings, name: str) -> ServerInfo:
+async def probe_server(client: ChatCompletionsClient, settings: Settings, name: str) -> ServerInfo:
     """Ask for what is not configured. Raises EngineError."""
     if settings.model != AUTO and settings.context_tokens:
         return ServerInfo(settings.model, settings.context_tokens, is_owner_known=False)
@@ -96,7 +96,7 @@ async def look(client: ChatCompletionsClient, settings: Settings, name: str) -> 
     return found
 
 
-async def listed(client: ChatCompletionsClient) -> frozenset[str]:
+async def listed_models(client: ChatCompletionsClient) -> frozenset[str]:
     """Names of the models that a server lists; empty where it has no list. Raises EngineError."""
     return frozenset(await _models(client, [], must_know=False))
 

@@ -44,7 +44,7 @@ def check(settings: Settings) -> None:
         name = argument.partition("=")[0].replace("_", "-")
         if name in OURS:
             raise ConfigError(f"llm.{NAME}: extra_args: {name} is given by the engine itself")
-    asked_with(settings, f"http://{HOST}", "")
+    http_settings(settings, f"http://{HOST}", "")
 
 
 def command(settings: Settings, made: VllmEnvironment, port: int) -> list[str]:
@@ -89,7 +89,7 @@ def variables(settings: Settings, made: VllmEnvironment, key: str) -> Mapping[st
     return values
 
 
-def asked_with(settings: Settings, url: str, key: str) -> openai.Settings:
+def http_settings(settings: Settings, url: str, key: str) -> openai.Settings:
     """For the engine that speaks HTTP. Raises ConfigError for a wrong `request`."""
     given = {
         "base_url": f"{url}/v1",

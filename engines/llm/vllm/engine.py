@@ -14,12 +14,12 @@ from core.ports import ToolSpec
 from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import openai
-from engines.llm.vllm.command_line import HOST, asked_with, command, variables
+from engines.llm.vllm.command_line import HOST, command, http_settings, variables
 from engines.llm.vllm.environment import VllmEnvironment
 from engines.llm.vllm.settings import NAME, Settings
-from engines.runtime.external_server.free_port import reserved
+from engines.runtime.external_server.free_port import reserve_port
 from engines.runtime.external_server.output_log import ServerLog
-from engines.runtime.external_server.process import started
+from engines.runtime.external_server.process import start_server
 from engines.runtime.external_server.supervisor import ServerSupervisor, SupervisedServer
 
 if TYPE_CHECKING:
@@ -78,15 +78,15 @@ class VllmLlm:
         what the body raises comes out in an ExceptionGroup."""
         key = secrets.token_urlsafe(32)
         log = ServerLog(f"llm.{NAME}", key, asyncio.get_running_loop().time)
-        with reserved(HOST, self._settings.port, NAME) as port:
+        with reserve_port(HOST, self._settings.port, NAME) as port:
             self.url = f"http://{HOST}:{port}"
             words = command(self._settings, self._made, port)
             added = variables(self._settings, self._made, key)
-            asks_with = asked_with(self._settings, self.url, key)
+            asks_with = http_settings(self._settings, self.url, key)
             async with _http() as http:
                 server = SupervisedServer(
                     name=NAME,
-                    start=lambda: started(words, added, log),
+                    start=lambda: start_server(words, added, log),
                     probe=lambda: _is_well(http, f"{self.url}/health"),
                     last_words=log.told,
                     start_timeout_s=self._settings.start_timeout_s,

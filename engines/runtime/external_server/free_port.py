@@ -8,7 +8,7 @@ from core.errors import EngineError
 
 
 @contextmanager
-def reserved(host: str, port: int, engine: str) -> Iterator[int]:
+def reserve_port(host: str, port: int, engine: str) -> Iterator[int]:
     """The port itself, or a free one for 0.
 
     Linux lets two sockets with SO_REUSEADDR have a port as long as one of them listens, and gives

@@ -60,7 +60,7 @@ class ServerLog:
 
     def told(self) -> str:
         """What it says is wrong, or the last that it said; for an error."""
-        told = (line[-TOLD_LINE_CHARS:] for line in telling(tuple(self._kept)))
+        told = (line[-TOLD_LINE_CHARS:] for line in error_lines(tuple(self._kept)))
         return " | ".join(told) or "it said nothing"
 
     def _take(self, line: str) -> None:
@@ -93,7 +93,7 @@ def level_of(line: str) -> int:
     return logging.WARNING if any(word in head for word in _ERRORS) else logging.DEBUG
 
 
-def telling(lines: Sequence[str]) -> Sequence[str]:
+def error_lines(lines: Sequence[str]) -> Sequence[str]:
     """The last few different lines that name an error; without such, the last few."""
     errors = [line for line in lines if _NAMES_AN_ERROR.search(line)]
     return list(dict.fromkeys(errors or lines))[-TOLD_LINES:]

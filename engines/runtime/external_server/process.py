@@ -40,7 +40,7 @@ class ServerProcess:
 
 
 @asynccontextmanager
-async def started(
+async def start_server(
     command: Sequence[str], variables: Mapping[str, str], log: ServerLog, grace_s: float = GRACE_S
 ) -> AsyncIterator[ServerProcess]:
     """A server while the body runs; after it no process of its group is left.

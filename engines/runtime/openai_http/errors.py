@@ -68,11 +68,11 @@ class LlmHttpError(EngineError):
 
     def told(self, messages: Sequence[Message]) -> str:
         """With what the server says about it."""
-        said = quoted(_message(self._body), messages)
+        said = sanitized_quote(_message(self._body), messages)
         return f"{self._why} ({self.status}: {said})" if said else self.detail
 
 
-def quoted(text: str, messages: Sequence[Message]) -> str:
+def sanitized_quote(text: str, messages: Sequence[Message]) -> str:
     """What somebody else wrote, fit for a log: one line, bounded, and without the words of the
     conversation, which some servers repeat."""
     for message in messages:

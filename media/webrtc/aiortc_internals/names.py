@@ -3,7 +3,7 @@
 from core.errors import EarshotError
 
 
-def check(thing: object, *names: str) -> None:
+def require_private_names(thing: object, *names: str) -> None:
     """Raises EarshotError if one of them is missing."""
     for name in names:
         if not hasattr(thing, name):

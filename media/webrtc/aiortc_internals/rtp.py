@@ -19,9 +19,9 @@ from aiortc.rtp import HeaderExtensions, RtpPacket
 from aiortc.utils import random16, random32
 from pylibsrtp import Error as SrtpError
 
-from media.webrtc.aiortc_internals.names import check
+from media.webrtc.aiortc_internals.names import require_private_names
 from media.webrtc.aiortc_internals.srtp import SrtpStream
-from media.webrtc.aiortc_internals.ssrc_limit import bound_sources
+from media.webrtc.aiortc_internals.ssrc_limit import limit_ssrcs
 
 RtpPacketSink = Callable[[int, int, bytes], None]
 "Takes a packet: sequence number, timestamp, payload."
@@ -60,14 +60,14 @@ class _LastArrival:
     timestamp: int = 0
 
 
-def tap(receiver: RTCRtpReceiver, sink: RtpPacketSink) -> None:
+def receive_rtp(receiver: RTCRtpReceiver, sink: RtpPacketSink) -> None:
     """Give `sink` each RTP packet as it arrives; aiortc decodes nothing.
 
     Raises EarshotError if this aiortc keeps its jitter buffer elsewhere.
     """
-    check(receiver, JITTER_BUFFER, _STREAMS, _REPORT, _REPORTS_EXITED)
+    require_private_names(receiver, JITTER_BUFFER, _STREAMS, _REPORT, _REPORTS_EXITED)
     setattr(receiver, JITTER_BUFFER, RtpReceivePath(receiver, sink))
-    bound_sources(receiver)
+    limit_ssrcs(receiver)
     _let_reports_end(receiver)
 
 
@@ -108,7 +108,7 @@ class RtpReceivePath:
 
     def _know(self, packet: RtpPacket) -> None:
         dtls = self._receiver.transport
-        check(dtls, "_rx_srtp", _RX_BYTES, _RX_PACKETS)
+        require_private_names(dtls, "_rx_srtp", _RX_BYTES, _RX_PACKETS)
         self._counts: dict[str, Any] = vars(dtls)
         self._unprotect = SrtpStream(self._counts["_rx_srtp"]).unprotect
         self._statistics = getattr(self._receiver, _STREAMS)[packet.ssrc]
@@ -131,7 +131,7 @@ class RtpReceivePath:
             data = self._unprotect(data)
         except SrtpError:  # not from whom we agreed on keys with, or a second time
             return
-        begin, end = payload_in(data)
+        begin, end = payload_range(data)
         if begin > end:
             return
         arrived = self._arrived
@@ -149,7 +149,7 @@ class RtpReceivePath:
         )
 
 
-def payload_in(data: bytes) -> tuple[int, int]:
+def payload_range(data: bytes) -> tuple[int, int]:
     """Where it begins and ends; it begins behind its end where lengths contradict each other."""
     first = data[0]
     if not first & 0x3F:
@@ -174,7 +174,9 @@ class RtpSendPath:
 
         Raises EarshotError if this aiortc sends elsewhere.
         """
-        check(sender, _RUN, *(f"{_SENDER}{name}" for name in ("rtp_started", "rtp_exited")))
+        require_private_names(
+            sender, _RUN, *(f"{_SENDER}{name}" for name in ("rtp_started", "rtp_exited"))
+        )
         self._sender, self._play = sender, play
         setattr(sender, _RUN, self._run)
 
@@ -196,8 +198,8 @@ class _RtpPacketizer:
 
     def __init__(self, sender: RTCRtpSender, payload_type: int) -> None:
         dtls = sender.transport
-        check(dtls, "_tx_srtp", _TX_BYTES, _TX_PACKETS)
-        check(sender, _NTP_TIME, _RTP_TIME, _OCTETS, _PACKETS)
+        require_private_names(dtls, "_tx_srtp", _TX_BYTES, _TX_PACKETS)
+        require_private_names(sender, _NTP_TIME, _RTP_TIME, _OCTETS, _PACKETS)
         self._nominated = _ice(dtls)._nominated  # noqa: SLF001
         self._of_dtls, self._of_sender = vars(dtls), vars(sender)
         self._protect = SrtpStream(self._of_dtls["_tx_srtp"]).protect
@@ -237,7 +239,7 @@ class _RtpPacketizer:
 
 def _ice(dtls: Any) -> Any:
     """aioice's connection below. Raises EarshotError."""
-    check(dtls.transport, "_connection")
+    require_private_names(dtls.transport, "_connection")
     connection = dtls.transport._connection  # noqa: SLF001
-    check(connection, "_queue", "_nominated")
+    require_private_names(connection, "_queue", "_nominated")
     return connection

@@ -9,7 +9,7 @@ from typing import Any
 import pylibsrtp
 from pylibsrtp import ERRORS, Error, Session
 
-from media.webrtc.aiortc_internals.names import check
+from media.webrtc.aiortc_internals.names import require_private_names
 
 _TRAILER_BYTES = 144
 "libsrtp's SRTP_MAX_TRAILER_LEN: what encryption may add."
@@ -20,8 +20,8 @@ class SrtpStream:
 
     def __init__(self, session: Session) -> None:
         """Raises EarshotError where pylibsrtp is another."""
-        check(session, "_srtp", "_cdata", "_buffer")
-        check(pylibsrtp, "ffi", "lib")
+        require_private_names(session, "_srtp", "_cdata", "_buffer")
+        require_private_names(pylibsrtp, "ffi", "lib")
         library: Any = pylibsrtp
         of_session: dict[str, Any] = vars(session)
         self._kept = session  # it frees what is below

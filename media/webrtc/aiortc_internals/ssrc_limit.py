@@ -10,7 +10,7 @@ from typing import Any
 
 from aiortc import RTCDtlsTransport, RTCRtpReceiver
 
-from media.webrtc.aiortc_internals.names import check
+from media.webrtc.aiortc_internals.names import require_private_names
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ microphone that it changes to by a new track."""
 _RTP, _RTCP, _SRTP = "_handle_rtp_data", "_handle_rtcp_data", "_rx_srtp"
 
 
-def bound_sources(receiver: RTCRtpReceiver) -> None:
+def limit_ssrcs(receiver: RTCRtpReceiver) -> None:
     """On the transport that the receiver has, and on each that it is given.
 
     Raises EarshotError if this aiortc takes packets elsewhere.
@@ -40,7 +40,7 @@ class _SsrcLimit:
     """Of one transport."""
 
     def __init__(self, dtls: RTCDtlsTransport) -> None:
-        check(dtls, _RTP, _RTCP, _SRTP)
+        require_private_names(dtls, _RTP, _RTCP, _SRTP)
         self._dtls: Any = dtls
         self._known: set[bytes] = set()
         self._has_told = False

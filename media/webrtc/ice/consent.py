@@ -10,7 +10,7 @@ import random
 from aioice import Connection
 from aioice.stun import TransactionError
 
-from media.webrtc.aiortc_internals.names import check
+from media.webrtc.aiortc_internals.names import require_private_names
 
 EVERY_S = 5.0
 "RFC 7675 section 5.1; by 0.8 to 1.2 of it."
@@ -26,7 +26,7 @@ _CHECK, _TASK = "query_consent", "_query_consent_task"
 
 def renew_consent(connection: Connection) -> None:
     """When it is connected. Raises EarshotError if this aioice asks elsewhere."""
-    check(connection, _CHECK, _TASK, "_nominated")
+    require_private_names(connection, _CHECK, _TASK, "_nominated")
     setattr(connection, _CHECK, lambda: _renew(connection))
 
 

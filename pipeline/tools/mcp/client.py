@@ -16,9 +16,9 @@ from pipeline.tools.mcp.errors import (
     is_cancelling,
     is_refusal,
 )
-from pipeline.tools.mcp.schema import MAX_TOOLS, outcome, specs
+from pipeline.tools.mcp.schema import MAX_TOOLS, tool_outcome, tool_specs
 from pipeline.tools.mcp.settings import McpServerSettings
-from pipeline.tools.mcp.transport import McpAccessDenied, opened
+from pipeline.tools.mcp.transport import McpAccessDenied, open_transport
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -130,7 +130,7 @@ class McpToolProvider:
         if client is None or theirs is None:
             return self._gone()
         try:
-            return outcome(await client.call_tool(theirs, dict(arguments)))
+            return tool_outcome(await client.call_tool(theirs, dict(arguments)))
         except MCPError as error:
             self._look.set()  # if it is gone, listing its tools will fail as well
             if error.code in gone_codes() and not is_bad_stream(error.message):
@@ -192,7 +192,7 @@ class McpToolProvider:
             await self._admit()
         self._look.clear()
         self._has_ended, self._status = False, 0
-        transport = opened(
+        transport = open_transport(
             self._server, self._ended, self._heard, self._answered, is_older=is_older
         )
         client = Client(
@@ -242,7 +242,7 @@ class McpToolProvider:
                 break
         if found != self._found:
             self._found = found
-            self._specs, self._names = specs(self.name, self._server, found)
+            self._specs, self._names = tool_specs(self.name, self._server, found)
 
     async def _listen(self, client: "Client") -> None:
         """Servers of 2026 tell of changes on request; older ones unasked, see `_told`. Without

@@ -34,7 +34,7 @@ MAX_TEXT_CHARS = 100_000
 "What is looked at of a result; a model is shown less."
 
 
-def specs(
+def tool_specs(
     server_name: str, server: McpServerSettings, tools: Iterable["Tool"]
 ) -> tuple[tuple[ToolSpec, ...], Mapping[str, str]]:
     """The tools that may be used, and for each of their names the server's own."""
@@ -77,7 +77,7 @@ def _spec(server_name: str, server: McpServerSettings, tool: "Tool") -> ToolSpec
     )
 
 
-def outcome(result: "CallToolResult") -> ToolOutcome:
+def tool_outcome(result: "CallToolResult") -> ToolOutcome:
     """Structured content if there is any, else the texts; pictures and sound are only counted."""
     texts, left_out = _read(result.content)
     data: dict[str, Any]

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 from core.errors import ConfigError, NotFound, RequestError
 from core.events import ErrorEvent, ItemAdded, ItemDone, SessionEvent
-from core.http.fetch_policy import FetchTarget, HostAllowlist, UrlNotAllowed, target_of
+from core.http.fetch_policy import FetchTarget, HostAllowlist, UrlNotAllowed, parse_fetch_target
 from core.ids import new_id
 from core.items import McpListItem
 from core.mcp_events import McpListToolsProgress
@@ -18,7 +18,7 @@ from pipeline.conversation.history import History
 from pipeline.shared.mcp_servers import ClientMcpPolicy, ClientMcpServer
 from pipeline.tools.mcp import McpToolProvider
 from pipeline.tools.mcp.approvals import Approvals
-from pipeline.tools.mcp.tool import MAX_TOOLS, ClientMcpTool, listed, made
+from pipeline.tools.mcp.tool import MAX_TOOLS, ClientMcpTool, client_tools_of, tool_definitions
 
 NOBODY = ToolContext("", "")
 "An MCP server has the same tools for everybody."
@@ -188,7 +188,7 @@ class SessionMcpServers:
             running = tasks.create_task(link.tools.run(), name=f"mcp-{link.server.label}-run")
             await link.tools.tried()
             if link.tools.is_connected:
-                link.item = replace(link.item, tools=listed(_tools(link, link.server)))
+                link.item = replace(link.item, tools=tool_definitions(_tools(link, link.server)))
                 self._told(link)
             else:
                 running.cancel()
@@ -200,7 +200,7 @@ class SessionMcpServers:
         """An answer had it already; who gives it to the session waits to be told of its tools."""
         link.item = McpListItem(new_id("mcpl"), link.server.label)
         self._begin(link)
-        link.item = replace(link.item, tools=listed(_tools(link, link.server)))
+        link.item = replace(link.item, tools=tool_definitions(_tools(link, link.server)))
         self._told(link)
 
     def _begin(self, link: _McpLink) -> None:
@@ -236,7 +236,7 @@ def _tools(link: _McpLink, server: ClientMcpServer) -> tuple[ClientMcpTool, ...]
     specs = link.tools.tools(NOBODY)
     if link.made is None or link.made[0] is not specs or link.made[1] != server:
         named = [(spec, link.tools.theirs(spec.name)) for spec in specs]
-        link.made = specs, server, made(server, link.tools, named)
+        link.made = specs, server, client_tools_of(server, link.tools, named)
     return link.made[2]
 
 
@@ -252,7 +252,7 @@ def _too_many(
 
 def _admitted(server: ClientMcpServer, hosts: HostAllowlist) -> FetchTarget:
     """Raises Unfetchable."""
-    target = target_of(server.url)
+    target = parse_fetch_target(server.url)
     if not hosts:
         raise UrlNotAllowed(f"clients may name none here, {SETTING} of the configuration is empty")
     if not hosts.has(target):

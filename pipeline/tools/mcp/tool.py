@@ -44,7 +44,7 @@ class ApprovalDecision:
     reason: str = ""
 
 
-def made(
+def client_tools_of(
     server: ClientMcpServer, provider: ToolProvider, specs: Iterable[tuple[ToolSpec, str]]
 ) -> tuple[ClientMcpTool, ...]:
     """Those that the client allows. `specs`: each with the server's own name."""
@@ -58,7 +58,9 @@ def made(
     return tuple(found)
 
 
-def named_apart(tools: Iterable[ClientMcpTool], taken: Collection[str]) -> dict[str, ClientMcpTool]:
+def unique_names(
+    tools: Iterable[ClientMcpTool], taken: Collection[str]
+) -> dict[str, ClientMcpTool]:
     """By a name that nothing in `taken` has: its own, else with the server's label before it."""
     apart: dict[str, ClientMcpTool] = {}
     for one in tools:
@@ -69,7 +71,7 @@ def named_apart(tools: Iterable[ClientMcpTool], taken: Collection[str]) -> dict[
     return apart
 
 
-def listed(tools: Iterable[ClientMcpTool]) -> tuple[McpToolDefinition, ...]:
+def tool_definitions(tools: Iterable[ClientMcpTool]) -> tuple[McpToolDefinition, ...]:
     """As the client is told of them: without schemas, and then descriptions, that are too much."""
     shown: list[McpToolDefinition] = []
     left_bytes = MAX_LISTED_BYTES

@@ -36,7 +36,7 @@ class McpAccessDenied(EarshotError):
 
 
 @asynccontextmanager
-async def opened(
+async def open_transport(
     server: McpServerSettings,
     on_end: Callable[[], None],
     on_line: Callable[[str], None],

@@ -14,7 +14,7 @@ from pipeline.tools.skills.arguments import (
     run_tool,
 )
 from pipeline.tools.skills.device_specs import COLORS, MAX_TARGET_C, MIN_TARGET_C, device_specs
-from pipeline.tools.skills.targets import described, find_targets
+from pipeline.tools.skills.targets import describe_entity, find_targets
 
 SWITCHABLE = ("light", "switch", "fan", "cover", "climate", "media_player", "lock")
 MAX_LANGUAGES = 8  # with their names in schemas at hand; a household speaks fewer
@@ -138,7 +138,9 @@ class HomeTools:
         unmatched: list[dict[str, Any]] = []
         for entity in self._asked(area_only, context):
             fits = not state or entity.state == state
-            (matched if fits else unmatched).append(described(self._home, entity, context.language))
+            (matched if fits else unmatched).append(
+                describe_entity(self._home, entity, context.language)
+            )
         return ToolOutcome({"matched": matched, "unmatched": unmatched})
 
     def _asked(self, arguments: Mapping[str, Any], context: ToolContext) -> list[DemoEntity]:
@@ -196,7 +198,7 @@ class HomeTools:
         return self._done(changed, context)
 
     def _done(self, entities: Iterable[DemoEntity], context: ToolContext) -> ToolOutcome:
-        told = [described(self._home, entity, context.language) for entity in entities]
+        told = [describe_entity(self._home, entity, context.language) for entity in entities]
         return ToolOutcome({"targets": told})
 
     def _players(

@@ -60,7 +60,7 @@ def find_area(home: DemoHome, name: str, language: str) -> str:
     raise ToolError(f"there is no area {name!r}", code="no_such_area", area=name)
 
 
-def described(home: DemoHome, entity: DemoEntity, language: str) -> dict[str, Any]:
+def describe_entity(home: DemoHome, entity: DemoEntity, language: str) -> dict[str, Any]:
     """A device as tools report it."""
     return {
         "id": entity.config.id,

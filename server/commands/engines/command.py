@@ -11,7 +11,7 @@ from server.commands.engines.pip import InstallError
 from server.commands.engines.vllm_install import DISTRIBUTION, VllmInstaller, remove, size_bytes
 from server.commands.exit_codes import ExitCode
 from server.config import Config
-from serving.placement.hardware import look
+from serving.placement.hardware import detect_hardware
 
 VLLM = "vllm"
 
@@ -91,7 +91,7 @@ def _install(
 
 
 def _device(visible_gpus: str | None) -> VllmDevice:
-    return "cuda" if look(visible_gpus).gpus else "cpu"
+    return "cuda" if detect_hardware(visible_gpus).gpus else "cpu"
 
 
 def _list(config: Config) -> ExitCode:

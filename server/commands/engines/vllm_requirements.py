@@ -16,7 +16,7 @@ VERSION = "0.32.0"
 
 TORCH = "torch"
 
-WITHOUT = ("torchaudio", "torchvision", "torchcodec")
+EXCLUDED_PACKAGES = ("torchaudio", "torchvision", "torchcodec")
 """Required for pictures, films and sound, which we never send; from the package index they come for
 CUDA, and beside a torch for processors they break the import of transformers."""
 
@@ -30,7 +30,7 @@ def recipe(required: Iterable[str], extra: str = "") -> Mapping[str, str | list[
     for line in required:
         requirement = Requirement(line)
         name = requirement.name.lower().replace("_", "-")
-        if name in WITHOUT:
+        if name in EXCLUDED_PACKAGES:
             continue
         if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
             continue

@@ -20,8 +20,8 @@ from media.resample import Resampler
 from server.models.errors import ModelsError
 from server.models.inventory import ModelFolder, find_installed, installed
 from serving.placement.choose import WHISPER, WHISPER_TORCH
-from serving.placement.hardware import look
-from serving.placement.benchmarks import ModelBenchmark, device_name, note_measured
+from serving.placement.hardware import detect_hardware
+from serving.placement.benchmarks import ModelBenchmark, device_name, save_benchmark
 
 SENTENCES = (
     "What time is it?",
@@ -41,7 +41,7 @@ def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
     folder = _checkpoint(models_dir, model, checkpoint)
     yield f"{WHISPER}: {model.path}"
     yield f"{WHISPER_TORCH}: {folder}"
-    device = device_name(look(os.environ.get("CUDA_VISIBLE_DEVICES")))
+    device = device_name(detect_hardware(os.environ.get("CUDA_VISIBLE_DEVICES")))
     clips = [asyncio.run(spoken(sentence)) for sentence in SENTENCES]
     engines: list[AsrModel] = []
     try:
@@ -53,7 +53,7 @@ def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
     finally:
         for engine in engines:
             engine.close()
-    note_measured(models_dir, model.path.name, ModelBenchmark(str(folder), first_ms, second_ms, device))
+    save_benchmark(models_dir, model.path.name, ModelBenchmark(str(folder), first_ms, second_ms, device))
     faster = WHISPER_TORCH if second_ms < first_ms else WHISPER
     times = f"{WHISPER} {first_ms:.1f} ms, {WHISPER_TORCH} {second_ms:.1f} ms"
     yield f"{times} per utterance, median, on {device}"

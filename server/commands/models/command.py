@@ -21,8 +21,8 @@ from server.models.progress import DownloadProgress
 from server.models.pull import PullResult, find_there, pull
 from server.models.source_spec import ModelSource, checkpoint_of, source_of
 from server.models.voices import setting
-from serving.catalogue import known
-from serving.placement.benchmarks import read_measured
+from serving.catalogue import find_entry
+from serving.placement.benchmarks import read_benchmarks
 from serving.placement.choose import FIXTURES, is_too_slow
 
 AUTO = "auto"
@@ -98,7 +98,7 @@ def _chosen(options: argparse.Namespace, models_dir: Path) -> ModelSource:
     if options.wanted != AUTO:
         return source_of(options.wanted)
     hardware = survey(str(models_dir), []).hardware
-    entry, why = automatic(hardware, read_measured(models_dir))
+    entry, why = automatic(hardware, read_benchmarks(models_dir))
     print(f"auto: {why}.")
     return source_of(entry.name)
 
@@ -168,7 +168,7 @@ def _convert(options: argparse.Namespace, models_dir: Path) -> ExitCode:
         conversion.check_checkpoint(folder)
     conversion.check_tools(options.python)
     if not folder.is_dir():
-        entry = known(options.source)
+        entry = find_entry(options.source)
         source = checkpoint_of(entry) if entry else source_of(options.source)
         folder = pull(
             source, models_dir, _hub(options), DownloadProgress(sys.stderr), options.revision

@@ -16,8 +16,14 @@ from msgspec.json import format as pretty
 
 from core.errors import RequestError
 from server.commands.exit_codes import ExitCode
-from server.commands.replay.diff import SessionDiff, as_json, pairs, told
-from server.commands.replay.run import ReplayEnvironment, chosen, replay, staged, unplayable
+from server.commands.replay.diff import SessionDiff, as_json, as_text, pairs
+from server.commands.replay.run import (
+    ReplayEnvironment,
+    chosen,
+    replay,
+    replay_environment,
+    unplayable,
+)
 from server.commands.replay.trace_reader import RecordedSession, read
 from server.config import Config
 
@@ -55,7 +61,7 @@ def run(options: argparse.Namespace, config: Callable[[], Config]) -> int:
     if options.json:
         print(pretty(encode(as_json(differences))).decode())
     else:
-        print(told(differences))
+        print(as_text(differences))
     return ExitCode.OK if all(one.is_same for one in differences) else DIFFERENT
 
 
@@ -65,7 +71,7 @@ async def _replayed(
     """One after the other: side by side they would take each other's time."""
     if all(unplayable(session) for session in sessions):
         return [SessionDiff(session, (), unplayable(session)) for session in sessions]
-    async with staged(config, acts=acts) as stage:
+    async with replay_environment(config, acts=acts) as stage:
         return [await _difference(stage, session, speed) for session in sessions]
 
 

@@ -58,7 +58,7 @@ def pairs(old: Sequence[RecordedTurn], new: Sequence[RecordedTurn]) -> list[Turn
     return found
 
 
-def told(differences: Sequence[SessionDiff]) -> str:
+def as_text(differences: Sequence[SessionDiff]) -> str:
     """For people."""
     lines: list[str] = []
     for difference in differences:

@@ -75,7 +75,9 @@ class ReplayClient:
 
 
 @asynccontextmanager
-async def staged(config: Config, *, acts: bool = False) -> AsyncIterator[ReplayEnvironment]:
+async def replay_environment(
+    config: Config, *, acts: bool = False
+) -> AsyncIterator[ReplayEnvironment]:
     """Ready for replays while the body runs. `acts`: tools that change something are called, in the
     real house. Raises EngineMissing, ConfigError; possibly as an ExceptionGroup."""
     kept, rehearsal = MemoryTraceSink(), RecordedToolResults()

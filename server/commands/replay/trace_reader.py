@@ -12,7 +12,7 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.errors import RequestError
-from core.ports import NOWHERE, DeviceLocation
+from core.ports import UNKNOWN_LOCATION, DeviceLocation
 from pipeline.playout.playout import PlayoutPacing
 from pipeline.shared.settings import SessionSettings
 from pipeline.shared.trace import ANSWERED, CALLED, CONFIGURED, HEARD, NOT_HEARD
@@ -82,7 +82,7 @@ class RecordedSession:
     "It went on longer than its sound."
     paced_by: PlayoutPacing = "server"
     "Who played its answers at their pace: we (WebRTC, boards), or its client (WebSocket)."
-    place: DeviceLocation = NOWHERE
+    place: DeviceLocation = UNKNOWN_LOCATION
     called: Sequence[RecordedToolCall] = ()
     "In the order of the results."
 
@@ -101,10 +101,10 @@ def read(path: Path) -> list[RecordedSession]:
                 sessions.setdefault(record["session"], []).append(record)
     except OSError as error:
         raise RequestError(f"{path}: {error.strerror or error}", code="unreadable") from error
-    return [recorded(name, records) for name, records in sessions.items()]
+    return [parse_session(name, records) for name, records in sessions.items()]
 
 
-def recorded(name: str, records: Sequence[TraceRecord]) -> RecordedSession:
+def parse_session(name: str, records: Sequence[TraceRecord]) -> RecordedSession:
     """Raises RequestError for settings or sound that cannot be."""
     chunks: list[Pcm] = []
     steps: list[RecordedAction] = []

@@ -11,7 +11,7 @@ from devices.home_assistant.settings import BUILT_IN_AGENT, HomeAssistantSetting
 from pipeline.tools.mcp import McpServerSettings
 from server.config.types import Section
 
-OURSELVES = "conversation.earshot"
+OWN_AGENT_ID = "conversation.earshot"
 "What Home Assistant calls us, where we are its conversation agent."
 
 MCP_PATH = "/api/mcp"
@@ -84,9 +84,9 @@ class HomeAssistantConfig(Section, frozen=True):
             raise ConfigError("home_assistant.url: it holds no user and password: use token")
         if self.token and self.token_file:
             raise ConfigError("home_assistant: either token or token_file")
-        if self.agent_id == OURSELVES:
+        if self.agent_id == OWN_AGENT_ID:
             raise ConfigError(
-                f"home_assistant.agent_id: {OURSELVES} is this server: it would ask itself"
+                f"home_assistant.agent_id: {OWN_AGENT_ID} is this server: it would ask itself"
             )
 
     def as_settings(self) -> HomeAssistantSettings:

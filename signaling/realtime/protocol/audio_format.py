@@ -77,12 +77,12 @@ def sample_bytes(name: FormatName) -> int:
     return 2 if _is_pcm(name) else 1
 
 
-def decoded(data: bytes, name: FormatName) -> Pcm:
+def decode_audio(data: bytes, name: FormatName) -> Pcm:
     """Raises RequestError invalid_audio."""
     return from_bytes(data) if _is_pcm(name) else g711.decode(data, _LAWS[name])
 
 
-def encoded(pcm: Pcm, name: FormatName) -> bytes:
+def encode_audio(pcm: Pcm, name: FormatName) -> bytes:
     return to_bytes(pcm) if _is_pcm(name) else g711.encode(pcm, _LAWS[name])
 
 
@@ -121,4 +121,4 @@ class OutputAudioEncoder:
 
 def _pieces(pcm: Pcm, name: FormatName) -> Iterator[str]:
     for start in range(0, len(pcm), MAX_DELTA_SAMPLES):
-        yield b64encode(encoded(pcm[start : start + MAX_DELTA_SAMPLES], name)).decode()
+        yield b64encode(encode_audio(pcm[start : start + MAX_DELTA_SAMPLES], name)).decode()

@@ -11,7 +11,7 @@ from core.errors import RequestError
 from core.events import FormatName
 from media.resample import Resampler
 from pipeline.user_turn.controller import MAX_HELD_MS, MIN_COMMIT_MS
-from signaling.realtime.protocol.audio_format import PCM, decoded, rate_of, sample_bytes
+from signaling.realtime.protocol.audio_format import PCM, decode_audio, rate_of, sample_bytes
 
 SLICE_MS = 200
 "So much at once is resampled and heard; others have their turn in between."
@@ -50,7 +50,7 @@ class InputAudioDecoder:
         """What is kept, as frames of at most SLICE_MS."""
         if not self._held:
             return
-        held = decoded(b"".join(self._held), self._format)
+        held = decode_audio(b"".join(self._held), self._format)
         self._held.clear()
         self._held_bytes = 0
         for piece in _slices(held, self._format):
@@ -66,7 +66,7 @@ class InputAudioDecoder:
         self._resampler = Resampler(rate_of(format_), ASR_RATE_HZ, live=True)
 
 
-async def heard_in(recordings: Mapping[int, str], format_: FormatName) -> dict[int, Pcm]:
+async def decode_recordings(recordings: Mapping[int, str], format_: FormatName) -> dict[int, Pcm]:
     """What is said in the parts of an item, 16 kHz. Raises RequestError invalid_audio for what is
     no such audio, too short, or together too long."""
     sent = {index: _recording(audio, format_, index) for index, audio in recordings.items()}
@@ -91,7 +91,7 @@ async def heard_in(recordings: Mapping[int, str], format_: FormatName) -> dict[i
 
 def _recording(audio: str, format_: FormatName, index: int) -> Pcm:
     param = f"item.content[{index}].audio"
-    pcm = decoded(_sound(audio, format_, param), format_)
+    pcm = decode_audio(_sound(audio, format_, param), format_)
     if samples_to_ms(len(pcm), rate_of(format_)) < MIN_COMMIT_MS:
         raise RequestError(
             f"'{param}' holds less than {MIN_COMMIT_MS} ms of audio.",

@@ -8,7 +8,7 @@ import msgspec
 
 from core.errors import RequestError
 from signaling.realtime.protocol.client_events import MAX_EVENT_ID_LENGTH, ClientEvent, InputAppend
-from signaling.realtime.protocol.validation import MAX_NAME_LENGTH, checked
+from signaling.realtime.protocol.validation import MAX_NAME_LENGTH, validate
 
 MAX_APPEND_BYTES = 15 * 1024 * 1024
 "Of audio in one event, as the API allows."
@@ -60,7 +60,7 @@ def decode(
     if kind is not InputAppend:
         _check_size(len(text) - _media_size(raw), MAX_CONTROL_EVENT_BYTES, event_id)
     try:
-        return checked(raw, kind)
+        return validate(raw, kind)
     except RequestError as exc:
         raise BadEvent(str(exc), code=exc.code, param=exc.param, event_id=event_id) from None
 

@@ -24,7 +24,7 @@ from signaling.realtime.protocol.server_events import (
     event,
     item_json,
     listed,
-    transcribed,
+    transcription_completed,
 )
 from signaling.realtime.session.settings import SessionConfiguration
 
@@ -83,7 +83,7 @@ def transcription(happened: TranscriptionEvent, terms: SessionConfiguration) -> 
             words: Json = {"stable": stable, "unstable": unstable}
             return [event("earshot.hypothesis", item_id=item_id, **words, audio_ms=audio_ms)]
         case TranscriptionCompleted():
-            return transcribed(happened)
+            return transcription_completed(happened)
         case TranscriptionFailed(item_id, code, message, index):
             error = {"type": "server_error", "code": code, "message": message, "param": None}
             ids: Json = {"item_id": item_id, "content_index": index}

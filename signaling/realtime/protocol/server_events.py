@@ -116,7 +116,7 @@ def response_json(
     return response
 
 
-def transcribed(happened: TranscriptionCompleted) -> list[Json]:
+def transcription_completed(happened: TranscriptionCompleted) -> list[Json]:
     ids: Json = {"item_id": happened.item_id, "content_index": happened.content_index}
     completed = event(
         f"{TRANSCRIPTION}.completed",

@@ -23,7 +23,7 @@ MAX_NAME_LENGTH = 64
 "Of what a client sent, so much is repeated in an error: enough to find a typo."
 
 
-def checked(raw: Any, wanted: type[T], *, prefix: str = "") -> T:
+def validate(raw: Any, wanted: type[T], *, prefix: str = "") -> T:
     """`raw` (decoded JSON) as `wanted`.
 
     Raises RequestError with `param` (below `prefix`) and code unknown_parameter,

@@ -13,7 +13,7 @@ class StrictStruct(Struct, frozen=True, forbid_unknown_fields=True):
     """A JSON object in which every key must be known."""
 
 
-def kept(sent: OptionalField[T], current: T, cleared: T) -> T:
+def updated_value(sent: OptionalField[T], current: T, cleared: T) -> T:
     """The value in effect: not sent keeps the current one, null takes it back."""
     if isinstance(sent, UnsetType):
         return current

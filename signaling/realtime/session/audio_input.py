@@ -8,7 +8,7 @@ from msgspec import UnsetType
 from core.errors import RequestError
 from media.processing.noise_mode import NoiseMode
 from pipeline.shared.settings import SessionSettings
-from signaling.realtime.protocol.wire import OptionalField, kept, sent_object
+from signaling.realtime.protocol.wire import OptionalField, sent_object, updated_value
 from signaling.realtime.session.schema import (
     DecodingOptions,
     InputNoiseReduction,
@@ -64,10 +64,10 @@ def with_transcription(
         settings,
         transcribes=True,
         asr=asr,
-        language=kept(sent.language, settings.language, _FRESH.language),
-        languages=tuple(kept(sent.languages, settings.languages, _FRESH.languages)),
-        prompt=kept(sent.prompt, settings.prompt, _FRESH.prompt),
-        keywords=tuple(kept(sent.keywords, settings.keywords, _FRESH.keywords)),
+        language=updated_value(sent.language, settings.language, _FRESH.language),
+        languages=tuple(updated_value(sent.languages, settings.languages, _FRESH.languages)),
+        prompt=updated_value(sent.prompt, settings.prompt, _FRESH.prompt),
+        keywords=tuple(updated_value(sent.keywords, settings.keywords, _FRESH.keywords)),
     )
 
 
@@ -81,12 +81,12 @@ def with_decoding(
     sent = sent or DecodingOptions()
     return replace(
         settings,
-        task=kept(sent.task, base.task, _FRESH.task),
-        prefix=kept(sent.prefix, base.prefix, _FRESH.prefix),
-        beam_size=kept(sent.beam_size, base.beam_size, _FRESH.beam_size),
-        temperature=kept(sent.temperature, base.temperature, _FRESH.temperature),
-        padding=kept(sent.padding, base.padding, _FRESH.padding),
-        no_speech_threshold=kept(
+        task=updated_value(sent.task, base.task, _FRESH.task),
+        prefix=updated_value(sent.prefix, base.prefix, _FRESH.prefix),
+        beam_size=updated_value(sent.beam_size, base.beam_size, _FRESH.beam_size),
+        temperature=updated_value(sent.temperature, base.temperature, _FRESH.temperature),
+        padding=updated_value(sent.padding, base.padding, _FRESH.padding),
+        no_speech_threshold=updated_value(
             sent.no_speech_threshold, base.no_speech_threshold, _FRESH.no_speech_threshold
         ),
     )

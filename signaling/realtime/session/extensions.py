@@ -8,7 +8,7 @@ from msgspec import UnsetType
 
 from pipeline.conversation.context_window import AS_FITS, ContextTruncation
 from pipeline.shared.settings import ReasoningEffort, SessionSettings
-from signaling.realtime.protocol.wire import OptionalField, kept, sent_object
+from signaling.realtime.protocol.wire import OptionalField, sent_object, updated_value
 from signaling.realtime.session.schema import (
     RealtimeSession,
     ReasoningConfiguration,
@@ -31,13 +31,13 @@ UNLIMITED = "inf"
 
 
 def with_extension(settings: SessionSettings, sent: SessionExtension) -> SessionSettings:
-    tools = kept(sent.tools, settings.tools, _FRESH.tools)
+    tools = updated_value(sent.tools, settings.tools, _FRESH.tools)
     return replace(
         settings,
-        barge_in=kept(sent.barge_in, settings.barge_in, _FRESH.barge_in),
-        echo=kept(sent.echo, settings.echo, _FRESH.echo),
-        wake_word=kept(sent.wake_word, settings.wake_word, _FRESH.wake_word),
-        answer_temperature=kept(
+        barge_in=updated_value(sent.barge_in, settings.barge_in, _FRESH.barge_in),
+        echo=updated_value(sent.echo, settings.echo, _FRESH.echo),
+        wake_word=updated_value(sent.wake_word, settings.wake_word, _FRESH.wake_word),
+        answer_temperature=updated_value(
             sent.temperature, settings.answer_temperature, _FRESH.answer_temperature
         ),
         tools=None if tools is None else tuple(tools),
@@ -58,7 +58,7 @@ def effort_of(
     """How much the model is to think; None: as it likes."""
     if isinstance(sent, UnsetType):
         return now
-    return None if sent is None else kept(sent.effort, now, None)
+    return None if sent is None else updated_value(sent.effort, now, None)
 
 
 def with_truncation(

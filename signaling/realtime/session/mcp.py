@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.json import decode
 
 from core.errors import RequestError
-from core.http.fetch_policy import UrlNotAllowed, target_of
+from core.http.fetch_policy import UrlNotAllowed, parse_fetch_target
 from core.items import (
     McpApprovalRequestItem,
     McpApprovalResponseItem,
@@ -96,7 +96,9 @@ def remote_server(sent: McpTool, param: str, at: str) -> ClientMcpServer:
         )
     if url:
         try:
-            target_of(url)  # checked here already: what a session has is shown, its URL taken apart
+            parse_fetch_target(
+                url
+            )  # checked here already: what a session has is shown, its URL taken apart
         except UrlNotAllowed as why:
             raise RequestError(
                 f"The MCP server {sent.server_label!r} is refused: {why}.",

@@ -16,10 +16,14 @@ from pipeline.shared.settings import DEFAULT, SessionSettings
 from signaling.realtime.client_secrets import ClientSecret, ClientSecretRequest
 from signaling.realtime.fixed import as_minted, check_conversation, check_type
 from signaling.realtime.protocol.decode import MAX_CONTROL_EVENT_BYTES
-from signaling.realtime.protocol.validation import checked
+from signaling.realtime.protocol.validation import validate
 from signaling.realtime.protocol.wire import StrictStruct
 from signaling.realtime.session.schema import SessionObject
-from signaling.realtime.session.settings import SessionConfiguration, conversation_of, merged
+from signaling.realtime.session.settings import (
+    SessionConfiguration,
+    apply_session_update,
+    conversation_of,
+)
 
 SDP = "application/sdp"
 FORM = "multipart/form-data"
@@ -69,7 +73,7 @@ def terms_of(
         check_conversation(query.get("conversation_id"), conversation_of(session))
         fixed = as_minted(terms_of(_named(session), fresh, session))
         fixed = replace(fixed, guest=minted.guest)
-        return _within(fixed, merged(fixed, sent)) if sent else fixed
+        return _within(fixed, apply_session_update(fixed, sent)) if sent else fixed
     conversation_id = query.get("conversation_id")
     if conversation_id is not None and not 0 < len(conversation_id) <= MAX_ID_LENGTH:
         raise RequestError(
@@ -87,7 +91,7 @@ def terms_of(
         conversation_id=conversation_id,
         knows_conversations=conversation_id is not None,
     )
-    return merged(terms, sent) if sent else terms
+    return apply_session_update(terms, sent) if sent else terms
 
 
 def _named(minted: SessionObject) -> dict[str, str]:
@@ -121,7 +125,7 @@ async def read_offer(
         )
     sent = None
     if "session" in form:
-        sent = checked({"session": _json(form["session"], "session")}, _SessionPart).session
+        sent = validate({"session": _json(form["session"], "session")}, _SessionPart).session
     return CallOffer(_sdp(form["sdp"]), terms_of(request.query, fresh, sent, minted))
 
 
@@ -134,7 +138,7 @@ def read_secret_request(
         raise PayloadTooLarge(
             f"The body has {len(body)} bytes; the limit is {MAX_CONTROL_EVENT_BYTES}."
         )
-    return checked(reshape(_json(body) if body.strip() else {}), ClientSecretRequest)
+    return validate(reshape(_json(body) if body.strip() else {}), ClientSecretRequest)
 
 
 async def read_sdp(request: aioweb.Request) -> str:

@@ -15,7 +15,7 @@ from signaling.realtime.session.items import new_item
 from signaling.realtime.session.prompt import instructions_of, prompt_use
 from signaling.realtime.session.schema import VoiceId
 from signaling.realtime.session.settings import own_voice
-from signaling.realtime.session.tools import own_choice, own_tools
+from signaling.realtime.session.tools import own_choice, read_client_tools
 
 
 def response_request(
@@ -30,7 +30,7 @@ def response_request(
     voice = output.voice if output else None
     extension = sent_object(params.earshot)
     sent_input = sent_object(params.input)
-    tools = own_tools(params.tools, "response")
+    tools = read_client_tools(params.tools, "response")
     return ResponseRequest(
         modality=modalities[0] if modalities else None,
         instructions=_instructions(params, prompts),

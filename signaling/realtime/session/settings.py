@@ -13,7 +13,7 @@ from pipeline.services import own_model
 from pipeline.session.sessions import ClientSecretHolder
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from signaling.realtime.protocol.audio_format import PCM, format_json, name_of, says_rate
-from signaling.realtime.protocol.wire import OptionalField, kept, sent_object
+from signaling.realtime.protocol.wire import OptionalField, sent_object, updated_value
 from signaling.realtime.session.audio_input import (
     decoding_json,
     noise_reduction_json,
@@ -44,7 +44,7 @@ from signaling.realtime.session.schema import (
     TranscriptionAudio,
     VoiceId,
 )
-from signaling.realtime.session.tools import choice_json, own_choice, own_tools, tools_json
+from signaling.realtime.session.tools import choice_json, own_choice, read_client_tools, tools_json
 from signaling.realtime.session.turn_detection import turn_detection_json, with_turn_detection
 
 HOSTED_VOICES = frozenset(
@@ -94,7 +94,7 @@ def conversation_of(sent: SessionObject) -> str | None:
     return sent_object(extension.conversation_id) if extension else None
 
 
-def merged(terms: SessionConfiguration, sent: SessionObject) -> SessionConfiguration:
+def apply_session_update(terms: SessionConfiguration, sent: SessionObject) -> SessionConfiguration:
     """The terms with what was sent. Raises RequestError for what we cannot do."""
     settings = replace(terms.settings, answers=isinstance(sent, RealtimeSession))
     if isinstance(sent, RealtimeSession):
@@ -195,7 +195,7 @@ def _instructions(terms: SessionConfiguration, sent: RealtimeSession, stored: st
     elif sent.prompt is None and terms.prompt is not None:
         was = instructions_of(terms.prompt, settings.prompts, "session")
         now = _FRESH.instructions if now == was else now
-    return kept(sent.instructions, now, stored or _FRESH.instructions)
+    return updated_value(sent.instructions, now, stored or _FRESH.instructions)
 
 
 def _is_uninstructed(settings: SessionSettings, sent: RealtimeSession) -> bool:
@@ -209,16 +209,16 @@ def _is_uninstructed(settings: SessionSettings, sent: RealtimeSession) -> bool:
 def _with_answering(
     settings: SessionSettings, sent: RealtimeSession, instructions: str
 ) -> SessionSettings:
-    modalities = kept(sent.output_modalities, [settings.modality], [_FRESH.modality])
-    tools = own_tools(sent.tools, "session")
+    modalities = updated_value(sent.output_modalities, [settings.modality], [_FRESH.modality])
+    tools = read_client_tools(sent.tools, "session")
     changed = replace(
         settings,
-        llm=own_model(kept(sent.model, settings.llm, _FRESH.llm)),
+        llm=own_model(updated_value(sent.model, settings.llm, _FRESH.llm)),
         instructions=instructions,
         is_uninstructed=_is_uninstructed(settings, sent),
         modality=modalities[0],
         max_output_tokens=output_limit(settings, sent),
-        parallel_tool_calls=kept(
+        parallel_tool_calls=updated_value(
             sent.parallel_tool_calls, settings.parallel_tool_calls, _FRESH.parallel_tool_calls
         ),
         reasoning_effort=effort_of(sent.reasoning, settings.reasoning_effort),
@@ -251,7 +251,7 @@ def _with_output(settings: SessionSettings, sent: AudioOutput) -> SessionSetting
     return replace(
         settings,
         voice=settings.voice if isinstance(voice, UnsetType) else own_voice(voice),
-        speed=kept(sent.speed, settings.speed, _FRESH.speed),
+        speed=updated_value(sent.speed, settings.speed, _FRESH.speed),
     )
 
 
@@ -259,7 +259,7 @@ def _with_input(settings: SessionSettings, sent: AudioInput) -> SessionSettings:
     if sent.transcription is None:
         settings = replace(settings, transcribes=False)
     elif isinstance(sent.transcription, InputTranscription):
-        asr = own_model(kept(sent.transcription.model, settings.asr, _FRESH.asr))
+        asr = own_model(updated_value(sent.transcription.model, settings.asr, _FRESH.asr))
         settings = with_transcription(settings, sent.transcription, asr)
     settings = with_noise_reduction(settings, sent.noise_reduction)
     if isinstance(sent.turn_detection, UnsetType):
@@ -270,7 +270,7 @@ def _with_input(settings: SessionSettings, sent: AudioInput) -> SessionSettings:
 
 
 def _with_extension(terms: SessionConfiguration, sent: SessionObject) -> SessionConfiguration:
-    include: Sequence[str] = kept(sent.include, sorted(terms.include), [])
+    include: Sequence[str] = updated_value(sent.include, sorted(terms.include), [])
     settings = replace(terms.settings, logprobs=LOGPROBS in include)
     if extension := sent_object(sent.earshot):
         settings = with_extension(with_decoding(settings, extension.transcription), extension)

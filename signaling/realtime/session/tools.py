@@ -49,7 +49,7 @@ class ClientToolSet:
     servers: tuple[ClientMcpServer, ...] = ()
 
 
-def own_tools(sent: OptionalField[ToolDefinitions], prefix: str) -> ClientToolSet | None:
+def read_client_tools(sent: OptionalField[ToolDefinitions], prefix: str) -> ClientToolSet | None:
     """None: nothing was sent; null takes them back. Raises RequestError."""
     if isinstance(sent, UnsetType):
         return None

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from pipeline.shared.settings import TurnDetection
-from signaling.realtime.protocol.wire import kept
+from signaling.realtime.protocol.wire import updated_value
 from signaling.realtime.session.schema import SemanticVad, ServerVad
 
 
@@ -17,21 +17,27 @@ def with_turn_detection(now: TurnDetection | None, sent: ServerVad | SemanticVad
     now = now if now and now.kind == kind else fresh
     both = replace(
         now,
-        create_response=kept(sent.create_response, now.create_response, fresh.create_response),
-        interrupt_response=kept(
+        create_response=updated_value(
+            sent.create_response, now.create_response, fresh.create_response
+        ),
+        interrupt_response=updated_value(
             sent.interrupt_response, now.interrupt_response, fresh.interrupt_response
         ),
     )
     if isinstance(sent, SemanticVad):
-        return replace(both, eagerness=kept(sent.eagerness, now.eagerness, fresh.eagerness))
+        return replace(
+            both, eagerness=updated_value(sent.eagerness, now.eagerness, fresh.eagerness)
+        )
     return replace(
         both,
-        threshold=kept(sent.threshold, now.threshold, fresh.threshold),
-        prefix_padding_ms=kept(
+        threshold=updated_value(sent.threshold, now.threshold, fresh.threshold),
+        prefix_padding_ms=updated_value(
             sent.prefix_padding_ms, now.prefix_padding_ms, fresh.prefix_padding_ms
         ),
-        silence_ms=kept(sent.silence_duration_ms, now.silence_ms, fresh.silence_ms),
-        idle_timeout_ms=kept(sent.idle_timeout_ms, now.idle_timeout_ms, fresh.idle_timeout_ms),
+        silence_ms=updated_value(sent.silence_duration_ms, now.silence_ms, fresh.silence_ms),
+        idle_timeout_ms=updated_value(
+            sent.idle_timeout_ms, now.idle_timeout_ms, fresh.idle_timeout_ms
+        ),
     )
 
 

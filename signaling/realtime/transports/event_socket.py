@@ -116,7 +116,7 @@ class EventSocket(aioweb.WebSocketResponse):
         return True
 
 
-async def let_go(request: aioweb.Request) -> None:
+async def abort_unread(request: aioweb.Request) -> None:
     """After closing: a connection would wait for ever for what is queued to be taken."""
     transport = request.transport
     if transport is not None and transport.get_write_buffer_size():

@@ -21,16 +21,21 @@ from signaling.realtime.connection import (
     SlowClient,
 )
 from signaling.realtime.protocol.beta import is_beta
-from signaling.realtime.transports.event_socket import LAST_CHANCE_S, TOO_SLOW, EventSocket, let_go
+from signaling.realtime.transports.event_socket import (
+    LAST_CHANCE_S,
+    TOO_SLOW,
+    EventSocket,
+    abort_unread,
+)
 from signaling.realtime.transports.told import SidebandOutbox
 
 logger = logging.getLogger(__name__)
 
-MAX_ASIDES = 4
+MAX_SIDEBANDS = 4
 "Of one call; each is told all that the API has events for."
 
 
-async def serve_aside(
+async def serve_sideband(
     request: aioweb.Request, connection: RealtimeConnection
 ) -> aioweb.StreamResponse:
     """From upgrade to close; ends with the call. Raises RequestError before the upgrade."""
@@ -46,7 +51,7 @@ async def serve_aside(
             code, reason = TOO_SLOW if end is DisconnectReason.LAGGING else (WSCloseCode.OK, b"")
             await ws.close(code=code, message=reason, drain=False)
         logger.info("= aside ended: %s", end.value)
-    await let_go(request)
+    await abort_unread(request)
     return ws
 
 
@@ -54,9 +59,9 @@ async def serve_aside(
 async def _joined(
     connection: RealtimeConnection, told: SidebandOutbox
 ) -> AsyncIterator[SidebandOutbox]:
-    if len(connection.asides) >= MAX_ASIDES:
+    if len(connection.asides) >= MAX_SIDEBANDS:
         raise RequestError(
-            f"{MAX_ASIDES} clients follow this call already.", code="too_many_asides"
+            f"{MAX_SIDEBANDS} clients follow this call already.", code="too_many_asides"
         )
     connection.join(told)
     try:

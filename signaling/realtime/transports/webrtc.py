@@ -11,7 +11,7 @@ from core.ports import Metrics
 from core.queues import Outbox
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from pipeline.playout.playout import PACED_RATE_HZ
-from signaling.call_stats import measured
+from signaling.call_stats import quality_reports
 from signaling.realtime.connection import DisconnectReason, RealtimeConnection
 from signaling.realtime.ports import (
     CallGuard,
@@ -225,7 +225,7 @@ class RealtimeCall:
             meter.cancel()
 
     async def _measure(self, peer: Peer, connection: RealtimeConnection) -> None:
-        async with aclosing(measured(peer.meter(), self._metrics)) as qualities:
+        async with aclosing(quality_reports(peer.meter(), self._metrics)) as qualities:
             async for quality in qualities:
                 await connection.tell_quality(quality)
 

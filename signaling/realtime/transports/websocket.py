@@ -12,7 +12,7 @@ from aiohttp import web as aioweb
 from core.connection_stats import ConnectionStats
 from core.errors import RequestError
 from core.ports import Metrics
-from signaling.call_stats import EVERY_S, observe
+from signaling.call_stats import EVERY_S, count_quality
 from signaling.realtime.client_secrets import ClientSecret
 from signaling.realtime.connection import DisconnectReason, RealtimeConnection
 from signaling.realtime.ports import RealtimeHomeSource, RealtimeSessionPort, RealtimeSessionsPort
@@ -20,7 +20,7 @@ from signaling.realtime.protocol.beta import is_beta
 from signaling.realtime.protocol.quality import RoundTripMeter
 from signaling.realtime.session.offer import SessionSettingsFactory, terms_of
 from signaling.realtime.session.settings import SessionConfiguration
-from signaling.realtime.transports.event_socket import TOO_SLOW, EventSocket, let_go
+from signaling.realtime.transports.event_socket import TOO_SLOW, EventSocket, abort_unread
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ async def serve(
         await ws.open(request)
         end = await _converse(ws, session, terms, metrics, home, idle_timeout_s)
         logger.info("= session %s ended: %s", session.id, end.value)
-    await let_go(request)
+    await abort_unread(request)
     return ws
 
 
@@ -120,7 +120,7 @@ async def _read(
             case WSMsgType.PONG:
                 if (round_trip_ms := trip.answered(message.data)) is not None:
                     quality = ConnectionStats("websocket", round_trip_ms, protocol="tcp")
-                    observe(quality, metrics)
+                    count_quality(quality, metrics)
                     await connection.tell_quality(quality)
             case _:
                 break

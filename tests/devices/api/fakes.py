@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.errors import EarshotError
-from core.ports import NOWHERE, DeviceLocation
+from core.ports import UNKNOWN_LOCATION, DeviceLocation
 from devices.directory import Device
 from devices.presence import DeviceActivity, DeviceNotification
 
@@ -58,7 +58,7 @@ class FakeTalks:
         return self.is_open
 
     def place_of(self, conversation_id: str) -> DeviceLocation:
-        return self.places.get(conversation_id, NOWHERE)
+        return self.places.get(conversation_id, UNKNOWN_LOCATION)
 
 
 @dataclass

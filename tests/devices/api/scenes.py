@@ -18,7 +18,7 @@ from devices.directory import Device, DeviceKind, DeviceProfile
 from devices.ota import FirmwareFolder
 from devices.pairing import RegistrySettings
 from devices.presence import Presence
-from devices.registry.database import opened
+from devices.registry.database import open_database
 from devices.registry.registry import DeviceRegistry
 from server.http.auth import AccessGate
 from tests.devices.api.fakes import FakeTalks
@@ -62,7 +62,10 @@ async def scene(
     images: Mapping[DeviceKind, FirmwareFolder] | None = None,
 ) -> AsyncIterator[Scene]:
     clock = Moment()
-    async with asyncio.timeout(DEADLINE_S), opened(f"sqlite:///{folder}/devices.db") as database:
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        open_database(f"sqlite:///{folder}/devices.db") as database,
+    ):
         registry = DeviceRegistry(database, clock, RegistrySettings())
         journal = DeviceEventLog(clock)
         presence = Presence(journal)

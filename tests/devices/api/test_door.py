@@ -17,7 +17,7 @@ from devices.api import door as door_file
 from devices.directory import DeviceProfile
 from devices.ota import FirmwareFolder
 from devices.pairing import RegistrySettings
-from devices.registry.database import opened
+from devices.registry.database import open_database
 from devices.registry.registry import DeviceRegistry
 from server.http.auth import AccessGate
 from tests.devices.api.fakes import FakeLive
@@ -451,7 +451,7 @@ def test_a_silent_watch_shows_life_and_changes_of_other_servers(tmp_path: Path) 
         ):
             assert await _event(answer) == []
             assert await answer.content.readline() == b": still here\n"
-            async with opened(f"sqlite:///{tmp_path}/devices.db") as other:
+            async with open_database(f"sqlite:///{tmp_path}/devices.db") as other:
                 there = DeviceRegistry(other, here.clock, RegistrySettings())
                 await there.check_in(contact("bb:01"))
             assert [one["hardware_id"] for one in await _event(answer)] == ["bb:01"]

@@ -9,7 +9,7 @@ from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.tools.home import DemoHome, HomeConfig
 from pipeline.tools.skills import ClockTools
-from server.compose.home_assistant import house
+from server.compose.home_assistant import run_home_assistant
 from server.config.sections.home_assistant import HomeAssistantConfig
 from tests.devices.home_assistant.fake import TOKEN
 from tests.devices.home_assistant.house import until
@@ -51,7 +51,7 @@ async def earshot(url: str, token: str = TOKEN) -> AsyncIterator[World]:
     """As the server puts it together."""
     config = HomeAssistantConfig(url=url, token=token, use="tools")
     clock = HandClock()
-    async with house(config, DemoHome(HomeConfig()), clock, Counts()) as parts:
+    async with run_home_assistant(config, DemoHome(HomeConfig()), clock, Counts()) as parts:
         assert parts is not None
         yield World(llm=Asks(), providers=(*parts.providers, ClockTools(clock)))
 

@@ -24,7 +24,7 @@ from devices.home_assistant.rooms import wants_room
 from devices.home_assistant.services import plan
 from devices.home_assistant.settings import HomeAssistantSettings
 from devices.home_assistant.threads import ConversationIds
-from devices.home_assistant.words import spoken
+from devices.home_assistant.words import error_sentence
 from engines.base import AsrInfo
 from pipeline.shared.settings import SessionSettings
 from server.config.sections.home_assistant import HomeAssistantConfig
@@ -157,9 +157,9 @@ def test_which_commands_mean_the_room_they_are_said_in() -> None:
 
 @pytest.mark.parametrize("code", ["house_unreachable", "house_refused", "house_timeout"])
 def test_troubles_have_a_sentence_in_four_languages(code: str) -> None:
-    assert len({spoken(code, language) for language in ("en", "de-CH", "fr", "es")}) == 4
-    assert spoken(code, "nl") == spoken(code, "en")
-    assert spoken("brand_new", "en") == spoken("house_failed", "en")
+    assert len({error_sentence(code, language) for language in ("en", "de-CH", "fr", "es")}) == 4
+    assert error_sentence(code, "nl") == error_sentence(code, "en")
+    assert error_sentence("brand_new", "en") == error_sentence("house_failed", "en")
 
 
 def test_addresses_of_a_house() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.tools.home import DemoHome, HomeConfig
-from server.compose.home_assistant import house
+from server.compose.home_assistant import run_home_assistant
 from server.config.sections.home_assistant import HomeAssistantConfig
 from tests.devices.home_assistant.fake import TOKEN, fake_home
 from tests.devices.home_assistant.house import run, until
@@ -20,7 +20,7 @@ def test_the_page_knows_whether_it_is_there(token: str, reach: str) -> None:
         assert shown.snapshot().reach == "here"
         async with fake_home() as home:
             config = HomeAssistantConfig(url=home.url, token=token)
-            async with house(config, shown, HandClock(), Counts()):
+            async with run_home_assistant(config, shown, HandClock(), Counts()):
                 await until(lambda: shown.snapshot().reach == reach)
                 if reach == "here":
                     before = shown.revision

@@ -8,7 +8,7 @@ from typing import Any
 
 from devices.directory import DeviceClaims, DeviceKind
 from devices.pairing import RegistrySettings
-from devices.registry.database import Database, opened
+from devices.registry.database import Database, open_database
 from devices.registry.registry import DeviceRegistry
 from devices.registry.settings import DatabaseSettingsStore
 
@@ -42,7 +42,7 @@ class Known:
 @asynccontextmanager
 async def known(url: str, chosen: RegistrySettings | None = None) -> AsyncIterator[Known]:
     clock = Moment()
-    async with opened(url) as database:
+    async with open_database(url) as database:
         registry = DeviceRegistry(database, clock, chosen or RegistrySettings())
         yield Known(registry, DatabaseSettingsStore(database), clock, database)
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 from core.errors import ConfigError, StorageError
 from devices.registry import database as database_file
-from devices.registry.database import Database, engine_of, opened
+from devices.registry.database import Database, engine_of, open_database
 from devices.registry.migrate import migrate
 from devices.registry.tables import devices, metadata
 from tests.devices.registry.known import Moment, contact, known
@@ -33,7 +33,7 @@ def _differences(connection: Connection) -> Sequence[Any]:
 
 def test_the_migrations_make_the_tables_that_the_code_knows(url: str) -> None:
     async def main() -> None:
-        async with opened(url) as database:
+        async with open_database(url) as database:
             assert await database.run(_differences) == []
 
     asyncio.run(main())
@@ -91,11 +91,11 @@ def test_servers_that_start_at_once_migrate_once(url: str) -> None:
 
 def test_a_database_of_a_newer_version_is_left_alone(url: str) -> None:
     async def main() -> None:
-        async with opened(url) as database:
+        async with open_database(url) as database:
             await database.run(
                 lambda one: one.execute(text("UPDATE alembic_version SET version_num = '9999'"))
             )
-        async with opened(url) as database:
+        async with open_database(url) as database:
             with pytest.raises(StorageError, match=r"newer Earshot .*'9999'.*'0004'"):
                 await database.run(_differences)
 
@@ -104,7 +104,7 @@ def test_a_database_of_a_newer_version_is_left_alone(url: str) -> None:
 
 def test_work_that_fails_is_undone(url: str) -> None:
     async def main() -> None:
-        async with opened(url) as database:
+        async with open_database(url) as database:
 
             def half(connection: Connection) -> None:
                 value = {"owner": "", "key": "a", "value": "1"}
@@ -133,7 +133,7 @@ def test_work_against_a_constraint_is_tried_again_and_then_fails(url: str) -> No
         raise IntegrityError("INSERT", {}, Exception("taken"))
 
     async def main() -> None:
-        async with opened(url) as database:
+        async with open_database(url) as database:
             with pytest.raises(StorageError):
                 await database.run(work)
 
@@ -147,7 +147,7 @@ def test_a_database_that_hangs_fails_who_waits_and_serves_who_comes_later(
     goes_on = threading.Event()
 
     async def main() -> None:
-        async with opened(url) as database:
+        async with open_database(url) as database:
             monkeypatch.setattr(database_file, "CALL_TIMEOUT_S", 0.05)
             for work in (lambda _: goes_on.wait(), lambda _: None):
                 with pytest.raises(StorageError, match="does not answer"):
@@ -201,7 +201,7 @@ def test_a_database_of_another_user_is_refused_by_name(
         monkeypatch.setattr(os, "geteuid", lambda: 4242)
 
     async def main() -> None:
-        async with opened(f"sqlite:///{tmp_path}/devices.db"):
+        async with open_database(f"sqlite:///{tmp_path}/devices.db"):
             pass
 
     with pytest.raises(

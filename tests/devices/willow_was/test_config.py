@@ -7,10 +7,10 @@ from devices.directory import Device, DeviceProfile
 from devices.willow.was.device_config import (
     DEFAULTS,
     MASK,
-    checked,
     effective,
     masked,
     merged,
+    validate_config,
     with_text,
 )
 from devices.willow.was.rest.body import MAX_DEPTH, read_object
@@ -97,16 +97,16 @@ def test_a_voice_is_asked_for_in_its_url() -> None:
 )
 def test_a_tts_url_ends_where_the_text_goes(url: str, expected: str) -> None:
     assert with_text(url) == expected
-    assert checked({"wis_tts_url": url}) == {"wis_tts_url_v2": expected}
+    assert validate_config({"wis_tts_url": url}) == {"wis_tts_url_v2": expected}
 
 
 def test_null_is_not_set_and_new_names_are_kept() -> None:
-    assert checked({"bss": None, "from_the_future": 7}) == {"from_the_future": 7}
+    assert validate_config({"bss": None, "from_the_future": 7}) == {"from_the_future": 7}
 
 
 def test_a_wrong_secret_is_not_repeated() -> None:
     with pytest.raises(RequestError) as error:
-        checked({"hass_token": "secret\n"})
+        validate_config({"hass_token": "secret\n"})
     assert "secret" not in str(error.value)
 
 

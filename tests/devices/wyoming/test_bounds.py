@@ -9,7 +9,7 @@ from wyoming.ping import Pong
 from devices.wyoming.asr import MAX_WAITING_BYTES, AudioChunkQueue
 from devices.wyoming.connection import WyomingConnection
 from devices.wyoming.framing import LINE_TIMEOUT_S, PAUSE_TIMEOUT_S, SEND_TIMEOUT_S, WyomingStream
-from devices.wyoming.handle import answer
+from devices.wyoming.handle import serve_handle
 from devices.wyoming.requests import WyomingAudioFormat
 from tests.devices.wyoming.servers import Scene
 from tests.loop import run_virtual
@@ -89,7 +89,9 @@ def test_an_answer_nobody_takes_ends_the_language_model_at_once() -> None:
     async def main() -> None:
         scene.door()
         with pytest.raises(ConnectionError):
-            await answer(wire(line), Transcript("one two three four").event(), scene.exchanges)
+            await serve_handle(
+                wire(line), Transcript("one two three four").event(), scene.exchanges
+            )
         assert scene.llm.closed_early == 1
 
     assert run_virtual(main()) < 5 + SEND_TIMEOUT_S

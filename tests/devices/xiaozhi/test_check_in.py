@@ -15,7 +15,7 @@ from aiohttp import WSServerHandshakeError
 from core.errors import RequestError
 from devices.directory import Device
 from devices.xiaozhi.audio import PACKET_MS, RATE_HZ
-from devices.xiaozhi.ota_check import answer_to, contact_of, hardware_id_of
+from devices.xiaozhi.ota_check import check_in_reply, contact_of, hardware_id_of
 from devices.xiaozhi.settings import XiaozhiSettings
 from firmware_protocol.xiaozhi.state_machine import DialogueSettings
 from server.config.sections.xiaozhi import XiaozhiConfig
@@ -44,7 +44,7 @@ async def refused(response: Any) -> tuple[int, str]:
 
 def told(device: Device, firmware: str = "2.4.2", token: str = "") -> dict[str, Any]:
     now = datetime(2026, 11, 19, 12, tzinfo=timezone(timedelta(hours=1)))
-    answer = answer_to(device, firmware, now, "ws://h:8080/xiaozhi/v1/", token)
+    answer = check_in_reply(device, firmware, now, "ws://h:8080/xiaozhi/v1/", token)
     found: dict[str, Any] = json.loads(msgspec.json.encode(answer))
     return found
 

@@ -12,7 +12,7 @@ from aiohttp import WSServerHandshakeError
 from sqlalchemy import text
 
 from devices.pairing import ApprovalRule, RegistrySettings
-from devices.registry.database import opened
+from devices.registry.database import open_database
 from devices.registry.registry import DeviceRegistry
 from tests.devices.registry.known import Moment
 from tests.devices.xiaozhi.servers import Scene, Server, running
@@ -36,7 +36,7 @@ Act = Callable[[Server, DeviceRegistry], Awaitable[Any]]
 def with_registry(folder: Path, act: Act) -> None:
     async def main() -> None:
         url = f"sqlite:///{folder}/devices.db"
-        async with asyncio.timeout(30), opened(url) as database:
+        async with asyncio.timeout(30), open_database(url) as database:
             registry = DeviceRegistry(database, Moment(), RegistrySettings(rule=Nobody()))
             async with running(Scene(directory=registry)) as server:
                 await act(server, registry)

@@ -13,7 +13,7 @@ from devices.api.event_log import DeviceEventLog
 from devices.directory import DeviceClaims
 from devices.pairing import RegistrySettings
 from devices.presence import DeviceNotification
-from devices.registry.database import opened
+from devices.registry.database import open_database
 from devices.registry.registry import DeviceRegistry
 from tests.devices.api.fakes import FakeTalks
 from tests.devices.registry.known import Moment
@@ -41,7 +41,7 @@ def database() -> Iterator[Postgres]:
 @asynccontextmanager
 async def a_server(url: str) -> AsyncIterator[One]:
     clock = Moment()
-    async with opened(url) as kept, asyncio.TaskGroup() as tasks:
+    async with open_database(url) as kept, asyncio.TaskGroup() as tasks:
         registry = DeviceRegistry(kept, clock, RegistrySettings())
         async with running(Scene(directory=registry)) as server:
             presence = server.scene.presence

@@ -10,7 +10,7 @@ from core.audio import Pcm
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
 from engines.asr.whisper_torch.batching.slots import GeneratedTokens, SlotRange
 from engines.asr.whisper_torch.network.device import DeviceModel, open_device
-from engines.asr.whisper_torch.network.features import normalised
+from engines.asr.whisper_torch.network.features import normalized_window_tensor
 from tests.speech import say
 
 SENTENCES = (
@@ -40,7 +40,7 @@ def opened(folder: Path, capacity: int = 8, compute_type: str = "float32") -> De
 
 
 def mel(device: DeviceModel, pcm: Pcm, frames: int = 3000) -> torch.Tensor:
-    return normalised(device.features.powers(pcm), frames)
+    return normalized_window_tensor(device.features.powers(pcm), frames)
 
 
 def heard(device: DeviceModel, mels: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from core.errors import ConfigError, EngineMissing
 from engines.asr.whisper_torch.batching.engine_thread import DeviceTask, DeviceThread, GenerateTask
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
-from engines.asr.whisper_torch.batching.word_alignment import warped
+from engines.asr.whisper_torch.batching.word_alignment import dynamic_time_warping
 from engines.asr.whisper_torch.checkpoint import read_shape, read_special
 from engines.asr.whisper_torch.network.device import DeviceModel
 from engines.asr.whisper_torch.network.weights import read_tensors
@@ -169,7 +169,7 @@ def test_the_cheapest_path_is_the_one_found_cell_by_cell() -> None:
     chance = np.random.default_rng(0)
     for tokens, positions in ((1, 1), (1, 9), (9, 1), (7, 30), (20, 11)):
         cost = chance.integers(0, 3, (tokens, positions)).astype(np.float32)
-        assert warped(cost) == cell_by_cell(cost)
+        assert dynamic_time_warping(cost) == cell_by_cell(cost)
 
 
 def cell_by_cell(cost: Any) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import WhisperForConditionalGeneration
 
-from engines.asr.whisper_torch.network.linear import WeightStorage, keep
+from engines.asr.whisper_torch.network.linear import WeightStorage, quantize_linear
 from tests.engines.whisper_torch import checkpoints
 from tests.engines.whisper_torch.driver import heard, opened
 
@@ -24,7 +24,7 @@ def test_a_matrix_of_8_bits_gives_what_the_whole_one_gives(
     """Its whole numbers add up to more than float16 holds, long before the outputs do."""
     weight = torch.stack([torch.full((WIDTH,), 120 / WIDTH), torch.full((WIDTH,), 1e-3)]).to(dtype)
     x, bias = torch.ones(1, WIDTH, dtype=dtype), torch.tensor([0.0, 7.0], dtype=dtype)
-    found = keep(weight, bias, kept)(x)
+    found = quantize_linear(weight, bias, kept)(x)
     assert found.dtype == dtype
     assert found[0].tolist() == pytest.approx([120, 8.28], rel=0.01)
 

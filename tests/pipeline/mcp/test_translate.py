@@ -8,7 +8,7 @@ from mcp_types import CallToolResult, Tool
 
 from core.errors import ConfigError
 from core.ports import ToolOutcome
-from pipeline.tools.mcp.schema import MAX_TOOLS, outcome, specs
+from pipeline.tools.mcp.schema import MAX_TOOLS, tool_outcome, tool_specs
 from pipeline.tools.mcp.settings import McpServerSettings
 
 pytestmark = pytest.mark.live
@@ -22,7 +22,7 @@ def tool(name: str, **fields: Any) -> Tool:
 
 def test_a_tool_keeps_what_a_model_needs() -> None:
     schema = {"type": "object", "properties": {"dish": {"type": "string"}}, "required": ["dish"]}
-    (spec,), names = specs(
+    (spec,), names = tool_specs(
         "kitchen",
         SERVER,
         [tool("oven.bake", description="Bakes.", inputSchema=schema)],
@@ -46,7 +46,7 @@ def test_a_tool_keeps_what_a_model_needs() -> None:
 def test_only_what_says_that_it_only_reads_is_read_only(
     annotations: dict[str, Any] | None, is_read_only: bool
 ) -> None:
-    (spec,), _ = specs("kitchen", SERVER, [tool("a", annotations=annotations)])
+    (spec,), _ = tool_specs("kitchen", SERVER, [tool("a", annotations=annotations)])
     assert spec.is_read_only is is_read_only
 
 
@@ -55,7 +55,7 @@ def test_a_server_cannot_flood_a_model(caplog: pytest.LogCaptureFixture) -> None
     wordy = tool("n" * 200, description="d" * 10_000)
     many = [tool(f"t{number}") for number in range(MAX_TOOLS)]
     with caplog.at_level(logging.WARNING):
-        found, _ = specs("kitchen", SERVER, [large, wordy, *many])
+        found, _ = tool_specs("kitchen", SERVER, [large, wordy, *many])
     assert len(found) == MAX_TOOLS - 1
     assert (len(found[0].name), len(found[0].description)) == (64, 1000)
     assert len(caplog.records) == 2
@@ -63,12 +63,12 @@ def test_a_server_cannot_flood_a_model(caplog: pytest.LogCaptureFixture) -> None
 
 def test_the_operator_chooses_tools() -> None:
     some = McpServerSettings(command="kitchen", tools=("b", "nowhere"))
-    found, _ = specs("kitchen", some, [tool("a"), tool("b")])
+    found, _ = tool_specs("kitchen", some, [tool("a"), tool("b")])
     assert [spec.name for spec in found] == ["b"]
 
 
 def test_names_that_become_the_same_are_one() -> None:
-    found, names = specs("kitchen", SERVER, [tool("a.b"), tool("a/b"), tool("")])
+    found, names = tool_specs("kitchen", SERVER, [tool("a.b"), tool("a/b"), tool("")])
     assert ([spec.name for spec in found], names) == (["a_b"], {"a_b": "a.b"})
 
 
@@ -97,7 +97,7 @@ RESOURCE = {"type": "resource", "resource": {"uri": "file:///cake", "text": "swe
     ],
 )
 def test_results(result: dict[str, Any], told: ToolOutcome) -> None:
-    assert outcome(CallToolResult.model_validate(result)) == told
+    assert tool_outcome(CallToolResult.model_validate(result)) == told
 
 
 @pytest.mark.parametrize(

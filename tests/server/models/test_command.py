@@ -15,8 +15,8 @@ from msgspec.json import decode
 from server.commands.exit_codes import ExitCode
 from server.commands.models.command import REACH_S
 from server.models.inventory import partial_folder
-from serving.placement.benchmarks import ModelBenchmark, device_name, note_measured
-from serving.placement.hardware import look
+from serving.placement.benchmarks import ModelBenchmark, device_name, save_benchmark
+from serving.placement.hardware import detect_hardware
 from tests.engines.nano import NANO
 from tests.server.models.cli import COMMAND, earshot, environment_of, last_line
 from tests.server.models.fake_hub import FakeHub, serving, weights_file, whisper_files
@@ -47,13 +47,13 @@ def test_make_run_fetches_once(tmp_path: Path, fake: FakeHub) -> None:
 
 def test_what_was_timed_decides_what_auto_fetches(tmp_path: Path, fake: FakeHub) -> None:
     """Also for `make run`, which fetches a smaller one than what is too slow there."""
-    here = device_name(look(""))
-    note_measured(tmp_path, "faster-whisper-small", ModelBenchmark("", 500.0, device=here))
+    here = device_name(detect_hardware(""))
+    save_benchmark(tmp_path, "faster-whisper-small", ModelBenchmark("", 500.0, device=here))
     out = earshot(tmp_path, fake.url, "pull")[1]
     assert "auto: faster-whisper-small is the largest" in out
     assert ": 500 ms per utterance, measured." in out
-    note_measured(tmp_path, "faster-whisper-base", ModelBenchmark("", 300.0, device=here))
-    note_measured(tmp_path, "faster-whisper-small", ModelBenchmark("", 900.0, device=here))
+    save_benchmark(tmp_path, "faster-whisper-base", ModelBenchmark("", 300.0, device=here))
+    save_benchmark(tmp_path, "faster-whisper-small", ModelBenchmark("", 900.0, device=here))
     configured = last_line(tmp_path, fake.url, *AUTO, EARSHOT_ASR__MODEL="small")
     assert configured.endswith("faster-whisper-small is there, nothing to fetch.")
     code, out, _ = earshot(tmp_path, fake.url, *AUTO)

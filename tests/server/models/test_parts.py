@@ -17,7 +17,7 @@ from server.models.inventory import find_installed, installed
 from server.models.progress import DownloadProgress
 from server.models.record import FILE, read_record
 from server.models.source_spec import checkpoint_of, source_of
-from serving.catalogue import find
+from serving.catalogue import require_entry
 from serving.placement.benchmarks import ModelBenchmark
 from serving.placement.ct2_header import UnreadableWeightsError, Ct2WeightsHeader, read_weights_file
 from serving.placement.hardware import Gpu, Hardware
@@ -115,8 +115,8 @@ def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
 
 
 def test_checkpoints_of_known_models() -> None:
-    assert checkpoint_of(find("wis-tiny")).repository == "openai/whisper-tiny"
-    entry = find("large-v2-multi-hans")
+    assert checkpoint_of(require_entry("wis-tiny")).repository == "openai/whisper-tiny"
+    entry = require_entry("large-v2-multi-hans")
     assert checkpoint_of(entry).repository == entry.repository
 
 

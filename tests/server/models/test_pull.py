@@ -17,7 +17,7 @@ from server.models.progress import DownloadProgress
 from server.models.pull import PullResult, pull
 from server.models.record import read_record, write_record
 from server.models.source_spec import checkpoint_of, source_of
-from serving.catalogue import UnknownModelError, find
+from serving.catalogue import UnknownModelError, require_entry
 from tests.server.models.fake_hub import TINY, FakeHub, serving, weights_file, whisper_files
 
 pytestmark = pytest.mark.live
@@ -205,12 +205,12 @@ def test_checkpoints(tmp_path: Path, fake: FakeHub) -> None:
         "pytorch_model.bin": b"y",
     }
     fake.repositories["openai/whisper-large-v2"] = beside | sharded
-    pulled = pull(checkpoint_of(find("large-v2")), tmp_path, fake.hub(), DownloadProgress(io.StringIO()))
+    pulled = pull(checkpoint_of(require_entry("large-v2")), tmp_path, fake.hub(), DownloadProgress(io.StringIO()))
     assert (pulled.kind, pulled.folder.name) == ("checkpoint", "openai--whisper-large-v2")
     names = {path.name for path in pulled.folder.iterdir()}
     assert names == {*beside, "model.safetensors", "source.json"}
 
-    entry = find("large-v2-multi-hans")
+    entry = require_entry("large-v2-multi-hans")
     fake.repositories[entry.repository] = {entry.file: b"p" * 99, "v1.2/other.pt": b"q"}
     pulled = _pull(tmp_path, fake.hub(), "large-v2-multi-hans")
     assert pulled.kind == "checkpoint"

@@ -13,10 +13,10 @@ from core.http.connected import ClientDisconnected, while_connected
 from core.http.routes import JSON
 from core.http.sending import send
 from pipeline.services import EngineSet
-from pipeline.speech.file import SpeechFile, SpeechFileOptions, SpeechFiles, whole
+from pipeline.speech.file import SpeechFile, SpeechFileOptions, SpeechFiles, single_text
 from pipeline.speech.language_id import TextLanguageDetector
 from web.openai.speech.fields import SpeechFields, SpeechVoiceId, read_speech
-from web.openai.speech.voice_names import voice_list, voice_model_list, wished_voice
+from web.openai.speech.voice_names import requested_voice, voice_list, voice_model_list
 from web.openai.transcriptions.languages import code_of
 from web.openai.transcriptions.sse import SseResponse, error_event
 
@@ -67,7 +67,9 @@ class SpeechDoor:
 
     async def _speak(self, request: aioweb.Request, fields: SpeechFields) -> aioweb.StreamResponse:
         manner = await self._manner(fields)
-        sound = self._reader.file(whole(fields.input), manner, fields.response_format, RATE_HZ)
+        sound = self._reader.file(
+            single_text(fields.input), manner, fields.response_format, RATE_HZ
+        )
         if fields.stream_format == "sse":
             return await _events(request, fields, sound)
         return await _audio(request, sound)
@@ -77,7 +79,7 @@ class SpeechDoor:
         engines = self._reader.voices(fields.model)
         name = fields.voice.id if isinstance(fields.voice, SpeechVoiceId) else fields.voice
         usual = self._engines.default_language
-        voice, own_language = wished_voice(engines, name, usual)
+        voice, own_language = requested_voice(engines, name, usual)
         spoken = sorted({code for tts in engines.values() for code in tts.info.voices})
         if fields.language:
             language = code_of(fields.language) or fields.language.lower()

@@ -18,7 +18,7 @@ about that."""
 MAX_SHOWN_VOICES = 20
 
 
-def wished_voice(
+def requested_voice(
     engines: Mapping[str, Tts], name: str, usual: str
 ) -> tuple[str | None, str | None]:
     """The wish, as `choose_voice` takes it, and the voice's language; None for what is left open.

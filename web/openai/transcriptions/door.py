@@ -20,7 +20,7 @@ from web.openai.transcriptions.fields import TranscriptionFields, TranslationFie
 from web.openai.transcriptions.formats import MODEL_HEADER, answer
 from web.openai.transcriptions.multipart import FILE, MAX_REST_BYTES, read_form
 from web.openai.transcriptions.request import TranscriptionRequest, transcription, translation
-from web.openai.transcriptions.sse import streamed
+from web.openai.transcriptions.sse import stream_transcription
 from web.openai.transcriptions.validation import is_known
 from web.whisper_asr import WhisperServiceDoor
 
@@ -87,7 +87,7 @@ class AudioDoor:
             async with self._transcriber.open(job.model, job.options) as recording:
                 feed = self._feed(recording, spool)
                 if job.is_streamed:
-                    return await streamed(request, job, recording, feed, headers)
+                    return await stream_transcription(request, job, recording, feed, headers)
                 async with TaskGroup() as tasks:
                     tasks.create_task(feed)
                     transcript = await recording.transcript()

@@ -105,7 +105,9 @@ def logprobs(tokens: Sequence[TokenLogprob]) -> tuple[Logprob, ...]:
     )
 
 
-def detected(job: TranscriptionRequest, language: str) -> tuple[LanguageCode, ...] | UnsetType:
+def detected_languages(
+    job: TranscriptionRequest, language: str
+) -> tuple[LanguageCode, ...] | UnsetType:
     """Unset where the caller named the language, or nothing was heard."""
     is_told = job.options.language or job.options.prefix or not language
     return UNSET if is_told else (LanguageCode(language),)
@@ -115,7 +117,7 @@ def _plain(job: TranscriptionRequest, transcript: Transcript) -> TranscriptionRe
     return TranscriptionResponse(
         text=transcript.text,
         logprobs=logprobs(transcript.tokens) if job.has_logprobs else UNSET,
-        languages=detected(job, transcript.language),
+        languages=detected_languages(job, transcript.language),
         padding=job.padding_instead or UNSET,
         usage=usage(transcript.audio_ms),
     )

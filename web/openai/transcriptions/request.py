@@ -12,7 +12,7 @@ from web.openai.transcriptions.fields import (
     TranslationFields,
 )
 from web.openai.transcriptions.languages import NAMES, code_of
-from web.openai.transcriptions.validation import checked
+from web.openai.transcriptions.validation import parse_fields
 
 _WORD = "timestamp_granularities[]=word"
 
@@ -37,7 +37,7 @@ class TranscriptionRequest:
 def transcription(form: list[tuple[str, str]]) -> TranscriptionRequest:
     """Raises RequestError, naming the field."""
     _refuse_diarization(form)
-    fields = checked(form, TranscriptionFields)
+    fields = parse_fields(form, TranscriptionFields)
     _check_formats(fields)
     granularities = fields.timestamp_granularities or ("segment",)
     options = _options(
@@ -57,7 +57,7 @@ def transcription(form: list[tuple[str, str]]) -> TranscriptionRequest:
 def translation(form: list[tuple[str, str]]) -> TranscriptionRequest:
     """The source language is detected. Raises RequestError, naming the field."""
     _refuse_diarization(form)
-    fields = checked(form, TranslationFields)
+    fields = parse_fields(form, TranslationFields)
     options = _options(
         fields,
         hotwords=fields.hotwords,

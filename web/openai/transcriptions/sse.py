@@ -17,7 +17,7 @@ from web.openai.transcriptions.formats import (
     DurationUsage,
     LanguageCode,
     Logprob,
-    detected,
+    detected_languages,
     logprobs,
     usage,
 )
@@ -75,7 +75,7 @@ class SseResponse:
         await send(self._response, b"data: " + data + b"\n\n")
 
 
-async def streamed(
+async def stream_transcription(
     request: aioweb.Request,
     job: TranscriptionRequest,
     recording: RecordingTranscription,
@@ -114,7 +114,7 @@ class _SentTranscript:
             self.text,
             usage(audio_ms),
             logprobs(self.tokens) if job.has_logprobs else UNSET,
-            detected(job, self.language),
+            detected_languages(job, self.language),
             job.padding_instead or UNSET,
         )
 

@@ -29,7 +29,7 @@ def allowed(wanted: type[Struct], name: str) -> str:
     return _allowed(_schema(info.type)) if info is not None else "text"
 
 
-def checked(form: Iterable[tuple[str, str]], wanted: type[S]) -> S:
+def parse_fields(form: Iterable[tuple[str, str]], wanted: type[S]) -> S:
     """A form's fields as `wanted`. Empty ones count as absent, unknown ones are ignored; a list is
     `name[]` or `name` again and again, an object `name[key]`.
 

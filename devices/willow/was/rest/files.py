@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web as aioweb
 
 from core.errors import NotFound, RequestError
-from core.threads import in_thread
+from core.threads import run_in_thread
 from devices.ota import check_name
 from devices.willow.was.door import OTA_PATH, WasDoor
 from devices.willow.was.rest.body import read_path
@@ -29,7 +29,7 @@ class WasFiles:
     async def firmware(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """`GET /api/ota?version=&platform=`."""
         version, board = text_of(request.query, "version"), text_of(request.query, "platform")
-        found = await in_thread(self._door.firmware.find, version, board)
+        found = await run_in_thread(self._door.firmware.find, version, board)
         headers = {"Content-Type": "application/octet-stream", "X-Checksum-SHA256": found.sha256}
         return aioweb.FileResponse(found.path, headers=headers)
 
@@ -40,7 +40,7 @@ class WasFiles:
             raise invalid("type", kind, ", ".join(ASSET_TYPES))
         name = check_name("asset", text_of(request.query, "asset"))
         path = self._door.assets / kind / name
-        content_type = await in_thread(_content_type, path, kind)
+        content_type = await run_in_thread(_content_type, path, kind)
         return aioweb.FileResponse(path, headers={"Content-Type": content_type})
 
     async def releases(self, request: aioweb.Request) -> aioweb.Response:
@@ -50,7 +50,7 @@ class WasFiles:
             raise invalid("type", kind, "was, willow")
         base = f"{request.scheme}://{request.host}"
         found: dict[str, list[dict[str, Any]]] = {}
-        for one in await in_thread(self._door.firmware.all):
+        for one in await run_in_thread(self._door.firmware.all):
             url = f"{base}{OTA_PATH}?version={one.version}&platform={one.board}"
             asset = {
                 "name": f"willow-ota-{one.board}.bin",
@@ -76,7 +76,7 @@ class WasFiles:
         if action != "delete":
             raise invalid("action", action, "delete")
         version, board = read_path(await request.read())
-        await in_thread(self._door.firmware.delete, version, board)
+        await run_in_thread(self._door.firmware.delete, version, board)
         return aioweb.json_response("Success")
 
 

@@ -12,11 +12,18 @@ import msgspec
 from aiohttp import web as aioweb
 
 from core.errors import NotFound, PayloadTooLarge, RequestError
-from core.threads import in_thread
-from devices.willow.was.device_config import DEFAULTS, MASK, checked, effective, masked, merged
+from core.threads import run_in_thread
+from devices.willow.was.device_config import (
+    DEFAULTS,
+    MASK,
+    effective,
+    masked,
+    merged,
+    validate_config,
+)
 from devices.willow.was.door import OTA_PATH, WasDoor
 from devices.willow.was.rest.body import read_object
-from devices.willow.was.rest.names import asked, named_device
+from devices.willow.was.rest.names import named_device, read_name_and_area
 from devices.willow.was.rest.timezones import posix_zones
 from devices.willow.was.settings_store import NvsSettings, read_nvs
 from devices.willow.was.socket.connection import WillowConnection
@@ -89,7 +96,7 @@ class WasRest:
             case "ha_token":
                 return aioweb.Response(text=MASK if "hass_token" in await store.config() else "")
             case "tz":
-                return _json(await in_thread(posix_zones))
+                return _json(await run_in_thread(posix_zones))
             case _:
                 return _json({})  # commands that a device would recognise itself
 
@@ -138,7 +145,7 @@ class WasRest:
     async def _save(self, body: Mapping[str, Any], device_id: str = "") -> None:
         """Raises TooLarge before anything is kept: a device could never be given it."""
         store = self._door.store
-        values = merged(checked(body), await store.config(device_id))
+        values = merged(validate_config(body), await store.config(device_id))
         everywhere = await store.config() if device_id else {}
         try:
             encode(ConfigMessage({**DEFAULTS, **everywhere, **values}))
@@ -170,7 +177,7 @@ class WasRest:
 
     async def _name(self, body: Mapping[str, Any]) -> None:
         names = self._door.names
-        name, area = asked(body)
+        name, area = read_name_and_area(body)
         if text_of(body, "hostname"):
             device = self._named(body).device
         else:

@@ -34,7 +34,7 @@ async def named_device(names: EditableDeviceDirectory, said: str) -> Device:
     return device
 
 
-def asked(body: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def read_name_and_area(body: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Name and area; None: it stays. Raises RequestError, naming the field."""
     given = [one for one in NAMES if one in body]
     name = _text(body, given[0]) if given else None

@@ -15,7 +15,7 @@ from devices.willow.was.socket.notifications import NotificationIds
 from devices.willow.was.socket.wake import WakeArbiter
 from pipeline.session.one_shot import OneShotResponses
 
-MAX_TOLD = 256
+MAX_LOGGED_REFUSALS = 256
 "Devices and addresses of which the log has said that they are not served."
 
 
@@ -48,6 +48,6 @@ class RefusalLog:
         if (hardware_id, standing) in self._said:
             return False
         self._said[hardware_id, standing] = None
-        if len(self._said) > MAX_TOLD:
+        if len(self._said) > MAX_LOGGED_REFUSALS:
             self._said.popitem(last=False)
         return True

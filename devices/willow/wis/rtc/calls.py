@@ -11,10 +11,10 @@ from core.errors import EarshotError, OverloadedError, RequestError
 from core.ids import new_id
 from core.ports import Clock
 from core.queues import Outbox
-from devices.willow.wis.asr import WisTranscript, WisTranscription, hearing
+from devices.willow.wis.asr import WisTranscript, WisTranscription, open_transcription
 from devices.willow.wis.asr_params import AsrParams, AsrParamsReader
 from devices.willow.wis.params import switch_of
-from devices.willow.wis.partials import following
+from devices.willow.wis.partials import partial_transcripts
 from devices.willow.wis.rtc.messages import (
     RtcPing,
     RtcStart,
@@ -275,11 +275,11 @@ class WillowCall:
             self._peer.send(partial(text, stable))
 
         calls = self._calls
-        return following(calls.asking.recogniser(ask), ask.options, calls.clock, tell)
+        return partial_transcripts(calls.asking.recogniser(ask), ask.options, calls.clock, tell)
 
     def _hearing(self, ask: AsrParams) -> AbstractAsyncContextManager[WisTranscription]:
         calls = self._calls
-        return hearing(
+        return open_transcription(
             calls.transcriber,
             ask,
             calls.clock,

@@ -25,7 +25,7 @@ class RowPositions:
         return RowPositions(following, is_spoken & (state.done[:rows] == 0))
 
 
-def allowed(
+def apply_logit_rules(
     state: DecoderState, now: RowPositions, scores: torch.Tensor, kind: StepKind
 ) -> torch.Tensor:
     """`scores` (rows, vocabulary) with -inf at what a row must not say. As in transformers:

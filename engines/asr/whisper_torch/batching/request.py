@@ -18,10 +18,10 @@ from engines.asr.whisper.temperature_fallback import (
     WindowResult,
     WindowTask,
     answer_of,
-    best,
-    goes_on,
+    best_result,
     is_loop,
-    stopped,
+    needs_fallback,
+    truncate_result,
     usual_probability,
 )
 from engines.asr.whisper.tokenizer import Tokenizer
@@ -36,7 +36,7 @@ from engines.asr.whisper_torch.batching.kv_cache import NewRow
 from engines.asr.whisper_torch.batching.sampling import MAX_BEAM
 from engines.asr.whisper_torch.batching.slots import GeneratedTokens
 from engines.asr.whisper_torch.network.device import DeviceModel
-from engines.asr.whisper_torch.network.features import normalised
+from engines.asr.whisper_torch.network.features import normalized_window_tensor
 from engines.base import AsrItem, AsrResult
 
 _NO_POWERS = np.zeros((0, 0), np.float32)
@@ -75,7 +75,7 @@ class DecodeProgramFactory:
     ) -> Generator[DeviceTask, Any, None]:
         while part.is_open:
             frames = window_frames(len(part.pcm) - part.seek * FRAME_SAMPLES, part.padding)
-            window = normalised(powers, frames, part.seek).to(self._device.dtype)
+            window = normalized_window_tensor(powers, frames, part.seek).to(self._device.dtype)
             encoded = yield EncodeTask(window)
             if part.spoken is None:
                 part.spoken = yield SideTask(
@@ -99,11 +99,11 @@ class DecodeProgramFactory:
     ) -> Generator[DeviceTask, Any, WindowResult]:
         """One temperature after the other, until an answer holds."""
         tried = [(yield from self._try(question, encoded, question.temperatures[0], seed))]
-        while goes_on(question, tried):
+        while needs_fallback(question, tried):
             temperature = question.temperatures[len(tried)]
             again = seed + BEST_OF * len(tried)
             tried.append((yield from self._try(question, encoded, temperature, again)))
-        return best(question, tried)
+        return best_result(question, tried)
 
     def _try(
         self, question: WindowTask, encoded: torch.Tensor, temperature: float, seed: int
@@ -114,7 +114,7 @@ class DecodeProgramFactory:
         answer = self._best((yield GenerateTask(encoded, rows)), question, temperature)
         if len(answer.tokens) < enough:
             return answer
-        early = stopped(self._tokenizer, answer, enough)
+        early = truncate_result(self._tokenizer, answer, enough)
         if is_loop(early, question) or enough == MAX_ANSWER_TOKENS:
             return early if is_loop(early, question) else answer
         rows = self._rows(question, temperature, seed, MAX_ANSWER_TOKENS)

@@ -8,7 +8,7 @@ import torch
 from engines.asr.whisper_torch.batching.kv_cache import DecoderState, NewRow, StepKind
 from engines.asr.whisper_torch.network.copies import upload
 from engines.asr.whisper_torch.network.cuda_graphs import KernelLauncher, StepShape
-from engines.asr.whisper_torch.network.decoder import listen, read, scores
+from engines.asr.whisper_torch.network.decoder import cross_keys_values, forced_decode, scores
 from engines.asr.whisper_torch.network.weights import ModelWeights
 
 READ_AT_ONCE = 16
@@ -76,7 +76,7 @@ class SlotTable:
 
     def join(self, first: int, new: NewRow, encoded: torch.Tensor) -> SlotRange:
         """Begin an answer to `encoded` (positions, width) in rows that `room` gave."""
-        audio = listen(self._weights.decoder, self._weights.shape, encoded)
+        audio = cross_keys_values(self._weights.decoder, self._weights.shape, encoded)
         self._state.put(first, new, audio)
         given = 0
         if len(new.prompt) > READ_AT_ONCE:
@@ -147,7 +147,7 @@ class SlotTable:
         """The prompt but its last token, at once; how many tokens that were."""
         weights, state = self._weights, self._state
         tokens = upload(torch.tensor(new.prompt[:-1]), state.device)
-        output, kept, _ = read(weights.decoder, weights.shape, tokens, audio)
+        output, kept, _ = forced_decode(weights.decoder, weights.shape, tokens, audio)
         rows = slice(first, first + new.beam_size)
         state.said[:, :, rows, :, : len(tokens)] = kept[:, :, None]
         state.position[rows] = len(tokens)

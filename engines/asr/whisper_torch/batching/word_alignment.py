@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from engines.asr.whisper_torch.network.decoder import listen, read, scores
+from engines.asr.whisper_torch.network.decoder import cross_keys_values, forced_decode, scores
 from engines.asr.whisper_torch.network.device import DeviceModel
 
 
@@ -56,8 +56,8 @@ class TokenAligner:
         decoder = self._device.weights.decoder
         before = [*start, special.no_timestamps]
         read_ = torch.tensor([*before, *text, special.end]).to(encoded.device)
-        audio = listen(decoder, shape, encoded)
-        output, _, looks = read(decoder, shape, read_, audio, special.alignment_heads)
+        audio = cross_keys_values(decoder, shape, encoded)
+        output, _, looks = forced_decode(decoder, shape, read_, audio, special.alignment_heads)
         said = output[len(before) - 1 : -2]
         chances = scores(decoder, said)[:, : special.end].softmax(1)
         probabilities = chances.gather(1, read_[len(before) : -1, None])[:, 0].tolist()
@@ -65,11 +65,11 @@ class TokenAligner:
         weights = weights - weights.mean(-2, keepdim=True)
         weights = weights / weights.var(-2, keepdim=True, unbiased=False).sqrt().clamp(min=1e-10)
         cost = -_smoothed(weights, smooth).mean(0)
-        path = warped(cost[len(before) - 1 : -1].cpu().numpy())
+        path = dynamic_time_warping(cost[len(before) - 1 : -1].cpu().numpy())
         return TokenPath(path, probabilities)
 
 
-def warped(cost: npt.NDArray[np.float32]) -> list[tuple[int, int]]:
+def dynamic_time_warping(cost: npt.NDArray[np.float32]) -> list[tuple[int, int]]:
     """The cheapest way through (tokens, positions) from the first corner to the last (dynamic time
     warping), by steps to the next token, the next position, or both.
 

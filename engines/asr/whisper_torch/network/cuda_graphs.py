@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 from engines.asr.whisper_torch.batching.kv_cache import DecoderState, StepKind
-from engines.asr.whisper_torch.batching.logit_rules import RowPositions, allowed
+from engines.asr.whisper_torch.batching.logit_rules import RowPositions, apply_logit_rules
 from engines.asr.whisper_torch.batching.sampling import choose
 from engines.asr.whisper_torch.network.decoder import step
 from engines.asr.whisper_torch.network.encoder import encode
@@ -78,7 +78,7 @@ class EagerLauncher:
             decoder, self._state, shape.rows, shape.said, shape.heard, is_full=shape.is_full
         )
         now = RowPositions.of(self._state, shape.rows)
-        may = allowed(self._state, now, scores, shape.kind)
+        may = apply_logit_rules(self._state, now, scores, shape.kind)
         choose(self._state, now, scores, may, said=shape.said, kind=shape.kind)
 
     def encode(self, mel: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,9 @@ AttentionFunction = Callable[[int, torch.Tensor], torch.Tensor]
 "Layer and its projected input (rows, tokens, ...) -> what was found (rows, tokens, width)."
 
 
-def listen(weights: DecoderWeights, shape: ModelShape, encoded: torch.Tensor) -> torch.Tensor:
+def cross_keys_values(
+    weights: DecoderWeights, shape: ModelShape, encoded: torch.Tensor
+) -> torch.Tensor:
     """Keys and values of encoder output (positions, width) for every layer:
     (2, layers, heads, positions, head width)."""
     parts = (len(encoded), shape.decoder_layers, 2, shape.decoder_heads, shape.head_width)
@@ -52,7 +54,7 @@ def step(
     return scores(weights, _through(weights, x, attend_said, attend_audio))[:, 0]
 
 
-def read(
+def forced_decode(
     weights: DecoderWeights,
     shape: ModelShape,
     tokens: torch.Tensor,

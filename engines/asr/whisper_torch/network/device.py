@@ -22,7 +22,7 @@ from engines.asr.whisper_torch.network.cuda_graphs import (
     KernelLauncher,
     StepShape,
 )
-from engines.asr.whisper_torch.network.decoder import listen, read, scores
+from engines.asr.whisper_torch.network.decoder import cross_keys_values, forced_decode, scores
 from engines.asr.whisper_torch.network.features import DeviceLogMel
 from engines.asr.whisper_torch.network.linear import WeightStorage
 from engines.asr.whisper_torch.network.weights import ModelWeights, build, read_tensors
@@ -73,9 +73,9 @@ class DeviceModel:
         """How likely each language token is as the first of a transcript of (positions, width).
         Waits for the device; any thread may ask."""
         decoder = self.weights.decoder
-        audio = listen(decoder, self.shape, encoded)
+        audio = cross_keys_values(decoder, self.shape, encoded)
         start = upload(torch.tensor([self.special.start]), encoded.device)
-        output, _, _ = read(decoder, self.shape, start, audio)
+        output, _, _ = forced_decode(decoder, self.shape, start, audio)
         wanted = list(self.special.languages)
         chances = scores(decoder, output[0])[wanted].softmax(0)
         return dict(zip(wanted, chances.tolist(), strict=True))

@@ -51,7 +51,7 @@ class DeviceLogMel:
         return mel.clamp(min=10**_SILENCE).log10()
 
 
-def normalised(powers: torch.Tensor, frames: int, first: int = 0) -> torch.Tensor:
+def normalized_window_tensor(powers: torch.Tensor, frames: int, first: int = 0) -> torch.Tensor:
     """A window of `frames` from frame `first` on; silence fills the rest of its waveform."""
     floor = powers.amax() - _RANGE
     heard = powers[:, first : first + frames]

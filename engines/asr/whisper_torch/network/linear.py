@@ -35,7 +35,7 @@ class Linear:
         return sum(part.nbytes for part in parts if part is not None)
 
 
-def keep(weight: torch.Tensor, bias: torch.Tensor | None, kept: WeightStorage) -> Linear:
+def quantize_linear(weight: torch.Tensor, bias: torch.Tensor | None, kept: WeightStorage) -> Linear:
     """`weight` (outputs, inputs) in the form asked for: each output has a scale of its own."""
     if kept == "plain":
         return Linear(weight, bias)

@@ -10,7 +10,7 @@ import torch
 
 from core.errors import ConfigError
 from engines.asr.whisper_torch.checkpoint import ModelShape
-from engines.asr.whisper_torch.network.linear import Linear, WeightStorage, keep
+from engines.asr.whisper_torch.network.linear import Linear, WeightStorage, quantize_linear
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 
@@ -151,7 +151,7 @@ class _TensorReader:
             else weight.new_zeros(len(weight))
             for name, weight in zip(names, weights, strict=True)
         ]
-        return keep(torch.cat(weights), torch.cat(biases), self._kept)
+        return quantize_linear(torch.cat(weights), torch.cat(biases), self._kept)
 
     def attention(self, name: str) -> SelfAttention:
         parts = [f"{name}.self_attn.{part}_proj" for part in "qkv"]
