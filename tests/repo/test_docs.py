@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repo.files import repository_files
+from tests.repo.files import PACKAGES, repository_files
 from tests.shared import ROOT
 
 pytestmark = pytest.mark.live
@@ -21,6 +21,7 @@ PERFORMANCE_LINES = 150
 "The page of newest figures is read at a glance; the diary is in docs/history."
 
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(rf"`((?:{'|'.join(PACKAGES)}|tests)/[\w./-]+(?:\.py|\.toml|\.js|\.c|\.h|/))`")
 _CODE = re.compile(r"`[^`]+`")
 _LINK = re.compile(r"!?\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 _HEADING = re.compile(r"^#+ +(.*?) *#*$", re.MULTILINE)
@@ -70,6 +71,18 @@ def test_every_link_leads_to_a_file_and_a_heading() -> None:
             if not target.exists() or (anchor and is_page and anchor not in _anchors(target)):
                 wrong.append(f"{page}: {path}#{anchor}" if anchor else f"{page}: {path}")
     assert wrong == []
+
+
+def test_every_file_that_a_page_names_exists() -> None:
+    """The diary in docs/history names files as they were called on its days."""
+    missing = [
+        f"{page}: {name}"
+        for page in _pages()
+        if page.parts[:2] != ("docs", "history")
+        for name in _FILE.findall(_prose(page))
+        if "KIND" not in name and not (ROOT / name).exists()
+    ]
+    assert missing == []
 
 
 def test_lines_are_at_most_120_columns_wide() -> None:
