@@ -38,3 +38,4 @@ else
 fi
 "$bin/eslint" "${lint[@]}" web/static tests/web
 "$bin/prettier" "${format[@]}" 'web/static/**/*.{js,css}' 'tests/web/**/*.js' "$TOOLS/*.js*"
+"$bin/tsc" --project "$TOOLS"

@@ -12,8 +12,9 @@ pytestmark = pytest.mark.browser
 
 
 REDUCE = """async (events) => {
-  const { activity, emptyConversation, hasActiveResponse, isShown, liveWords, medians, reduce } =
+  const { activity, emptyConversation, hasActiveResponse, isShown, liveWords, reduce } =
     await import("/static/conversation/reducer.js");
+  const { medians } = await import("/static/conversation/medians.js");
   const state = events.reduce(reduce, emptyConversation());
   return { ...state, activity: activity(state), live: liveWords(state), medians: medians(state),
     shown: state.turns.filter(isShown), busy: hasActiveResponse(state) };

@@ -55,6 +55,16 @@ DOWN = """async () => {
 }"""
 "To the very end: less far, it is a movement up for a wheel that was quicker."
 
+AT_REST = f"""async () => {{
+  for (let [last, same] = [-1, 0]; same < 5; ) {{
+    const top = {TOP};
+    same = top === last ? same + 1 : 0;
+    last = top;
+    await new Promise(requestAnimationFrame);
+  }}
+}}"""
+"Waits until a movement that began earlier is over: it would undo a later one."
+
 
 def streamed(page: Page, every_ms: int, words: int) -> Any:
     return page.evaluate(STREAM, {"everyMs": every_ms, "words": words})
@@ -91,6 +101,7 @@ def test_a_long_answer_is_followed_until_the_user_scrolls_up(
     assert page.evaluate(SIGHT)["top"] == above["top"], "the user was pulled back down"
     page.mouse.wheel(0, 10_000)
     page.wait_for_function(f"(top) => {TOP} > top", arg=above["top"])
+    page.evaluate(AT_REST)  # at the end: of the words, or on a phone of the home below them
     page.evaluate(DOWN)
     streamed(page, every_ms=2, words=60)
     assert page.evaluate(SIGHT)["hidden"] <= 0

@@ -48,8 +48,8 @@ const SAYS_MORE = new Set(["lost", "unreachable", "key"]);
 class Page {
   constructor() {
     const choices = Choices.stored();
-    /** @type {PageStore} */
-    this.store = new Store({
+    /** @type {PageState} */
+    const state = {
       path: "/",
       language: choices.language,
       choices,
@@ -63,8 +63,9 @@ class Page {
       microphone: null,
       isMuted: false,
       isHeld: false,
-    });
-    const { store } = this;
+    };
+    const store = new Store(state);
+    this.store = store;
     // First of all watchers: the others speak the language that it sets.
     store.watch(["language"], ({ language }) => speakLanguage(language));
     this.messages = new Messages({

@@ -11,12 +11,32 @@ const SUSPECTED_MS = 400; // the same, when the server's HTTP port is known to b
 const DISCONNECTED_MS = 2_000; // a change of network often heals within one
 
 /**
- * Use `start` once. A call reports its end once: before it is open by the rejection of `start`, later by
- * `onLost`, and not at all after `close`. `onStats` every second while it is open.
+ * `start` is called once. A call reports its end once: before it is open by the rejection of
+ * `start`, later by `onLost`, and not at all after `close`.
  */
 export class Call {
+  /** @type {number | undefined} packets of sound at the last check */
+  #checkedPackets;
+  #heardAt = 0;
+  /** @type {Promise<never> | undefined} */
+  #ended;
+  /** @type {RTCRtpSender | null} */
+  #sender = null;
+  /** @type {string | null} the call's address on the server */
+  #location = null;
+  /** @type {Record<"check" | "heal" | "gather", ReturnType<typeof setTimeout> | undefined>} */
+  #timers = { check: undefined, heal: undefined, gather: undefined };
+
+  /**
+   * @param {object} handlers
+   * @param {(event: any) => void} handlers.onEvent
+   * @param {(track: MediaStreamTrack) => void} handlers.onTrack
+   * @param {(report: RTCStatsReport) => void} handlers.onStats every second while it is open
+   * @param {() => void} handlers.onLost
+   */
   constructor({ onEvent, onTrack, onStats, onLost }) {
-    Object.assign(this, { onStats, onLost });
+    this.onStats = onStats;
+    this.onLost = onLost;
     this.isOpen = false;
     this.aborter = new AbortController(); // aborted when the call is over, with the reason
     this.peer = new RTCPeerConnection({ bundlePolicy: "max-bundle" });
@@ -36,11 +56,16 @@ export class Call {
     return this.aborter.signal.reason;
   }
 
-  /** Connect and send `track`; resolves when events can flow, rejects with `Refused`. */
+  /**
+   * Connects and sends `track`; resolves when events can flow, rejects with `Refused`.
+   *
+   * @param {MediaStreamTrack} track
+   * @param {object} session
+   */
   async start(track, session) {
     try {
       const { sender } = this.peer.addTransceiver(track, { direction: "sendrecv" });
-      this.sender = sender;
+      this.#sender = sender;
       const relays = await this.#orClosed(this.#iceServers());
       await this.#orClosed(this.peer.setLocalDescription());
       await this.#orClosed(this.#gathered(relays ? RELAYED_MS : GATHERING_MS));
@@ -52,21 +77,26 @@ export class Call {
       throw this.ending;
     }
     this.isOpen = true;
-    this.checking = setInterval(() => this.#check(), CHECK_MS);
+    this.#timers.check = setInterval(() => this.#check(), CHECK_MS);
   }
 
+  /** @param {object} event */
   send(event) {
     if (!this.closed && this.channel.readyState === "open") {
       this.channel.send(JSON.stringify(event));
     }
   }
 
-  /** Send `track` from now on. A call that is over refuses it, and the next call sends it. */
+  /**
+   * Sends `track` from now on. A call that is over refuses it, and the next call sends it.
+   *
+   * @param {MediaStreamTrack} track
+   */
   async replaceTrack(track) {
-    await this.sender?.replaceTrack(track).catch(() => {});
+    await this.#sender?.replaceTrack(track).catch(() => {});
   }
 
-  /** Hang up; survives the page being left. */
+  /** Hangs up; survives the page being left. */
   close() {
     this.#end(new Refused(0, "closed", ""));
   }
@@ -80,21 +110,28 @@ export class Call {
     if (before > 0 && (await this.#packets()) === before) this.#lost();
   }
 
+  /** @param {unknown} reason */
   #end(reason) {
     if (this.closed) return;
     this.aborter.abort(reason);
-    clearInterval(this.checking);
-    clearTimeout(this.healing);
-    clearTimeout(this.gathering);
-    if (this.location) {
+    clearInterval(this.#timers.check);
+    clearTimeout(this.#timers.heal);
+    clearTimeout(this.#timers.gather);
+    if (this.#location) {
       // Failing is fine: the server notices by itself, too.
-      request(`${this.location}/hangup`, { method: "POST", keepalive: true }).catch(() => {});
+      request(`${this.#location}/hangup`, { method: "POST", keepalive: true }).catch(() => {});
     }
     this.channel.close();
     this.peer.close();
   }
 
-  /** What `step` gives; rejects as soon as the call is over. */
+  /**
+   * What `step` gives; rejects as soon as the call is over.
+   *
+   * @template T
+   * @param {Promise<T>} step
+   * @returns {Promise<T>}
+   */
   async #orClosed(step) {
     const value = await Promise.race([step, this.#over()]);
     if (this.closed) throw this.ending;
@@ -104,7 +141,7 @@ export class Call {
   /** Never resolves; rejects with the reason when the call is over. */
   #over() {
     const { signal } = this.aborter;
-    return (this.ended ??= new Promise((_, reject) => {
+    return (this.#ended ??= new Promise((_, reject) => {
       signal.addEventListener("abort", () => reject(this.ending), { once: true });
     }));
   }
@@ -117,26 +154,37 @@ export class Call {
     return iceServers.length > 0;
   }
 
+  /** @param {object} session */
   async #offer(session) {
     const form = new FormData();
-    form.append("sdp", new Blob([this.peer.localDescription.sdp], { type: "application/sdp" }));
+    form.append(
+      "sdp",
+      new Blob([/** @type {RTCSessionDescription} */ (this.peer.localDescription).sdp], {
+        type: "application/sdp",
+      }),
+    );
     form.append("session", new Blob([JSON.stringify(session)], { type: "application/json" }));
     const { signal } = this.aborter;
     const response = await request("/v1/realtime/calls", { method: "POST", body: form, signal });
-    this.location = response.headers.get("Location");
+    this.#location = response.headers.get("Location");
     return response.text();
   }
 
+  /**
+   * @param {number} atMostMs
+   * @returns {Promise<void>}
+   */
   #gathered(atMostMs) {
     if (this.peer.iceGatheringState === "complete") return Promise.resolve();
     return new Promise((resolve) => {
-      this.gathering = setTimeout(resolve, atMostMs);
+      this.#timers.gather = setTimeout(resolve, atMostMs);
       this.peer.addEventListener("icegatheringstatechange", () => {
         if (this.peer.iceGatheringState === "complete") resolve();
       });
     });
   }
 
+  /** @returns {Promise<void>} */
   #opened() {
     if (this.channel.readyState === "open") return Promise.resolve();
     return new Promise((resolve, reject) => {
@@ -152,15 +200,18 @@ export class Call {
     this.onStats(report);
     const packets = packetsIn(report);
     const now = performance.now();
-    if (packets !== this.packets) Object.assign(this, { packets, heardAt: now });
-    else if (packets > 0 && now - this.heardAt > SILENT_MS) this.#lost();
+    if (packets !== this.#checkedPackets) {
+      this.#checkedPackets = packets;
+      this.#heardAt = now;
+    } else if (packets > 0 && now - this.#heardAt > SILENT_MS) this.#lost();
   }
 
   #watch() {
-    clearTimeout(this.healing);
+    clearTimeout(this.#timers.heal);
     const state = this.peer.connectionState;
     if (state === "failed") this.#lost();
-    if (state === "disconnected") this.healing = setTimeout(() => this.#lost(), DISCONNECTED_MS);
+    if (state === "disconnected")
+      this.#timers.heal = setTimeout(() => this.#lost(), DISCONNECTED_MS);
   }
 
   /** Packets of sound that came so far; 0 when the call is over. */
@@ -178,6 +229,7 @@ export class Call {
 
 const noPath = () => new Refused(0, "no_path", "");
 
+/** @param {RTCStatsReport} report */
 function packetsIn(report) {
   let packets = 0;
   for (const stat of report.values()) {

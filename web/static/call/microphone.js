@@ -9,12 +9,14 @@ const WANTED = {
 
 /** `code`: insecure, no_microphone, denied, busy; or closed, while the browser asked. */
 export class NoMicrophone extends Error {
+  /** @param {string} code */
   constructor(code) {
     super(code);
     this.code = code;
   }
 }
 
+/** @type {Record<string, string>} */
 const CODES = {
   NotFoundError: "no_microphone",
   OverconstrainedError: "no_microphone",
@@ -26,14 +28,19 @@ const CODES = {
 
 export class Microphone {
   /**
-   * `context`: a function that gives the page's AudioContext. `onChange()` when the device goes away or
-   * another one takes its place, and when the system silences it or lets it be heard again.
+   * @param {object} parts
+   * @param {() => AudioContext} parts.context gives the page's
+   * @param {() => void} parts.onChange the device went away or another one takes its place, or the
+   *   system silences it or lets it be heard again
    */
   constructor({ context, onChange }) {
     this.context = context;
     this.onChange = onChange;
+    /** @type {MediaStream | null} */
     this.stream = null;
+    /** @type {Promise<void> | null} */
     this.opening = null;
+    /** @type {MediaStreamTrack | null} */
     this.silent = null;
     this.isEnabled = true;
     this.isMissing = false; // it is wanted, and there is none
@@ -61,7 +68,11 @@ export class Microphone {
     await this.opening;
   }
 
-  /** Let sound through or not, without giving the microphone back. */
+  /**
+   * Let sound through or not, without giving the microphone back.
+   *
+   * @param {boolean} isEnabled
+   */
   enable(isEnabled) {
     this.isEnabled = isEnabled;
     if (this.stream) this.track.enabled = isEnabled;
@@ -101,11 +112,12 @@ export class Microphone {
     if (!navigator.mediaDevices?.getUserMedia) throw new NoMicrophone("insecure");
     try {
       return await navigator.mediaDevices.getUserMedia({ audio: WANTED });
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       throw new NoMicrophone(CODES[error.name] ?? "busy");
     }
   }
 
+  /** @param {MediaStream} stream */
   #watch(stream) {
     const { track } = this;
     track.enabled = this.isEnabled;
@@ -121,7 +133,7 @@ export class Microphone {
     this.close();
     try {
       await this.open();
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       if (error.code === "closed") return;
       this.isMissing = true;
     }

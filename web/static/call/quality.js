@@ -1,27 +1,55 @@
 // How good the call is: the browser's statistics and the server's word in, figures and a grade out.
 // Pure; `report` is what RTCPeerConnection.getStats() gives, `connection` of an earshot.connection.
 
+/**
+ * @typedef {Record<string, any>} Sample what one report of the browser says
+ * @typedef {{ samples: Sample[], server: any }} Quality `server`: its own report
+ * @typedef {Record<"round_trip" | "loss_up" | "loss_down" | "jitter_up" | "jitter_down" | "buffer_up"
+ *   | "buffer_down", number | null> & Record<"codec" | "protocol" | "local" | "remote", string | null>
+ *   & { transport: string }} Figures times in ms, losses as shares; up is from here to the server
+ * @typedef {"loss" | "jitter" | "round_trip"} Figure
+ * @typedef {{ grade: string, because: Figure | null }} Verdict
+ */
+
 const KEPT = 11; // one report a second: loss over ten, for in one a single lost packet is 2 %
 
 // [fair from, poor from]. Opus hides single losses; a tenth lost costs words. An even flow needs no
 // buffer beyond one packet (20 ms); the way there and back is added to each answer.
+/** @type {Record<Figure, number[]>} */
 const LIMITS = { loss: [0.02, 0.08], jitter: [30, 80], round_trip: [200, 400] };
 const GRADES = ["good", "fair", "poor"];
 
+/** @returns {Quality} */
 export const emptyQuality = () => ({ samples: [], server: null });
 
+/**
+ * @param {Quality} quality
+ * @param {any} connection
+ * @returns {Quality}
+ */
 export const withServerReport = (quality, connection) => ({ ...quality, server: connection });
 
+/**
+ * @param {Quality} quality
+ * @param {RTCStatsReport | Map<string, any>} report
+ * @returns {Quality}
+ */
 export const withReport = (quality, report) => ({
   ...quality,
   samples: [...quality.samples, sampleOf([...report.values()])].slice(-KEPT),
 });
 
-/** What is known now; null where nobody knows. Up is from here to the server. */
+/**
+ * What is known now; null where nobody knows. Up is from here to the server.
+ *
+ * @param {Quality} quality
+ * @returns {Figures}
+ */
 export function figures({ samples, server }) {
   const newest = samples.at(-1) ?? {};
   const oldest = samples[0] ?? {};
-  const since = (name) => (newest[name] ?? 0) - (samples.length > 1 ? (oldest[name] ?? 0) : 0);
+  const since = (/** @type {string} */ name) =>
+    (newest[name] ?? 0) - (samples.length > 1 ? (oldest[name] ?? 0) : 0);
   const up = server?.up ?? {};
   const down = server?.down ?? {};
   const { codec, localType, remoteType, protocol } = newest;
@@ -42,28 +70,35 @@ export function figures({ samples, server }) {
   };
 }
 
-/** { grade: good | fair | poor, because: loss | jitter | round_trip | null }; null: nothing is known. */
+/**
+ * { grade: good | fair | poor, because: loss | jitter | round_trip | null }; null: nothing is known.
+ *
+ * @param {Figures} known
+ * @returns {Verdict | null}
+ */
 export function graded(known) {
-  const values = {
-    loss: worse(known.loss_up, known.loss_down),
-    jitter: worse(known.jitter_up, known.jitter_down),
-    round_trip: known.round_trip,
-  };
-  const levels = Object.entries(values)
-    .filter(([, value]) => value !== null)
-    .map(([name, value]) => ({
-      name,
-      level: LIMITS[name].filter((limit) => value >= limit).length,
-    }));
+  /** @type {[Figure, number | null][]} */
+  const values = [
+    ["loss", worse(known.loss_up, known.loss_down)],
+    ["jitter", worse(known.jitter_up, known.jitter_down)],
+    ["round_trip", known.round_trip],
+  ];
+  const levels = values.flatMap(([name, value]) =>
+    value === null ? [] : [{ name, level: LIMITS[name].filter((limit) => value >= limit).length }],
+  );
   if (!levels.length) return null;
   const worst = levels.reduce((a, b) => (b.level > a.level ? b : a));
   return { grade: GRADES[worst.level], because: worst.level ? worst.name : null };
 }
 
+/**
+ * @param {any[]} stats
+ * @returns {Sample}
+ */
 function sampleOf(stats) {
-  const audio = (type) =>
+  const audio = (/** @type {string} */ type) =>
     stats.find((one) => one.type === type && (one.kind ?? "audio") === "audio");
-  const byId = (id) => stats.find((one) => one.id === id);
+  const byId = (/** @type {string} */ id) => stats.find((one) => one.id === id);
   const inbound = audio("inbound-rtp") ?? {};
   const remote = audio("remote-inbound-rtp") ?? {};
   const pair = selectedPair(stats, byId) ?? {};
@@ -84,6 +119,10 @@ function sampleOf(stats) {
   };
 }
 
+/**
+ * @param {any[]} stats
+ * @param {(id: string) => any} byId
+ */
 function selectedPair(stats, byId) {
   const chosen = stats.find((one) => one.type === "transport" && one.selectedCandidatePairId);
   if (chosen) return byId(chosen.selectedCandidatePairId);
@@ -92,6 +131,15 @@ function selectedPair(stats, byId) {
   );
 }
 
+/** @param {number} seconds */
 const ms = (seconds) => (Number.isFinite(seconds) ? 1_000 * seconds : undefined);
+/**
+ * @param {number} part
+ * @param {number} whole
+ */
 const share = (part, whole) => (whole > 0 ? part / whole : null);
+/**
+ * @param {number | null} a
+ * @param {number | null} b
+ */
 const worse = (a, b) => (a === null || b === null ? (a ?? b) : Math.max(a, b));

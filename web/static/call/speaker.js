@@ -4,12 +4,21 @@ const AGAIN_MS = 1_000; // paused again so soon: the system wants it silent, and
 
 export class Speaker {
   /**
-   * `onBlocked()` when the browser wants a click first; `onFailed(reason)` when it cannot play;
-   * `onPlaying()` when sound can be heard; `onStream(stream)` when sound may come.
+   * @param {HTMLAudioElement} element
+   * @param {object} handlers
+   * @param {() => void} handlers.onBlocked the browser wants a click first
+   * @param {(reason: string) => void} handlers.onFailed it cannot play
+   * @param {() => void} handlers.onPlaying sound can be heard
+   * @param {(stream: MediaStream) => void} handlers.onStream sound may come
    */
   constructor(element, { onBlocked, onFailed, onPlaying, onStream }) {
-    Object.assign(this, { element, onBlocked, onFailed, onPlaying, onStream });
+    this.element = element;
+    this.onBlocked = onBlocked;
+    this.onFailed = onFailed;
+    this.onPlaying = onPlaying;
+    this.onStream = onStream;
     this.stream = new MediaStream();
+    /** @type {AudioContext | null} */
     this.audio = null;
     this.isOn = false;
     this.resumedAt = -Infinity;
@@ -27,7 +36,7 @@ export class Speaker {
     return this.audio;
   }
 
-  /** Call inside a click or key press. */
+  /** Lets the element play; to be called inside a click or key press. */
   prime() {
     this.isOn = true;
     this.context();
@@ -35,7 +44,11 @@ export class Speaker {
     this.play();
   }
 
-  /** Play this track from now on instead of an earlier one. */
+  /**
+   * Play this track from now on instead of an earlier one.
+   *
+   * @param {MediaStreamTrack} track
+   */
   take(track) {
     for (const old of this.stream.getTracks()) this.stream.removeTrack(old);
     this.stream.addTrack(track);
@@ -71,8 +84,8 @@ export class Speaker {
   }
 
   #contextChanged() {
-    if (this.isOn && !document.hidden && this.audio.state === "interrupted") this.onBlocked();
-    if (this.audio.state === "running" && !this.element.paused) this.onPlaying();
+    if (this.isOn && !document.hidden && this.audio?.state === "interrupted") this.onBlocked();
+    if (this.audio?.state === "running" && !this.element.paused) this.onPlaying();
   }
 
   // Nothing of the page pauses the voice: it was the system, for a phone call or another application.

@@ -3,12 +3,17 @@
 export class WakeLock {
   constructor() {
     this.isWanted = false;
+    /** @type {WakeLockSentinel | null} */
     this.lock = null;
     // Browsers take the lock away from a hidden page, and do not give it back.
     document.addEventListener("visibilitychange", () => this.#ask());
   }
 
-  /** Hold the screen on or let it go; asks nothing of the system while that stays the same. */
+  /**
+   * Holds the screen on or lets it go; asks nothing of the system while that stays the same.
+   *
+   * @param {boolean} isWanted
+   */
   want(isWanted) {
     if (this.isWanted === isWanted) return;
     this.isWanted = isWanted;

@@ -53,14 +53,16 @@ export class Controls {
 
   /** Held on the microphone button, or anywhere that is not made for typing. */
   #bindSpaceBar() {
+    /** @type {string | null} */
     let heldKey = null;
-    const isOurs = (event) =>
+    const isOurs = (/** @type {KeyboardEvent} */ event) =>
       this.#isPushToTalk &&
       (event.code === "Space" || (event.code === "Enter" && event.target === this.mic)) &&
       !event.ctrlKey &&
       !event.altKey &&
       !event.metaKey && // the system's and the browser's shortcuts
-      (event.target === this.mic || !event.target.closest?.(TYPING));
+      (event.target === this.mic ||
+        !(event.target instanceof Element && event.target.closest(TYPING)));
     const release = () => {
       heldKey = null;
       this.assistant.release();
@@ -83,7 +85,7 @@ export class Controls {
   }
 
   #bindText() {
-    const field = byId("text");
+    const field = /** @type {HTMLInputElement} */ (byId("text"));
     byId("write").addEventListener("submit", async (event) => {
       event.preventDefault();
       const text = field.value.trim();

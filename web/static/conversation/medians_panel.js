@@ -3,7 +3,8 @@
 import { byId, h, update } from "../view/keyed.js";
 import { barAt } from "../view/waterfall.js";
 import { formatMs, t } from "../words/translate.js";
-import { STAGES, medians, tracesOf } from "./reducer.js";
+import { medians } from "./medians.js";
+import { STAGES, tracesOf } from "./reducer.js";
 
 export class MediansPanel {
   constructor() {
@@ -20,7 +21,9 @@ export class MediansPanel {
     const traces = tracesOf(conversation);
     const before = this.measured;
     const isSame =
-      before?.length === traces.length && traces.every((trace, index) => trace === before[index]);
+      before !== null &&
+      before.length === traces.length &&
+      traces.every((trace, index) => trace === before[index]);
     if (isSame && language === this.language) return; // sorting again at each word would be a waste
     this.measured = traces;
     this.language = language;

@@ -1,22 +1,61 @@
 // What the page knows of a conversation, as a pure function of the server's events.
 //
-// A turn: { id, itemId, source: voice|text|none, stable, unstable, said, responseId, reply,
-//           heard: null or the part of the reply that was played, status, reason, trace }
-// status: hearing -> transcribing -> answering -> answered | cut | failed | lost, or noise.
+// A turn's status: hearing -> transcribing -> answering -> answered | cut | failed | lost, or noise.
+
+/**
+ * @typedef {{ stage: string, start_ms: number, end_ms: number, is_speculative?: boolean }} Span
+ * @typedef {{ status?: string, stages: Span[], response_latency_ms: number | null }} Trace
+ * @typedef {object} Turn
+ * @property {string} id
+ * @property {string | null} itemId
+ * @property {string | null} responseId
+ * @property {"voice" | "text" | "none"} source
+ * @property {string} stable
+ * @property {string} unstable
+ * @property {string} said
+ * @property {string} reply
+ * @property {string | null} heard the part of the reply that was played, if not all was
+ * @property {"hearing" | "transcribing" | "answering" | "answered" | "cut" | "failed" | "lost" | "noise"} status
+ * @property {string} reason
+ * @property {Trace | null} trace
+ *
+ * @typedef {{ conversationId: string | null, turns: Turn[], hearing: string | null,
+ *   speaking: string | null, wake: { is_awake: boolean, phrase: string } | null, made: number }} Conversation
+ *   `made`: how many turns there were, so that ids are never used twice
+ * @typedef {{ type: string, [field: string]: any }} ServerEvent
+ * @typedef {(turn: Turn) => boolean} Predicate
+ * @typedef {Partial<Turn>} Patch
+ * @typedef {(state: Conversation, event: ServerEvent) => Conversation} Handler
+ */
 
 export const MAX_TURNS = 200; // a day of talking; older turns leave the page, not the server
 
 export const STAGES = ["endpoint_wait", "asr", "llm", "tts", "playout"];
 
-/** `made`: how many turns earlier conversations of this page had, so that ids are never used twice. */
+/**
+ * `made`: how many turns earlier conversations of this page had, so that ids are never used twice.
+ *
+ * @param {string | null} [conversationId]
+ * @param {number} [made]
+ * @returns {Conversation}
+ */
 export function emptyConversation(conversationId = null, made = 0) {
   return { conversationId, turns: [], hearing: null, speaking: null, wake: null, made };
 }
 
-/** What another page needs to go on with this conversation, as JSON values. */
+/**
+ * What another page needs to go on with this conversation, as JSON values.
+ *
+ * @param {Conversation} conversation
+ */
 export const kept = ({ conversationId, turns, made }) => ({ conversationId, turns, made });
 
-/** The conversation that `kept` gave; what was under way in it is lost. Null if it is not one. */
+/**
+ * The conversation that `kept` gave; what was under way in it is lost. Null if it is not one.
+ *
+ * @param {any} value
+ * @returns {Conversation | null}
+ */
 export function restored(value) {
   if (
     typeof value?.conversationId !== "string" ||
@@ -26,31 +65,49 @@ export function restored(value) {
     return null;
   }
   const turns = value.turns
-    .filter((turn) => typeof turn?.id === "string")
-    .map((turn) => ({ ...NEW_TURN, ...turn }));
+    .filter((/** @type {any} */ turn) => typeof turn?.id === "string")
+    .map((/** @type {Turn} */ turn) => ({ ...NEW_TURN, ...turn }));
   return reduce(
     { ...emptyConversation(value.conversationId, value.made), turns },
     { type: "page.disconnected" },
   );
 }
 
-/** The state after one server event, or one of ours (`page.disconnected`). Unknown ones change nothing. */
+/**
+ * The state after one server event, or one of ours (`page.disconnected`). Unknown ones change nothing.
+ *
+ * @param {Conversation} state
+ * @param {ServerEvent} event
+ * @returns {Conversation}
+ */
 export function reduce(state, event) {
   return Object.hasOwn(HANDLERS, event.type) ? HANDLERS[event.type](state, event) : state;
 }
 
-/** A turn is shown once there is something to read. */
+/**
+ * A turn is shown once there is something to read.
+ *
+ * @param {Turn} turn
+ */
 export const isShown = (turn) =>
   turn.status !== "noise" &&
   Boolean(turn.said || turn.reply || turn.reason || turn.status === "lost");
 
-/** The utterance that is being heard or decoded, if there are words to show for it. */
+/**
+ * The utterance that is being heard or decoded, if there are words to show for it.
+ *
+ * @param {Conversation} state
+ */
 export function liveWords(state) {
   const turn = state.turns.findLast((one) => isPending(one) && !one.said);
   return turn ? { stable: turn.stable, unstable: turn.unstable } : { stable: "", unstable: "" };
 }
 
-/** What the assistant does now: hearing, thinking, speaking, or null. */
+/**
+ * What the assistant does now: hearing, thinking, speaking, or null.
+ *
+ * @param {Conversation} state
+ */
 export function activity(state) {
   if (state.hearing !== null) return "hearing";
   if (state.speaking !== null) return "speaking";
@@ -60,7 +117,11 @@ export function activity(state) {
     : null;
 }
 
-/** Whether an answer is being made or played, or was asked for and has not begun. */
+/**
+ * Whether an answer is being made or played, or was asked for and has not begun.
+ *
+ * @param {Conversation} state
+ */
 export const hasActiveResponse = (state) =>
   state.speaking !== null ||
   state.turns.some(
@@ -68,39 +129,19 @@ export const hasActiveResponse = (state) =>
       turn.status === "answering" || (turn.status === "transcribing" && turn.source === "text"),
   );
 
-/** What medians are made of: the same items in the same order give the same medians. */
+/**
+ * What medians are made of: the same items in the same order give the same medians.
+ *
+ * @param {Conversation} state
+ * @returns {Trace[]}
+ */
 export const tracesOf = (state) =>
-  state.turns.map((turn) => turn.trace).filter((trace) => trace?.status === "answered");
+  state.turns.flatMap(({ trace }) => (trace?.status === "answered" ? [trace] : []));
 
-/** Over answered turns: { count, latency_ms: median, latency_p95_ms, stages: { asr: median ms, ... } }. */
-export function medians(state) {
-  const traces = tracesOf(state);
-  const stages = {};
-  for (const name of STAGES) {
-    const spans = traces.flatMap((trace) => trace.stages.filter((span) => span.stage === name));
-    if (spans.length) stages[name] = median(spans.map((span) => span.end_ms - span.start_ms));
-  }
-  const latencies = traces.map((trace) => trace.response_latency_ms).filter(Number.isFinite);
-  const [latency_ms, latency_p95_ms] = latencies.length
-    ? [median(latencies), percentile(latencies, 95)]
-    : [null, null];
-  return { count: traces.length, latency_ms, latency_p95_ms, stages };
-}
-
-/** The smallest value that so many percent of all do not exceed. */
-export function percentile(values, percent) {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.ceil((percent / 100) * sorted.length) - 1];
-}
-
-export function median(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
-
+/** @param {Turn} turn */
 const isPending = (turn) => turn.status === "hearing" || turn.status === "transcribing";
 
+/** @type {Omit<Turn, "id">} */
 const NEW_TURN = {
   itemId: null,
   source: "voice",
@@ -115,48 +156,88 @@ const NEW_TURN = {
   trace: null,
 };
 
+/**
+ * @param {Conversation} state
+ * @param {Patch} turn
+ * @returns {Conversation}
+ */
 function append(state, turn) {
   const turns = [...state.turns, { ...NEW_TURN, id: `turn-${state.made + 1}`, ...turn }];
   return { ...state, made: state.made + 1, turns: turns.slice(-MAX_TURNS) };
 }
 
-/** The turns that match, with `patch`; the same state, and the same turn, where that changes nothing. */
+/**
+ * The turns that match, with `patch`; the same state, and the same turn, where that changes nothing.
+ *
+ * @param {Conversation} state
+ * @param {Predicate} predicate
+ * @param {Patch | ((turn: Turn) => Patch)} patch
+ * @returns {Conversation}
+ */
 function change(state, predicate, patch) {
   const turns = state.turns.map((turn) => {
     if (!predicate(turn)) return turn;
     const values = Object.entries(typeof patch === "function" ? patch(turn) : patch);
-    return values.every(([name, value]) => turn[name] === value)
+    return values.every(([name, value]) => turn[/** @type {keyof Turn} */ (name)] === value)
       ? turn
       : { ...turn, ...Object.fromEntries(values) };
   });
   return turns.every((turn, index) => turn === state.turns[index]) ? state : { ...state, turns };
 }
 
+/**
+ * @param {string | null} id
+ * @returns {Predicate}
+ */
 const ofItem = (id) => (turn) => turn.itemId === id;
+/**
+ * @param {string | null} id
+ * @returns {Predicate}
+ */
 const ofResponse = (id) => (turn) => turn.responseId === id;
 
+/**
+ * @param {Conversation} state
+ * @param {string} itemId
+ * @param {Patch} patch
+ */
 function withItem(state, itemId, patch) {
   return state.turns.some(ofItem(itemId))
     ? change(state, ofItem(itemId), patch)
     : append(state, { itemId, ...patch });
 }
 
+/**
+ * @param {any} item
+ * @returns {string}
+ */
 const textOf = (item) =>
   (item.content ?? [])
-    .map((part) => part.text ?? part.transcript ?? "")
+    .map((/** @type {any} */ part) => part.text ?? part.transcript ?? "")
     .filter(Boolean)
     .join(" ");
 
+/**
+ * @param {Conversation} state
+ * @param {ServerEvent} event
+ */
 function itemSeen(state, { item }) {
   if (item.type !== "message" || item.role !== "user") return state;
   const said = textOf(item);
   if (!said) return state;
-  const isText = item.content.some((part) => part.type === "input_text");
+  const isText = item.content.some((/** @type {any} */ part) => part.type === "input_text");
+  /** @type {Patch} */
   const patch = isText ? { said, source: "text" } : { said };
   if (state.turns.some(ofItem(item.id))) return change(state, ofItem(item.id), patch);
   return append(state, { itemId: item.id, status: "transcribing", ...patch });
 }
 
+/**
+ * @param {Conversation} state
+ * @param {string} responseId
+ * @param {any} item
+ * @returns {Conversation}
+ */
 function answerDone(state, responseId, item) {
   if (item?.type !== "message" || item.role !== "assistant") return state;
   const text = textOf(item);
@@ -166,13 +247,18 @@ function answerDone(state, responseId, item) {
   });
 }
 
+/**
+ * @param {Conversation} state
+ * @param {ServerEvent} event
+ */
 function responseCreated(state, { response }) {
+  /** @type {Patch} */
   const patch = { responseId: response.id, status: "answering" };
   const waiting = state.turns.findLast(
     (turn) => turn.responseId === null && turn.status === "transcribing",
   );
   if (!waiting) return append(state, { source: "none", ...patch });
-  // Whoever waited before it is not answered any more: the server answers the latest.
+  // The server answers the latest; those that waited before it get no answer.
   return change(
     state,
     (turn) => turn.responseId === null && turn.status === "transcribing",
@@ -180,6 +266,10 @@ function responseCreated(state, { response }) {
   );
 }
 
+/**
+ * @param {Conversation} state
+ * @param {ServerEvent} event
+ */
 function responseDone(state, { response }) {
   let next = state;
   for (const item of response.output ?? []) next = answerDone(next, response.id, item);
@@ -197,6 +287,10 @@ function responseDone(state, { response }) {
   });
 }
 
+/**
+ * @param {Conversation} state
+ * @param {ServerEvent} event
+ */
 function turnTraced(state, { turn: trace }) {
   const byResponse = trace.response_id && state.turns.some(ofResponse(trace.response_id));
   const predicate = byResponse ? ofResponse(trace.response_id) : ofItem(trace.item_id);
@@ -212,17 +306,28 @@ function turnTraced(state, { turn: trace }) {
   });
 }
 
+/** @type {Handler} */
 const addReply = (state, { response_id: id, delta }) =>
   change(state, ofResponse(id), (turn) => ({ reply: turn.reply + delta }));
+/**
+ * @param {string} text the event's field
+ * @returns {Handler}
+ */
 const setReply = (text) => (state, event) =>
   change(state, ofResponse(event.response_id), (turn) => ({ reply: event[text] || turn.reply }));
+/** @type {Handler} */
 const learnSession = (state, { session }) => ({
   ...state,
   conversationId: session.earshot?.conversation_id ?? state.conversationId,
 });
+/** @type {Handler} */
 const stopSpeaking = (state) => ({ ...state, speaking: null });
 
-/** The answer that was asked for will not come. */
+/**
+ * The answer that was asked for will not come.
+ *
+ * @type {Handler}
+ */
 const refused = (state, { error }) =>
   error.code === "conversation_already_has_active_response"
     ? change(state, (turn) => turn === state.turns.findLast(isPending), {
@@ -231,6 +336,7 @@ const refused = (state, { error }) =>
       })
     : state;
 
+/** @type {Record<string, Handler>} */
 const HANDLERS = {
   error: refused,
   "session.created": learnSession,

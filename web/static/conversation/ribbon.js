@@ -3,6 +3,8 @@
 
 import { update } from "../view/keyed.js";
 
+/** @typedef {"input" | "output"} Side */
+
 const HISTORY = 90; // bars per side; at 30 a second that is the last three seconds
 const FLOOR_DB = -60;
 const FRAME_MS = 33;
@@ -11,6 +13,10 @@ const GAP_PX = 2;
 
 /** An analyser on a stream; `level()` is 0 (at or below -60 dBFS) to 1 (0 dBFS). */
 export class Meter {
+  /**
+   * @param {AudioContext} context
+   * @param {MediaStream} stream
+   */
   constructor(context, stream) {
     this.source = context.createMediaStreamSource(stream);
     this.analyser = context.createAnalyser();
@@ -34,18 +40,31 @@ export class Meter {
 
 /** Draws while anything is connected, and rests otherwise. */
 export class Ribbon {
+  /**
+   * @param {HTMLElement} canvas
+   * @param {HTMLElement} button
+   */
   constructor(canvas, button) {
-    this.canvas = canvas;
+    this.canvas = /** @type {HTMLCanvasElement} */ (canvas);
     this.button = button;
+    /** @type {Record<Side, Meter | null>} */
     this.meters = { input: null, output: null };
+    /** @type {Record<Side, number[]>} levels, the newest first */
     this.history = { input: [], output: [] };
     this.last = 0;
     this.running = false;
+    /** @type {import("../view/keyed.js").Styles} */
+    this.shown = {};
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     new ResizeObserver(() => this.#draw()).observe(canvas);
   }
 
-  /** `side`: input or output; null takes the meter off. */
+  /**
+   * Shows what `meter` measures; null takes the meter off.
+   *
+   * @param {Side} side
+   * @param {Meter | null} meter
+   */
   connect(side, meter) {
     this.meters[side]?.close();
     this.meters[side] = meter;
@@ -56,10 +75,11 @@ export class Ribbon {
     }
   }
 
+  /** @param {number} now */
   #frame(now) {
     if (now - this.last >= FRAME_MS) {
       this.last = now;
-      for (const side of ["input", "output"]) this.#sample(side);
+      for (const side of /** @type {const} */ (["input", "output"])) this.#sample(side);
       this.#draw();
     }
     const hasSound = [...this.history.input, ...this.history.output].some((level) => level > 0);
@@ -67,6 +87,7 @@ export class Ribbon {
     if (this.running) requestAnimationFrame((next) => this.#frame(next));
   }
 
+  /** @param {Side} side */
   #sample(side) {
     const level = this.meters[side]?.level() ?? 0;
     this.history[side].unshift(level);
@@ -74,6 +95,10 @@ export class Ribbon {
     this.#show(side, level);
   }
 
+  /**
+   * @param {Side} side
+   * @param {number} level
+   */
   #show(side, level) {
     this.shown = { ...this.shown, [`--${side}`]: level.toFixed(2) };
     update(this.button, { style: this.shown });
@@ -87,6 +112,7 @@ export class Ribbon {
     if (canvas.width !== Math.round(width * scale)) canvas.width = Math.round(width * scale);
     if (canvas.height !== Math.round(height * scale)) canvas.height = Math.round(height * scale);
     const pen = canvas.getContext("2d");
+    if (!pen) return;
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, width, height);
     const style = getComputedStyle(canvas);
@@ -94,6 +120,14 @@ export class Ribbon {
     this.#side(pen, this.history.output, 1, style.getPropertyValue("--speak"), width, height);
   }
 
+  /**
+   * @param {CanvasRenderingContext2D} pen
+   * @param {number[]} levels
+   * @param {number} direction -1: to the left
+   * @param {string} color
+   * @param {number} width
+   * @param {number} height
+   */
   #side(pen, levels, direction, color, width, height) {
     const step = BAR_PX + GAP_PX;
     const room = Math.floor(width / 2 / step);

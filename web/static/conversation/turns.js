@@ -64,7 +64,7 @@ export class Turns {
    * @returns {Drawn} the old one where nothing changed, so that nothing is compared
    */
   #draw(turn, isOpen, old) {
-    if (old?.turn === turn && old.isOpen === isOpen) return old;
+    if (old && old.turn === turn && old.isOpen === isOpen) return old;
     const onToggle = (/** @type {boolean} */ isToggledOpen) => {
       this.chosen.set(turn.id, isToggledOpen);
     };

@@ -1,6 +1,7 @@
 // A device's last turn, told by the server as moments, as the stages that the waterfall draws.
 
 // Stage, the moment that ends it, and those that may begin it (the first that is there).
+/** @type {[stage: string, end: string, begins: string[]][]} */
 const SPANS = [
   ["endpoint_wait", "endpoint", ["speech_end"]],
   ["asr", "asr_final", ["candidate", "endpoint", "speech_end"]],
@@ -9,9 +10,15 @@ const SPANS = [
   ["playout", "playout_start", ["gate_open", "tts_first_audio"]], // what is made ahead waits at the gate
 ];
 
-/** `timing`: moment -> ms from the end of speech. A trace as turns have; null: nothing to draw. */
+/**
+ * A trace as turns have; null: nothing to draw.
+ *
+ * @param {Record<string, number> | null} timing moment -> ms from the end of speech
+ * @returns {import("../conversation/reducer.js").Trace | null}
+ */
 export function traceOf(timing) {
   if (!timing) return null;
+  /** @type {Record<string, number>} */
   const at = { speech_end: 0, ...timing };
   const stages = SPANS.flatMap(([stage, end, begins]) => {
     const begin = begins.find((name) => name in at);

@@ -2,8 +2,14 @@
 
 import { authorization } from "./key.js";
 
-/** The server said no: `status` (0: not reached), stable `code`, seconds to wait before a retry. */
+/** The server said no. `status` is 0 when it was not reached; `code` never changes its meaning. */
 export class Refused extends Error {
+  /**
+   * @param {number} status
+   * @param {string} code
+   * @param {string} message
+   * @param {number | null} [retryAfterS]
+   */
   constructor(status, code, message, retryAfterS = null) {
     super(message);
     this.status = status;
@@ -12,37 +18,62 @@ export class Refused extends Error {
   }
 }
 
+/** @typedef {RequestInit & { limitMs?: number }} Options `limitMs`: until the answer's end */
+
 const ANSWER_MS = 15_000; // the slowest, an answer to an offer, waits 3 s for STUN and TURN
 const HEARTBEAT_MS = 15_000; // what the server waits at most between two writes to a stream of events
 const SLACK_MS = 5_000; // a busy server, a bad Wi-Fi
 
 /**
- * A response with status 2xx; anything else becomes `Refused`. `limitMs`: until its end.
- * `options.signal` gives it up: rejects with the signal's reason.
+ * A response with status 2xx; anything else becomes `Refused`. After `options.signal` it rejects
+ * with the signal's reason.
+ *
+ * @param {string} path
+ * @param {Options} options
  */
 export async function request(path, { limitMs = ANSWER_MS, ...options } = {}) {
   return ask(path, options, new Deadline(limitMs, options.signal));
 }
 
+/**
+ * @param {string} path
+ * @param {Options} [options]
+ * @returns {Promise<any>}
+ */
 export async function getJson(path, options) {
   const deadline = new Deadline(options?.limitMs ?? ANSWER_MS, options?.signal);
   const response = await ask(path, options, deadline);
   return deadline.guard(response.json());
 }
 
+/**
+ * @param {string} path
+ * @param {RequestInit | undefined} options
+ * @param {Deadline} deadline
+ */
 async function ask(path, options, deadline) {
-  const headers = { ...authorization(), ...options?.headers };
+  const headers = { ...authorization(), .../** @type {object} */ (options?.headers) };
   const asked = fetch(path, { ...options, headers, cache: "no-store", signal: deadline.signal });
   const response = await deadline.guard(asked);
   if (response.ok) return response;
   throw await refusal(response);
 }
 
-/** Whether the server, or a proxy in its place, says that there is no server. */
+/**
+ * Whether the server, or a proxy in its place, says that there is no server.
+ *
+ * @param {any} error
+ */
 export const isAway = (error) =>
   !(error.status > 0) || error.status === 502 || error.status === 504;
 
-/** Wait; shorter when `signal` is aborted, or when the network is there again or the page is looked at. */
+/**
+ * Waits; shorter when `signal` is aborted, or when the network is there again or the page is looked at.
+ *
+ * @param {number} ms
+ * @param {AbortSignal} signal
+ * @returns {Promise<void>}
+ */
 export function pause(ms, signal) {
   return new Promise((resolve) => {
     const over = new AbortController();
@@ -62,27 +93,43 @@ export function pause(ms, signal) {
 
 /** Ends a request when `outer` does, or when `ms` went by without `extend`. */
 class Deadline {
+  /**
+   * @param {number} ms
+   * @param {AbortSignal | null} [outer]
+   */
   constructor(ms, outer) {
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.timer = undefined;
     this.aborter = new AbortController();
     this.signal = this.aborter.signal;
-    const follow = () => this.end(outer.reason);
+    const follow = () => this.end(outer?.reason);
     if (outer?.aborted) follow();
     else outer?.addEventListener("abort", follow, { once: true });
     this.extend(ms);
   }
 
-  /** From now on there are `ms` left; an ended request stays ended. */
+  /**
+   * From now on there are `ms` left; an ended request stays ended.
+   *
+   * @param {number} ms
+   */
   extend(ms) {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.end(unreachable()), ms);
   }
 
+  /** @param {unknown} reason */
   end(reason) {
     clearTimeout(this.timer);
     this.aborter.abort(reason);
   }
 
-  /** What `work` gives. Browsers differ in what an aborted read throws: it is always our reason. */
+  /**
+   * What `work` gives. Browsers differ in what an aborted read throws: it is always our reason.
+   *
+   * @template T
+   * @param {Promise<T>} work
+   */
   async guard(work) {
     try {
       return await work;
@@ -98,6 +145,9 @@ const unreachable = () => new Refused(0, "unreachable", "");
 /**
  * Server-sent events as {event, data}; EventSource cannot send the key. Ends with the stream; rejects with
  * `Refused` when the server's heartbeats stay away, or when this machine woke up and there were none.
+ *
+ * @param {string} path
+ * @param {AbortSignal} signal
  */
 export async function* serverSent(path, signal) {
   const deadline = new Deadline(ANSWER_MS, signal);
@@ -105,7 +155,8 @@ export async function* serverSent(path, signal) {
   try {
     const options = { headers: { Accept: "text/event-stream" } };
     const response = await ask(path, options, deadline);
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    const body = /** @type {ReadableStream<any>} */ (response.body);
+    const reader = body.pipeThrough(new TextDecoderStream()).getReader();
     let buffer = "";
     for (;;) {
       watch.beat();
@@ -113,7 +164,7 @@ export async function* serverSent(path, signal) {
       if (done) return;
       buffer += value;
       const blocks = buffer.split("\n\n");
-      buffer = blocks.pop();
+      buffer = blocks.pop() ?? "";
       for (const block of blocks) {
         const event = parseBlock(block);
         if (event.data) yield event;
@@ -127,6 +178,7 @@ export async function* serverSent(path, signal) {
 
 /** Ends a stream that has become silent: at its deadline, and at once where silence was slept through. */
 class HeartbeatWatch {
+  /** @param {Deadline} deadline */
   constructor(deadline) {
     this.deadline = deadline;
     this.heardAt = Date.now();
@@ -161,6 +213,7 @@ class HeartbeatWatch {
   }
 }
 
+/** @param {string} block */
 function parseBlock(block) {
   const event = { event: "message", data: "" };
   for (const line of block.split("\n")) {
@@ -170,8 +223,10 @@ function parseBlock(block) {
   return event;
 }
 
+/** @param {Response} response */
 async function refusal(response) {
   const retryAfter = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
+  /** @type {{ code?: string, message?: string }} */
   let error = {};
   try {
     error = (await response.json()).error ?? {};

@@ -12,9 +12,14 @@ export function takeKey() {
   history.replaceState(null, "", location.pathname + location.search);
 }
 
+/** @param {string} key */
 export const setKey = (key) => write("tab", STORED, key.trim());
 
-/** Headers for every request to the server; empty without a key. */
+/**
+ * Headers for every request to the server; empty without a key.
+ *
+ * @returns {Record<string, string>}
+ */
 export function authorization() {
   const key = read("tab", STORED);
   return key ? { Authorization: `Bearer ${key}` } : {};

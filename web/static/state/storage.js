@@ -1,12 +1,21 @@
 // The browser's storage for this page. It may be forbidden, full, or changed by hand; then what was
 // stored lasts as long as the page.
 
+/** @typedef {"tab" | "browser"} Area `tab`: until it is closed */
+
+/** @type {Map<string, string>} */
 const inMemory = new Map();
 
 // Where storage is forbidden, naming it is an error already.
 const AREAS = { tab: () => sessionStorage, browser: () => localStorage };
 
-/** The text under `name`, or null; `area` is `tab` (until it is closed) or `browser`. */
+/**
+ * The text under `name`, or null.
+ *
+ * @param {Area} area
+ * @param {string} name
+ * @returns {string | null}
+ */
 export function read(area, name) {
   try {
     return inMemory.get(name) ?? AREAS[area]().getItem(name);
@@ -15,6 +24,11 @@ export function read(area, name) {
   }
 }
 
+/**
+ * @param {Area} area
+ * @param {string} name
+ * @param {string} text
+ */
 export function write(area, name, text) {
   try {
     AREAS[area]().setItem(name, text);
@@ -24,6 +38,10 @@ export function write(area, name, text) {
   }
 }
 
+/**
+ * @param {Area} area
+ * @param {string} name
+ */
 export function remove(area, name) {
   inMemory.delete(name);
   try {
@@ -33,7 +51,13 @@ export function remove(area, name) {
   }
 }
 
-/** The value under `name`; null when there is none or it is not JSON. */
+/**
+ * The value under `name`; null when there is none or it is not JSON.
+ *
+ * @param {Area} area
+ * @param {string} name
+ * @returns {any}
+ */
 export function readJson(area, name) {
   try {
     return JSON.parse(read(area, name) ?? "null");
@@ -42,4 +66,9 @@ export function readJson(area, name) {
   }
 }
 
+/**
+ * @param {Area} area
+ * @param {string} name
+ * @param {any} value
+ */
 export const writeJson = (area, name, value) => write(area, name, JSON.stringify(value));
