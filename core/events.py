@@ -10,13 +10,70 @@ TurnTraced when it is over for the user, or when a turn ends without.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from core.audio import Pcm
 from core.items import Item
-from core.mcp_events import McpCallArgumentsDelta, McpCallProgress, McpListToolsProgress
-from core.rate_limits import RateLimits
+
+# What a service that a session depends on still lets it do. Part of `core.events`.
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    name: str
+    "What is counted: `requests` or `tokens`."
+    limit: int
+    remaining: int
+    reset_s: float
+    "Until all of the limit is there again."
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimits:
+    """As the language model's server told them with its last answer; at least one."""
+
+    limits: tuple[RateLimit, ...]
+
+    def after(self, elapsed_s: float) -> "RateLimits":
+        """The same, told so much later."""
+        aged = (replace(one, reset_s=max(0.0, one.reset_s - elapsed_s)) for one in self.limits)
+        return RateLimits(tuple(aged))
+
+
+# What a session tells of the MCP servers that its client named. Part of `core.events`.
+
+McpProgress = Literal["in_progress", "completed", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class McpListToolsProgress:
+    """Of a server's tools."""
+
+    item_id: str
+    stage: McpProgress
+
+
+@dataclass(frozen=True, slots=True)
+class McpCallArgumentsDelta:
+    """More of the arguments of a call; together they are the item's."""
+
+    response_id: str
+    item_id: str
+    output_index: int
+    delta: str
+
+
+@dataclass(frozen=True, slots=True)
+class McpCallProgress:
+    """Between OutputItemAdded and OutputItemDone. In progress: its arguments are whole."""
+
+    response_id: str
+    item_id: str
+    output_index: int
+    stage: McpProgress
+    arguments: str
+
 
 Modality = Literal["text", "audio"]
 FormatName = Literal["audio/pcm", "audio/pcm;rate=16000", "audio/pcmu", "audio/pcma"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from core.errors import NotFound, RequestError
-from core.threads import run_in_thread
+from core.tasks import run_in_thread
 
 logger = logging.getLogger(__name__)
 

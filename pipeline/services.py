@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn, Protocol
 
 from core.errors import NotFound, RequestError
+from core.ports import Clock, Metrics, TraceSink
 from engines.base import (
     AsrInfo,
     AsrItem,
@@ -19,11 +20,15 @@ from engines.base import (
     fallback_padding,
 )
 from engines.base.wake import WakeWordEngine
+from pipeline.conversation.instructions import NO_DEFAULT, DefaultInstructions
+from pipeline.shared.mcp_servers import ClientMcpPolicy
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.speech.voices import choose_voice
+from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechMode, no_speech_criterion
 from pipeline.transcription.options import check_asr_options
 from pipeline.user_turn.wake_word import find_word
+from serving.llm_slots import DraftBudget
 from serving.placement.choose import unknown_model_message
 from serving.scheduling.scheduler import DecodePriority
 
@@ -210,3 +215,28 @@ class EngineSet:
 
 def _missing(message: str, param: str) -> NoReturn:
     raise NotFound(message, code="model_not_found", param=param)
+
+
+# What all sessions of a server share.
+
+
+@dataclass(frozen=True, slots=True)
+class SessionServices:
+    """Stateless model calls, tools, clock, metrics; nothing of any one session."""
+
+    engines: EngineSet
+    toolbox: Toolbox
+    clock: Clock
+    metrics: Metrics
+    trace: TraceSink | None = None
+    traces_words: bool = False
+    traces_sound: bool = False
+    "Also what was heard, for `earshot replay`; private, so off by itself."
+    logs_words: bool = False
+    "Whether the logger `transcripts` gets what was heard and said; private, so off by itself."
+    drafts: DraftBudget = field(default_factory=DraftBudget)
+    "Answers that are being made before their turn is over."
+    instructions: DefaultInstructions = NO_DEFAULT
+    "What language models are told where nobody else tells them anything."
+    remote: ClientMcpPolicy = field(default_factory=ClientMcpPolicy)
+    "Which MCP servers clients may name."

@@ -1,16 +1,24 @@
 """One recognition model as sessions see it, loaded or not, and one life of it in memory."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+import psutil
+
+from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import ConfigError, EarshotError, EngineError
-from engines.base import AsrInfo, AsrItem, AsrResult
+from core.ids import new_id
+from core.ports import Clock, Metrics
+from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
 from serving.placement.offers import AsrModelOffer
 from serving.placement.whisper import CPU
-from serving.scheduling.scheduler import DecodePriority
+from serving.scheduling.lanes import lanes
+from serving.scheduling.scheduler import AsrScheduler, AsrWorker, DecodePriority
+from serving.workers.process import ProcessWorker
 
 
 class LoadedModel(Protocol):
@@ -164,3 +172,91 @@ class SharedModel:
         finally:
             self.uses -= 1
             self._owner.released(self)
+
+
+# A loaded recognition model: its worker processes and their queue, as one thing.
+
+
+class ServedModel:
+    """`run` keeps it alive; `ready` first, then `decode`."""
+
+    def __init__(self, offer: AsrModelOffer, clock: Clock, metrics: Metrics) -> None:
+        self._workers: Sequence[ProcessWorker] = [
+            ProcessWorker("asr", offer.engine, options, metrics, index, called=offer.name)
+            for index, options in enumerate(offer.workers)
+        ]
+        shared: list[AsrWorker] = [
+            lane for worker in self._workers for lane in lanes(worker, offer.lanes)
+        ]
+        joins = offer.lanes > 1
+        self._scheduler = AsrScheduler(
+            shared if joins else self._workers, clock, metrics, can_leave=joins
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """A worker is there now; a crashed one comes back."""
+        return any(worker.is_ready for worker in self._workers)
+
+    async def run(self) -> None:
+        """Until cancelled. Raises when the very first load fails."""
+        await self._scheduler.run()
+
+    async def ready(self) -> AsrInfo:
+        return await self._scheduler.ready()
+
+    def admit(self, priority: DecodePriority) -> None:
+        self._scheduler.admit(priority)
+
+    async def decode(
+        self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
+    ) -> AsrResult:
+        return await self._scheduler.decode(item, priority, deadline_s=deadline_s)
+
+    def hurry(self, utterance: str) -> None:
+        self._scheduler.hurry(utterance)
+
+    def forget(self, utterance: str) -> None:
+        self._scheduler.forget(utterance)
+
+    def resident_mb(self) -> float:
+        """What the worker processes take of the machine's memory; 0: none lives."""
+        total = 0.0
+        for worker in self._workers:
+            if worker.pid is not None:
+                try:
+                    total += psutil.Process(worker.pid).memory_info().rss / 2**20
+                except psutil.Error:
+                    continue  # it died just now
+        return total
+
+
+# A first decode through the whole path: what is slow or broken the first time shows here.
+
+PITCH_HZ = 140
+SYLLABLES_HZ = 4
+LOUDNESS = 6000
+
+
+def warmup_audio() -> Pcm:
+    """A second of hum with syllables: loud enough that no engine skips it as silence."""
+    seconds = np.arange(ASR_RATE_HZ) / ASR_RATE_HZ
+    hum = sum(np.sin(2 * np.pi * PITCH_HZ * n * seconds) / n for n in range(1, 12))
+    loudness = LOUDNESS * np.sin(np.pi * SYLLABLES_HZ * seconds) ** 2
+    pcm: Pcm = np.clip(hum * loudness, -32768, 32767).astype(np.int16)
+    return pcm
+
+
+def warmup_item(info: AsrInfo) -> AsrItem:
+    """The hum as an utterance. Decoded once and in a short window: it is nobody's words, and
+    somebody waits for the start."""
+    options = AsrOptions(
+        temperatures=(0.0,) if "temperatures" in info.supports else (),
+        padding="bucket" if "padding" in info.supports else None,
+    )
+    return AsrItem(new_id("warm"), warmup_audio(), is_final=True, options=options)
+
+
+def warmup_error(engine: str, error: EngineError) -> EngineError:
+    """What a model says that loads and cannot decode."""
+    return EngineError("asr", engine, f"loads, but its first decode fails: {error}")

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from core.errors import ConfigError, EarshotError, EngineCrashed, EngineError, OverloadedError
 from core.ports import Clock, Metrics
 from engines.base import AsrInfo
-from serving import warmup
 from serving.catalogue import find_entry
 from serving.memory_budget import MemoryBudget
-from serving.model import LoadedModel, ModelLifetime, SharedModel
+from serving.model import LoadedModel, ModelLifetime, SharedModel, warmup_error, warmup_item
 from serving.placement.offers import AsrModelOffer
 from serving.placement.whisper import MemoryByDevice
 from serving.scheduling.scheduler import DecodePriority
@@ -179,9 +178,9 @@ class ModelRegistry:
         running = tasks.create_task(served.run(), name=f"serve-{model.offer.name}")
         info = await served.ready()
         try:
-            await served.decode(warmup.warmup_item(info), DecodePriority.FINAL)
+            await served.decode(warmup_item(info), DecodePriority.FINAL)
         except EngineError as error:
-            raise warmup.warmup_error(model.offer.name, error) from error
+            raise warmup_error(model.offer.name, error) from error
         took_s = self._clock.now() - began_s
         life.served = served
         life.measure()

@@ -13,7 +13,7 @@ from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import RequestError
 from core.http.connected import while_connected
 from core.http.routes import JSON
-from core.threads import run_in_thread
+from core.tasks import run_in_thread
 from engines.base import AsrOptions, AsrTask
 from media.files.decode import FileDecoder, FileLimits
 from media.files.upload_spool import UploadSpool, UploadSpools
@@ -28,12 +28,14 @@ from web.openai.transcriptions.formats import (
     VerboseSegment,
     VerboseWord,
     segment_json,
+    srt,
+    tsv,
+    vtt,
     word_json,
 )
 from web.openai.transcriptions.languages import name_of
 from web.openai.transcriptions.multipart import read_form
 from web.openai.transcriptions.request import language_of
-from web.openai.transcriptions.subtitles import srt, tsv, vtt
 from web.openai.transcriptions.validation import parse_fields
 
 FILE = "audio_file"

@@ -26,7 +26,7 @@ from bench.asr.report.summary import (
     summary,
     table,
 )
-from bench.client.address import Address
+from bench.client.http import Address
 from bench.client.realtime import CannotConnect, ConnectionLost
 from bench.server.own_server import own_server
 from bench.talk.command import TalkExitCode, address_of

@@ -12,7 +12,7 @@ from aiohttp import ClientSession
 from bench.asr.corpus import CorpusClip, shares
 from bench.asr.streaming import SILENCE_MS, StreamedTranscript, StreamingClient, speaking
 from bench.asr.upload import UploadClient
-from bench.client.address import Address
+from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import TRANSCRIPTION_MODEL, ClientTransport, SessionRequest
 from bench.talk.command import read_recording

@@ -8,8 +8,7 @@ from msgspec import DecodeError
 from msgspec.json import decode
 
 from bench.asr.streaming import StreamedTranscript
-from bench.client.address import Address
-from bench.client.http import reaching, refusal
+from bench.client.http import Address, reaching, refusal
 from bench.client.realtime import CannotConnect
 
 HOPELESS = {401, 403, 404, 405}

@@ -11,9 +11,9 @@ from bench.capacity.cpu_affinity import CpuAssignment
 from bench.capacity.systems import configuration, earshot
 from bench.capacity.webrtc_load import calling
 from bench.capacity.websocket_load import COMMITS_BY_ITSELF, streaming
-from bench.client.address import Address
+from bench.client.http import Address
 from bench.client.realtime import CannotConnect, ClientTransport
-from bench.measurements.footprint import Footprint, quiet_footprint
+from bench.measurements.resources import Footprint, quiet_footprint
 from bench.server.own_server import OwnServer
 from bench.tools.stats import markdown
 from core.errors import EarshotError

@@ -20,8 +20,7 @@ from av.stream import Stream
 from msgspec.json import encode
 
 from bench.capacity.run import SETTLE_S, CapacityRun, window
-from bench.client.address import Address
-from bench.client.http import http_session, reaching, refusal
+from bench.client.http import Address, http_session, reaching, refusal
 from bench.client.realtime import CONNECT_TIMEOUT_S, CannotConnect, Json
 from bench.client.webrtc import CREATED
 from bench.server.own_server import OwnServer

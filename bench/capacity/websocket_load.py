@@ -11,8 +11,7 @@ from msgspec.json import encode
 
 from bench.capacity.run import SETTLE_S, CapacityRun, window
 from bench.capacity.webrtc_load import TALK
-from bench.client.address import Address
-from bench.client.http import http_session, reaching
+from bench.client.http import Address, http_session, reaching
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import CONNECT_TIMEOUT_S, CannotConnect, Json, background
 from bench.client.websocket import upgraded

@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from bench.client.address import Address
 from bench.client.connection_stats import ConnectionReport
+from bench.client.http import Address
 from bench.client.microphone import Microphone
 from bench.client.realtime import ClientTransport, Json, OnSound, ReceivedEvent, SessionRequest
 from bench.client.webrtc import over_webrtc

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from bench.client.address import Address
 from bench.client.base import RealtimeClient, connect
+from bench.client.http import Address
 from bench.client.latency_probe import AudioPlayer, AudioReceiver
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ClientTransport, ConnectionLost, SessionRequest, background

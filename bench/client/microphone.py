@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples, silence
-from media.framer import Framer
+from media.pcm import Framer
 
 RATE_HZ = 24_000
 "The Realtime API's PCM; over WebRTC Opus carries it as well."

@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from aiohttp import ClientSession, FormData
 from msgspec.json import encode
 
-from bench.client.address import Address
 from bench.client.connection_stats import ConnectionReport, quality_of
-from bench.client.http import http_session, reaching, refusal
+from bench.client.http import Address, http_session, reaching, refusal
 from bench.client.microphone import RATE_HZ, Microphone
 from bench.client.realtime import (
     CONNECT_TIMEOUT_S,

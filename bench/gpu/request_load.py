@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.gpu.speaking import speaking
+from bench.gpu.whisper_torch import speaking
 from core.pcm import ASR_RATE_HZ
 from engines.asr.whisper_torch.network.device import DeviceModel
 from engines.base import AsrItem, AsrOptions, AsrResult

@@ -32,7 +32,7 @@ from engines.llm.intents import phrases, understand
 from engines.registry import load
 from media.codecs.opus import OpusDecoder, OpusEncoder
 from media.files.decode import decode_file
-from media.processing.noise_mode import NoiseMode
+from media.processing.modes import NoiseMode
 from pipeline.tools.home import DemoHome, default_home
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 

@@ -15,12 +15,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bench.client.address import Address
 from bench.client.conversation import talking
+from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import SessionRequest
 from bench.client.turn import TurnLog
-from bench.measurements.footprint import metrics
+from bench.measurements.resources import metrics
 from bench.server.own_server import given_or_own
 from bench.tools.clips import spoken
 from bench.tools.speech_bounds import spoken_in

@@ -20,7 +20,7 @@ import psutil
 from bench.server.stub_engines.scheduled_asr import NullMetrics
 from core.audio import Pcm
 from core.errors import RequestError
-from core.threads import run_in_thread
+from core.tasks import run_in_thread
 from media.files.decode import decode
 from serving.file_decoder import DecoderProcess, DecoderShare
 

@@ -35,15 +35,14 @@ from engines.base import (
     VadEngine,
 )
 from engines.registry import load
-from media.framer import Framer
+from media.pcm import Framer
 from media.resample import Resampler
 from pipeline.conversation.conversation import Conversations
 from pipeline.response.plan import CommandModel
-from pipeline.services import EngineSet
+from pipeline.services import EngineSet, SessionServices
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import DEFAULT, ResponseRequest, SessionSettings, TurnDetection
-from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
 from serving.scheduling.scheduler import DecodePriority
 

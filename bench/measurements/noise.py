@@ -17,13 +17,12 @@ from core.audio import ASR_RATE_HZ, Pcm, silence
 from core.items import MessageItem
 from engines.base import AsrItem, AsrModel, AsrResult, VadEngine
 from media.files.decode import decode_file
-from media.framer import Framer
+from media.pcm import Framer
 from pipeline.conversation.conversation import Conversations
-from pipeline.services import EngineSet
+from pipeline.services import EngineSet, SessionServices
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import DEFAULT, SessionSettings
-from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import filter_no_speech, no_speech_criterion
 from serving.scheduling.scheduler import DecodePriority

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.client.address import Address, parse_address
+from bench.client.http import Address, parse_address
 from core.errors import EarshotError
 
 START_TIMEOUT_S = 60

@@ -13,9 +13,9 @@ from contextlib import AsyncExitStack, aclosing
 from enum import IntEnum
 from pathlib import Path
 
-from bench.client.address import DEFAULT_URL, KEY_VARIABLES, Address, parse_address
 from bench.client.connection_stats import ConnectionReport, quality_line
 from bench.client.conversation import ConversationClient, TurnReport, talking
+from bench.client.http import DEFAULT_URL, KEY_VARIABLES, Address, parse_address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import CannotConnect, ConnectionLost, SessionRequest
 from bench.talk.output import TerminalOutput, to_json

@@ -8,7 +8,7 @@ import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from media.files.decode import decode_file
-from media.processing.noise_mode import NoiseMode
+from media.processing.modes import NoiseMode
 from media.processing.noise_suppression import BLOCK, open_noise_reduction
 
 RECORDED = ("koala_noise", "room_tone_leopard_empty", *(f"speechbrain_noise{n}" for n in (1, 2, 3)))

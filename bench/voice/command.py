@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from msgspec.json import encode
 from msgspec.json import format as pretty
 
-from bench.client.address import Address
+from bench.client.http import Address
 from bench.client.realtime import CannotConnect, ConnectionLost, SessionRequest
 from bench.server.own_server import own_server
 from bench.talk.command import TalkExitCode, add_connection, address_of, wish_of

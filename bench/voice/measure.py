@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.client.address import Address
 from bench.client.conversation import ConversationClient, TurnReport, talking
+from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ClientTransport, SessionRequest
 from bench.peers.utterance_audio import BenchUtterance, until

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from core.errors import RequestError
 
-T = TypeVar("T")
+ValueT = TypeVar("ValueT")
 
 LOOK_S = 0.2
 "aiohttp tells a handler of a lost connection only when it reads or writes: so we look."
@@ -30,7 +30,9 @@ class ClientDisconnected(RequestError):
         super().__init__("the client went away")
 
 
-async def while_connected(request: RequestWithTransport, work: Coroutine[Any, Any, T]) -> T:
+async def while_connected(
+    request: RequestWithTransport, work: Coroutine[Any, Any, ValueT]
+) -> ValueT:
     """What `work` gives; when the connection is lost it is cancelled. Raises ClientGone, and what
     `work` raises, as an ExceptionGroup."""
     async with asyncio.TaskGroup() as tasks:

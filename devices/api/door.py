@@ -11,7 +11,7 @@ from msgspec import UNSET
 from core.errors import Conflict, EarshotError, NotFound, RequestError, StorageError
 from core.http.routes import JSON
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
-from core.threads import run_in_thread
+from core.tasks import run_in_thread
 from devices.announcements import Announcements, wait_for_any
 from devices.api.event_log import DeviceEventLog, DeviceLogEntry
 from devices.api.views import (

@@ -9,6 +9,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 
 from core.errors import ConfigError, EarshotError
 from core.ports import Clock, Metrics
+from core.tasks import single_error
 from devices.home_assistant.conversation import ConversationResult, parse
 from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.errors import (
@@ -18,9 +19,8 @@ from devices.home_assistant.errors import (
     HomeAssistantTimeout,
     HomeAssistantUnreachable,
 )
-from devices.home_assistant.fetch import CHANGES, fetch, subscribe
 from devices.home_assistant.protocol import SubscriptionEvent
-from devices.home_assistant.registries import HomeAssistantHouse
+from devices.home_assistant.registries import CHANGES, HomeAssistantHouse, fetch, subscribe
 from devices.home_assistant.rest import process
 from devices.home_assistant.settings import HomeAssistantSettings
 from devices.home_assistant.websocket import HomeAssistantWebSocket, connect
@@ -290,3 +290,23 @@ def _first(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+# One look at Home Assistant, for `earshot doctor`.
+
+
+async def fetch_once(settings: HomeAssistantSettings) -> HomeAssistantHouse:
+    """Connect, learn what there is, and leave. Raises EarshotError: Refused, Away, ..."""
+    async with ClientSession(cookie_jar=DummyCookieJar()) as http:
+        try:
+            with single_error():
+                async with (
+                    connect(http, settings, lambda event: None) as link,
+                    asyncio.TaskGroup() as tasks,
+                ):
+                    reading = tasks.create_task(link.run())
+                    found = await fetch(link)
+                    reading.cancel()
+            return found
+        except (ClientError, OSError) as error:
+            raise HomeAssistantUnreachable(str(error) or type(error).__name__) from error

@@ -11,12 +11,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    create_engine,
+    event,
+    func,
+    inspect,
+    make_url,
+    select,
+)
 from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
 from core.errors import ConfigError, StorageError
 from core.private_files import make_private
 from devices.registry.migrate import migrate
+from devices.registry.tables import devices
 
 logger = logging.getLogger(__name__)
 
@@ -176,3 +187,24 @@ def first_line(error: Exception) -> str:
     """Without the statement, its parameters and the link that SQLAlchemy appends."""
     cause = getattr(error, "orig", None) or error
     return str(cause).partition("\n")[0]
+
+
+# A look at the database from outside of a server; nothing is made or brought up to date.
+
+
+def count_devices(url: str) -> int | None:
+    """How many are known; None: there are no tables yet. Raises ConfigError, StorageFailed."""
+    engine = engine_of(url)
+    file = engine.url.database if engine.url.get_backend_name() == "sqlite" else None
+    if file is not None and not Path(file).exists():
+        return None
+    try:
+        with engine.connect() as connection:
+            if not inspect(connection).has_table(devices.name):
+                return None
+            return connection.execute(select(func.count()).select_from(devices)).scalar_one()
+    except (SQLAlchemyError, OSError) as error:
+        cause = getattr(error, "orig", None) or error
+        raise StorageError(str(cause).partition("\n")[0]) from error
+    finally:
+        engine.dispose()

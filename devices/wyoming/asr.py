@@ -6,14 +6,13 @@ from wyoming.asr import Transcript, TranscriptChunk, TranscriptStart, Transcript
 
 from core.audio import ASR_RATE_HZ
 from core.errors import PayloadTooLarge
-from core.tasks import single_error
-from core.threads import run_in_thread
+from core.tasks import run_in_thread, single_error
 from devices.wyoming.framing import WyomingStream
 from devices.wyoming.requests import WyomingAudioFormat
 from engines.base import AsrOptions
 from media.files.raw import RawDecoder
 from pipeline.transcription.recording import RecordingTranscription, Transcriber
-from pipeline.transcription.writing import join_texts
+from pipeline.transcription.stitching import join_texts
 from serving.scheduling.scheduler import DecodePriority
 
 MAX_AUDIO_S = 600

@@ -6,7 +6,7 @@ from wyoming.event import Event
 from wyoming.wake import Detection, NotDetected
 
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
-from core.threads import run_in_thread
+from core.tasks import run_in_thread
 from devices.wyoming.framing import WyomingStream
 from devices.wyoming.requests import WyomingAudioFormat, read_detect, read_format, read_timestamp
 from engines.base.wake import WakeWordDetection as Found

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from aiohttp import WSMsgType
+from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
 from core.errors import RemoteProtocolError
@@ -18,10 +18,8 @@ from core.events import TurnTimeline
 from core.ports import Clock, Metrics
 from devices.directory import Device
 from devices.presence import DeviceActivity, DeviceNotification, Presence
-from devices.xiaozhi.audio import DeviceAudioOutput
+from devices.xiaozhi.audio import DeviceAudioInput, DeviceAudioOutput
 from devices.xiaozhi.device_tools import ConnectionTools
-from devices.xiaozhi.ear import DeviceAudioInput
-from devices.xiaozhi.ends import CLOSED, HELLO_EXPECTED, LEFT, OVER, XiaozhiCloseReason
 from devices.xiaozhi.ports import XiaozhiSessionPort
 from devices.xiaozhi.session_bridge import SessionBridge, error_in
 from firmware_protocol.xiaozhi.errors import BadMessage
@@ -48,6 +46,23 @@ from firmware_protocol.xiaozhi.state_machine import (
     SendMessage,
 )
 from pipeline.shared.settings import SessionSettings
+
+# How connections end.
+
+
+@dataclass(frozen=True, slots=True)
+class XiaozhiCloseReason:
+    """Why a connection ends, and the code that its board is told."""
+
+    why: str
+    code: int = WSCloseCode.OK
+
+
+LEFT = XiaozhiCloseReason("the device left")
+CLOSED = XiaozhiCloseReason("closed", WSCloseCode.POLICY_VIOLATION)
+OVER = XiaozhiCloseReason("going_away", WSCloseCode.SERVICE_RESTART)
+HELLO_EXPECTED = XiaozhiCloseReason("hello_expected", WSCloseCode.PROTOCOL_ERROR)
+
 
 logger = logging.getLogger(__name__)
 

@@ -38,7 +38,7 @@ from firmware_protocol.xiaozhi.state_machine import (
 )
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from pipeline.shared.turn import TurnMark
-from pipeline.transcription.writing import join_texts
+from pipeline.transcription.stitching import join_texts
 
 
 class SessionBridge:

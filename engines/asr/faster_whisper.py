@@ -11,22 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from engines.asr.whisper.alignment import CrossAttentionAligner
-from engines.asr.whisper.decode import DecodePolicy, has_sound
+from engines.asr.whisper.decode import DecodePolicy, DecodeRules, ItemDecode, has_sound
 from engines.asr.whisper.device import load_whisper
 from engines.asr.whisper.encoded import EncoderOutput
 from engines.asr.whisper.features import LogMelExtractor, normalized_window
-from engines.asr.whisper.language import choose
-from engines.asr.whisper.model_info import describe
-from engines.asr.whisper.part import ItemDecode
-from engines.asr.whisper.rules import DecodeRules
-from engines.asr.whisper.settings import ModelNotes, Settings, read_notes, rules_of
+from engines.asr.whisper.model_info import ModelNotes, Settings, describe, read_notes, rules_of
+from engines.asr.whisper.prompt import choose
 from engines.asr.whisper.temperature_fallback import FallbackDecoder
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import (
     FRAME_SAMPLES,
     window_frames,
 )
+from engines.asr.whisper.word_timestamps import CrossAttentionAligner
 from engines.base import AsrInfo, AsrItem, AsrResult
 
 __all__ = ["REQUIRES", "FasterWhisper", "ModelNotes", "Settings", "create", "describe"]

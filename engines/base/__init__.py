@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from core.audio import AudioFrame, Pcm
-from core.events import TokenUsage
+from core.events import RateLimits, TokenUsage
 from core.items import ImagePart
 from core.ports import ToolSpec
-from core.rate_limits import RateLimits
 
 
 class Vad(Protocol):

@@ -19,9 +19,8 @@ from core.errors import (
     EngineError,
     OverloadedError,
 )
-from core.events import TokenUsage
+from core.events import RateLimits, TokenUsage
 from core.ports import ToolSpec
-from core.rate_limits import RateLimits
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,

@@ -4,20 +4,40 @@ Each clause is one request, so that the first one is spoken while the model stil
 next is asked for while one plays. Leaving closes the connection, which ends the work over there.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 from msgspec import Meta, Struct, field
 from msgspec.structs import asdict
 
-from core.audio import AudioFrame
+from core.audio import AudioFrame, Pcm
 from engines.base import TtsInfo, WordMark
-from engines.tts.pcm_stream import PcmStream
 from engines.tts.text import checked_speed, chosen_voice, clauses_of
 
 if TYPE_CHECKING:
     from engines.tts.openai_client import SpeechApiClient
+
+# Raw 16-bit PCM as it comes over a network.
+
+
+class PcmStream:
+    """Bytes cut anywhere -> samples. A last half sample is no sound and stays here."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._odd = b""
+
+    def push(self, data: bytes) -> Iterator[Pcm]:
+        """Pieces of at most `max_bytes`."""
+        data = self._odd + data
+        even = len(data) - len(data) % 2
+        self._odd = data[even:]
+        for start in range(0, even, self._max_bytes):
+            piece = data[start : min(start + self._max_bytes, even)]
+            yield np.frombuffer(piece, "<i2").astype(np.int16)
+
 
 MAX_FRAME_BYTES = 9600
 "200 ms at 24 kHz: what the network hands over at once may be much longer."

@@ -8,7 +8,7 @@ from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from core.errors import OverloadedError, PayloadTooLarge
-from core.threads import run_in_thread
+from core.tasks import run_in_thread
 
 BLOCK_BYTES = 256 * 1024
 "Gathered in memory before a thread writes them: fewer hops, and the loop never waits for a disk."

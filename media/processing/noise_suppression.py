@@ -9,7 +9,7 @@ import numpy as np
 from pywebrtc_audio import NoiseSuppressor
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
-from media.processing.noise_mode import NoiseMode
+from media.processing.modes import NoiseMode
 
 BLOCK = ms_to_samples(10, ASR_RATE_HZ)
 "The library works on 10 ms: of other pieces it would lose the place."

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import TracebackType
 
 from core.audio import ASR_RATE_HZ, AudioFrame
 from media.codecs.opus import OPUS_RATE_HZ, OpusSettings
@@ -66,3 +67,24 @@ class PeerCallbacks:
     "Media flows."
     on_closed: Callable[[CloseReason], None] = lambda reason: None
     "Once, when everything is freed."
+
+
+# An exception of our callbacks ends their owner; in aiortc's tasks it would only be logged.
+
+
+class CallbackGuard:
+    """Gives an exception of the body to `fail`, and goes on behind it."""
+
+    def __init__(self, fail: Callable[[Exception], None]) -> None:
+        self._fail = fail
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> bool:
+        if not isinstance(exc, Exception):
+            return False
+        self._fail(exc)
+        return True

@@ -13,11 +13,11 @@ from media.codecs.opus import (
     OpusEncoder,
     OpusSettings,
 )
-from media.framer import Framer
+from media.pcm import Framer
 from media.webrtc.aiortc_internals.rtp import RtpPacketSender
-from media.webrtc.guarded import CallbackGuard
 from media.webrtc.jitter_buffer import JitterBuffer, JitterFlow, JitterStats
 from media.webrtc.pacer import PacingTimer
+from media.webrtc.peer_settings import CallbackGuard
 
 MAX_FILL_MS = 1000
 "A longer gap is filled only so far: enough to end an utterance, no burst that drops live audio."

@@ -22,7 +22,7 @@ from core.items import (
     utf8_bytes,
 )
 from engines.base import Message, ToolCall
-from pipeline.tools.arguments_part import parse_arguments
+from pipeline.tools.arguments import parse_arguments
 from pipeline.tools.results import NO_RESULT, refused_result
 
 MAX_IMAGE_BYTES = 8 * 1024 * 1024

@@ -28,9 +28,9 @@ from core.items import (
 )
 from engines.base import Llm, VisionLlm
 from pipeline.conversation.conversation import Conversation
+from pipeline.services import SessionServices
 from pipeline.shared.settings import SessionSettings
 from pipeline.shared.turn import Turn, TurnMark
-from pipeline.surroundings import SessionServices
 from pipeline.transcription.stream import TranscriptStream
 from pipeline.user_turn.events import InputActivity
 

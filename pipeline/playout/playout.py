@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from core.ports import Clock, Metrics
-from media.framer import Framer
+from media.pcm import Framer
 from media.resample import Resampler
 from pipeline.playout.client_clock import ClientPlayoutClock
 

@@ -15,15 +15,15 @@ from pipeline.conversation.history import History
 from pipeline.playout.barge_in import BargeIn
 from pipeline.playout.playout import Playout
 from pipeline.response.plan import ResponsePlanner
+from pipeline.response.playback import truncate, truncate_at_playout
 from pipeline.response.queue import ResponseQueue
 from pipeline.response.response import Response
 from pipeline.response.retraction import Retraction
 from pipeline.response.speculation import Speculation
-from pipeline.response.truncation import truncate, truncate_at_playout
+from pipeline.services import SessionServices
 from pipeline.shared.outbox import SessionOutbox
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from pipeline.shared.turn import Turn, TurnMark
-from pipeline.surroundings import SessionServices
 from pipeline.tools.mcp.session_servers import SessionMcpServers
 from pipeline.user_turn.continuation import Continuation
 from pipeline.user_turn.events import InputActivity

@@ -9,10 +9,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 from core.errors import EarshotError, EngineError, first_error
-from core.events import TokenUsage
+from core.events import RateLimits, TokenUsage
 from core.items import Item
 from core.ports import Clock, Metrics, ToolContext
-from core.rate_limits import RateLimits
 from engines.base import CallDelta, Message, ToolCall
 from pipeline.response.generation import generate
 from pipeline.response.llm_slot import with_llm_slots

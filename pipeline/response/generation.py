@@ -6,15 +6,14 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from core.errors import ContextLengthExceeded, EngineError
-from core.events import TokenUsage
+from core.events import RateLimits, TokenUsage
 from core.ids import new_id
 from core.ports import ToolSpec
-from core.rate_limits import RateLimits
 from engines.base import CallDelta, Message, TextDelta, ToolCall, ToolFilterLlm
 from pipeline.conversation.context_window import fit_messages, halve_messages, reserve_tokens
 from pipeline.response.plan_part import ResponsePlan
 from pipeline.session.idle import is_after_silence
-from pipeline.tools.arguments_part import MAX_DEPTH, is_too_deep
+from pipeline.tools.arguments import MAX_DEPTH, is_too_deep
 from pipeline.tools.client_tools import ToolOffer, offer_tools
 from pipeline.tools.fillers import SilenceTimer
 from pipeline.tools.mcp.tool import ApprovalDecision

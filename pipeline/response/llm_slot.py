@@ -4,9 +4,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 
-from core.events import TokenUsage
+from core.events import RateLimits, TokenUsage
 from core.ports import Metrics, ToolSpec
-from core.rate_limits import RateLimits
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,

@@ -14,14 +14,13 @@ from pipeline.conversation.history import messages_of
 from pipeline.conversation.instructions import add_location
 from pipeline.response.draft import ResponseDraft
 from pipeline.response.plan_part import ResponsePlan
+from pipeline.services import SessionServices
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from pipeline.shared.turn import Turn
 from pipeline.speech.voices import choose_voice, spare_voice
-from pipeline.surroundings import SessionServices
 from pipeline.tools.fillers import Fillers
-from pipeline.tools.mcp.offer import SessionMcpOffer
-from pipeline.tools.mcp.session_servers import SessionMcpServers
+from pipeline.tools.mcp.session_servers import SessionMcpOffer, SessionMcpServers
 from serving.scheduling.scheduler import DecodePriority
 
 T = TypeVar("T")

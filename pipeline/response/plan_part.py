@@ -11,7 +11,7 @@ from pipeline.conversation.context_window import AS_FITS, ContextTruncation
 from pipeline.shared.settings import ToolChoice
 from pipeline.shared.turn import Turn
 from pipeline.speech.voices import VoiceChoice
-from pipeline.tools.mcp.offer import SessionMcpOffer
+from pipeline.tools.mcp.session_servers import SessionMcpOffer
 
 
 @dataclass(frozen=True, slots=True)

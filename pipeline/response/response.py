@@ -27,7 +27,7 @@ from pipeline.conversation.history import History
 from pipeline.playout.heard_text import HeardText
 from pipeline.playout.playout import Playout, PlayoutWriter
 from pipeline.response.draft import ResponseDraft
-from pipeline.response.handing_out import ToolCallItems
+from pipeline.response.tool_items import ToolCallItems
 from pipeline.shared.turn import Turn, TurnMark, TurnStatus
 from pipeline.speech.synthesis import SpokenClause, merge_chunks
 from pipeline.user_turn.continuation import HARDLY_HEARD_MS

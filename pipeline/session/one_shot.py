@@ -1,12 +1,12 @@
 """One text in, the assistant's answer out, without a live session: for doors of single requests."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from core.errors import Conflict
+from core.errors import Conflict, EarshotError
 from core.ids import new_id
 from core.items import Item, ItemStatus, MessageItem, TextPart
 from core.limits import CapacityLimit
@@ -17,20 +17,77 @@ from pipeline.conversation.history import History
 from pipeline.response.generation import generate
 from pipeline.response.llm_slot import with_llm_slots
 from pipeline.response.plan_part import ResponsePlan
-from pipeline.session.bridging import (
-    FillerSink,
-    FillerText,
-    single_error_group,
-    stream_with_fillers,
-)
+from pipeline.services import SessionServices
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.shared.turn import Turn
 from pipeline.speech.language_id import TextLanguageDetector
-from pipeline.surroundings import SessionServices
 from pipeline.tools.fillers import Fillers
 from pipeline.tools.rounds import ToolAccess
 from pipeline.tools.toolbox import Toolbox
 from serving.llm_slots import LlmSlots, SlotHolder
+
+# Texts while they are written, and between them what is said while their writer is busy.
+
+FillerSink = Callable[[str], bool]
+"Takes a sentence. False: not now, try again."
+
+
+@dataclass(frozen=True, slots=True)
+class FillerText:
+    """A sentence over a silence; it is no part of the texts."""
+
+    sentence: str
+
+
+@asynccontextmanager
+async def single_error_group() -> AsyncIterator[asyncio.TaskGroup]:
+    """For tasks that hand their errors over themselves: the body's comes out as it was raised."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            yield tasks
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        raise group.exceptions[0] from None
+
+
+async def stream_with_fillers(
+    write: Callable[[FillerSink], AsyncGenerator[str, None]], tasks: asyncio.TaskGroup
+) -> AsyncGenerator[str | FillerText, None]:
+    """What `write` makes, at most a piece ahead of its reader, and what it says, when the reader
+    has taken all there was. Closing it closes that. Raises EarshotError, as it does."""
+    made = asyncio.Queue[str | FillerText | EarshotError | None]()
+    room = asyncio.Semaphore(1)
+
+    def say(sentence: str) -> bool:
+        is_free = made.empty()
+        if is_free:
+            made.put_nowait(FillerText(sentence))
+        return is_free
+
+    async def fill() -> None:
+        end: EarshotError | None = None
+        try:
+            async with aclosing(write(say)) as texts:
+                async for text in texts:
+                    await room.acquire()
+                    made.put_nowait(text)
+        except EarshotError as error:
+            end = error
+        made.put_nowait(end)
+
+    filling = tasks.create_task(fill(), name="texts")
+    try:
+        while (piece := await made.get()) is not None:
+            if isinstance(piece, EarshotError):
+                raise piece
+            yield piece
+            if isinstance(piece, str):
+                room.release()
+    finally:
+        filling.cancel()
+        await asyncio.wait([filling])
+
 
 MAX_PARALLEL = 32
 "Answers at once: more than a language model gives at a bearable pace."

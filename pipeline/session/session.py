@@ -24,19 +24,52 @@ from pipeline.playout.client_clock import ClientPlayoutClock
 from pipeline.playout.playout import Playout, PlayoutPacing
 from pipeline.response.coordinator import ResponseCoordinator
 from pipeline.response.playback import PlaybackTracker
+from pipeline.response.queue import ResponseQueue
 from pipeline.response.response import Response
-from pipeline.session.activity import SessionActivity
+from pipeline.services import SessionServices
 from pipeline.session.idle import UserIdleTimer, commit_silence, idle_response_request
 from pipeline.shared.outbox import SessionOutbox
 from pipeline.shared.plugin_errors import FaultTolerantVad
 from pipeline.shared.settings import ConversationProfile, ResponseRequest, SessionSettings
 from pipeline.shared.turn import Turn
-from pipeline.surroundings import SessionServices
 from pipeline.user_turn.continuation import Continuation
 from pipeline.user_turn.controller import UserTurnController
 from pipeline.user_turn.input_filters import InputFilters
 from pipeline.user_turn.speech_detector import SpeechDetector
 from pipeline.user_turn.wake_word import WakeWordGate
+
+# What a session does just now.
+
+
+class SessionActivity:
+    """One session's."""
+
+    def __init__(
+        self,
+        listening: UserTurnController,
+        items: ConversationItems,
+        answering: ResponseQueue,
+        playout: Playout,
+        client: ClientPlayoutClock,
+    ) -> None:
+        self._listening, self._items, self._answering = listening, items, answering
+        self._playout, self._client = playout, client
+
+    @property
+    def is_hearing(self) -> bool:
+        """Somebody speaks, or what was said is not known yet."""
+        return self._listening.is_active or self._items.is_transcribing
+
+    @property
+    def is_answering(self) -> bool:
+        """An answer is made or played."""
+        return self._answering.is_working or self._playout.writer is not None
+
+    @property
+    def answered_until(self) -> float:
+        """When the client has played all that it was sent; monotonic seconds."""
+        return self._client.until
+
 
 logger = logging.getLogger(__name__)
 

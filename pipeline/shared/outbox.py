@@ -9,10 +9,10 @@ from core.items import Item, MessageItem
 from core.ports import DeviceLocation
 from core.queues import Outbox
 from pipeline.playout.playout import PlayoutPacing
+from pipeline.services import SessionServices
 from pipeline.shared.settings import SessionSettings
 from pipeline.shared.trace import SessionTrace
 from pipeline.shared.turn import Turn, TurnStatus
-from pipeline.surroundings import SessionServices
 
 transcripts = logging.getLogger("transcripts")
 "What was heard and what was said, where that is asked for; no other logger gets words."

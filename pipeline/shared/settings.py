@@ -10,8 +10,7 @@ from core.events import FormatName, Modality
 from core.items import Item, ItemReference
 from core.ports import ToolSpec
 from engines.base import AsrInfo, AsrOptions, AsrPadding, AsrTask
-from media.processing.modes import EchoMode
-from media.processing.noise_mode import NoiseMode
+from media.processing.modes import EchoMode, NoiseMode
 from pipeline.conversation.context_window import AS_FITS, ContextTruncation
 from pipeline.conversation.prompts import NO_PROMPTS, PromptLibrary
 from pipeline.shared.mcp_servers import ClientMcpServer

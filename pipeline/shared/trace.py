@@ -17,6 +17,9 @@ from core.events import (
     ErrorEvent,
     FunctionCallArgumentsDelta,
     HypothesisChanged,
+    McpCallArgumentsDelta,
+    McpCallProgress,
+    McpListToolsProgress,
     OutputAudioDelta,
     OutputTextDelta,
     SessionEvent,
@@ -25,7 +28,6 @@ from core.events import (
     WakeStateChanged,
 )
 from core.items import FunctionCallItem, FunctionOutputItem, Item
-from core.mcp_events import McpCallArgumentsDelta, McpCallProgress, McpListToolsProgress
 from core.ports import UNKNOWN_LOCATION, Clock, DeviceLocation, TraceSink
 from pipeline.playout.playout import PlayoutPacing
 from pipeline.shared.settings import SessionSettings

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from core.audio import Pcm, samples_to_ms
 from core.errors import NotFound
 from core.limits import CapacityLimit
-from core.threads import run_in_thread
+from core.tasks import run_in_thread
 from engines.base import Tts
 from media.files.encode import AudioEncoder, content_type_of, open_encoder
 from media.resample import Resampler
@@ -15,7 +15,7 @@ from pipeline.services import EngineSet, own_model
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.shared.settings import DEFAULT
 from pipeline.speech.chunker import ClauseChunker
-from pipeline.speech.normalize.__init___part import ClauseNormalizer
+from pipeline.speech.normalize import ClauseNormalizer
 from pipeline.speech.voices import VoiceChoice, choose_voice
 
 MAX_PARALLEL = 16

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Collection
 from typing import Protocol
 
-from core.threads import run_in_thread
+from core.tasks import run_in_thread
 
 _WEST = ("cs", "da", "de", "en", "es", "fi", "fr", "hu", "id", "it", "nl", "no", "pl", "pt", "ro")
 _FURTHER = ("ar", "el", "fa", "he", "hi", "ja", "ko", "ru", "sv", "tr", "uk", "vi", "zh")

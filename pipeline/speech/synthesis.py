@@ -17,7 +17,7 @@ from pipeline.shared.settings import DEFAULT
 from pipeline.shared.turn import TurnMark
 from pipeline.shared.work_time import WorkTime
 from pipeline.speech.chunker import ClauseChunker
-from pipeline.speech.normalize.__init___part import ClauseNormalizer, NormalizedText
+from pipeline.speech.normalize import ClauseNormalizer, NormalizedText
 from pipeline.speech.voices import VoiceChoice
 
 MAX_WAITING_CLAUSES = 32

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core.errors import RequestError
-from engines.asr.whisper.prefix import check_prefix
+from engines.asr.whisper.prompt import check_prefix
 from engines.base import AsrInfo, AsrOptions
 
 MAX_PROMPT_CHARS = 4000

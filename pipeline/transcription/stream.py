@@ -10,12 +10,10 @@ from core.ports import Clock
 from engines.base import AsrItem, AsrOptions, AsrResult
 from pipeline.services import OnWastedWork, Recogniser, ignore_waste
 from pipeline.transcription.audio_buffer import AudioBuffer
-from pipeline.transcription.part import SegmentDecode
-from pipeline.transcription.partials import EVERY_S, PartialPacing
+from pipeline.transcription.partials import EVERY_S, PartialHypothesis, PartialPacing, StablePrefix
+from pipeline.transcription.segment import SegmentDecode
 from pipeline.transcription.segmenter import LONG_PAUSE_MS, PAD_MS, QUIET_MS, quietest
-from pipeline.transcription.stable_prefix import PartialHypothesis, StablePrefix
-from pipeline.transcription.stitching import shift_times, stitch_results
-from pipeline.transcription.writing import join_texts
+from pipeline.transcription.stitching import join_texts, shift_times, stitch_results
 from serving.scheduling.scheduler import DecodePriority
 
 FIRST_PARTIAL_MS = 700

@@ -8,7 +8,7 @@ from core.errors import EarshotError
 from core.events import ErrorEvent, HypothesisChanged, SessionEvent
 from engines.base import AsrResult
 from pipeline.shared.turn import Turn
-from pipeline.transcription.stable_prefix import PartialHypothesis
+from pipeline.transcription.partials import PartialHypothesis
 from pipeline.user_turn.continuation import Continuation
 
 

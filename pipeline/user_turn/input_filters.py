@@ -7,8 +7,7 @@ import numpy as np
 
 from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples
 from media.processing.echo import open_echo
-from media.processing.modes import EchoMode
-from media.processing.noise_mode import NoiseMode
+from media.processing.modes import EchoMode, NoiseMode
 from media.processing.noise_suppression import open_noise_reduction
 from pipeline.playout.playout import Playout
 

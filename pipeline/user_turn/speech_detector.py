@@ -10,13 +10,14 @@ from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, ms_to_samples
 from core.errors import RequestError
 from engines.base import Vad
 from pipeline.shared.settings import TurnDetection
-from pipeline.user_turn.end_of_turn import Eagerness, endpoint_delay_ms
 from pipeline.user_turn.endpointing import (
     INTERRUPT_MS,
     MAX_UTTERANCE_MS,
+    Eagerness,
     EdgeKind,
     Endpointer,
     SpeechEdge,
+    endpoint_delay_ms,
 )
 from pipeline.user_turn.speech_offset import SpeechOffset
 

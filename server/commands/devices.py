@@ -11,8 +11,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from aiohttp import ClientSession
 
-from bench.client.address import KEY_VARIABLES, Address, parse_address
-from bench.client.http import http_session, reaching, refusal
+from bench.client.http import KEY_VARIABLES, Address, http_session, parse_address, reaching, refusal
 from bench.client.realtime import CannotConnect, message_of
 from core.errors import ConfigError, NotFound, RequestError
 from devices.api.views import DeviceList, DeviceView

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.client.address import KEY_VARIABLES
+from bench.client.http import KEY_VARIABLES
 
 EPILOG = """DEVICE is an id (dev_...), a name or a hardware id.
 

@@ -11,7 +11,7 @@ from typing import cast
 from core.errors import ConfigError, EarshotError
 from core.plugins import BUILT_IN
 from core.ports import ToolContext
-from devices.registry.look import count_devices
+from devices.registry.database import count_devices
 from engines.base import Llm, ToolFilterLlm, Tts, TtsInfo
 from engines.llm.hybrid import HybridLlm
 from engines.registry import EngineKind, load
@@ -32,7 +32,7 @@ from server.compose.prompt_size import built_in_tools, known_tools, prompt_size
 from server.config import Config
 from server.net.addresses import lan_addresses
 from server.net.listeners import AddressInUse, bind, is_local_only
-from serving import warmup
+from serving.model import warmup_item
 from serving.placement.choose import KINDS
 from serving.placement.offers import AsrModelOffer
 from serving.placement.whisper import usable_gpus
@@ -199,7 +199,7 @@ def _tried(offer: AsrModelOffer) -> tuple[AsrModelOffer, str]:
 def _try(offer: AsrModelOffer) -> None:
     """Load it as a worker does, and decode a second of sound. Raises EarshotError."""
     model = load("asr", offer.engine, offer.options)
-    model.decode([warmup.warmup_item(model.info)])
+    model.decode([warmup_item(model.info)])
     model.close()
 
 

@@ -13,7 +13,7 @@ from typing import Literal, Protocol, cast, runtime_checkable
 
 from core.errors import ConfigError, EarshotError, RequestError
 from core.tasks import single_error
-from devices.home_assistant.look import fetch_once
+from devices.home_assistant.client import fetch_once
 from engines.base import Llm, Message, Tts
 from engines.llm.hybrid import HybridLlm
 from pipeline.speech.voices import choose_voice

@@ -37,7 +37,7 @@ def _run(options: argparse.Namespace, started: float) -> int:
         case "doctor":
             return _doctor(options)
         case "talk":
-            from bench.client.address import DEFAULT_URL
+            from bench.client.http import DEFAULT_URL
             from bench.talk.command import main as talk
 
             options.key = _key_for(options, options.url or DEFAULT_URL)

@@ -14,11 +14,11 @@ from devices.wyoming.door import WyomingDoor
 from pipeline.conversation.conversation import Conversations
 from pipeline.conversation.prompts import PromptLibrary
 from pipeline.response.speculation import count_waste
+from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
-from pipeline.surroundings import SessionServices
 from pipeline.tools.home import DemoHome, HomeConfig, default_home
 from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, TimerTools
 from pipeline.tools.toolbox import Toolbox, ToolOverride

@@ -23,12 +23,12 @@ from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes as xiaozhi_routes
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from media.webrtc.peer import PeerSettings
+from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
-from pipeline.surroundings import SessionServices
 from pipeline.tools.home import DemoHome
 from pipeline.transcription.recording import Transcriber
 from server.compose.devices import DeviceServices

@@ -37,10 +37,10 @@ from server.compose.llm_and_tts import (
 from server.compose.prompt_size import prompt_size
 from server.config import Config
 from server.models.first_decode import timer_of, with_times
+from serving.model import ServedModel
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
 from serving.placement.offers import AsrModelOffer, OfferInputs
 from serving.registry import ModelRegistry
-from serving.served import ServedModel
 from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer, WakeWordOffer
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from serving.placement.benchmarks import ModelBenchmark, device_name, save_bench
 from serving.placement.offers import AsrModelOffer
 from serving.placement.whisper import CPU
 from serving.scheduling.scheduler import DecodePriority
-from serving.served import ServedModel
+from serving.model import ServedModel
 
 logger = logging.getLogger(__name__)
 

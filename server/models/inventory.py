@@ -5,15 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
 import msgspec
-
 from core.errors import EarshotError
 from server.models.errors import ModelsError
 from server.models.voices import files_of, name_of
 from serving.catalogue import find_entry, short_name
 from serving.placement.choose import WHISPER_FILES
 from serving.placement.ct2_header import read_weights_file
+from server.models.download import sha256
 
 FolderKind = Literal["model", "voice", "checkpoint", "partial", "broken"]
 
@@ -120,3 +119,38 @@ def _model(name: str, folder: Path, size: int) -> ModelFolder:
 
 def _files(folder: Path) -> Iterator[Path]:
     return (path for path in folder.rglob("*") if path.is_file())
+
+
+# Where a model's files came from, and what they were: `source.json` in its folder.
+
+FILE = "source.json"
+
+
+class SourceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    source: str
+    "A repository on a hub, or the folder that was converted."
+    revision: str = ""
+    "The commit."
+    quantization: str = ""
+    "As it was converted here."
+    files: dict[str, str] = {}
+    "Name -> sha256."
+
+
+def write_record(folder: Path, record: SourceRecord) -> None:
+    """With the checksum of every file that the folder holds."""
+    files = {path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != FILE}
+    whole = msgspec.structs.replace(record, files=files)
+    data = msgspec.json.format(msgspec.json.encode(whole), indent=2)
+    (folder / FILE).write_bytes(data + b"\n")
+
+
+def read_record(folder: Path) -> SourceRecord | None:
+    """None: nobody wrote one. Raises ModelsError for one that cannot be read."""
+    path = folder / FILE
+    if not path.exists():
+        return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=SourceRecord)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ModelsError(f"{path}: {error}") from error

@@ -7,15 +7,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-
 from server.models.errors import ModelsError, HubOffline
 from server.models.download import fetch
 from server.models.hub import Hub
 from server.models.inventory import installed, partial_folder
 from server.models.progress import DownloadProgress
-from server.models.record import SourceRecord, read_record, write_record
+from server.models.inventory import SourceRecord, read_record, write_record
 from server.models.source_spec import MAIN, SourceKind, DownloadPlan, ModelSource, plan
 from serving.placement.ct2_header import read_weights_file
+from collections.abc import Mapping
+from serving.catalogue import CatalogueEntry, entries
+from serving.placement.benchmarks import ModelBenchmark
+from serving.placement.choose import LIVE_MS, WHISPER, EnginePreference, WhisperWeights, best_whisper
+from serving.placement.hardware import Hardware
 
 HELD: Mapping[str, SourceKind] = {"model": "ct2", "checkpoint": "checkpoint", "voice": "voice"}
 "What a folder may hold that is whole -> what was pulled."
@@ -137,3 +141,28 @@ def _publish(partial: Path, folder: Path) -> Path:
         old.unlink()  # what it points to is somebody else's
     shutil.rmtree(old, ignore_errors=True)
     return folder
+
+
+# Which model to fetch for this machine, by the rule that chooses among those that are there.
+
+NOBODY_TIMED: Mapping[str, ModelBenchmark] = {}
+
+
+def automatic(
+    hardware: Hardware, measured: Mapping[str, ModelBenchmark] = NOBODY_TIMED
+) -> tuple[CatalogueEntry, str]:
+    """The one that would be taken if all the sizes were in the models folder, and why. `measured`:
+    the figures that are noted there, by folder; also of models that are not there any more."""
+    offered = {entry.folder: entry for entry in entries() if entry.is_automatic}
+    weights = [
+        WhisperWeights(Path(folder), entry.size_mb, measured=measured.get(folder))
+        for folder, entry in offered.items()
+    ]
+    where = "of the usual sizes"
+    best, why, is_untimed = best_whisper(weights, EnginePreference(engine=WHISPER), hardware, where)
+    if is_untimed:
+        why += (
+            f". The first start times it; if a sentence takes more than {LIVE_MS:.0f} ms, the start "
+            "takes a smaller one that is there, and `earshot models pull` then fetches one"
+        )
+    return offered[best.name], why

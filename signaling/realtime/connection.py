@@ -12,7 +12,7 @@ from core.connection_stats import ConnectionStats
 from core.errors import EarshotError, RequestError
 from core.events import ItemAdded
 from core.ports import Metrics
-from signaling.realtime.fixed import check_type
+from signaling.realtime.client_secrets import check_type
 from signaling.realtime.ports import RealtimeHomeSource, RealtimeSessionPort
 from signaling.realtime.protocol.audio_input import InputAudioDecoder, decode_recordings
 from signaling.realtime.protocol.client_events import (
@@ -29,11 +29,10 @@ from signaling.realtime.protocol.client_events import (
     ResponseCreate,
     SessionUpdate,
 )
+from signaling.realtime.protocol.conversation_events import of_conversation
 from signaling.realtime.protocol.decode import MAX_EVENT_BYTES, BadEvent, too_large
-from signaling.realtime.protocol.input_events import of_conversation
 from signaling.realtime.protocol.input_rate import PARAM, WARNING, SampleRateCheck
-from signaling.realtime.protocol.quality import QUALITY_EVENT
-from signaling.realtime.protocol.server_events import Json
+from signaling.realtime.protocol.server_events import QUALITY_EVENT, Json
 from signaling.realtime.protocol.translator import EventTranslator, Transport
 from signaling.realtime.protocol.validation import missing_in, params_below
 from signaling.realtime.session.items import new_item

@@ -14,8 +14,7 @@ from aiohttp import WSMsgType
 from aiohttp import web as aioweb
 
 from core.audio import AudioFrame, Pcm
-from media.framer import Framer
-from media.pcm import dbfs, from_bytes, to_bytes
+from media.pcm import Framer, dbfs, from_bytes, to_bytes
 from media.webrtc.peer import Peer, PeerCallbacks, PeerSettings
 from tests.media.signals import tone
 

@@ -13,7 +13,7 @@ import pytest
 from aiohttp.test_utils import unused_port
 
 from bench.asr.report.wis_table import WisTableRow, measured
-from bench.client.address import Address
+from bench.client.http import Address
 from core.audio import ASR_RATE_HZ, AudioFrame
 from media.files.decode import decode_file, write_wav
 from tests.server.process import Running, environment, serving

@@ -9,7 +9,7 @@ from bench.tools.noisy_clips import RECORDED, surroundings
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
 from media.files.decode import write_wav
 from media.pcm import dbfs
-from media.processing.noise_mode import NoiseMode
+from media.processing.modes import NoiseMode
 
 pytestmark = pytest.mark.many
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bench.client.address import Address
+from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import CannotConnect, ClientTransport, SessionRequest
 from bench.peers.systems import free_port

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.client.address import Address, parse_address
+from bench.client.http import Address, parse_address
 from bench.client.latency_probe import AudioReceiver, speech_span
 from bench.client.microphone import FRAME_SAMPLES, RATE_HZ, Microphone
 from bench.client.realtime import ReceivedEvent

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from bench.capacity.cpu_affinity import CpuAssignment, cores
-from bench.measurements.board import BoardTurn, clip_of
-from bench.measurements.xiaozhi import TurnTimes, XiaozhiPlan, table
+from bench.measurements.xiaozhi import BoardTurn, TurnTimes, XiaozhiPlan, clip_of, table
 from bench.peers.utterance_audio import utterance
 from core.audio import ASR_RATE_HZ
 from core.errors import RequestError

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from core.threads import run_in_thread
+from core.tasks import run_in_thread
 
 
 def test_gives_what_the_call_gives() -> None:

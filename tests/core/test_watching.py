@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.errors import OverloadedError, RequestError
-from core.http import sending
+from core.http import streaming
 from core.http.streaming import ALIVE, EventStreamSubscribers
 
 
@@ -86,7 +86,7 @@ def test_a_slow_page_gets_the_latest_and_nothing_is_kept_for_it() -> None:
 
 
 def test_a_page_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "STALL_S", 0.01)
+    monkeypatch.setattr(streaming, "STALL_S", 0.01)
 
     async def main() -> None:
         watchers, counter, page = EventStreamSubscribers("it", 1), Counter(), Page()

@@ -16,10 +16,9 @@ from core.errors import (
     EngineUnreachable,
     OverloadedError,
 )
-from core.events import OutputTextDelta, PlayoutStarted, ResponseDone, TokenUsage
+from core.events import OutputTextDelta, PlayoutStarted, RateLimits, ResponseDone, TokenUsage
 from core.items import ImagePart
 from core.ports import ToolSpec
-from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import hybrid, intents
 from engines.llm.hybrid import HybridLlm

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from core.rate_limits import RateLimit, RateLimits
+from core.events import RateLimit, RateLimits
 from engines.base import Message, TextDelta
 from engines.runtime.openai_http.rate_limits import read_limits, reset_s
 from tests.engines.completions import Answer, Server, refuses, sse, talking, text

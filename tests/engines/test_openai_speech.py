@@ -23,8 +23,7 @@ from core.errors import (
     RequestError,
 )
 from engines.registry import load
-from engines.tts.openai import OpenAiTts, Settings, create
-from engines.tts.pcm_stream import PcmStream
+from engines.tts.openai import OpenAiTts, PcmStream, Settings, create
 from tests.engines.speech_server import Handler, pcm_bytes, serving, speech
 
 pytestmark = pytest.mark.live

@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from core.errors import ConfigError, EngineMissing
-from engines.asr.whisper.model_info import FILES, describe
-from engines.asr.whisper.settings import Settings
+from engines.asr.whisper.model_info import FILES, Settings, describe
 
 SPECIAL = ("endoftext", "startoftranscript", "en", "de", "yue", "translate", "transcribe")
 

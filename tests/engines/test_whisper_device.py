@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import EngineMissing
 from engines.asr.whisper import device
-from engines.asr.whisper.settings import Settings
+from engines.asr.whisper.model_info import Settings
 from tests.engines.nano import NANO
 
 pytestmark = pytest.mark.live

@@ -13,9 +13,8 @@ from bench.server.random_whisper import build
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import RequestError
 from engines.asr.faster_whisper import FasterWhisper, Settings, create
-from engines.asr.whisper.decode import DecodePolicy
-from engines.asr.whisper.prefix import check_prefix
-from engines.asr.whisper.rules import DecodeRules
+from engines.asr.whisper.decode import DecodePolicy, DecodeRules
+from engines.asr.whisper.prompt import check_prefix
 from engines.asr.whisper.temperature_fallback import WindowResult, compression_ratio
 from engines.base import AsrItem, AsrOptions, AsrResult
 from tests.engines.nano import NANO

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engines.asr.whisper.language import LanguageDetection, choose
+from engines.asr.whisper.prompt import LanguageDetection, choose
 from engines.asr.whisper.segments import cut
 
 T = 1000

@@ -6,7 +6,7 @@ from typing import Any, assert_never
 from urllib.parse import parse_qsl
 
 from core.errors import RequestError
-from devices.xiaozhi.ear import DeviceAudioInput
+from devices.xiaozhi.audio import DeviceAudioInput
 from devices.xiaozhi.ota_check import MAX_NAME_CHARS, contact_of
 from firmware_protocol.xiaozhi.errors import BadFrame, BadMessage
 from firmware_protocol.xiaozhi.framing import (

@@ -10,7 +10,7 @@ import pytest
 from engines.base import WordMark
 from engines.tts.espeak import Settings, create
 from pipeline.speech.chunker import ClauseChunker
-from pipeline.speech.normalize.__init___part import ClauseNormalizer, NormalizedText
+from pipeline.speech.normalize import ClauseNormalizer, NormalizedText
 
 pytestmark = pytest.mark.live
 

@@ -15,10 +15,9 @@ from engines.base import AsrOptions
 from engines.registry import load
 from media.files.decode import decode_file
 from pipeline.conversation.conversation import Conversations
-from pipeline.services import EngineSet
+from pipeline.services import EngineSet, SessionServices
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
-from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.recording import Transcriber, Transcript
 from pipeline.transcription.segmenter import Segmenter

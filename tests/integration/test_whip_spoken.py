@@ -10,8 +10,8 @@ import pytest
 from aiohttp import ClientSession
 
 from pipeline.conversation.conversation import Conversations
+from pipeline.services import SessionServices
 from pipeline.session.sessions import Sessions
-from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
 from server.compose.engines import run_engines
 from server.config.load import load

@@ -5,8 +5,8 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm
 from media.pcm import dbfs
+from media.processing.aec3 import CLOSED, ResidualEchoGate
 from media.processing.echo_delay import FAR, NEAR, estimate_delay
-from media.processing.echo_gate import CLOSED, ResidualEchoGate
 from media.processing.echo_reference import KEPT, MAX_AHEAD, NEW_STRETCH, EchoReference
 
 pytestmark = pytest.mark.many

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from media.framer import Framer
+from media.pcm import Framer
 from tests.media.signals import assert_continuous, joined
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from media.pcm import dbfs
-from media.processing.noise_mode import NoiseMode
+from media.processing.modes import NoiseMode
 from media.processing.noise_suppression import (
     BLOCK,
     DELAY_MS,

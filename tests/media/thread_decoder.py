@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from typing import BinaryIO
 
 from core.audio import ASR_RATE_HZ, Pcm
-from core.threads import run_in_thread
+from core.tasks import run_in_thread
 from media.files.decode import FileLimits, decode
 
 

@@ -36,9 +36,8 @@ from engines.base import (
 )
 from pipeline.conversation.conversation import Conversations
 from pipeline.response.speculation import count_waste
-from pipeline.services import EngineSet
+from pipeline.services import EngineSet, SessionServices
 from pipeline.session.session import Session
-from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import NoSpeechMode
 from serving.llm_slots import DraftBudget

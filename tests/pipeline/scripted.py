@@ -9,6 +9,7 @@ import numpy as np
 
 from core.audio import AudioFrame, Pcm
 from core.events import (
+    RateLimits,
     TokenUsage,
 )
 from core.items import (
@@ -16,7 +17,6 @@ from core.items import (
     TextPart,
 )
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from core.rate_limits import RateLimits
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,

@@ -8,7 +8,7 @@ from core.errors import RequestError
 from core.items import FunctionCallItem
 from pipeline.conversation.context_window import message_tokens
 from pipeline.conversation.history import History
-from pipeline.tools.arguments_part import MAX_DEPTH, is_too_deep, parse_arguments
+from pipeline.tools.arguments import MAX_DEPTH, is_too_deep, parse_arguments
 
 
 def nested(levels: int) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.user_turn.end_of_turn import Eagerness, combine_probabilities, endpoint_delay_ms
+from pipeline.user_turn.endpointing import Eagerness, combine_probabilities, endpoint_delay_ms
 
 EAGERNESS: tuple[Eagerness, ...] = get_args(Eagerness)
 

@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
 from pipeline.shared.settings import TurnDetection
-from pipeline.user_turn.end_of_turn import WAITS, endpoint_delay_ms
 from pipeline.user_turn.endpointing import (
     MAX_HANG_MS,
     ONSET_MS,
     START_MS,
+    WAITS,
     EdgeKind,
     Endpointer,
     SpeechEdge,
+    endpoint_delay_ms,
 )
 from pipeline.user_turn.speech_detector import SpeechDetector
 from pipeline.user_turn.speech_offset import AudibleEnd

@@ -11,8 +11,7 @@ import pytest
 from core.errors import ConfigError
 from core.ports import ToolContext, ToolOutcome
 from engines.base import ToolCall
-from pipeline.tools.functions import FunctionTools, load_functions, tool
-from pipeline.tools.tool_threads import MAX_THREADS
+from pipeline.tools.functions import MAX_THREADS, FunctionTools, load_functions, tool
 from pipeline.tools.toolbox import Toolbox
 from tests.loop import run_virtual
 from tests.pipeline import house_tools

@@ -9,7 +9,7 @@ import pytest
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
 from core.events import SessionEvent, SpeechStarted, SpeechStopped
 from media.pcm import dbfs
-from media.processing.noise_mode import NoiseMode
+from media.processing.modes import NoiseMode
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from tests.pipeline.fakes import FRAME, World

@@ -18,7 +18,7 @@ from pipeline.playout.playout import MAX_QUEUED_MS, PACED_RATE_HZ, REFILL_MS, Pl
 from pipeline.shared.settings import TurnDetection
 from pipeline.shared.turn import Turn, TurnMark
 from pipeline.speech.chunker import MAX_CHARS, ClauseChunker
-from pipeline.transcription.stable_prefix import StablePrefix
+from pipeline.transcription.partials import StablePrefix
 from pipeline.user_turn.endpointing import (
     INTERRUPT_MS,
     MAX_UTTERANCE_MS,

@@ -27,11 +27,11 @@ from engines.base import (
     WordMark,
 )
 from engines.base.wake import WakeWordDetection, WakeWordDetector
+from pipeline.services import SessionServices
 from pipeline.session.session import Session
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from pipeline.speech.file import SpeechFileOptions, SpeechFiles
-from pipeline.surroundings import SessionServices
 from serving.scheduling.scheduler import DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, EchoLlm, LevelAsr, LoudVad, ToneTts, World, speak

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from core.events import ResponseDone
-from core.rate_limits import RateLimit, RateLimits
+from core.events import RateLimit, RateLimits, ResponseDone
 from engines.base import TextDelta, ToolCall
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings

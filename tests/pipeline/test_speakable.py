@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.speech.chunker import ClauseChunker
-from pipeline.speech.normalize.__init___part import ClauseNormalizer, NormalizedText, speakable
+from pipeline.speech.normalize import ClauseNormalizer, NormalizedText, speakable
 from pipeline.speech.normalize.units import LANGUAGES
 
 PIECES = st.sampled_from(

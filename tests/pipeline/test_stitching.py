@@ -7,8 +7,7 @@ from itertools import pairwise
 import pytest
 
 from engines.base import AsrResult, Segment, TokenLogprob, Word
-from pipeline.transcription.stitching import shift_times, stitch_results
-from pipeline.transcription.writing import join_texts, words_of
+from pipeline.transcription.stitching import join_texts, shift_times, stitch_results, words_of
 
 
 def result(text: str, *, language: str = "en", confidence: float = 0.5) -> AsrResult:

@@ -14,8 +14,7 @@ from core.events import HypothesisChanged, TranscriptionCompleted
 from engines.base import AsrItem, AsrOptions, AsrPadding, AsrResult
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
-from pipeline.transcription.partials import MAX_BACKOFF_S, SHARE
-from pipeline.transcription.stable_prefix import PartialHypothesis
+from pipeline.transcription.partials import MAX_BACKOFF_S, SHARE, PartialHypothesis
 from pipeline.transcription.stream import TranscriptStream, ends_part
 from pipeline.user_turn.endpointing import CANDIDATE_MS
 from serving.scheduling.scheduler import DecodePriority

@@ -11,8 +11,8 @@ from core.ports import ToolSpec
 from engines.base import Message
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
-from pipeline.user_turn.end_of_turn import WAITS, endpoint_delay_ms
-from pipeline.user_turn.turn_evidence import NOT_UNDERSTOOD, UNDERSTOOD
+from pipeline.user_turn.endpointing import WAITS, endpoint_delay_ms
+from pipeline.user_turn.turn_detection import NOT_UNDERSTOOD, UNDERSTOOD
 from tests.pipeline.fakes import EchoLlm, World, speak
 from tests.pipeline.scenes import of, run_session
 

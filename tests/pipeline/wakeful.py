@@ -8,7 +8,7 @@ import numpy as np
 
 from core.audio import Pcm
 from engines.base.wake import WakeWord, WakeWordDetection, WakeWordDetector
-from pipeline.surroundings import SessionServices
+from pipeline.services import SessionServices
 from tests.pipeline.fakes import Kept, World
 
 NAME = "computer"

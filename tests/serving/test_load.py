@@ -2,7 +2,7 @@
 
 import pytest
 
-from serving.scheduling.load import LIVE_ROOM, MEMORY_S, PARTIAL_SHARE, WorkerLoad
+from serving.scheduling.cost_model import LIVE_ROOM, MEMORY_S, PARTIAL_SHARE, WorkerLoad
 from serving.scheduling.priorities import DecodePriority
 
 

@@ -9,12 +9,12 @@ import pytest
 from engines.base import AsrItem
 from engines.registry import available
 from server.compose.choices import describe
+from serving.model import ServedModel
 from serving.placement.choose import EnginePreference, WhisperWeights, select_engine
 from serving.placement.hardware import Hardware
 from serving.placement.offers import AsrModelOffer, OfferInputs, asr_model_offers
 from serving.registry import ModelRegistry
 from serving.scheduling.scheduler import DecodePriority
-from serving.served import ServedModel
 from tests.pipeline.fakes import Counts, LoopClock
 from tests.shared import ROOT
 from tests.speech import say

@@ -17,8 +17,8 @@ from aiohttp import ClientWebSocketResponse
 from core.http.fetch_policy import HostAllowlist
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
+from pipeline.services import SessionServices
 from pipeline.shared.mcp_servers import ClientMcpPolicy
-from pipeline.surroundings import SessionServices
 from tests.pipeline.fakes import EchoLlm, World
 from tests.pipeline.mcp.kitchens import KITCHEN, Kitchen
 from tests.ports import reserved_port

@@ -20,6 +20,8 @@ from core.events import (
     PlayoutCleared,
     PlayoutStarted,
     PlayoutStopped,
+    RateLimit,
+    RateLimits,
     ResponseCreated,
     ResponseDone,
     ResponseParameters,
@@ -44,7 +46,6 @@ from core.items import (
     MessageItem,
     TextPart,
 )
-from core.rate_limits import RateLimit, RateLimits
 from signaling.realtime.protocol.audio_format import MAX_DELTA_SAMPLES
 
 USER = MessageItem("item_u", "user", (AudioPart(),))

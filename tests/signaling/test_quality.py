@@ -8,7 +8,7 @@ from core.connection_stats import AudioFlowStats, ConnectionStats
 from media.webrtc.loopback import lose_packets
 from signaling.call_stats import count_quality
 from signaling.realtime.connection import RealtimeConnection
-from signaling.realtime.protocol.quality import QUALITY_EVENT
+from signaling.realtime.protocol.server_events import QUALITY_EVENT
 from signaling.realtime.session.settings import SessionConfiguration
 from tests.pipeline.fakes import Counts
 from tests.signaling.callers import talking

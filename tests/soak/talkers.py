@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any
 
-from bench.client.address import Address
 from bench.client.base import RealtimeClient
 from bench.client.conversation import ConversationClient, TurnReport, talking
+from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ClientTransport, ConnectionLost, SessionRequest
 from bench.client.webrtc import WebRtcClient

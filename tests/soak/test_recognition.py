@@ -10,8 +10,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from bench.client.address import Address
-from bench.measurements.footprint import Footprint, quiet_footprint
+from bench.client.http import Address
+from bench.measurements.resources import Footprint, quiet_footprint
 from bench.tools.clips import COMMANDS
 from core.audio import ASR_RATE_HZ, Pcm
 from tests.server.process import Running, serving

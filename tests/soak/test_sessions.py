@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.client.address import Address
-from bench.measurements.footprint import Footprint, metrics, quiet_footprint
+from bench.client.http import Address
+from bench.measurements.resources import Footprint, metrics, quiet_footprint
 from tests.server.process import Running, serving
 from tests.soak.talkers import Log, all_four
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from aiohttp import ClientResponse
 
-from core.http import sending
+from core.http import streaming
 from pipeline.tools.home.state import HomeState
 from tests.web.client import Client, with_client
 from tests.web.reports import FakeHome, _home
@@ -86,7 +86,7 @@ def test_watchers_are_limited_and_make_room_again(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_page_that_reads_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "STALL_S", 0.05)
+    monkeypatch.setattr(streaming, "STALL_S", 0.05)
 
     class Busy(FakeHome):
         """Changes all the time, by more than sockets have room for."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from aiohttp import ClientError, ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
-from bench.client.address import Address
+from bench.client.http import Address
 
 QUEUE = "earshot_asr_queue_seconds_sum"
 COMPUTE = "earshot_asr_compute_seconds_sum"

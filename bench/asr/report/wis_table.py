@@ -15,7 +15,7 @@ import numpy as np
 from aiohttp import ClientSession
 
 from bench.asr.upload import UploadClient
-from bench.client.address import Address
+from bench.client.http import Address
 from bench.client.realtime import CannotConnect
 from bench.tools.stats import markdown
 from core.audio import ASR_RATE_HZ, Pcm

@@ -7,8 +7,8 @@ from functools import partial
 
 from aiohttp import ClientError, ClientSession
 
-from bench.client.address import Address
 from bench.client.base import RealtimeClient, connect
+from bench.client.http import Address
 from bench.client.latency_probe import AudioReceiver
 from bench.client.microphone import Microphone
 from bench.client.realtime import CannotConnect, ClientTransport, SessionRequest, background

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from bench.client.address import Address
+from bench.client.http import Address
 from bench.client.realtime import ClientTransport, SessionRequest
 from bench.peers.environments import VOICE_PEERS, VoiceKind, folder
 from bench.peers.systems import started

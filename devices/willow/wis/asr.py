@@ -1,14 +1,22 @@
 """A recording that is recognised while it comes, and translated as well where that is asked for."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
-from core.errors import PayloadTooLarge
+from core.errors import EarshotError, PayloadTooLarge
+from core.ids import new_id
 from core.ports import Clock
+from core.tasks import single_error
 from devices.willow.wis.asr_params import ENGLISH, AsrParams
+from engines.base import AsrOptions
+from pipeline.services import Recogniser
+from pipeline.transcription.partials import PartialHypothesis
 from pipeline.transcription.recording import RecordingTranscription, Transcriber, Transcript
+from pipeline.transcription.stitching import join_texts
+from pipeline.transcription.stream import TranscriptStream
 from serving.scheduling.scheduler import DecodePriority
 
 
@@ -100,3 +108,31 @@ async def open_transcription(
         ]
         model = transcriber.name_of(ask.model)
         yield WisTranscription(recordings, ask, model, clock, max_audio_s)
+
+
+# Words while they are spoken, for clients that ask for them; the text that counts comes later.
+
+
+@asynccontextmanager
+async def partial_transcripts(
+    recogniser: Recogniser, options: AsrOptions, clock: Clock, tell: Callable[[str, str], None]
+) -> AsyncIterator[Callable[[Pcm], None]]:
+    """Gives what takes the sound; `tell` gets all words so far, and those that will stay.
+
+    Partials are the first thing to go when the server is busy: then there are none.
+    """
+
+    def found(agreed: PartialHypothesis, _: int) -> None:
+        tell(join_texts([agreed.stable, agreed.unstable]), agreed.stable)
+
+    def lost(_: EarshotError) -> None:
+        pass
+
+    with single_error():
+        async with asyncio.TaskGroup() as tasks:
+            utterance = TranscriptStream(recogniser, new_id("item"), options, clock, tasks)
+            utterance.follow(found, lost)
+            try:
+                yield utterance.push
+            finally:
+                utterance.discard()

@@ -11,7 +11,7 @@ from aiohttp.hdrs import METH_HEAD
 from core.audio import ASR_RATE_HZ
 from core.errors import RequestError
 from core.http.connected import ClientDisconnected
-from core.http.sending import send
+from core.http.streaming import send
 from core.tasks import single_error
 from devices.willow.wis.params import allowed_text, invalid, number_of, text_of
 from media.files.encode import FORMATS, content_type_of, fix_wav_sizes

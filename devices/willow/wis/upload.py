@@ -11,7 +11,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from core.errors import PayloadTooLarge, RequestError
 from core.http.connected import ClientDisconnected
 from core.http.routes import BROKEN_FORM
-from core.threads import run_in_thread
+from core.tasks import run_in_thread
 from devices.willow.wis.asr import WisTranscription
 from devices.willow.wis.params import allowed_text, invalid, text_of, whole_of
 from media.codecs.amr import AmrDecoder

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from core.errors import ConfigError, EngineMissing
-from engines.asr.whisper.settings import NAME, Settings
+from engines.asr.whisper.model_info import NAME, Settings
 from engines.runtime.cuda import install_hint, preload
 
 logger = logging.getLogger(__name__)

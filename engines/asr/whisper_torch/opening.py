@@ -8,11 +8,11 @@ import torch
 from tokenizers import Tokenizer as Table
 
 from core.errors import ConfigError
-from engines.asr.whisper.alignment import CrossAttentionAligner
 from engines.asr.whisper.decode import DecodePolicy
-from engines.asr.whisper.settings import read_notes, rules_of
+from engines.asr.whisper.model_info import read_notes, rules_of
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import usual_frames
+from engines.asr.whisper.word_timestamps import CrossAttentionAligner
 from engines.asr.whisper_torch.batching.engine_thread import DeviceThread
 from engines.asr.whisper_torch.batching.request import DecodeProgramFactory
 from engines.asr.whisper_torch.batching.word_alignment import TokenAligner

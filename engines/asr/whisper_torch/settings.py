@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from core.errors import ConfigError, EngineMissing
-from engines.asr.whisper import settings as shared
+from engines.asr.whisper import model_info as shared
+from engines.asr.whisper.decode import TAKES_ALL
 from engines.asr.whisper.model_info import (
     expects_names,
     languages_of,
     supported,
     tells_noise,
 )
-from engines.asr.whisper.rules import TAKES_ALL
 from engines.asr.whisper.windows import MAX_ITEM_MS
 from engines.asr.whisper_torch.checkpoint import CONFIG, TOKENIZER, read_shape
 from engines.base import AsrInfo

@@ -6,9 +6,8 @@ from contextlib import aclosing
 from typing import Any
 
 from core.errors import ContextLengthExceeded, EngineError, OverloadedError, RemoteProtocolError
-from core.events import TokenUsage
+from core.events import RateLimits, TokenUsage
 from core.ports import ToolSpec
-from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.chat_messages import chat_messages, chat_tools
 from engines.llm.openai.chunks import ChatCompletionChunk

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from core.errors import EngineCrashed, EngineUnreachable
-from core.events import TokenUsage
+from core.events import RateLimits, TokenUsage
 from core.ports import ToolSpec
-from core.rate_limits import RateLimits
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import openai
 from engines.llm.vllm.command_line import HOST, command, http_settings, variables

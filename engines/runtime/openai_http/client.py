@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from core.errors import EngineError, EngineTimeout, EngineUnreachable, RemoteProtocolError
-from core.rate_limits import RateLimits
+from core.events import RateLimits
 from engines.llm.openai.chunks import DONE, ChatCompletionChunk, read_chunk
 from engines.llm.openai.settings import Settings, checked_url, key_of
 from engines.runtime.openai_http.errors import LlmHttpError, retry_after_s

@@ -6,7 +6,7 @@ https://platform.openai.com/docs/guides/rate-limits#rate-limits-in-headers
 import re
 from collections.abc import Mapping
 
-from core.rate_limits import RateLimit, RateLimits
+from core.events import RateLimit, RateLimits
 
 NAMES = ("requests", "tokens")
 

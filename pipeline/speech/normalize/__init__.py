@@ -39,3 +39,10 @@ class ClauseNormalizer:
 def speakable(clause: str, language: str) -> str:
     """What a voice reads of one clause on its own."""
     return ClauseNormalizer(language).read(clause).text
+
+
+# What a voice reads instead of what is written: no markdown, no emoji, units and symbols as words.
+#
+# The transcript keeps the text as the model wrote it; `NormalizedText.origin` leads back to it.
+
+__all__ = ["ClauseNormalizer", "NormalizedText", "speakable"]

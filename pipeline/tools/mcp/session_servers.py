@@ -8,17 +8,23 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 
 from core.errors import ConfigError, NotFound, RequestError
-from core.events import ErrorEvent, ItemAdded, ItemDone, SessionEvent
+from core.events import ErrorEvent, ItemAdded, ItemDone, McpListToolsProgress, SessionEvent
 from core.http.fetch_policy import FetchTarget, HostAllowlist, UrlNotAllowed, parse_fetch_target
 from core.ids import new_id
 from core.items import McpListItem
-from core.mcp_events import McpListToolsProgress
 from core.ports import ToolContext, ToolSpec
 from pipeline.conversation.history import History
 from pipeline.shared.mcp_servers import ClientMcpPolicy, ClientMcpServer
+from pipeline.shared.settings import ResponseRequest
 from pipeline.tools.mcp import McpToolProvider
 from pipeline.tools.mcp.approvals import Approvals
-from pipeline.tools.mcp.tool import MAX_TOOLS, ClientMcpTool, client_tools_of, tool_definitions
+from pipeline.tools.mcp.tool import (
+    MAX_TOOLS,
+    ApprovalDecision,
+    ClientMcpTool,
+    client_tools_of,
+    tool_definitions,
+)
 
 NOBODY = ToolContext("", "")
 "An MCP server has the same tools for everybody."
@@ -268,3 +274,30 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return host == "localhost"
     return True
+
+
+# The MCP servers of one answer. Equal ones offer the same.
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMcpOffer:
+    servers: SessionMcpServers
+    named: tuple[ClientMcpServer, ...]
+    request: ResponseRequest
+    "How the answer was asked for."
+
+    @property
+    def approved(self) -> tuple[ApprovalDecision, ...]:
+        """Calls to be made, or not, before the model is asked."""
+        return self.request.approved
+
+    async def ready(self) -> None:
+        """Servers of the session hold up no answer, its own ones do."""
+        if self.request.mcp_servers is not None:
+            await self.servers.ready(self.named)
+
+    def tools(self) -> list[ClientMcpTool]:
+        """Out of band there is no conversation in which the client could allow anything."""
+        may_ask = self.request.in_conversation
+        tools = self.servers.tools(self.named)
+        return [one for one in tools if may_ask or not one.needs_approval]

@@ -3,10 +3,12 @@
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
+
+from httpx2 import AsyncHTTPTransport, Request, Response, StreamError
 
 from core.errors import EarshotError
 from pipeline.tools.mcp.settings import McpServerSettings
@@ -53,7 +55,7 @@ async def open_transport(
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
-    from pipeline.tools.mcp.bounded import MAX_MESSAGE_BYTES
+    from pipeline.tools.mcp.transport import MAX_MESSAGE_BYTES
 
     async with AsyncExitStack() as stack:
         if server.command:
@@ -84,7 +86,7 @@ async def open_transport(
 def _http(server: McpServerSettings, on_status: Callable[[int], None]) -> "AsyncClient":
     from httpx2 import AsyncClient, Request, Timeout
 
-    from pipeline.tools.mcp.bounded import SizeLimitedTransport
+    from pipeline.tools.mcp.transport import SizeLimitedTransport
 
     class McpHttpClient(AsyncClient):
         async def send(self, request: Request, **how: Any) -> "Response":
@@ -178,3 +180,47 @@ class _LineProtocol(asyncio.Protocol):
         for line in lines:
             if text := line[:MAX_LINE_BYTES].decode("utf-8", "replace").strip():
                 self._on_line(text)
+
+
+# HTTP to MCP servers whose answers are read only as far as a message may go.
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+"""Unpacked. A camera's picture as base64 has room; of a result a model is shown 8 000 characters.
+Without a bound, whoever answers decides on our memory."""
+
+
+class McpMessageTooLarge(StreamError):
+    """The library tells whoever asked, and keeps the connection."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the answer has more than {MAX_MESSAGE_BYTES // 1024**2} MiB")
+
+
+class SizeLimitedTransport(AsyncHTTPTransport):
+    async def handle_async_request(self, request: Request) -> Response:
+        """See `AsyncHTTPTransport`. Reading the whole answer raises TooLarge; events in a stream
+        are bounded one by one, by who reads them."""
+        response = await super().handle_async_request(request)
+        return _SizeLimitedResponse(
+            response.status_code,
+            headers=response.headers,
+            stream=response.stream,
+            extensions=response.extensions,
+        )
+
+
+class _SizeLimitedResponse(Response):
+    _is_read_whole = False
+
+    async def aread(self) -> bytes:
+        self._is_read_whole = True
+        return await super().aread()
+
+    async def aiter_bytes(self, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
+        size = 0
+        async with aclosing(super().aiter_bytes(chunk_size)) as parts:
+            async for part in parts:
+                size += len(part)
+                if self._is_read_whole and size > MAX_MESSAGE_BYTES:
+                    raise McpMessageTooLarge
+                yield part

@@ -13,7 +13,7 @@ from server.commands.models.list import as_json, as_table
 from server.compose.choices import PlacementInputs, choose_one, survey
 from server.config import Config
 from server.models import convert as conversion
-from server.models.automatic import automatic
+from server.models.pull import automatic
 from server.models.errors import ModelsError
 from server.models.hub import HUB, STALL_S, Hub
 from server.models.inventory import find_installed, installed

@@ -13,7 +13,7 @@ from engines.registry import load
 from server.commands.doctor_probes import ProbeResult
 from server.models.download import sha256
 from server.models.inventory import ModelFolder
-from server.models.record import read_record
+from server.models.inventory import read_record
 from server.models.voices import PIPER, with_pulled
 from serving.placement.choose import WHISPER
 

@@ -4,8 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from media.processing.modes import EchoMode
-from media.processing.noise_mode import NoiseMode
+from media.processing.modes import EchoMode, NoiseMode
 from pipeline.shared.settings import DEFAULT, BargeInPolicy, SessionSettings, TurnDetection
 
 

@@ -15,6 +15,9 @@ from core.events import (
     ItemDone,
     ItemRetrieved,
     ItemTruncated,
+    McpCallArgumentsDelta,
+    McpCallProgress,
+    McpListToolsProgress,
     OutputAudioDelta,
     OutputItemAdded,
     OutputItemDone,
@@ -22,6 +25,7 @@ from core.events import (
     PlayoutCleared,
     PlayoutStarted,
     PlayoutStopped,
+    RateLimits,
     ResponseCreated,
     ResponseDone,
     SessionEvent,
@@ -34,21 +38,20 @@ from core.events import (
     TurnTimeline,
     WakeStateChanged,
 )
-from core.mcp_events import McpCallArgumentsDelta, McpCallProgress, McpListToolsProgress
-from core.rate_limits import RateLimits
 from engines.base import AsrPadding
 from signaling.realtime.protocol.beta import is_beta_update, to_beta, to_ga
 from signaling.realtime.protocol.client_events import ClientEvent
-from signaling.realtime.protocol.conversation_events import ResponseEventEncoder
-from signaling.realtime.protocol.decode import decode
-from signaling.realtime.protocol.input_events import (
+from signaling.realtime.protocol.conversation_events import (
     InputEventEncoder,
+    ResponseEventEncoder,
     of_conversation,
     transcription,
 )
-from signaling.realtime.protocol.quality import QUALITY_EVENT, connection_json
+from signaling.realtime.protocol.decode import decode
 from signaling.realtime.protocol.server_events import (
+    QUALITY_EVENT,
     Json,
+    connection_json,
     error_event,
     event,
     limits_json,

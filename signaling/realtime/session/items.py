@@ -26,7 +26,7 @@ from core.items import (
     MessageItem,
     TextPart,
 )
-from pipeline.tools.arguments_part import MAX_DEPTH, is_too_deep
+from pipeline.tools.arguments import MAX_DEPTH, is_too_deep
 from pipeline.tools.mcp.schema import MAX_NAME_CHARS, NOT_IN_NAMES
 from signaling.realtime.protocol.client_events import (
     ContentPartObject,

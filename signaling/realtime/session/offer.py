@@ -13,8 +13,13 @@ from core.errors import PayloadTooLarge, RequestError
 from core.http.routes import BROKEN_FORM
 from pipeline.services import own_model
 from pipeline.shared.settings import DEFAULT, SessionSettings
-from signaling.realtime.client_secrets import ClientSecret, ClientSecretRequest
-from signaling.realtime.fixed import as_minted, check_conversation, check_type
+from signaling.realtime.client_secrets import (
+    ClientSecret,
+    ClientSecretRequest,
+    as_minted,
+    check_conversation,
+    check_type,
+)
 from signaling.realtime.protocol.decode import MAX_CONTROL_EVENT_BYTES
 from signaling.realtime.protocol.validation import validate
 from signaling.realtime.protocol.wire import StrictStruct

@@ -18,9 +18,11 @@ from signaling.realtime.session.audio_input import (
     decoding_json,
     noise_reduction_json,
     transcription_json,
+    turn_detection_json,
     with_decoding,
     with_noise_reduction,
     with_transcription,
+    with_turn_detection,
 )
 from signaling.realtime.session.extensions import (
     UNLIMITED,
@@ -45,7 +47,6 @@ from signaling.realtime.session.schema import (
     VoiceId,
 )
 from signaling.realtime.session.tools import choice_json, own_choice, read_client_tools, tools_json
-from signaling.realtime.session.turn_detection import turn_detection_json, with_turn_detection
 
 HOSTED_VOICES = frozenset(
     ("alloy", "ash", "ballad", "cedar", "coral", "echo", "marin", "sage", "shimmer", "verse")

@@ -17,7 +17,7 @@ from signaling.realtime.client_secrets import ClientSecret
 from signaling.realtime.connection import DisconnectReason, RealtimeConnection
 from signaling.realtime.ports import RealtimeHomeSource, RealtimeSessionPort, RealtimeSessionsPort
 from signaling.realtime.protocol.beta import is_beta
-from signaling.realtime.protocol.quality import RoundTripMeter
+from signaling.realtime.protocol.server_events import RoundTripMeter
 from signaling.realtime.session.offer import SessionSettingsFactory, terms_of
 from signaling.realtime.session.settings import SessionConfiguration
 from signaling.realtime.transports.event_socket import TOO_SLOW, EventSocket, abort_unread

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from aiohttp import ClientResponse
 
-from core.http import sending
+from core.http import streaming
 from devices.api import door as door_file
 from devices.directory import DeviceProfile
 from devices.ota import FirmwareFolder
@@ -462,7 +462,7 @@ def test_a_silent_watch_shows_life_and_changes_of_other_servers(tmp_path: Path) 
 def test_a_page_that_reads_nothing_is_let_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "STALL_S", 0.05)
+    monkeypatch.setattr(streaming, "STALL_S", 0.05)
     monkeypatch.setattr(door_file, "SETTLE_S", 0)
     monkeypatch.setattr(door_file, "MAX_WATCHERS", 1)
 

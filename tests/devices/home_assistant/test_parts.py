@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from core.errors import ConfigError, RemoteProtocolError
-from devices.home_assistant.conversation import parse
+from devices.home_assistant.conversation import ConversationIds, parse
+from devices.home_assistant.errors import error_sentence
 from devices.home_assistant.protocol import (
     CommandEncoder,
     CommandResult,
@@ -20,11 +21,9 @@ from devices.home_assistant.registries import (
     HomeAssistantEntity,
     HomeAssistantHouse,
 )
-from devices.home_assistant.rooms import wants_room
 from devices.home_assistant.services import plan
 from devices.home_assistant.settings import HomeAssistantSettings
-from devices.home_assistant.threads import ConversationIds
-from devices.home_assistant.words import error_sentence
+from devices.home_assistant.tools import wants_room
 from engines.base import AsrInfo
 from pipeline.shared.settings import SessionSettings
 from server.config.sections.home_assistant import HomeAssistantConfig

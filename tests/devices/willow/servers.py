@@ -21,11 +21,10 @@ from devices.willow.wis.routes import routes
 from engines.base import LlmOptions, TextDelta, WordMark
 from media.files.upload_spool import SpoolLimits, UploadSpools
 from pipeline.conversation.conversation import Conversations
-from pipeline.services import EngineSet
+from pipeline.services import EngineSet, SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
-from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.recording import Transcriber
 from tests.media.thread_decoder import ThreadDecoder

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientPayloadError
 
 from core.audio import AudioFrame
-from core.http import sending
+from core.http import streaming
 from engines.base import WordMark
 from media.files.decode import decode_file
 from media.files.encode import UNKNOWN_SIZE
@@ -189,7 +189,7 @@ def test_who_hangs_up_stops_the_voice(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_player_that_takes_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "STALL_S", 0.2)
+    monkeypatch.setattr(streaming, "STALL_S", 0.2)
     tts = EndlessTts()
 
     async def act(server: Server) -> None:

@@ -21,10 +21,9 @@ from devices.wyoming.settings import WyomingSettings
 from devices.wyoming.tts import WyomingSynthesizer
 from engines.base.wake import WakeWordEngine
 from pipeline.conversation.conversation import Conversations
-from pipeline.services import EngineSet
+from pipeline.services import EngineSet, SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.speech.file import SpeechFiles
-from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.recording import Transcriber
 from server.net.listeners import bind

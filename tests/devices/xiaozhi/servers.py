@@ -29,9 +29,8 @@ from devices.xiaozhi.settings import XiaozhiSettings
 from engines.base import AsrItem, AsrResult, WordMark
 from firmware_protocol.xiaozhi.state_machine import DialogueSettings
 from pipeline.conversation.conversation import Conversations
-from pipeline.services import EngineSet
+from pipeline.services import EngineSet, SessionServices
 from pipeline.session.sessions import Sessions
-from pipeline.surroundings import SessionServices
 from pipeline.tools.toolbox import Toolbox
 from server.http.auth import AccessGate
 from serving.scheduling.scheduler import DecodePriority

@@ -13,7 +13,7 @@ from aiohttp import WSMsgType, WSServerHandshakeError
 
 from core.audio import ASR_RATE_HZ
 from devices.directory import Device
-from devices.xiaozhi.ear import DeviceAudioInput
+from devices.xiaozhi.audio import DeviceAudioInput
 from tests.devices.xiaozhi.servers import MemoryDirectory, Scene, Server, SineTts, against
 from tests.devices.xiaozhi.simulated import Board, speech
 

@@ -23,9 +23,8 @@ from bench.gpu.correctness import (
 from bench.gpu.cuda_clock import DeviceSpeed, FailedCall, RunTimes, beside
 from bench.gpu.random_models import END, NO_TIMESTAMPS, SHAPES, START, tensors, write
 from bench.gpu.roofline import encoder_flop, floor_ms, step_bytes
-from bench.gpu.speaking import speaking
 from bench.gpu.transformers_baseline import loaded
-from bench.gpu.whisper_torch import answers, opened
+from bench.gpu.whisper_torch import answers, opened, speaking
 from engines.asr.whisper_torch.batching.kv_cache import DecoderState, NewRow
 from engines.asr.whisper_torch.batching.slots import SlotTable
 from engines.asr.whisper_torch.checkpoint import SpecialTokens

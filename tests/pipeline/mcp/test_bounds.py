@@ -7,7 +7,7 @@ import pytest
 
 from core.ports import ToolContext, ToolOutcome
 from pipeline.tools.mcp import McpServerSettings, McpToolProvider
-from pipeline.tools.mcp.bounded import MAX_MESSAGE_BYTES
+from pipeline.tools.mcp.transport import MAX_MESSAGE_BYTES
 from tests.pipeline.mcp.kitchens import running
 from tests.pipeline.mcp.stubborn import stubborn
 

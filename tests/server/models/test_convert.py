@@ -16,7 +16,7 @@ from engines.base import AsrItem
 from engines.registry import load
 from server.models.convert import LIBRARIES
 from server.models.inventory import find_installed
-from server.models.record import read_record
+from server.models.inventory import read_record
 from tests.server.models.cli import earshot, last_line
 from tests.server.models.fake_hub import FakeHub, serving
 from tests.engines.nano import NANO

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from engines.asr.whisper.rules import ALWAYS
-from engines.asr.whisper.settings import Settings, paddings, read_notes
-from server.models.automatic import automatic
+from engines.asr.whisper.decode import ALWAYS
+from engines.asr.whisper.model_info import Settings, paddings, read_notes
+from server.models.pull import automatic
 from server.models.convert import padding_of, write_notes
 from server.models.errors import ModelsError
 from server.models.hub import Hub
 from server.models.inventory import find_installed, installed
 from server.models.progress import DownloadProgress
-from server.models.record import FILE, read_record
+from server.models.inventory import FILE, read_record
 from server.models.source_spec import checkpoint_of, source_of
 from serving.catalogue import require_entry
 from serving.placement.benchmarks import ModelBenchmark

@@ -15,7 +15,7 @@ from server.models.hub import Hub
 from server.models.inventory import find_installed, partial_folder
 from server.models.progress import DownloadProgress
 from server.models.pull import PullResult, pull
-from server.models.record import read_record, write_record
+from server.models.inventory import read_record, write_record
 from server.models.source_spec import checkpoint_of, source_of
 from serving.catalogue import UnknownModelError, require_entry
 from tests.server.models.fake_hub import TINY, FakeHub, serving, weights_file, whisper_files

@@ -12,7 +12,7 @@ from server.models.errors import ModelsError, HubOffline
 from server.models.inventory import find_installed, installed, partial_folder
 from server.models.progress import DownloadProgress
 from server.models.pull import PullResult, pull
-from server.models.record import read_record
+from server.models.inventory import read_record
 from server.commands.models.list import as_table
 from server.models.source_spec import source_of
 from server.models.voices import KOKORO_REPOSITORY, PIPER_REPOSITORY, setting, with_pulled

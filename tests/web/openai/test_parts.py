@@ -17,9 +17,8 @@ from tests.web.openai.listening import Cards
 from web.openai.routes import routes
 from web.openai.transcriptions.door import AudioDoor
 from web.openai.transcriptions.fields import TranscriptionFields, TranslationFields
-from web.openai.transcriptions.formats import logprobs, usage
+from web.openai.transcriptions.formats import logprobs, srt, usage, vtt
 from web.openai.transcriptions.languages import NAMES, code_of, name_of
-from web.openai.transcriptions.subtitles import srt, vtt
 from web.openai.transcriptions.validation import is_known
 from web.openapi import document
 

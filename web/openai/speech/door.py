@@ -11,7 +11,7 @@ from msgspec import Struct
 from core.errors import EarshotError, RequestError
 from core.http.connected import ClientDisconnected, while_connected
 from core.http.routes import JSON
-from core.http.sending import send
+from core.http.streaming import send
 from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFile, SpeechFileOptions, SpeechFiles, single_text
 from pipeline.speech.language_id import TextLanguageDetector

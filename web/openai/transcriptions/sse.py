@@ -9,10 +9,10 @@ from msgspec import UNSET, Struct, UnsetType
 
 from core.errors import EarshotError, RequestError
 from core.http.connected import ClientDisconnected
-from core.http.sending import send
+from core.http.streaming import send
 from engines.base import AsrPadding, TokenLogprob
 from pipeline.transcription.recording import RecordingTranscription
-from pipeline.transcription.writing import join_texts
+from pipeline.transcription.stitching import join_texts
 from web.openai.transcriptions.formats import (
     DurationUsage,
     LanguageCode,

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web as aioweb
 
 from core.errors import NotFound, PayloadTooLarge, RequestError
-from core.threads import run_in_thread
+from core.tasks import run_in_thread
 from devices.willow.was.device_config import (
     DEFAULTS,
     MASK,

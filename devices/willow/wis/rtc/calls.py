@@ -11,10 +11,14 @@ from core.errors import EarshotError, OverloadedError, RequestError
 from core.ids import new_id
 from core.ports import Clock
 from core.queues import Outbox
-from devices.willow.wis.asr import WisTranscript, WisTranscription, open_transcription
+from devices.willow.wis.asr import (
+    WisTranscript,
+    WisTranscription,
+    open_transcription,
+    partial_transcripts,
+)
 from devices.willow.wis.asr_params import AsrParams, AsrParamsReader
 from devices.willow.wis.params import switch_of
-from devices.willow.wis.partials import partial_transcripts
 from devices.willow.wis.rtc.messages import (
     RtcPing,
     RtcStart,

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from engines.asr.whisper.decode import DecodePolicy, has_sound
-from engines.asr.whisper.language import LanguageDetection, choose
-from engines.asr.whisper.part import ItemDecode
-from engines.asr.whisper.prompt import MAX_ANSWER_TOKENS
+from engines.asr.whisper.decode import DecodePolicy, ItemDecode, has_sound
+from engines.asr.whisper.prompt import MAX_ANSWER_TOKENS, LanguageDetection, choose
 from engines.asr.whisper.temperature_fallback import (
     BEST_OF,
     DecoderOutput,
