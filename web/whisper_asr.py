@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import RequestError
-from core.http.connected import while_connected
+from core.http.client_connection import while_connected
 from core.http.routes import JSON
 from core.tasks import run_in_thread
 from engines.base import AsrOptions, AsrTask

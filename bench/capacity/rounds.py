@@ -10,7 +10,7 @@ from typing import Any
 from bench.capacity import webrtc_load, websocket_load
 from bench.capacity.client_audio import appends, packets
 from bench.capacity.cpu_affinity import CpuAssignment
-from bench.capacity.run import CapacityRun
+from bench.capacity.one_run import CapacityRun
 from bench.capacity.summary import extrapolated, table
 from bench.capacity.systems import Bare, bare, configuration, earshot
 from bench.capacity.websocket_load import ANSWER_S, COMMITS_BY_ITSELF, ECHO, IS_LISTENED_TO

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from bench.capacity.run import CapacityRun
+from bench.capacity.one_run import CapacityRun
 from bench.tools.stats import markdown, percentile
 
 CapacityRuns = Mapping[str, Mapping[int, Sequence[CapacityRun]]]

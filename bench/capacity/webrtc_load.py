@@ -19,7 +19,7 @@ from av import Packet
 from av.stream import Stream
 from msgspec.json import encode
 
-from bench.capacity.run import SETTLE_S, CapacityRun, window
+from bench.capacity.one_run import SETTLE_S, CapacityRun, window
 from bench.client.http import Address, http_session, reaching, refusal
 from bench.client.realtime import CONNECT_TIMEOUT_S, CannotConnect, Json
 from bench.client.webrtc import CREATED

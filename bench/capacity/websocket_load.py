@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import ClientConnectionError, ClientWebSocketResponse, WSMsgType
 from msgspec.json import encode
 
-from bench.capacity.run import SETTLE_S, CapacityRun, window
+from bench.capacity.one_run import SETTLE_S, CapacityRun, window
 from bench.capacity.webrtc_load import TALK
 from bench.client.http import Address, http_session, reaching
 from bench.client.microphone import RATE_HZ

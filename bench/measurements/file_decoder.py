@@ -22,7 +22,7 @@ from core.audio import Pcm
 from core.errors import RequestError
 from core.tasks import run_in_thread
 from media.files.decode import decode
-from serving.file_decoder import DecoderProcess, DecoderShare
+from serving.workers.file_decoder import DecoderProcess, DecoderShare
 
 PAUSE_S = 0.05
 "Between two files: uploads do not come without any pause."

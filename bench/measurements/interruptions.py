@@ -38,7 +38,7 @@ from engines.registry import load
 from media.pcm import Framer
 from media.resample import Resampler
 from pipeline.conversation.conversation import Conversations
-from pipeline.response.plan import CommandModel
+from pipeline.response.planner import CommandModel
 from pipeline.services import EngineSet, SessionServices
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions

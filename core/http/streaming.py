@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
 from core.errors import OverloadedError, RequestError
-from core.http.connected import ClientDisconnected
+from core.http.client_connection import ClientDisconnected
 
 # Bytes to somebody who may take them slowly, or not at all.
 

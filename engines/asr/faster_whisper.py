@@ -13,7 +13,7 @@ import numpy as np
 
 from engines.asr.whisper.decode import DecodePolicy, DecodeRules, ItemDecode, has_sound
 from engines.asr.whisper.device import load_whisper
-from engines.asr.whisper.encoded import EncoderOutput
+from engines.asr.whisper.encoder_output import EncoderOutput
 from engines.asr.whisper.features import LogMelExtractor, normalized_window
 from engines.asr.whisper.model_info import ModelNotes, Settings, describe, read_notes, rules_of
 from engines.asr.whisper.prompt import choose

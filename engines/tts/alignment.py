@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
-from engines.tts.threaded import WordTiming
+from engines.tts.synthesis_thread import WordTiming
 
 Phoneme = tuple[str, float]
 "A phoneme and how long it sounds, in ms."

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from threading import local
 from typing import Any
 
-from engines.tts.threaded import ClauseReceiver
+from engines.tts.synthesis_thread import ClauseReceiver
 
 
 class CancellableOnnxSession:

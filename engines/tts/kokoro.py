@@ -17,8 +17,8 @@ from core.errors import EngineMissing
 from engines.base import TtsInfo, WordMark
 from engines.tts.alignment import Phoneme, spoken_words
 from engines.tts.cancellable_onnx import CancellableOnnxSession
+from engines.tts.synthesis_thread import ClauseReceiver, SpeechChunk, ThreadedSynthesis, WordTiming
 from engines.tts.text import checked_speed, chosen_voice
-from engines.tts.threaded import ClauseReceiver, SpeechChunk, ThreadedSynthesis, WordTiming
 
 if TYPE_CHECKING:
     from kokoro_onnx import Kokoro

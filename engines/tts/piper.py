@@ -20,8 +20,8 @@ from core.errors import ConfigError, EngineMissing
 from engines.base import TtsInfo, WordMark
 from engines.tts.alignment import Phoneme, spoken_words
 from engines.tts.cancellable_onnx import CancellableOnnxSession
+from engines.tts.synthesis_thread import ClauseReceiver, SpeechChunk, ThreadedSynthesis
 from engines.tts.text import checked_speed, chosen_voice
-from engines.tts.threaded import ClauseReceiver, SpeechChunk, ThreadedSynthesis
 
 if TYPE_CHECKING:
     from piper import PiperVoice, SynthesisConfig

@@ -106,7 +106,8 @@ def decode_file(
 
 
 class FileDecoder(Protocol):
-    """Decodes files of strangers where they cannot harm the server: `serving.file_decoder`."""
+    """Decodes files of strangers where they cannot harm the server:
+    `serving.workers.file_decoder`."""
 
     def blocks(
         self, file: BinaryIO, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None

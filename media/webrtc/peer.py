@@ -27,7 +27,7 @@ from media.webrtc.aiortc_internals.rtp import RtpPacketSender, RtpSendPath, rece
 from media.webrtc.data_channel import EventChannel
 from media.webrtc.dtls_failure import curve_of, describe_failure
 from media.webrtc.ice.candidates import candidates_in, read_candidate
-from media.webrtc.ice.gathering import gather_with, has_ended
+from media.webrtc.ice.gatherer import gather_with, has_ended
 from media.webrtc.peer_settings import CallbackGuard, CloseReason, PeerCallbacks, PeerSettings
 from media.webrtc.sdp import SDP_ERRORS, checked_sdp, max_message_bytes
 from media.webrtc.stats import ConnectionStatsMeter

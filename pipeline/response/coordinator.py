@@ -14,7 +14,7 @@ from pipeline.conversation.conversation import Conversation
 from pipeline.conversation.history import History
 from pipeline.playout.barge_in import BargeIn
 from pipeline.playout.playout import Playout
-from pipeline.response.plan import ResponsePlanner
+from pipeline.response.planner import ResponsePlanner
 from pipeline.response.playback import truncate, truncate_at_playout
 from pipeline.response.queue import ResponseQueue
 from pipeline.response.response import Response

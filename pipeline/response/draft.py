@@ -15,7 +15,7 @@ from core.ports import Clock, Metrics, ToolContext
 from engines.base import CallDelta, Message, ToolCall
 from pipeline.response.generation import generate
 from pipeline.response.llm_slot import with_llm_slots
-from pipeline.response.plan_part import ResponsePlan
+from pipeline.response.plan import ResponsePlan
 from pipeline.shared.turn import TurnMark
 from pipeline.shared.work_time import WorkTime
 from pipeline.speech.synthesis import (

@@ -16,7 +16,7 @@ from engines.base import (
     ToolCall,
     ToolFilterLlm,
 )
-from pipeline.response.plan_part import ResponsePlan
+from pipeline.response.plan import ResponsePlan
 from pipeline.shared.plugin_errors import plugin_errors
 
 LlmSlotContext = Callable[[], AbstractAsyncContextManager[None]]

@@ -1,227 +1,43 @@
-"""What the next answer is made with: the settings of the moment, and what is known so far."""
+"""What an answer is made with, fixed before it begins. Equal plans make the same answer."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass
 
-from core.errors import EarshotError, EngineError, OverloadedError, RequestError
-from core.events import Modality, ResponseParameters
-from core.items import Item, ItemReference, MessageItem
-from core.ports import ToolContext, ToolSpec
-from engines.base import LlmOptions, Message
-from pipeline.conversation.conversation import Conversation
-from pipeline.conversation.history import messages_of
-from pipeline.conversation.instructions import add_location
-from pipeline.response.draft import ResponseDraft
-from pipeline.response.plan_part import ResponsePlan
-from pipeline.services import SessionServices
-from pipeline.shared.plugin_errors import plugin_errors
-from pipeline.shared.settings import ResponseRequest, SessionSettings
+from core.errors import EarshotError
+from core.events import DEFAULT_RESPONSE_PARAMETERS, Modality, ResponseParameters
+from core.items import Item
+from core.ports import ToolSpec
+from engines.base import AS_CONFIGURED, Llm, LlmOptions, Tts
+from pipeline.conversation.context_window import AS_FITS, ContextTruncation
+from pipeline.shared.settings import ToolChoice
 from pipeline.shared.turn import Turn
-from pipeline.speech.voices import choose_voice, spare_voice
-from pipeline.tools.fillers import Fillers
-from pipeline.tools.mcp.session_servers import SessionMcpOffer, SessionMcpServers
-from serving.scheduling.scheduler import DecodePriority
-
-T = TypeVar("T")
+from pipeline.speech.voices import VoiceChoice
+from pipeline.tools.mcp.session_servers import SessionMcpOffer
 
 
-@runtime_checkable
-class CommandModel(Protocol):
-    """A language model that knows only what it was taught, and tells what that is."""
-
-    async def understands(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
-    ) -> bool: ...
-
-
-class ResponsePlanner:
-    """One session's."""
-
-    def __init__(
-        self,
-        conversation: Conversation,
-        surroundings: SessionServices,
-        settings: Callable[[], SessionSettings],
-        remote: SessionMcpServers,
-    ) -> None:
-        self.remote = remote
-        "MCP servers that the client named."
-        self._conversation, self._surroundings = conversation, surroundings
-        self._engines, self._settings = surroundings.engines, settings
-        self._fillers = Fillers()
-
-    def plan(self, turn: Turn, request: ResponseRequest, language: str) -> ResponsePlan:
-        settings, engines = self._settings(), self._engines
-        limit = _limit(request, settings)
-        modality, refusal = request.modality or settings.modality, None
-        voice, tts = request.voice or settings.voice, engines.voice
-        try:
-            choice = choose_voice(engines.tts, language, voice)
-            voice, tts = choice.voice, choice.tts
-        except RequestError as exc:  # nobody speaks this language: it can still be written
-            refusal = exc if modality == "audio" else None
-        return ResponsePlan(
-            turn=turn,
-            modality=modality,
-            language=language,
-            instructions=self._instructions(request, modality, language),
-            voice=voice,
-            speed=settings.speed,
-            llm=engines.language_model(settings.llm),
-            tts=tts,
-            spare=spare_voice(engines.tts, language, tts),
-            options=LlmOptions(
-                _chosen(request.temperature, settings.answer_temperature),
-                limit,
-                parallel_tool_calls=_chosen(
-                    request.parallel_tool_calls, settings.parallel_tool_calls
-                ),
-                reasoning_effort=_chosen(request.reasoning_effort, settings.reasoning_effort),
-            ),
-            tools=settings.tools,
-            client_tools=_chosen(request.client_tools, settings.client_tools),
-            remote=self._remote(request, settings),
-            tool_choice=_chosen(request.tool_choice, settings.tool_choice),
-            truncation=settings.truncation,
-            input=_items(request.input),
-            terms=ResponseParameters(
-                request.in_conversation,
-                request.metadata,
-                limit,
-                request.voice,
-                request.audio_format,
-            ),
-            refusal=refusal,
-        )
-
-    def _instructions(self, request: ResponseRequest, modality: Modality, language: str) -> str:
-        """Ours say that every word is heard, so a written answer goes without them; and who writes
-        a prompt as a system item, or wants none, is not contradicted."""
-        settings, place = self._settings(), self._conversation.place
-        is_given = request.instructions is not None or settings.is_uninstructed
-        written = _chosen(request.instructions, settings.instructions)
-        if is_given or modality == "text" or self._has_system_item(request):
-            return add_location(written, place)
-        today = self._surroundings.clock.wall().date()
-        return self._surroundings.instructions.prompt(written, language, today, place)
-
-    def _has_system_item(self, request: ResponseRequest) -> bool:
-        sent = _items(request.input)
-        items = self._conversation.history.items if sent is None else sent
-        return any(isinstance(item, MessageItem) and item.role == "system" for item in items)
-
-    def final_plan(
-        self, turn: Turn, request: ResponseRequest, text: str | None, refusal: EarshotError | None
-    ) -> ResponsePlan:
-        """Of an answer that begins now; what is said unasked later is in its language, too."""
-        self._conversation.language = self.language()
-        plan = self.plan(turn, request, self._conversation.language)
-        return replace(plan, text=text, refusal=refusal or plan.refusal)
-
-    def prompt(
-        self, plan: ResponsePlan, said: str = "", without: Sequence[str] = ()
-    ) -> Sequence[Message]:
-        """What the model sees; `said`: by the user, and not in the history yet, in place of the
-        items `without`."""
-        history = self._conversation.history
-        items = plan.input
-        if items is None:
-            gone = {*without, *_decided(plan)}
-            kept = tuple(item for item in history.items if item.id not in gone)
-            items = _asked_last(kept, plan.turn.item_id)
-        messages = messages_of(items, plan.instructions)
-        return [*messages, Message("user", said)] if said else messages
-
-    def _remote(
-        self, request: ResponseRequest, settings: SessionSettings
-    ) -> SessionMcpOffer | None:
-        named = _chosen(request.mcp_servers, settings.mcp_servers)
-        if not (named or request.approved):
-            return None
-        return SessionMcpOffer(self.remote, named, request)
-
-    def context(self, plan: ResponsePlan) -> ToolContext:
-        return ToolContext(self._conversation.id, plan.language, self._conversation.place)
-
-    def draft(self, plan: ResponsePlan, prompt: Sequence[Message]) -> ResponseDraft:
-        of, context = self._surroundings, self.context(plan)
-        seats = of.drafts.seats(plan.llm)
-        return ResponseDraft(
-            plan, prompt, of.toolbox, context, of.clock, of.metrics, self._fillers, seats
-        )
-
-    def regret(self, error: EarshotError) -> str | None:
-        """What is said to somebody whose words could not be recognised. None: it was not our
-        fault."""
-        if not isinstance(error, EngineError | OverloadedError):
-            return None
-        return self._fillers.regret(error, self.language())
-
-    def language(self, heard: str | None = None) -> str:
-        """Of the next answer."""
-        return (
-            self._settings().language
-            or heard
-            or self._conversation.language
-            or self._engines.default_language
-        )
-
-    async def is_whole(self, words: str, language: str) -> bool | None:
-        """Whether the assistant would do something about these words; None: it takes any. Raises
-        EngineError."""
-        plan = self.plan(Turn(""), ResponseRequest(), self.language(language))
-        if not isinstance(plan.llm, CommandModel):
-            return None
-        specs = self._surroundings.toolbox.specs(self.context(plan), plan.tools)
-        prompt = self.prompt(plan, words)
-        with plugin_errors("llm", plan.llm.name, self._surroundings.metrics):
-            return await plan.llm.understands(prompt, specs, language=plan.language)
-
-    def may_work_ahead(self) -> bool:
-        """Turns are answered by themselves, and the server has time to spare."""
-        settings = self._settings()
-        detection = settings.turn_detection
-        if not (settings.answers and detection and detection.create_response):
-            return False
-        try:
-            self._engines.admit(settings.asr, DecodePriority.SPECULATIVE)
-        except OverloadedError:
-            return False
-        return True
-
-
-def _decided(plan: ResponsePlan) -> set[str]:
-    """Calls that waited for the client: they come last, with their results."""
-    return {one.request_id for one in plan.remote.approved} if plan.remote else set()
-
-
-def _chosen(asked: T | None, settled: T) -> T:
-    return settled if asked is None else asked
-
-
-def _asked_last(items: tuple[Item, ...], item_id: str | None) -> tuple[Item, ...]:
-    """What is to be answered comes after what we said meanwhile, a timer's end: else the model is
-    asked to go on from that."""
-    for index in reversed(range(len(items))):
-        item = items[index]
-        if not isinstance(item, MessageItem):
-            break  # what a tool did belongs where it is
-        if item.id == item_id:
-            since = [one for one in items[index:] if isinstance(one, MessageItem)]
-            ours = [one for one in since if one.role == "assistant"]
-            return (*items[:index], *ours, *(one for one in since if one.role != "assistant"))
-    return items
-
-
-def _items(sent: tuple[Item | ItemReference, ...] | None) -> tuple[Item, ...] | None:
-    """References were resolved when the answer was asked for."""
-    if sent is None:
-        return None
-    return tuple(item for item in sent if not isinstance(item, ItemReference))
-
-
-def _limit(request: ResponseRequest, settings: SessionSettings) -> int | None:
-    """Tokens of the answer; None: no limit."""
-    limit = _chosen(request.max_output_tokens, settings.max_output_tokens)
-    return limit if isinstance(limit, int) else None
+@dataclass(frozen=True, slots=True)
+class ResponsePlan:
+    turn: Turn
+    modality: Modality
+    language: str
+    instructions: str
+    voice: str
+    speed: float
+    llm: Llm
+    tts: Tts
+    spare: VoiceChoice | None = None
+    "Another engine that speaks the language; it apologises where `tts` fails."
+    options: LlmOptions = AS_CONFIGURED
+    tools: tuple[str, ...] | None = None
+    "Names of those that may be used; None: all."
+    client_tools: tuple[ToolSpec, ...] = ()
+    remote: SessionMcpOffer | None = None
+    "MCP servers that the client named; None: none."
+    tool_choice: ToolChoice = "auto"
+    truncation: ContextTruncation = AS_FITS
+    input: tuple[Item, ...] | None = None
+    "What the model sees in place of the conversation."
+    terms: ResponseParameters = DEFAULT_RESPONSE_PARAMETERS
+    text: str | None = None
+    "Say exactly this (an announcement); the language model is not asked."
+    refusal: EarshotError | None = None
+    "It was asked for and cannot be given: it fails with this, so that nobody waits for it."

@@ -7,7 +7,7 @@ from typing import Literal
 from core.ports import Metrics
 from engines.base import Message
 from pipeline.response.draft import ResponseDraft
-from pipeline.response.plan_part import ResponsePlan
+from pipeline.response.plan import ResponsePlan
 from serving.llm_slots import DraftBudget
 
 SpeculationOutcome = Literal["used", "resumed", "changed", "noise", "dropped", "failed", "load"]

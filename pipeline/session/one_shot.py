@@ -16,7 +16,7 @@ from pipeline.conversation.conversation import Conversation, Conversations
 from pipeline.conversation.history import History
 from pipeline.response.generation import generate
 from pipeline.response.llm_slot import with_llm_slots
-from pipeline.response.plan_part import ResponsePlan
+from pipeline.response.plan import ResponsePlan
 from pipeline.services import SessionServices
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from pipeline.shared.turn import Turn

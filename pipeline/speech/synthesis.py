@@ -11,7 +11,7 @@ from core.audio import Pcm, ms_to_samples
 from core.ports import Metrics
 from engines.base import WordMark
 from media.resample import Resampler
-from pipeline.response.plan_part import ResponsePlan
+from pipeline.response.plan import ResponsePlan
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.shared.settings import DEFAULT
 from pipeline.shared.turn import TurnMark

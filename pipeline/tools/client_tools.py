@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from core.errors import RequestError
 from core.ports import ToolContext, ToolSpec
 from engines.base import LlmOptions, ToolCall
-from pipeline.response.plan_part import ResponsePlan
+from pipeline.response.plan import ResponsePlan
 from pipeline.shared.settings import NamedMcpServer, NamedTool, ToolChoice
 from pipeline.tools.mcp.tool import ClientMcpTool, unique_names
 from pipeline.tools.toolbox import Toolbox

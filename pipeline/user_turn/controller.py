@@ -35,7 +35,7 @@ from pipeline.user_turn.continuation import Continuation, ContinuationWindow, En
 from pipeline.user_turn.endpoint_timer import EndpointTimer
 from pipeline.user_turn.endpointing import EdgeKind, SpeechEdge
 from pipeline.user_turn.events import PartialTranscripts, UserTurnHandler
-from pipeline.user_turn.settling import final_result
+from pipeline.user_turn.final_result import final_result
 from pipeline.user_turn.speech_detector import DetectedFrame, SpeechDetector
 from pipeline.user_turn.turn_detection import TurnDetector
 from pipeline.user_turn.utterance import OpenUtterance

@@ -33,8 +33,8 @@ from server.compose.tools import configured_tools
 from server.config import Config
 from server.runtime.clock import SystemClock, open_trace
 from server.runtime.idle_gc import tidy
-from serving.file_decoder import DecoderProcess
 from serving.llm_slots import DraftBudget
+from serving.workers.file_decoder import DecoderProcess
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from devices.api.door import DevicesDoor
 from devices.api.routes import routes as device_routes
 from devices.directory import DeviceKind, DeviceProfile
 from devices.ota import FirmwareFolder
+from devices.willow.was.device_lookup import ConnectedDeviceLookup
 from devices.willow.was.door import WasDoor
-from devices.willow.was.ears import ConnectedDeviceLookup
 from devices.willow.was.routes import was_routes
 from devices.willow.wis.door import WillowDoor, WillowSettings
 from devices.willow.wis.routes import routes as willow_routes
@@ -37,7 +37,7 @@ from server.compose.plugins import ChosenPlugin, OpenedDoor, open_plugin_doors
 from server.config import Config
 from server.http.edge import ErrorBoundary
 from server.version import product_version
-from serving.file_decoder import DEVICE_UPLOADS, UPLOADS, DecoderProcess
+from serving.workers.file_decoder import DEVICE_UPLOADS, UPLOADS, DecoderProcess
 from signaling.ice_servers import IceDoor, ice_routes
 from signaling.realtime.client_secrets import ClientSecretStore
 from signaling.realtime.door import RealtimeDoor, RealtimeSettings

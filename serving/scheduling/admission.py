@@ -5,7 +5,7 @@ from math import ceil
 
 from core.errors import EarshotError, EngineTimeout, OverloadedError, SupersededError
 from core.ports import Metrics
-from serving.scheduling.priorities import DROPPABLE, WAIT_LIMIT_S, DecodePriority
+from serving.scheduling.priority import DROPPABLE, WAIT_LIMIT_S, DecodePriority
 from serving.scheduling.queue import RequestQueue
 
 MAX_WAITING = 256

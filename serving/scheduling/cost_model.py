@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import exp
 
-from serving.scheduling.priorities import DecodePriority
+from serving.scheduling.priority import DecodePriority
 
 ITEM_WEIGHT = 0.2
 "Of a new sample: items differ in length, so some ten of them make the mean."

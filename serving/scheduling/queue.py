@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from core.errors import EarshotError
 from engines.base import AsrItem, AsrResult
 from serving.scheduling.cost_model import BatchCostModel
-from serving.scheduling.priorities import DROPPABLE, DecodePriority
+from serving.scheduling.priority import DROPPABLE, DecodePriority
 
 WorkerLookup = Callable[[str], int | None]
 "Utterance -> the worker that it is bound to."

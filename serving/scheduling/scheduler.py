@@ -16,7 +16,7 @@ from engines.base import AsrInfo, AsrItem, AsrResult
 from serving.scheduling.admission import AdmissionControl
 from serving.scheduling.affinity import WorkerAffinity
 from serving.scheduling.cost_model import BatchCostModel, WorkerLoad
-from serving.scheduling.priorities import BEGIN_SHARE, DEADLINE_S, DecodePriority
+from serving.scheduling.priority import BEGIN_SHARE, DEADLINE_S, DecodePriority
 from serving.scheduling.queue import QueuedRequest, RequestQueue
 from serving.workers.base import AsrWorker
 

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from core.errors import OverloadedError, RequestError, Unauthorized
 from core.ports import Clock
 from pipeline.session.sessions import ClientSecretHolder
-from signaling.realtime.protocol.wire import StrictStruct
+from signaling.realtime.protocol.structs import StrictStruct
 from signaling.realtime.session.schema import RealtimeSession, SessionObject
 from signaling.realtime.session.settings import SessionConfiguration
 

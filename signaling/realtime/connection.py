@@ -49,7 +49,7 @@ from signaling.realtime.transports.fairness import (
     SAMPLES_PER_TURN,
     EventLoopShare,
 )
-from signaling.realtime.transports.told import SidebandOutbox
+from signaling.realtime.transports.sideband_outbox import SidebandOutbox
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from aiohttp import web as aioweb
 from msgspec.json import encode
 
 from core.errors import Forbidden
-from core.http.connected import while_connected
+from core.http.client_connection import while_connected
 from core.ids import new_id
 from core.ports import Metrics
 from media.webrtc.peer import PeerSettings

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.capacity.run import CapacityRun, MeasurementWindow
+from bench.capacity.one_run import CapacityRun, MeasurementWindow
 from bench.capacity.summary import extrapolated, table
 from bench.capacity.systems import configuration
 from bench.capacity.webrtc_load import PacketArrival, interval_errors_ms

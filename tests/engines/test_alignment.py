@@ -1,7 +1,7 @@
 """From phonemes to words, where the counts agree and where they do not."""
 
 from engines.tts.alignment import Phoneme, spoken_words
-from engines.tts.threaded import WordTiming
+from engines.tts.synthesis_thread import WordTiming
 
 
 def sentence(text: str, ms: float = 10) -> list[Phoneme]:

@@ -12,7 +12,7 @@ from engines.base import Message, ToolCall
 from engines.runtime.openai_http.errors import is_about_length
 from pipeline.conversation.context_window import ContextTruncation, message_tokens
 from pipeline.response.generation import generate
-from pipeline.response.plan_part import ResponsePlan
+from pipeline.response.plan import ResponsePlan
 from pipeline.tools.rounds import ToolAccess
 from pipeline.tools.toolbox import Toolbox
 from tests.engines.completions import (

@@ -13,7 +13,7 @@ import pytest
 from core.audio import silence
 from engines.base import TtsInfo
 from engines.tts.cancellable_onnx import CancellableOnnxSession
-from engines.tts.threaded import ClauseReceiver, SpeechChunk, ThreadedSynthesis
+from engines.tts.synthesis_thread import ClauseReceiver, SpeechChunk, ThreadedSynthesis
 from tests.conftest import require
 
 pytestmark = pytest.mark.live

@@ -11,8 +11,8 @@ from aiortc import RTCIceCandidate, RTCIceGatherer
 from psutil import Process
 
 from core.errors import EarshotError, OverloadedError
-from media.webrtc.ice import gathering
-from media.webrtc.ice.gathering import LOOPBACK, gather_with
+from media.webrtc.ice import gatherer
+from media.webrtc.ice.gatherer import LOOPBACK, gather_with
 from media.webrtc.ice.settings import IceServer, IceSettings
 from tests.ports import free_ports
 
@@ -178,7 +178,7 @@ def test_without_a_relay_relay_only_is_an_error(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_relay_that_does_not_answer_holds_up_no_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "RELAY_CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(gatherer, "RELAY_CLOSE_TIMEOUT_S", 0.05)
 
     class Relay:
         is_asked = False
@@ -189,7 +189,7 @@ def test_a_relay_that_does_not_answer_holds_up_no_close(monkeypatch: pytest.Monk
 
     async def scene() -> None:
         relay = Relay()
-        gathering._close_in_time(relay)  # type: ignore[arg-type]
+        gatherer._close_in_time(relay)  # type: ignore[arg-type]
         async with asyncio.timeout(10):
             await relay.close()
         assert relay.is_asked

@@ -23,7 +23,7 @@ from media.webrtc.aiortc_internals.rtp import (
     receive_rtp,
 )
 from media.webrtc.aiortc_internals.ssrc_limit import MAX_SOURCES
-from media.webrtc.ice.gathering import gather_with
+from media.webrtc.ice.gatherer import gather_with
 from media.webrtc.ice.restart import IceRestart
 from media.webrtc.ice.settings import IceSettings
 from media.webrtc.loopback import lose_packets

@@ -19,7 +19,7 @@ from core.events import (
 from core.items import FunctionCallItem, FunctionOutputItem, MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
-from pipeline.response.plan import _asked_last
+from pipeline.response.planner import _asked_last
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from serving.llm_slots import DraftBudget

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from serving.scheduling.cost_model import DOUBT, BatchCostModel
-from serving.scheduling.priorities import DecodePriority
+from serving.scheduling.priority import DecodePriority
 
 FINAL, SPECULATIVE, PARTIAL, BATCH = DecodePriority
 

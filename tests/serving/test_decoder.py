@@ -19,9 +19,9 @@ from core.audio import Pcm
 from core.errors import EngineCrashed, OverloadedError, PayloadTooLarge, RequestError
 from engines.runtime.worker.protocol import MessageFrameReader
 from media.files.decode import FileLimits, decode_file
-from serving import file_decoder
-from serving.file_decoder import MEMORY_BYTES, DecoderProcess, DecoderShare
-from serving.workers.decoder_host import PcmReply
+from serving.workers import file_decoder
+from serving.workers.file_decoder import MEMORY_BYTES, DecoderProcess, DecoderShare
+from serving.workers.file_decoder_host import PcmReply
 from tests.media.hostile_files import (
     caf_chunk,
     m4a,

@@ -8,7 +8,7 @@ import pytest
 
 from engines.base import AsrInfo, AsrItem, AsrResult
 from serving.scheduling.lanes import lanes
-from serving.scheduling.priorities import DecodePriority
+from serving.scheduling.priority import DecodePriority
 from serving.scheduling.scheduler import AsrScheduler
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock

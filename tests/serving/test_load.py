@@ -3,7 +3,7 @@
 import pytest
 
 from serving.scheduling.cost_model import LIVE_ROOM, MEMORY_S, PARTIAL_SHARE, WorkerLoad
-from serving.scheduling.priorities import DecodePriority
+from serving.scheduling.priority import DecodePriority
 
 
 def busy(load: WorkerLoad, priority: DecodePriority, share: float, until: float = 60.0) -> float:

@@ -7,7 +7,7 @@ import pytest
 from core.errors import EarshotError, EngineTimeout, OverloadedError
 from engines.base import AsrResult
 from serving.scheduling.admission import MAX_WAITING
-from serving.scheduling.priorities import DEADLINE_S, WAIT_LIMIT_S
+from serving.scheduling.priority import DEADLINE_S, WAIT_LIMIT_S
 from serving.scheduling.scheduler import AsrScheduler, DecodePriority
 from tests.serving.fakes import CALL_S, Worker, item, linear, outcomes, scheduled, settle
 

@@ -12,7 +12,7 @@ from core.events import HypothesisChanged, TurnTimeline, WakeStateChanged
 from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.session.settings import SessionConfiguration
 from signaling.realtime.transports.sideband import MAX_SIDEBANDS
-from signaling.realtime.transports.told import SidebandOutbox
+from signaling.realtime.transports.sideband_outbox import SidebandOutbox
 from tests.signaling.callers import talking
 from tests.signaling.fakes import BEGUN, Client, CountingHome, play
 from tests.signaling.servers import Server, against

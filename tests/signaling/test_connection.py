@@ -23,7 +23,7 @@ from signaling.realtime.protocol.audio_input import SLICE_MS
 from signaling.realtime.protocol.translator import Transport
 from signaling.realtime.session.settings import SessionConfiguration
 from signaling.realtime.transports.fairness import SAMPLES_PER_EVENT, SAMPLES_PER_TURN
-from signaling.realtime.transports.told import SidebandOutbox
+from signaling.realtime.transports.sideband_outbox import SidebandOutbox
 from tests.loop import VirtualClockLoop
 from tests.signaling.fakes import BEGUN, Client, Event, NotedSession, converse, play
 

@@ -13,7 +13,7 @@ from aiohttp import WSCloseCode
 
 from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.transports import event_socket, sideband
-from signaling.realtime.transports.told import MAX_UNTAKEN_CHARS, SidebandOutbox
+from signaling.realtime.transports.sideband_outbox import MAX_UNTAKEN_CHARS, SidebandOutbox
 from tests.signaling.callers import Caller, form, talking
 from tests.signaling.fakes import WATCH, TalkativeHome, gone
 from tests.signaling.raw_client import BUFFER_BYTES, CLOSE, PONG, TEXT, RawClient, upgraded

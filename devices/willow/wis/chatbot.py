@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 from aiohttp import web as aioweb
 
-from core.http.connected import while_connected
+from core.http.client_connection import while_connected
 from core.http.routes import JSON
 from devices.willow.wis.chat_params import check_site, read_question
 from devices.willow.wis.tts import (

@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web as aioweb
 
 from core.errors import EngineTimeout, RequestError
-from core.http.connected import ClientDisconnected, while_connected
+from core.http.client_connection import ClientDisconnected, while_connected
 from core.ports import Clock
 from devices.ip_allowlist import KeylessPageSettings
 from devices.willow.wis.asr import WisTranscript, WisTranscription, open_transcription
@@ -19,7 +19,7 @@ from devices.willow.wis.asr_reply import briefly, device_reply, file_reply
 from devices.willow.wis.chat_params import check_site
 from devices.willow.wis.chatbot import Chatbot
 from devices.willow.wis.chatbot_ws import ChatbotSocket
-from devices.willow.wis.device_lookup import DeviceLookup, DeviceUtterance
+from devices.willow.wis.device_utterance import DeviceLookup, DeviceUtterance
 from devices.willow.wis.params import switch_of
 from devices.willow.wis.rtc.calls import WillowCallGuard, WillowCalls, call_settings
 from devices.willow.wis.sts import SpeechToSpeech

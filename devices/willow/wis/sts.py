@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web as aioweb
 
 from core.errors import RequestError
-from core.http.connected import while_connected
+from core.http.client_connection import while_connected
 from devices.willow.wis.asr import WisTranscript
 from devices.willow.wis.asr_params import ENGLISH, AsrParams
 from devices.willow.wis.chat_params import read_question

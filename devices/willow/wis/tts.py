@@ -10,7 +10,7 @@ from aiohttp.hdrs import METH_HEAD
 
 from core.audio import ASR_RATE_HZ
 from core.errors import RequestError
-from core.http.connected import ClientDisconnected
+from core.http.client_connection import ClientDisconnected
 from core.http.streaming import send
 from core.tasks import single_error
 from devices.willow.wis.params import allowed_text, invalid, number_of, text_of

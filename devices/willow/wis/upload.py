@@ -9,7 +9,7 @@ from aiohttp import web as aioweb
 from aiohttp.http_exceptions import HttpProcessingError
 
 from core.errors import PayloadTooLarge, RequestError
-from core.http.connected import ClientDisconnected
+from core.http.client_connection import ClientDisconnected
 from core.http.routes import BROKEN_FORM
 from core.tasks import run_in_thread
 from devices.willow.wis.asr import WisTranscription

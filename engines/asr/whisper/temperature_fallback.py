@@ -7,7 +7,7 @@ from itertools import groupby
 from math import exp
 from typing import Any
 
-from engines.asr.whisper.encoded import EncoderOutput
+from engines.asr.whisper.encoder_output import EncoderOutput
 from engines.asr.whisper.prompt import MAX_ANSWER_TOKENS, MAX_TOKENS, DecoderPrompt
 
 BEST_OF = 5

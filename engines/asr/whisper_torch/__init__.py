@@ -19,7 +19,7 @@ REQUIRES = {"torch": "torch", "safetensors": "safetensors", "tokenizers": "token
 
 def create(settings: "Settings") -> "WhisperTorch":
     """Raises EngineMissing when there are no weights, ConfigError when they cannot be used so."""
-    from engines.asr.whisper_torch.opening import open_engine
+    from engines.asr.whisper_torch.loader import open_engine
 
     return open_engine(settings)
 

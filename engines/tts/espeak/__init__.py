@@ -21,8 +21,8 @@ from engines.tts.espeak.library import (
     espeak_library,
 )
 from engines.tts.espeak.word_times import ClauseWords, EspeakEvent
+from engines.tts.synthesis_thread import ClauseReceiver, SpeechChunk, ThreadedSynthesis
 from engines.tts.text import checked_speed, voices_of
-from engines.tts.threaded import ClauseReceiver, SpeechChunk, ThreadedSynthesis
 
 REQUIRES = {"espeakng_loader": "espeakng-loader"}
 

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from core.audio import Pcm, samples_to_ms
-from engines.tts.threaded import SpeechChunk, WordTiming
+from engines.tts.synthesis_thread import SpeechChunk, WordTiming
 
 _QUIET = 100
 "Samples at and below this are the pause after a clause (1/300 of full scale)."

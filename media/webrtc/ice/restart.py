@@ -17,7 +17,7 @@ from aiortc.sdp import candidate_to_sdp
 
 from core.errors import Conflict
 from media.webrtc.ice.candidates import read_candidate
-from media.webrtc.ice.gathering import CandidateGatherer
+from media.webrtc.ice.gatherer import CandidateGatherer
 from media.webrtc.ice.settings import IceSettings
 
 logger = logging.getLogger(__name__)

@@ -120,7 +120,7 @@ class IceSettings:
         return tuple(server.minted(label, expires_s) for server in self.servers)
 
     def configuration(self) -> "RTCConfiguration":
-        """For aiortc, without the servers: `media.webrtc.ice.gathering` asks them."""
+        """For aiortc, without the servers: `media.webrtc.ice.gatherer` asks them."""
         # Settings are read by every command; aiortc takes a tenth of a second.
         from aiortc import RTCBundlePolicy, RTCConfiguration, RTCIceTransportPolicy
 

@@ -1,7 +1,7 @@
 """One answer, clause by clause, as it is read aloud. Pure."""
 
 from pipeline.speech.normalize.emoji import drop_emoji, read_addresses, tidy
-from pipeline.speech.normalize.mapped import MappedText, NormalizedText
+from pipeline.speech.normalize.mapped_text import MappedText, NormalizedText
 from pipeline.speech.normalize.markdown import FENCE, read_block, read_links, read_marks
 from pipeline.speech.normalize.units import months, read_words
 

@@ -2,7 +2,7 @@
 
 import re
 
-from pipeline.speech.normalize.mapped import FIRST_GROUP, NOTHING, SPACE, MappedText
+from pipeline.speech.normalize.mapped_text import FIRST_GROUP, NOTHING, SPACE, MappedText
 
 _PICTURES = (
     "\U0001f000-\U0001faff"  # pictures, flags, playing cards

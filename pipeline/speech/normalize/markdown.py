@@ -3,7 +3,7 @@
 import re
 from html import unescape
 
-from pipeline.speech.normalize.mapped import FIRST_GROUP, NOTHING, SPACE, MappedText
+from pipeline.speech.normalize.mapped_text import FIRST_GROUP, NOTHING, SPACE, MappedText
 
 FENCE = re.compile(r"^\s*(`{3,}|~{3,})(?!.*`{3})")
 

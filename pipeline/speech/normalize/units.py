@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct, convert
 
-from pipeline.speech.normalize.mapped import MappedText, Replacement, TextPiece
+from pipeline.speech.normalize.mapped_text import MappedText, Replacement, TextPiece
 
 LANGUAGES = ("de", "en", "es", "fr")
 "Those with a table; in others symbols are left to the voice."

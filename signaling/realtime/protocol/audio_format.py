@@ -12,7 +12,7 @@ from core.events import FormatName
 from media.codecs import g711
 from media.pcm import from_bytes, to_bytes
 from media.resample import Resampler
-from signaling.realtime.protocol.wire import OptionalField, StrictStruct
+from signaling.realtime.protocol.structs import OptionalField, StrictStruct
 
 WIRE_RATE_HZ = 24_000
 "PCM of the Realtime API is 24 kHz in both directions; clients hard-code it."

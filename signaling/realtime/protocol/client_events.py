@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, Struct
 
 from core.items import ImageDetail, ItemStatus
 from signaling.realtime.protocol.audio_format import AudioFormat
-from signaling.realtime.protocol.wire import OptionalField, StrictStruct
+from signaling.realtime.protocol.structs import OptionalField, StrictStruct
 from signaling.realtime.session.mcp import McpServerLabel, McpToolName
 from signaling.realtime.session.prompt import PromptReference
 from signaling.realtime.session.schema import (

@@ -8,7 +8,7 @@ from msgspec import UnsetType
 from core.errors import RequestError
 from media.processing.modes import NoiseMode
 from pipeline.shared.settings import SessionSettings, TurnDetection
-from signaling.realtime.protocol.wire import OptionalField, sent_object, updated_value
+from signaling.realtime.protocol.structs import OptionalField, sent_object, updated_value
 from signaling.realtime.session.schema import (
     DecodingOptions,
     InputNoiseReduction,

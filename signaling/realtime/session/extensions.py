@@ -8,7 +8,7 @@ from msgspec import UnsetType
 
 from pipeline.conversation.context_window import AS_FITS, ContextTruncation
 from pipeline.shared.settings import ReasoningEffort, SessionSettings
-from signaling.realtime.protocol.wire import OptionalField, sent_object, updated_value
+from signaling.realtime.protocol.structs import OptionalField, sent_object, updated_value
 from signaling.realtime.session.schema import (
     RealtimeSession,
     ReasoningConfiguration,

@@ -24,7 +24,7 @@ from pipeline.shared.mcp_servers import (
     ClientMcpServer,
     McpToolFilter,
 )
-from signaling.realtime.protocol.wire import OptionalField, StrictStruct, sent_object
+from signaling.realtime.protocol.structs import OptionalField, StrictStruct, sent_object
 
 MAX_HEADERS = 32
 MAX_HEADER_CHARS = 8192

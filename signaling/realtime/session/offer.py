@@ -21,8 +21,8 @@ from signaling.realtime.client_secrets import (
     check_type,
 )
 from signaling.realtime.protocol.decode import MAX_CONTROL_EVENT_BYTES
+from signaling.realtime.protocol.structs import StrictStruct
 from signaling.realtime.protocol.validation import validate
-from signaling.realtime.protocol.wire import StrictStruct
 from signaling.realtime.session.schema import SessionObject
 from signaling.realtime.session.settings import (
     SessionConfiguration,

@@ -6,8 +6,8 @@ from msgspec import UNSET, Meta, Struct
 
 from core.errors import RequestError
 from pipeline.conversation.prompts import PromptLibrary, PromptSelection
+from signaling.realtime.protocol.structs import OptionalField, StrictStruct, sent_object
 from signaling.realtime.protocol.validation import params_below
-from signaling.realtime.protocol.wire import OptionalField, StrictStruct, sent_object
 
 MAX_VARIABLES = 100
 

@@ -8,8 +8,8 @@ from pipeline.conversation.prompts import NO_PROMPTS, PromptLibrary
 from pipeline.shared.settings import ResponseRequest
 from signaling.realtime.protocol.audio_format import AudioFormat, name_of
 from signaling.realtime.protocol.client_events import InputItem, NewItemReference, ResponseParams
+from signaling.realtime.protocol.structs import sent_object
 from signaling.realtime.protocol.validation import params_below
-from signaling.realtime.protocol.wire import sent_object
 from signaling.realtime.session.extensions import effort_of
 from signaling.realtime.session.items import new_item
 from signaling.realtime.session.prompt import instructions_of, prompt_use

@@ -13,7 +13,7 @@ from media.processing.modes import EchoMode
 from pipeline.shared.settings import BargeInPolicy, ReasoningEffort
 from pipeline.transcription.options import MAX_BEAM_SIZE, MAX_PROMPT_CHARS
 from signaling.realtime.protocol.audio_format import AudioFormat
-from signaling.realtime.protocol.wire import OptionalField, StrictStruct
+from signaling.realtime.protocol.structs import OptionalField, StrictStruct
 from signaling.realtime.session.prompt import PromptReference
 from signaling.realtime.session.tools import ToolChoiceObject, ToolDefinitions
 

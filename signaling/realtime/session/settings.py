@@ -13,7 +13,7 @@ from pipeline.services import own_model
 from pipeline.session.sessions import ClientSecretHolder
 from pipeline.shared.settings import DEFAULT, SessionSettings
 from signaling.realtime.protocol.audio_format import PCM, format_json, name_of, says_rate
-from signaling.realtime.protocol.wire import OptionalField, sent_object, updated_value
+from signaling.realtime.protocol.structs import OptionalField, sent_object, updated_value
 from signaling.realtime.session.audio_input import (
     decoding_json,
     noise_reduction_json,

@@ -11,7 +11,7 @@ from core.ports import ToolSpec
 from pipeline.shared.mcp_servers import ClientMcpServer
 from pipeline.shared.settings import NamedMcpServer, NamedTool, SessionSettings, ToolChoice
 from pipeline.tools.arguments import MAX_DEPTH, is_too_deep
-from signaling.realtime.protocol.wire import OptionalField, StrictStruct
+from signaling.realtime.protocol.structs import OptionalField, StrictStruct
 from signaling.realtime.session.mcp import McpChoice, McpTool, remote_server, server_json
 
 MAX_TOOLS = 128

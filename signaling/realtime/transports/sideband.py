@@ -27,7 +27,7 @@ from signaling.realtime.transports.event_socket import (
     EventSocket,
     abort_unread,
 )
-from signaling.realtime.transports.told import SidebandOutbox
+from signaling.realtime.transports.sideband_outbox import SidebandOutbox
 
 logger = logging.getLogger(__name__)
 

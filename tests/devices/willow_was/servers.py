@@ -11,8 +11,8 @@ from aiohttp import ClientSession
 
 from devices.ip_allowlist import IpNetwork
 from devices.presence import Presence
+from devices.willow.was.device_lookup import ConnectedDeviceLookup
 from devices.willow.was.door import WasDoor
-from devices.willow.was.ears import ConnectedDeviceLookup
 from devices.willow.was.routes import was_routes
 from devices.willow.was.settings import WasSettings
 from devices.willow.wis.routes import routes

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientError, FormData
 
-from core.http.connected import ClientDisconnected, while_connected
+from core.http.client_connection import ClientDisconnected, while_connected
 from tests.loop import run_virtual
 from tests.web.openai.listening import (
     ONE,

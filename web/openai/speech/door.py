@@ -9,7 +9,7 @@ from aiohttp import web as aioweb
 from msgspec import Struct
 
 from core.errors import EarshotError, RequestError
-from core.http.connected import ClientDisconnected, while_connected
+from core.http.client_connection import ClientDisconnected, while_connected
 from core.http.routes import JSON
 from core.http.streaming import send
 from pipeline.services import EngineSet

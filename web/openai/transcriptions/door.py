@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from core.audio import ASR_RATE_HZ, samples_to_ms
 from core.errors import RequestError
-from core.http.connected import while_connected
+from core.http.client_connection import while_connected
 from media.files.decode import FileDecoder, FileLimits
 from media.files.upload_spool import UploadSpool, UploadSpools
 from pipeline.transcription.recording import RecordingTranscription, Transcriber

@@ -8,7 +8,7 @@ from aiohttp import web as aioweb
 from msgspec import UNSET, Struct, UnsetType
 
 from core.errors import EarshotError, RequestError
-from core.http.connected import ClientDisconnected
+from core.http.client_connection import ClientDisconnected
 from core.http.streaming import send
 from engines.base import AsrPadding, TokenLogprob
 from pipeline.transcription.recording import RecordingTranscription

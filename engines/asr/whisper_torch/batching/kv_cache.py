@@ -7,7 +7,7 @@ from enum import IntEnum
 import torch
 
 from engines.asr.whisper_torch.checkpoint import ModelShape, SpecialTokens
-from engines.asr.whisper_torch.network.copies import upload
+from engines.asr.whisper_torch.network.pinned_upload import upload
 
 _INTS = (
     *("position", "prompt", "limit", "done", "start_at", "is_timed", "last_time", "seed"),

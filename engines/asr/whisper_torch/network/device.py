@@ -14,7 +14,6 @@ from engines.asr.whisper_torch.batching.slots import (
     SlotTable,
 )
 from engines.asr.whisper_torch.checkpoint import ModelShape, SpecialTokens, read_shape, read_special
-from engines.asr.whisper_torch.network.copies import upload
 from engines.asr.whisper_torch.network.cuda_graphs import (
     CudaGraphLauncher,
     EagerLauncher,
@@ -25,6 +24,7 @@ from engines.asr.whisper_torch.network.cuda_graphs import (
 from engines.asr.whisper_torch.network.decoder import cross_keys_values, forced_decode, scores
 from engines.asr.whisper_torch.network.features import DeviceLogMel
 from engines.asr.whisper_torch.network.linear import WeightStorage
+from engines.asr.whisper_torch.network.pinned_upload import upload
 from engines.asr.whisper_torch.network.weights import ModelWeights, build, read_tensors
 
 ENCODED_AT_ONCE = (8, 4, 2, 1)

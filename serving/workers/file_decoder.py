@@ -32,7 +32,7 @@ from engines.runtime.worker.protocol import (
 )
 from media.files.decode import FileLimits
 from serving.workers.child_process import ChildProcessWorker
-from serving.workers.decoder_host import (
+from serving.workers.file_decoder_host import (
     PIECE_BYTES,
     DecodeFileRequest,
     FileDecodeEnd,
@@ -156,7 +156,7 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
         self._files, their_files = socket.socketpair()
         self._files.setblocking(False)
         descriptors = (theirs.fileno(), their_files.fileno())
-        module = "serving.workers.decoder_host"
+        module = "serving.workers.file_decoder_host"
         command = worker_command(sys.executable, descriptors[0], module)
         with their_files:
             return await asyncio.create_subprocess_exec(

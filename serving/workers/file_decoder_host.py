@@ -1,6 +1,7 @@
 """The process that has audio files of strangers decoded, each in a process of its own.
 
-`python -m serving.workers.decoder_host --fd N --files-fd M` decodes nothing itself, so nothing in a
+`python -m serving.workers.file_decoder_host --fd N --files-fd M` decodes nothing itself, so
+nothing in a
 file can stop it. It forks: a fork has the libraries already, so a new decoder costs milliseconds,
 and one is always ready before it is needed. Limits of memory and processor time hold for one file
 only; the kernel kills a decoder that passes them, and the others never notice.
@@ -331,7 +332,7 @@ def _decode(request: DecodeFileRequest, file: int, sound: socket.socket) -> None
 
 def main() -> None:
     """Run a host on the inherited sockets `--fd` and `--files-fd`."""
-    parser = argparse.ArgumentParser(prog="serving.workers.decoder_host")
+    parser = argparse.ArgumentParser(prog="serving.workers.file_decoder_host")
     parser.add_argument("--fd", type=int, required=True, help="inherited, connected stream socket")
     parser.add_argument("--files-fd", type=int, required=True, help="the same, for descriptors")
     arguments = parser.parse_args()
