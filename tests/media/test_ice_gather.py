@@ -107,11 +107,11 @@ def test_a_used_up_range_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def scene() -> None:
         gatherers = [RTCIceGatherer(iceServers=[]) for _ in range(3)]
-        for gatherer in gatherers:
-            gather_with(gatherer, IceSettings(ports=ports))
+        for one in gatherers:
+            gather_with(one, IceSettings(ports=ports))
         await gatherers[0].gather()
         await gatherers[1].gather()
-        used = {gatherer.getLocalCandidates()[0].port for gatherer in gatherers[:2]}
+        used = {one.getLocalCandidates()[0].port for one in gatherers[:2]}
         assert used == {ports.first, ports.last}
         with pytest.raises(OverloadedError) as refused:
             await gatherers[2].gather()
