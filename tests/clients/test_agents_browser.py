@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
-from tests.clients.scripted import LONG, answering
-from tests.e2e.spoken import RATE_HZ, talking, write_clip
+from tests.clients.scripted_server import LONG, answering
+from tests.e2e.recorded_microphone import RATE_HZ, talking, write_clip
 from tests.speech import say
 
 pytestmark = [pytest.mark.real, pytest.mark.browser, pytest.mark.xdist_group("npm")]

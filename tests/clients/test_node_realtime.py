@@ -13,8 +13,8 @@ from core.audio import AudioFrame
 from media.files.decode import write_wav
 from media.webrtc.peer import CloseReason
 from tests.clients.programs import told_by
-from tests.clients.scripted import LONG, answering
-from tests.signaling.callers import CALLS, SDP, Caller
+from tests.clients.scripted_server import LONG, answering
+from tests.signaling.realtime.webrtc_client import CALLS, SDP, Caller
 from tests.speech import say
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("npm")]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 
-from tests.clients.scripted import LONG, answering
+from tests.clients.scripted_server import LONG, answering
 
 pytestmark = pytest.mark.live
 

@@ -10,7 +10,7 @@ from devices.directory import DeviceEcho, DeviceProfile
 from devices.xiaozhi.settings import XiaozhiSettings
 from media.processing.modes import EchoMode
 from pipeline.shared.settings import SessionSettings
-from tests.devices.willow_was import servers as was
+from tests.devices.willow.was import servers as was
 from tests.devices.xiaozhi import servers as xiaozhi
 from tests.pipeline.fakes import EchoLlm
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from engines.registry import available
-from tests.e2e.spoken import RATE_HZ, joined, talking, write_clip
+from tests.e2e.recorded_microphone import RATE_HZ, joined, talking, write_clip
 from tests.server.process import Running, serving
 from tests.speech import say
 

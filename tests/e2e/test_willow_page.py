@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.e2e.spoken import RATE_HZ, talking, write_clip
+from tests.e2e.recorded_microphone import RATE_HZ, talking, write_clip
 from tests.server.process import serving
 from tests.speech import say
 

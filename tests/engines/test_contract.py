@@ -33,11 +33,11 @@ from engines.base.wake import WakeWordDetection, WakeWordDetector, WakeWordEngin
 from engines.registry import EngineKind, available, load
 from tests.engines import asr_contract
 from tests.engines.asr_contract import FIRST, NO_AUDIO, SECOND
-from tests.engines.completions import Server as Completions
-from tests.engines.completions import beside
+from tests.engines.llm.openai.completions_server import Server as Completions
+from tests.engines.llm.openai.completions_server import beside
 from tests.engines.nano import NANO
-from tests.engines.speech_server import serving_in_thread
-from tests.engines.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
+from tests.engines.tts.speech_server import serving_in_thread
+from tests.engines.tts.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
 from tests.speech import say
 
 pytestmark = pytest.mark.live
@@ -48,8 +48,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 "Options for engines that cannot do without."
 
 HELD_ELSEWHERE = {
-    "llm.transformers": "tests/engines/test_transformers.py, in an environment with torch",
-    "llm.vllm": "tests/engines/test_vllm_real.py, with an environment of its own",
+    "llm.transformers": "tests/engines/llm/transformers/test_engine.py, where torch is installed",
+    "llm.vllm": "tests/engines/llm/vllm/test_vllm_real.py, in an environment of its own",
 }
 "Engines that need what the tests' environment does not have."
 

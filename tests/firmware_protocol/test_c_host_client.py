@@ -13,8 +13,8 @@ import pytest
 
 from core.audio import Pcm
 from tests.conftest import require
-from tests.devices.willow.requests import heard
-from tests.devices.willow.uploads import wav
+from tests.devices.willow.wis.requests import heard
+from tests.devices.willow.wis.uploads import wav
 from tests.firmware_protocol.c_programs import C, compiler, link_with_library
 from tests.server.process import run as run_earshot
 from tests.server.process import serving

@@ -14,10 +14,10 @@ from signaling.whip.sdp_fragment import (
     ufrag_of,
     write_fragment,
 )
-from tests.fuzz.drawn import Drawn, scripts
+from tests.fuzz.choices import Drawn, scripts
 from tests.fuzz.target import Target
 from tests.media.offers import OFFER
-from tests.signaling.client_events import RFC
+from tests.signaling.realtime.client_events import RFC
 
 GOOD_OFFER = OFFER.replace("AA:BB", ":".join(["AB"] * 32))
 REFUSED = ("invalid_sdp", "sdp_without_audio", "sdp_without_opus", "sdp_too_large")

@@ -38,7 +38,7 @@ from media.files.decode import FileLimits, decode_file
 from media.files.raw import AudioByteDecoder, RawDecoder, UnsupportedWavError, WavDecoder
 from server.config import Config
 from server.config.load import load, setting_paths
-from tests.fuzz.drawn import drawn, scripts
+from tests.fuzz.choices import drawn, scripts
 from tests.fuzz.target import Target
 from tests.media.signals import tone
 

@@ -8,7 +8,7 @@ from aiohttp.base_protocol import BaseProtocol
 
 from core.errors import EarshotError, RequestError
 from media.files.upload_spool import SpoolLimits, UploadSpools
-from tests.fuzz.kept_loop import run_kept
+from tests.fuzz.shared_loop import run_kept
 from tests.fuzz.target import Target, lines
 from web.openai.speech.fields import MAX_INPUT_CHARS, decoded
 from web.openai.transcriptions.multipart import read_form

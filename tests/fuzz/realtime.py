@@ -42,10 +42,10 @@ from signaling.realtime.session.settings import (
     check_unchanged,
     session_json,
 )
+from tests.fuzz.choices import drawn, scripts
 from tests.fuzz.client_events import BETA_EVENTS, EVENTS, SESSIONS
-from tests.fuzz.drawn import drawn, scripts
-from tests.fuzz.kept_loop import run_kept
 from tests.fuzz.mutate import mutated_json
+from tests.fuzz.shared_loop import run_kept
 from tests.fuzz.target import Target, lines
 from tests.pipeline.fakes import WORDS, Counts, EchoLlm, LevelAsr, World
 

@@ -13,7 +13,7 @@ from pipeline.user_turn.endpointing import (
     Endpointer,
     SpeechEdge,
 )
-from tests.fuzz.drawn import drawn, scripts
+from tests.fuzz.choices import drawn, scripts
 from tests.fuzz.mutate import ODD_TEXTS
 from tests.fuzz.target import Target
 

@@ -7,7 +7,7 @@ from tests.fuzz import (
     calls,
     files,
     forms,
-    house,
+    home_assistant,
     names,
     realtime,
     streams,
@@ -21,7 +21,7 @@ TARGETS = tuple(
     chain.from_iterable(
         module.TARGETS
         for module in (
-            *(realtime, calls, forms, willow, was, wyoming, xiaozhi, names, house, bodies),
+            *(realtime, calls, forms, willow, was, wyoming, xiaozhi, names, home_assistant, bodies),
             *(files, streams),
         )
     )

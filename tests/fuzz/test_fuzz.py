@@ -67,7 +67,7 @@ def few(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
     fuzzer = Fuzzer(tmp_path_factory.mktemp("broken"))
-    fuzzer.run((), "-runs=100000", "-timeout=5", of="tests.fuzz.broken")
+    fuzzer.run((), "-runs=100000", "-timeout=5", of="tests.fuzz.planted_defects")
     return fuzzer
 
 

@@ -16,7 +16,7 @@ from firmware_protocol.willow.decode import MAX_TEXT_CHARS, MalformedMessage, de
 from firmware_protocol.willow.encode import MAX_MESSAGE_BYTES, encode
 from firmware_protocol.willow.messages import Endpoint, EndpointResult, Notify, UnknownMessage
 from tests.firmware_protocol.willow.vectors import FROM_DEVICE
-from tests.fuzz.drawn import drawn, scripts
+from tests.fuzz.choices import drawn, scripts
 from tests.fuzz.target import Target, lines
 
 SEEDS: tuple[Any, ...] = tuple(json.loads(one.wire) for one in FROM_DEVICE)

@@ -31,9 +31,9 @@ from devices.wyoming.requests import (
 from engines.base.wake import WakeWord, WakeWordDetector
 from pipeline.services import EngineSet
 from tests.devices.wyoming.servers import Scene
-from tests.fuzz.drawn import drawn, scripts
-from tests.fuzz.kept_loop import run_kept
+from tests.fuzz.choices import drawn, scripts
 from tests.fuzz.mutate import mutated_json, odd_json
+from tests.fuzz.shared_loop import run_kept
 from tests.fuzz.target import Target, lines
 from tests.pipeline.fakes import EchoLlm, LevelAsr, LoudVads, ToneTts
 

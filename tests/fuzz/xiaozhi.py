@@ -25,7 +25,7 @@ from firmware_protocol.xiaozhi.mcp import MAX_RESULT_CHARS, MAX_TOOLS, DeviceMcp
 from firmware_protocol.xiaozhi.messages import McpAnswer, TtsMessage
 from firmware_protocol.xiaozhi.state_machine import CloseConnection, Dialogue, SendMessage
 from tests.firmware_protocol.xiaozhi.vectors import frame_of, frames, messages, text_of
-from tests.fuzz.drawn import drawn, scripts
+from tests.fuzz.choices import drawn, scripts
 from tests.fuzz.mutate import mutated_json, odd_json
 from tests.fuzz.target import Target
 

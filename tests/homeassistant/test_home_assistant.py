@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from core.audio import ASR_RATE_HZ
-from tests.homeassistant.home import HomeAssistant, home_assistant, signed_in
+from tests.homeassistant.harness import HomeAssistant, home_assistant, signed_in
 from tests.ports import reserved_port
 from tests.server.process import serving
 from tests.speech import say

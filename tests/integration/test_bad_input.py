@@ -12,10 +12,10 @@ from aiohttp import ClientWebSocketResponse
 from core.errors import ConfigError
 from server.config.load import load
 from signaling.realtime.routes import routes
-from tests.server.http import error_of
+from tests.server.http.harness import error_of
 from tests.shared import ROOT
-from tests.signaling.callers import CALLS, SDP, Caller, form, talking
-from tests.signaling.servers import Server, against
+from tests.signaling.realtime.servers import Server, against
+from tests.signaling.realtime.webrtc_client import CALLS, SDP, Caller, form, talking
 
 pytestmark = pytest.mark.live
 

@@ -21,15 +21,15 @@ from server.compose.assemble import assemble
 from server.config.load import load
 from server.net.listeners import bind
 from server.runtime.metrics import PrometheusMetrics
-from tests.devices.willow.callers import calling
-from tests.devices.willow.uploads import wav
+from tests.devices.willow.wis.rtc.webrtc_client import calling
+from tests.devices.willow.wis.uploads import wav
 from tests.devices.wyoming.servers import client, send, until
-from tests.devices.xiaozhi.simulated import Board, speech
+from tests.devices.xiaozhi.simulated_board import Board, speech
 from tests.integration.tones import CLEAR, NOISE, SHORT, tone
 from tests.raw_peer import RATE_HZ, RawPeer
-from tests.server.http import serving
-from tests.signaling.callers import CALLS, form
-from tests.signaling.whip_client import publishing
+from tests.server.http.harness import serving
+from tests.signaling.realtime.webrtc_client import CALLS, form
+from tests.signaling.whip.client import publishing
 
 pytestmark = pytest.mark.live
 

@@ -17,7 +17,7 @@ from aiortc import RTCIceServer
 from tests.media.signals import peak_hz, tone
 from tests.network.station import CALLER_HZ, SERVER_HZ
 from tests.raw_peer import RATE_HZ, RawPeer
-from tests.signaling.whip_client import beeps, first
+from tests.signaling.whip.client import beeps, first
 
 SDP = {"Content-Type": "application/sdp"}
 

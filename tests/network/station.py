@@ -35,7 +35,7 @@ from signaling.whip.publication import WhipSettings
 from signaling.whip.routes import whip_routes
 from tests.media.signals import joined, peak_hz, tone
 from tests.pipeline.fakes import World
-from tests.signaling.whip_servers import OpusAsr
+from tests.signaling.whip.servers import OpusAsr
 
 RATE_HZ = 48_000
 SERVER_HZ, CALLER_HZ = 500, 900

@@ -15,9 +15,9 @@ from devices.api.event_log import DeviceEventLog
 from devices.api.routes import routes
 from devices.xiaozhi.routes import routes as xiaozhi_routes
 from devices.xiaozhi.settings import XiaozhiSettings
-from tests.devices.registry.known import known
+from tests.devices.registry.harness import known
 from tests.devices.xiaozhi.servers import LOOPBACK, Scene
-from tests.devices.xiaozhi.simulated import Board
+from tests.devices.xiaozhi.simulated_board import Board
 from tests.web.browser import Stub, serving
 
 pytestmark = pytest.mark.browser

@@ -19,7 +19,7 @@ from devices.directory import Device
 from devices.presence import DeviceActivity, DeviceNotification, Presence
 from devices.registry.registry import DeviceRegistry
 from pipeline.conversation.conversation import Conversations
-from tests.devices.registry.known import Known, contact, known
+from tests.devices.registry.harness import Known, contact, known
 from tests.web.browser import Stub, serving
 
 pytestmark = pytest.mark.browser

@@ -22,8 +22,8 @@ from devices.registry.database import open_database
 from devices.registry.registry import DeviceRegistry
 from server.http.auth import AccessGate
 from tests.devices.api.fakes import FakeTalks
-from tests.devices.registry.known import Moment, contact
-from tests.server.http import error_of, serving
+from tests.devices.registry.harness import Moment, contact
+from tests.server.http.harness import error_of, serving
 
 DEADLINE_S = 30
 

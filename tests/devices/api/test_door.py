@@ -22,8 +22,8 @@ from devices.registry.registry import DeviceRegistry
 from server.http.auth import AccessGate
 from tests.devices.api.fakes import FakeLive
 from tests.devices.api.scenes import scene
-from tests.devices.registry.known import contact
-from tests.server.http import KEY, error_of
+from tests.devices.registry.harness import contact
+from tests.server.http.harness import KEY, error_of
 
 pytestmark = pytest.mark.live
 

@@ -14,8 +14,8 @@ from devices.home_assistant.errors import (
     HomeAssistantUnreachable,
 )
 from pipeline.tools.home import DemoHome, HomeConfig
-from tests.devices.home_assistant.fake import answered, fake_home, light
-from tests.devices.home_assistant.house import client, reached, run, until
+from tests.devices.home_assistant.fake_server import answered, fake_home, light
+from tests.devices.home_assistant.harness import client, reached, run, until
 
 pytestmark = pytest.mark.live
 

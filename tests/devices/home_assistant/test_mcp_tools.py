@@ -6,10 +6,10 @@ import logging
 import pytest
 
 from pipeline.tools.mcp import client
-from tests.devices.home_assistant.fake import TOKEN, fake_home
-from tests.devices.home_assistant.house import run, until
-from tests.devices.home_assistant.mcp_home import home_with_tools
-from tests.devices.home_assistant.model import CONTEXT, Asks, ask, earshot, has_tools
+from tests.devices.home_assistant.fake_server import TOKEN, fake_home
+from tests.devices.home_assistant.harness import run, until
+from tests.devices.home_assistant.mcp_server import home_with_tools
+from tests.devices.home_assistant.tool_llm import CONTEXT, Asks, ask, earshot, has_tools
 
 pytestmark = pytest.mark.live
 

@@ -19,7 +19,7 @@ from devices.registry import database as database_file
 from devices.registry.database import Database, engine_of, open_database
 from devices.registry.migrate import migrate
 from devices.registry.tables import devices, metadata
-from tests.devices.registry.known import Moment, contact, known
+from tests.devices.registry.harness import Moment, contact, known
 from tests.devices.registry.postgres import Postgres
 from tests.ports import reserved_port
 

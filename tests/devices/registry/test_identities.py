@@ -17,7 +17,7 @@ from devices.registry import tokens
 from devices.registry.database import engine_of
 from devices.registry.migrate import migrate
 from devices.registry.tables import devices
-from tests.devices.registry.known import Known, Moment, contact, known
+from tests.devices.registry.harness import Known, Moment, contact, known
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("postgres")]
 

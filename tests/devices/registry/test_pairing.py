@@ -11,7 +11,7 @@ from core.errors import NotFound, OverloadedError, RequestError
 from devices.pairing import MAX_WRONG_GUESSES, RegistrySettings
 from devices.registry.tables import tokens
 from devices.registry.tokens import MAX_PER_DEVICE, digest_of
-from tests.devices.registry.known import Known, contact, known
+from tests.devices.registry.harness import Known, contact, known
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("postgres")]
 

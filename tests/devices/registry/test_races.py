@@ -17,7 +17,7 @@ from core.errors import NotFound
 from devices.directory import Device, DeviceClaims
 from devices.pairing import RegistrySettings
 from devices.registry import queries, tokens
-from tests.devices.registry.known import Known, contact, known
+from tests.devices.registry.harness import Known, contact, known
 from tests.devices.registry.postgres import Postgres
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("postgres")]

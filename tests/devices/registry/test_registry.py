@@ -14,7 +14,7 @@ from devices.pairing import ApprovalRule, RegistrySettings
 from devices.registry import queries
 from devices.registry import registry as registry_file
 from devices.registry.tables import devices
-from tests.devices.registry.known import Known, contact, known
+from tests.devices.registry.harness import Known, contact, known
 
 pytestmark = [pytest.mark.live, pytest.mark.xdist_group("postgres")]
 

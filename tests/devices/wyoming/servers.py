@@ -27,7 +27,7 @@ from pipeline.speech.file import SpeechFiles
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.recording import Transcriber
 from server.net.listeners import bind
-from tests.devices.willow.servers import TranslatingAsr, UsualLanguage
+from tests.devices.willow.wis.servers import TranslatingAsr, UsualLanguage
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, LoopClock, LoudVads, ToneTts
 
 DEADLINE_S = 30

@@ -34,9 +34,9 @@ from pipeline.session.sessions import Sessions
 from pipeline.tools.toolbox import Toolbox
 from server.http.auth import AccessGate
 from serving.scheduling.scheduler import DecodePriority
-from tests.devices.xiaozhi.simulated import WORDS, Board
+from tests.devices.xiaozhi.simulated_board import WORDS, Board
 from tests.pipeline.fakes import Adder, Counts, EchoLlm, LevelAsr, LoopClock, LoudVads, ToneTts
-from tests.server.http import serving
+from tests.server.http.harness import serving
 
 DEADLINE_S = 30
 LOOPBACK = (ip_network("127.0.0.0/8"),)

@@ -15,7 +15,7 @@ from core.audio import ASR_RATE_HZ
 from devices.directory import Device
 from devices.xiaozhi.audio import DeviceAudioInput
 from tests.devices.xiaozhi.servers import MemoryDirectory, Scene, Server, SineTts, against
-from tests.devices.xiaozhi.simulated import Board, speech
+from tests.devices.xiaozhi.simulated_board import Board, speech
 
 pytestmark = pytest.mark.live
 

@@ -12,7 +12,7 @@ from devices.xiaozhi.firmware import version_in
 from devices.xiaozhi.ota_check import is_newer
 from devices.xiaozhi.settings import XiaozhiSettings
 from tests.devices.xiaozhi.servers import LOOPBACK, Scene, Server, against
-from tests.server.http import error_of
+from tests.server.http.harness import error_of
 
 pytestmark = pytest.mark.live
 

@@ -14,9 +14,9 @@ from sqlalchemy import text
 from devices.pairing import ApprovalRule, RegistrySettings
 from devices.registry.database import open_database
 from devices.registry.registry import DeviceRegistry
-from tests.devices.registry.known import Moment
+from tests.devices.registry.harness import Moment
 from tests.devices.xiaozhi.servers import Scene, Server, running
-from tests.devices.xiaozhi.simulated import Board
+from tests.devices.xiaozhi.simulated_board import Board
 
 pytestmark = pytest.mark.live
 

@@ -16,7 +16,7 @@ from devices.presence import DeviceNotification
 from devices.registry.database import open_database
 from devices.registry.registry import DeviceRegistry
 from tests.devices.api.fakes import FakeTalks
-from tests.devices.registry.known import Moment
+from tests.devices.registry.harness import Moment
 from tests.devices.registry.postgres import Postgres, postgres
 from tests.devices.xiaozhi.servers import Scene, Server, running
 

@@ -13,7 +13,7 @@ from devices.presence import DeviceNotification
 from devices.xiaozhi.device_tools import DeviceUnavailable
 from engines.base import TextDelta, ToolCall
 from tests.devices.xiaozhi.servers import Scene, Server, SineTts, ToneAsr, against
-from tests.devices.xiaozhi.simulated import Board, decoded
+from tests.devices.xiaozhi.simulated_board import Board, decoded
 from tests.pipeline.fakes import EchoLlm
 
 pytestmark = pytest.mark.live

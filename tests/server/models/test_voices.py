@@ -17,7 +17,7 @@ from server.commands.models.list import as_table
 from server.models.source_spec import source_of
 from server.models.voices import KOKORO_REPOSITORY, PIPER_REPOSITORY, setting, with_pulled
 from tests.conftest import require
-from tests.engines.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
+from tests.engines.tts.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
 from tests.server.models.fake_hub import FakeHub, serving
 
 pytestmark = pytest.mark.live

@@ -1,0 +1,254 @@
+"""What `talk` measures with: the speech in a recording, the mouth's clock, the ear's clock."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.client.http import Address, parse_address
+from bench.client.latency_probe import AudioReceiver, speech_span
+from bench.client.microphone import FRAME_SAMPLES, RATE_HZ, Microphone
+from bench.client.realtime import ReceivedEvent
+from bench.client.turn import TRANSCRIPTION, TurnLog
+from bench.tools.stats import markdown, percentile, spread
+from core.audio import AudioFrame, Pcm, silence
+from core.errors import RequestError
+from tests.bench.client.fake_realtime_server import speech
+from tests.media.signals import tone
+
+ANY = "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://127.0.0.1:8080", Address("http://127.0.0.1:8080")),
+        ("http://127.0.0.1:8080/", Address("http://127.0.0.1:8080")),
+        ("localhost:8080", Address("http://localhost:8080")),
+        ("https://box.lan:8443/#key=abc-_1", Address("https://box.lan:8443", "abc-_1")),
+        ("https://api.example.com/v1", Address("https://api.example.com")),
+        ("wss://box/sub/v1/", Address("https://box/sub")),
+        ("http://[::1]:8080", Address("http://[::1]:8080")),
+    ],
+)
+def test_what_is_an_address(url: str, expected: Address) -> None:
+    assert parse_address(url) == expected
+
+
+@pytest.mark.parametrize("url", ["", "http://", "ftp://box", "http://box:99999", "http://box:0"])
+def test_what_is_none(url: str) -> None:
+    with pytest.raises(RequestError, match="is no address"):
+        parse_address(url)
+
+
+def test_a_given_key_counts_more_than_one_in_the_address_and_neither_is_shown() -> None:
+    address = parse_address("http://box/#key=old", "new")
+    assert address.headers == {"Authorization": "Bearer new"}
+    assert "new" not in repr(address)
+    assert address.realtime("/calls") == "http://box/v1/realtime/calls"
+    assert address.realtime(model="a b") == "http://box/v1/realtime?model=a+b"
+
+
+def noise(samples: int, level: float) -> Pcm:
+    return np.random.default_rng(1).normal(0, level, samples).astype(np.int16)
+
+
+@pytest.mark.parametrize(
+    ("background", "tolerance_ms"), [(0, 0), (30, 10), (300, 10)], ids=["clean", "room", "noisy"]
+)
+def test_speech_ends_where_its_sound_does(background: float, tolerance_ms: float) -> None:
+    pcm = speech(lead_ms=500, spoken_ms=400, tail_ms=700)
+    span = speech_span(pcm + noise(len(pcm), background), RATE_HZ)
+    assert span is not None
+    begin_ms, end_ms = (1000 * at / RATE_HZ for at in span)
+    assert abs(begin_ms - 500) <= tolerance_ms
+    assert abs(end_ms - 900) <= tolerance_ms
+
+
+@pytest.mark.parametrize("pcm", [silence(500, RATE_HZ), silence(0, RATE_HZ), noise(9000, 5)])
+def test_no_speech_in_silence(pcm: Pcm) -> None:
+    assert speech_span(pcm, RATE_HZ) is None
+
+
+def test_a_mouth_knows_when_each_sample_was_spoken() -> None:
+    async def main() -> None:
+        times = iter([10.0, 10.02, 10.05, 10.06])  # one frame late
+        mouth = Microphone(lambda: next(times))
+        assert not mouth.pull().pcm.any()
+        pcm = tone(300, FRAME_SAMPLES + 10, RATE_HZ)
+        async with asyncio.TaskGroup() as tasks:
+            saying = tasks.create_task(mouth.say(pcm))
+            await asyncio.sleep(0)
+            first = mouth.pull()
+            assert not saying.done()
+            last = mouth.pull()
+        assert saying.result() == first.start == FRAME_SAMPLES
+        assert last.pcm[:10].tolist() == pcm[-10:].tolist()
+        assert not last.pcm[10:].any()
+        assert not mouth.pull().pcm.any()
+        assert mouth.spoken_at(first.start) == pytest.approx(10.0)
+        assert mouth.spoken_at(last.start) == pytest.approx(10.03)
+        assert mouth.spoken_at(last.end) == pytest.approx(10.04)
+        assert mouth.spoken_at(mouth.position) is None
+        said, begin = mouth.said(first.start)
+        assert begin == first.start
+        assert len(said) == 3 * FRAME_SAMPLES
+
+    asyncio.run(main())
+
+
+def test_a_mouth_drops_what_a_fast_sound_card_piles_up() -> None:
+    mouth = Microphone(lambda: 0.0)
+    for value in range(1, 31):
+        mouth.feed(np.full(FRAME_SAMPLES, value, np.int16))
+    assert mouth.pull().pcm[0] == 21
+
+
+def beep(lead_samples: int, samples: int) -> AudioFrame:
+    pcm = np.concatenate([np.zeros(lead_samples, np.int16), tone(500, samples, RATE_HZ)])
+    return AudioFrame(pcm, RATE_HZ, 0)
+
+
+def test_an_ear_hears_the_first_audible_sample_not_the_first_frame() -> None:
+    ear = AudioReceiver(is_paced=True)
+    ear.hear(AudioFrame(silence(20, RATE_HZ), RATE_HZ, 0), 1.0)
+    assert ear.heard_at is None
+    ear.hear(beep(240, 240), 1.02)
+    assert ear.heard_at == pytest.approx(1.03, abs=0.0005)
+    ear.hear(AudioFrame(silence(20, RATE_HZ), RATE_HZ, 0), 1.04)
+    assert len(ear.sound()) == 1
+    ear.listen()
+    assert ear.heard_at is None
+    assert ear.sound() == []
+
+
+def test_an_ear_plays_what_comes_faster_than_time_one_after_the_other() -> None:
+    ear = AudioReceiver(is_paced=False)
+    ear.hear(beep(0, RATE_HZ), 5.0)
+    ear.hear(beep(0, RATE_HZ), 5.01)
+    assert ear.heard_at == pytest.approx(5.0, abs=0.001)
+    assert ear.silent_from == pytest.approx(7.0, abs=0.002)
+    assert ear.interrupt(6.5) == 1500
+    assert ear.silent_from == 6.5
+    assert ear.interrupt(6.6) is None
+
+
+Event = Mapping[str, Any]
+
+
+def taken(*events: Event) -> TurnLog:
+    log = TurnLog()
+    for at, event in enumerate(events):
+        log.take(ReceivedEvent(event, float(at)))
+    return log
+
+
+def heard(number: int = 1) -> Sequence[Event]:
+    """An utterance, committed and transcribed."""
+    return (
+        {"type": "input_audio_buffer.speech_started", "audio_start_ms": 0},
+        {"type": "input_audio_buffer.speech_stopped", "audio_end_ms": 900},
+        {"type": "input_audio_buffer.committed", "item_id": f"u{number}"},
+        {
+            "type": f"{TRANSCRIPTION}.completed",
+            "item_id": f"u{number}",
+            "transcript": f"part {number}",
+        },
+    )
+
+
+def answer(number: int = 1, status: str = "completed") -> Sequence[Event]:
+    """A response whose sound has not begun."""
+    ids = {"response_id": f"r{number}"}
+    return (
+        {"type": "response.created", "response": {"id": f"r{number}", "status": "in_progress"}},
+        {"type": "response.output_item.added", **ids, "item": {"id": "a", "type": "message"}},
+        {"type": "response.output_audio_transcript.delta", **ids, "delta": f"Answer {number}."},
+        {"type": "response.done", "response": {"id": f"r{number}", "status": status}},
+    )
+
+
+def playout(stage: str, number: int = 1) -> Event:
+    return {"type": f"output_audio_buffer.{stage}", "response_id": f"r{number}"}
+
+
+STARTED, STOPPED = heard()[:2]
+BLIP = ({**STARTED, "audio_start_ms": 5000}, {**STOPPED, "audio_end_ms": 5000})
+REJECTED = {"type": "earshot.turn", "turn": {"status": "rejected", "stages": []}}
+
+
+@pytest.mark.parametrize(
+    ("events", "is_over", "reply"),
+    [
+        ((), False, ""),
+        (heard(), False, ""),
+        ((*heard(), *answer()), False, "Answer 1."),
+        ((*heard(), *answer(), playout("started")), False, "Answer 1."),
+        ((*heard(), *answer(), playout("started"), playout("stopped")), True, "Answer 1."),
+        ((*heard(), *answer(status="failed")), True, "Answer 1."),
+        ((*heard(), *answer(), playout("started"), playout("cleared"), *heard(2)), False, ""),
+        ((*heard(), *answer(), playout("cleared"), STARTED, STOPPED), False, "Answer 1."),
+        ((*heard(), *answer(), playout("stopped"), *BLIP), True, "Answer 1."),
+        ((*heard(), *answer(), *heard(2), *answer(2), playout("stopped", 1)), False, "Answer 2."),
+        ((*heard(), *answer(), *heard(2), *answer(2), playout("stopped", 2)), True, "Answer 2."),
+        ((STARTED, STOPPED, REJECTED), True, ""),
+    ],
+)
+def test_when_a_turn_is_over(events: Sequence[Event], is_over: bool, reply: str) -> None:
+    log = taken(*events)
+    assert log.is_over(has_sound_events=True) == is_over
+    assert log.reply == reply
+
+
+def test_what_is_told_late_of_an_answer_that_was_cut_short_is_not_of_the_next() -> None:
+    def traced(number: int) -> Event:
+        turn = {"response_id": f"r{number}", "response_latency_ms": 100.0 * number, "stages": []}
+        return {"type": "earshot.turn", "turn": turn}
+
+    log = taken(*heard(), *answer(), *heard(2), *answer(2), traced(1))
+    assert (log.is_traced, log.server_latency_ms) == (False, None)
+    log.take(ReceivedEvent(traced(2), 0.0))
+    assert (log.is_traced, log.server_latency_ms) == (True, 200.0)
+
+
+def test_without_sound_events_a_turn_is_over_with_its_response() -> None:
+    log = taken(*heard(), *answer())
+    assert log.is_over(has_sound_events=False)
+    assert not taken(*heard(), *answer()[:-1]).is_over(has_sound_events=False)
+
+
+def test_a_recording_with_a_pause_has_both_its_parts() -> None:
+    log = taken(*heard(), *answer(), *heard(2), *answer(2))
+    assert log.transcript == "part 1 part 2"
+
+
+def test_hypotheses_are_not_repeated_by_deltas() -> None:
+    hypothesis = {"type": "earshot.hypothesis", "stable": "turn on", "unstable": "the"}
+    delta = {"type": f"{TRANSCRIPTION}.delta", "delta": "turn on the lights"}
+    log = taken(hypothesis, delta)
+    assert (log.stable, log.unstable, log.words_at) == ("turn on", "the", 0.0)
+    assert taken(delta, {**delta, "delta": " now"}).stable == "turn on the lights now"
+
+
+def test_a_failed_response_says_why() -> None:
+    error = {"type": "server_error", "code": "engine_failed", "message": "it broke"}
+    failed = {"id": "r1", "status": "failed", "status_details": {"error": error}}
+    log = taken(answer()[0], {"type": "response.done", "response": failed})
+    assert log.outcome(is_heard=False) == "failed"
+    assert log.error == "it broke (engine_failed)"
+
+
+def test_strange_events_do_no_harm() -> None:
+    log = taken({"type": "what.is.this"}, {}, {"type": "error"}, {"type": "response.done"})
+    assert log.outcome(is_heard=False) == "unanswered"
+
+
+def test_statistics_of_few_values() -> None:
+    assert percentile([1, 2, 3, 4, 5], 50) == 3
+    assert spread([10.0, 20.0]) == ["15", "20", "10", "20", "2"]
+    assert spread([]) == ["-", "-", "-", "-", "0"]
+    with pytest.raises(ValueError, match="nothing"):
+        percentile([], 50)
+    assert markdown(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"

@@ -1,0 +1,25 @@
+"""Runs `earshot talk` beside a fake server, as a process of its own would run."""
+
+import argparse
+import asyncio
+
+from bench.talk import command as talk
+from tests.bench.client.fake_realtime_server import Behaviour, FakeRealtime
+
+
+def talk_to(behaviour: Behaviour, *arguments: object) -> tuple[int, FakeRealtime]:
+    """Run the command against this server, as a process of its own would."""
+
+    async def run() -> tuple[int, FakeRealtime]:
+        fake = FakeRealtime(behaviour)
+        async with asyncio.timeout(20), fake.running() as url:
+            code = await asyncio.to_thread(command, "--url", url, *arguments)
+        return code, fake
+
+    return asyncio.run(run())
+
+
+def command(*arguments: object) -> int:
+    parser = argparse.ArgumentParser(prog="earshot talk")
+    talk.add_arguments(parser)
+    return talk.main(parser.parse_args([str(argument) for argument in arguments]))

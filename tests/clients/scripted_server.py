@@ -1,0 +1,53 @@
+"""A started server whose language model is a script: it calls a tool, tells its result, counts."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from tests.engines.llm.openai.completions_server import Server, beside, delta, sse, text
+from tests.server.process import Running, serving
+
+LONG = "One two three four five six seven eight nine ten eleven twelve."
+CALL = delta(
+    tool_calls=[
+        {"index": 0, "id": "c1", "function": {"name": "set_light", "arguments": '{"on": true}'}}
+    ]
+)
+
+
+async def answer(request: web.Request) -> web.StreamResponse:
+    """Calls the client's tool when a light is spoken of; says what a tool told; or counts."""
+    last = (await request.json())["messages"][-1]
+    if last["role"] == "tool":
+        chunks = text(f"It says {json.loads(last['content'])['state']}.")
+    elif last["content"] == "never end":
+        return await never_ending(request)
+    elif "light" in last["content"]:
+        chunks = [delta(content="One moment."), CALL, delta("tool_calls")]
+    else:
+        chunks = text(f"{LONG} {LONG}" if last["content"] == "count on" else LONG)
+    counts = {"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 7}}
+    return web.Response(body=sse(*chunks, counts), content_type="text/event-stream")
+
+
+async def never_ending(request: web.Request) -> web.StreamResponse:
+    """A sentence, then nothing for as long as anybody waits."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    await response.write(sse(*text(LONG + " ")[:-1], done=False))
+    await asyncio.Event().wait()
+    return response
+
+
+@contextmanager
+def answering(folder: Path, *arguments: str, **settings: str) -> Iterator[Running]:
+    """`earshot serve` with that model."""
+    with beside(Server(answer)) as upstream:
+        model = {"EARSHOT_LLM__ENGINE": "openai", "EARSHOT_LLM__OPTIONS__BASE_URL": upstream.url}
+        with serving(folder, *arguments, settings={**model, **settings}) as server:
+            server.url = server.url.rstrip("/")
+            yield server

@@ -1,0 +1,269 @@
+"""What a user says to the embedded language model, what Home Assistant gets, and what is said."""
+
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from core.ports import ToolContext
+from engines.base import Message, TextDelta, ToolCall
+from engines.llm import intents
+from pipeline.tools.home import DemoHome, HomeConfig
+from pipeline.tools.skills import ClockTools, ListTools, Timers, TimerTools
+from pipeline.tools.toolbox import Toolbox
+from tests.devices.home_assistant.fake_server import FakeHome, answered, fake_home, light
+from tests.devices.home_assistant.harness import ENGLISH, run, spoken_in, tools
+from tests.engines.llm.intents.text_conversation import Announced, HandClock
+from tests.pipeline.fakes import Counts
+
+pytestmark = pytest.mark.live
+
+AREAS = [
+    {"area_id": "kitchen", "name": "Kitchen", "aliases": ["Küche"]},
+    {"area_id": "office", "name": "Office", "aliases": []},
+]
+ENTITIES = [
+    light("Kitchen Lights", "kitchen"),
+    light("Desk Lamp", "office", aliases=["reading lamp"]),
+    {"id": "cover.blind", "name": "Window Blind", "area": "kitchen"},
+    {"id": "lock.front", "name": "Front Door", "area": "kitchen"},
+]
+
+
+@dataclass
+class Talk:
+    """The embedded model with the skills that are there beside Home Assistant."""
+
+    provider: Any
+    context: ToolContext = ENGLISH
+    messages: list[Message] = field(default_factory=list)
+    codes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        home, clock = DemoHome(HomeConfig()), HandClock()
+        timers = Timers(home, clock, Announced())
+        skills = (ListTools(home), TimerTools(timers), ClockTools(clock))
+        self.toolbox = Toolbox((self.provider, *skills), Counts())
+        self.model = intents.create(intents.Settings())
+
+    async def say(self, text: str) -> str:
+        self.messages.append(Message("user", text))
+        for _ in range(3):
+            specs = self.toolbox.specs(self.context)
+            reply = self.model.reply(self.messages, specs, language=self.context.language)
+            async with aclosing(reply) as steps:
+                told = [step async for step in steps]
+            calls = tuple(step for step in told if isinstance(step, ToolCall))
+            said = "".join(step.text for step in told if isinstance(step, TextDelta))
+            self.messages.append(Message("assistant", said, calls))
+            if not calls:
+                return said
+            results = await self.toolbox.run(calls, self.context)
+            self.messages += [
+                Message("tool", result, call_id=call.call_id)
+                for call, result in zip(calls, results, strict=True)
+            ]
+        raise AssertionError("it never ends")
+
+
+def with_talk(
+    main: Callable[[FakeHome, Talk], Any], context: ToolContext = ENGLISH, **how: Any
+) -> None:
+    async def run_it() -> None:
+        settings = how.pop("settings", {})
+        async with (
+            fake_home(**{"entities": list(ENTITIES), "areas": AREAS, **how}) as home,
+            tools(home, **settings) as (provider, _),
+        ):
+            await main(home, Talk(provider, context))
+
+    run(run_it())
+
+
+def texts(home: FakeHome) -> list[str]:
+    return [asked["text"] for asked in home.sentences]
+
+
+def test_a_command_goes_as_it_was_said_and_its_words_are_the_answer() -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        home.answer = lambda _: answered("Turned on the light")
+        assert await talk.say("Turn on the kitchen lights") == "Turned on the light"
+        assert texts(home) == ["Turn on the kitchen lights"]
+
+    with_talk(main)
+
+
+def test_what_nobody_here_understands_goes_there_too() -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        home.answer = lambda _: answered("Movie night it is")
+        assert await talk.say("make it movie night") == "Movie night it is"
+
+    with_talk(main)
+
+
+def test_a_misheard_name_goes_there_repaired() -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        await talk.say("turn on the dusk lamp")
+        assert texts(home) == ["turn on the desk lamp"]
+
+    with_talk(main)
+
+
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("set a timer for five minutes", "Timer set for 5 minutes."),
+        ("what time is it", "It is seven forty three pm."),
+        ("add milk to my shopping list", "Added milk"),
+        ("what is two plus three", "That is 5."),
+    ],
+)
+def test_skills_of_ours_work_while_it_is_away(said: str, answer: str) -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        await home.stop()
+        assert (await talk.say(said)).startswith(answer)
+        assert home.sentences == []
+
+    with_talk(main)
+
+
+@pytest.mark.parametrize(
+    ("language", "said", "answer"),
+    [
+        ("en", "turn on the kitchen lights", "Home Assistant cannot be reached."),
+        ("de", "schalte die Desk Lamp ein", "Home Assistant ist nicht erreichbar."),
+        ("fr", "allume Desk Lamp", "Home Assistant est injoignable."),
+        ("es", "enciende Desk Lamp", "No se puede acceder a Home Assistant."),
+    ],
+)
+def test_who_asks_while_it_is_away_is_told_so(language: str, said: str, answer: str) -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        await home.stop()
+        assert await talk.say(said) == answer
+
+    with_talk(main, ToolContext("conv_1", language))
+
+
+def test_it_is_slow_and_the_user_hears_of_it() -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        home.released.clear()
+        answer = await talk.say("turn on the kitchen lights")
+        assert answer == "Home Assistant does not answer."
+
+    with_talk(main, settings={"timeout_s": 0.05})
+
+
+def test_it_does_not_let_us_in_and_the_user_hears_of_it() -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        answer = await talk.say("turn on the kitchen lights")
+        assert answer == "Home Assistant does not let me in. Please check the token."
+        assert home.logins == 1
+
+    with_talk(main, token="another")
+
+
+def test_one_conversation_there_for_each_of_ours_until_it_is_forgotten() -> None:
+    async def run_it() -> None:
+        async with (
+            fake_home(entities=list(ENTITIES)) as home,
+            tools(home) as (provider, clock),
+        ):
+            talk = Talk(provider)
+            await talk.say("turn on the desk lamp")
+            await talk.say("turn off the desk lamp")
+            clock.seconds += 301
+            await talk.say("turn on the desk lamp")
+            await Talk(provider, ToolContext("conv_2", "en")).say("turn on the desk lamp")
+            sent = [asked.get("conversation_id", "left out") for asked in home.sentences]
+            assert sent == ["left out", "c-1", "left out", "left out"]
+
+    run(run_it())
+
+
+def test_what_it_asks_back_is_answered_there() -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        home.answer = lambda _: answered("Which one?", continue_conversation=True)
+        await talk.say("turn on the desk lamp")
+        specs = talk.toolbox.specs(talk.context)
+        assert await talk.model.understands(
+            [Message("user", "Yes please.")], specs, language="en"
+        ), "also where a language model would answer"
+        home.answer = lambda _: answered("Both are on")
+        assert await talk.say("yes") == "Both are on"
+        assert await talk.say("yes") != "Both are on"
+        assert texts(home) == ["turn on the desk lamp", "yes"]
+
+    with_talk(main)
+
+
+@pytest.mark.parametrize(
+    ("area", "language", "said", "sent"),
+    [
+        ("Kitchen", "en", "turn on the lights", "turn on the lights in the Kitchen"),
+        ("kitchen", "en", "dim the lights to 20 percent", None),
+        ("Office", "en", "turn on the lights in the kitchen", "turn on the lights in the kitchen"),
+        ("Office", "en", "turn on the desk lamp", "turn on the desk lamp"),
+        ("Shed", "en", "turn on the lights", "turn on the lights"),
+        ("Küche", "de", "schalte das Licht ein", "schalte das Licht im Küche ein"),
+    ],
+)
+def test_the_room_is_added_where_none_is_said(
+    area: str, language: str, said: str, sent: str | None
+) -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        await talk.say(said)
+        if sent is not None:
+            assert texts(home) == [sent]
+        else:
+            assert all("kitchen" in text.lower() for text in texts(home))
+
+    with_talk(main, spoken_in(area, language))
+
+
+def test_where_its_sentences_fail_its_services_do_it() -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        home.answer = lambda _: answered("Sorry", code="no_intent_match")
+        answer = await talk.say("turn on the reading lamp")
+        assert "lamp" in answer.lower()
+        assert home.services == [
+            {
+                "domain": "light",
+                "service": "turn_on",
+                "service_data": {"entity_id": ["light.desk_lamp"]},
+            }
+        ]
+
+    with_talk(main)
+
+
+def test_its_no_is_told_in_its_own_words() -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        home.answer = lambda _: answered("Sorry, no such thing", code="no_intent_match")
+        assert await talk.say("do a somersault") == "Sorry, no such thing"
+        home.answer = lambda _: answered("", code="failed_to_handle")
+        assert await talk.say("do a somersault") == "Home Assistant could not do that."
+
+    with_talk(main)
+
+
+def test_two_commands_in_one_sentence_are_two_there() -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        home.answer = lambda asked: answered(asked["text"].upper())
+        answer = await talk.say("turn on the desk lamp and open the window blind")
+        assert texts(home) == ["turn on the desk lamp", "open the window blind"]
+        assert answer == "TURN ON THE DESK LAMP OPEN THE WINDOW BLIND"
+
+    with_talk(main)
+
+
+def test_arguments_that_are_no_sentence_are_refused() -> None:
+    async def main(home: FakeHome, talk: Talk) -> None:
+        wrong: list[Mapping[str, Any]] = [{}, {"text": 7}, {"text": " "}, {"text": "x" * 1001}]
+        calls = [ToolCall(f"call_{n}", "home_assistant", one) for n, one in enumerate(wrong)]
+        results = await talk.toolbox.run(calls, ENGLISH)
+        assert all("invalid_arguments" in one for one in results)
+        assert home.sentences == []
+
+    with_talk(main)

@@ -1,0 +1,343 @@
+"""The engine against a real HTTP server: requests, answers, leaving, and what is served."""
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from core.errors import EngineError
+from core.events import TokenUsage
+from core.ports import ToolSpec
+from engines.base import LlmOptions, Message, TextDelta, ToolCall
+from engines.llm.openai.engine import OpenAiLlm
+from engines.llm.openai.settings import Settings
+from tests.engines.llm.interrupted_session import spoken_over
+from tests.engines.llm.openai.completions_server import (
+    Server,
+    answers,
+    collected,
+    delta,
+    refuses,
+    sends,
+    spoken,
+    sse,
+    talking,
+    text,
+)
+
+pytestmark = pytest.mark.live
+
+LIGHT = ToolSpec("light", "Turns a light on.", {"type": "object", "properties": {}})
+KEY = "sk-very-secret"
+
+
+def test_an_answer_streams_with_its_counts() -> None:
+    counts = {"choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3}}
+    server = Server(sends(sse(delta(role="assistant", content=""), *text("Hel", "lo."), counts)))
+    assert answers(server) == [TextDelta("Hel"), TextDelta("lo."), TokenUsage(12, 3)]
+
+
+def test_what_the_server_had_in_its_cache_is_counted() -> None:
+    details = {"prompt_tokens_details": {"cached_tokens": 8, "audio_tokens": 0}}
+    counts = {"prompt_tokens": 12, "completion_tokens": 3, **details}
+    server = Server(sends(sse(*text("Hi."), {"choices": [], "usage": counts})))
+    assert answers(server)[-1] == TokenUsage(12, 3, 8)
+
+
+def test_counts_below_nothing_are_nothing() -> None:
+    details = {"prompt_tokens_details": {"cached_tokens": -1}}
+    counts = {"prompt_tokens": -1, "completion_tokens": None, **details}
+    server = Server(sends(sse(*text("Hi."), {"choices": [], "usage": counts})))
+    assert answers(server)[-1] == TokenUsage(0, 0, 0)
+
+
+def test_the_request_says_what_is_wanted(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text(f"{KEY}\n")
+    server = Server()
+
+    async def scenario() -> None:
+        options = LlmOptions(temperature=0.0, max_output_tokens=7)
+        extra: dict[str, Any] = {"top_p": 0.5, "stream_options": None, "messages": [], "seed": 1}
+        async with talking(server, api_key_file=str(file), extra_body=extra) as llm:
+            await collected(llm, [Message("user", "hi")], [LIGHT], options)
+
+    asyncio.run(scenario())
+    assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+    function = {"name": "light", "description": LIGHT.description, "parameters": LIGHT.parameters}
+    assert server.bodies == [
+        {
+            "model": "tiny",
+            "messages": [{"role": "user", "content": "hi"}],
+            "stream": True,
+            "temperature": 0.0,
+            "max_tokens": 7,
+            "top_p": 0.5,
+            "seed": 1,
+            "tools": [{"type": "function", "function": function}],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "configured", "usual", "sent"),
+    [(0.0, 0.3, 0.7, 0.0), (None, 0.3, 0.7, 0.3), (None, None, 0.7, 0.7), (None, None, None, None)],
+)
+def test_a_doors_usual_temperature_comes_last(
+    asked: float | None, configured: float | None, usual: float | None, sent: float | None
+) -> None:
+    server = Server()
+
+    async def scenario() -> None:
+        async with talking(server, temperature=configured) as llm:
+            options = LlmOptions(temperature=asked, usual_temperature=usual)
+            await collected(llm, options=options)
+
+    asyncio.run(scenario())
+    assert server.bodies[0].get("temperature") == sent
+
+
+@pytest.mark.parametrize(
+    ("owner", "penalty"),
+    [
+        ("vllm", {"repetition_penalty": 1.15}),
+        ("sglang", {"repetition_penalty": 1.15}),
+        ("llamacpp", {"repeat_penalty": 1.15}),
+        ("openai", {}),
+        (["vllm"], {}),
+    ],
+)
+def test_a_penalty_is_sent_to_those_who_have_one(owner: Any, penalty: dict[str, float]) -> None:
+    server = Server(models={"data": [{"id": "tiny", "owned_by": owner}]})
+
+    async def scenario() -> None:
+        async with talking(server) as llm:
+            options = LlmOptions(top_p=0.95, repetition_penalty=1.15)
+            await collected(llm, options=options)
+            await collected(llm)
+
+    asyncio.run(scenario())
+    usual = {"model", "messages", "stream", "stream_options", "max_tokens"}
+    said = [{name: body[name] for name in body.keys() - usual} for body in server.bodies]
+    assert said == [{"top_p": 0.95, **penalty}, {}]
+
+
+def test_a_call_can_be_demanded() -> None:
+    server = Server()
+
+    async def scenario() -> None:
+        async with talking(server) as llm:
+            for tools in ([LIGHT], []):
+                await collected(llm, tools=tools, options=LlmOptions(must_call=True))
+
+    asyncio.run(scenario())
+    assert [body.get("tool_choice") for body in server.bodies] == ["required", None]
+
+
+def test_a_model_without_tools_is_offered_none() -> None:
+    server = Server()
+
+    async def scenario() -> None:
+        async with talking(server, tools=False, temperature=0.3) as llm:
+            await collected(llm, tools=[LIGHT])
+
+    asyncio.run(scenario())
+    assert "tools" not in server.bodies[0]
+    assert server.bodies[0]["temperature"] == 0.3
+
+
+def test_calls_come_behind_the_text_and_thoughts_not_at_all() -> None:
+    server = Server(
+        sends(
+            sse(
+                delta(reasoning_content="they want light"),
+                delta(content="<thi"),
+                delta(content="nk>light</think>\n\nOne"),
+                delta(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "light"}}]),
+                delta("tool_calls", content=" moment."),
+            )
+        )
+    )
+    assert answers(server) == [
+        TextDelta("One"),
+        TextDelta(" moment."),
+        ToolCall("c1", "light", {}),
+    ]
+
+
+def test_a_server_that_does_not_stream_is_understood() -> None:
+    body = b'{"choices": [{"message": {"content": "Hi."}}], "usage": {"prompt_tokens": 4}}'
+    server = Server(sends(body, "application/json"))
+    assert answers(server) == [TextDelta("Hi."), TokenUsage(4, 0)]
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_leaving_in_the_middle_closes_the_connection_at_once(run: Any) -> None:
+    server = Server()
+    server.answers = [server.hangs_after(sse(*text("One.")[:1], done=False))]
+
+    async def scenario() -> None:
+        async with talking(server) as llm:
+            async with aclosing(llm.reply([], [], language="en")) as deltas:
+                assert await anext(deltas) == TextDelta("One.")
+            await server.left.wait()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_cancelling_before_the_first_token_closes_the_connection_at_once(run: Any) -> None:
+    server = Server()
+    asked = asyncio.Event()
+    hang = server.hangs_after(b"")
+
+    async def answer(request: Any) -> Any:
+        asked.set()
+        return await hang(request)
+
+    server.answers = [answer]
+
+    async def scenario() -> None:
+        async with talking(server) as llm:
+            async with asyncio.TaskGroup() as tasks:
+                turn = tasks.create_task(collected(llm))
+                await asked.wait()
+                turn.cancel()
+            await server.left.wait()
+
+    run(scenario())
+
+
+def test_speech_over_an_answer_closes_its_request() -> None:
+    """By a whole session; a voice that falls silent would leave the server writing."""
+    words = sse(delta(content="It is one o'clock, and this will take a while, "), done=False)
+    server = Server()
+    server.answers = [server.hangs_after(words)]
+
+    async def seen() -> None:
+        assert not server.left.is_set()
+        await server.left.wait()
+
+    async def scenario() -> None:
+        async with talking(server, token_timeout_s=600) as llm:
+            await spoken_over(llm, seen)
+
+    asyncio.run(scenario())
+    assert len(server.bodies) == 1
+
+
+def test_turns_use_one_connection() -> None:
+    server = Server()
+
+    async def scenario() -> None:
+        async with talking(server) as llm:
+            for _ in range(3):
+                await collected(llm)
+
+    asyncio.run(scenario())
+    assert len(server.bodies) == 3
+    assert len(server.peers) == 1
+
+
+def test_an_engine_outlives_its_loop() -> None:
+    server = Server()
+
+    async def scenario(llm: OpenAiLlm | None) -> OpenAiLlm:
+        async with server.running():
+            llm = OpenAiLlm(Settings(base_url=server.url, model="tiny", context_tokens=512))
+            async with aclosing(llm):
+                assert spoken(await collected(llm)) == "Hello."
+            assert spoken(await collected(llm)) == "Hello."  # closed, and opened again
+            await llm.aclose()
+        return llm
+
+    asyncio.run(scenario(asyncio.run(scenario(None))))
+
+
+VLLM = {"data": [{"id": "a", "max_model_len": 4096}, {"id": "b", "max_model_len": 512}]}
+LLAMA = {"default_generation_settings": {"n_ctx": 1024}}
+
+SERVED: dict[str, tuple[Any, Any, dict[str, Any], tuple[str, int]]] = {
+    "vLLM, the first": (VLLM, None, {}, ("a", 4096)),
+    "vLLM, by name": (VLLM, None, {"model": "b"}, ("b", 512)),
+    "llama.cpp": ({"data": [{"id": "a", "meta": {}}]}, LLAMA, {}, ("a", 1024)),
+    "says nothing of it": ({"data": [{"id": "a"}]}, None, {}, ("a", 8192)),
+    "odd properties": ({"data": [{"id": "a"}]}, ["?"], {}, ("a", 8192)),
+    "configured": (VLLM, None, {"context_tokens": 600}, ("a", 600)),
+    "no list": (404, None, {"model": "m"}, ("m", 8192)),
+}
+
+
+@pytest.mark.parametrize("case", SERVED)
+def test_model_and_context_are_found(case: str) -> None:
+    models, props, settings, expected = SERVED[case]
+    server = Server(models=models, props=props)
+
+    async def scenario() -> int | None:
+        async with talking(server, **settings) as llm:
+            await llm.warm("en", ())
+            await collected(llm)
+            return llm.context_tokens
+
+    assert (asyncio.run(scenario()), server.bodies[0]["model"]) == (expected[1], expected[0])
+    assert server.listings == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "context", "most"), [(None, 8192, 512), (100, 8192, 100), (9000, 4096, 1024)]
+)
+def test_an_answer_leaves_room_for_its_prompt(wanted: int | None, context: int, most: int) -> None:
+    server = Server()
+
+    async def scenario() -> None:
+        async with talking(server, context_tokens=context) as llm:
+            await collected(llm, options=LlmOptions(max_output_tokens=wanted))
+
+    asyncio.run(scenario())
+    assert server.bodies[0]["max_tokens"] == most
+
+
+def test_what_a_server_says_while_it_loads_is_not_remembered() -> None:
+    """llama.cpp answers 503 to everything."""
+    server = Server(models=503, props=503)
+
+    async def scenario() -> None:
+        async with talking(server, model="a") as llm:
+            await llm.warm("en", ())
+            assert llm.context_tokens == 8192
+            server.models = {"data": [{"id": "a"}]}
+            await llm.warm("en", ())
+            assert llm.context_tokens == 8192
+            server.props = LLAMA
+            await collected(llm)
+            assert llm.context_tokens == 1024
+            await collected(llm)
+            assert server.listings == 3
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("models", [404, {"data": []}, {"data": 7}, ["?"], {"data": [{"id": 7}]}])
+def test_a_server_without_models_needs_one_named(models: Any) -> None:
+    with pytest.raises(EngineError, match="model"):
+        answers(Server(models=models))
+
+
+GOOD = sends(sse(*text("Good.")))
+
+
+def test_another_model_is_found_once_the_first_is_gone() -> None:
+    server = Server(refuses(404, {"error": {"message": "no model tiny"}}), GOOD)
+
+    async def scenario() -> str:
+        async with talking(server) as llm:
+            with pytest.raises(EngineError, match="no model tiny"):
+                await collected(llm)
+            server.models = {"data": [{"id": "other"}]}
+            return spoken(await collected(llm))
+
+    assert asyncio.run(scenario()) == "Good."
+    assert [body["model"] for body in server.bodies] == ["tiny", "other"]

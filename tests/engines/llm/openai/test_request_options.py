@@ -1,0 +1,191 @@
+"""What a session asks of a model beside its words, and servers that know nothing of it."""
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from core.ports import ToolSpec
+from engines.base import LlmOptions
+from engines.llm import openai
+from engines.llm.vllm.command_line import http_settings
+from engines.llm.vllm.settings import Settings as VllmSettings
+from tests.engines.llm.openai.completions_server import (
+    Server,
+    collected,
+    refuses,
+    sends,
+    sse,
+    talking,
+    text,
+)
+
+pytestmark = pytest.mark.live
+
+LIGHT = ToolSpec("light", "Turns a light on.", {"type": "object", "properties": {}})
+GOOD = sends(sse(*text("Good.")))
+
+
+def sent(
+    server: Server,
+    *wishes: LlmOptions,
+    tools: tuple[ToolSpec, ...] = (LIGHT,),
+    **settings: Any,
+) -> list[tuple[Any, Any]]:
+    """What each request said of calls side by side, and of thinking."""
+
+    async def scenario() -> None:
+        async with talking(server, **settings) as llm:
+            for options in wishes:
+                await collected(llm, tools=tools, options=options)
+
+    asyncio.run(scenario())
+    wanted = ("parallel_tool_calls", "reasoning_effort")
+    return [tuple(body.get(name) for name in wanted) for body in server.bodies]  # type: ignore[misc]
+
+
+ONE_AT_A_TIME = LlmOptions(parallel_tool_calls=False, reasoning_effort="low")
+
+
+def test_wishes_are_sent_once_somebody_has_them() -> None:
+    assert sent(Server(), ONE_AT_A_TIME, LlmOptions()) == [(False, "low"), (None, None)]
+
+
+def test_without_tools_there_is_nothing_to_call() -> None:
+    """OpenAI refuses the field beside no tools."""
+    assert sent(Server(), ONE_AT_A_TIME, tools=()) == [(None, "low")]
+
+
+def test_the_operator_has_the_last_word() -> None:
+    taken_out = {"parallel_tool_calls": None, "reasoning_effort": "none"}
+    assert sent(Server(), ONE_AT_A_TIME, extra_body=taken_out) == [(None, "none")]
+
+
+REFUSALS = [
+    ("Unsupported parameter: 'parallel_tool_calls' is not supported with this model.", None, "low"),
+    ("Unrecognized request argument supplied: reasoning_effort", False, None),
+    ("Unknown fields: parallel_tool_calls, reasoning_effort", None, None),
+]
+
+
+@pytest.mark.parametrize(("said", "calls", "effort"), REFUSALS)
+def test_a_refused_wish_is_left_out(said: str, calls: Any, effort: Any) -> None:
+    """And not asked for again."""
+    server = Server(refuses(400, {"error": {"message": said}}), GOOD)
+    asked = sent(server, ONE_AT_A_TIME, ONE_AT_A_TIME)
+    assert asked == [(False, "low"), (calls, effort), (calls, effort)]
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_an_answer_that_began_before_forgets_nothing(is_refused: bool) -> None:
+    """Of what another one found out meanwhile, whether it learns something itself or not."""
+    begun, other_is_done = asyncio.Event(), asyncio.Event()
+    no_effort = {"error": {"message": "Unrecognized request argument supplied: reasoning_effort"}}
+    no_calls = {"error": {"message": "Unsupported parameter: 'parallel_tool_calls'"}}
+
+    async def first(request: web.Request) -> web.StreamResponse:
+        if is_refused:
+            begun.set()
+            await other_is_done.wait()
+            return web.json_response(no_calls, status=400)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(sse(*text("Good."), done=False))
+        begun.set()
+        await other_is_done.wait()
+        await response.write(sse(*text(" Better.")))
+        return response
+
+    server = Server(first, refuses(400, no_effort), GOOD)
+    low, calls = LlmOptions(reasoning_effort="low"), LlmOptions(parallel_tool_calls=False)
+
+    async def scenario() -> None:
+        async with talking(server) as llm, asyncio.TaskGroup() as tasks:
+            former = tasks.create_task(collected(llm, tools=(LIGHT,), options=calls))
+            await begun.wait()
+            await collected(llm, tools=(LIGHT,), options=low)
+            other_is_done.set()
+            await former
+            await collected(llm, tools=(LIGHT,), options=ONE_AT_A_TIME)
+
+    asyncio.run(scenario())
+    last = server.bodies[-1]
+    assert "reasoning_effort" not in last
+    assert ("parallel_tool_calls" in last) != is_refused
+
+
+def test_another_effort_is_another_wish() -> None:
+    said = {"error": {"message": "'reasoning_effort' does not support 'minimal'"}}
+    server = Server(refuses(400, said), GOOD)
+    minimal, high = LlmOptions(reasoning_effort="minimal"), LlmOptions(reasoning_effort="high")
+    efforts = [effort for _, effort in sent(server, minimal, high, minimal)]
+    assert efforts == ["minimal", None, "high", None]
+
+
+VLLM = {"data": [{"id": "tiny", "owned_by": "vllm"}, {"id": "other", "owned_by": "them"}]}
+LLAMA = {"data": [{"id": "tiny.gguf", "owned_by": "llamacpp"}]}
+PENALIZED = LlmOptions(repetition_penalty=1.15)
+
+OWNERS: dict[str, tuple[Any, str, dict[str, float]]] = {
+    "vLLM": (VLLM, "tiny", {"repetition_penalty": 1.15}),
+    "beside others": (VLLM, "other", {}),
+    "llama.cpp under any name": (LLAMA, "mine", {"repeat_penalty": 1.15}),
+    "an alias among many": (VLLM, "alias", {}),
+    "no list": (404, "tiny", {}),
+}
+
+
+def penalties(server: Server, *wishes: LlmOptions, **settings: Any) -> list[dict[str, float]]:
+    async def scenario() -> None:
+        async with talking(server, **settings) as llm:
+            for options in wishes:
+                await collected(llm, options=options)
+
+    asyncio.run(scenario())
+    names = ("repetition_penalty", "repeat_penalty")
+    return [{name: body[name] for name in names if name in body} for body in server.bodies]
+
+
+@pytest.mark.parametrize("case", OWNERS)
+def test_a_penalty_is_sent_where_all_else_is_configured(case: str) -> None:
+    """And who serves the model is asked once, by the first who wants one."""
+    models, model, penalty = OWNERS[case]
+    server = Server(models=models)
+    wishes = (LlmOptions(), PENALIZED, PENALIZED)
+    assert penalties(server, *wishes, model=model, context_tokens=512) == [{}, penalty, penalty]
+    assert server.listings == 1
+
+
+def test_a_server_that_cannot_say_who_it_is_answers_all_the_same() -> None:
+    server = Server(models=503)
+
+    async def scenario() -> None:
+        async with talking(server, model="tiny", context_tokens=512) as llm:
+            await collected(llm, options=PENALIZED)
+            server.models = VLLM
+            await collected(llm, options=PENALIZED)
+
+    asyncio.run(scenario())
+    assert ["repetition_penalty" in body for body in server.bodies] == [False, True]
+
+
+def test_nobody_is_asked_for_what_nobody_wants() -> None:
+    server = Server(models=VLLM)
+    assert penalties(server, LlmOptions(), model="tiny", context_tokens=512) == [{}]
+    assert server.listings == 0
+
+
+def test_our_own_vllm_is_known_with_its_context_configured() -> None:
+    server = Server(models={"data": [{"id": "tiny", "owned_by": "vllm"}]})
+    ours = VllmSettings(model="org/tiny", request={"context_tokens": 512})
+
+    async def scenario() -> None:
+        async with server.running():
+            llm = openai.create(http_settings(ours, server.url.removesuffix("/v1"), "key"), "vllm")
+            async with aclosing(llm):
+                await collected(llm, options=PENALIZED)
+
+    asyncio.run(scenario())
+    assert server.bodies[0]["repetition_penalty"] == 1.15

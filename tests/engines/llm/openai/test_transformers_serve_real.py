@@ -1,0 +1,118 @@
+"""The engine `openai` with a server that is not vLLM: `transformers serve`, with the same model.
+
+It has no metrics: how much it computes is seen by its processor time.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import Any
+
+import aiohttp
+import psutil
+import pytest
+
+from engines.base import LlmOptions, Message, TextDelta
+from engines.llm import openai
+from engines.llm.openai.engine import OpenAiLlm
+from engines.llm.vllm.environment import python_of
+from engines.runtime.external_server.free_port import reserve_port
+from engines.runtime.external_server.output_log import ServerLog
+from engines.runtime.external_server.process import ServerProcess, start_server
+from engines.runtime.external_server.supervisor import ServerSupervisor, SupervisedServer
+from server.commands.engines.pip import pip
+from tests.engines.llm.vllm.installation import installed, tiny_llama
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
+
+START_S = 600
+HELLO = Message("user", "hello")
+SHORT, LONG = LlmOptions(max_output_tokens=300), LlmOptions(max_output_tokens=30_000)
+CONTEXT_TOKENS = 4 * 30_000
+"A quarter is the answer's: else fewer tokens would be asked for."
+PATIENCE: Mapping[str, Any] = {
+    "connect_timeout_s": 30,
+    "first_token_timeout_s": 120,
+    "token_timeout_s": 120,
+}
+QUIET_S, LOOK_S, MORE_S = 60, 0.5, 0.2
+
+SERVE = "import sys; from transformers.cli.transformers import main; sys.exit(main())"
+"As its command does; that script names the folder that the environment was made in."
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[tuple[OpenAiLlm, psutil.Process]]:
+    python = python_of(installed())
+    # All else of its extra `serving` is there for vLLM. Without what it needs: torch is pinned.
+    pip(python, "install", "--no-deps", "accelerate", tell=print)
+    model = str(tiny_llama())
+    log = ServerLog("transformers", "", time.monotonic)
+    with reserve_port("127.0.0.1", 0, "transformers") as port:
+        where = ("--host", "127.0.0.1", "--port", str(port), "--device", "cpu")
+        command = [str(python), "-c", SERVE, "serve", model, *where, "--dtype", "float32"]
+        url = f"http://127.0.0.1:{port}"
+        variables = {"HF_HUB_OFFLINE": "1"}
+
+        async def is_well() -> bool:
+            try:
+                async with aiohttp.request("GET", f"{url}/health") as response:
+                    return response.status == 200
+            except aiohttp.ClientError:
+                return False
+
+        def start() -> AbstractAsyncContextManager[ServerProcess]:
+            return start_server(command, variables, log)
+
+        keeper = ServerSupervisor(
+            SupervisedServer("transformers", start, is_well, log.told, START_S)
+        )
+        settings = openai.Settings(
+            base_url=f"{url}/v1", model=model, context_tokens=CONTEXT_TOKENS, **PATIENCE
+        )
+        async with keeper.running(), aclosing(openai.create(settings)) as llm:
+            assert keeper.pid is not None
+            yield llm, psutil.Process(keeper.pid)
+
+
+def test_it_streams_and_stops_when_nobody_listens() -> None:
+    async def scenario() -> None:
+        async with serving() as (llm, server):
+            await cost_s(llm, server)  # the first is cold
+            short_s = await cost_s(llm, server)
+
+            before_s = await quiet(server)
+            async with aclosing(llm.reply([HELLO], (), language="en", options=LONG)) as long:
+                for _ in range(5):
+                    assert isinstance(await anext(long), TextDelta)
+                begun_s = cpu_s(server)
+                while cpu_s(server) < begun_s + MORE_S:  # noqa: ASYNC110 - it goes on writing
+                    await asyncio.sleep(LOOK_S / 10)
+            # All of it would be a hundred times the short one.
+            assert await quiet(server) - before_s < 30 * short_s
+
+    asyncio.run(scenario())
+
+
+async def cost_s(llm: OpenAiLlm, server: psutil.Process) -> float:
+    """Of a short answer."""
+    before_s = await quiet(server)
+    answer = llm.reply([HELLO], (), language="en", options=SHORT)
+    assert len([part async for part in answer if isinstance(part, TextDelta)]) > 30
+    return await quiet(server) - before_s
+
+
+def cpu_s(server: psutil.Process) -> float:
+    times = server.cpu_times()
+    return times.user + times.system
+
+
+async def quiet(server: psutil.Process) -> float:
+    """Wait until it computes nothing any more; the processor time that it has taken by then."""
+    async with asyncio.timeout(QUIET_S):
+        while True:
+            before_s = cpu_s(server)
+            await asyncio.sleep(LOOK_S)
+            if (after_s := cpu_s(server)) - before_s < LOOK_S / 10:
+                return after_s

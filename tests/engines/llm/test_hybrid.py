@@ -1,0 +1,344 @@
+"""Commands are done without the model, the rest with it, and its absence is heard and told."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from core.errors import (
+    ConfigError,
+    ContextLengthExceeded,
+    EarshotError,
+    EngineError,
+    EngineTimeout,
+    EngineUnreachable,
+    OverloadedError,
+)
+from core.events import OutputTextDelta, PlayoutStarted, RateLimits, ResponseDone, TokenUsage
+from core.items import ImagePart
+from core.ports import ToolSpec
+from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
+from engines.llm import hybrid, intents
+from engines.llm.hybrid import HybridLlm
+from engines.registry import load
+from pipeline.session.session import Session
+from tests.engines.llm.intents.text_conversation import Talk
+from tests.engines.llm.openai.completions_server import Server as Completions
+from tests.engines.llm.openai.completions_server import (
+    collected,
+    delta,
+    sends,
+    spoken,
+    sse,
+    talking,
+    text,
+)
+from tests.pipeline.fakes import World, speak
+from tests.pipeline.scenes import of, run_session
+
+pytestmark = pytest.mark.live
+
+TOOLS = Talk().specs()
+TOLD: list[TextDelta | ToolCall | TokenUsage] = [TextDelta("Paris."), TokenUsage(5, 2)]
+
+
+class Model:
+    """An `Llm` that answers what it is told to, and counts how often it was asked."""
+
+    name = "scripted"
+    context_tokens: int | None = 512
+    sees = False
+
+    def __init__(
+        self,
+        answer: Sequence[TextDelta | ToolCall | TokenUsage] = TOLD,
+        failure: EarshotError | None = None,
+        languages: tuple[str, ...] = (),
+    ) -> None:
+        self.languages = languages
+        self.asked = 0
+        self.closed = False
+        self._answer, self._failure = answer, failure
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        language: str,
+        options: LlmOptions = AS_CONFIGURED,
+    ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
+        self.asked += 1
+        for one in self._answer:
+            yield one
+        if self._failure:
+            raise self._failure
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+AWAY = "I cannot reach my language model right now."
+BUSY = "I have too much to do right now. Please ask me again in a moment."
+
+
+def made(model: Model) -> HybridLlm:
+    return HybridLlm(intents.create(intents.Settings()), model)
+
+
+def answered(
+    engine: HybridLlm,
+    *messages: Message,
+    language: str = "en",
+    tools: Sequence[ToolSpec] = TOOLS,
+) -> list[TextDelta | ToolCall | TokenUsage]:
+    async def scenario() -> list[TextDelta | ToolCall | TokenUsage]:
+        reply = engine.reply(messages, tools, language=language)
+        async with aclosing(reply) as deltas:
+            return [
+                delta async for delta in deltas if not isinstance(delta, CallDelta | RateLimits)
+            ]
+
+    return asyncio.run(scenario())
+
+
+COMMAND = Message("user", "turn on the kitchen lights")
+QUESTION = Message("user", "what is the capital of France")
+
+
+def test_a_command_does_not_need_the_model() -> None:
+    model = Model()
+    (call,) = answered(made(model), COMMAND)
+    assert isinstance(call, ToolCall)
+    assert call.name == "HassTurnOn"
+    assert model.asked == 0
+    result = Message("tool", '{"areas": ["kitchen"]}', call_id=call.call_id)
+    (said,) = answered(made(model), COMMAND, Message("assistant", tool_calls=(call,)), result)
+    assert isinstance(said, TextDelta)
+    assert model.asked == 0
+
+
+def test_everything_else_is_the_models() -> None:
+    model = Model()
+    assert answered(made(model), QUESTION) == TOLD
+    assert model.asked == 1
+
+
+def test_what_the_home_cannot_is_the_models_where_it_has_tools_of_its_own() -> None:
+    model = Model()
+    engine, question = made(model), Message("user", "what is the weather in rome")
+    assert answered(engine, question) == [TextDelta("I can't tell the weather yet.")]
+    more = [*TOOLS, ToolSpec("weather", "Tells the weather.", {"type": "object"})]
+    assert answered(engine, question, tools=more) == TOLD
+    (call,) = answered(engine, COMMAND, tools=more)
+    assert isinstance(call, ToolCall)
+
+
+def test_results_go_to_the_model_that_asked_for_them() -> None:
+    """Even if the sentence is a command by now: a device of that name was added meanwhile."""
+    model = Model()
+    call = ToolCall("call_1", "HassTurnOn", {"area": "kitchen"})
+    asked = Message("assistant", tool_calls=(call,))
+    done = Message("tool", "{}", call_id="call_1")
+    assert answered(made(model), COMMAND, asked, done) == TOLD
+
+
+def test_a_language_without_sentences_is_the_models() -> None:
+    model = Model()
+    assert answered(made(model), Message("user", "hello"), language="xx") == TOLD
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "excuse"),
+    [
+        (EngineUnreachable("llm", "scripted", "no connection"), "engine_unreachable", AWAY),
+        (EngineTimeout("llm", "scripted", "no first token"), "engine_timeout", AWAY),
+        (
+            OverloadedError("full", retry_after_s=1),
+            "server_full",
+            "I have too much to do right now. Please ask me again in a moment.",
+        ),
+        (EngineError("llm", "scripted", "refused"), "engine_failed", "Sorry, that did not work."),
+    ],
+)
+def test_a_model_that_is_away_is_heard_and_its_response_fails(
+    failure: EarshotError, code: str, excuse: str
+) -> None:
+    engine = made(Model((), failure))
+    told: list[EarshotError] = []
+    engine.on_failure = told.append
+
+    async def one_turn(session: Session) -> None:
+        await speak(session, (0, 200), (1000, 600), (0, 4000))
+
+    events = run_session(World(llm=engine), one_turn)  # type: ignore[arg-type]
+    (done,) = of(ResponseDone, events)
+    assert (done.status, done.error_code) == ("failed", code)
+    assert "".join(event.delta for event in of(OutputTextDelta, events)) == excuse
+    assert len(of(PlayoutStarted, events)) == 1
+    assert failure in told
+
+
+@pytest.mark.parametrize(("said", "told"), [((), []), (TOLD, ["context_length_exceeded"])])
+def test_a_prompt_that_may_be_asked_shorter_is_no_failure_yet(
+    said: Sequence[TextDelta | ToolCall | TokenUsage], told: list[str]
+) -> None:
+    engine = made(Model(said, ContextLengthExceeded("llm", "scripted", "too long")))
+    codes: list[str] = []
+    engine.on_failure = lambda error: codes.append(error.code)
+    with pytest.raises(ContextLengthExceeded):
+        answered(engine, QUESTION)
+    assert codes == told
+
+
+def test_a_model_that_fails_in_the_middle_is_no_other_answer() -> None:
+    failure = EngineError("llm", "scripted", "lost")
+    with pytest.raises(EngineError, match="lost"):
+        answered(made(Model([TextDelta("Par")], failure)), QUESTION)
+
+
+def test_it_is_what_the_model_is() -> None:
+    assert made(Model()).languages == ()
+    assert {"en", "tlh"} <= set(made(Model(languages=("tlh",))).languages)
+    engine = made(model := Model())
+    assert engine.context_tokens == 512
+    model.context_tokens = 1024
+    answered(engine, QUESTION)
+    assert engine.context_tokens == 1024
+    asyncio.run(engine.aclose())
+    assert model.closed
+
+
+class Served(Model):
+    """Runs on something that must be started."""
+
+    is_running = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        self.is_running, self.context_tokens = True, 2048
+        try:
+            yield
+        finally:
+            self.is_running = False
+
+
+def test_it_runs_what_the_model_runs_on() -> None:
+    async def scenario(model: Model) -> tuple[bool, int | None]:
+        engine = made(model)
+        async with engine.running():
+            return getattr(model, "is_running", False), engine.context_tokens
+
+    served = Served()
+    assert asyncio.run(scenario(served)) == (True, 2048)
+    assert not served.is_running
+    assert asyncio.run(scenario(Model())) == (False, 512)
+
+
+def test_over_a_real_server() -> None:
+    server = Completions(sends(sse(delta(role="assistant"), *text("Paris", "."))))
+
+    async def scenario() -> str:
+        async with talking(server) as llm:
+            engine = HybridLlm(intents.create(intents.Settings()), llm)
+            await engine.warm("en", TOOLS)
+            assert engine.context_tokens == 8192
+            await collected(engine, [COMMAND], TOOLS)
+            return spoken(await collected(engine, [QUESTION], TOOLS))
+
+    assert asyncio.run(scenario()) == "Paris."
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "model"),
+        ({"model": {"engine": "hybrid"}}, "not 'hybrid'"),
+        ({"model": {"engine": "intents"}}, "not 'intents'"),
+        ({"model": {"engine": "openia"}}, "no engine 'openia'"),
+        ({"model": {"engine": "openai", "options": {"base_url": "x"}}}, "no http"),
+        ({"model": {"engine": "openai", "optoins": {}}}, "optoins"),
+    ],
+)
+def test_wrong_settings_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load("llm", "hybrid", options)
+
+
+def test_the_models_key_stays_out_of_sight() -> None:
+    model = hybrid.ModelSettings("openai", {"api_key": "sk-1"})
+    assert "sk-1" not in repr(hybrid.Settings(model))
+
+
+PIECES = [
+    (["turn on the", "kitchen lights"], {"area": "kitchen", "domain": "light"}),
+    (["Turn on the.", "Kitchen lights."], {"area": "kitchen", "domain": "light"}),
+    (["turn on", "the kitchen", "lights"], {"area": "kitchen", "domain": "light"}),
+    (["blue elephants", "turn on the", "kitchen lights"], {"area": "kitchen", "domain": "light"}),
+    (["what time is it", "turn on the kitchen lights"], {"area": "kitchen", "domain": "light"}),
+    (["add milk to the", "shopping list"], {"item": "milk"}),
+]
+
+
+@pytest.mark.parametrize(("pieces", "slots"), PIECES)
+def test_a_sentence_in_pieces_is_one(pieces: list[str], slots: dict[str, Any]) -> None:
+    model = Model()
+    (call,) = answered(made(model), *(Message("user", piece) for piece in pieces))
+    assert isinstance(call, ToolCall)
+    assert call.arguments == slots
+    assert model.asked == 0
+
+
+def test_an_answer_that_was_silenced_at_once_parts_no_sentence() -> None:
+    said = (
+        Message("user", "set a timer"),
+        Message("assistant", "I did"),
+        Message("user", "for five seconds"),
+    )
+    (call,) = answered(made(model := Model()), *said)
+    assert isinstance(call, ToolCall)
+    assert call.arguments == {"seconds": 5}
+    assert model.asked == 0
+
+
+def test_pieces_end_with_an_answer() -> None:
+    model = Model()
+    messages = (Message("user", "turn on the"), Message("assistant", "What?"))
+    assert answered(made(model), *messages, Message("user", "kitchen lights")) == TOLD
+    called = ToolCall("intent_1", "HassTurnOn", {"area": "kitchen", "domain": "light"})
+    done = (
+        COMMAND,
+        Message("assistant", tool_calls=(called,)),
+        Message("tool", "{}", call_id="intent_1"),
+    )
+    assert answered(made(model), *done, Message("user", "thanks for nothing at all")) == TOLD
+
+
+def test_two_commands_are_not_joined_into_a_third() -> None:
+    """The name of a timer may be anything."""
+    said = ("start a five minute timer named pizza", "turn off the kitchen lights")
+    (call,) = answered(made(Model()), *(Message("user", one) for one in said))
+    assert isinstance(call, ToolCall)
+    assert call.name == "HassTurnOff"
+
+
+class SeatedModel(Model):
+    at_once = 3
+
+
+def test_it_has_the_seats_of_its_model() -> None:
+    assert [made(model).at_once for model in (Model(), SeatedModel())] == [None, 3]
+
+
+def test_what_is_to_be_seen_goes_to_a_model_that_sees() -> None:
+    model = Model()
+    engine = HybridLlm(intents.create(intents.Settings()), model)
+    sees = [engine.sees]
+    model.sees = True
+    assert [*sees, engine.sees] == [False, True]
+    image = ImagePart("data:image/png;base64,AAAA")
+    assert answered(engine, Message("user", "what time is it", images=(image,))) == TOLD
+    assert model.asked == 1

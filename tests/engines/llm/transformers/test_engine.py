@@ -1,0 +1,285 @@
+"""A real language model in its own process: streams, stops within a token, comes back.
+
+torch is none of our own test environment: the process runs in vLLM's, which has it.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import uvloop
+
+from core.errors import (
+    ContextLengthExceeded,
+    EngineCrashed,
+    EngineError,
+    EngineTimeout,
+    OverloadedError,
+)
+from core.events import TokenUsage
+from core.ports import ToolSpec
+from engines.base import LlmOptions, Message, TextDelta
+from engines.llm.transformers.child import LlmWorkerProcess
+from engines.llm.transformers.engine import TransformersLlm
+from engines.llm.transformers.settings import Settings
+from engines.llm.transformers.wire import (
+    LlmEndReply,
+    LlmGenerateRequest,
+    LlmLoadRequest,
+    LlmTextReply,
+)
+from engines.llm.vllm.environment import python_of
+from tests.engines.llm.openai.completions_server import collected, spoken
+from tests.engines.llm.vllm.installation import ENVIRONMENT, installed, tiny_llama
+from tests.tiny_llama import CONTEXT_TOKENS, SPOKEN
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
+
+PYTHON = python_of(ENVIRONMENT)
+PATIENCE_S = 120
+TOOL = ToolSpec("light", "Turns a light on.", {"type": "object", "properties": {}})
+HELLO = [Message("system", "Be brief and kind to everybody."), Message("user", "hello")]
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Path:
+    installed()
+    return tiny_llama()
+
+
+def loaded(folder: Path, **options: Any) -> TransformersLlm:
+    settings = Settings(path=str(folder), threads=1, **options)
+    return TransformersLlm(settings, python=str(PYTHON))
+
+
+@asynccontextmanager
+async def running(folder: Path, **options: Any) -> AsyncIterator[TransformersLlm]:
+    llm = loaded(folder, **options)
+    async with asyncio.timeout(PATIENCE_S), aclosing(llm):
+        await llm.warm("en", ())
+        yield llm
+
+
+def run(folder: Path, scenario: Callable[[TransformersLlm], Coroutine[Any, Any, None]]) -> None:
+    """In the loop that the server has."""
+
+    async def whole() -> None:
+        async with running(folder) as llm:
+            await scenario(llm)
+
+    uvloop.run(whole())
+
+
+def test_an_answer_streams_and_is_counted(tiny: Path) -> None:
+    async def scenario(llm: TransformersLlm) -> None:
+        assert llm.context_tokens == CONTEXT_TOKENS
+        *texts, usage = await collected(llm, HELLO, options=LlmOptions(max_output_tokens=20))
+        assert len(texts) == 20  # a token each
+        assert set(spoken(texts)) <= set(SPOKEN)
+        assert isinstance(usage, TokenUsage)
+        assert usage.output_tokens == 20
+        assert usage.input_tokens > len("Be brief and kind to everybody.hello")
+
+    run(tiny, scenario)
+
+
+def test_the_same_question_has_the_same_answer(tiny: Path) -> None:
+    """From what was computed before, from nothing, and beside another answer."""
+
+    async def scenario(llm: TransformersLlm) -> None:
+        twenty = LlmOptions(max_output_tokens=20, temperature=0.0)
+        first = await collected(llm, HELLO, options=twenty)
+        longer = [*HELLO, Message("assistant", spoken(first)), Message("user", "and now?")]
+        again = await collected(llm, longer, options=twenty)
+        assert await collected(llm, HELLO, options=twenty) == first
+        other = [Message("user", "something else, much longer than that " * 20)]
+        async with asyncio.TaskGroup() as tasks:
+            questions = (HELLO, other, longer)
+            answers = [tasks.create_task(collected(llm, q, options=twenty)) for q in questions]
+        assert answers[0].result() == first
+        assert answers[2].result() == again
+        assert answers[1].result() != first
+        await llm.aclose()  # and in a new process
+        assert await collected(llm, longer, options=twenty) == again
+
+    run(tiny, scenario)
+
+
+def test_a_request_may_say_how_it_is_sampled(tiny: Path) -> None:
+    """A model of random weights says the same again and again, unless that is made unlikely."""
+
+    async def scenario(llm: TransformersLlm) -> None:
+        async def said(**wished: Any) -> str:
+            options = LlmOptions(max_output_tokens=20, **wished)
+            return spoken(await collected(llm, HELLO, options=options))
+
+        greedy = await said(temperature=0.0)
+        assert await said(temperature=2.0, top_p=0.01) == greedy, "one token is likely enough"
+        varied = await said(temperature=0.0, repetition_penalty=2.0)
+        assert len(set(varied)) > len(set(greedy))
+        assert await said(usual_temperature=0.0) == greedy
+
+    run(tiny, scenario)
+
+
+def test_what_was_computed_is_not_computed_again(tiny: Path) -> None:
+    async def scenario() -> None:
+        load = LlmLoadRequest(str(tiny), "cpu", "auto", 1, 1)
+        turns = [{"role": "user", "content": "a question of some length"}]
+        async with aclosing(LlmWorkerProcess(load, PATIENCE_S, python=str(PYTHON))) as child:
+            for is_known in (False, True, True):
+                request = LlmGenerateRequest(1, list(turns), [], 10, CONTEXT_TOKENS)
+                answer = child.answer(request, PATIENCE_S, PATIENCE_S)
+                *written, ended = [part async for part in answer]
+                assert isinstance(ended, LlmEndReply)
+                assert (ended.reused_tokens > 16) == is_known
+                assert ended.reused_tokens < ended.input_tokens
+                said = "".join(part.text for part in written if isinstance(part, LlmTextReply))
+                turns += [{"role": "assistant", "content": said}]
+                turns += [{"role": "user", "content": "more"}]
+
+    asyncio.run(scenario())
+
+
+def cpu_s(llm: TransformersLlm) -> float:
+    """Processor time that its process has taken."""
+    times = psutil.Process(llm.pid).cpu_times()
+    return times.user + times.system
+
+
+def test_leaving_stops_the_model_within_a_token(tiny: Path) -> None:
+    async def scenario(llm: TransformersLlm) -> None:
+        endless = LlmOptions(max_output_tokens=CONTEXT_TOKENS)
+        for _ in range(8):  # more than there is room for, were they not gone
+            reply = llm.reply(HELLO, (), language="en", options=endless)
+            async with aclosing(reply) as deltas:
+                assert isinstance(await anext(deltas), TextDelta)
+        took_s = []
+        for tokens in (1, 500):
+            before_s = cpu_s(llm)
+            await collected(llm, HELLO, options=LlmOptions(max_output_tokens=tokens))
+            took_s.append(cpu_s(llm) - before_s)
+        assert took_s[0] < took_s[1] / 4  # nothing else was being written
+
+    run(tiny, scenario)
+
+
+def test_one_too_many_is_told(tiny: Path) -> None:
+    async def scenario() -> None:
+        async with running(tiny, at_once=1, max_output_tokens=CONTEXT_TOKENS) as llm:
+            async with aclosing(llm.reply(HELLO, (), language="en")) as deltas:
+                await anext(deltas)
+                with pytest.raises(OverloadedError, match="1 answers already"):
+                    await collected(llm, HELLO)
+            await collected(llm, HELLO, options=LlmOptions(max_output_tokens=1))
+
+    asyncio.run(scenario())
+
+
+def test_one_too_many_is_told_while_the_model_loads(tiny: Path) -> None:
+    async def scenario() -> None:
+        one = LlmOptions(max_output_tokens=1)
+        async with asyncio.timeout(PATIENCE_S), aclosing(loaded(tiny, at_once=1)) as llm:
+            async with asyncio.TaskGroup() as tasks:
+                first = tasks.create_task(collected(llm, HELLO, options=one))
+                await asyncio.sleep(0)  # it has begun
+                with pytest.raises(OverloadedError, match="1 answers already"):
+                    await collected(llm, HELLO, options=one)
+            assert spoken(first.result())
+
+    asyncio.run(scenario())
+
+
+def test_a_prompt_that_is_too_long_is_refused_and_the_room_is_kept_to(tiny: Path) -> None:
+    async def scenario() -> None:
+        async with running(tiny, context_tokens=128) as llm:
+            assert llm.context_tokens == 128
+            with pytest.raises(
+                ContextLengthExceeded, match=r"a prompt of \d+ tokens; the model takes 128"
+            ):
+                await collected(llm, [Message("user", "x" * 200)])
+            *_, usage = await collected(llm, [Message("user", "x" * 100)])
+            assert isinstance(usage, TokenUsage)
+            assert usage.input_tokens + usage.output_tokens == 128
+
+    asyncio.run(scenario())
+
+
+def test_tools_go_through_the_template(tiny: Path) -> None:
+    async def scenario(llm: TransformersLlm) -> None:
+        one = LlmOptions(max_output_tokens=1)
+        *_, without = await collected(llm, HELLO, options=one)
+        *_, with_tools = await collected(llm, HELLO, [TOOL], options=one)
+        assert isinstance(without, TokenUsage)
+        assert isinstance(with_tools, TokenUsage)
+        assert with_tools.input_tokens > without.input_tokens + len(TOOL.description)
+
+    run(tiny, scenario)
+
+
+async def struck(llm: TransformersLlm, pid: int, blow: signal.Signals) -> None:
+    """In the middle of an answer."""
+    endless = LlmOptions(max_output_tokens=CONTEXT_TOKENS)
+    async with aclosing(llm.reply(HELLO, (), language="en", options=endless)) as deltas:
+        async for _ in deltas:
+            os.kill(pid, blow)
+
+
+def test_a_killed_process_is_told_and_replaced(tiny: Path) -> None:
+    async def scenario(llm: TransformersLlm) -> None:
+        pid = llm.pid
+        assert pid
+        with pytest.raises(EngineCrashed, match="died"):
+            await struck(llm, pid, signal.SIGKILL)
+        await collected(llm, HELLO, options=LlmOptions(max_output_tokens=1))
+        assert llm.pid not in (None, pid)
+
+    run(tiny, scenario)
+
+
+def test_a_hung_process_is_replaced(tiny: Path) -> None:
+    async def scenario() -> None:
+        async with running(tiny, token_timeout_s=0.5) as llm:
+            pid = llm.pid
+            assert pid
+            with pytest.raises(EngineTimeout, match=r"0\.5 s"):
+                await struck(llm, pid, signal.SIGSTOP)
+            await collected(llm, HELLO, options=LlmOptions(max_output_tokens=1))
+            assert llm.pid not in (None, pid)
+
+    asyncio.run(scenario())
+
+
+def test_a_folder_that_does_not_load_is_told_once_and_for_all(tiny: Path, tmp_path: Path) -> None:
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((tiny / name).read_bytes())
+
+    async def scenario() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            async with aclosing(loaded(tmp_path)) as llm:
+                with pytest.raises(EngineError, match="chat template"):
+                    await llm.warm("en", ())
+                pid = llm.pid
+                with pytest.raises(EngineError, match="chat template"):
+                    await collected(llm)
+                assert llm.pid in (None, pid)  # not tried again at once
+
+    asyncio.run(scenario())
+
+
+def test_closing_ends_the_process(tiny: Path) -> None:
+    async def scenario() -> None:
+        async with running(tiny) as llm:
+            pid = llm.pid
+            assert pid
+        assert llm.pid is None
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+    asyncio.run(scenario())

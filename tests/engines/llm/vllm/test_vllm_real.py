@@ -1,0 +1,311 @@
+"""A real vLLM, from its installation to its end: a tiny Llama with random weights, on processors.
+
+The tests share one server; each waits until it is up and idle. None asks the clock: vLLM's
+processes spin, and on two cores they keep ours waiting for seconds. What vLLM counts decides.
+"""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
+from urllib.request import urlopen
+
+import psutil
+import pytest
+
+from core.errors import EngineCrashed, EngineError, EngineMissing
+from core.events import TokenUsage
+from core.ports import ToolSpec
+from engines.base import LlmOptions, Message, TextDelta
+from engines.llm import vllm
+from engines.llm.openai.engine import ANSWERS_SHARE
+from engines.llm.vllm.engine import VllmLlm
+from engines.llm.vllm.environment import MARKER
+from tests.engines.llm.interrupted_session import ANSWER_TOKENS, spoken_over
+from tests.engines.llm.vllm.installation import (
+    CONTEXT_TOKENS,
+    ENVIRONMENT,
+    earshot,
+    installed,
+    tiny_llama,
+)
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
+
+START_S = 600
+
+PATIENCE_S = 120
+"For what takes milliseconds on an idle machine."
+
+LONG = LlmOptions(max_output_tokens=ANSWER_TOKENS)
+"""More than a minute of writing on any machine that runs these tests. The model never ends by
+itself: an answer of fewer tokens was aborted."""
+
+RUNNING, WRITTEN = "vllm:num_requests_running", "vllm:generation_tokens_total"
+
+HELLO = Message("user", "hello")
+RULES = Message("system", "You are the voice of a house. " * 20)
+"600 tokens; the prefix cache counts in blocks of 128."
+
+
+LIGHT = ToolSpec("light", "Turns the light on.", {"type": "object", "properties": {}})
+"vLLM refuses a request with tools unless it was started for them."
+
+
+PATIENCE = {
+    "connect_timeout_s": 30,
+    "first_token_timeout_s": PATIENCE_S,
+    "token_timeout_s": PATIENCE_S,
+}
+"On a busy processor, where the first requests also compile what they run."
+
+
+class Served:
+    """The engine with its server, in a loop that runs while a test needs it."""
+
+    def __init__(self, runner: asyncio.Runner, engine: VllmLlm) -> None:
+        self.runner, self.engine = runner, engine
+
+    async def metric(self, name: str) -> float:
+        text = await asyncio.to_thread(read, f"{self.engine.url}/metrics")
+        found = [line for line in text.splitlines() if line.startswith(f"{name}{{")]
+        assert found, name
+        return sum(float(line.rpartition(" ")[2]) for line in found)
+
+    async def until_running(self, count: int) -> None:
+        """vLLM counts its requests between two steps, and may be asked in between."""
+        async with asyncio.timeout(PATIENCE_S):
+            while await self.metric(RUNNING) != count:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.1)
+
+    @asynccontextmanager
+    async def aborted(self) -> AsyncIterator[None]:
+        """One long answer is begun in here, and not written to its end."""
+        assert ANSWER_TOKENS <= CONTEXT_TOKENS // ANSWERS_SHARE  # else fewer would be asked for
+        await self.until_ready()
+        await self.until_running(0)
+        before = await self.metric(WRITTEN)
+        yield
+        await self.until_running(0)
+        assert 0 < await self.metric(WRITTEN) - before < ANSWER_TOKENS
+
+    async def answer(self, *messages: Message, tokens: int = 40) -> tuple[str, TokenUsage]:
+        options = LlmOptions(max_output_tokens=tokens)
+        parts = [p async for p in self.engine.reply(messages, (), language="en", options=options)]
+        (usage,) = (part for part in parts if isinstance(part, TokenUsage))
+        return "".join(part.text for part in parts if isinstance(part, TextDelta)), usage
+
+    async def until_ready(self) -> None:
+        async with asyncio.timeout(START_S):
+            await self.engine.ready()
+
+
+def read(url: str) -> str:
+    with urlopen(url, timeout=PATIENCE_S) as response:
+        text: str = response.read().decode()
+        return text
+
+
+def engine_of() -> VllmLlm:
+    overrides = json.dumps({"max_position_embeddings": CONTEXT_TOKENS})
+    return vllm.create(
+        vllm.Settings(
+            model=str(tiny_llama()),
+            environment=str(ENVIRONMENT),
+            max_model_len=CONTEXT_TOKENS,
+            cpu_cache_gb=1,
+            tool_parser="hermes",
+            # A row of the whole context for each sequence that it could take at once.
+            extra_args=("--hf-overrides", overrides, "--max-num-seqs", "4"),
+            start_timeout_s=START_S,
+            request=PATIENCE,
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    installed()
+    engine = engine_of()
+    with asyncio.Runner() as runner:
+
+        async def begin() -> tuple[asyncio.Task[None], asyncio.Event]:
+            up, over = asyncio.Event(), asyncio.Event()
+
+            async def hold() -> None:
+                async with engine.running():
+                    up.set()
+                    await over.wait()
+
+            holding = asyncio.create_task(hold())
+            waiting = asyncio.create_task(up.wait())
+            await asyncio.wait({holding, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if holding.done():
+                await holding
+            return holding, over
+
+        holding, over = runner.run(begin())
+
+        async def end() -> None:
+            over.set()
+            await holding
+
+        yield Served(runner, engine)
+        runner.run(end())
+
+
+def test_our_command_installs_it_once() -> None:
+    installed()
+    marker = ENVIRONMENT / MARKER
+    made = marker.stat().st_mtime_ns
+    assert "is there already" in earshot("engines", "install", "vllm", "--cpu")
+    assert marker.stat().st_mtime_ns == made
+    listed = earshot("engines", "list").split()
+    assert listed[:2] == ["vllm", "installed"]
+    assert "cpu" in listed
+    assert str(ENVIRONMENT) in listed
+
+
+def test_half_an_environment_is_none() -> None:
+    installed()
+    marker = ENVIRONMENT / MARKER
+    hidden = marker.rename(marker.with_suffix(".hidden"))
+    try:
+        with pytest.raises(EngineMissing, match="earshot engines install vllm"):
+            engine_of()
+        assert "half installed" in earshot("engines", "list")
+    finally:
+        hidden.rename(marker)
+
+
+def test_it_streams(served: Served) -> None:
+    """A hundred pieces come while the answer is being written."""
+
+    async def scenario() -> None:
+        answer = served.engine.reply([HELLO], [LIGHT], language="en", options=LONG)
+        async with served.aborted(), aclosing(answer) as parts:
+            for _ in range(100):
+                assert isinstance(await anext(parts), TextDelta)
+            assert await served.metric(RUNNING) == 1
+
+    served.runner.run(scenario())
+    assert served.engine.context_tokens == CONTEXT_TOKENS
+
+
+def test_the_second_turn_finds_the_first_one_cached(served: Served) -> None:
+    async def scenario() -> None:
+        await served.until_ready()
+        said, usage = await served.answer(RULES, HELLO)
+        assert usage.output_tokens == 40
+        before = await served.metric("vllm:prefix_cache_hits_total")
+        turn = [RULES, HELLO, Message("assistant", said), Message("user", "go on")]
+        _, usage = await served.answer(*turn)
+        hits = await served.metric("vllm:prefix_cache_hits_total") - before
+        assert 512 <= hits <= usage.input_tokens
+
+    served.runner.run(scenario())
+
+
+def test_closing_the_answer_aborts_it(served: Served) -> None:
+    async def scenario() -> None:
+        answer = served.engine.reply([HELLO], (), language="en", options=LONG)
+        async with served.aborted(), aclosing(answer) as parts:
+            for _ in range(5):
+                assert isinstance(await anext(parts), TextDelta)
+            assert await served.metric(RUNNING) == 1
+
+    served.runner.run(scenario())
+
+
+def test_speech_over_an_answer_aborts_it(served: Served) -> None:
+    """By a whole session, which goes on until vLLM has noticed."""
+
+    async def scenario() -> None:
+        async with served.aborted():
+            await spoken_over(
+                served.engine,
+                lambda: served.until_running(0),
+                began=lambda: served.until_running(1),
+            )
+
+    served.runner.run(scenario())
+
+
+@pytest.mark.parametrize("part", ["server", "engine core"])
+def test_a_killed_server_loses_its_turns_and_comes_back(served: Served, part: str) -> None:
+    engine = served.engine
+
+    async def scenario() -> None:
+        await served.until_ready()
+        assert engine.pid is not None
+        server = psutil.Process(engine.pid)
+        family = [server, *server.children(recursive=True)]
+        victim = server if part == "server" else core_of(server)
+        answer = engine.reply([HELLO], (), language="en", options=LONG)
+        await anext(answer)
+        os.kill(victim.pid, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(EngineError, match="vllm") as lost:
+                await drained(answer)
+            while engine.is_ready:
+                await engine.changed()
+        if part == "server":
+            assert isinstance(lost.value, EngineCrashed)
+        with pytest.raises(EngineCrashed, match="is being restarted"):
+            await served.answer(HELLO)
+        assert not engine.is_ready  # it was told at once, not when the server was back
+        await served.until_ready()
+        assert not [one for one in family if one.is_running()]
+        assert (await served.answer(HELLO))[1].output_tokens == 40
+
+    served.runner.run(scenario())
+
+
+async def drained(answer: AsyncGenerator[object, None]) -> None:
+    async for _ in answer:
+        pass
+
+
+def core_of(server: psutil.Process) -> psutil.Process:
+    (core,) = (c for c in server.children() if "EngineCore" in " ".join(c.cmdline()))
+    return core
+
+
+def test_the_end_leaves_no_process() -> None:
+    installed()
+    engine = engine_of()
+
+    async def scenario() -> list[psutil.Process]:
+        async with engine.running():
+            assert engine.pid is not None
+            server = psutil.Process(engine.pid)
+            family = [server, *server.parents()[:1], *server.children(recursive=True)]
+            assert len(family) >= 4  # the leash, the server, its engine, its worker
+            async with aclosing(engine.reply([HELLO], (), language="en", options=LONG)) as parts:
+                await anext(parts)
+        return family
+
+    left = [one for one in asyncio.run(scenario()) if one.is_running()]
+    assert not left
+    assert engine.pid is None
+
+
+def test_what_cannot_be_served_is_said_with_its_last_words() -> None:
+    installed()
+    broken = vllm.create(
+        vllm.Settings(
+            model=str(tiny_llama()),
+            environment=str(ENVIRONMENT),
+            extra_args=("--no-such-option",),
+            start_timeout_s=START_S,
+        )
+    )
+
+    async def scenario() -> None:
+        async with broken.running():
+            pytest.fail("it came up")
+
+    with pytest.raises(EngineCrashed, match="no-such-option"):
+        asyncio.run(scenario())

@@ -1,0 +1,220 @@
+"""Real processes on the leash: begun, killed, orphaned, ended. The server in them is small."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from core.errors import EngineError
+from engines.runtime.external_server.free_port import reserve_port
+from engines.runtime.external_server.output_log import ServerLog
+from engines.runtime.external_server.process import (
+    LEASH,
+    LEASH_GRACE_S,
+    ServerProcess,
+    start_server,
+)
+
+pytestmark = pytest.mark.live
+
+FAKE = Path(__file__).with_name("fake_model_server.py")
+KEY = "key-of-this-start"
+GRACE_S = 0.5
+LIMIT_S = 20
+
+
+class Heard(ServerLog):
+    """Says when the server is ready, and the pid of its child."""
+
+    def __init__(self) -> None:
+        super().__init__("llm.vllm", KEY, lambda: 1.0)
+        self.ready = asyncio.Event()
+        self.text = ""
+
+    def feed(self, data: bytes) -> None:
+        super().feed(data)
+        self.text += data.decode()
+        if "ready" in self.text and self.text.endswith("\n"):
+            self.ready.set()
+
+    @property
+    def child(self) -> psutil.Process:
+        return psutil.Process(int(self.text.split("ready ")[1].split()[0]))
+
+
+def command(port: int, *more: str) -> list[str]:
+    return [sys.executable, str(FAKE), str(port), *more]
+
+
+@asynccontextmanager
+async def serving(*more: str) -> AsyncIterator[tuple[ServerProcess, Heard]]:
+    heard = Heard()
+    with reserve_port("127.0.0.1", 0, "vllm") as port:
+        words = command(port, *more)
+        async with asyncio.timeout(LIMIT_S):
+            async with start_server(words, {"VLLM_API_KEY": KEY}, heard, GRACE_S) as process:
+                await heard.ready.wait()
+                with socket.create_connection(("127.0.0.1", port), timeout=5):
+                    pass  # it could take the port that is reserved for it
+                yield process, heard
+
+
+@pytest.mark.parametrize("more", [(), ("--stubborn",), ("--escape",)])
+def test_nothing_of_it_is_left(more: tuple[str, ...]) -> None:
+    async def scenario() -> list[psutil.Process]:
+        async with serving(*more) as (process, heard):
+            server = psutil.Process(process.pid)
+            (leash,) = server.parents()[:1]
+            assert leash.ppid() == os.getpid()
+            return [leash, server, heard.child]
+
+    assert not [one for one in asyncio.run(scenario()) if one.is_running()]
+
+
+@pytest.mark.parametrize("more", [(), ("--escape",)])
+def test_a_killed_server_takes_its_orphans_with_it(more: tuple[str, ...]) -> None:
+    async def scenario() -> psutil.Process:
+        async with serving(*more) as (process, heard):
+            orphan = heard.child
+            os.kill(process.pid, signal.SIGKILL)
+            assert await process.wait() == "it was ended by signal 9"
+            return orphan
+
+    assert not asyncio.run(scenario()).is_running()
+
+
+def test_a_killed_leash_leaves_nothing_either() -> None:
+    async def scenario() -> list[psutil.Process]:
+        async with serving() as (process, heard):
+            server = psutil.Process(process.pid)
+            family = [server, heard.child]
+            os.kill(server.parents()[0].pid, signal.SIGKILL)
+            assert await process.wait() == "who held it was ended by signal 9"
+        return family
+
+    _, alive = psutil.wait_procs(asyncio.run(scenario()), timeout=LIMIT_S)
+    assert not alive
+
+
+def test_cancelling_ends_it() -> None:
+    async def scenario() -> list[psutil.Process]:
+        family: list[psutil.Process] = []
+
+        async def hold() -> None:
+            async with serving() as (process, heard):
+                family.extend([psutil.Process(process.pid), heard.child])
+                up.set()
+                await asyncio.Event().wait()
+
+        up = asyncio.Event()
+        holding = asyncio.create_task(hold())
+        await up.wait()
+        holding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await holding
+        return family
+
+    family = asyncio.run(scenario())
+    assert len(family) == 2
+    assert not [one for one in family if one.is_running()]
+
+
+@pytest.mark.parametrize("victim", ["us", "the leash"])
+def test_it_does_not_outlive_those_who_hold_it(victim: str) -> None:
+    """Killed without a chance to say so."""
+    with reserve_port("127.0.0.1", 0, "vllm") as port:
+        leash = [sys.executable, "-I", str(LEASH), str(GRACE_S), *command(port)]
+        # `us` is a shell whose standard output is ours, and whose pipe holds the leash.
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, *leash], stdout=subprocess.PIPE, text=True
+        )
+        assert holder.stdout is not None
+        leash_pid, server_pid = int(holder.stdout.readline()), int(holder.stdout.readline())
+        child_pid = int(holder.stdout.readline().split()[1])
+        family = [psutil.Process(leash_pid), psutil.Process(server_pid)]
+        if victim == "us":
+            family.append(psutil.Process(child_pid))
+        os.kill(holder.pid if victim == "us" else leash_pid, signal.SIGKILL)
+        _, alive = psutil.wait_procs(family, timeout=LIMIT_S)
+        for pid in (holder.pid, child_pid):
+            if psutil.pid_exists(pid):
+                os.kill(pid, signal.SIGKILL)
+        holder.communicate(timeout=LIMIT_S)
+        assert not alive
+
+
+HOLDER = """
+import subprocess, sys, time
+leash = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
+print(leash.pid, flush=True)
+leash.stdin.write(b'{}\\n')
+leash.stdin.flush()
+leash.wait()
+time.sleep(600)
+"""
+
+
+def test_its_key_travels_in_no_command_line_and_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "engines.runtime.external_server")
+
+    async def scenario() -> None:
+        async with serving() as (process, heard):
+            server = psutil.Process(process.pid)
+            assert server.environ()["VLLM_API_KEY"] == KEY
+            assert f" {KEY}" in heard.text
+            for one in (server, *server.parents()[:1]):
+                assert KEY not in " ".join(one.cmdline())
+            assert KEY not in server.parents()[0].environ().values()
+
+    asyncio.run(scenario())
+    assert "ready" in caplog.text
+    assert KEY not in caplog.text
+
+
+def test_a_server_that_fails_says_why_and_how() -> None:
+    async def scenario() -> None:
+        heard = Heard()
+        async with asyncio.timeout(LIMIT_S):
+            async with start_server(command(1, "--fail"), {}, heard, GRACE_S) as process:
+                assert await process.wait() == "it ended with status 1"
+            assert heard.told() == "ValueError: no such model"
+
+    asyncio.run(scenario())
+
+
+def test_a_program_that_is_not_there_cannot_be_started() -> None:
+    async def scenario() -> None:
+        async with start_server(["/nonexistent/python"], {}, Heard(), GRACE_S):
+            pytest.fail("it was started")
+
+    with pytest.raises(OSError, match=r"could not be started.*nonexistent"):
+        asyncio.run(scenario())
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        held = reserve_port("127.0.0.1", port, "vllm")
+        with pytest.raises(EngineError, match=f"port {port}.*in use"):
+            held.__enter__()
+
+
+def test_ending_takes_no_longer_than_its_grace() -> None:
+    async def scenario() -> float:
+        async with serving("--stubborn"):
+            began_s = time.monotonic()
+        return time.monotonic() - began_s
+
+    assert GRACE_S <= asyncio.run(scenario()) < GRACE_S + LEASH_GRACE_S

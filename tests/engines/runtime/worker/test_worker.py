@@ -1,0 +1,206 @@
+"""A worker process answers in order, survives its library's errors and ends with its gateway."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
+from engines.runtime.worker.protocol import (
+    AsrItemMessage,
+    DecodeReply,
+    DecodeRequest,
+    FailureReply,
+    ForgetRequest,
+    LoadRequest,
+    PingRequest,
+    PongReply,
+    ReadyReply,
+    WorkerReply,
+    WorkerRequest,
+    frame,
+    reply_reader,
+    worker_command,
+)
+from tests.engines.nano import NANO
+from tests.shared import ROOT
+from tests.speech import say
+
+pytestmark = pytest.mark.live
+
+PATIENCE_S = 30
+ODD = "tests.engines.runtime.worker.faulty_engine"
+
+
+class Gateway:
+    """The parent's end, blocking."""
+
+    def __init__(self, connection: socket.socket, process: "subprocess.Popen[bytes]") -> None:
+        self.connection, self.process = connection, process
+        self._reader = reply_reader()
+        self._replies: list[WorkerReply] = []
+
+    def send(self, *requests: WorkerRequest) -> None:
+        self.connection.sendall(b"".join(map(frame, requests)))
+
+    def receive(self) -> WorkerReply:
+        while not self._replies:
+            data = self.connection.recv(65_536)
+            assert data, "the worker is gone"
+            self._replies.extend(self._reader.receive_data(data))
+        return self._replies.pop(0)
+
+    def output(self) -> tuple[bytes, bytes]:
+        return self.process.communicate(timeout=PATIENCE_S)
+
+
+@contextmanager
+def worker() -> Iterator[Gateway]:
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.settimeout(PATIENCE_S)
+        with theirs:
+            process = subprocess.Popen(
+                worker_command(sys.executable, theirs.fileno()),
+                pass_fds=[theirs.fileno()],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=ROOT,
+            )
+        try:
+            yield Gateway(ours, process)
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def item(prompt: str = "", samples: int = 3) -> AsrItemMessage:
+    return AsrItemMessage.of(
+        AsrItem("utt", np.ones(samples, np.int16), True, AsrOptions(prompt=prompt))
+    )
+
+
+def text(value: str) -> AsrResult:
+    return AsrResult(value, 1.0, "en")
+
+
+def test_it_answers_in_order_and_ends_with_the_socket() -> None:
+    with worker() as gateway:
+        gateway.send(
+            LoadRequest("asr", ODD, {}),
+            PingRequest(1),
+            DecodeRequest(5, [item(), item("given", 7)]),
+            ForgetRequest("utt_9"),
+            DecodeRequest(6, [item()]),
+            PingRequest(2),
+        )
+        assert [gateway.receive() for _ in range(5)] == [
+            ReadyReply(AsrInfo("odd", "odd-1", ("en",), 4, is_incremental=False)),
+            PongReply(1),
+            DecodeReply(5, [text("3 []"), text("given")]),
+            DecodeReply(6, [text("3 ['utt_9']")]),
+            PongReply(2),
+        ]
+        gateway.connection.close()
+        out, err = gateway.output()
+        assert gateway.process.returncode == 0
+        assert out == b""
+        assert b"a library says hello" in err
+        assert err.rstrip().endswith(b"closed")
+
+
+def test_a_library_error_fails_one_batch_and_is_logged_with_its_place() -> None:
+    with worker() as gateway:
+        gateway.send(
+            LoadRequest("asr", ODD, {}),
+            DecodeRequest(1, [item("fail")]),
+            DecodeRequest(2, [item("miscount")]),
+            DecodeRequest(3, [AsrItemMessage("utt", b"abc", True, AsrOptions())]),
+            DecodeRequest(4, [item("still alive")]),
+        )
+        assert isinstance(gateway.receive(), ReadyReply)
+        confused = "odd: ZeroDivisionError"
+        assert gateway.receive() == FailureReply("engine_failed", confused, 1)
+        assert gateway.receive() == FailureReply("engine_failed", "odd: 0 results for 1 items", 2)
+        assert gateway.receive() == FailureReply(
+            "protocol_error", "3 bytes are no whole number of samples", 3
+        )
+        assert gateway.receive() == DecodeReply(4, [text("still alive")])
+        gateway.connection.close()
+        _, err = gateway.output()
+        assert b"faulty_engine.py" in err
+        assert b"confused" not in err  # it may hold what was heard
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "options", "code", "message"),
+    [
+        ("asr", "faster_whisper", {"model": "/nowhere"}, "engine_missing", "in /nowhere"),
+        ("asr", "faster_whisper", {"modle": "x"}, "bad_config", "unknown key 'modle'"),
+        ("asr", "nothing", {}, "bad_config", "no engine 'nothing'; there are: faster_whisper"),
+        ("tts", "espeak", {}, "bad_config", "not 'tts'"),
+        ("asr", ODD, {"fails_to_load": True}, "engine_failed", "OSError: the disk is confused"),
+    ],
+)
+def test_a_load_that_fails_says_why_and_ends(
+    kind: str, name: str, options: dict[str, Any], code: str, message: str
+) -> None:
+    with worker() as gateway:
+        gateway.send(LoadRequest(kind, name, options))
+        reply = gateway.receive()
+        assert isinstance(reply, FailureReply)
+        assert (reply.code, reply.request_id) == (code, None)
+        assert message in reply.message
+        gateway.output()
+        assert gateway.process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "requests", [[PingRequest(1)], [LoadRequest("asr", ODD, {}), LoadRequest("asr", ODD, {})]]
+)
+def test_a_gateway_out_of_step_ends_the_worker_loudly(requests: list[WorkerRequest]) -> None:
+    with worker() as gateway:
+        gateway.send(*requests)
+        _, err = gateway.output()
+        assert gateway.process.returncode == 1
+        assert b"RemoteProtocolError" in err
+
+
+def test_whisper_works_in_a_worker() -> None:
+    with worker() as gateway:
+        gateway.send(LoadRequest("asr", "faster_whisper", {"model": str(NANO), "cpu_threads": 1}))
+        clips = [say("what time is it"), say("turn on the kitchen lights")]
+        items = [AsrItem(f"utt_{i}", clip, True, AsrOptions("en")) for i, clip in enumerate(clips)]
+        gateway.send(DecodeRequest(1, [AsrItemMessage.of(one) for one in items]))
+        assert isinstance(gateway.receive(), ReadyReply)
+        reply = gateway.receive()
+        assert isinstance(reply, DecodeReply)
+        assert [r.text for r in reply.results] == ["what time is it", "turn on the kitchen lights"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
+def test_it_dies_with_a_killed_gateway_that_leaves_the_socket_open() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(PATIENCE_S)
+        fd = theirs.fileno()
+        start = f"Popen({worker_command(sys.executable, fd)!r}, pass_fds=[{fd}]).wait()"
+        parent = subprocess.Popen(
+            [sys.executable, "-c", f"from subprocess import Popen; {start}"],
+            pass_fds=[fd],
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+        )
+        ours.sendall(frame(LoadRequest("asr", ODD, {})) + frame(PingRequest(1)))
+        gateway = Gateway(ours, parent)
+        assert isinstance(gateway.receive(), ReadyReply)
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.communicate(timeout=PATIENCE_S)  # its stderr closes when the worker is gone too
+    assert parent.returncode == -signal.SIGKILL

@@ -1,0 +1,76 @@
+"""The way to an MCP server's address: straight, unless its settings name a proxy."""
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from core.errors import ConfigError
+from pipeline.tools.mcp import McpServerSettings, McpToolProvider
+from tests.pipeline.tools.mcp.kitchens import running
+from tests.pipeline.tools.mcp.unresponsive_server import Stubborn, stubborn
+
+pytestmark = pytest.mark.live
+
+ELSEWHERE = "http://kitchen.invalid/mcp"
+"A name that only a proxy knows (RFC 6761 section 6.4)."
+
+
+def proxy() -> AbstractAsyncContextManager[Stubborn]:
+    """Whatever it is asked for, it answers as an MCP server itself."""
+    return stubborn()
+
+
+def at(server: Stubborn) -> str:
+    return f"http://127.0.0.1:{server.port}"
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_no_proxy_of_the_environment_is_asked(
+    monkeypatch: pytest.MonkeyPatch, is_older: bool
+) -> None:
+    """It would resolve the name, after its address was looked at."""
+
+    async def main() -> None:
+        async with proxy() as asked, stubborn() as there:
+            for name in ("http_proxy", "https_proxy", "all_proxy"):
+                monkeypatch.setenv(name, at(asked))
+                monkeypatch.setenv(name.upper(), at(asked))
+            monkeypatch.setenv("no_proxy", "")
+            url = f"{at(there)}/other" if is_older else there.url  # 404: asked in the older way
+            direct, unknown = (
+                McpToolProvider("one", McpServerSettings(url=one), connect_timeout_s=1)
+                for one in (url, ELSEWHERE)
+            )
+            async with running(direct, unknown):
+                await asyncio.gather(direct.tried(), unknown.tried())
+                assert (direct.is_connected, unknown.is_connected) == (not is_older, False)
+            assert asked.asked == []
+
+    asyncio.run(main())
+
+
+def test_the_proxy_of_its_settings_is() -> None:
+    async def main() -> None:
+        async with proxy() as asked:
+            tools = McpToolProvider("one", McpServerSettings(url=ELSEWHERE, proxy=at(asked)))
+            async with running(tools):
+                await tools.tried()
+                assert tools.is_connected
+            assert "tools/list" in asked.asked
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"url": ELSEWHERE, "proxy": "socks5://p:1"}, "proxy starts with http"),
+        ({"url": ELSEWHERE, "proxy": "http://u:hush@p:1"}, "proxy holds no user and password$"),
+        ({"command": "x", "proxy": "http://p:1"}, "proxy go with url"),
+    ],
+)
+def test_a_wrong_proxy_is_refused(fields: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        McpServerSettings(**fields)  # type: ignore[arg-type]
+    assert "hush" not in str(caught.value)

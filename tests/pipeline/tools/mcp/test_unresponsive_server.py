@@ -1,0 +1,58 @@
+"""A server that does not answer any more holds up nobody who leaves it."""
+
+import asyncio
+
+import pytest
+
+from core.ports import ToolContext
+from pipeline.tools.mcp import McpServerSettings, McpToolProvider
+from tests.pipeline.tools.mcp.unresponsive_server import stubborn
+
+pytestmark = pytest.mark.live
+
+BOUND_S = 5
+"With room for a busy machine; unbounded it would be minutes."
+
+
+@pytest.mark.parametrize(
+    "silent",
+    [("DELETE",), ("DELETE", "tools/call", "notifications/cancelled"), ("GET", "DELETE")],
+)
+def test_leaving_is_bounded(silent: tuple[str, ...]) -> None:
+    async def main() -> None:
+        async with stubborn(*silent) as server:
+            tools = McpToolProvider("stubborn", McpServerSettings(url=server.url))
+            running = asyncio.create_task(tools.run())
+            await tools.tried()
+            assert tools.is_connected
+            call = asyncio.create_task(tools.call("wait", {}, ToolContext("", "")))
+            await server.called.wait()
+            if "tools/call" not in silent:
+                await call
+            call.cancel()
+            running.cancel()
+            done, _ = await asyncio.wait([running], timeout=BOUND_S)
+            running.cancel()
+            assert done, server.asked
+            assert "DELETE" in server.asked, "it is told that we leave"
+
+    asyncio.run(main())
+
+
+def test_a_server_that_never_lists_its_tools_is_known_to_be_none_soon() -> None:
+    async def main() -> None:
+        async with stubborn("tools/list", "DELETE") as server:
+            tools = McpToolProvider(
+                "stubborn", McpServerSettings(url=server.url), connect_timeout_s=0.5
+            )
+            running = asyncio.create_task(tools.run())
+            try:
+                async with asyncio.timeout(BOUND_S):
+                    await tools.tried()
+            finally:
+                running.cancel()
+                running.cancel()
+                await asyncio.wait([running], timeout=BOUND_S)
+            assert not tools.is_connected
+
+    asyncio.run(main())

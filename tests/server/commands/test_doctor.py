@@ -1,0 +1,103 @@
+"""What `earshot doctor` finds, where a whole server is not needed to see it."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from devices.registry.database import open_database
+from engines.base import TtsInfo
+from engines.registry import EngineAvailability
+from server.commands import doctor
+from server.commands.doctor_probes import ProbeResult
+from server.compose.devices import database_url
+from server.config import Config, PathsConfig
+from server.config.sections.devices import DevicesConfig
+from serving.placement.choose import EngineSelection
+from serving.placement.offers import AsrModelOffer
+
+ODD = "tests.engines.runtime.worker.faulty_engine"
+
+
+def offer(why: str, *, works: bool, fallback: AsrModelOffer | None = None) -> AsrModelOffer:
+    options: dict[str, Any] = {} if works else {"weights": "/nowhere/model.bin"}
+    return AsrModelOffer("tiny", ODD, (options,), {}, why=why, fallback=fallback)
+
+
+def recognisers(first: AsrModelOffer, monkeypatch: pytest.MonkeyPatch) -> list[ProbeResult]:
+    of = SimpleNamespace(choice=EngineSelection("asr", "odd", {}, "it is configured"))
+
+    def as_said(answer: object) -> Callable[..., object]:
+        return lambda *_: answer
+
+    monkeypatch.setattr(doctor, "machine", as_said(of))
+    monkeypatch.setattr(doctor, "find_offers", as_said((first,)))
+    found: Any = SimpleNamespace(known={})
+    return list(doctor._recognisers(Config(), found))
+
+
+def test_a_gpu_that_does_not_work_is_a_note_as_the_server_goes_to_the_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_cpu = offer("on the processor", works=True)
+    found = recognisers(offer("on a GPU", works=False, fallback=on_cpu), monkeypatch)
+    assert [finding.verdict for finding in found] == ["ok", "note", "ok"]
+    assert found[0].what == "asr: odd (it is configured), module odd"
+    assert "no weights in /nowhere/model.bin; on the processor instead" in found[1].what
+    assert "on the processor; loaded at start" in found[2].what
+
+
+@pytest.mark.parametrize("fallback", [None, offer("on the processor", works=False)])
+def test_a_recogniser_that_works_nowhere_fails(
+    fallback: AsrModelOffer | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (found,) = recognisers(offer("on a GPU", works=False, fallback=fallback), monkeypatch)
+    assert found.verdict == "fail"
+
+
+def test_the_database_of_devices_is_looked_at_and_not_made(tmp_path: Path) -> None:
+    config = Config(paths=PathsConfig(state_dir=str(tmp_path / "state")))
+    assert doctor._devices(config) == ProbeResult(
+        "ok", "devices: the database is made at the start"
+    )
+    assert not (tmp_path / "state").exists()
+
+    async def made() -> None:
+        async with open_database(database_url(config)):
+            pass
+
+    asyncio.run(made())
+    assert doctor._devices(config) == ProbeResult("ok", "devices: 0 in the database")
+
+
+def test_a_database_that_cannot_be_is_told_without_its_password(tmp_path: Path) -> None:
+    (tmp_path / "devices.db").write_text("no database, but a longer text")
+    spoilt = doctor._devices(Config(paths=PathsConfig(state_dir=str(tmp_path))))
+    assert (spoilt.verdict, "not a database" in spoilt.what) == ("note", True)
+    wrong = doctor._devices(Config(devices=DevicesConfig(database="odd://u:hidden@host/x")))
+    assert wrong.verdict == "fail"
+    assert "hidden" not in wrong.what
+
+
+@pytest.mark.parametrize(
+    ("has_word_times", "said"),
+    [(True, "says when each word sounds"), (False, "in proportion to its sound")],
+)
+def test_a_voice_is_asked_whether_it_knows_when_its_words_sound(
+    has_word_times: bool, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = TtsInfo("here", 24_000, {"en": ("a",)}, has_word_times=has_word_times)
+    monkeypatch.setattr(doctor, "load", lambda *_: SimpleNamespace(info=info))
+    monkeypatch.setattr(
+        doctor, "choose_one", lambda *_: EngineSelection("tts", "here", {}, "configured")
+    )
+    known: Any = SimpleNamespace(
+        known={"tts": [EngineAvailability("here", True, "", origin="acme 1.2")]}
+    )
+    found = doctor._chosen(Config(), "tts", known, doctor.LoadedEngines())
+    assert found.verdict == "ok"
+    assert found.what.startswith("tts: here (configured), acme 1.2; ")
+    assert said in found.what

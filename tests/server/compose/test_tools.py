@@ -1,0 +1,120 @@
+"""`[tools]` of the configuration: what is read, what is shown, and that it runs."""
+
+import asyncio
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+
+from core.errors import ConfigError
+from core.ports import ToolContext
+from engines.base import ToolCall
+from pipeline.tools.toolbox import Toolbox
+from server.compose.tools import configured_tools
+from server.config.sections.tools import ToolsConfig
+from server.config.types import masked
+from tests.pipeline.fakes import Counts
+from tests.shared import ROOT
+
+pytestmark = pytest.mark.live
+
+CONTEXT = ToolContext("conv_1", "en")
+OLD_SERVER = str(ROOT / "tests/pipeline/tools/mcp/server_2025.py")
+
+
+def read(**fields: Any) -> ToolsConfig:
+    return msgspec.convert(fields, ToolsConfig)
+
+
+def test_functions_and_servers_of_the_configuration_are_tools() -> None:
+    config = read(
+        modules=["tests.pipeline.tools.user_tools"],
+        mcp={
+            "old": {"command": sys.executable, "args": [OLD_SERVER]},
+            "older": {"command": sys.executable, "args": [OLD_SERVER]},
+            "gone": {"command": "/nowhere/server"},
+        },
+    )
+
+    async def main() -> None:
+        async with configured_tools(config) as providers:
+            toolbox = Toolbox(providers, Counts(), timeout_s=config.timeout_s)
+            assert toolbox.names(CONTEXT) == ("weather", "feed", "clean", "ring", "told")
+            async with asyncio.timeout(20):
+                while len(toolbox.names(CONTEXT)) < 7:  # noqa: ASYNC110 (in other processes)
+                    await asyncio.sleep(0.01)
+            assert toolbox.names(CONTEXT)[5:] == ("old", "older_old")
+            calls = [ToolCall("c", name, {}) for name in ("older_old", "ring")]
+            results = await toolbox.run(calls, CONTEXT)
+            assert results == ['{"text": "as ever"}', '{"done": true}']
+
+    asyncio.run(main())
+
+
+def test_a_wrong_module_ends_the_start() -> None:
+    async def main() -> None:
+        async with configured_tools(read(modules=["tests.nowhere"])):
+            pytest.fail("it must not start")
+
+    with pytest.raises(ConfigError, match=r"tools\.modules: 'tests\.nowhere'"):
+        asyncio.run(main())
+
+
+def test_secrets_of_servers_are_shown_nowhere() -> None:
+    config = read(
+        mcp={
+            "a": {"command": "x", "env": {"FOO": "hush"}},
+            "b": {"url": "http://b/mcp", "headers": {"Authorization": "Bearer hush"}},
+        }
+    )
+    assert "hush" not in repr(config)
+    shown = repr(masked(msgspec.to_builtins(config), "tools"))
+    assert "hush" not in shown
+    assert "http://b/mcp" in shown
+
+
+HANGS = """
+import asyncio, sys, threading
+from core.ports import ToolContext
+from pipeline.tools.functions import tool
+from server.config.sections.tools import ToolsConfig
+from server.compose.tools import own_tools
+
+begun = threading.Event()
+
+@tool()
+def hang() -> None:
+    "Waits for what never comes."
+    begun.set()
+    threading.Event().wait()
+
+async def main():
+    async with own_tools(ToolsConfig(modules=("__main__",))) as (functions,):
+        call = asyncio.create_task(functions.call("hang", {}, ToolContext("conv_1", "en")))
+        await asyncio.to_thread(begun.wait)
+        call.cancel()
+
+asyncio.run(main())
+"""
+
+
+def test_a_tool_that_hangs_does_not_keep_the_server_from_ending() -> None:
+    done = subprocess.run([sys.executable, "-c", HANGS], cwd=ROOT, timeout=20, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"mcp": {"a b": {"command": "x"}}}, "regex"),
+        ({"mcp": {"a": {"command": "x", "envs": {}}}}, "unknown field `envs`"),
+        ({"mcp": {"a": {"command": "x", "timeout_s": 0}}}, "timeout_s"),
+        ({"timeout_s": 1000}, "timeout_s"),
+        ({"module": []}, "unknown field `module`"),
+    ],
+)
+def test_wrong_settings_are_named(fields: dict[str, Any], why: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=why):
+        read(**fields)

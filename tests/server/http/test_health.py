@@ -1,0 +1,77 @@
+"""`/health` for everybody, for trusted callers, and while the server comes and goes."""
+
+import asyncio
+
+import pytest
+
+from server.http.auth import AccessGate
+from server.http.health import Health, health_routes
+from server.runtime.lifecycle import Lifecycle, LifecycleState, drain
+from tests.loop import run_virtual
+from tests.server.http.harness import KEY, serving
+
+pytestmark = pytest.mark.live
+
+
+def details(state: LifecycleState) -> Health:
+    return Health(state, version="1", sessions=2, max_sessions=8, loaded={"asr": "pocketsphinx"})
+
+
+def test_states_and_what_strangers_learn() -> None:
+    async def run() -> None:
+        lifecycle = Lifecycle()
+        gate = AccessGate(is_local=False, key=KEY)
+        async with serving(health_routes(lifecycle, details), gate=gate) as client:
+            starting = await client.get("/health")
+            assert (starting.status, await starting.json()) == (503, {"status": "starting"})
+            lifecycle.watch(lambda: True)
+            ready = await client.get("/health")
+            assert (ready.status, await ready.json()) == (200, {"status": "ready"})
+            keyed = await client.get("/health", headers={"Authorization": f"Bearer {KEY}"})
+            assert await keyed.json() == {
+                "status": "ready",
+                "version": "1",
+                "sessions": 2,
+                "max_sessions": 8,
+                "loaded": {"asr": "pocketsphinx"},
+            }
+            lifecycle.stop()
+            draining = await client.get("/health")
+            assert (draining.status, await draining.json()) == (503, {"status": "draining"})
+            assert "Server" not in draining.headers
+
+    asyncio.run(run())
+
+
+def test_this_machine_needs_no_key_for_details() -> None:
+    async def run() -> None:
+        lifecycle = Lifecycle()
+        lifecycle.watch(lambda: True)
+        async with serving(health_routes(lifecycle, details)) as client:
+            assert (await (await client.get("/health")).json())["sessions"] == 2
+            foreign = await client.get("/health", headers={"Origin": "https://evil.example"})
+            assert await foreign.json() == {"status": "ready"}
+
+    asyncio.run(run())
+
+
+class Work:
+    """Turns that take `takes_s` to end."""
+
+    count = 1
+
+    def __init__(self, takes_s: float) -> None:
+        self._takes_s = takes_s
+        self.has_ended = False
+
+    async def drain(self, timeout_s: float) -> None:
+        await asyncio.sleep(self._takes_s)
+        self.has_ended = True
+
+
+def test_draining_waits_for_turns_but_not_for_ever() -> None:
+    quick, stuck = Work(3), Work(1000)
+    assert run_virtual(drain(quick, 10)) == 3
+    assert quick.has_ended
+    assert 10 <= run_virtual(drain(stuck, 10)) < 12
+    assert not stuck.has_ended

@@ -1,0 +1,113 @@
+"""Requests join a worker that is busy, and one that nobody waits for leaves it at once."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from engines.base import AsrInfo, AsrItem, AsrResult
+from serving.scheduling.lanes import lanes
+from serving.scheduling.priority import DecodePriority
+from serving.scheduling.scheduler import AsrScheduler
+from tests.loop import run_virtual
+from tests.pipeline.fakes import Counts, LoopClock
+from tests.serving.scheduling.fakes import item, settle
+
+LONG_S, SHORT_S = 1.0, 0.1
+
+
+@dataclass
+class Joining:
+    """Decodes everything beside everything else; what is called `long` takes longer."""
+
+    running: set[str] = field(default_factory=set)
+    most: int = 0
+    cancelled: list[str] = field(default_factory=list)
+    runs: int = 0
+
+    is_ready = True
+
+    async def run(self) -> None:
+        self.runs += 1
+        await asyncio.Event().wait()
+
+    async def ready(self) -> AsrInfo:
+        return AsrInfo("joining", "joining", ("en",), 8, is_incremental=False)
+
+    async def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
+        (one,) = items
+        self.running.add(one.utterance)
+        self.most = max(self.most, len(self.running))
+        try:
+            await asyncio.sleep(LONG_S if one.utterance.startswith("long") else SHORT_S)
+        except asyncio.CancelledError:
+            self.cancelled.append(one.utterance)
+            raise
+        finally:
+            self.running.discard(one.utterance)
+        return [AsrResult(one.utterance, 1.0, "en")]
+
+    def forget(self, utterance: str) -> None:
+        """Nothing is kept."""
+
+
+class _Over(Exception):
+    pass
+
+
+def scheduled(worker: Joining, count: int, scenario: object) -> float:
+    async def main() -> None:
+        scheduler = AsrScheduler(lanes(worker, count), LoopClock(), Counts(), can_leave=True)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(scheduler.run())
+                await scheduler.ready()
+                await scenario(scheduler)  # type: ignore[operator]
+                raise _Over
+        except* _Over:
+            pass
+
+    return run_virtual(main())
+
+
+def test_a_short_request_does_not_wait_for_a_long_one() -> None:
+    worker = Joining()
+
+    async def scenario(scheduler: AsrScheduler) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            long = tasks.create_task(scheduler.decode(item("long"), DecodePriority.FINAL))
+            await asyncio.sleep(LONG_S / 2)
+            result = await scheduler.decode(item("short"), DecodePriority.FINAL)
+            assert result.text == "short"
+            assert not long.done()
+
+    assert scheduled(worker, 4, scenario) == pytest.approx(LONG_S, abs=0.01)
+    assert (worker.most, worker.runs) == (2, 1)
+
+
+def test_no_more_run_than_there_are_lanes() -> None:
+    worker = Joining()
+
+    async def scenario(scheduler: AsrScheduler) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(6):
+                tasks.create_task(scheduler.decode(item(f"utt_{number}"), DecodePriority.FINAL))
+
+    assert scheduled(worker, 3, scenario) == pytest.approx(2 * SHORT_S, abs=0.01)
+    assert worker.most == 3
+
+
+def test_who_leaves_frees_the_lane() -> None:
+    worker = Joining()
+
+    async def scenario(scheduler: AsrScheduler) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            gone = tasks.create_task(scheduler.decode(item("long"), DecodePriority.FINAL))
+            await settle()
+            gone.cancel()
+            result = await scheduler.decode(item("short"), DecodePriority.FINAL)
+            assert result.text == "short"
+
+    assert scheduled(worker, 1, scenario) == pytest.approx(SHORT_S, abs=0.01)
+    assert worker.cancelled == ["long"]

@@ -1,0 +1,143 @@
+"""A child process at the edges of its life: loading, idle, broken. With a third party's engine."""
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from core.errors import EngineCrashed, EngineError
+from engines.base import AsrItem, AsrOptions
+from serving.scheduling.scheduler import AsrScheduler, DecodePriority
+from serving.workers import child_process
+from serving.workers.process import ProcessWorker
+from tests.pipeline.fakes import Counts, LoopClock
+
+pytestmark = pytest.mark.live
+
+ODD = "tests.engines.runtime.worker.faulty_engine"
+LIMIT_S = 30
+
+
+def item(prompt: str = "") -> AsrItem:
+    return AsrItem("item_1", np.zeros(160, np.int16), True, AsrOptions(prompt=prompt))
+
+
+def test_a_child_that_dies_while_it_loads_fails_the_first_load() -> None:
+    """It is not started for ever, while somebody waits."""
+
+    async def main() -> None:
+        worker = ProcessWorker("asr", ODD, {"dies_loading": True}, Counts())
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
+            tasks.create_task(worker.run())
+            await worker.ready()
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        asyncio.run(main())
+    assert caught.group_contains(EngineCrashed, match=r"while it loaded \(exit status 3\)")
+
+
+def test_a_child_that_hangs_with_nothing_to_do_is_replaced_before_anybody_asks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(child_process, "SILENCE_S", 1.0)
+
+    class Restarts(Counts):
+        seen = asyncio.Event()
+
+        def count(self, name: str, value: float = 1, /, **labels: str) -> None:
+            self.seen.set()
+
+    async def main() -> None:
+        metrics = Restarts()
+        worker = ProcessWorker("asr", ODD, {}, metrics, called="parrot")
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(worker.run())
+            await worker.ready()
+            first_pid = worker.pid
+            assert first_pid is not None
+            await asyncio.sleep(4 * child_process.SILENCE_S)  # it answers when it is asked
+            assert worker.pid == first_pid
+            os.kill(first_pid, signal.SIGSTOP)
+            await metrics.seen.wait()
+            (result,) = await worker.decode([item("yes")])
+            assert (result.text, worker.pid == first_pid) == ("yes", False)
+            running.cancel()
+
+    asyncio.run(main())
+    assert "asr.parrot[0]: asr engine 'parrot': hung with nothing to do" in caplog.text
+
+
+def test_weights_that_are_gone_after_a_crash_fail_who_waits_until_they_are_back(
+    tmp_path: Path,
+) -> None:
+    weights = tmp_path / "model.bin"
+    weights.touch()
+
+    async def main() -> None:
+        worker = ProcessWorker("asr", ODD, {"weights": str(weights)}, Counts())
+        scheduler = AsrScheduler([worker], LoopClock(), Counts())
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(scheduler.run())
+            await scheduler.ready()
+            weights.unlink()
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGKILL)
+            with pytest.raises(EngineCrashed):  # it was with the child, or came just after
+                await scheduler.decode(item(), DecodePriority.FINAL)
+            for _ in range(2):
+                with pytest.raises(EngineCrashed, match="does not load again: no weights in") as no:
+                    await scheduler.decode(item(), DecodePriority.FINAL)
+                assert str(no.value).count("asr engine") == 1
+            weights.touch()
+            while True:
+                try:
+                    await scheduler.decode(item(), DecodePriority.FINAL)
+                except EngineCrashed:
+                    continue  # a child that was started before
+                break
+            serving.cancel()
+
+    asyncio.run(main())
+
+
+def test_a_worker_that_only_fails_any_more_is_replaced() -> None:
+    """As on a GPU, where the first failure is the process's last word."""
+
+    async def main() -> None:
+        worker = ProcessWorker("asr", ODD, {}, Counts())
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(worker.run())
+            await worker.ready()
+            first_pid = worker.pid
+
+            async def hear(*prompts: str) -> None:
+                for prompt in prompts:
+                    with suppress(EngineError):
+                        await worker.decode([item(prompt)])
+
+            await hear("fail", "fail", "yes", "fail", "fail")
+            assert worker.pid == first_pid
+            await hear("fail", "yes")
+            assert worker.pid not in (None, first_pid)
+            running.cancel()
+
+    asyncio.run(main())
+
+
+def test_what_cannot_be_written_down_fails_its_own_call_only() -> None:
+    async def main() -> None:
+        worker = ProcessWorker("asr", ODD, {}, Counts())
+        scheduler = AsrScheduler([worker], LoopClock(), Counts())
+        async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(scheduler.run())
+            await scheduler.ready()
+            with pytest.raises(EngineError, match="cannot be sent"):
+                await scheduler.decode(item("\ud800"), DecodePriority.FINAL)
+            assert (await scheduler.decode(item("yes"), DecodePriority.FINAL)).text == "yes"
+            serving.cancel()
+
+    asyncio.run(main())

@@ -1,0 +1,89 @@
+"""The door behind the real edge, with real sessions and scripted engines."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import ClientSession
+
+from pipeline.session.sessions import Sessions
+from server.http.auth import AccessGate
+from server.runtime.metrics import PrometheusMetrics
+from signaling.realtime.client_secrets import ClientSecretStore
+from signaling.realtime.door import RealtimeDoor, RealtimeSettings
+from signaling.realtime.ports import RealtimeHomeSource
+from signaling.realtime.routes import routes
+from tests.pipeline.fakes import World
+from tests.server.http.harness import serving
+
+DEADLINE_S = 30
+"For what takes a second on a quiet machine."
+
+
+@dataclass
+class Server:
+    client: ClientSession
+    door: RealtimeDoor
+    sessions: Sessions
+    world: World
+    edge_metrics: PrometheusMetrics
+
+    async def all_left(self) -> None:
+        """Wait, within the test's deadline, until every session is freed."""
+        while True:
+            if self.sessions.count == 0:
+                return
+            await asyncio.sleep(0.01)
+
+
+@dataclass
+class Setup:
+    world: World = field(default_factory=World)
+    settings: RealtimeSettings = field(default_factory=RealtimeSettings)
+    max_sessions: int = 4
+    home: RealtimeHomeSource | None = None
+    secrets: ClientSecretStore | None = None
+    gate: AccessGate | None = None
+    bugs: list[BaseExceptionGroup[BaseException]] = field(default_factory=list)
+    "What ended calls that should not have."
+
+    async def guard(self, work: Awaitable[None], name: str) -> None:
+        try:
+            await work
+        except ExceptionGroup as bug:
+            self.bugs.append(bug)
+
+
+@asynccontextmanager
+async def running(setup: Setup | None = None) -> AsyncIterator[Server]:
+    """A running server; afterwards nothing of its sessions and calls is left."""
+    setup = setup or Setup()
+    world = setup.world
+    sessions = Sessions(world.surroundings(), world.conversations, setup.max_sessions)
+    door = RealtimeDoor(
+        sessions,
+        world.metrics,
+        setup.guard,
+        home=setup.home,
+        settings=setup.settings,
+        secrets=setup.secrets,
+    )
+    async with asyncio.TaskGroup() as tasks:
+        calls = tasks.create_task(door.run())
+        metrics = PrometheusMetrics()
+        async with serving(routes(door), gate=setup.gate, metrics=metrics) as client:
+            yield Server(client, door, sessions, world, metrics)
+        calls.cancel()
+    assert (sessions.count, door.calls.count) == (0, 0)
+
+
+def against(scene: Callable[[Server], Awaitable[Any]], setup: Setup | None = None) -> None:
+    """Run a scene against a server, bounded in time."""
+
+    async def main() -> None:
+        async with asyncio.timeout(DEADLINE_S), running(setup) as server:
+            await scene(server)
+
+    asyncio.run(main())

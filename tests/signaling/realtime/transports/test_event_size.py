@@ -1,0 +1,86 @@
+"""A client whose transport takes no long text: it is kept, and told as much as it can be."""
+
+import json
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from core.errors import RequestError
+from core.events import ItemRetrieved
+from core.items import MessageItem, TextPart
+from signaling.realtime.connection import DisconnectReason, RealtimeConnection
+from signaling.realtime.session.settings import SessionConfiguration
+from tests.signaling.realtime.fakes import Client, converse, play
+
+LIMIT = 4000
+IMAGE = f"data:image/png;base64,{b64encode(bytes.fromhex('89504e470d0a1a0a') * 500).decode()}"
+
+Event = dict[str, Any]
+
+
+def item(**part: str) -> Event:
+    message = {"type": "message", "id": "item_1", "role": "user", "content": [part]}
+    return {"type": "conversation.item.create", "event_id": "c1", "item": message}
+
+
+def update(**session: Any) -> Event:
+    session = {"type": "realtime", **session}
+    return {"type": "session.update", "event_id": "c1", "session": session}
+
+
+TOO_LARGE = [
+    (update(instructions="x" * LIMIT), "session"),
+    (update(instructions="ä" * (LIMIT // 2)), "session"),
+    (update(tools=[{"type": "function", "name": "f", "description": "x" * LIMIT}]), "session"),
+    (item(type="input_text", text="x" * LIMIT), "item"),
+]
+
+
+@pytest.mark.parametrize(("event", "param"), TOO_LARGE)
+def test_what_could_not_be_told_is_refused_before_it_is_done(event: Event, param: str) -> None:
+    client = Client()
+    [error] = converse(client, event, max_event_bytes=LIMIT)
+    assert (error["error"]["code"], error["error"]["param"]) == ("event_too_large", param)
+    assert error["error"]["event_id"] == "c1"
+    assert client.session.asked == []
+    converse(allowed := Client(), event)
+    assert len(allowed.session.asked) == 1
+
+
+def test_an_image_is_taken_and_shown_without_its_data() -> None:
+    client = Client()
+    picture = item(type="input_image", image_url=IMAGE)
+    assert len(json.dumps(picture)) > LIMIT
+    assert converse(client, picture, max_event_bytes=LIMIT) == []
+    [(_, added, _)] = client.session.asked
+    retrieved = told(ItemRetrieved(added), LIMIT)
+    assert retrieved["item"]["content"][0]["image_url"] is None
+    whole = told(ItemRetrieved(added), None)
+    assert whole["item"]["content"][0]["image_url"] == IMAGE
+
+
+def test_what_cannot_be_prevented_is_an_error_and_the_connection_lives() -> None:
+    """As of an item that the conversation had before this client came."""
+    long = MessageItem("item_1", "assistant", (TextPart("x" * LIMIT),))
+    error = told(ItemRetrieved(long), LIMIT)
+    assert (error["type"], error["error"]["code"]) == ("error", "event_too_large")
+    assert error["error"]["type"] == "server_error"
+    assert "conversation.item.retrieved" in error["error"]["message"]
+
+
+def told(happened: ItemRetrieved, limit: int | None) -> Event:
+    client = Client()
+
+    async def scene(connection: RealtimeConnection) -> None:
+        client.session.events.put(happened)
+        connection.close(DisconnectReason.SERVER)
+
+    play(client, scene, max_event_bytes=limit)
+    return client.sent[-1]
+
+
+def test_terms_that_cannot_be_told_open_no_connection() -> None:
+    with pytest.raises(RequestError) as refused:
+        Client().connection(SessionConfiguration(), max_event_bytes=500)
+    assert (refused.value.code, refused.value.param) == ("event_too_large", "session")

@@ -1,0 +1,266 @@
+"""Asides that take nothing, and clients that vanish while the server waits to write to them."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from socket import SO_SNDBUF, SOL_SOCKET
+from typing import Any
+
+import pytest
+from aiohttp import WSCloseCode
+
+from signaling.realtime.connection import RealtimeConnection
+from signaling.realtime.transports import event_socket, sideband
+from signaling.realtime.transports.sideband_outbox import MAX_UNTAKEN_CHARS, SidebandOutbox
+from tests.signaling.realtime.fakes import WATCH, TalkativeHome, gone
+from tests.signaling.realtime.raw_websocket import (
+    BUFFER_BYTES,
+    CLOSE,
+    PONG,
+    TEXT,
+    RawClient,
+    upgraded,
+)
+from tests.signaling.realtime.servers import Server, Setup, against
+from tests.signaling.realtime.webrtc_client import Caller, form, talking
+
+pytestmark = pytest.mark.live
+
+NEVER_S = 1000
+"In place of a time that must not be what ends it."
+
+LONG = json.dumps({"type": "session.updated", "session": {"instructions": "x" * 200_000}})
+
+FILL = 16
+"Events of 200 kB: more than the buffers of both ends hold, less than an aside may leave untaken."
+assert FILL * len(LONG) < MAX_UNTAKEN_CHARS
+
+
+@pytest.fixture(autouse=True)
+def small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's would take megabytes before the server had to wait."""
+    prepare = event_socket.EventSocket.open
+
+    async def shrunk(self: event_socket.EventSocket, request: Any) -> None:
+        plug = request.transport.get_extra_info("socket")
+        plug.setsockopt(SOL_SOCKET, SO_SNDBUF, BUFFER_BYTES)
+        await prepare(self, request)
+
+    monkeypatch.setattr(event_socket.EventSocket, "open", shrunk)
+
+
+@dataclass
+class Deaf:
+    client: RawClient
+    connection: RealtimeConnection
+    pongs: asyncio.Task[None]
+    "It lives, as these say; they end when the server has let go of it."
+
+
+@contextlib.asynccontextmanager
+async def deaf(server: Server, caller: Caller) -> AsyncIterator[Deaf]:
+    """An aside that reads nothing, and was told more than the buffers hold."""
+    connection = server.door.calls.connection(caller.call_id)
+    async with upgraded(server, f"?call_id={caller.call_id}") as client:
+        client.stop_reading()
+        pongs = asyncio.create_task(pong(client))
+        await tell(connection, FILL)
+        try:
+            yield Deaf(client, connection, pongs)
+        finally:
+            pongs.cancel()
+
+
+async def pong(client: RawClient) -> None:
+    while not client.writer.transport.is_closing():
+        client.send(PONG, b"")
+        await asyncio.sleep(0.05)
+
+
+async def tell(connection: RealtimeConnection, events: int) -> None:
+    """Only the asides: a data channel would take its time for so much."""
+    for _ in range(events):
+        for told in connection.asides:
+            told.put(LONG)
+        await asyncio.sleep(0)  # what can be written is
+
+
+def limits(monkeypatch: pytest.MonkeyPatch, *, send_s: float, last_chance_s: float) -> None:
+    monkeypatch.setattr(event_socket, "SEND_TIMEOUT_S", send_s)
+    for module in (event_socket, sideband):
+        monkeypatch.setattr(module, "LAST_CHANCE_S", last_chance_s)
+
+
+async def still_answered(caller: Caller) -> None:
+    while not caller.events.empty():
+        caller.events.get_nowait()
+    caller.send(type="response.cancel")
+    await caller.expect("error")
+
+
+def test_an_aside_that_takes_no_event_in_time_is_cut_off_and_the_call_stays(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits(monkeypatch, send_s=0.2, last_chance_s=0)
+
+    async def scene(server: Server) -> None:
+        async with talking(server) as caller, deaf(server, caller) as it:
+            await gone(it.connection)
+            await it.pongs
+            await still_answered(caller)
+
+    with caplog.at_level("INFO", "signaling"):
+        against(scene)
+    assert "aside ended: the client did not take its events" in caplog.text
+
+
+def test_an_aside_that_leaves_too_much_untaken_is_cut_off_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits(monkeypatch, send_s=NEVER_S, last_chance_s=0)
+
+    async def scene(server: Server) -> None:
+        async with talking(server) as caller, deaf(server, caller) as it:
+            [told] = it.connection.asides
+            assert [one.overflowed for one in it.connection.asides] == [False]
+            while not told.overflowed:
+                await tell(it.connection, 1)
+            await gone(it.connection)
+            await it.pongs
+
+    with caplog.at_level("INFO", "signaling"):
+        against(scene)
+    assert "aside ended: the client did not take its events" in caplog.text
+
+
+def test_an_aside_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_socket, "SEND_TIMEOUT_S", 0.2)
+
+    async def scene(server: Server) -> None:
+        async with talking(server) as caller, deaf(server, caller) as it:
+            [told] = it.connection.asides
+            assert isinstance(told, SidebandOutbox)
+            await told.closed.wait()
+            it.client.resume_reading()
+            why = await it.client.until(CLOSE)
+            assert int.from_bytes(why[:2]) == WSCloseCode.POLICY_VIOLATION
+            assert why[2:] == b"client too slow"
+
+    against(scene)
+
+
+def test_a_deaf_aside_is_let_go_when_its_call_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits(monkeypatch, send_s=NEVER_S, last_chance_s=0.1)
+
+    async def scene(server: Server) -> None:
+        async with talking(server) as caller, deaf(server, caller) as it:
+            caller.peer.stop()
+            await gone(it.connection)
+            await it.pongs
+
+    against(scene)
+
+
+def test_an_aside_that_reads_has_all_that_was_said_when_its_call_ends() -> None:
+    async def scene(server: Server) -> None:
+        async with talking(server) as caller:
+            connection = server.door.calls.connection(caller.call_id)
+            async with upgraded(server, f"?call_id={caller.call_id}") as client:
+                await tell(connection, FILL)
+                caller.peer.stop()
+                updated = 0
+                while (frame := await client.frame())[0] == TEXT:
+                    updated += json.loads(frame[1])["type"] == "session.updated"
+                assert (updated, frame) == (FILL, (CLOSE, WSCloseCode.OK.to_bytes(2)))
+
+    against(scene)
+
+
+def test_an_aside_of_a_call_that_never_connects_is_let_go_with_it() -> None:
+    async def scene(server: Server) -> None:
+        caller = Caller()
+        offer = form(await caller.peer.offer())
+        answer = await server.client.post("/v1/realtime/calls", data=offer)
+        path = answer.headers["Location"]
+        async with upgraded(server, f"?call_id={path.split('/')[-1]}") as client:
+            await server.client.post(f"{path}/hangup")
+            await client.until(CLOSE)
+        await caller.peer.close()
+
+    against(scene)
+
+
+def test_what_waits_for_an_aside_is_bounded_by_size_but_for_one_event() -> None:
+    told = SidebandOutbox()
+    told.put("x" * (MAX_UNTAKEN_CHARS + 1))
+    assert not told.overflowed
+    told.put("x")
+    assert told.overflowed
+
+
+async def blocked(seen: list[int]) -> None:
+    """Wait until the server writes no more: its client's buffers are full."""
+    was = -1
+    while was != len(seen) or not seen:
+        was = len(seen)
+        await asyncio.sleep(0.1)
+
+
+def note_writing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for each event that the server began to write."""
+    begun: list[int] = []
+    send = event_socket.EventSocket.send_str
+
+    async def noted(self: event_socket.EventSocket, *args: Any, **kwargs: Any) -> None:
+        begun.append(1)
+        await send(self, *args, **kwargs)
+
+    monkeypatch.setattr(event_socket.EventSocket, "send_str", noted)
+    return begun
+
+
+def test_a_client_that_resets_while_it_is_written_to_has_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun = note_writing(monkeypatch)
+
+    async def scene(server: Server) -> None:
+        async with upgraded(server) as client:
+            client.send(TEXT, json.dumps(WATCH).encode())
+            client.stop_reading()
+            await blocked(begun)
+            client.writer.transport.abort()
+            await server.all_left()
+        await no_bug(server)
+
+    with caplog.at_level("INFO"):
+        against(scene, Setup(home=TalkativeHome()))
+    assert "ended: the client left" in caplog.text
+    assert "failed" not in caplog.text
+
+
+def test_an_aside_that_resets_while_it_is_written_to_has_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun = note_writing(monkeypatch)
+
+    async def scene(server: Server) -> None:
+        async with talking(server) as caller, deaf(server, caller) as it:
+            await blocked(begun)
+            it.client.writer.transport.abort()
+            await gone(it.connection)
+            await still_answered(caller)
+        await no_bug(server)
+
+    with caplog.at_level("INFO"):
+        against(scene)
+    assert "aside ended: the client left" in caplog.text
+    assert "failed" not in caplog.text
+
+
+async def no_bug(server: Server) -> None:
+    """Nothing counts as an error of ours."""
+    assert b'code="internal' not in server.edge_metrics.exposition()
+    assert not any("internal" in str(one) for one in server.world.metrics.counts)

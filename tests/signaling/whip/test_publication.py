@@ -1,0 +1,313 @@
+"""Publishing over WHIP with a client that is not ours, step by step as RFC 9725 has it."""
+
+import asyncio
+import json
+import re
+
+import pytest
+
+from media.webrtc.ice.settings import IceServer, IceSettings
+from media.webrtc.peer import PeerSettings
+from server.http.auth import AccessGate
+from signaling.whip.publication import WhipSettings
+from tests.raw_peer import RawPeer, candidates_of
+from tests.server.http.harness import KEY, error_of
+from tests.signaling.whip.client import (
+    SDP,
+    Publisher,
+    beeps,
+    first,
+    publishing,
+    until_gone,
+)
+from tests.signaling.whip.servers import Server, Setup, against
+
+pytestmark = pytest.mark.live
+
+SPOKEN = beeps(600, 20_000)
+CODES = {404: "publication_not_found", 503: "server_full"}
+
+
+def test_sound_comes_in_and_words_come_out_on_the_data_channel() -> None:
+    async def scene(server: Server) -> None:
+        async with publishing(server.http, SPOKEN, channel="anything") as publisher:
+            said = json.loads(await publisher.raw.texts.get())
+            while said["type"] != "completed":
+                assert said["type"] == "hypothesis"
+                said = json.loads(await publisher.raw.texts.get())
+            assert (said["transcript"], said["language"]) == ("one", "en")
+            (session,) = server.sessions._live.values()
+            assert session.settings.answers is False
+            ended = await publisher.end()
+            assert ended.status == 200
+            assert (server.sessions.count, server.door.publications.count) == (0, 0)
+
+    against(scene)
+
+
+def test_the_answer_is_as_the_rfc_has_it() -> None:
+    async def scene(server: Server) -> None:
+        publisher = Publisher(server.http, RawPeer(SPOKEN, "sendonly"))
+        response = await publisher.publish()
+        assert (response.status, response.content_type) == (201, "application/sdp")
+        assert re.fullmatch(r"/whip/whip_[0-9a-f]{24}", publisher.location)
+        assert re.fullmatch(r'"[A-Za-z0-9_-]{12}"', publisher.etag)
+        assert "Link" not in response.headers
+        answer = await response.text()
+        assert "a=recvonly" in answer
+        assert "a=sendrecv" not in answer
+        assert candidates_of(answer)
+        assert "a=end-of-candidates" in answer
+        for method in ("HEAD", "GET"):
+            probe = await server.http.request(method, publisher.location)
+            assert (probe.status, await probe.read()) == (204, b"")
+        await publisher.end()
+        await publisher.raw.close()
+
+    against(scene)
+
+
+def test_sendrecv_is_answered_with_recvonly() -> None:
+    async def scene(server: Server) -> None:
+        publisher = Publisher(server.http, RawPeer(SPOKEN, "sendrecv"))
+        response = await publisher.publish()
+        assert "a=recvonly" in await response.text()
+        await publisher.raw.connected.wait()
+        await publisher.end()
+        await publisher.raw.close()
+
+    against(scene)
+
+
+def test_servers_come_as_links_with_credentials_of_ones_own() -> None:
+    servers = (
+        IceServer(("stun:127.0.0.1:9",)),
+        IceServer(("turn:127.0.0.1:9", "turns:127.0.0.1:9"), shared_secret="north"),
+    )
+    ice = IceSettings(servers, gather_timeout_s=0.1, credential_ttl_s=60, wall_s=lambda: 40.0)
+
+    async def scene(server: Server) -> None:
+        publisher = Publisher(server.http, RawPeer(SPOKEN, "sendonly"))
+        response = await publisher.publish()
+        stun, turn, turns = response.headers.getall("Link")
+        assert stun == '<stun:127.0.0.1:9>; rel="ice-server"'
+        name = publisher.location.removeprefix("/whip/")
+        assert turn.startswith(f'<turn:127.0.0.1:9>; rel="ice-server"; username="100:{name}"; ')
+        assert turn.endswith('; credential-type="password"')
+        assert turns.partition(">")[2] == turn.partition(">")[2]
+        assert "north" not in turn
+        await publisher.end()
+        await publisher.raw.close()
+
+    against(scene, Setup(WhipSettings(peer=PeerSettings(ice=ice))))
+
+
+def test_candidates_trickle_in() -> None:
+    """Neither side was told of the other's in offer and answer."""
+
+    async def scene(server: Server) -> None:
+        publisher = Publisher(server.http, RawPeer(SPOKEN, "sendonly"))
+        await publisher.publish(trickles=True)
+        one, *others = candidates_of(publisher.offer)
+        for part in filter(None, [others, [one]]):  # any order, several PATCHes
+            response = await publisher.patch(publisher.fragment(part), If_Match=publisher.etag)
+            assert response.status == 204
+            assert "ETag" not in response.headers
+        await publisher.raw.connected.wait()
+        async with server.http.get(f"{publisher.location}/events") as events:
+            assert (await first(events, "completed")).data["transcript"] == "one"
+        await publisher.end()
+        await publisher.raw.close()
+
+    against(scene)
+
+
+def test_the_etag_names_the_ice_session() -> None:
+    async def scene(server: Server) -> None:
+        publisher = Publisher(server.http, RawPeer(SPOKEN, "sendonly"))
+        await publisher.publish(trickles=True)  # not connected before its candidates come
+        body, etag = publisher.fragment(), publisher.etag
+        other = re.sub("ice-ufrag:.*", "ice-ufrag:abcdefgh\r", body)
+        for headers, text, status, code in (
+            ({}, body, 428, "if_match_required"),
+            ({"If_Match": '"other"'}, body, 412, "etag_mismatch"),
+            ({"If_Match": f"W/{etag}"}, body, 412, "etag_mismatch"),
+            ({"If_Match": etag}, other, 422, "unknown_ice_session"),
+            ({"If_Match": "*"}, body, 400, "invalid_sdp_fragment"),  # no new ufrag
+            ({"If_Match": '"*"'}, other, 409, "ice_not_connected"),
+        ):
+            response = await publisher.patch(text, **headers)
+            assert response.status == status
+            assert (await error_of(response))["code"] == code
+        for good in (etag, f'"other", {etag}'):
+            assert (await publisher.patch(body, If_Match=good)).status == 204
+        await publisher.raw.connected.wait()  # all of that did it no harm
+        await publisher.end()
+        await publisher.raw.close()
+
+    against(scene)
+
+
+def test_the_end_is_the_end() -> None:
+    async def scene(server: Server) -> None:
+        async with publishing(server.http, SPOKEN) as publisher:
+            ended = await server.http.delete(publisher.location, headers={"If-Match": '"any"'})
+            assert ended.status == 200
+            await publisher.raw.ended.wait()
+            for method, path in (
+                ("DELETE", ""),
+                ("PATCH", ""),
+                ("GET", ""),
+                ("GET", "/events"),
+            ):
+                gone = await server.http.request(method, publisher.location + path)
+                assert gone.status == 404
+                assert method == "HEAD" or (await error_of(gone))["code"] == CODES[404]
+
+    against(scene)
+
+
+def test_a_publisher_that_leaves_without_a_word_is_noticed() -> None:
+    async def scene(server: Server) -> None:
+        async with publishing(server.http, SPOKEN) as publisher:
+            async with server.http.get(f"{publisher.location}/events") as events:
+                publisher.raw.cut()
+                assert (await first(events, "closed")).data["reason"] == "connection_lost"
+            await until_gone(server.http, publisher.location)
+        assert server.world.metrics.counts["earshot_errors:connection_lost"] == 1
+
+    against(scene, Setup(WhipSettings(peer=PeerSettings(vanished_timeout_s=0.5))))
+
+
+def test_a_publisher_that_never_connects_is_given_up() -> None:
+    async def scene(server: Server) -> None:
+        publisher = Publisher(server.http, RawPeer(SPOKEN, "sendonly"))
+        response = await server.http.post("/whip", data=await publisher.raw.offer(), headers=SDP)
+        await until_gone(server.http, response.headers["Location"])
+        assert server.world.metrics.counts["earshot_errors:connect_timeout"] == 1
+        await publisher.raw.close()
+
+    against(scene, Setup(WhipSettings(peer=PeerSettings(connect_timeout_s=0.2))))
+
+
+def test_silence_for_too_long_ends_it() -> None:
+    async def scene(server: Server) -> None:
+        async with publishing(server.http, beeps(0, 20_000)) as publisher:
+            async with server.http.get(f"{publisher.location}/events") as events:
+                assert (await first(events, "closed")).data["reason"] == "idle"
+            await publisher.raw.ended.wait()
+
+    against(scene, Setup(WhipSettings(idle_timeout_s=1)))
+
+
+def test_a_full_server_says_when_to_come_back() -> None:
+    async def scene(server: Server) -> None:
+        async with publishing(server.http, SPOKEN) as publisher:
+            second = Publisher(server.http, RawPeer(SPOKEN, "sendonly"))
+            refused = await second.publish()
+            assert refused.status == 503
+            assert int(refused.headers["Retry-After"]) > 0
+            assert (await error_of(refused))["code"] == CODES[503]
+            await second.raw.close()
+            await publisher.end()
+
+    against(scene, Setup(max_sessions=1))
+
+
+def test_draining_ends_it_and_lets_nobody_in() -> None:
+    async def scene(server: Server) -> None:
+        async with publishing(server.http, SPOKEN) as publisher:
+            await server.sessions.drain(1)
+            await publisher.raw.ended.wait()
+            late = Publisher(server.http, RawPeer(SPOKEN, "sendonly"))
+            assert (await error_of(await late.publish()))["code"] == "draining"
+            await late.raw.close()
+
+    against(scene)
+
+
+def test_nobody_publishes_reads_or_ends_without_the_key() -> None:
+    async def scene(server: Server) -> None:
+        bearer = {"Authorization": f"Bearer {KEY}"}
+        raw = RawPeer(SPOKEN, "sendonly")
+        offer = await raw.offer()
+        assert (await server.http.post("/whip", data=offer, headers=SDP)).status == 401
+        made = await server.http.post("/whip", data=offer, headers={**SDP, **bearer})
+        assert made.status == 201
+        location = made.headers["Location"]
+        for method, path in (("PATCH", ""), ("DELETE", ""), ("GET", ""), ("GET", "/events")):
+            assert (await server.http.request(method, location + path)).status == 401
+        assert (await server.http.delete(location, headers=bearer)).status == 200
+        await raw.close()
+
+    against(scene, Setup(gate=AccessGate(is_local=False, key=KEY)))
+
+
+def test_a_browser_elsewhere_may_ask_and_publish() -> None:
+    """CORS (4.2): the preflight needs no key; what a script must read of the answer is shown."""
+
+    async def scene(server: Server) -> None:
+        origin = {"Origin": "https://studio.example"}
+        asks = {
+            **origin,
+            "Access-Control-Request-Method": "PATCH",
+            "Access-Control-Request-Headers": "authorization,content-type,if-match",
+        }
+        preflight = await server.http.options("/whip/whip_1", headers=asks)
+        assert preflight.status == 200
+        assert preflight.headers["Accept-Patch"] == "application/trickle-ice-sdpfrag"
+        allowed = preflight.headers["Access-Control-Allow-Headers"]
+        assert {"Authorization", "Content-Type", "If-Match"} <= set(allowed.split(", "))
+        methods = preflight.headers["Access-Control-Allow-Methods"].split(", ")
+        assert {"POST", "PATCH", "DELETE", "OPTIONS"} <= set(methods)
+        asks["Access-Control-Request-Method"] = "POST"
+        preflight = await server.http.options("/whip", headers=asks)
+        assert (preflight.status, preflight.headers["Accept-Post"]) == (200, "application/sdp")
+        assert preflight.headers["Access-Control-Allow-Origin"] == origin["Origin"]
+        assert (await server.http.options("/whip", headers=origin)).status == 401
+        raw = RawPeer(SPOKEN, "sendonly")
+        headers = {**SDP, **origin, "Authorization": f"Bearer {KEY}"}
+        made = await server.http.post("/whip", data=await raw.offer(), headers=headers)
+        assert made.status == 201
+        shown = set(made.headers["Access-Control-Expose-Headers"].split(", "))
+        assert {"Location", "Link", "ETag", "Accept-Post"} <= shown
+        await server.http.delete(made.headers["Location"])
+        await raw.close()
+
+    against(scene)
+
+
+@pytest.mark.parametrize(
+    ("path", "header", "value", "allow"),
+    [
+        ("/whip", "Accept-Post", "application/sdp", "POST"),
+        ("/whip/whip_1", "Accept-Patch", "application/trickle-ice-sdpfrag", "PATCH"),
+    ],
+)
+def test_options_tell_what_is_taken(path: str, header: str, value: str, allow: str) -> None:
+    async def scene(server: Server) -> None:
+        response = await server.http.options(path)
+        assert (response.status, response.headers[header]) == (200, value)
+        assert allow in response.headers["Allow"].split(", ")
+
+    against(scene)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_the_endpoint_can_be_probed(method: str) -> None:
+    async def scene(server: Server) -> None:
+        response = await server.http.request(method, "/whip")
+        assert (response.status, await response.read()) == (204, b"")
+
+    against(scene)
+
+
+def test_many_come_and_go_and_nothing_stays() -> None:
+    async def scene(server: Server) -> None:
+        for _ in range(3):
+            async with publishing(server.http, SPOKEN) as publisher:
+                await publisher.end()
+        own = {task for task in asyncio.all_tasks() if task.get_name().startswith("whip_")}
+        assert own == set()
+
+    against(scene)

@@ -1,0 +1,119 @@
+"""The REST door that speaks, behind the real edge, with a scripted voice that can be held."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import ClientResponse, ClientSession
+from openai import AsyncOpenAI
+
+from core.audio import AudioFrame
+from core.errors import EngineError
+from engines.base import TtsInfo, WordMark
+from pipeline.services import EngineSet
+from pipeline.speech.file import SpeechFiles
+from pipeline.speech.language_id import TextLanguageDetector
+from tests.pipeline.fakes import LoudVads, ToneTts
+from tests.server.http.harness import serving
+from web.openai.routes import speech_routes
+from web.openai.speech.door import SpeechDoor
+
+SPEECH = "/v1/audio/speech"
+TIMEOUT_S = 20.0
+
+
+class HeldTts(ToneTts):
+    """Remembers what it was asked; while `goes_on` is clear it stops after each piece."""
+
+    info = TtsInfo("tone", 24_000, {"en": ("low", "high"), "de": ("tief",)})
+
+    def __init__(self) -> None:
+        super().__init__(clause_ms=300)
+        self.asked: list[tuple[str, str, str | None, float]] = []
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+        self.is_asked = asyncio.Event()
+        self.breaks = False
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        async def noted() -> AsyncIterable[str]:
+            async for clause in text:
+                self.asked.append((clause, language, voice, speed))
+                self.is_asked.set()
+                if clause != "-":
+                    yield clause
+
+        async for frame in super().speak(noted(), language=language, voice=voice, speed=speed):
+            yield frame
+            await self.goes_on.wait()
+            if self.breaks:
+                raise EngineError("tts", "tone", "breaks on purpose")
+
+
+class UsualLanguage(TextLanguageDetector):
+    """German where it says `Licht`; the model that tells better is tested by itself."""
+
+    async def of(self, text: str, usual: str, known: object = ()) -> str:
+        return "de" if "Licht" in text else usual
+
+
+@dataclass
+class Server:
+    client: ClientSession
+    tts: HeldTts
+    reader: SpeechFiles
+
+    @property
+    def url(self) -> str:
+        return str(self.client._base_url).rstrip("/")
+
+    async def post(self, **fields: object) -> ClientResponse:
+        body = {"model": "tts-1", "voice": "alloy", "input": "Hello there.", **fields}
+        sent = {name: value for name, value in body.items() if value is not None}
+        return await self.client.post(SPEECH, json=sent)
+
+    def sdk(self) -> AsyncOpenAI:
+        return AsyncOpenAI(api_key="key", base_url=f"{self.url}/v1", max_retries=0)
+
+
+@asynccontextmanager
+async def door(tts: HeldTts, max_parallel: int) -> AsyncIterator[Server]:
+    engines = EngineSet(LoudVads(), {}, {}, {"default": tts, "tone": tts})
+    reader = SpeechFiles(engines, max_parallel=max_parallel)
+    opened = SpeechDoor(engines, reader, UsualLanguage())
+    async with serving(speech_routes(opened)) as client:
+        yield Server(client, tts, reader)
+
+
+def against(
+    scene: Callable[[Server], Awaitable[None]],
+    tts: HeldTts | None = None,
+    *,
+    max_parallel: int = 4,
+) -> None:
+    """Run a scene; afterwards nothing is being read."""
+
+    async def run() -> None:
+        async with (
+            asyncio.timeout(TIMEOUT_S),
+            door(tts or HeldTts(), max_parallel) as server,
+        ):
+            await scene(server)
+            await until(lambda: server.reader.count == 0)
+
+    asyncio.run(run())
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what the server does in its own time; a caller's timeout ends it."""
+    while not holds():  # noqa: ASYNC110 - the server tells nobody
+        await asyncio.sleep(0.01)

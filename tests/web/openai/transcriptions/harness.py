@@ -1,0 +1,199 @@
+"""The REST door behind the real edge, with a recogniser that hears levels and says all it can."""
+
+import asyncio
+import wave
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aiohttp import ClientResponse, ClientSession, FormData
+
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
+from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult, Segment, TokenLogprob, Word
+from media.files.upload_spool import SpoolLimits, UploadSpools
+from pipeline.services import EngineSet
+from pipeline.transcription.recording import Transcriber
+from serving.scheduling.scheduler import DecodePriority
+from tests.media.files.thread_decoder import ThreadDecoder
+from tests.pipeline.fakes import LoudVads, words_of
+from tests.server.http.harness import serving
+from web.openai.models import ModelCard
+from web.openai.routes import routes
+from web.openai.transcriptions.door import AudioDoor
+
+MAX_UPLOAD_BYTES = 3_000_000
+MAX_DURATION_S = 60.0
+WINDOW_MS = 5000.0
+TIMEOUT_S = 20.0
+
+ABLE = ("task", "prefix", "timestamps", "token_logprobs")
+TRANSCRIPTIONS, TRANSLATIONS = "/v1/audio/transcriptions", "/v1/audio/translations"
+
+ONE, TWO, THREE = 1000, 2000, 3000
+"Levels that are words."
+
+
+def recording(*levels: int, each_ms: float = 1000) -> Pcm:
+    """A second of each level; 0 is silence."""
+    return np.repeat(np.array(levels, np.int16), ms_to_samples(each_ms, ASR_RATE_HZ))
+
+
+def wav(pcm: Pcm) -> bytes:
+    out = BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(ASR_RATE_HZ)
+        file.writeframes(pcm.astype("<i2").tobytes())
+    return out.getvalue()
+
+
+@dataclass
+class Listener:
+    """Hears levels as words, each a segment; while `is_open` is not set, only `passes` times."""
+
+    able: Sequence[str] = ABLE
+    info: AsrInfo = field(init=False)
+    is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    is_asked: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: list[AsrOptions] = field(default_factory=list)
+    passes: int = 0
+    under_way: int = 0
+    fails_at: tuple[int, Exception] | None = None
+    "Which decode (from 0) fails, and how."
+
+    def __post_init__(self) -> None:
+        self.info = AsrInfo(
+            "listener", "listener", ("en", "de"), 4, False, WINDOW_MS, supports=tuple(self.able)
+        )
+        self.is_open.set()
+
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
+        assert priority is DecodePriority.BATCH
+        number = len(self.asked)
+        self.asked.append(item.options)
+        self.is_asked.set()
+        self.under_way += 1
+        try:
+            if number >= self.passes:
+                await self.is_open.wait()
+        finally:
+            self.under_way -= 1
+        if self.fails_at is not None and number == self.fails_at[0]:
+            raise self.fails_at[1]
+        return _heard(item)
+
+    def forget(self, utterance: str) -> None:
+        """It keeps nothing."""
+
+    def hold(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def admit(self, priority: DecodePriority) -> None:
+        """It has room for everybody."""
+
+    def hurry(self, utterance: str) -> None:
+        """Nothing of it waits."""
+
+
+def _heard(item: AsrItem) -> AsrResult:
+    text, options = words_of(item.pcm), item.options
+    words = text.split()
+    step_ms = samples_to_ms(len(item.pcm), ASR_RATE_HZ) / max(1, len(words))
+    spans = [(word, index * step_ms, (index + 1) * step_ms) for index, word in enumerate(words)]
+    has_words, has_tokens = options.timestamps == "word", options.token_logprobs
+    return AsrResult(
+        text,
+        0.9,
+        options.language or "de",
+        words=tuple(Word(w, a, b, 0.9) for w, a, b in spans if has_words),
+        segments=tuple(Segment(w, a, b, (index,)) for index, (w, a, b) in enumerate(spans)),
+        tokens=tuple(TokenLogprob(w.encode(), -0.5) for w in words if has_tokens),
+        language_probability=0.8,
+    )
+
+
+class Cards:
+    """What `/v1/models` tells."""
+
+    def cards(self) -> Sequence[ModelCard]:
+        return (ModelCard(id="listener", created=5), ModelCard(id="other", owned_by="tests"))
+
+    def knows(self, name: str) -> bool:
+        return name == "short"
+
+
+@dataclass
+class Server:
+    client: ClientSession
+    listener: Listener
+    spools: UploadSpools
+
+    @property
+    def url(self) -> str:
+        return str(self.client._base_url).rstrip("/")
+
+    async def post(
+        self, path: str = TRANSCRIPTIONS, file: bytes | None = None, **fields: Any
+    ) -> ClientResponse:
+        """A form, the file last as the SDK sends it; `list__` is the field `list[]`."""
+        form = FormData(default_to_multipart=True)
+        for name, value in {"model": "default", **fields}.items():
+            for one in [value] if isinstance(value, str) else value:
+                form.add_field(name.replace("__", "[]"), one)
+        if file is not None:
+            form.add_field("file", file, filename="a.wav")
+        return await self.client.post(path, data=form)
+
+    async def json(self, file: bytes | None = None, **fields: Any) -> Any:
+        response = await self.post(TRANSCRIPTIONS, file, **fields)
+        assert response.status == 200, await response.text()
+        return await response.json()
+
+    def is_idle(self) -> bool:
+        """Nothing is kept for anybody."""
+        return (self.spools.count, self.spools.used_bytes, self.listener.under_way) == (0, 0, 0)
+
+
+@asynccontextmanager
+async def door(folder: Path, **limits: int) -> AsyncIterator[Server]:
+    spools = UploadSpools(SpoolLimits(**{"max_bytes": MAX_UPLOAD_BYTES, **limits}), folder)
+    listener = Listener()
+    engines = EngineSet(
+        LoudVads(), {"default": listener, "listener": listener, "other": listener}, {}, {}
+    )
+    opened = AudioDoor(
+        Transcriber(engines), Cards(), spools, ThreadDecoder(), max_duration_s=MAX_DURATION_S
+    )
+    async with serving(routes(opened)) as client:
+        yield Server(client, listener, spools)
+
+
+Runner = Callable[[Coroutine[Any, Any, None]], None]
+
+
+def against(
+    folder: Path,
+    scene: Callable[[Server], Awaitable[None]],
+    run_loop: Runner = asyncio.run,
+    **limits: int,
+) -> None:
+    """Run a scene; afterwards the server must be idle."""
+
+    async def run() -> None:
+        async with door(folder, **limits) as server, asyncio.timeout(TIMEOUT_S):
+            await scene(server)
+            await until(server.is_idle)
+
+    run_loop(run())
+    assert list(folder.iterdir()) == []
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what the server does in its own time; a caller's timeout ends it."""
+    while not holds():  # noqa: ASYNC110 - the server tells nobody
+        await asyncio.sleep(0.01)
