@@ -73,6 +73,19 @@ def test_every_link_leads_to_a_file_and_a_heading() -> None:
     assert wrong == []
 
 
+def test_every_module_that_a_page_runs_exists() -> None:
+    run = re.compile(rf"-m ((?:{'|'.join(PACKAGES)})(?:\.\w+)*)")
+    missing: list[str] = []
+    for page in _pages():
+        if (ROOT / page).is_relative_to(DOCS / "history"):
+            continue
+        for name in run.findall((ROOT / page).read_text(encoding="utf-8")):
+            place = ROOT / name.replace(".", "/")
+            if not (place.with_suffix(".py").is_file() or (place / "__main__.py").is_file()):
+                missing.append(f"{page}: python -m {name}")
+    assert not missing
+
+
 def test_every_file_that_a_page_names_exists() -> None:
     """The diary in docs/history names files as they were called on its days."""
     missing = [

@@ -1,0 +1,209 @@
+"""Is the assistant answered its own voice, and can it still be interrupted?
+
+    python -m bench.measurements.echo --data ../shared/data --model tests/fixtures/whisper-nano
+    python -m bench.measurements.echo --data ../shared/data --quick \
+        --only EchoCanceller "half duplex"
+
+Rooms and loudspeakers are made of numbers (bench/measurements/echo/rooms.py), the assistant's
+voice is our
+eSpeak, people are the commands of the data folder. As in a session the answer stops once a person
+is heard. Other libraries are measured where they are installed: `pip install livekit pyaec`.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from bench.client.microphone import RATE_HZ
+from bench.measurements.accuracy import transcripts
+from bench.measurements.echo.answers import EchoRun, Interrupter, interruption, talk
+from bench.measurements.echo.rooms import EchoRoom
+from bench.measurements.echo.systems import systems
+from bench.tools.clips import spoken
+from bench.tools.stats import machine, markdown, percentile
+from bench.tools.word_errors import spoken_words, word_errors
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms, silence
+from engines.base import AsrItem, AsrModel, VadEngine
+from engines.registry import load
+from media.files.decode import decode_file
+from media.processing.echo import EchoControl
+from media.resample import Resampler
+
+ANSWERS = (
+    " ".join(
+        (
+            "The kitchen lights are on now.",
+            "It is twenty one degrees in the living room, and the front door is locked.",
+            "Your timer for the pasta has four minutes and thirty seconds left.",
+        )
+    ),
+    " ".join(
+        (
+            "Expect light rain in the morning, with sunshine from noon.",
+            "The highest temperature will be eighteen degrees.",
+            "There is a gentle breeze from the west.",
+        )
+    ),
+)
+PAUSE_MS = 2500
+"Between the answers, and after them."
+FIRST_WORD_MS = 4500
+"The first person interrupts then, 3.3 s into the answer, each other one a little later."
+DELAYS_MS = (0, 40, 120, 300, 400)
+LEVELS_DB = (-20, -10, 0, 6)
+T60_S = (0.2, 0.4, 0.6)
+HARD = (
+    EchoRoom(clip=2),
+    EchoRoom(level_db=0, clip=4),
+    EchoRoom(drift_ppm=50),
+    EchoRoom(delay_ms=300, drift_ppm=-100),
+    EchoRoom(jump_ms=80),
+    EchoRoom(delay_ms=200, jump_ms=-120),
+    EchoRoom(delay_ms=700),
+    EchoRoom(delay_ms=1500, level_db=0),
+)
+"Overdriven speakers, clocks that drift, delays that jump, and those no library looks for."
+HEAD = (
+    "system",
+    "echo",
+    "ERLE, dB",
+    "heard itself",
+    "person missed",
+    "heard itself before",
+    "heard after ms, p50 / p95",
+    "words wrong, %",
+    "CPU, %",
+)
+
+Interruption = tuple[Interrupter, str, EchoRun]
+"Who, what they said, what became of it."
+
+
+@dataclass(slots=True)
+class RoomGroup:
+    """Rooms in which nobody speaks, and rooms in which somebody does."""
+
+    name: str
+    alone: list[EchoRoom | None]
+    crowded: list[EchoRoom | None]
+
+
+@dataclass(slots=True)
+class EchoWordErrors:
+    alone: list[EchoRun] = field(default_factory=list)
+    interrupted: list[Interruption] = field(default_factory=list)
+
+
+def groups(*, is_quick: bool) -> Iterator[RoomGroup]:
+    for level in LEVELS_DB:
+        every = [(delay, t60) for t60 in T60_S for delay in DELAYS_MS]
+        scenes = [EchoRoom(d, level, t60, seed=seed) for seed, (d, t60) in enumerate(every)]
+        chosen: list[EchoRoom | None] = [*(scenes[::3] if is_quick else scenes)]
+        yield RoomGroup(f"{level:+d} dB", chosen, chosen)
+    yield RoomGroup("hard", [*HARD], [])
+    yield RoomGroup("headphones", [None], [None] * (5 if is_quick else 15))
+
+
+def answers(voice: str = "en-us") -> Pcm:
+    """What the assistant says, 16 kHz."""
+    parts: list[Pcm] = [silence(1000, ASR_RATE_HZ)]
+    for text in ANSWERS:
+        resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
+        pause = silence(PAUSE_MS, ASR_RATE_HZ)
+        parts += [resampler.push(spoken(text, voice)), resampler.flush(), pause]
+    return np.concatenate(parts)
+
+
+def people(data: Path, count: int) -> Iterator[tuple[Interrupter, str]]:
+    """Commands from all over the data, one per person."""
+    every = [one for one in transcripts(data / "commands") if one[0].suffix == ".flac"]
+    for number, (path, said) in enumerate(every[:: len(every) // count][:count]):
+        at = ms_to_samples(FIRST_WORD_MS + 130 * number, ASR_RATE_HZ)
+        yield Interrupter(decode_file(path), at), said
+
+
+def hear(
+    make: Callable[[], EchoControl], group: RoomGroup, data: Path, vad: VadEngine
+) -> EchoWordErrors:
+    """Every room of the group through a fresh canceller."""
+    voices = answers(), answers("en-us+f3")
+    heard = EchoWordErrors()
+    for number, scene in enumerate(group.alone):
+        heard.alone.append(talk(make(), voices[number % 2], scene, vad))
+    if group.crowded:
+        crowd = people(data, len(group.crowded))
+        for scene, (person, said) in zip(group.crowded, crowd, strict=True):
+            one = talk(make(), voices[0], scene, vad, person)
+            heard.interrupted.append((person, said, one))
+    return heard
+
+
+def words_wrong(model: AsrModel, interruptions: Sequence[Interruption]) -> float:
+    """Share of the words said that came out wrong or not at all."""
+    wrong = total = 0
+    for person, said, one in interruptions:
+        words, start, text = spoken_words(said), interruption(one.starts, person), ""
+        if start is not None:
+            item = AsrItem(said, np.concatenate(start.said), is_final=True)
+            text = model.decode([item])[0].text
+        wrong += word_errors(words, spoken_words(text))
+        total += len(words)
+    return wrong / total
+
+
+def row(name: str, group: RoomGroup, heard: EchoWordErrors, model: AsrModel | None) -> list[str]:
+    """One line of the table."""
+    of = len(heard.interrupted)
+    found = [(person, interruption(one.starts, person)) for person, _, one in heard.interrupted]
+    waits = [samples_to_ms(s.known - p.at, ASR_RATE_HZ) for p, s in found if s is not None]
+    before = [any(s.at < p.at for s in one.starts) for p, _, one in heard.interrupted]
+    erle = [one.erle_db for one in heard.alone]
+    return [
+        name,
+        group.name,
+        f"{min(erle):.0f} to {max(erle):.0f}" if group.alone != [None] else "-",
+        f"{sum(bool(one.starts) for one in heard.alone)} of {len(heard.alone)}",
+        f"{sum(start is None for _, start in found)} of {of}" if of else "-",
+        f"{sum(before)} of {of}" if of else "-",
+        f"{percentile(waits, 50):.0f} / {percentile(waits, 95):.0f}" if waits else "-",
+        f"{100 * words_wrong(model, heard.interrupted):.0f}" if model and of else "-",
+        f"{np.mean([one.cpu_percent for one in heard.alone]):.2f}",
+    ]
+
+
+def options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.measurements.echo", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--data", type=Path, required=True, help="folder with commands/")
+    parser.add_argument("--model", type=Path, help="faster-whisper folder that counts the words")
+    parser.add_argument("--quick", action="store_true", help="a third of the rooms")
+    parser.add_argument("--only", nargs="+", choices=sorted(systems()), default=None)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = options(argv)
+    vad = load("vad", "gated", {})
+    model: AsrModel | None = None
+    if args.model:
+        model = load("asr", "faster_whisper", {"model": str(args.model), "cpu_threads": 1})
+    print(machine())
+    rows = []
+    for name, make in systems().items():
+        if args.only is not None and name not in args.only:
+            continue
+        for group in groups(is_quick=args.quick):
+            rows.append(row(name, group, hear(make, group, args.data, vad), model))
+            print("  ".join(rows[-1]), file=sys.stderr, flush=True)
+    print(markdown(HEAD, rows))
+    if model is not None:
+        model.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
