@@ -1,45 +1,39 @@
 """The engines that sessions may choose among, by name; `default` is what the server chose."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from core.errors import NotFound, RequestError
 from core.ports import Clock, Metrics, TraceSink
 from engines.base import (
-    AsrInfo,
-    AsrItem,
     AsrOptions,
     AsrPadding,
-    AsrResult,
     EndOfTurnDetector,
     Llm,
     Tts,
     VadEngine,
     fallback_padding,
 )
-from engines.base.wake import WakeWordEngine
+from engines.base.wake import WakeWordEngine, find_word
 from pipeline.conversation.instructions import NO_DEFAULT, DefaultInstructions
 from pipeline.shared.mcp_servers import ClientMcpPolicy
-from pipeline.shared.settings import DEFAULT, SessionSettings
+from pipeline.shared.settings import DEFAULT, SessionSettings, own_model
+from pipeline.shared.trace import SessionTrace
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechMode, no_speech_criterion
 from pipeline.transcription.options import check_asr_options
-from pipeline.user_turn.wake_word import find_word
+from pipeline.transcription.recogniser import (
+    OnWastedWork,
+    Recogniser,
+    Recognisers,
+    ignore_waste,
+)
 from serving.llm_slots import DraftBudget
 from serving.placement.choose import unknown_model_message
 from serving.scheduling.scheduler import DecodePriority
-
-HOSTED_MODELS = ("gpt-", "whisper-1", "tts-1")
-"How names of the hosted service begin. A client that knows no other gets what the server chose."
-
-
-def own_model(name: str) -> str:
-    """Our name for a model; those of the hosted service mean `default`."""
-    return DEFAULT if name.startswith(HOSTED_MODELS) else name
-
 
 _WISHES = {
     "languages": "audio.input.transcription.languages",
@@ -52,45 +46,6 @@ _WISHES = {
     "no_speech_threshold": "earshot.transcription.no_speech_threshold",
 }
 "What a session calls the options of its recogniser."
-
-
-OnWastedWork = Callable[[float], None]
-"Told the seconds that a recogniser had for the end of something that was not its end."
-
-
-def ignore_waste(_: float) -> None:
-    """Nobody counts it."""
-
-
-class Recogniser(Protocol):
-    """Speech recognition as sessions see it: one shared model behind a scheduler."""
-
-    @property
-    def info(self) -> AsrInfo: ...
-
-    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult: ...
-
-    def forget(self, utterance: str) -> None: ...
-
-    def hold(self) -> AbstractContextManager[None]:
-        """While it is open, it stays in memory, and is loaded if it is not there."""
-        ...
-
-    def admit(self, priority: DecodePriority) -> None:
-        """Ask before work of many requests. Raises Overloaded when it would wait too long."""
-        ...
-
-    def hurry(self, utterance: str) -> None:
-        """Its speculation came true: somebody waits for it now."""
-        ...
-
-
-class Recognisers(Protocol):
-    """Recognisers by name, loaded or not; a mapping is one, too. Iterating gives the names."""
-
-    def get(self, name: str, /) -> Recogniser | None: ...
-
-    def __iter__(self) -> Iterator[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,3 +195,10 @@ class SessionServices:
     "What language models are told where nobody else tells them anything."
     remote: ClientMcpPolicy = field(default_factory=ClientMcpPolicy)
     "Which MCP servers clients may name."
+
+    def open_trace(self, session_id: str) -> SessionTrace | None:
+        """The trace of a new session; None if no trace is written."""
+        if self.trace is None:
+            return None
+        words, sound = self.traces_words, self.traces_sound
+        return SessionTrace(self.trace, session_id, self.clock, words=words, sound=sound)

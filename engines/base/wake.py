@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from core.audio import Pcm
+from core.errors import RequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +56,16 @@ class WakeWordEngine(Protocol):
     def open(self, names: Sequence[str]) -> WakeWordDetector:
         """A stream that waits for these of its words."""
         ...
+
+
+def find_word(engine: WakeWordEngine | None, name: str) -> WakeWord | None:
+    """None for the empty name. Raises RequestError for one that the engine does not know."""
+    if not name:
+        return None
+    words = {} if engine is None else {word.name: word for word in engine.words}
+    if name in words:
+        return words[name]
+    known = f"these are: {', '.join(words)}" if words else "this server has no engine for any"
+    raise RequestError(
+        f"wake word {name!r} is not known; {known}", code="invalid_value", param="earshot.wake_word"
+    )

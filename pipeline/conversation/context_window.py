@@ -4,26 +4,21 @@ Servers cache what prompts begin with, so the oldest turns go in large steps: mo
 everything but their last words in that cache.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
-from math import ceil
-
-import msgspec
 
 from core.errors import RequestError
 from core.ports import ToolSpec
 from engines.base import Message
+from pipeline.shared.settings import AS_FITS, ContextTruncation
+from pipeline.shared.token_estimate import CALL_TOKENS, json_tokens, text_tokens, tools_tokens
 
 STEPS = 4
 "Steps of a context's size: a long conversation fills between 3/4 and all of it."
 
 MESSAGE_TOKENS = 6
 "Role and separators, in the widest of the usual templates."
-CALL_TOKENS = 12
-"What templates put around a tool call."
-
 IMAGE_TOKENS = 1600
 "More than a photo costs with today's models, whatever its size."
 
@@ -33,59 +28,17 @@ SHORTEST_TOKENS = 24
 
 _CUT_ORDER = ("tool", "system", "assistant", "user")
 
-_PLAIN = re.compile(rb"[A-Za-z ]+")
-
 TokenCounter = Callable[[Message], int]
-
-
-@dataclass(frozen=True, slots=True)
-class ContextTruncation:
-    """What happens when a conversation outgrows the context."""
-
-    is_allowed: bool = True
-    "False: the answer fails instead."
-    retention: float = 1 - 1 / STEPS
-    "How much of the room is kept filled when the oldest go, 0 to 1."
-    max_tokens: int | None = None
-    "Of the messages after the instructions; None: as many as the context takes."
-
-
-AS_FITS = ContextTruncation()
-
-
-def text_tokens(text: str) -> int:
-    """How many tokens a text is, rather too many than too few; no tokenizer is asked.
-
-    Latin letters: 2.5 to a token, as compounds in small vocabularies; English has 4. Digits and
-    punctuation: one each. Beyond ASCII, two thirds of the UTF-8 bytes: 2 for a Chinese character
-    and 1.3 for a Cyrillic or accented letter. GPT-2's vocabulary, the poorest in use, needs a
-    third more for Korean and no more for the rest; those of today's models need half.
-    """
-    data = text.encode(errors="replace")
-    ascii_data = data if text.isascii() else text.encode("ascii", errors="ignore")
-    other_ascii = len(_PLAIN.sub(b"", ascii_data))
-    plain, beyond = len(ascii_data) - other_ascii, len(data) - len(ascii_data)
-    return ceil(plain / 2.5) + other_ascii + ceil(beyond / 1.5)
 
 
 def message_tokens(message: Message) -> int:
     """As `text_tokens`, with what is around it."""
     calls = sum(
-        CALL_TOKENS + text_tokens(call.name) + _json_tokens(dict(call.arguments))
+        CALL_TOKENS + text_tokens(call.name) + json_tokens(dict(call.arguments))
         for call in message.tool_calls
     )
     images = IMAGE_TOKENS * len(message.images)
     return MESSAGE_TOKENS + text_tokens(message.text) + calls + images
-
-
-def tools_tokens(tools: Sequence[ToolSpec]) -> int:
-    """Of the tools' declarations, which every request carries beside its messages."""
-    return sum(
-        CALL_TOKENS
-        + text_tokens(tool.name + tool.description)
-        + _json_tokens(dict(tool.parameters))
-        for tool in tools
-    )
 
 
 def reserve_tokens(context_tokens: int, answer_tokens: int, tools: Sequence[ToolSpec]) -> int:
@@ -225,7 +178,3 @@ def _with_ends(message: Message, chars: int) -> Message:
     text = message.text
     cut = text[: chars - chars // 2] + LEFT_OUT + text[len(text) - chars // 2 :]
     return replace(message, text=cut)
-
-
-def _json_tokens(value: object) -> int:
-    return text_tokens(msgspec.json.encode(value).decode())

@@ -37,6 +37,19 @@ ROOT = "root"
 "`previous_item_id` that means: before everything else."
 
 
+SILENCE = "..."
+"What the model is told that the user said: one that answers nobody repeats itself."
+
+
+NOTHING_SAID = MessageItem("silence", "user", (TextPart(SILENCE),))
+
+
+def is_after_silence(items: Sequence[Item] | None) -> bool:
+    """Whether `items` end with the silence of a user who was waited for. None: the conversation as
+    it is."""
+    return items is not None and NOTHING_SAID in items[-1:]
+
+
 class ItemSize(NamedTuple):
     """Bytes of UTF-8 that one item holds."""
 

@@ -8,13 +8,14 @@ A new answer or `clear` makes the old writer dead: what it still writes goes now
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Literal, Protocol
+from typing import Protocol
 
 from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples, samples_to_ms
 from core.ports import Clock, Metrics
 from media.pcm import Framer
 from media.resample import Resampler
 from pipeline.playout.client_clock import ClientPlayoutClock
+from pipeline.shared.settings import PlayoutPacing
 
 PACED_RATE_HZ = 24_000
 "Opus takes it as it is, and no voice has more: for 48 kHz each would have to be resampled."
@@ -29,8 +30,6 @@ no crumb is left where the rate is another."""
 
 REFILL_MS = 200
 "So much is played before a voice that waits goes on: to wake it for each frame costs more."
-
-PlayoutPacing = Literal["server", "client"]
 
 
 class PlayoutObserver(Protocol):

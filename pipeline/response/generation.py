@@ -11,12 +11,12 @@ from core.ids import new_id
 from core.ports import ToolSpec
 from engines.base import CallDelta, Message, TextDelta, ToolCall, ToolFilterLlm
 from pipeline.conversation.context_window import fit_messages, halve_messages, reserve_tokens
+from pipeline.conversation.history import is_after_silence
 from pipeline.response.plan import ResponsePlan
-from pipeline.session.idle import is_after_silence
 from pipeline.tools.arguments import MAX_DEPTH, is_too_deep
-from pipeline.tools.client_tools import ToolOffer, offer_tools
 from pipeline.tools.fillers import SilenceTimer
 from pipeline.tools.mcp.tool import ApprovalDecision
+from pipeline.tools.offer import ToolOffer, offer_tools
 from pipeline.tools.results import is_error
 from pipeline.tools.rounds import (
     McpCallRound,

@@ -7,8 +7,7 @@ from core.events import DEFAULT_RESPONSE_PARAMETERS, Modality, ResponseParameter
 from core.items import Item
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, Llm, LlmOptions, Tts
-from pipeline.conversation.context_window import AS_FITS, ContextTruncation
-from pipeline.shared.settings import ToolChoice
+from pipeline.shared.settings import AS_FITS, ContextTruncation, ToolChoice
 from pipeline.shared.turn import Turn
 from pipeline.speech.voices import VoiceChoice
 from pipeline.tools.mcp.session_servers import SessionMcpOffer

@@ -17,9 +17,10 @@ from core.events import ItemTruncated, PlayoutCleared, PlayoutStarted, PlayoutSt
 from core.ports import Clock
 from pipeline.conversation.history import History
 from pipeline.playout.client_clock import ClientPlayoutClock
-from pipeline.playout.playout import PlayoutPacing, PlayoutWriter
+from pipeline.playout.playout import PlayoutWriter
 from pipeline.response.response import Response
 from pipeline.shared.outbox import SessionOutbox
+from pipeline.shared.settings import PlayoutPacing
 from pipeline.shared.turn import TurnMark
 
 TRUNCATE_S = 0.5

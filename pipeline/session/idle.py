@@ -1,7 +1,7 @@
 """A user who says nothing after an answer: when it is time for the assistant to go on."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from core.audio import ASR_RATE_HZ, samples_to_ms
 from core.events import (
@@ -20,27 +20,16 @@ from core.events import (
     TimeoutTriggered,
 )
 from core.ids import new_id
-from core.items import AudioPart, Item, MessageItem, TextPart
+from core.items import AudioPart, Item, MessageItem
 from core.ports import Clock
-from pipeline.conversation.history import History
+from pipeline.conversation.history import NOTHING_SAID, History
 from pipeline.playout.client_clock import ClientPlayoutClock
 from pipeline.shared.settings import ResponseRequest, SessionSettings
-
-SILENCE = "..."
-"What the model is told that the user said: one that answers nobody repeats itself."
-
-
-NOTHING_SAID = MessageItem("silence", "user", (TextPart(SILENCE),))
 
 
 def idle_response_request(items: tuple[Item, ...]) -> ResponseRequest:
     """The answer to `items` and a silence, which nobody is to remember."""
     return ResponseRequest(input=(*items, NOTHING_SAID))
-
-
-def is_after_silence(items: Sequence[Item] | None) -> bool:
-    """What the model sees was made by `after_silence`. None: the conversation as it is."""
-    return items is not None and NOTHING_SAID in items[-1:]
 
 
 def commit_silence(

@@ -14,23 +14,28 @@ from engines.base import AsrPadding, AsrResult
 from media.codecs.opus import LEAST_DELAY_MS
 from media.webrtc.tracks import MAX_HOLD_S
 from pipeline.conversation.conversation import Conversation
-from pipeline.conversation.items import (
-    NO_RECORDINGS,
-    ConversationItems,
-    Recordings,
-    SessionInputActivity,
-)
 from pipeline.playout.client_clock import ClientPlayoutClock
-from pipeline.playout.playout import Playout, PlayoutPacing
+from pipeline.playout.playout import Playout
 from pipeline.response.coordinator import ResponseCoordinator
 from pipeline.response.playback import PlaybackTracker
 from pipeline.response.queue import ResponseQueue
 from pipeline.response.response import Response
 from pipeline.services import SessionServices
 from pipeline.session.idle import UserIdleTimer, commit_silence, idle_response_request
+from pipeline.session.items import (
+    NO_RECORDINGS,
+    ConversationItems,
+    Recordings,
+    SessionInputActivity,
+)
 from pipeline.shared.outbox import SessionOutbox
 from pipeline.shared.plugin_errors import FaultTolerantVad
-from pipeline.shared.settings import ConversationProfile, ResponseRequest, SessionSettings
+from pipeline.shared.settings import (
+    ConversationProfile,
+    PlayoutPacing,
+    ResponseRequest,
+    SessionSettings,
+)
 from pipeline.shared.turn import Turn
 from pipeline.user_turn.continuation import Continuation
 from pipeline.user_turn.controller import UserTurnController
@@ -94,7 +99,12 @@ class Session:
         self._metrics, self._conversation = surroundings.metrics, conversation
         self._changed = asyncio.Event()
         "Set by every event: what a drain waits for may be over."
-        self._reporting = SessionOutbox(self.id, surroundings, self._changed.set)
+        self._reporting = SessionOutbox(
+            surroundings.open_trace(self.id),
+            surroundings.metrics,
+            self._changed.set,
+            logs_words=surroundings.logs_words,
+        )
         self.events, self._emit = self._reporting.events, self._reporting.emit
         late_ms = LEAST_DELAY_MS if paced_by == "server" else 0  # whom we pace, we hear by Opus
         self._hearing = SpeechDetector(FaultTolerantVad(self._engines.vad, self._metrics), late_ms)

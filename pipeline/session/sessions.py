@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from core.errors import OverloadedError
 from core.ports import DeviceLocation
 from pipeline.conversation.conversation import Conversations
-from pipeline.playout.playout import PlayoutPacing
 from pipeline.services import SessionServices
 from pipeline.session.session import Session
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import PlayoutPacing, SessionSettings
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.http.fetch_policy import HostAllowlist
-from pipeline.tools.mcp.settings import McpServerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +73,6 @@ class ClientMcpServer:
         """Equal for servers that one connection does for."""
         headers = tuple(sorted(self.headers.items()))
         return self.label, self.url, headers, self.allowed.names
-
-    def as_mcp_server(self, timeout_s: float) -> McpServerSettings:
-        """Raises ConfigError."""
-        return McpServerSettings(
-            url=self.url,
-            headers=dict(self.headers),
-            tools=self.allowed.names,
-            timeout_s=timeout_s,
-        )
 
 
 @dataclass(frozen=True, slots=True)

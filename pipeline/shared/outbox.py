@@ -6,11 +6,9 @@ from collections.abc import Callable
 from core.audio import AudioFrame
 from core.events import OutputItemDone, SessionEvent, TranscriptionCompleted
 from core.items import Item, MessageItem
-from core.ports import DeviceLocation
+from core.ports import DeviceLocation, Metrics
 from core.queues import Outbox
-from pipeline.playout.playout import PlayoutPacing
-from pipeline.services import SessionServices
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import PlayoutPacing, SessionSettings
 from pipeline.shared.trace import SessionTrace
 from pipeline.shared.turn import Turn, TurnStatus
 
@@ -28,21 +26,18 @@ class SessionOutbox:
 
     def __init__(
         self,
-        session_id: str,
-        surroundings: SessionServices,
+        trace: SessionTrace | None,
+        metrics: Metrics,
         on_change: Callable[[], None],
+        *,
+        logs_words: bool,
     ) -> None:
         self.events: Outbox[SessionEvent] = Outbox(MAX_EVENTS)
-        self._metrics, self._on_change = surroundings.metrics, on_change
-        self._logs_words = surroundings.logs_words
+        self._metrics, self._on_change = metrics, on_change
+        self._logs_words = logs_words
         self.watch: Callable[[SessionEvent], None] = lambda _: None
         "Told every event, too."
-        self._trace: SessionTrace | None = None
-        if (sink := surroundings.trace) is not None:
-            words, sound = surroundings.traces_words, surroundings.traces_sound
-            self._trace = SessionTrace(
-                sink, session_id, surroundings.clock, words=words, sound=sound
-            )
+        self._trace = trace
 
     def configured(
         self, settings: SessionSettings, paced_by: PlayoutPacing, place: DeviceLocation

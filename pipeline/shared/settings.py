@@ -11,15 +11,26 @@ from core.items import Item, ItemReference
 from core.ports import ToolSpec
 from engines.base import AsrInfo, AsrOptions, AsrPadding, AsrTask
 from media.processing.modes import EchoMode, NoiseMode
-from pipeline.conversation.context_window import AS_FITS, ContextTruncation
-from pipeline.conversation.prompts import NO_PROMPTS, PromptLibrary
 from pipeline.shared.mcp_servers import ClientMcpServer
+from pipeline.shared.prompts import NO_PROMPTS, PromptLibrary
 
 if TYPE_CHECKING:
     from pipeline.tools.mcp.tool import ApprovalDecision  # it loads what checks arguments
 
+PlayoutPacing = Literal["server", "client"]
+"""Who plays in real time. `server`: the server sends each 20 ms when they are due, as over WebRTC.
+`client`: the client gets the sound as fast as it is made, and plays it by its own clock."""
+
 DEFAULT = "default"
 "Engine and voice name that always works: whatever the server chose."
+
+HOSTED_MODELS = ("gpt-", "whisper-1", "tts-1")
+"How names of the hosted service begin. A client that knows no other gets what the server chose."
+
+
+def own_model(name: str) -> str:
+    """Our name for a model; those of the hosted service mean `default`."""
+    return DEFAULT if name.startswith(HOSTED_MODELS) else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,21 @@ class TurnDetection:
     "False: what is said over an answer waits for its end."
     idle_timeout_ms: int | None = None
     "Silence after an answer that makes the assistant go on (server_vad)."
+
+
+@dataclass(frozen=True, slots=True)
+class ContextTruncation:
+    """What happens when a conversation outgrows the context."""
+
+    is_allowed: bool = True
+    "False: the answer fails instead."
+    retention: float = 0.75
+    "How much of the room is kept filled when the oldest go, 0 to 1."
+    max_tokens: int | None = None
+    "Of the messages after the instructions; None: as many as the context takes."
+
+
+AS_FITS = ContextTruncation()
 
 
 BargeInPolicy = Literal["on", "off", "patient"]

@@ -29,8 +29,7 @@ from core.events import (
 )
 from core.items import FunctionCallItem, FunctionOutputItem, Item
 from core.ports import UNKNOWN_LOCATION, Clock, DeviceLocation, TraceSink
-from pipeline.playout.playout import PlayoutPacing
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import PlayoutPacing, SessionSettings
 
 WORDS = ("transcript", "stable", "unstable", "delta", "item", "output", "message", "terms")
 "Fields that hold what people said; a trace without transcripts leaves them out."

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Protocol
 
 from core.audio import Pcm, samples_to_ms
 from core.errors import NotFound
@@ -11,9 +12,8 @@ from core.tasks import run_in_thread
 from engines.base import Tts
 from media.files.encode import AudioEncoder, content_type_of, open_encoder
 from media.resample import Resampler
-from pipeline.services import EngineSet, own_model
 from pipeline.shared.plugin_errors import plugin_errors
-from pipeline.shared.settings import DEFAULT
+from pipeline.shared.settings import DEFAULT, own_model
 from pipeline.speech.chunker import ClauseChunker
 from pipeline.speech.normalize import ClauseNormalizer
 from pipeline.speech.voices import VoiceChoice, choose_voice
@@ -40,10 +40,22 @@ class SpeechFileOptions:
     "Another name: this one and no other."
 
 
+class VoiceEngines(Protocol):
+    """The voices that speech files may be spoken by; `pipeline.services.EngineSet`."""
+
+    @property
+    def tts(self) -> Mapping[str, Tts]:
+        """Voice engines by name; DEFAULT is one of the names."""
+
+    @property
+    def is_strict(self) -> bool:
+        """True: an unknown name is an error. False: it means DEFAULT."""
+
+
 class SpeechFiles:
     """All doors share one, so that its bound holds for all of them together."""
 
-    def __init__(self, engines: EngineSet, *, max_parallel: int = MAX_PARALLEL) -> None:
+    def __init__(self, engines: VoiceEngines, *, max_parallel: int = MAX_PARALLEL) -> None:
         self._engines = engines
         self._places = CapacityLimit(
             max_parallel, "texts are being read", retry_after_s=RETRY_AFTER_S, code="engine_busy"

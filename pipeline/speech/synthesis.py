@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from core.audio import Pcm, ms_to_samples
 from core.ports import Metrics
-from engines.base import WordMark
+from engines.base import Tts, WordMark
 from media.resample import Resampler
-from pipeline.response.plan import ResponsePlan
 from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.shared.settings import DEFAULT
 from pipeline.shared.turn import TurnMark
@@ -68,12 +68,31 @@ def _whole(parts: list[Pcm]) -> Pcm:
     return pcm
 
 
+class SpeechPlan(Protocol):
+    """Which voice speaks a text, and how; a `pipeline.response.plan.ResponsePlan` is one."""
+
+    @property
+    def language(self) -> str:
+        """ISO 639-1 code of the text."""
+
+    @property
+    def voice(self) -> str:
+        """Name of a voice of `tts`, or DEFAULT."""
+
+    @property
+    def speed(self) -> float:
+        """1.0 is the voice's own speed."""
+
+    @property
+    def tts(self) -> Tts: ...
+
+
 class SpeechSynthesis:
     """Of one answer. The first clause is read at once, the others when the turn is confirmed."""
 
     def __init__(
         self,
-        plan: ResponsePlan,
+        plan: SpeechPlan,
         sounds: asyncio.Queue[SpeechOutput | None],
         mark: Callable[[TurnMark], None],
         is_confirmed: Callable[[], Awaitable[object]],
@@ -162,7 +181,7 @@ class SpeechSynthesis:
 
 
 async def synthesize_sentence(
-    voice: VoiceChoice, sentence: str, plan: ResponsePlan, metrics: Metrics
+    voice: VoiceChoice, sentence: str, plan: SpeechPlan, metrics: Metrics
 ) -> Pcm:
     """One sentence by another voice than the plan's, at its rate. Raises EngineError."""
 

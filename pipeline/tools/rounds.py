@@ -9,7 +9,6 @@ from core.ids import new_id
 from core.items import FunctionCallItem, FunctionOutputItem, Item
 from core.ports import ToolContext
 from engines.base import CallDelta, Message, ToolCall
-from pipeline.tools.client_tools import ToolOffer
 from pipeline.tools.fillers import Fillers, SilenceTimer
 from pipeline.tools.mcp.call_steps import (
     McpApprovalStep,
@@ -19,6 +18,7 @@ from pipeline.tools.mcp.call_steps import (
     McpStartStep,
 )
 from pipeline.tools.mcp.tool import ApprovalDecision, ClientMcpTool
+from pipeline.tools.offer import ToolOffer
 from pipeline.tools.results import INTERRUPTED, refused_result
 from pipeline.tools.toolbox import Toolbox
 

@@ -16,7 +16,7 @@ import msgspec
 
 from core.ports import ToolSpec
 from engines.base import Message
-from pipeline.conversation.context_window import tools_tokens
+from pipeline.shared.token_estimate import tools_tokens
 
 FEW = 8
 "Tools up to this number are offered as they are: a choice would save little and may be wrong."

@@ -19,7 +19,6 @@ from engines.base import (
     TokenLogprob,
     Word,
 )
-from pipeline.services import EngineSet, Recogniser
 from pipeline.transcription.no_speech import (
     NoSpeechCriterion,
     NoSpeechFilter,
@@ -27,6 +26,7 @@ from pipeline.transcription.no_speech import (
     no_speech_result,
 )
 from pipeline.transcription.options import check_asr_options
+from pipeline.transcription.recogniser import Recogniser, RecordingEngines
 from pipeline.transcription.segment import EarlyDecode, PauseDecoder, decode_or_error
 from pipeline.transcription.segmenter import AudioSegment, Segmenter
 from pipeline.transcription.stitching import shift_times, stitch_results
@@ -71,7 +71,7 @@ class _SegmentRequest:
 class Transcriber:
     """Takes recordings of any length: cut at pauses, recognised in parallel, joined in order."""
 
-    def __init__(self, engines: EngineSet) -> None:
+    def __init__(self, engines: RecordingEngines) -> None:
         self._engines = engines
         self._under_way = 0
         self._is_draining = False

@@ -8,8 +8,8 @@ from core.audio import ASR_RATE_HZ, ms_to_samples, samples_to_ms
 from core.errors import EngineError, OverloadedError
 from core.ids import new_id
 from engines.base import AsrItem, AsrOptions, AsrResult
-from pipeline.services import OnWastedWork, Recogniser
 from pipeline.shared.work_time import TaskTime
+from pipeline.transcription.recogniser import OnWastedWork, Recogniser
 from pipeline.transcription.segmenter import AudioSegment, Segmenter
 from serving.scheduling.scheduler import DecodePriority
 

@@ -8,9 +8,9 @@ from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from core.errors import EarshotError, EngineError, OverloadedError
 from core.ports import Clock
 from engines.base import AsrItem, AsrOptions, AsrResult
-from pipeline.services import OnWastedWork, Recogniser, ignore_waste
 from pipeline.transcription.audio_buffer import AudioBuffer
 from pipeline.transcription.partials import EVERY_S, PartialHypothesis, PartialPacing, StablePrefix
+from pipeline.transcription.recogniser import OnWastedWork, Recogniser, ignore_waste
 from pipeline.transcription.segment import SegmentDecode
 from pipeline.transcription.segmenter import LONG_PAUSE_MS, PAD_MS, QUIET_MS, quietest
 from pipeline.transcription.stitching import join_texts, shift_times, stitch_results

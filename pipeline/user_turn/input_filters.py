@@ -2,6 +2,7 @@
 noise that nobody wants to hear is made quieter."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
@@ -9,13 +10,33 @@ from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples
 from media.processing.echo import open_echo
 from media.processing.modes import EchoMode, NoiseMode
 from media.processing.noise_suppression import open_noise_reduction
-from pipeline.playout.playout import Playout
+from pipeline.shared.settings import PlayoutPacing
+
+
+class PlayoutState(Protocol):
+    """What echo cancellation has to know of the speaker; `pipeline.playout.playout.Playout`."""
+
+    @property
+    def paced_by(self) -> PlayoutPacing: ...
+
+    @property
+    def rate_hz(self) -> int: ...
+
+    @property
+    def is_audible(self) -> bool:
+        """The user hears a response now."""
+        ...
+
+    @property
+    def writer(self) -> object | None:
+        """None: no response is played, and none is paused."""
+        ...
 
 
 class InputFilters:
     """One session's. `guard` is told whether a start of speech deserves a second look."""
 
-    def __init__(self, playout: Playout, guard: Callable[[bool], None]) -> None:
+    def __init__(self, playout: PlayoutState, guard: Callable[[bool], None]) -> None:
         self._playout, self._guard = playout, guard
         self._is_paced = playout.paced_by == "server"
         self._mode: EchoMode = "off"

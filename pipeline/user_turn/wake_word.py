@@ -18,7 +18,13 @@ from core.events import (
     WakeStateChanged,
 )
 from core.ports import Clock, Metrics
-from engines.base.wake import WakeWord, WakeWordDetection, WakeWordDetector, WakeWordEngine
+from engines.base.wake import (
+    WakeWord,
+    WakeWordDetection,
+    WakeWordDetector,
+    WakeWordEngine,
+    find_word,
+)
 from pipeline.shared.plugin_errors import StreamErrors, plugin_errors
 from pipeline.shared.settings import SessionSettings
 
@@ -216,16 +222,3 @@ class WakeWordGate:
     def _tell(self, *, is_awake: bool) -> None:
         name, phrase = (self._word.name, self._word.phrase) if self._word else ("", "")
         self._emit(WakeStateChanged(name, phrase, is_awake))
-
-
-def find_word(engine: WakeWordEngine | None, name: str) -> WakeWord | None:
-    """None for the empty name. Raises RequestError for one that the engine does not know."""
-    if not name:
-        return None
-    words = {} if engine is None else {word.name: word for word in engine.words}
-    if name in words:
-        return words[name]
-    known = f"these are: {', '.join(words)}" if words else "this server has no engine for any"
-    raise RequestError(
-        f"wake word {name!r} is not known; {known}", code="invalid_value", param="earshot.wake_word"
-    )

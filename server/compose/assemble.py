@@ -12,11 +12,11 @@ from core.http.routes import Route
 from core.ports import Clock, Metrics, ToolContext, ToolProvider, TraceSink
 from devices.wyoming.door import WyomingDoor
 from pipeline.conversation.conversation import Conversations
-from pipeline.conversation.prompts import PromptLibrary
 from pipeline.response.speculation import count_waste
 from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
 from pipeline.session.sessions import Sessions
+from pipeline.shared.prompts import PromptLibrary
 from pipeline.speech.file import SpeechFiles
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.tools.home import DemoHome, HomeConfig, default_home

@@ -10,13 +10,12 @@ from typing import Any, Protocol, runtime_checkable
 from core.errors import ConfigError, EarshotError, EngineError, RequestError
 from core.ports import Metrics, ToolContext, ToolSpec
 from engines.base import Llm, Tts
-from engines.base.wake import WakeWordEngine
+from engines.base.wake import WakeWordEngine, find_word
 from engines.llm.hybrid import HybridLlm
 from engines.registry import load
 from pipeline.speech.cache import CachedTts, VoiceCache
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
-from pipeline.user_turn.wake_word import find_word
 from server.commands.engines.command import folder_of
 from server.compose.choices import PlacementInputs
 from server.config import Config

@@ -9,7 +9,7 @@ from core.audio import AudioFrame
 from core.events import SessionEvent
 from core.items import Item
 from engines.base import AsrPadding
-from pipeline.conversation.items import Recordings
+from pipeline.session.items import Recordings
 from pipeline.session.sessions import ClientSecretHolder
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 

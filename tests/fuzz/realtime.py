@@ -17,9 +17,8 @@ from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from media.codecs import g711
 from media.pcm import from_bytes
-from pipeline.playout.playout import PlayoutPacing
 from pipeline.session.sessions import Sessions
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import PlayoutPacing, SessionSettings
 from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.protocol.audio_format import OutputAudioEncoder
 from signaling.realtime.protocol.audio_input import InputAudioDecoder, decode_recordings

@@ -15,10 +15,9 @@ from core.events import (
     SessionEvent,
 )
 from core.ids import new_id
-from pipeline.playout.playout import PlayoutPacing
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import PlayoutPacing, SessionSettings
 from tests.loop import run_virtual
 from tests.pipeline.fakes import (
     EchoLlm,

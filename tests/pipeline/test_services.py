@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from core.errors import NotFound, RequestError
-from pipeline.services import EngineSet, Recogniser
+from pipeline.services import EngineSet
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
 from pipeline.speech.file import SpeechFiles
+from pipeline.transcription.recogniser import Recogniser
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LevelAsr, World
 

@@ -8,8 +8,7 @@ from aiohttp import web as aioweb
 from msgspec import Struct
 
 from core.errors import NotFound
-from pipeline.services import own_model
-from pipeline.shared.settings import DEFAULT
+from pipeline.shared.settings import DEFAULT, own_model
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):

@@ -12,8 +12,8 @@ from core.ports import Clock
 from core.tasks import single_error
 from devices.willow.wis.asr_params import ENGLISH, AsrParams
 from engines.base import AsrOptions
-from pipeline.services import Recogniser
 from pipeline.transcription.partials import PartialHypothesis
+from pipeline.transcription.recogniser import Recogniser
 from pipeline.transcription.recording import RecordingTranscription, Transcriber, Transcript
 from pipeline.transcription.stitching import join_texts
 from pipeline.transcription.stream import TranscriptStream

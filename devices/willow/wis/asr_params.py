@@ -7,9 +7,10 @@ from typing import Any
 from core.errors import RequestError
 from devices.willow.wis.params import allowed_text, invalid, switch_of, text_of, whole_of
 from engines.base import AsrInfo, AsrOptions, AsrTask
-from pipeline.services import EngineSet, Recogniser
+from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT
 from pipeline.transcription.options import MAX_BEAM_SIZE
+from pipeline.transcription.recogniser import Recogniser
 from pipeline.transcription.recording import Transcriber
 
 SIZES = ("tiny", "base", "small", "medium", "large")

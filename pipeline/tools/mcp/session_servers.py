@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from ipaddress import ip_address
+from typing import Protocol
 
 from core.errors import ConfigError, NotFound, RequestError
 from core.events import ErrorEvent, ItemAdded, ItemDone, McpListToolsProgress, SessionEvent
@@ -13,11 +14,11 @@ from core.http.fetch_policy import FetchTarget, HostAllowlist, UrlNotAllowed, pa
 from core.ids import new_id
 from core.items import McpListItem
 from core.ports import ToolContext, ToolSpec
-from pipeline.conversation.history import History
 from pipeline.shared.mcp_servers import ClientMcpPolicy, ClientMcpServer
 from pipeline.shared.settings import ResponseRequest
 from pipeline.tools.mcp import McpToolProvider
 from pipeline.tools.mcp.approvals import Approvals
+from pipeline.tools.mcp.settings import client_server_settings
 from pipeline.tools.mcp.tool import (
     MAX_TOOLS,
     ApprovalDecision,
@@ -50,12 +51,22 @@ class _McpLink:
     "What its tools were made of, and they: made anew when either changes."
 
 
+class McpListHistory(Protocol):
+    """Where the lists of tools stand; `pipeline.conversation.history.History`."""
+
+    def add(self, item: McpListItem) -> str | None:
+        """Adds the item at the end and returns the id of the item before it."""
+
+    def replace(self, item: McpListItem) -> None:
+        """Replaces the item with the same id."""
+
+
 class SessionMcpServers:
     """One session's. A server that is not there is told of once, and tried again when the client
     names it again; one that was there and went away comes back by itself."""
 
     def __init__(
-        self, policy: ClientMcpPolicy, history: History, emit: Callable[[SessionEvent], None]
+        self, policy: ClientMcpPolicy, history: McpListHistory, emit: Callable[[SessionEvent], None]
     ) -> None:
         self.approvals = Approvals()
         self._policy, self._history, self._emit = policy, history, emit
@@ -98,7 +109,7 @@ class SessionMcpServers:
         for server in servers:
             try:
                 _admitted(server, self._policy.hosts)
-                server.as_mcp_server(self._policy.timeout_s)
+                client_server_settings(server, self._policy.timeout_s)
             except (UrlNotAllowed, ConfigError) as why:
                 raise RequestError(
                     f"The MCP server {server.label!r} is refused: {why}.",
@@ -166,7 +177,7 @@ class SessionMcpServers:
 
         tools = McpToolProvider(
             server.label,
-            server.as_mcp_server(policy.timeout_s),
+            client_server_settings(server, policy.timeout_s),
             first_wait_s=FIRST_WAIT_S,
             connect_timeout_s=policy.connect_timeout_s,
             admit=admit,

@@ -7,6 +7,7 @@ from urllib.parse import unquote_plus, urlsplit
 import msgspec
 
 from core.errors import ConfigError
+from pipeline.shared.mcp_servers import ClientMcpServer
 
 HIDDEN = "********"
 
@@ -66,6 +67,19 @@ class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
                 if len(part) >= 4:  # a shorter one is a flag like "1", and in every text
                     text = text.replace(part, HIDDEN)
         return re.sub(r"//[^/@\s]+@", f"//{HIDDEN}@", text)
+
+
+def client_server_settings(server: ClientMcpServer, timeout_s: float) -> McpServerSettings:
+    """Settings of the connection to a server that a client named. `timeout_s`: of one call.
+
+    Raises ConfigError.
+    """
+    return McpServerSettings(
+        url=server.url,
+        headers=dict(server.headers),
+        tools=server.allowed.names,
+        timeout_s=timeout_s,
+    )
 
 
 def _both(part: str) -> tuple[str, str]:

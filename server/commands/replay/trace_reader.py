@@ -13,8 +13,7 @@ import numpy as np
 from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.errors import RequestError
 from core.ports import UNKNOWN_LOCATION, DeviceLocation
-from pipeline.playout.playout import PlayoutPacing
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import PlayoutPacing, SessionSettings
 from pipeline.shared.trace import ANSWERED, CALLED, CONFIGURED, HEARD, NOT_HEARD
 
 TraceRecord = Mapping[str, Any]

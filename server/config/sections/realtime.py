@@ -6,8 +6,8 @@ from msgspec import Meta, Struct, field
 
 from core.errors import ConfigError
 from core.http.fetch_policy import HostAllowlist
-from pipeline.conversation.prompts import MAX_CHARS, StoredPrompt
 from pipeline.shared.mcp_servers import ClientMcpPolicy
+from pipeline.shared.prompts import MAX_CHARS, StoredPrompt
 
 PromptId = Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")]
 PromptVersion = Annotated[str, Meta(min_length=1, max_length=64)]

@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from msgspec import UnsetType
 
-from pipeline.conversation.context_window import AS_FITS, ContextTruncation
-from pipeline.shared.settings import ReasoningEffort, SessionSettings
+from pipeline.shared.settings import AS_FITS, ContextTruncation, ReasoningEffort, SessionSettings
 from signaling.realtime.protocol.structs import OptionalField, sent_object, updated_value
 from signaling.realtime.session.schema import (
     RealtimeSession,

@@ -11,8 +11,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from core.errors import PayloadTooLarge, RequestError
 from core.http.routes import BROKEN_FORM
-from pipeline.services import own_model
-from pipeline.shared.settings import DEFAULT, SessionSettings
+from pipeline.shared.settings import DEFAULT, SessionSettings, own_model
 from signaling.realtime.client_secrets import (
     ClientSecret,
     ClientSecretRequest,

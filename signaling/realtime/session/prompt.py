@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import UNSET, Meta, Struct
 
 from core.errors import RequestError
-from pipeline.conversation.prompts import PromptLibrary, PromptSelection
+from pipeline.shared.prompts import PromptLibrary, PromptSelection
 from signaling.realtime.protocol.structs import OptionalField, StrictStruct, sent_object
 from signaling.realtime.protocol.validation import params_below
 

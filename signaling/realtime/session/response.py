@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from core.errors import RequestError
 from core.items import Item, ItemReference
-from pipeline.conversation.prompts import NO_PROMPTS, PromptLibrary
+from pipeline.shared.prompts import NO_PROMPTS, PromptLibrary
 from pipeline.shared.settings import ResponseRequest
 from signaling.realtime.protocol.audio_format import AudioFormat, name_of
 from signaling.realtime.protocol.client_events import InputItem, NewItemReference, ResponseParams

@@ -8,10 +8,9 @@ from msgspec import UnsetType
 
 from core.errors import Conflict
 from core.events import FormatName
-from pipeline.conversation.prompts import PromptSelection
-from pipeline.services import own_model
 from pipeline.session.sessions import ClientSecretHolder
-from pipeline.shared.settings import DEFAULT, SessionSettings
+from pipeline.shared.prompts import PromptSelection
+from pipeline.shared.settings import DEFAULT, SessionSettings, own_model
 from signaling.realtime.protocol.audio_format import PCM, format_json, name_of, says_rate
 from signaling.realtime.protocol.structs import OptionalField, sent_object, updated_value
 from signaling.realtime.session.audio_input import (

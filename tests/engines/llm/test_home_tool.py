@@ -14,7 +14,7 @@ from engines.llm import intents
 from engines.llm.chat_messages import chat_tools
 from engines.llm.home_tool import home_tool, messages_as_shown
 from engines.llm.hybrid import HybridLlm
-from pipeline.conversation.context_window import tools_tokens
+from pipeline.shared.token_estimate import tools_tokens
 from tests.engines.llm.intents.text_conversation import Talk
 
 pytestmark = pytest.mark.live

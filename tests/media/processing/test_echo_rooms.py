@@ -10,7 +10,7 @@ from subprocess import run
 import numpy as np
 import pytest
 
-from bench.measurements.echo import people
+from bench.measurements.echo.__main__ import people
 from bench.measurements.echo.answers import Interrupter, SpeechOnset, interruption, talk
 from bench.measurements.echo.rooms import EchoRoom
 from bench.tools.word_errors import spoken_words, word_errors

@@ -10,14 +10,13 @@ from engines.base import Message, ToolCall
 from pipeline.conversation.context_window import (
     LEFT_OUT,
     MESSAGE_TOKENS,
-    ContextTruncation,
     fit_messages,
     halve_messages,
     message_tokens,
     reserve_tokens,
-    text_tokens,
-    tools_tokens,
 )
+from pipeline.shared.settings import ContextTruncation
+from pipeline.shared.token_estimate import text_tokens, tools_tokens
 from tests.engines.llm.intents.text_conversation import Talk
 
 HOME_TOOLS = Talk().specs()

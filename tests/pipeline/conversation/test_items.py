@@ -29,7 +29,7 @@ from core.items import (
 )
 from pipeline.conversation.conversation import Conversation
 from pipeline.conversation.history import MAX_IMAGE_BYTES, MAX_TEXT_BYTES, History
-from pipeline.conversation.items import MAX_WAITING
+from pipeline.session.items import MAX_WAITING
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from pipeline.tools.results import NO_RESULT

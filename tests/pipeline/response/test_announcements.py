@@ -10,10 +10,9 @@ from core.audio import AudioFrame
 from core.errors import Conflict
 from core.events import OutputItemDone, ResponseCreated, ResponseDone, SessionEvent, SpeechStopped
 from core.items import MessageItem
-from pipeline.playout.playout import PlayoutPacing
 from pipeline.response.queue import MAX_SILENT_S, MAX_WAITING
 from pipeline.session.session import Session
-from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.shared.settings import PlayoutPacing, ResponseRequest, SessionSettings, TurnDetection
 from tests.pipeline.fakes import LevelAsr, ToneTts, World, names, speak
 from tests.pipeline.scenes import of, run_session
 

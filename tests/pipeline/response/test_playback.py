@@ -24,17 +24,11 @@ from core.events import (
 )
 from core.items import MessageItem, TextPart
 from pipeline.playout.client_clock import ClientPlayoutClock
-from pipeline.playout.playout import (
-    CLIENT_RATE_HZ,
-    MAX_PIECE_SAMPLES,
-    Playout,
-    PlayoutPacing,
-    PlayoutWriter,
-)
+from pipeline.playout.playout import CLIENT_RATE_HZ, MAX_PIECE_SAMPLES, Playout, PlayoutWriter
 from pipeline.response.playback import TRUNCATE_S
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
-from pipeline.shared.settings import ResponseRequest, SessionSettings
+from pipeline.shared.settings import PlayoutPacing, ResponseRequest, SessionSettings
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LevelAsr, LoopClock, ToneTts, World, speak
 from tests.pipeline.scenes import of

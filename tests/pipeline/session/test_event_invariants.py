@@ -37,10 +37,15 @@ from core.events import (
 )
 from core.items import MessageItem, TextPart
 from core.ports import ToolContext, ToolOutcome, ToolSpec
-from pipeline.playout.playout import PlayoutPacing
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
-from pipeline.shared.settings import BargeInPolicy, ResponseRequest, SessionSettings, TurnDetection
+from pipeline.shared.settings import (
+    BargeInPolicy,
+    PlayoutPacing,
+    ResponseRequest,
+    SessionSettings,
+    TurnDetection,
+)
 from tests.loop import run_virtual
 from tests.pipeline.fakes import FRAME, WORDS, LevelAsr, World, collect, speak
 from tests.pipeline.scenes import nothing_is_said_of_what_is_gone

@@ -11,10 +11,9 @@ from core.events import (
     TimeoutTriggered,
 )
 from core.items import MessageItem, TextPart
-from pipeline.playout.playout import PlayoutPacing
-from pipeline.session.idle import SILENCE
+from pipeline.conversation.history import SILENCE
 from pipeline.session.session import Session
-from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.shared.settings import PlayoutPacing, ResponseRequest, SessionSettings, TurnDetection
 from tests.pipeline.fakes import World, speak
 from tests.pipeline.scenes import of, run_session
 from tests.pipeline.scripted import Says

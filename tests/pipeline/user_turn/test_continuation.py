@@ -35,9 +35,8 @@ from engines.base import (
     TextDelta,
     ToolCall,
 )
-from pipeline.playout.playout import PlayoutPacing
 from pipeline.session.session import Session
-from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
+from pipeline.shared.settings import PlayoutPacing, ResponseRequest, SessionSettings, TurnDetection
 from pipeline.user_turn.continuation import MAX_JOINED_MS, MAX_JOINS, RESUME_MS, Continuation
 from pipeline.user_turn.endpointing import INTERRUPT_MS
 from serving.scheduling.scheduler import DecodePriority

@@ -9,10 +9,10 @@ import pytest
 from core.errors import RequestError
 from core.events import ResponseDone, SpeechStarted, TranscriptionCompleted, WakeStateChanged
 from core.items import MessageItem, TextPart
-from pipeline.playout.playout import PlayoutPacing
+from engines.base.wake import find_word
 from pipeline.session.session import Session
-from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
-from pipeline.user_turn.wake_word import FOLLOW_UP_S, WakeState, find_word
+from pipeline.shared.settings import PlayoutPacing, ResponseRequest, SessionSettings, TurnDetection
+from pipeline.user_turn.wake_word import FOLLOW_UP_S, WakeState
 from tests.pipeline.fakes import ToneTts, speak
 from tests.pipeline.scenes import of, run_session
 from tests.pipeline.wakeful import NAME, WORD_LEVEL, LevelWakes, WakefulWorld

@@ -10,9 +10,10 @@ from core.errors import ContextLengthExceeded, EngineError
 from core.ports import ToolContext
 from engines.base import Message, ToolCall
 from engines.runtime.openai_http.errors import is_about_length
-from pipeline.conversation.context_window import ContextTruncation, message_tokens
+from pipeline.conversation.context_window import message_tokens
 from pipeline.response.generation import generate
 from pipeline.response.plan import ResponsePlan
+from pipeline.shared.settings import ContextTruncation
 from pipeline.tools.rounds import ToolAccess
 from pipeline.tools.toolbox import Toolbox
 from tests.engines.llm.openai.completions_server import (

@@ -11,10 +11,9 @@ import pytest
 from core.events import OutputAudioDelta, SpeechStarted
 from core.ports import DeviceLocation, ToolContext, ToolOutcome, ToolSpec
 from engines.base import ToolCall
-from pipeline.playout.playout import PlayoutPacing
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
-from pipeline.shared.settings import SessionSettings
+from pipeline.shared.settings import PlayoutPacing, SessionSettings
 from pipeline.tools.home import DemoHome, default_home
 from pipeline.tools.skills import HomeTools
 from pipeline.tools.toolbox import Toolbox

@@ -15,6 +15,7 @@ from aiohttp import web
 from core.errors import RequestError
 from core.http.fetch_policy import HostAllowlist, IpAddress
 from pipeline.shared.mcp_servers import ClientMcpPolicy
+from pipeline.tools.mcp.settings import client_server_settings
 from signaling.realtime.session.settings import session_json
 from tests.pipeline.tools.mcp.kitchens import Kitchen
 from tests.signaling.realtime.client_events import after, asked, realtime
@@ -128,7 +129,7 @@ def test_secrets_go_in_and_never_out() -> None:
     assert server.headers == {"Authorization": f"Bearer {token}", "X-Key": key}
     assert server.url.endswith(query)
     told = json.dumps(session_json(terms, "sess_1")) + repr(terms)
-    mcp_server = server.as_mcp_server(1)
+    mcp_server = client_server_settings(server, 1)
     told += repr(mcp_server) + mcp_server.masked(f"401 for {token} and {key}")
     told += mcp_server.masked(f"Redirect to http://mcp.lan/mcp/?key={query} not followed")
     assert not any(secret in told for secret in SECRETS)

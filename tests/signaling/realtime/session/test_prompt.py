@@ -8,7 +8,7 @@ import pytest
 from openai.types.realtime import SessionUpdatedEvent
 
 from core.errors import RequestError
-from pipeline.conversation.prompts import MAX_CHARS, PromptLibrary, StoredPrompt
+from pipeline.shared.prompts import MAX_CHARS, PromptLibrary, StoredPrompt
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from signaling.realtime.client_secrets import ClientSecretStore
 from signaling.realtime.door import RealtimeSettings

@@ -10,8 +10,13 @@ from openai.types.realtime import SessionUpdatedEvent
 from core.errors import Conflict, RequestError
 from core.items import ItemReference, MessageItem, TextPart
 from core.ports import ToolSpec
-from pipeline.conversation.context_window import ContextTruncation
-from pipeline.shared.settings import NamedTool, ResponseRequest, SessionSettings, TurnDetection
+from pipeline.shared.settings import (
+    ContextTruncation,
+    NamedTool,
+    ResponseRequest,
+    SessionSettings,
+    TurnDetection,
+)
 from signaling.realtime.protocol.client_events import ResponseCreate
 from signaling.realtime.protocol.decode import decode
 from signaling.realtime.session.response import response_request

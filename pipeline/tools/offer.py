@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from core.errors import RequestError
 from core.ports import ToolContext, ToolSpec
 from engines.base import LlmOptions, ToolCall
-from pipeline.response.plan import ResponsePlan
 from pipeline.shared.settings import NamedMcpServer, NamedTool, ToolChoice
+from pipeline.tools.mcp.session_servers import SessionMcpOffer
 from pipeline.tools.mcp.tool import ClientMcpTool, unique_names
 from pipeline.tools.toolbox import Toolbox
 
@@ -38,8 +39,29 @@ class ToolOffer:
         return remote is not None and remote.needs_approval
 
 
+class ToolPlan(Protocol):
+    """What a response says of its tools; a `pipeline.response.plan.ResponsePlan` is one."""
+
+    @property
+    def tool_choice(self) -> ToolChoice: ...
+
+    @property
+    def tools(self) -> tuple[str, ...] | None:
+        """Names of the server's tools that may be used; None: all."""
+
+    @property
+    def client_tools(self) -> tuple[ToolSpec, ...]: ...
+
+    @property
+    def remote(self) -> SessionMcpOffer | None:
+        """Tools of MCP servers that the client named; None: none."""
+
+    @property
+    def options(self) -> LlmOptions: ...
+
+
 def offer_tools(
-    plan: ResponsePlan, toolbox: Toolbox, context: ToolContext, *, is_first: bool
+    plan: ToolPlan, toolbox: Toolbox, context: ToolContext, *, is_first: bool
 ) -> ToolOffer:
     """The tool choice counts for the first round: a model that must call a tool again and again
     would never answer. A client's tool, or one of a server that it named, hides one of the server's

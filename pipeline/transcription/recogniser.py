@@ -1,0 +1,73 @@
+"""Speech recognition as the transcription of sessions and recordings sees it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from engines.base import AsrInfo, AsrItem, AsrOptions, AsrPadding, AsrResult, VadEngine
+from pipeline.transcription.no_speech import NoSpeechCriterion
+from serving.scheduling.scheduler import DecodePriority
+
+OnWastedWork = Callable[[float], None]
+"Told the seconds that a recogniser had for the end of something that was not its end."
+
+
+def ignore_waste(_: float) -> None:
+    """Nobody counts it."""
+
+
+class Recogniser(Protocol):
+    """Speech recognition as sessions see it: one shared model behind a scheduler."""
+
+    @property
+    def info(self) -> AsrInfo: ...
+
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult: ...
+
+    def forget(self, utterance: str) -> None: ...
+
+    def hold(self) -> AbstractContextManager[None]:
+        """While it is open, it stays in memory, and is loaded if it is not there."""
+        ...
+
+    def admit(self, priority: DecodePriority) -> None:
+        """Ask before work of many requests. Raises Overloaded when it would wait too long."""
+        ...
+
+    def hurry(self, utterance: str) -> None:
+        """Its speculation came true: somebody waits for it now."""
+        ...
+
+
+class Recognisers(Protocol):
+    """Recognisers by name, loaded or not; a mapping is one, too. Iterating gives the names."""
+
+    def get(self, name: str, /) -> Recogniser | None: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+
+class RecordingEngines(Protocol):
+    """What the transcription of recordings asks of the engines; `pipeline.services.EngineSet`."""
+
+    @property
+    def vad(self) -> VadEngine: ...
+
+    @property
+    def wasted(self) -> OnWastedWork: ...
+
+    def recogniser(self, name: str, *, param: str = ...) -> Recogniser:
+        """The recogniser of this name. Raises NotFound model_not_found."""
+        ...
+
+    def recogniser_name(self, name: str) -> str: ...
+
+    def recognition(self, wished: AsrOptions) -> AsrOptions: ...
+
+    def judge(self, name: str, no_speech_threshold: float | None) -> NoSpeechCriterion: ...
+
+    def padding_instead(self, name: str, wanted: AsrPadding | None) -> AsrPadding | None: ...
+
+    def hold(self, name: str) -> AbstractContextManager[None]: ...
+
+    def admit(self, name: str, priority: DecodePriority) -> None: ...
