@@ -59,7 +59,7 @@ class WakeWordEngine(Protocol):
 
 
 def find_word(engine: WakeWordEngine | None, name: str) -> WakeWord | None:
-    """None for the empty name. Raises RequestError for one that the engine does not know."""
+    """Returns the word, or None for the empty name. Raises RequestError for an unknown name."""
     if not name:
         return None
     words = {} if engine is None else {word.name: word for word in engine.words}

@@ -1,8 +1,9 @@
-"""An utterance that goes on after its end: cut at a pause, it is heard again as one. No I/O.
+"""Joins an utterance to the one before it when an endpoint cut a sentence at a pause. No I/O.
 
-Recognisers mishear half a sentence, and models its meaning. So what is said soon after an end,
-while the answer is hardly heard, is decoded together with what came before it. In the end it takes
-the place of that (`is_taken`), or stands by itself (`is_void`).
+Recognisers mishear half a sentence, and language models misunderstand it. So speech that begins
+soon after an endpoint, while hardly any of the answer was audible, is decoded together with the
+former utterance. In the end it either replaces the former one (`is_taken`) or stands alone
+(`is_void`).
 """
 
 import asyncio
@@ -21,69 +22,76 @@ from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter, 
 from pipeline.user_turn.endpointing import INTERRUPT_MS
 
 RESUME_MS = 1000
-"""Audio time from an end to the speech that goes on: with the wait before it, a pause of 1.1 to
-1.6 s. Longer ones stand between sentences."""
+"""Longest audio time from an endpoint to speech that may continue the sentence. With the
+endpointing delay before it, that is a pause of 1.1 to 1.6 s. Longer pauses stand between
+sentences."""
 HARDLY_HEARD_MS = 650
-"Of an answer: a word or two, in which nobody can have understood it. A start takes 160 ms of them."
+"""Length of an answer, as played so far, below which it may be taken back. In a word or two the
+user cannot have understood it. Detecting the new speech already takes 160 ms of this time."""
 MAX_JOINS = 3
-"Whoever pauses more often within a sentence says something else."
+"""Most utterances in a row that may be joined. A speaker who pauses more often is not within one
+sentence."""
 MAX_JOINED_MS = 20_000
-"Of what was said before: it is decoded again. Longer speech has context enough in each piece."
+"Longest former audio that is decoded again. Longer speech has context enough in each utterance."
 
 _PUNCTUATION = re.compile(r"[^\w\s'-]|_")
 
 
 @dataclass(slots=True)
 class EndedUtterance:
-    """An utterance that ended, as far as another one may go on with it."""
+    """An utterance that an endpoint ended, and that the next utterance may continue."""
 
     turn: Turn
     settings: SessionSettings
     start: int
     "Sample of the session at which its own audio begins."
     audio: AudioBuffer
-    "Its own."
+    "Its own audio, without that of the former utterance."
     evidence: NoSpeechFilter
-    "That somebody speaks in it, what it is joined to included."
+    "VAD evidence of speech in it, including the utterances that it continues."
     join: "Continuation | None" = None
-    "To what it may go on, until it is known that it stands by itself."
+    "Link to the utterance that it may continue; None once it is known to stand alone."
     text: str = ""
-    "Its words, with those of the joined one. Empty: not known yet, not understood, or noise."
+    """Its words, including those of the utterance it continues. Empty: not known yet, not
+    understood, or noise."""
     known: asyncio.Event = field(default_factory=asyncio.Event)
+    "Set when `text` is final."
 
     def tell(self, text: str) -> None:
-        """There is no more to wait for."""
+        """Sets the final words and wakes the tasks that wait for `known`."""
         self.text = text
         self.known.set()
 
     def decide(self) -> None:
-        """Unless it takes the former one's place it stands by itself, and keeps nothing of it."""
+        """Drops the link to the former utterance, unless this one replaces it."""
         if self.join is not None and not self.join.is_taken:
             self.join.void.set()
             self.join = None
 
     @property
     def is_speech(self) -> bool:
-        """It was no noise, as far as is known; recognisers refuse half a sentence, too."""
+        """True unless the VAD saw no speech. An empty transcript is not enough: recognisers also
+        reject half sentences."""
         return bool(self.text) or not self.evidence.is_none
 
     @property
     def samples(self) -> int:
-        """Of audio that its words are in."""
+        """Number of samples that hold its words, from `first` to `end`."""
         return self.end - self.first
 
     @property
     def end(self) -> int:
-        """One past its last sample."""
+        """Sample of the session one past its last sample."""
         return self.start + self.audio.end
 
     @property
     def joins(self) -> int:
+        """Number of utterances that are joined before it."""
         return 0 if self.join is None else self.join.former.joins + 1
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """Its own, and those whose words it holds."""
+        """Its own turn, then the turns of the utterances that it continues, newest first."""
         return (self.turn, *(self.join.former.turns if self.join is not None else ()))
 
     @property
@@ -94,55 +102,61 @@ class EndedUtterance:
 
 @dataclass(slots=True)
 class Continuation:
-    """From one utterance to the former one."""
+    """Link from one utterance to the former one, which it may continue."""
 
     former: EndedUtterance
     pcm: Pcm
-    "All between the beginning of the former one and the own audio of this one."
+    "All audio from the beginning of the former utterance to the own audio of this one."
     was_joined: bool
-    "The former one's audio holds another one's."
+    "Whether `pcm` also holds an utterance before the former one."
     evidence: NoSpeechFilter = field(default_factory=NoSpeechFilter)
-    "That somebody speaks in the new audio."
+    "VAD evidence of speech in the new audio."
     began_at: float = 0.0
-    "Monotonic seconds: when its start was known."
+    "Monotonic seconds at which the start of the new speech was detected."
     is_taken: bool = False
-    "It takes the former one's place."
+    "Whether the new utterance replaces the former one."
     void: asyncio.Event = field(default_factory=asyncio.Event)
-    "It stands by itself."
+    "Set when the new utterance stands alone."
     new: str = ""
-    "What it adds to the former words, once that is known."
+    "Words that it adds to the former ones, once they are known."
 
     @property
     def is_void(self) -> bool:
         return self.void.is_set()
 
     def beyond(self, words: str) -> str:
-        """What a hypothesis adds: it may still change, so that only more words count as new. It
-        covers enough audio before there is any that is new."""
+        """Returns the words of a partial transcript of all audio beyond the former word count.
+        Partials still change, so the words themselves are not compared. A partial covers enough
+        audio before it can hold any new word."""
         if self.evidence.is_none or not self.former.known.is_set():
             return ""
         return " ".join(words.split()[len(self.former.text.split()) :])
 
     def added(self, result: AsrResult) -> str:
-        """What a decode of all adds to the former words; empty if it is the same as before."""
+        """Returns the words that a decode of all audio adds to the former ones; empty if it adds
+        none."""
         said, words = _normal(self.former.text), _normal(result.text)
         if said[: len(words)] == words:
             return ""
         return " ".join(w.text for w in self.late(result)) or _after(said, result.text)
 
     def late(self, result: AsrResult) -> tuple[Word, ...]:
-        """The words that were said in the new audio, as far as the recogniser tells."""
+        """Returns the words that lie in the new audio, by the recogniser's word times if it gives
+        any."""
         begin_ms = samples_to_ms(len(self.pcm), ASR_RATE_HZ)
         return tuple(w for w in result.words if (w.start_ms + w.end_ms) / 2 >= begin_ms)
 
     def agrees(self, result: AsrResult) -> bool:
-        """It begins with the former words."""
+        """Returns whether a decode of all audio begins with the former words."""
         said = _normal(self.former.text)
         return _normal(result.text)[: len(said)] == said
 
     def is_said(self, result: AsrResult, both: NoSpeechFilter, judge: NoSpeechCriterion) -> bool:
-        """Whether words that are new were said, by the evidence for the new audio. What came before
-        was judged when it ended; if nothing was understood in it, all words are new."""
+        """Returns whether the new words were spoken, by the evidence for the new audio. The former
+        words were judged when their utterance ended; if it had none, all words are new.
+
+        `both`: evidence for all audio together.
+        """
         if judge is not NoSpeechCriterion.BOTH:
             return is_spoken(result, self.evidence, judge)
         words = result.text.split()
@@ -153,12 +167,14 @@ class Continuation:
 
     @property
     def is_possible(self) -> bool:
-        """Something was said before, and it is in the audio that was joined."""
+        """Whether the former utterance is speech and the audio in `pcm` still matches it. It does
+        not if the former one meanwhile turned out not to continue an even earlier one."""
         return self.former.is_speech and self.was_joined == (self.former.join is not None)
 
 
 class ContinuationWindow:
-    """One session's: the last utterance and what was heard since, while it may go on."""
+    """Keeps the last utterance of a session and the audio since, while speech may still continue
+    it."""
 
     def __init__(self) -> None:
         self._last: EndedUtterance | None = None
@@ -166,7 +182,7 @@ class ContinuationWindow:
         self._samples = 0
 
     def ended(self, said: EndedUtterance) -> None:
-        """`said` was ended by a pause."""
+        """Remembers `said`, which a pause ended, if the session's settings allow a continuation."""
         self.forget()
         detection = said.settings.turn_detection
         if (
@@ -178,7 +194,8 @@ class ContinuationWindow:
             self._last = said
 
     def heard(self, pcm: Pcm) -> None:
-        """The next samples without speech, or with too little to be a start yet."""
+        """Adds the next samples after the endpoint: silence, or speech too short for a start
+        yet."""
         if self._last is None:
             return
         self._since.append(pcm)
@@ -187,12 +204,13 @@ class ContinuationWindow:
             self.forget()
 
     def forget(self) -> None:
-        """What is said next stands by itself."""
+        """Forgets the last utterance: the next one stands alone."""
         self._last = None
         self._since, self._samples = [], 0
 
     def last(self, speech: int, settings: SessionSettings) -> EndedUtterance | None:
-        """The utterance that speech from this sample of the session on may go on with."""
+        """Returns the utterance that speech from sample `speech` of the session on may continue, or
+        None."""
         last = self._last
         if last is None or last.settings != settings or last.joins >= MAX_JOINS:
             return None
@@ -203,7 +221,7 @@ class ContinuationWindow:
         return last if is_soon and is_short else None
 
     def join(self, last: EndedUtterance, start: int) -> Continuation:
-        """To an utterance whose own audio begins at this sample."""
+        """Returns the link to `last` for an utterance whose own audio begins at sample `start`."""
         gap = np.concatenate([*self._since, np.zeros(0, np.int16)])[: start - last.end]
         before = [] if last.join is None else [last.join.pcm]
         pcm = np.concatenate([*before, last.audio.pcm(), gap])
@@ -212,7 +230,7 @@ class ContinuationWindow:
 
 
 def _after(said: Sequence[str], text: str) -> str:
-    """The words from the first one on that is another."""
+    """Returns the words of `text` from the first one on that differs from `said`."""
     words, normal = text.split(), _normal(text)
     same = next(
         (at for at, pair in enumerate(zip(said, normal, strict=False)) if pair[0] != pair[1]),
@@ -222,5 +240,5 @@ def _after(said: Sequence[str], text: str) -> str:
 
 
 def _normal(text: str) -> list[str]:
-    """Word for word, as they sound."""
+    """Returns the words in lower case and without punctuation, for comparison."""
     return [_PUNCTUATION.sub("", word.lower()) for word in text.split()]

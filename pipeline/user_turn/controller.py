@@ -1,4 +1,4 @@
-"""What the user says, from frames to committed utterances with their transcripts."""
+"""Turns microphone frames into committed utterances with their transcripts."""
 
 import asyncio
 import logging
@@ -43,15 +43,23 @@ from pipeline.user_turn.utterance import OpenUtterance
 logger = logging.getLogger(__name__)
 
 MIN_COMMIT_MS = 100
-"A client that commits less has sent nothing: the hosted service draws the same line."
+"Shortest audio that a client may commit. The hosted service has the same limit."
 
 MAX_HELD_MS = 328_000
-"""Push-to-talk: what a client neither commits nor clears for so long was not meant for us. The
-longest that one event may bring, 15 MiB at 24 kHz, fits in."""
+"""Longest audio in push-to-talk that is kept without a commit or a clear; more was not meant for
+us. The longest audio of one event, 15 MiB at 24 kHz, fits in."""
 
 
 class UserTurnController:
-    """Runs one session's ear. With `turn_detection` it commits by itself, without, on command."""
+    """Detects, commits and transcribes the user's utterances of one session.
+
+    With `turn_detection` in the settings, a pause commits an utterance. Without it (push to talk),
+    `commit` does. Reports to a `UserTurnHandler`, emits events for the client, and adds a message
+    item to the history:
+
+        controller.listen(frame, tasks)  # each microphone frame of 16 kHz
+        controller.commit(tasks)  # push to talk: the utterance is over
+    """
 
     def __init__(
         self,
@@ -76,36 +84,37 @@ class UserTurnController:
 
     @property
     def is_transcribing(self) -> bool:
-        """Committed audio whose words are not known yet."""
+        """Whether committed audio waits for its transcript."""
         return self._transcribing > 0
 
     @property
     def is_speaking(self) -> bool:
-        """An utterance has begun and is not over."""
+        """Whether an utterance has begun and is not over."""
         return self._open is not None
 
     @property
     def is_active(self) -> bool:
-        """Somebody speaks, or what was said is not known yet."""
+        """Whether an utterance is being spoken or waits for its transcript."""
         return self.is_speaking or self.is_transcribing
 
     def is_ending_within(self, seconds: float) -> bool:
-        """So soon what is said is over, if nobody goes on."""
+        """Returns whether the utterance ends within `seconds` if the user stays silent."""
         return self._ending.is_due_within(seconds)
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
-        """End what is said between two frames, when its silence is over."""
+        """Ends utterances whose silence is over between two frames. Runs until it is cancelled."""
         await self._ending.run(lambda: self._suppose(tasks))
 
     def listen(self, frame: AudioFrame, tasks: asyncio.TaskGroup) -> None:
-        """Raises RequestError on audio of another rate."""
+        """Takes the next microphone frame. Raises RequestError when it is not 16 kHz."""
         self._ending.came(len(frame.pcm))
         for heard in self._hearing.push(frame):
             self._hear(heard, tasks)
         self._ending.settle()
 
     def commit(self, tasks: asyncio.TaskGroup) -> None:
-        """The client says that the utterance is over. Raises RequestError when there is none."""
+        """Commits the utterance at the client's request. Raises RequestError
+        input_audio_buffer_commit_empty when there is less than `MIN_COMMIT_MS` of audio."""
         open_ = self._open
         if open_ is None:
             if samples_to_ms(self._uncommitted, ASR_RATE_HZ) < MIN_COMMIT_MS:
@@ -113,17 +122,17 @@ class UserTurnController:
                     f"the input audio buffer holds less than {MIN_COMMIT_MS} ms of audio",
                     code="input_audio_buffer_commit_empty",
                 )
-            # Nothing in it was speech.
+            # None of the audio was speech: commit what the detector still keeps.
             recent = self._hearing.recent()
             start = self._hearing.samples - len(recent)
             open_ = self._begin(start, tasks, is_announced=False)
             open_.push(recent)
         self._hearing.reset()
         self._finish(open_, tasks)
-        self._joining.forget()  # the client knows when it is over
+        self._joining.forget()  # the client has said that it is over, so nothing may continue it
 
     def clear(self) -> None:
-        """Forget what was not committed."""
+        """Drops audio that is not committed."""
         self._hearing.reset()
         self._joining.forget()
         self._uncommitted = 0
@@ -136,7 +145,7 @@ class UserTurnController:
         self._emit(InputCleared())
 
     def close(self) -> None:
-        """Free what a recogniser keeps for an utterance that nobody will hear about."""
+        """Frees what a recogniser keeps for the utterance that the end of the session cuts off."""
         if self._open is not None:
             self._open.utterance.discard()
             self._open = None
@@ -158,7 +167,8 @@ class UserTurnController:
         open_.heard(heard.probability, len(heard.pcm))
         if heard.edge is None:
             return
-        if edge is EdgeKind.RESUMED:  # in push-to-talk too: it may have been set in the pause
+        # in push to talk too: the settings may have changed during the pause
+        if edge is EdgeKind.RESUMED:
             open_.end = None
             open_.guessed.clear()
             open_.guess = None
@@ -173,7 +183,8 @@ class UserTurnController:
             self._joining.ended(open_.said)
 
     def _suppose(self, tasks: asyncio.TaskGroup) -> None:
-        """What was missing of the silence is over, and nothing was heard."""
+        """Ends the utterance by the timer, when the rest of its silence has passed without a
+        frame."""
         missing, open_ = self._hearing.missing, self._open
         ended = self._hearing.suppose()
         if missing is not None and ended is not None and open_ is not None:
@@ -186,7 +197,8 @@ class UserTurnController:
         self._ending.settle()
 
     def _pause(self, open_: OpenUtterance, pause: SpeechEdge, tasks: asyncio.TaskGroup) -> None:
-        """It may be over: what can be known ahead is found out in the silence."""
+        """Begins what can be done during the pause: a decode of all speech so far, turn
+        detection."""
         detection, heard_until = self._settings().turn_detection, pause.until - open_.start
         if detection is None:
             open_.utterance.prepare(heard_until)
@@ -221,7 +233,7 @@ class UserTurnController:
         open_ = self._begin(start, tasks, is_announced=is_announced, join=join)
         open_.push(heard.pcm)
         spoken = self._hearing.samples - heard.edge.at
-        # The frames before this one were as sure of speech: they made it a start.
+        # The frames before this one had as high a probability: together they made the start.
         open_.heard(heard.probability, spoken)
         open_.turn.mark(TurnMark.SPEECH_START, self._clock.now() - spoken / ASR_RATE_HZ)
         if is_announced:
@@ -229,7 +241,7 @@ class UserTurnController:
         self._reactions.speech_started(open_.turn, join)
 
     def _join(self, speech: int, start: int) -> Continuation | None:
-        """To what was said just before, if nobody can tell yet that it was all."""
+        """Links the utterance to the one before it, if no answer to that is well under way."""
         last = self._joining.last(speech, self._settings())
         if last is None or not self._reactions.is_open(last.turn):
             return None
@@ -243,7 +255,7 @@ class UserTurnController:
         is_announced: bool,
         join: Continuation | None = None,
     ) -> OpenUtterance:
-        """With the audio of the utterance that it goes on, if it does."""
+        """Opens an utterance, beginning with the audio of the one that it continues, if any."""
         self._joining.forget()
         settings = self._settings()
         item_id = new_id("item")
@@ -260,8 +272,8 @@ class UserTurnController:
         return self._open
 
     def _judge(self, settings: SessionSettings) -> NoSpeechCriterion:
-        """Who says whether it was speech. Who says himself when he speaks is believed that he did,
-        unless the configuration is strict."""
+        """Returns the criterion for speech. In push to talk the client says when the user speaks,
+        so nothing is filtered, unless the configuration is strict."""
         if settings.turn_detection is None and self._engines.no_speech != "strict":
             return NoSpeechCriterion.NOBODY
         return self._engines.judge(settings.asr, settings.no_speech_threshold)
@@ -276,8 +288,8 @@ class UserTurnController:
         return TranscriptStream(recogniser, utterance_id, options, self._clock, tasks, wasted)
 
     def _finish(self, open_: OpenUtterance, tasks: asyncio.TaskGroup, *, supposed: int = 0) -> None:
-        """Commit: from here on the client knows the item, and its words are on their way.
-        `supposed`: samples of silence that are not heard yet."""
+        """Commits the utterance: the client learns of the item, and its transcription begins.
+        `supposed`: samples of silence that are assumed but have not arrived."""
         self._open = None
         self._uncommitted = 0
         self._evidence.end()
@@ -324,7 +336,8 @@ class UserTurnController:
         self._reactions.understood(turn, result)
 
     async def _alone(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> AsrResult:
-        """What it adds to a former one, decoded without that. Raises EngineError, Overloaded."""
+        """Decodes only the new audio of an utterance that continues another. Raises EngineError,
+        OverloadedError."""
         utterance = self._utterance(f"{open_.utterance.id}.alone", open_.settings, tasks)
         utterance.push(open_.said.audio.pcm())
         try:

@@ -1,8 +1,8 @@
-"""The end of a turn between two packets: when it is due by the speaker's clock, and the timer.
+"""Timer that ends a turn between two packets, by the speaker's clock.
 
 Packets come every 20 ms, and the silence that ends a turn is over somewhere between two of them.
-The one that is still to come would say no more than that it was: whoever speaks in it goes on after
-an end. Only sound that comes in real time has a clock to go by.
+Waiting for the next packet gains nothing: if it holds speech, that continues after the endpoint.
+The timer runs only while audio arrives in real time, as only then wall time equals audio time.
 """
 
 import asyncio
@@ -15,24 +15,25 @@ from core.ports import Clock
 from pipeline.user_turn.speech_detector import SpeechDetector
 
 LIVE_MS = 1000
-"Of sound, by which it is judged whether it comes in real time."
+"Length of the newest audio by which real-time arrival is judged."
 LEAST_PACE = 0.8
-"Time that it took, over its length: some packets at once after a delay are live, no upload is."
+"""Least ratio of arrival time to audio length of live audio. It allows for some packets that arrive
+at once after a delay; uploads are far below it."""
 
 _LIVE = ms_to_samples(LIVE_MS, ASR_RATE_HZ)
 _LEAST = ms_to_samples(LIVE_MS * LEAST_PACE, ASR_RATE_HZ)
 
 
 class ArrivalPace:
-    """How fast sound comes. No clock: it is given the time."""
+    """Measures how fast audio arrives. Reads no clock: the caller passes the time."""
 
     def __init__(self) -> None:
         self._came: deque[tuple[float, int]] = deque()
-        "Monotonic seconds, and samples so far."
+        "Arrival time in monotonic seconds, and number of samples up to then."
         self._samples = 0
 
     def push(self, now: float, samples: int) -> None:
-        """So many samples (16 kHz) came."""
+        """Notes that `samples` (16 kHz) arrived at `now` (monotonic seconds)."""
         self._samples += samples
         self._came.append((now, self._samples))
         while self._samples - self._came[0][1] > _LIVE:
@@ -40,7 +41,8 @@ class ArrivalPace:
 
     @property
     def is_live(self) -> bool:
-        """The newest second took about a second. Less than that was not heard yet: no."""
+        """Whether the newest second of audio took about a second to arrive. False while less has
+        come."""
         (first, begin), (last, end) = self._came[0], self._came[-1]
         sound = end - begin
         if sound < _LEAST:
@@ -49,7 +51,8 @@ class ArrivalPace:
 
 
 class EndpointTimer:
-    """One session's timer for the end of a pause."""
+    """Calls back when the pause of one session's utterance is over, even if no frame has
+    arrived."""
 
     def __init__(self, hearing: SpeechDetector, clock: Clock) -> None:
         self._hearing, self._clock = hearing, clock
@@ -57,16 +60,18 @@ class EndpointTimer:
         self._heard_at = 0.0
         self._due: float | None = None
         self._is_other = asyncio.Event()
-        "Set when it is due at another time."
+        "Set when the due time changes."
 
     def came(self, samples: int) -> None:
-        """The next frame, before it is heard: it knows better than any clock."""
+        """Notes that a frame of `samples` arrives, before the detector takes it. Stops the timer:
+        the frame itself says more than the clock."""
         self._put(None)
         self._heard_at = self._clock.now()
         self._pace.push(self._heard_at, samples)
 
     def settle(self) -> None:
-        """Set the timer, if the end is near. To be called whenever that may have changed."""
+        """Sets the timer if the endpoint is near, else stops it. Call it whenever that may have
+        changed."""
         missing = self._hearing.missing
         if missing is None or not self._pace.is_live:
             self._put(None)
@@ -75,11 +80,11 @@ class EndpointTimer:
             self._put(self._heard_at + left / ASR_RATE_HZ)
 
     def is_due_within(self, seconds: float) -> bool:
-        """If nothing else is heard."""
+        """Returns whether the timer is due within `seconds`, if no frame arrives before."""
         return self._due is not None and self._due - self._clock.now() <= seconds
 
     async def run(self, end: Callable[[], None]) -> None:
-        """Call `end` when the silence is over, if no frame came until then."""
+        """Calls `end` each time the timer is due. Runs until it is cancelled."""
         while True:
             await self._is_other.wait()
             self._is_other.clear()

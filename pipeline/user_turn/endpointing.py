@@ -1,4 +1,7 @@
-"""Speech probability per frame -> the edges of utterances. Time is audio time; no clock, no I/O."""
+"""Finds where utterances start, pause and end, from the speech probability of each frame.
+
+Time is audio time, counted in samples at 16 kHz; no clock, no I/O.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,81 +13,106 @@ from core.audio import ASR_RATE_HZ, ms_to_samples
 from pipeline.user_turn.speech_offset import AudibleEnd
 
 START_MS = 60
-"Speech this long is a start: a door slam is shorter, the shortest word is longer."
+"Length of speech that counts as a start: a door slam is shorter, the shortest word is longer."
 INTERRUPT_MS = 160
-"While the assistant speaks, more is asked for: its own echo and a cough must not stop it."
+"""Length of speech that counts as a start while the assistant speaks. It is longer, so that the
+assistant's own echo or a cough does not stop the answer."""
 CANDIDATE_MS = 60
-"Silence after which the utterance may be over: what can be prepared is prepared now."
+"Silence after which the utterance may be over. What can be prepared is begun now."
 HYSTERESIS = 0.15
-"Speech goes on down to threshold - this: a probability that flickers is not a pause."
+"""Speech that has begun continues while the probability is above threshold minus this. A
+probability that flickers is not a pause."""
 MAX_HANG_MS = 150
-"A VAD that calls silence speech is not believed for so long; for longer, it must know better."
+"""Longest time by which the end of sound may lie before the VAD's end of speech. A VAD holds on
+after a word; if it holds on longer than this, it is believed."""
 ONSET_MS = 60
-"A VAD is as late in a word's beginning: a sound at the end of the silence is waited for."
+"""Longest extra wait for a VAD that may be late at the beginning of a word, when something is
+audible at the end of the silence."""
 SUPPOSED_MS = 20
-"""Silence that may be supposed before it is heard: one packet's. Whoever speaks in it goes on after
-an end, as in the next one; with more, packets that are lost or late would end a turn."""
+"""Longest silence that may be assumed before it arrives: one packet. Speech in that packet
+continues after the endpoint, as speech in the next packet would. With more, lost or late packets
+would end a turn."""
 MAX_UTTERANCE_MS = 60_000
-"A longer one is cut here and goes on as the next: recognisers and people lose track."
+"""Longest utterance. It is cut here and continues as the next one: recognisers and people lose
+track of longer ones."""
 
 
 class EdgeKind(Enum):
+    """Kinds of edges between speech and silence."""
+
     STARTED = auto()
     CANDIDATE = auto()
-    "A first pause; the utterance is over unless it resumes."
+    "First pause: the utterance is over unless it resumes."
     RESUMED = auto()
-    "Speech after a candidate: what was prepared for it is void."
+    "Speech after a candidate: what was prepared for the pause is void."
     ENDED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechEdge:
+    """A change between speech and silence, at a position in the stream."""
+
     edge: EdgeKind
     at: int
     """Sample of the stream: of the first speech for STARTED and RESUMED, else one past the last
-    that could be heard, from which silence counts."""
+    audible sample, from which silence counts."""
     until: int
-    "One past the last sample of speech, the VAD's or a consonant after it: decode no less."
+    """One past the last sample of speech, by the VAD or by a consonant after it. A decode must
+    cover it."""
 
 
 class Endpointer:
-    """One stream's speech edges. At most one edge per frame."""
+    """Finds the speech edges of one stream. Each frame gives at most one edge.
+
+    `threshold`: VAD probability, 0 to 1, from which a frame is speech. `silence_ms`: silence that
+    ends an utterance.
+
+        edge = endpointer.push(vad.push(pcm), len(pcm))
+        if edge is not None and edge.edge is EdgeKind.ENDED:
+            ...  # the speech ended at sample edge.at
+    """
 
     def __init__(self, *, threshold: float = 0.5, silence_ms: float = 500) -> None:
         self.threshold = threshold
         self.silence_ms = silence_ms
-        "Silence that ends the utterance; may change while one is running."
+        "Silence in ms that ends the utterance; may change during an utterance."
         self.max_ms: float = MAX_UTTERANCE_MS
+        "Longest utterance in ms."
         self.is_guarded = False
-        "The assistant is speaking: a start needs `INTERRUPT_MS` of speech."
+        "Whether the assistant is speaking: a start then needs `INTERRUPT_MS` of speech."
         self.in_speech = False
+        "Whether an utterance has begun and is not over."
         self.speech_end = 0
-        "One past the last speech of the utterance, as the VAD has it."
+        "One past the last sample of speech of the utterance, by the VAD."
         self._position = 0
         self._run_start = 0
-        "Where the present run of speech began (idle), or the utterance (in speech)."
+        "Sample at which the present run of speech began (idle), or the utterance (in speech)."
         self._run = 0
         "Samples of unbroken speech while idle."
         self._candidate: int | None = None
-        "Where the pause began when it was told."
+        "Sample at which the pause began that was reported as CANDIDATE."
         self._told_at = 0
-        "Where the stream was then."
+        "Position of the stream when it was reported."
         self._pause_ms: float | None = None
-        "What this pause waits for, in place of `silence_ms`."
+        "Silence in ms that ends the present pause, in place of `silence_ms`."
         self._held = 0
-        "Samples for which the end waits for the VAD to say what sounds."
+        "Samples for which the endpoint already waits for the VAD to judge an audible sound."
         self._silent_from: int | None = None
-        "The end of sound, as of the newest frame; None: that was no silence."
+        "End of sound, as of the newest frame; None: that frame was not silent."
 
     def is_speech(self, probability: float) -> bool:
-        """Whether a frame of this probability would count as speech now."""
+        """Returns whether a frame of this probability (0 to 1) counts as speech now."""
         return probability >= self.threshold - (HYSTERESIS if self.in_speech else 0)
 
     def push(
         self, probability: float, samples: int, sound: AudibleEnd | None = None
     ) -> SpeechEdge | None:
-        """Take the VAD's word on the next `samples` (16 kHz); `sound`: what could be heard before
-        `speech_end` and now, for a frame without speech. None: the VAD alone knows."""
+        """Takes the VAD's probability (0 to 1) for the next `samples` (16 kHz). Returns the edge
+        that they make, or None.
+
+        `sound`: for a frame without speech, what is audible before `speech_end` and now. None: only
+        the VAD counts.
+        """
         start = self._position
         is_speech = self.is_speech(probability)
         self._position += samples
@@ -93,15 +121,16 @@ class Endpointer:
         return self._speaking(start, sound, is_speech=is_speech)
 
     def expect(self, silence_ms: float, pause: int | None = None) -> None:
-        """Wait for so long in the present pause only; if it was longer already, the utterance ends
-        with the next frame. `pause`: the candidate's `at`; without effect in another one."""
+        """Sets the silence in ms that ends the present pause only. If the pause is already longer,
+        the utterance ends with the next frame. `pause`: the candidate's `at`; no effect in any
+        other pause."""
         if self._candidate is not None and pause in (None, self._candidate):
             self._pause_ms = silence_ms
 
     @property
     def missing(self) -> int | None:
-        """Samples of silence with which the utterance ends, after what was heard, if that is no
-        more than may be supposed. None: more is missing, or something sounds."""
+        """Samples of silence that are still missing for the endpoint, if they are few enough to
+        assume (`SUPPOSED_MS`). None: more is missing, or something is audible."""
         if self._silent_from is None:
             return None
         wanted = ms_to_samples(self._wait_ms, ASR_RATE_HZ)
@@ -109,8 +138,9 @@ class Endpointer:
         return missing if missing <= ms_to_samples(SUPPOSED_MS, ASR_RATE_HZ) else None
 
     def suppose(self) -> SpeechEdge | None:
-        """ENDED, if what is `missing` was silent as well. Positions count what was heard: the next
-        frame belongs to what comes next."""
+        """Ends the utterance as if the `missing` samples were silent. Returns ENDED, or None if
+        more is missing. Positions count only samples that arrived: the next frame belongs to what
+        comes next."""
         if self.missing is None or self._silent_from is None:
             return None
         until = max(self.speech_end, self._silent_from)
@@ -119,7 +149,7 @@ class Endpointer:
         return ended
 
     def reset(self) -> None:
-        """Forget a running utterance; positions go on."""
+        """Forgets the running utterance. Positions continue."""
         self.in_speech = False
         self._run = 0
         self._leave_pause()
@@ -150,7 +180,7 @@ class Endpointer:
             was_candidate = self._candidate is not None
             self._leave_pause()
             self.speech_end = self._position
-            if was_candidate:  # before the cut: it would come without this frame
+            if was_candidate:  # before the cut at `max_ms`: RESUMED would otherwise be lost
                 return SpeechEdge(EdgeKind.RESUMED, start, self._position)
         if self._position - self._run_start >= ms_to_samples(self.max_ms, ASR_RATE_HZ):
             self.reset()
@@ -160,7 +190,7 @@ class Endpointer:
     def _silent(self, samples: int, sound: AudibleEnd | None) -> SpeechEdge | None:
         end = self._sound_end(sound)
         if self._candidate is not None and end > self._told_at:
-            self._leave_pause()  # what was prepared has not heard all of it
+            self._leave_pause()  # the prepared decode does not cover this sound
             return SpeechEdge(EdgeKind.RESUMED, self._position - samples, self._position)
         until = max(self.speech_end, end)
         silence = self._position - end
@@ -186,25 +216,31 @@ class Endpointer:
         return max(min(self.speech_end, max(sound.last, earliest, self._run_start)), sound.after)
 
     def _waits_for_vad(self, samples: int, sound: AudibleEnd | None) -> bool:
-        """Whether what sounds now may be the next word, which the VAD knows a moment later."""
+        """Returns whether to wait on, because what is audible now may be the next word: the VAD
+        will know a moment later."""
         if sound is None or not sound.is_now:
             return False
         self._held += samples
         return self._held <= ms_to_samples(ONSET_MS, ASR_RATE_HZ)
 
 
-# How long a pause must be until the turn is over, by how likely it is over. Pure.
+# How long a pause must be until the turn is over, by the probability that it is over. Pure
+# functions.
 
 Eagerness = Literal["low", "medium", "high", "auto"]
+"How soon the assistant answers in a pause; Realtime's `eagerness` of `semantic_vad`."
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointDelays:
-    """Milliseconds of silence, by the probability that the turn is over."""
+    """Milliseconds of silence that end a turn, by how likely it is over."""
 
     unfinished: float
+    "When the turn is certainly not over."
     unknown: float
+    "When nothing is known."
     finished: float
+    "When the turn is certainly over."
 
 
 WAITS: Mapping[Eagerness, EndpointDelays] = {
@@ -213,14 +249,15 @@ WAITS: Mapping[Eagerness, EndpointDelays] = {
     "auto": EndpointDelays(600, 450, 120),
     "high": EndpointDelays(450, 300, 120),
 }
-"""By `eagerness`. Below 120 ms nobody is answered: stops within words are as long."""
+"Delays by `eagerness`. 120 ms is the least: stop consonants within words are as long."
 
 LEAST_SURE, MOST_SURE = 0.05, 0.95
-"No single witness is believed more than so: sound and words can outvote each other."
+"Bounds of a single probability, so that sound and words can outvote each other."
 
 
 def endpoint_delay_ms(eagerness: Eagerness, probability: float | None) -> float:
-    """Silence that ends the turn. None and 0.5 tell nothing; between, it is a straight line."""
+    """Returns the silence in ms that ends the turn. `probability`: 0 to 1 that it is over. None and
+    0.5 say nothing; in between the delay is interpolated linearly."""
     waits = WAITS[eagerness]
     if probability is None:
         return waits.unknown
@@ -230,10 +267,10 @@ def endpoint_delay_ms(eagerness: Eagerness, probability: float | None) -> float:
 
 
 def combine_probabilities(*witnesses: float | None) -> float | None:
-    """One probability from how it sounds, what it says and whether it is understood; None: none of
-    them can tell.
+    """Returns one probability that the turn is over, or None if all inputs are None.
 
-    Odds are multiplied, as of witnesses who know nothing of each other.
+    `witnesses`: probabilities (0 to 1) by sound, by words and by whether the command is understood.
+    Their odds are multiplied, as for independent observations.
     """
     known = [_log_odds(one) for one in witnesses if one is not None]
     return 1 / (1 + exp(-sum(known))) if known else None

@@ -1,4 +1,4 @@
-"""What a session does about what is heard, moment by moment, and how it learns of the words."""
+"""Protocols by which the user turn reports to the session, and the reporter of partials."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,44 +13,47 @@ from pipeline.user_turn.continuation import Continuation
 
 
 class UserTurnHandler(Protocol):
-    """The session, as its ear sees it."""
+    """Receives the events of the user's turn. The session implements it."""
 
     def is_open(self, turn: Turn) -> bool:
-        """Whether what is said now may go on this turn: its answer is hardly heard."""
+        """Returns whether new speech may continue this turn: hardly any of its answer was
+        audible."""
         ...
 
     def speech_started(self, turn: Turn, join: Continuation | None) -> None:
-        """`join`: what it may go on."""
+        """Called when speech begins. `join`: the utterance that it may continue."""
         ...
 
     def goes_on(self, turn: Turn, words: str) -> bool:
-        """Whether a turn that adds these words to what it is joined to takes its place."""
+        """Returns whether a turn that adds `words` to the utterance it continues replaces that
+        one."""
         ...
 
     def words_heard(self, turn: Turn, words: str) -> None:
-        """So far; empty when the recogniser found none."""
+        """Called with the words so far; empty when the recogniser found none."""
         ...
 
     def speech_paused(self, turn: Turn) -> None:
-        """Maybe it is over."""
+        """Called at a pause: the utterance may be over."""
         ...
 
     def supposed(self, turn: Turn, result: AsrResult) -> None:
-        """In a pause: these are its words, if it is over."""
+        """Called in a pause with the transcript that holds if the utterance is over."""
         ...
 
     async def is_whole(self, words: str, language: str) -> bool | None:
-        """Whether these words are a whole command; None: it cannot be told. Raises EngineError."""
+        """Returns whether the words are a complete command; None: unknown. Raises EngineError."""
         ...
 
     async def weigh(self, turn: Turn, words: str) -> None:
-        """Just before `understood`: what would come of these words, if that matters."""
+        """Called just before `understood`, to find out whether these words make sense as a command,
+        where that decides about an interruption."""
         ...
 
     def speech_resumed(self, turn: Turn) -> None: ...
 
     def speech_dropped(self, turn: Turn) -> None:
-        """It came to nothing before it was over."""
+        """Called when the utterance is dropped before it was over."""
         ...
 
     def understood(self, turn: Turn, result: AsrResult) -> None: ...
@@ -58,12 +61,12 @@ class UserTurnHandler(Protocol):
     def not_understood(self, turn: Turn, error: EarshotError) -> None: ...
 
     def abandoned(self, turn: Turn) -> None:
-        """The session ends before its words are known."""
+        """Called when the session ends before the transcript is known."""
         ...
 
 
 class InputActivity(Protocol):
-    """What the listening side does right now."""
+    """State of the user's turn right now."""
 
     @property
     def is_speaking(self) -> bool: ...
@@ -74,19 +77,22 @@ class InputActivity(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PartialTranscripts:
-    """Passes on what is heard of one utterance while it is spoken."""
+    """Reports the partial transcripts of one utterance to the client and to the handler."""
 
     turn: Turn
     reactions: UserTurnHandler
     emit: Callable[[SessionEvent], None]
 
     def hypothesis(self, agreed: PartialHypothesis, audio_ms: int) -> None:
+        """Reports a new partial. `audio_ms`: audio of the utterance that it covers."""
         assert self.turn.item_id is not None
         self.emit(HypothesisChanged(self.turn.item_id, agreed.stable, agreed.unstable, audio_ms))
         self.reactions.words_heard(self.turn, f"{agreed.stable} {agreed.unstable}".strip())
 
     def nothing_heard(self) -> None:
+        """Reports that the recogniser found no words so far."""
         self.reactions.words_heard(self.turn, "")
 
     def failed(self, error: EarshotError) -> None:
+        """Reports that partials fail; the utterance itself goes on."""
         self.emit(ErrorEvent(error.code, f"live words are interrupted: {error}"))

@@ -1,7 +1,8 @@
-"""The words of an utterance that goes on a former one: of both together, or of what is new alone.
+"""Final transcript of an utterance that may continue a former one: of both together, or of the new
+audio alone.
 
-Together is what a recogniser hears best, and of two commands said in one breath what it hears
-worst: so a whole command counts more than an agreement on what was said before.
+Decoding both together is usually more accurate, but not when they are two separate commands. So a
+result that is a complete command wins over one that only agrees with the former transcript.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,14 +16,14 @@ from pipeline.user_turn.events import UserTurnHandler
 from pipeline.user_turn.utterance import OpenUtterance
 
 NewAudioDecode = Callable[[], Awaitable[AsrResult]]
-"Decodes the new audio by itself. Raises EngineError, Overloaded."
+"Decodes only the new audio. Raises EngineError, OverloadedError."
 
 
 async def final_result(
     open_: OpenUtterance, reactions: UserTurnHandler, alone: NewAudioDecode
 ) -> AsrResult:
-    """Its final words. Whether they take the place of the former ones is in its join: as soon as
-    they do, they must be told. Raises EngineError, Overloaded."""
+    """Returns the final transcript. Afterwards `open_.join` says whether the utterance replaces the
+    former one; if so, this must be reported at once. Raises EngineError, OverloadedError."""
     join = open_.join
     if join is None:
         result = open_.judged(await open_.utterance.finish())
@@ -42,9 +43,10 @@ async def _heard(
         return open_.judged(await alone())
     whole = open_.together(whole, join)
     if not whole.text:
-        return whole  # what was said before was all
+        return whole  # the decode of all audio adds no words to the former ones
     if open_.judge is NoSpeechCriterion.RECOGNISER and join.evidence.is_silence:
-        # The former words make the decode of all sure, whatever was invented after them.
+        # The former words make the decode of all audio sure, even if words were made up after them.
+        # So the new audio is judged alone.
         own = open_.judged(await alone())
         if not own.text:
             return own
@@ -53,7 +55,8 @@ async def _heard(
     other = await _better(words, whole, join, reactions, alone)
     if other is not None:
         return open_.judged(other)
-    if reactions.goes_on(open_.turn, join.new):  # a tool may have run meanwhile
+    # again: a tool may have run meanwhile, and then nothing is replaced
+    if reactions.goes_on(open_.turn, join.new):
         join.is_taken = True
         return whole
     return replace(whole, text=join.new, words=join.late(whole), segments=(), tokens=())
@@ -66,8 +69,8 @@ async def _better(
     reactions: UserTurnHandler,
     alone: NewAudioDecode,
 ) -> AsrResult | None:
-    """The decode of the new audio by itself, where that is to be believed rather than `words` out
-    of the decode of all. Without it those count: they were heard."""
+    """Returns the decode of only the new audio where it is more credible than `words`, taken from
+    the decode of all audio. Returns None to keep `words`, also when that decode fails."""
     is_command = await _is_whole(words, whole.language, reactions)
     if is_command or (is_command is None and join.agrees(whole)):
         return None
@@ -86,4 +89,4 @@ async def _is_whole(words: str, language: str, reactions: UserTurnHandler) -> bo
     try:
         return await reactions.is_whole(words, language)
     except EarshotError:
-        return None  # the answer comes to it, and tells
+        return None  # the answer meets the same error and reports it

@@ -1,5 +1,5 @@
-"""From a session's speaker to its microphone: our own voice must not be taken for a user's, and
-noise that nobody wants to hear is made quieter."""
+"""Filters between microphone and detector: the assistant's own voice is removed, and noise is made
+quieter."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -34,7 +34,8 @@ class PlayoutState(Protocol):
 
 
 class InputFilters:
-    """One session's. `guard` is told whether a start of speech deserves a second look."""
+    """Echo and noise filters of one session. `guard` is called with each frame: True while a start
+    of speech needs more evidence, because the assistant is audible."""
 
     def __init__(self, playout: PlayoutState, guard: Callable[[bool], None]) -> None:
         self._playout, self._guard = playout, guard
@@ -48,6 +49,7 @@ class InputFilters:
         "Samples from the microphone so far."
 
     def configure(self, mode: EchoMode, noise: NoiseMode) -> None:
+        """Sets the modes; a filter starts afresh only when its mode changes."""
         if mode != self._mode:
             self._mode = mode
             self._echo = open_echo(mode, self._playout.rate_hz, is_paced=self._is_paced)
@@ -57,12 +59,12 @@ class InputFilters:
 
     @property
     def late_ms(self) -> float:
-        """By which what is heard is older than its frame. An echo's canceller, there only while
-        something was played, is not counted."""
+        """Delay in ms that noise reduction adds to the audio. The echo canceller is not counted: it
+        works only while something is played."""
         return self._reduction.late_ms
 
     def heard(self, frame: AudioFrame) -> AudioFrame:
-        """What is left of it without our voice and the noise."""
+        """Returns the microphone frame without echo and noise."""
         self._guard(self._playout.is_audible or self._echo.is_sounding(self._fed))
         pcm = self._echo.clean(frame.pcm, self._fed)
         self._fed += len(pcm)
@@ -70,7 +72,8 @@ class InputFilters:
         return frame if pcm is frame.pcm else frame._replace(pcm=pcm)
 
     def pulled(self, frame: AudioFrame | None) -> AudioFrame | None:
-        """A paced speaker takes this now; None while there is nothing to play."""
+        """Notes what a server-paced speaker takes now; None while there is nothing to play. Returns
+        the same frame."""
         if frame is not None:
             self._echo.play(frame.pcm, self._fed)
         elif self._playout.writer is not None:  # paused: the speaker plays silence
@@ -78,9 +81,9 @@ class InputFilters:
         return frame
 
     def delivered(self, pcm: Pcm) -> None:
-        """A client that paces itself has it, and plays it some time."""
+        """Notes sound that was sent to a client that plays it at its own pace."""
         self._echo.play(pcm, self._fed)
 
     def cut(self) -> None:
-        """What was sent and not played yet will not be."""
+        """Notes that sound which was sent but not played yet will not be played."""
         self._echo.cut(self._fed)

@@ -1,4 +1,5 @@
-"""Frames -> VAD -> endpointer: speech edges with their audio. Stateful, one per session; no I/O."""
+"""Detects speech edges in microphone frames, by VAD and endpointer, and returns them with their
+audio. Stateful, one per session; no I/O."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -22,41 +23,50 @@ from pipeline.user_turn.endpointing import (
 from pipeline.user_turn.speech_offset import SpeechOffset
 
 MAX_PADDING_MS = 2000
-"More audio from before the speech is another utterance's."
+"Longest pre-roll before speech. Older audio belongs to another utterance."
 NEVER_MS = 1e12
-"Silence that ends nothing: the client commits by itself."
+"Silence in ms that never passes: nothing ends by itself, because the client commits."
 
 
 class DetectedFrame(NamedTuple):
-    """One VAD frame, or at a start the padding and everything since. A tuple as `AudioFrame` is."""
+    """One VAD frame, or at a start the pre-roll and all audio since. A tuple for speed, like
+    `AudioFrame`."""
 
     pcm: Pcm
     edge: SpeechEdge | None
     in_speech: bool
-    "Whether `pcm` belongs to an utterance (the frame that ends it included)."
+    "Whether `pcm` belongs to an utterance, including the frame that ends it."
     probability: float
-    "The VAD's word on the last frame."
+    "VAD probability, 0 to 1, of the last frame."
 
 
 class SpeechDetector:
+    """Runs the VAD over the microphone's audio and finds the starts, pauses and ends of speech.
+
+    for detected in detector.push(frame):
+        if detected.edge is not None:
+            ...  # speech started, paused, resumed or ended
+    """
+
     def __init__(self, vad: Vad, late_ms: float = 0) -> None:
-        """`late_ms`: by which sound is older than its frame, at least, when it comes."""
+        """`late_ms`: minimum age of the audio when it arrives (delay of the codec), in ms."""
         self._vad, self._late_ms = vad, late_ms
         self._endpointer = Endpointer()
         self._audible = SpeechOffset(late_ms)
         self._eagerness: Eagerness | None = None
-        "semantic_vad: the wait may change within a pause."
+        "Set for `semantic_vad`: the delay may change within a pause."
         self._rest: Pcm = np.zeros(0, np.int16)
         self._recent: deque[Pcm] = deque()
         self._kept = 0
-        "Samples of it."
+        "Number of samples in `_recent`."
         self._pad(300)
         self.samples = 0
-        "Heard so far; the position of the next sample."
+        "Samples judged so far; also the position of the next one."
 
     def configure(self, turn_detection: TurnDetection | None, added_ms: float = 0) -> None:
-        """None: push-to-talk. Starts are still found, for live words; nothing ends by itself.
-        `added_ms`: by which sound comes later yet, from now on."""
+        """Applies the settings. None: push to talk; starts are still found, for partial
+        transcripts, but nothing ends by itself. `added_ms`: further delay of the audio from now on,
+        from noise reduction."""
         self._audible.late_ms = self._late_ms + added_ms
         detection = turn_detection or TurnDetection()
         silence_ms: float = detection.silence_ms
@@ -72,39 +82,43 @@ class SpeechDetector:
         self._pad(min(detection.prefix_padding_ms, MAX_PADDING_MS))
 
     def guard(self, is_guarded: bool) -> None:
-        """While the assistant speaks, a start needs more speech."""
+        """Sets whether the assistant is audible: a start then needs more speech."""
         self._endpointer.is_guarded = is_guarded
 
     def expect(self, probability: float | None, pause: int | None = None) -> None:
-        """How likely the turn is over, as far as is known in this pause: it waits accordingly, and
-        if it was longer already, ENDED comes with the next frame. May be called again when more is
-        known. `pause`: the CANDIDATE's `at`, without effect when speech has resumed since.
-        `server_vad` and push-to-talk do not care."""
+        """Sets the delay of the present pause from the probability (0 to 1) that the turn is over.
+        If the pause is already longer, ENDED comes with the next frame. May be called again when
+        more is known.
+
+        `pause`: the CANDIDATE's `at`; no effect when speech has resumed since. No effect with
+        `server_vad` and push to talk.
+        """
         if self._eagerness is not None:
             self._endpointer.expect(endpoint_delay_ms(self._eagerness, probability), pause)
 
     @property
     def missing(self) -> int | None:
-        """Samples of silence, after what was heard, with which the utterance ends: see
-        `Endpointer.missing`."""
+        """Samples of silence that are still missing for the endpoint: see `Endpointer.missing`."""
         return self._endpointer.missing
 
     @property
     def waiting(self) -> int:
-        """Samples that came and are heard with the next frame: less than the VAD takes."""
+        """Samples that arrived but wait for the rest of their VAD frame."""
         return len(self._rest)
 
     def suppose(self) -> SpeechEdge | None:
-        """ENDED, as if that silence had been heard; None if more is missing."""
+        """Ends the utterance as if the missing silence had passed. Returns ENDED, or None if more
+        is missing."""
         return self._endpointer.suppose()
 
     def reset(self) -> None:
-        """Forget a running utterance and what was heard before it."""
+        """Forgets a running utterance and the audio before it."""
         self._endpointer.reset()
         self._forget()
 
     def push(self, frame: AudioFrame) -> Iterator[DetectedFrame]:
-        """Raises RequestError on audio of another rate. Consume all of it."""
+        """Yields the VAD frames that are complete with `frame`; the caller must consume all of
+        them. Raises RequestError when the audio is not 16 kHz."""
         if frame.rate_hz != ASR_RATE_HZ:
             raise RequestError(
                 f"audio of {frame.rate_hz} Hz; the session listens at {ASR_RATE_HZ} Hz",
@@ -118,7 +132,7 @@ class SpeechDetector:
             yield self._hear(pcm[offset : offset + size])
 
     def recent(self) -> Pcm:
-        """The audio just before now that no utterance has taken."""
+        """Returns the newest audio that belongs to no utterance."""
         return np.concatenate(self._recent) if self._recent else np.zeros(0, np.int16)
 
     def _hear(self, pcm: Pcm) -> DetectedFrame:
@@ -154,7 +168,8 @@ class SpeechDetector:
             self._kept -= len(self._recent.popleft())
 
     def _pad(self, padding_ms: float) -> None:
-        """So much from before the speech is kept for it, and what makes it a start."""
+        """Sets how much audio before the speech is kept: the pre-roll, and the speech that makes a
+        start."""
         self._padding = ms_to_samples(padding_ms, ASR_RATE_HZ)
         self._wanted = ms_to_samples(padding_ms + 2 * INTERRUPT_MS, ASR_RATE_HZ)
 

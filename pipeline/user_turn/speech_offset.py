@@ -1,11 +1,13 @@
-"""Where the sound of an utterance ends. A VAD holds on for some 80 ms after the last word, in noise
-for 200; who waits in silence should not wait for that too. Pure; time is samples of the stream.
+"""Finds the speech offset: where the audible sound of an utterance ends.
 
-Measured in 10 ms windows and two bands, for what one hides the other shows: the whole signal
-without its offset (voices), and its first difference (consonants; hum and rumble are gone). A
-window is audible if it stands out from the quietest moment of late and is not far below the
-loudest. The last of them is looked at in parts. Where sound does not clearly fall (loud noise),
-nothing is said.
+A VAD still reports speech for some 80 ms after the last word, in noise for 200 ms. Endpointing
+should not wait for that too. Pure; time is samples of the stream.
+
+Levels are measured in windows of 10 ms and in two bands, as each shows what the other hides: the
+whole signal without its DC offset (voices), and its first difference (consonants, without hum and
+rumble). A window is audible if it stands out from the quietest recent moment and is not far below
+the loudest. The last audible window is examined in parts. Where the sound does not clearly fall, as
+in loud noise, there is no result.
 """
 
 from collections import deque
@@ -17,32 +19,39 @@ import numpy.typing as npt
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 
 WINDOW_MS = 10
+"Length of one window over which a level is measured."
 PARTS = 4
-"""Of a window, 2.5 ms each. Sound ends where its last part begins: resampling delays it by 1 ms, so
-by the clock of whoever speaks there is as much silence as was asked for."""
+"""Parts of a window, 2.5 ms each. The end of sound is the beginning of its last audible part:
+resampling delays sound by 1 ms, so on the speaker's clock the silence is as long as asked for."""
 FLOOR_MS = 400
-"The quietest moment is looked for in so much audio: the stops of a word or the pause are in it."
+"Newest audio in which the quietest moment is searched: it holds the stops of a word or the pause."
 QUIET_WINDOWS = 4
-"How long that moment is: a shorter one is chance."
+"Length of the quietest moment in windows: a shorter one is chance."
 PEAK_MS = 1500
+"Newest audio in which the loudest windows are searched."
 PEAK_WINDOWS = 3
-"The loudest of the utterance, averaged: one click is no voice."
+"Number of loudest windows that are averaged: a single click is no voice."
 ABOVE_FLOOR_DB = 6
-"Steady noise stays within; a quiet consonant stands out more."
+"""Distance above the quietest moment from which a window is audible. Steady noise stays below it; a
+quiet consonant does not."""
 BELOW_PEAK_DB = 35
-"A word that fades farther is not heard any more, however quiet the room."
+"""Distance below the peak from which a window is inaudible. A word that has faded further is not
+audible, however quiet the room."""
 FALL_DB = 10
-"Speech that stands out less ends where the VAD says."
+"Least fall from peak to limit. Speech that stands out less ends where the VAD says."
 FADE_MS_PER_DB = 1.0
+"Time in which the end of a word fades by 1 dB."
 STRONG_DB = 20
-"""After a stop a VAD may take a last consonant (`lights`, over Opus) for silence. No noise that
-people leave behind is as loud: of 140 recordings none has so much after its end."""
+"""Distance below the peak within which sound after the VAD's end counts as a consonant. After a
+stop, a VAD may take a last consonant (`lights`, over Opus) for silence. No noise that people leave
+behind is as loud: of 140 recordings, none has as much after its end."""
 CLOSURE_MS = 80
-"A stop is silent for less; what comes later belongs to no word that is over."
+"Longest silence before such a consonant. A stop is shorter; later sound belongs to another word."
 TAIL_MS = 250
-"Longer than any consonants: what lasts is no part of a word."
+"""Longest time after the VAD's end for such consonants. Sound that lasts longer is no part of a
+word."""
 FADED_DB = 30
-"What noise hides of a word's end: it would have faded to 30 dB below its peak, about 1 ms per dB."
+"Level below its peak to which a word would fade if noise did not hide its end; about 1 ms per dB."
 
 _WINDOW = ms_to_samples(WINDOW_MS, ASR_RATE_HZ)
 _PART = _WINDOW // PARTS
@@ -51,48 +60,54 @@ _KEPT = PEAK_MS // WINDOW_MS
 _CLOSURE = CLOSURE_MS // WINDOW_MS
 _TAIL = TAIL_MS // WINDOW_MS
 _NOW = 2
-"Windows that are now."
+"Number of newest windows that count as the present: 20 ms."
 
 BandLevels = npt.NDArray[np.float64]
-"Mean squares, shape (2, windows); of parts, shape (2, windows, PARTS)."
+"Mean squares: of windows with shape (2, windows), of parts with shape (2, windows, PARTS)."
 
 
 @dataclass(frozen=True, slots=True)
 class AudibleEnd:
+    """The last audible sound before a pause, and whether something is audible now."""
+
     last: int
     "Sample at which the last audible sound ended, if that is before the VAD's end of speech."
     is_now: bool
-    "Something is audible again, or still, in the newest 20 ms."
+    "Whether something is audible again, or still, in the newest 20 ms."
     after: int = 0
     "Sample at which a consonant ended that the VAD did not take for speech; 0: there was none."
 
 
 class SpeechOffset:
-    """Follows one utterance. Measuring waits for the first question, and there are few."""
+    """Measures one utterance at a time. Levels are computed only when `before` asks, which is
+    rare."""
 
     def __init__(self, late_ms: float = 0) -> None:
-        """`late_ms`: by which what is heard is older than the frame it came in, at least."""
+        """`late_ms`: minimum age of the audio when its frame arrives, in ms."""
         self.late_ms = late_ms
         self.begin(0, np.zeros(0, np.int16))
 
     def begin(self, at: int, pcm: Pcm) -> None:
-        """An utterance that starts at sample `at`, with its first audio."""
+        """Begins an utterance that starts at sample `at`. `pcm`: its first audio."""
         self._end = at
-        "Where what is not measured yet begins."
+        "Sample at which the audio begins that is not measured yet."
         self._unmeasured: deque[Pcm] = deque()
         self._samples = 0
-        "That are not measured yet."
+        "Number of samples in `_unmeasured`."
         self._forget()
         self._answered = -1
-        "To which end of speech the last answer was."
+        "The `speech_end` that `_answer` is for."
         self._answer: tuple[int, int, BandLevels] | None = None
-        "The last sound, that after it, and from which level on a window is audible."
+        """Sample of the last sound, sample of a consonant after it, and the audible level of each
+        band."""
         self.push(pcm)
 
     def push(self, pcm: Pcm) -> None:
+        """Adds the next samples of the utterance."""
         self._unmeasured.append(pcm)
         self._samples += len(pcm)
-        if self._samples > 2 * _KEPT * _WINDOW:  # who speaks for long asks nothing
+        # a long speech without a pause asks for no offset: keep only the newest audio
+        if self._samples > 2 * _KEPT * _WINDOW:
             self._forget()
             while self._samples - len(self._unmeasured[0]) >= _KEPT * _WINDOW:
                 dropped = len(self._unmeasured.popleft())
@@ -100,9 +115,10 @@ class SpeechOffset:
                 self._end += dropped
 
     def before(self, speech_end: int) -> AudibleEnd | None:
-        """The last sound before a VAD's end of speech, by all that was heard since.
+        """Returns the last sound before a VAD's end of speech, by all audio since; None if it
+        cannot be told.
 
-        None: it cannot be told. The answer settles within `FLOOR_MS` of silence, then it stays.
+        The result settles within `FLOOR_MS` of silence and then stays.
         """
         self._measure()
         silent = max(0, self._end - speech_end) // _WINDOW
@@ -152,7 +168,8 @@ class SpeechOffset:
                 hidden_db = FADED_DB - 10 * np.log10(peak[band] / limits[band])
                 fade_ms = max(0.0, float(hidden_db)) * FADE_MS_PER_DB
                 parts = np.flatnonzero(self._parts[band, loud[-1]] >= limits[band])
-                part = int(parts[-1]) if len(parts) else PARTS  # too low a hum for any part
+                # the window is audible but no part is, as with a low hum
+                part = int(parts[-1]) if len(parts) else PARTS
                 end = start + int(loud[-1]) * _WINDOW + part * _PART
                 last = max(last, end + ms_to_samples(fade_ms, ASR_RATE_HZ))
         late = ms_to_samples(self.late_ms, ASR_RATE_HZ)
@@ -163,7 +180,8 @@ class SpeechOffset:
 
 
 def _tail(strong: npt.NDArray[np.bool_]) -> int:
-    """Windows after the VAD's end of speech up to the end of a consonant; 0 if there is none."""
+    """Returns the windows from the VAD's end of speech to the end of a consonant after it; 0 if
+    none."""
     end = 0
     for at in np.flatnonzero(strong[:_TAIL]):
         if at - end > _CLOSURE:
@@ -173,8 +191,8 @@ def _tail(strong: npt.NDArray[np.bool_]) -> int:
 
 
 def _measured(pcm: Pcm) -> tuple[BandLevels, BandLevels]:
-    """Of whole windows: levels and those of their parts. Sums of squares of 16-bit samples are
-    exact, so one pass over the samples does for both."""
+    """Returns the levels of whole windows and of their parts. `pcm`: a multiple of 160 samples.
+    Sums of squares of 16-bit samples are exact in float64, so one pass gives both."""
     samples = pcm.reshape(-1, PARTS, _PART).astype(np.float64)
     rows = samples.reshape(-1, _WINDOW)
     steps = np.zeros_like(rows)

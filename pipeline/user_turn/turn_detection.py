@@ -1,8 +1,8 @@
-"""How likely what was said is a whole turn, by its words: "turn on the" is not, "thanks" is.
+"""Estimates how likely a turn is complete, by its words: "turn on the" is not, "thanks" is.
 
-Cheap and pure: it reads the end of the text, and its first words. Word lists are in
-`completeness.toml`; of other languages only punctuation tells something. The values are judgements,
-not measurements.
+Cheap and pure: it reads the first words and the end of the text. Word lists are in
+`completeness.toml`; in other languages only punctuation counts. The values are judgements, not
+measurements.
 """
 
 import asyncio
@@ -22,22 +22,24 @@ from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.user_turn.endpointing import combine_probabilities
 
 HESITATES = 0.05
+"""Probability when the text ends with a hesitation such as "uh"."""
 OPEN = 0.1
-"It ends with a word that nobody ends with, or lacks its object."
+"Probability when the text ends with a word that ends no sentence, or lacks its object."
 MAYBE_OPEN = 0.25
-"A number without its unit, digits that go on, a comma."
+"Probability when a number lacks its unit, digits may go on, or the text ends with a comma."
 SENTENCE = 0.65
-"Recognisers set full stops freely; it says little."
+"Probability after a full stop. It says little: recognisers set full stops freely."
 WHOLE = 0.8
-"A command or a question that lacks nothing."
+"Probability of a command or a question that lacks nothing."
 SURELY = 0.95
-"Polite endings, and what is complete by itself."
+"Probability of polite endings, and of phrases that are complete on their own."
 
 MIN_DIGITS, MAX_DIGITS = 3, 8
-"Digits read one by one: fewer may be anything, more are a whole phone number."
+"""Number of digits, read one by one, that may go on: fewer may be anything, more are a whole phone
+number."""
 
 LONGEST_PHRASE = 5
-"Words, in the lists."
+"Longest phrase in the word lists, in words."
 
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['-][^\W\d_]+)*'?")
 _GOES_ON = re.compile(r"(?:\.\.+|…|[,;:،、，；：—–-])[\s\"'»”)]*$")
@@ -46,7 +48,7 @@ _STOPPED = re.compile(r"[.。।][\s\"'»”)]*$")
 
 
 class CompletenessWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of one language; see the file."""
+    """Word lists of one language; see the comments in `completeness.toml`."""
 
     open: frozenset[str]
     stranded: frozenset[str]
@@ -64,8 +66,9 @@ class CompletenessWords(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 def completeness(text: str, language: str) -> float | None:
-    """0 to 1 that nothing is missing; None: it cannot be told. `language`: ISO 639-1, a region may
-    follow; `text`: as a recogniser writes it, with or without punctuation."""
+    """Returns the probability (0 to 1) that nothing is missing; None: unknown. `text`: as a
+    recogniser writes it, with or without punctuation. `language`: ISO 639-1, a region may
+    follow."""
     text = text.replace("’", "'").strip()
     said = _WORD.findall(text.casefold())
     if not said:
@@ -126,7 +129,8 @@ def _is_digit(word: str) -> bool:
 
 
 def _without_opener(said: Sequence[str], words: CompletenessWords) -> Sequence[str]:
-    """What is left of "could you please turn on the light" from "turn" on."""
+    """Returns the words without polite openers: of "could you please turn on the light", those from
+    "turn" on."""
     first = 0
     while length := _opener(said[first : first + LONGEST_PHRASE], words):
         first += length
@@ -134,7 +138,7 @@ def _without_opener(said: Sequence[str], words: CompletenessWords) -> Sequence[s
 
 
 def _opener(said: Sequence[str], words: CompletenessWords) -> int:
-    """Words of the longest opener that this begins with; 0: with none."""
+    """Returns the number of words of the longest opener at the beginning; 0 if there is none."""
     lengths = range(len(said), 0, -1)
     return next((n for n in lengths if " ".join(said[:n]) in words.openers), 0)
 
@@ -145,7 +149,7 @@ def _ends(said: Sequence[str], phrases: Collection[str]) -> bool:
 
 
 def _trailing(said: Sequence[str], is_one: Callable[[str], bool]) -> int:
-    """How many of the last words are such."""
+    """Returns how many of the last words satisfy `is_one`."""
     count = 0
     while count < len(said) and is_one(said[-count - 1]):
         count += 1
@@ -158,21 +162,28 @@ def _table() -> Mapping[str, CompletenessWords]:
     return msgspec.convert(tomllib.loads(text), dict[str, CompletenessWords])
 
 
-# What speaks for the end of a turn while a pause lasts: how it sounded, what it says, and whether
-# it is a whole command.
+# Evidence for the end of a turn while a pause lasts: how the speech sounded, what its words are,
+# and whether they are a complete command.
 
 UNDERSTOOD = 0.85
-"Half a sentence can be a command, too: `turn on the lights` before `in the kitchen`."
+"""Probability that the turn is over when its words are a complete command. Half a sentence can be
+one, too: `turn on the lights` before `in the kitchen`."""
 NOT_UNDERSTOOD = 0.15
-"Of an assistant that knows only commands: either one that is not over, or none."
+"""Probability that the turn is over when the words are no command, with an assistant that knows
+only commands: the command may be unfinished."""
 
 CommandCheck = Callable[[str, str], Awaitable[bool | None]]
-"Whether these words in this language are a whole command; None: it cannot be told."
+"""Returns whether words (first argument) in a language (second) are a complete command; None:
+unknown."""
 
 
 class TurnDetector:
-    """One session's. `expect(probability, pause)` is told whenever more is known. Without an engine
-    only the words count."""
+    """Estimates during a pause how likely the turn is over, from sound, words and sense.
+
+    `engine`: judges the sound; None: only words count. `understands`: checks for a complete
+    command. `expect(probability, pause)` is called whenever more is known; `pause` is the sample at
+    which the pause began.
+    """
 
     def __init__(
         self,
@@ -182,13 +193,13 @@ class TurnDetector:
     ) -> None:
         self._engine, self._understands, self._expect = engine, understands, expect
         self._pause: int | None = None
-        "The sample at which the present one began."
+        "Sample at which the present pause began; None: there is no pause."
         self._by_sound: float | None = None
         self._by_words: float | None = None
         self._by_sense: float | None = None
 
     def begin(self, pause: int, pcm: Pcm, tasks: asyncio.TaskGroup) -> None:
-        """A pause begins, after this audio."""
+        """Begins a pause at sample `pause`. `pcm`: the audio of the utterance before it, 16 kHz."""
         self._pause, self._by_sound = pause, None
         self._by_words = self._by_sense = None
         self._tell()
@@ -196,14 +207,14 @@ class TurnDetector:
             tasks.create_task(self._listen(self._engine, pause, pcm), name="end-of-turn")
 
     def heard(self, words: str, language: str, tasks: asyncio.TaskGroup) -> None:
-        """The words of what was said before the pause."""
+        """Takes the words that were spoken before the pause."""
         self._by_words = completeness(words, language)
         self._tell()
         if self._pause is not None and words:
             tasks.create_task(self._make_sense(self._pause, words, language), name="turn-sense")
 
     def end(self) -> None:
-        """Speech goes on, or the turn is over."""
+        """Ends the pause: speech resumes, or the turn is over."""
         self._pause = None
 
     async def _listen(self, engine: EndOfTurnDetector, pause: int, pcm: Pcm) -> None:
@@ -220,7 +231,7 @@ class TurnDetector:
         try:
             is_whole = await self._understands(words, language)
         except EarshotError:
-            return  # the answer comes to it, and tells
+            return  # the answer meets the same error and reports it
         if pause == self._pause and is_whole is not None:
             self._by_sense = UNDERSTOOD if is_whole else NOT_UNDERSTOOD
             self._tell()

@@ -1,4 +1,4 @@
-"""What is known of an utterance from its start until its words are."""
+"""State of an utterance from its start until its transcript is known."""
 
 from dataclasses import dataclass, field
 
@@ -18,13 +18,14 @@ from pipeline.user_turn.continuation import Continuation, EndedUtterance
 
 @dataclass(frozen=True, slots=True)
 class ProvisionalTranscript:
-    """The words of an utterance, should it be over."""
+    """Words of an utterance as they would be if it is over."""
 
     words: str
+    "All of its words, including those of the utterance it continues."
     new: str
-    "Those of them that are left if it stands by itself."
+    "Words that remain if it stands alone."
     known_at: float
-    "Monotonic seconds."
+    "Monotonic seconds at which they were known."
 
 
 @dataclass(slots=True)
@@ -32,24 +33,27 @@ class OpenUtterance:
     """The utterance that is being spoken."""
 
     utterance: TranscriptStream
+    "Its transcription."
     said: EndedUtterance
+    "What remains of it after its end; also holds its own audio."
     is_announced: bool
-    "The client was told that speech started, and will be told that it stopped."
+    "Whether the client was told that speech started, and so will be told that it stopped."
     evidence: NoSpeechFilter
-    "That somebody speaks in its own audio."
+    "VAD evidence of speech in its own audio."
     judge: NoSpeechCriterion = NoSpeechCriterion.BOTH
-    "Who says whether it was speech."
+    "Criterion for whether it was speech."
     end: int | None = None
-    "Where the speech ended, while it looks so."
+    "Sample one past the speech, while a pause lasts."
     guessed: dict[TurnMark, float] = field(default_factory=dict[TurnMark, float])
-    "When the pause began that may be its end."
+    "Time marks of the pause that may be its end."
     guess: ProvisionalTranscript | None = None
-    "Should it then be over."
+    "Transcript that holds if that pause is its end."
     is_full: bool = False
+    "Whether it reached the longest length and takes no more audio."
 
     @property
     def settings(self) -> SessionSettings:
-        """As they were when it began: it is decoded by them."""
+        """Settings from when it began; it is decoded by them."""
         return self.said.settings
 
     @property
@@ -66,29 +70,30 @@ class OpenUtterance:
         return self.said.start - (0 if self.join is None else len(self.join.pcm))
 
     def push(self, pcm: Pcm) -> None:
-        """The next samples of its own."""
+        """Adds the next samples of its own audio."""
         self.utterance.push(pcm)
         self.said.audio.push(pcm)
 
     def heard(self, probability: float, samples: int) -> None:
-        """The VAD's word on the newest of them."""
+        """Adds the VAD probability (0 to 1) of its newest `samples`."""
         self.evidence.push(probability, samples)
         self.said.evidence.push(probability, samples)
 
     def judged(self, result: AsrResult) -> AsrResult:
-        """Noise yields nothing. `result`: of its own audio alone."""
+        """Returns the result, or an empty one for noise. `result`: a decode of its own audio
+        only."""
         return filter_no_speech(result, self.evidence, self.judge)
 
     def together(self, result: AsrResult, join: Continuation) -> AsrResult:
-        """The same of a decode of all: nothing if it says no more than was said before. What is
-        new in it is then known."""
+        """Returns the result of a decode of all audio, or an empty one if it adds no spoken words.
+        Sets `join.new`."""
         join.new = join.added(result) if join.is_possible else ""
         if join.new and join.is_said(result, self.said.evidence, self.judge):
             return result
         return rejected_result(result)
 
     def suppose(self, result: AsrResult, now: float) -> AsrResult:
-        """What it says, should it be over."""
+        """Returns the transcript that holds if the utterance is over, and keeps it as `guess`."""
         join = self.join
         supposed = self.judged(result) if join is None else self.together(result, join)
         words = supposed.text
@@ -98,12 +103,13 @@ class OpenUtterance:
         return supposed
 
     def known_at(self, words: str, now: float) -> float:
-        """When its final words were known: in the pause, if they are those of the guess."""
+        """Returns when its final words were known: already in the pause, if they equal the
+        guess."""
         guess = self.guess
         return guess.known_at if guess is not None and words in (guess.words, guess.new) else now
 
     def give_up(self) -> None:
-        """Its words will never be known."""
+        """Gives up: its words will never be known."""
         self.utterance.discard()
         self.said.decide()
         self.said.tell("")

@@ -1,4 +1,4 @@
-"""When a session listens: from its wake word until nobody goes on."""
+"""Decides when a session listens: from its wake word until the conversation pauses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,51 +29,55 @@ from pipeline.shared.plugin_errors import StreamErrors, plugin_errors
 from pipeline.shared.settings import SessionSettings
 
 FOLLOW_UP_S = 8.0
-"""Silence after the wake word, or after an answer was heard, that ends listening: long enough to
-think of the next question, short enough that a talk which begins afterwards is not overheard."""
+"""Silence after the wake word, or after an answer was played, that ends listening. It is long
+enough to think of the next question, and short enough not to record a private talk that begins
+later."""
 
 HELD_MS = 200
-"More than any engine knows of, between the end of a word and when it is told."
+"Length of the delay line: more than any engine needs to report a word after its end."
 
 
 class ActivitySource(Protocol):
-    """What a session does."""
+    """What the session is doing, as far as the gate must know."""
 
     @property
     def is_hearing(self) -> bool:
-        """Somebody speaks, or what was said is not known yet."""
+        """Whether the user speaks or a transcript is not known yet."""
         ...
 
     @property
     def is_answering(self) -> bool:
-        """An answer is made or played."""
+        """Whether an answer is made or played."""
         ...
 
     @property
     def answered_until(self) -> float:
-        """When the client has played all that it was sent; monotonic seconds."""
+        """Monotonic seconds at which the client has played all that it was sent."""
         ...
 
 
 @dataclass(slots=True)
 class WakeState:
-    """Asleep or awake. Takes the time, in monotonic seconds."""
+    """Whether a session is asleep or awake. Its methods take the time in monotonic seconds."""
 
     until: float | None = None
-    "When it falls asleep, if nothing happens; None: it sleeps."
+    "Monotonic seconds at which it falls asleep if nothing happens; None: it is asleep."
 
     def wake(self, now: float) -> None:
+        """Wakes the session for `FOLLOW_UP_S`."""
         self.until = now + FOLLOW_UP_S
 
     def answered(self, now: float) -> None:
-        """What was said came to something. Noise and a television keep it awake while they last,
-        but only this begins the time anew; it wakes nobody."""
+        """Extends the time awake by `FOLLOW_UP_S` from now, because speech led to a result. Noise
+        or a television keep the session awake only while they last. A sleeping session stays
+        asleep."""
         if self.until is not None:
             self.until = max(self.until, now + FOLLOW_UP_S)
 
     def sleeps(self, now: float, *, is_busy: bool, answered_until: float = 0.0) -> bool:
-        """Whether it sleeps now. Whoever speaks or is answered is not left in the middle.
-        `answered_until`: as it is now, for a client may stop what it plays."""
+        """Returns whether the session is asleep, and puts it to sleep when its time is over. It
+        never falls asleep while the user speaks or is answered (`is_busy`). `answered_until`:
+        monotonic seconds; read it anew for each call, because a client may stop what it plays."""
         if self.until is not None and not is_busy:
             is_over = now >= max(self.until, answered_until + FOLLOW_UP_S)
             self.until = None if is_over else self.until
@@ -82,8 +86,8 @@ class WakeState:
 
 @dataclass(slots=True)
 class WakeDelayLine:
-    """The latest sound, while it is not known whether a wake word has ended in it: what is behind
-    the gate gets it late, as silence, or at once, so that it is at the same time as the client."""
+    """Delay line of `HELD_MS` while asleep. After a wake word it releases the audio behind the
+    word; otherwise it gives silence of the same length, so that sample positions stay true."""
 
     _pcm: Pcm = field(default_factory=lambda: np.zeros(0, np.int16))
 
@@ -91,22 +95,24 @@ class WakeDelayLine:
         return len(self._pcm)
 
     def push(self, pcm: Pcm) -> int:
-        """How many samples are older than it holds, and are let go."""
+        """Adds samples. Returns how many old ones it dropped, as it holds no more than
+        `HELD_MS`."""
         both = np.concatenate([self._pcm, pcm])
         over = max(0, len(both) - ms_to_samples(HELD_MS, ASR_RATE_HZ))
         self._pcm = both[over:]
         return over
 
     def release(self, latest: int = 0) -> Pcm:
-        """All that it holds, silent but for the `latest` samples."""
+        """Empties the line. Returns all it held, with silence in place of all but the `latest`
+        samples."""
         pcm, self._pcm = self._pcm, np.zeros(0, np.int16)
         silent = max(0, len(pcm) - latest)
         return np.concatenate([np.zeros(silent, np.int16), pcm[silent:]])
 
 
 class WakeWordGate:
-    """One session's. While it sleeps, silence takes the place of what the microphone hears, so that
-    nothing behind it can keep or recognise any of it."""
+    """Lets a session's audio through only after its wake word. While the session sleeps, silence
+    replaces the microphone, so that nothing behind the gate can store or recognise any of it."""
 
     def __init__(
         self,
@@ -123,24 +129,25 @@ class WakeWordGate:
         self._word: WakeWord | None = None
         self._stream: WakeWordDetector | None = None
         self._heard = 0
-        "Samples that the stream was given since it began anew."
+        "Samples that the detector was given since it was last reset."
         self._held = WakeDelayLine()
         self._answers = True
         self._unasked = 0
-        "How often the assistant went on by itself since something was said."
+        "How often the assistant spoke of its own accord (idle timeout) since the user last spoke."
 
     @property
     def is_asleep(self) -> bool:
-        """Nothing is heard but the wake word."""
+        """Whether only the wake word can be recognised now."""
         return self._stream is not None and self._attention.until is None
 
     def configure(self, settings: SessionSettings) -> None:
-        """A word that was not the session's before puts it to sleep. Checked by `find_word`. Raises
-        EngineError where the engine opens no stream for it."""
+        """Applies the settings. A new wake word puts the session to sleep. The name was checked by
+        `find_word`. Raises EngineError when the engine cannot open a detector for it."""
         name = settings.wake_word if settings.turn_detection is not None else ""
         self._answers = settings.answers
         if name == (self._word.name if self._word else ""):
-            if self._word is not None:  # whoever asks for the event now knows how things are
+            # repeat the event: the client asks for it only since these settings
+            if self._word is not None:
                 self._tell(is_awake=self._attention.until is not None)
             return
         word, stream = find_word(self._engine, name), None
@@ -152,7 +159,7 @@ class WakeWordGate:
         self._tell(is_awake=self._word is None)
 
     def heard(self, frame: AudioFrame) -> AudioFrame:
-        """What may be heard of a frame, 16 kHz."""
+        """Returns what may be processed of a frame (16 kHz): all of it awake, silence asleep."""
         if self._stream is None:
             return self._all(frame)
         was_awake = self._attention.until is not None
@@ -177,12 +184,14 @@ class WakeWordGate:
         return frame._replace(pcm=pcm, start=frame.end - len(pcm))
 
     def _found(self, stream: WakeWordDetector, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
-        """An engine that raises has heard nothing, and goes on with a new stream."""
+        """Returns the wake words that end in `pcm`. An engine that raises found none and is opened
+        again."""
         self._heard += len(pcm)
         return self._errors.attempt(lambda: stream.push(pcm), self._renew)
 
     def _renew(self) -> tuple[WakeWordDetection, ...]:
-        """No word is in what a new stream has heard."""
+        """Opens a new detector after an error. Returns no words: the new one has had no audio
+        yet."""
         if self._engine is not None and self._word is not None:
             names, open_ = [self._word.name], self._engine.open
             self._stream = self._errors.attempt(lambda: open_(names), lambda: self._stream)
@@ -190,14 +199,15 @@ class WakeWordGate:
         return ()
 
     def _all(self, frame: AudioFrame) -> AudioFrame:
-        """The frame; before it silence for what is held, if it was put to sleep and let be."""
+        """Returns the frame, after silence in place of what the delay line still holds."""
         if not len(self._held):
             return frame
         pcm = np.concatenate([self._held.release(), frame.pcm])
         return frame._replace(pcm=pcm, start=frame.end - len(pcm))
 
     def check_awake(self) -> None:
-        """Raises RequestError input_audio_buffer_commit_empty: all that came is silence."""
+        """Raises RequestError input_audio_buffer_commit_empty while asleep, as all audio is silence
+        then."""
         if self.is_asleep and self._word is not None:
             raise RequestError(
                 f"nothing is heard before the wake word {self._word.name!r} is said",
@@ -205,10 +215,11 @@ class WakeWordGate:
             )
 
     def noted(self, event: SessionEvent) -> None:
-        """Something was told to the client."""
+        """Takes an event that was sent to the client, to keep the session awake after answers."""
         match event:
             case ResponseDone() | PlayoutStopped() | PlayoutCleared():
-                if self._unasked <= 1:  # to an empty room it would go on for ever
+                # more than one reprompt to an empty room would go on without end
+                if self._unasked <= 1:
                     self._attention.answered(self._clock.now())
             case TimeoutTriggered():
                 self._unasked += 1
