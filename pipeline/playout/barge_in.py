@@ -1,4 +1,5 @@
-"""Speech over an answer: hold the answer, find out what the speech is, then go on or give way."""
+"""Barge-in: when the user speaks over an answer, pauses it, decides what the speech is, then
+resumes or stops the answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,13 +21,13 @@ from pipeline.shared.turn import Turn
 from pipeline.user_turn.continuation import Continuation
 
 CommandCheck = Callable[[str, str], Awaitable[bool | None]]
-"""Whether the assistant would do something about these words, in this language; None: it takes any.
-Raises EngineError."""
+"""Returns whether the assistant would act on words (first argument) in a language (second); None:
+it takes any words. Raises EngineError."""
 
 
 @dataclass(slots=True)
 class _OverlapState:
-    """Whoever speaks over the answer, and what is known of it."""
+    """The user's speech over an answer, and what is known of it; see `OverlappingSpeech`."""
 
     turn: Turn
     policy: Literal["on", "patient"]
@@ -35,16 +36,17 @@ class _OverlapState:
     join: Continuation | None
     is_late: bool = False
     is_paused: bool = True
+    "The answer is paused because of it."
     words: str = ""
     is_wordless: bool = False
     is_silent: bool = False
     is_brief: bool = False
     is_final: bool = False
     weighed: tuple[str, bool] | None = None
-    "Words, and whether something would come of them."
+    "Words that were checked, and whether the assistant would act on them."
 
     def overlap(self, words: str) -> OverlappingSpeech:
-        """As far as it is known, with these words."""
+        """Returns the state of the speech, with these words."""
         return OverlappingSpeech(
             words,
             self.is_late,
@@ -58,16 +60,17 @@ class _OverlapState:
 
 
 class BargeIn:
-    """One session's. `give_way` stops the answer for good."""
+    """Handles the user's speech over the answers of one session. `give_way` stops the answer for
+    good."""
 
     def __init__(self, playout: Playout, metrics: Metrics, give_way: Callable[[], None]) -> None:
         self._playout, self._metrics, self._give_way = playout, metrics, give_way
         self._held: dict[str, _OverlapState] = {}
-        "By turn: the words of one may be on their way while the next is spoken."
+        "State by turn id: the words of one turn may still be decoded while the next is spoken."
 
     @property
     def is_open(self) -> bool:
-        """Somebody spoke over the answer, and may still turn out to interrupt it."""
+        """Whether speech over the answer may still turn out to be an interruption."""
         return bool(self._held)
 
     def begin(
@@ -80,45 +83,47 @@ class BargeIn:
         join: Continuation | None,
         tasks: asyncio.TaskGroup,
     ) -> None:
-        """Speech began while an answer is made or played. `join`: what it may go on; words that
-        were said before do not count."""
+        """Pauses the answer, because speech began while it is made or played. `join`: the utterance
+        that the speech may continue; words of that utterance do not count."""
         held = self._held[turn.id] = _OverlapState(turn, policy, language, is_question, join)
         self._playout.pause()
         tasks.create_task(self._decide_in_time(held), name=f"barge-in-{turn.id}")
 
     def words(self, turn: Turn, words: str) -> None:
-        """What was heard of it so far; empty when the recogniser found no words."""
+        """Takes the words of the turn so far; empty when the recogniser found none."""
         if (held := self._of(turn)) is not None:
             words = words if held.join is None else held.join.beyond(words)
             held.words, held.is_wordless = words, not words
             self._judge(held)
 
     def silent(self, turn: Turn, *, is_silent: bool) -> None:
-        """It stopped, or went on."""
+        """Notes that the speech paused or resumed."""
         if (held := self._of(turn)) is not None:
             held.is_silent = is_silent
-            # What goes on a former sentence is judged by the sense of both.
+            # Speech that continues an utterance is judged together with it, so it is never brief.
             held.is_brief = is_silent and held.join is None and (held.is_brief or not held.is_late)
             self._judge(held)
 
     async def weigh(self, turn: Turn, words: str, ask: CommandCheck) -> bool:
-        """Whether something would come of these words, where they are in doubt: to be known before
-        they are final, and before the answer must go on or end. True: the answer ends now."""
+        """Checks with `ask` whether the assistant would act on the words, if they are brief. Call
+        it before the words are final and before the answer must resume or end. Returns True if the
+        answer ends now."""
         held = self._of(turn)
         if held is None or not (held.is_brief and words):
             return False
         try:
             is_whole = await ask(words, held.language)
         except EarshotError:
-            return False  # the answer comes to it, and tells
+            return False  # the answer meets the same error and reports it
         makes_sense = not is_beginning(words, held.language) if is_whole is None else is_whole
         held.weighed = words, makes_sense
         is_still_so = self._of(turn) is held and held.words == words
         return is_still_so and self._judge(held) is InterruptionVerdict.CANCEL
 
     def final(self, turn: Turn, words: str, *, is_over: bool = False) -> bool:
-        """All of its words are known. False: it was no interruption, and wants no answer.
-        `is_over`: so is the answer, so that words which would not have ended it still want one."""
+        """Takes the final words. Returns False if they are no interruption and need no answer.
+        `is_over`: the answer has ended meanwhile; then words that would not have stopped it still
+        need one."""
         if (held := self._of(turn)) is None:
             return True
         if held.join is not None and not held.join.is_void and words:
@@ -130,7 +135,7 @@ class BargeIn:
         return verdict is InterruptionVerdict.CANCEL or (is_over and not is_nothing)
 
     def ends(self, turn: Turn, words: str, *, is_over: bool) -> bool:
-        """What `final` would return for these new words. Nothing comes of it."""
+        """Returns what `final` would return for these new words, without any effect."""
         if (held := self._of(turn)) is None:
             return True
         overlap = replace(held.overlap(words), is_final=True)
@@ -139,7 +144,7 @@ class BargeIn:
         return verdict is InterruptionVerdict.CANCEL or (is_over and not is_nothing)
 
     def end(self) -> None:
-        """The answer is over by other means."""
+        """Forgets all speech over the answer, because the answer ended for another reason."""
         self._held.clear()
         self._playout.resume()
 

@@ -1,22 +1,24 @@
-"""When a client that owns its playout plays what it is sent: at once, in order, without a stop."""
+"""Estimates when a client that paces its own playout plays what it is sent: at once, in order and
+without a break."""
 
 from core.ports import Clock
 
 
 class ClientPlayoutClock:
-    """Of one session. An estimate: the way to the client is not in it."""
+    """Playout clock of one session. The network delay to the client is not included."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.until = 0.0
-        "Monotonic seconds: when everything sent so far has been played."
+        "Monotonic seconds at which all that was sent has been played."
 
     def take(self, duration_s: float) -> float:
-        """The client is sent so much sound. Returns when it begins to play it."""
+        """Notes that `duration_s` of sound is sent. Returns the monotonic seconds at which it
+        begins to play."""
         begin = max(self._clock.now(), self.until)
         self.until = begin + duration_s
         return begin
 
     def silence(self) -> None:
-        """The client drops what it has not played yet."""
+        """Notes that the client drops what it has not played yet."""
         self.until = min(self.until, self._clock.now())

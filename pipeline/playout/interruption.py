@@ -1,4 +1,4 @@
-"""Speech over an answer: an interruption, or somebody who shows that he listens? Pure."""
+"""Judges speech over an answer: is it an interruption or a backchannel? Pure."""
 
 import re
 import tomllib
@@ -11,42 +11,46 @@ from typing import Literal
 from pipeline.user_turn.turn_detection import OPEN, completeness
 
 DECIDE_MS = 500
-"From the pause of the answer to its end or its going on: longer sounds like a broken line."
+"Longest pause of the answer until it resumes or ends: longer sounds like a broken connection."
 MAX_BACKCHANNEL_WORDS = 3
+"""Longest backchannel that is made of several known words ("okay okay")."""
 PATIENT_WORDS = 2
-"What `patient` takes for an interruption, but for a single word that means stop."
+"Least words that interrupt under the policy `patient`, except a single word that means stop."
 
 _PUNCTUATION = re.compile(r"[^\w\s'-]|_")
 
 
 class InterruptionVerdict(Enum):
+    """What becomes of the answer."""
+
     WAIT = auto()
+    "Not decided: the answer stays paused."
     RESUME = auto()
-    "Noise or a backchannel: the answer goes on where it stopped."
+    "Noise or a backchannel: the answer resumes where it paused."
     CANCEL = auto()
     "An interruption: the answer is over."
 
 
 @dataclass(frozen=True, slots=True)
 class OverlappingSpeech:
-    """What is known of the speech over an answer."""
+    """What is known of the user's speech over an answer."""
 
     words: str
-    "As far as they are known."
+    "Words so far."
     is_late: bool
-    "The answer was paused for `DECIDE_MS`: it must go on or end."
+    "Whether the answer has been paused for `DECIDE_MS`, so it must resume or end."
     is_silent: bool
-    "It has stopped, maybe for good."
+    "Whether the speech has stopped, maybe for good."
     is_wordless: bool
-    "The recogniser listened, and found no words so far."
+    "Whether the recogniser decoded the speech and found no words so far."
     is_final: bool
-    "`words` are all there are."
+    "Whether `words` are final."
     is_brief: bool = False
-    "It stopped before the answer had to go on or end: as long as an `uh-huh`."
+    "Whether the speech stopped before the answer had to resume or end: as short as an `uh-huh`."
     makes_sense: bool | None = None
-    "Something would come of the words, were they all; None: nobody knows yet."
+    "Whether the assistant would act on the words if they are final; None: not known yet."
     is_joined: bool = False
-    "It goes on a sentence: what is new in it is none by itself."
+    "The speech continues an earlier utterance, so `words` alone need not be a full sentence."
 
 
 def judge_overlap(
@@ -56,20 +60,22 @@ def judge_overlap(
     *,
     is_question: bool,
 ) -> InterruptionVerdict:
-    """`is_question`: the answer has asked something, so that a `yes` means something."""
+    """Returns what becomes of the answer. `language`: ISO 639-1, of the words. `is_question`: the
+    answer asked something, so that a `yes` is a reply."""
     if not overlap.words or is_backchannel(overlap.words, language, is_question=is_question):
         return _of_nothing(overlap, policy)
-    is_reply = is_question and overlap.is_final  # one word is enough for that
+    is_reply = is_question and overlap.is_final  # one word is enough for a reply
     if is_reply or _says_stop(overlap.words):
         return InterruptionVerdict.CANCEL
     is_enough = policy == "on" or _count(_normal(overlap.words)) >= PATIENT_WORDS
     if overlap.is_final:
         is_meant = not (overlap.is_brief and overlap.makes_sense is False)
         return InterruptionVerdict.CANCEL if is_enough and is_meant else InterruptionVerdict.RESUME
-    if not overlap.is_late:  # the answer is silent meanwhile: to hear more costs nothing
+    # the answer is silent meanwhile, so waiting for more words costs nothing
+    if not overlap.is_late:
         is_clear = overlap.is_joined or bool(overlap.is_brief and overlap.makes_sense)
         return InterruptionVerdict.CANCEL if is_enough and is_clear else InterruptionVerdict.WAIT
-    # A single word may be a `stop` that was misheard; more of them are told from an `uh-huh`.
+    # A single word may be a misrecognised `stop`. Several words can be told from an `uh-huh`.
     is_several = _count(_normal(overlap.words)) > 1
     is_nothing = overlap.makes_sense is False or is_beginning(overlap.words, language)
     is_meant = not (overlap.is_brief and is_several and is_nothing)
@@ -77,7 +83,8 @@ def judge_overlap(
 
 
 def is_beginning(words: str, language: str) -> bool:
-    """`are the`: what recognisers of commands make of an `uh-huh`. Nobody stops there."""
+    """Returns whether the words are only the beginning of a sentence, such as `are the`.
+    Recognisers of commands make this of an `uh-huh`; nobody stops there."""
     how = completeness(words, language)
     return how is not None and how <= OPEN
 
@@ -85,12 +92,12 @@ def is_beginning(words: str, language: str) -> bool:
 def _of_nothing(
     overlap: OverlappingSpeech, policy: Literal["on", "patient"]
 ) -> InterruptionVerdict:
-    """No words so far, or a backchannel."""
+    """Returns the verdict for no words so far, or for a backchannel."""
     if overlap.is_final:
         return InterruptionVerdict.RESUME
     if not overlap.is_late:
         return InterruptionVerdict.WAIT
-    # Speech that goes on for so long, its words still unknown, is no `uh-huh`, and no door.
+    # Speech that lasts this long without known words is neither an `uh-huh` nor a slamming door.
     is_unclear = not (overlap.words or overlap.is_silent or overlap.is_wordless)
     return (
         InterruptionVerdict.CANCEL if policy == "on" and is_unclear else InterruptionVerdict.RESUME
@@ -98,7 +105,8 @@ def _of_nothing(
 
 
 def is_backchannel(words: str, language: str, *, is_question: bool = False) -> bool:
-    """`uh-huh`, `okay okay`: nothing in it asks for an answer. Empty words are one."""
+    """Returns whether nothing in the words asks for an answer, as in `uh-huh` or `okay okay`. True
+    for empty words. After a question, affirmations such as `yes` do not count."""
     said = _normal(words)
     if not said:
         return True
@@ -131,7 +139,7 @@ def _words_of(language: str) -> tuple[frozenset[str], frozenset[str]]:
 
 @cache
 def _stop_words() -> frozenset[str]:
-    """Of every language: who shouts `stop` may speak another one."""
+    """Returns the stop words of all languages: a user may shout `stop` in another language."""
     return frozenset(word for entry in _table().values() for word in entry.get("stop", ()))
 
 

@@ -1,8 +1,9 @@
-"""What goes to the speaker: one writer per answer, exact frames, and a count of what was heard.
+"""Playout: sends an answer's sound to the speaker and counts how much of it was heard. Each answer
+has one writer.
 
-Server-paced: a track pulls one frame per 20 ms. Client-paced: sound is handed over as it comes, in
-frames of any length, and `ClientPlayoutClock` tells when they are played.
-A new answer or `clear` makes the old writer dead: what it still writes goes nowhere.
+Server-paced: a track pulls one frame every 20 ms. Client-paced: sound is handed over as it comes,
+in frames of any length, and `ClientPlayoutClock` estimates when they are played. A new answer or
+`clear` makes the old writer dead: what it still writes is dropped.
 """
 
 import asyncio
@@ -18,22 +19,23 @@ from pipeline.playout.client_clock import ClientPlayoutClock
 from pipeline.shared.settings import PlayoutPacing
 
 PACED_RATE_HZ = 24_000
-"Opus takes it as it is, and no voice has more: for 48 kHz each would have to be resampled."
+"Opus takes this rate as it is, and no voice has more. At 48 kHz each voice would be resampled."
 CLIENT_RATE_HZ = 24_000
-"The rate that OpenAI Realtime clients expect."
+"Rate that OpenAI Realtime clients expect."
 MAX_QUEUED_MS = 4000
-"Synthesis runs ahead by this much, no more: an interruption throws it away."
+"Most sound that synthesis runs ahead. An interruption throws it away."
 
 MAX_PIECE_SAMPLES = ms_to_samples(500, CLIENT_RATE_HZ)
-"""Of sound, handed to a client that paces itself at once: more than voices are gathered to, so that
-no crumb is left where the rate is another."""
+"""Largest frame for a client-paced session. It is longer than the pieces that voices deliver at
+once, so that no short rest is left after resampling."""
 
 REFILL_MS = 200
-"So much is played before a voice that waits goes on: to wake it for each frame costs more."
+"Sound that is played before a waiting voice continues: waking it for each frame costs more."
 
 
 class PlayoutObserver(Protocol):
-    """What the session is told; called from the task that writes or pulls, never re-entered."""
+    """Receives what happens to an answer's sound. Called from the task that writes or pulls, never
+    re-entered."""
 
     def playout_started(self, writer: "PlayoutWriter") -> None: ...
     def playout_stopped(self, writer: "PlayoutWriter") -> None: ...
@@ -41,53 +43,58 @@ class PlayoutObserver(Protocol):
 
 
 class PlayoutWriter:
-    """The only way into the speaker for one answer."""
+    """Takes the sound of one answer, and counts how much of it was played."""
 
     def __init__(self, playout: "Playout", response_id: str, source_rate_hz: int) -> None:
         self.response_id = response_id
         self.is_dead = False
         self.is_finished = False
         self.written = 0
-        "Samples at the playout's rate, silence at the very end (server-paced) included."
+        """Samples written, at the playout's rate. Server-paced: including the silence at the very
+        end."""
         self.played = 0
-        "Samples that the speaker took (server-paced), or that were handed over (client-paced)."
+        "Samples that the speaker took (server-paced) or that were handed over (client-paced)."
         self.has_started = False
         self.ends_at = 0.0
-        """Monotonic seconds. Server-paced: when its latest packet went. Client-paced: when all that
-        was handed over has been played."""
+        """Monotonic seconds. Server-paced: when the latest frame was taken. Client-paced: when all
+        that was handed over has been played."""
         self._runs: list[tuple[float, float]] = []
-        "Where sound began or went on after a gap: ms of this answer, monotonic seconds."
+        "Where sound began or continued after a gap: ms of this answer, monotonic seconds."
         self._playout = playout
         self._resampler = Resampler(source_rate_hz, playout.rate_hz)
         self._framer = Framer(playout.rate_hz)
 
     @property
     def heard_ms(self) -> float:
+        """How much of the answer was played (server-paced) or handed over (client-paced), in ms."""
         return samples_to_ms(self.played, self._playout.rate_hz)
 
     @property
     def total_ms(self) -> float:
+        """How much of the answer was written, in ms."""
         return samples_to_ms(self.written, self._playout.rate_hz)
 
     def heard_at(self, heard_ms: float) -> float:
-        """When a client that paces itself had played so much of it."""
+        """Returns the monotonic seconds at which a client that paces itself had played `heard_ms`
+        of it."""
         run_ms, at = next(run for run in reversed(self._runs) if run[0] <= heard_ms)
         return min(at + (heard_ms - run_ms) / 1000, self.ends_at)
 
     def took(self, samples: int, begin: float, end: float, *, has_gap: bool) -> None:
-        """For the playout: the next samples are played from `begin` on, after a gap or at once."""
+        """Notes that the next samples play from `begin` to `end` (monotonic seconds). For
+        `Playout`."""
         if has_gap or not self._runs:
             self._runs.append((self.heard_ms, begin))
         self.played += samples
         self.ends_at = end
 
     async def write(self, pcm: Pcm) -> None:
-        """Queue sound; waits while `MAX_QUEUED_MS` are queued."""
+        """Queues sound, at the voice's rate. Waits while `MAX_QUEUED_MS` are queued."""
         for frame in self._frames(self._resampler.push(pcm)):
             await self._playout.put(self, frame)
 
     async def finish(self) -> None:
-        """The answer has no more sound; the last frame for a track is filled with silence."""
+        """Ends the answer's sound. For a track, the last frame is filled with silence."""
         for frame in self._frames(self._resampler.flush()):
             await self._playout.put(self, frame)
         if (rest := self._framer.flush()) is not None:
@@ -96,8 +103,8 @@ class PlayoutWriter:
         self._playout.finished(self)
 
     def _frames(self, pcm: Pcm) -> Iterable[AudioFrame]:
-        """Only a track needs them of exactly 20 ms: to cut and join them costs more than all else
-        that becomes of an answer's sound on its way to a client."""
+        """Only a track needs frames of exactly 20 ms. Cutting and joining them costs more than all
+        other work on an answer's sound on its way to a client."""
         if self._playout.paced_by == "server":
             return self._framer.push(pcm)
         size = MAX_PIECE_SAMPLES
@@ -106,6 +113,14 @@ class PlayoutWriter:
 
 
 class Playout:
+    """Sound output of one session: one answer at a time, with pause, resume and clear.
+
+    writer = playout.open(response_id, source_rate_hz=22_050)
+    await writer.write(pcm)  # as often as the voice has sound
+    await writer.finish()
+    await playout.drained()
+    """
+
     def __init__(
         self,
         paced_by: PlayoutPacing,
@@ -116,7 +131,8 @@ class Playout:
         deliver: Callable[[str, Pcm], None] | None = None,
         client_has_room: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """For a client-paced session: `deliver(response_id, pcm)` takes frames, as room is."""
+        """For a client-paced session, `deliver(response_id, pcm)` sends a frame, and
+        `client_has_room` waits while the client is behind."""
         self.paced_by = paced_by
         self.rate_hz = PACED_RATE_HZ if paced_by == "server" else CLIENT_RATE_HZ
         self._listener, self._clock, self._metrics = listener, clock, metrics
@@ -130,42 +146,44 @@ class Playout:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._flows = asyncio.Event()
-        "Not paused."
+        "Set while playout is not paused."
         self._flows.set()
         self._pausing_since: float | None = None
-        "Sound was to pause, and the speaker has not been without it yet."
+        "Monotonic seconds at which a pause was asked for, until the speaker is without sound."
         self._ran_dry = False
-        "A speaker that paces by our clock got nothing in the middle of an answer."
+        "Whether a server-paced speaker got no frame in the middle of an answer."
 
     @property
     def writer(self) -> PlayoutWriter | None:
-        """Of the answer that is being spoken; None when nothing is."""
+        """Writer of the answer that is being spoken; None when none is."""
         return self._writer
 
     @property
     def is_audible(self) -> bool:
-        """Sound is going to the speaker."""
+        """Whether the sound of an answer has started and not ended."""
         return self._writer is not None and self._writer.has_started
 
     @property
     def awaited(self) -> asyncio.Event | None:
-        """Set when an answer has its first sound; None while one is heard, or held back."""
+        """Event that is set when an answer has its first sound; None while one is audible or
+        paused."""
         is_silent = not self.is_audible and self._flows.is_set()
         return self._has_sound if is_silent else None
 
     def open(self, response_id: str, source_rate_hz: int) -> PlayoutWriter:
-        """Begin an answer; what is left of the one before is cleared."""
+        """Begins an answer. What is left of the one before is cleared."""
         self.clear()
         self._writer = PlayoutWriter(self, response_id, source_rate_hz)
         self._is_idle.clear()
         return self._writer
 
     async def drained(self) -> None:
-        """Wait until nothing is left to be heard."""
+        """Waits until nothing is left to be played."""
         await self._is_idle.wait()
 
     def clear(self) -> PlayoutWriter | None:
-        """Stop at once. Returns the writer that was cut off, which knows how much was heard."""
+        """Stops at once. Returns the writer that was cut off, which knows how much was played; None
+        if there was none."""
         writer = self._writer
         self._frames.clear()
         self._has_sound.clear()
@@ -180,18 +198,18 @@ class Playout:
         return writer
 
     def pause(self) -> None:
-        """Nothing goes to the speaker from the next frame on; what is queued is kept."""
+        """Stops the sound from the next frame on; what is queued is kept."""
         if self._flows.is_set() and self.is_audible and self._frames:
             self._pausing_since = self._clock.now()
         self._flows.clear()
 
     def resume(self) -> None:
-        """Go on where it stopped."""
+        """Continues where it paused."""
         self._pausing_since = None
         self._flows.set()
 
     def pull(self) -> AudioFrame | None:
-        """The next 20 ms for the speaker; None when there is nothing to play."""
+        """Returns the next 20 ms for the speaker; None when there is nothing to play."""
         writer = self._writer
         if not self._flows.is_set():
             self._paused()
@@ -212,7 +230,8 @@ class Playout:
         return frame
 
     async def put(self, writer: PlayoutWriter, frame: AudioFrame) -> None:
-        """For writers: hand over one frame."""
+        """Takes one frame from a writer. Waits while there is no room or, for a client, while
+        paused."""
         if self.paced_by == "client":
             while not (writer.is_dead or self._flows.is_set()):
                 await self._flows.wait()
@@ -232,7 +251,7 @@ class Playout:
             self._has_sound.set()
 
     def finished(self, writer: PlayoutWriter) -> None:
-        """For writers: no more frames will come."""
+        """Notes that a writer has no more frames."""
         if not writer.is_dead and not self._frames:
             self._stop(writer)
 
@@ -251,7 +270,7 @@ class Playout:
             self._listener.playout_started(writer)
 
     def _paused(self) -> None:
-        """The speaker is without sound now."""
+        """Measures how long a pause took until the speaker was without sound."""
         if self._pausing_since is not None:
             paused_s = self._clock.now() - self._pausing_since
             self._metrics.observe("earshot_barge_in_pause_seconds", paused_s)

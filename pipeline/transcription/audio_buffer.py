@@ -1,4 +1,5 @@
-"""The audio of an utterance whose words are not fixed yet: it grows, and loses its beginning."""
+"""Audio of an utterance whose words may still change. It grows at its end and loses its
+beginning."""
 
 import numpy as np
 
@@ -6,15 +7,18 @@ from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 
 
 class AudioBuffer:
+    """Growing audio (16 kHz); positions are samples of the whole utterance."""
+
     def __init__(self) -> None:
         self._chunks: list[Pcm] = []
         self.start = 0
-        "Where it begins, in the utterance."
+        "Sample of the utterance at which the buffer begins."
         self.end = 0
-        "Samples of the utterance so far."
+        "Samples of the utterance so far; one past the last one in the buffer."
 
     @property
     def duration_ms(self) -> float:
+        """Length of the audio that the buffer holds, in ms."""
         return samples_to_ms(self.end - self.start, ASR_RATE_HZ)
 
     def push(self, pcm: Pcm) -> None:
@@ -22,13 +26,13 @@ class AudioBuffer:
         self.end += len(pcm)
 
     def forget(self, before: int) -> None:
-        """What lies before this sample of the utterance is not needed any more."""
+        """Drops the audio before this sample of the utterance."""
         if before > self.start:
             self._chunks = [self.pcm()[before - self.start :]]
             self.start = before
 
     def pcm(self) -> Pcm:
-        """All of it."""
+        """Returns all audio in the buffer, from `start` to `end`."""
         if len(self._chunks) != 1:
             self._chunks = [np.concatenate(self._chunks) if self._chunks else np.zeros(0, np.int16)]
         return self._chunks[0]

@@ -1,9 +1,10 @@
-"""Whether words were spoken at all: by the recogniser's scores, by the VAD's, or by both. Pure.
+"""No-speech filter: decides whether words were spoken at all, by the recogniser's scores, by the
+VAD's, or by both. Pure.
 
-Recognisers make words up where nobody spoke. Large ones give scores that show it (`tells_noise`):
-these decide. For the others the VAD decides: a voice that it never quite believed in is no voice,
-and words have to fit into the time in which somebody spoke, of which every moment counts as much as
-the VAD is sure of it. What the VAD cannot tell from speech is singing.
+Recognisers make words up where nobody spoke. Large models give scores that show it
+(`AsrInfo.tells_noise`), so these decide. For the others the VAD decides. A voice that the VAD was
+never sure of is no voice. And words must fit into the time in which the user spoke, where each
+moment counts as much as the VAD is sure of it. The VAD cannot tell singing from speech.
 """
 
 from dataclasses import dataclass, replace
@@ -14,39 +15,43 @@ from core.audio import ASR_RATE_HZ, samples_to_ms
 from engines.base import AsrInfo, AsrResult
 
 NoSpeechMode = Literal["off", "normal", "strict"]
-"""What is done about noise. off: nothing is filtered. normal: the recogniser's scores decide, the
-VAD's where a recogniser has none to trust. strict: both must believe that somebody spoke."""
+"""How noise is handled. off: nothing is filtered. normal: the recogniser's scores decide, or the
+VAD's where a recogniser has no reliable ones. strict: both must believe that the user spoke."""
 
 
 SPEECH_PROBABILITY = 0.5
-"From here on a frame counts as speech."
+"VAD probability from which a frame counts as speech."
 SUREST_MS = 200
-"What a VAD is surest of in an utterance: a syllable."
+"Length of the audio that the VAD is surest of, in one utterance: a syllable."
 LEAST_SUREST = 0.5
-"Of their mean probability. Single spoken letters have 0.6, all but a tenth of noise has less."
+"""Least mean probability of that audio for speech. Single spoken letters have 0.6; all but a tenth
+of noise has less than 0.5."""
 SILENCE = 0.35
-"""Of their mean probability: below it not even speech that has begun would go on for the VAD. What
-people say has more, unless they whisper; of nine recordings of noise one has."""
+"""Mean probability of that audio below which it is silence: the VAD would not even continue speech
+that has begun. Speech has more, unless it is whispered; of nine recordings of noise one has
+more."""
 LEAST_SPEECH_MS = 180
-"The shortest spoken letters and digits have 260."
+"Least length of speech. The shortest spoken letters and digits have 260 ms."
 LEAST_LETTER_MS = 25
-"""Of certain speech per letter or digit: 40 in a second. No clip of 367 has less than 31; what was
-made up of noise had up to 22."""
+"""Least certain speech per letter or digit: 40 of them in a second. Of 367 recordings of speech
+none has less than 31 ms; text that was made up from noise had up to 22 ms."""
 
 
 @dataclass(slots=True)
 class NoSpeechFilter:
-    """The VAD's evidence for one utterance or piece. Every frame is pushed."""
+    """Collects the VAD's evidence for one utterance or segment. Every frame must be pushed."""
 
     speech_ms: float = 0.0
-    "In frames that count as speech."
+    "Length of the frames that count as speech, in ms."
     certain_ms: float = 0.0
-    "Each of them counts from not at all to fully, as its probability goes from 0.5 to 1."
+    """Sum of speech in ms, where a frame counts from 0 to its full length as its probability goes
+    from 0.5 to 1."""
     _surest: tuple[tuple[float, float], ...] = ()
-    "Probability and ms, the surest first, at least `SUREST_MS` of them if there are so many."
+    """Probability and length in ms of the surest frames, the surest first; together `SUREST_MS` or
+    more if there is as much audio."""
 
     def push(self, probability: float, samples: int) -> None:
-        """The VAD's word on so many samples (16 kHz)."""
+        """Adds the VAD probability (0 to 1) of the next `samples` (16 kHz)."""
         frame_ms = samples_to_ms(samples, ASR_RATE_HZ)
         if probability >= SPEECH_PROBABILITY:
             self.speech_ms += frame_ms
@@ -57,7 +62,8 @@ class NoSpeechFilter:
 
     @property
     def surest(self) -> float:
-        """Mean probability of the surest `SUREST_MS`; what is missing to them counts as 0."""
+        """Mean probability of the surest `SUREST_MS`; what is missing of that length counts as
+        0."""
         left, total = float(SUREST_MS), 0.0
         for probability, ms in self._surest:
             total += probability * min(ms, left)
@@ -66,18 +72,18 @@ class NoSpeechFilter:
 
     @property
     def is_silence(self) -> bool:
-        """The VAD heard nothing that could be a voice. Clean speech is never like that, a whisper
-        may be: too little to reject what a recogniser is sure of."""
+        """Whether the VAD saw nothing that could be a voice. Clean speech never looks like that,
+        but a whisper may: this alone is too little to reject text that a recogniser is sure of."""
         return self.surest < SILENCE
 
     @property
     def is_none(self) -> bool:
-        """Nobody spoke, as far as the VAD alone can tell: not worth the decode of a recogniser that
-        cannot tell."""
+        """Whether nobody spoke, as far as the VAD alone can tell. Then a recogniser that cannot
+        tell noise from speech need not decode it."""
         return self.surest < LEAST_SUREST or self.speech_ms < LEAST_SPEECH_MS
 
     def allows(self, text: str) -> bool:
-        """Whether so much can have been said."""
+        """Returns whether so much text can have been spoken in this time."""
         letters = sum(character.isalnum() for character in text)
         return not self.is_none and self.certain_ms >= LEAST_LETTER_MS * letters
 
@@ -96,12 +102,12 @@ def _certainty(probability: float) -> float:
 
 
 class NoSpeechCriterion(Enum):
-    """Whose word counts on whether anybody spoke."""
+    """Which scores decide whether the user spoke."""
 
     NOBODY = auto()
-    "What the recogniser made of it stands: nothing is filtered."
+    "None: the recogniser's text stands, nothing is filtered."
     RECOGNISER = auto()
-    "Its own scores decide. Where they do not agree, the VAD must have heard something."
+    "The recogniser's own. Where they disagree, the VAD must have seen something."
     BOTH = auto()
     "The recogniser and the VAD must both believe it."
 
@@ -109,8 +115,8 @@ class NoSpeechCriterion(Enum):
 def no_speech_criterion(
     mode: NoSpeechMode, info: AsrInfo, no_speech_threshold: float | None
 ) -> NoSpeechCriterion:
-    """Who judges the results of this recogniser. `no_speech_threshold`: what a request asks for,
-    which counts more than the configuration."""
+    """Returns which scores decide for this recogniser. `no_speech_threshold`: 0 to 1, from the
+    request; it takes precedence over the configured mode, and 1 turns the filter off."""
     if no_speech_threshold is not None:
         is_off = no_speech_threshold >= 1
     else:
@@ -125,7 +131,7 @@ def no_speech_criterion(
 
 
 def is_spoken(result: AsrResult, evidence: NoSpeechFilter, judge: NoSpeechCriterion) -> bool:
-    """Whether the words of the result were spoken."""
+    """Returns whether the words of the result were spoken."""
     if judge is NoSpeechCriterion.BOTH:
         return evidence.allows(result.text)
     return judge is NoSpeechCriterion.NOBODY or not (result.is_unsure and evidence.is_silence)
@@ -134,15 +140,15 @@ def is_spoken(result: AsrResult, evidence: NoSpeechFilter, judge: NoSpeechCriter
 def filter_no_speech(
     result: AsrResult, evidence: NoSpeechFilter, judge: NoSpeechCriterion
 ) -> AsrResult:
-    """The result; an empty one in its place, where it was not spoken."""
+    """Returns the result, or an empty one if it was not spoken."""
     return result if is_spoken(result, evidence, judge) else rejected_result(result)
 
 
 def rejected_result(result: AsrResult) -> AsrResult:
-    """An empty result in place of this one."""
+    """Returns an empty result in place of this one, marked as rejected."""
     return replace(result, text="", words=(), segments=(), tokens=(), is_rejected=True)
 
 
 def no_speech_result(language: str) -> AsrResult:
-    """The result of a piece in which nobody spoke."""
+    """Returns the result for a segment in which nobody spoke."""
     return AsrResult("", 0.0, language, is_rejected=True, language_probability=0.0)

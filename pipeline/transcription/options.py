@@ -1,4 +1,4 @@
-"""What may be asked of a recogniser: ranges, and what the model at hand can do."""
+"""Checks the options of a recognition request: ranges, and what the recogniser can do."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,11 +8,11 @@ from engines.asr.whisper.prompt import check_prefix
 from engines.base import AsrInfo, AsrOptions
 
 MAX_PROMPT_CHARS = 4000
-"Whisper reads the last 223 tokens of a prompt, at most some 1500 characters."
+"Longest prompt. Whisper reads the last 223 tokens of a prompt, at most some 1500 characters."
 MAX_BEAM_SIZE = 10
-"The cost grows with it, the accuracy hardly beyond 5."
+"Widest beam search. The cost grows with it; the accuracy hardly grows beyond 5."
 MAX_TEMPERATURES = 6
-"0 to 1 in steps of 0.2, as everybody falls back."
+"Most temperatures: 0 to 1 in steps of 0.2, the usual fallback sequence."
 
 _NO_NAMES: Mapping[str, str] = {}
 
@@ -20,15 +20,16 @@ _NO_NAMES: Mapping[str, str] = {}
 def check_asr_options(
     info: AsrInfo, options: AsrOptions, names: Mapping[str, str] = _NO_NAMES
 ) -> None:
-    """Raises RequestError invalid_value, unsupported_language, unsupported_parameter.
+    """Checks the options. Raises RequestError invalid_value, unsupported_language,
+    unsupported_parameter.
 
-    Refused is what would change the answer if it were ignored; hints that the model has no use for
-    (prompt, hotwords, beam size, temperatures, padding) are not. `param` is the option's own name
-    (`temperature` for the temperatures), or what `names` calls it.
+    Refuses options that would change the result if they were ignored, but not hints that the model
+    has no use for (prompt, hotwords, beam size, temperatures, padding). The error's `param` is the
+    option's own name (`temperature` for the temperatures), or its name in `names`.
     """
     params = {"temperatures": "temperature", **names}
     _check_ranges(options, params)
-    if not options.prefix:  # it names the language itself
+    if not options.prefix:  # the prefix names the language itself
         _check_languages(info, options, params)
     refused = {
         "task": options.task == "translate",
@@ -53,7 +54,7 @@ def check_asr_options(
 def _check_ranges(options: AsrOptions, params: Mapping[str, str]) -> None:
     def within(field: str, values: Iterable[float], low: float, high: float) -> None:
         for value in values:
-            if not low <= value <= high:  # also refuses what is no number
+            if not low <= value <= high:  # this form also refuses NaN
                 raise _invalid(params.get(field, field), f"{low} to {high}", value)
 
     if options.beam_size is not None:

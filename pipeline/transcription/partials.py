@@ -1,20 +1,20 @@
-"""When to ask for the next partial. Pure: it is told the time."""
+"""Decides when to ask for the next partial. Pure: the caller passes the time in seconds."""
 
 from dataclasses import dataclass
 
 from pipeline.transcription.stitching import words_of
 
 EVERY_S = 0.2
-"About one syllable, so that words appear as they are spoken."
+"Shortest time between partials. It is about one syllable, so words appear as they are spoken."
 SHARE = 1 / 3
-"""Of the time, at most this much is spent on partials. What one costs is measured with its wait in
-the queue: when more sessions speak, all of them ask less often."""
+"""Largest share of the time that is spent on partials. The cost of one includes its wait in the
+queue: when more sessions speak, all of them ask less often."""
 MAX_BACKOFF_S = 5.0
-"After refusals in a row; one returned partial halves it again."
+"Longest wait after refusals in a row. Each partial that returns halves the wait again."
 
 
 class PartialPacing:
-    """One utterance's partials: the next is asked for only after the last one returned."""
+    """Paces the partials of one utterance. Each is requested only after the one before returned."""
 
     def __init__(self) -> None:
         self._asked = float("-inf")
@@ -22,20 +22,22 @@ class PartialPacing:
         self._backoff = 1
 
     def wait_s(self, now: float) -> float:
-        """Seconds until the next partial may be asked for."""
+        """Returns the seconds until the next partial may be requested."""
         return max(0.0, self._asked + self._spacing_s() - now)
 
     def asked(self, now: float) -> None:
+        """Notes that a partial is requested."""
         self._asked = now
 
     def returned(self, now: float) -> None:
-        """Costs rise at once and fall slowly: a batch that was free by chance says little."""
+        """Notes that it returned. The measured cost rises at once and falls slowly: one fast call
+        in an idle moment says little."""
         cost_s = now - self._asked
         self._cost_s = max(cost_s, (self._cost_s + cost_s) / 2)
         self._backoff = max(1, self._backoff // 2)
 
     def refused(self) -> None:
-        """Overloaded, or overtaken by something more urgent."""
+        """Notes that it was refused: by overload, or because something more urgent came."""
         self._backoff = min(32, self._backoff * 2)
 
     def _spacing_s(self) -> float:
@@ -43,25 +45,31 @@ class PartialPacing:
         return max(spacing_s, min(spacing_s * self._backoff, MAX_BACKOFF_S))
 
 
-# Which words of a changing hypothesis will stay: those on which two in a row agree. Pure.
-#
-# LocalAgreement-2 (Liu et al. 2020; Machacek et al. 2023), on words.
+# Stable prefix of a changing hypothesis: the words on which two hypotheses in a row agree. Pure.
+# This is LocalAgreement-2 (Liu et al. 2020; Machacek et al. 2023), on words.
 
 
 @dataclass(frozen=True, slots=True)
 class PartialHypothesis:
+    """Words so far: those that will stay, and those that may change."""
+
     stable: str
     unstable: str
 
 
 class StablePrefix:
-    """Feed hypotheses of growing audio; `stable` only ever grows."""
+    """Finds the stable words in hypotheses of growing audio. The stable part only grows.
+
+    hypothesis = prefix.push("turn on the lie")
+    hypothesis = prefix.push("turn on the light")  # stable: "turn on the"
+    """
 
     def __init__(self) -> None:
         self._stable: list[str] = []
         self._last: list[str] = []
 
     def push(self, text: str) -> PartialHypothesis:
+        """Returns the next hypothesis, split into its stable and its unstable words."""
         words = words_of(text)
         agreed = 0
         for ours, theirs in zip(words, self._last, strict=False):
@@ -69,8 +77,8 @@ class StablePrefix:
                 break
             agreed += 1
         self._last = words
-        # A hypothesis that turns against its own stable words is shown after them, not instead:
-        # what a client has been told to be stable stays.
+        # If a hypothesis contradicts its own stable words, its words are shown after them, not in
+        # their place: what a client received as stable stays.
         if agreed > len(self._stable) and words[: len(self._stable)] == self._stable:
             self._stable = words[:agreed]
         return PartialHypothesis(

@@ -1,4 +1,4 @@
-"""Whole recordings to text, for every door that takes audio as a file or an upload."""
+"""Transcribes whole recordings, for every door that takes audio as a file or an upload."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -33,43 +33,55 @@ from pipeline.transcription.stitching import shift_times, stitch_results
 from serving.scheduling.scheduler import DecodePriority
 
 ANY_LENGTH_MS = 30_000
-"Of a piece, for recognisers that take any: memory stays bounded, and words come while it goes on."
+"""Longest segment for recognisers without a window. It bounds memory, and words come while the
+upload is still running."""
 BLOCK_MS = 1000
-"Audio that one hand-over to the thread of the VAD is worth."
+"Audio that is given to the VAD's thread at once."
 EAGER_BLOCK_MS = 100
-"So soon a pause is noticed that an eager recording uses."
+"The same for eager recordings: how soon they notice a pause."
 TRIES = 4
-"Of a piece that is refused when others of its recording were not: their work is not thrown away."
+"""Attempts for a segment that is refused while others of its recording have results, whose work
+would otherwise be lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What was said in a whole recording; times count from its first sample."""
+    """Transcript of a whole recording. Times count from its first sample."""
 
     text: str
     language: str
     language_probability: float
     audio_ms: float
+    "Probability that `language` is right, 0 to 1."
     segments: tuple[Segment, ...]
     words: tuple[Word, ...]
-    "With timestamps `word`."
+    "Empty without timestamps `word`."
     tokens: tuple[TokenLogprob, ...]
-    "With `token_logprobs`."
+    "Empty without `token_logprobs`."
 
 
 @dataclass(frozen=True, slots=True)
 class _SegmentRequest:
-    """A piece that was handed over, without its samples: results wait long for their reader."""
+    """A segment that was handed over, without its samples: results may wait long until they are
+    read."""
 
     start: int
+    "Sample of the recording at which it begins."
     samples: int
     evidence: NoSpeechFilter
     decode: EarlyDecode | None
-    "None: nobody spoke."
+    "Its decode; None: nobody spoke."
 
 
 class Transcriber:
-    """Takes recordings of any length: cut at pauses, recognised in parallel, joined in order."""
+    """Transcribes recordings of any length. They are cut at pauses, recognised in parallel, and
+    stitched in order.
+
+        async with transcriber.open("default", AsrOptions()) as recording:
+            await recording.push(pcm)
+            recording.end()
+            transcript = await recording.transcript()
+    """
 
     def __init__(self, engines: RecordingEngines) -> None:
         self._engines = engines
@@ -79,23 +91,22 @@ class Transcriber:
         self._is_idle.set()
 
     async def drain(self) -> None:
-        """Take no new recordings; wait until those under way are done."""
+        """Refuses new recordings, and waits until those that are open are done."""
         self._is_draining = True
         await self._is_idle.wait()
 
     def check(self, model: str, options: AsrOptions) -> None:
-        """Raises NotFound model_not_found; RequestError for what this model cannot do; EngineError
-        when it cannot be used at all."""
+        """Checks model and options. Raises NotFound model_not_found; RequestError for what this
+        model cannot do; EngineError when the model cannot be used at all."""
         check_asr_options(self._engines.recogniser(model, param="model").info, options)
 
     def padding_instead(self, model: str, options: AsrOptions) -> AsrPadding | None:
-        """Which padding is done in place of the one asked for; None: that one. Raises NotFound
-        model_not_found."""
+        """Returns the padding that is used in place of the one asked for; None: that one is used.
+        Raises NotFound model_not_found."""
         return self._engines.padding_instead(model, options.padding)
 
     def name_of(self, model: str) -> str:
-        """The own name of the recogniser that is meant, for answers to say. Raises NotFound
-        model_not_found."""
+        """Returns the recogniser's own name, for replies. Raises NotFound model_not_found."""
         return self._engines.recogniser_name(model)
 
     @asynccontextmanager
@@ -107,10 +118,11 @@ class Transcriber:
         priority: DecodePriority = DecodePriority.BATCH,
         eager: bool = False,
     ) -> AsyncIterator["RecordingTranscription"]:
-        """A recording to push audio into. Leaving early cancels what is still being recognised.
+        """Opens a recording to push audio into. Leaving the context early cancels unfinished
+        decodes.
 
-        `eager`: for audio that comes as it is spoken; see `PauseDecoder`.
-        Raises as `check`; Overloaded when the wait would be too long, or the server is draining.
+        `eager`: for audio that arrives as it is spoken; see `PauseDecoder`. Raises the errors of
+        `check`, and OverloadedError when the wait would be too long or the server is draining.
         """
         if self._is_draining:
             raise OverloadedError("the server is shutting down", retry_after_s=5, code="draining")
@@ -144,7 +156,8 @@ class Transcriber:
 
 
 class RecordingTranscription:
-    """`push` until `end`, then `parts` or `transcript`, once; `parts` may be read while pushing."""
+    """One recording. Call `push`, then `end`, then read `parts` or `transcript` once. `parts` may
+    also be read while audio is pushed."""
 
     def __init__(
         self,
@@ -164,9 +177,10 @@ class RecordingTranscription:
         self._waiting: list[Pcm] = []
         self._samples = 0
         self._slots = asyncio.Semaphore(2 * recogniser.info.max_batch)
-        "One batch runs, the next one waits; more would only be memory."
+        "Limits open decodes: one batch runs and the next one waits. More would only use memory."
         self._given: asyncio.Queue[_SegmentRequest | None] = asyncio.Queue()
-        "In order; small, so that push never waits for whoever reads the parts."
+        """Segments in order. Without samples, so it need not be bounded, and `push` never waits for
+        the reader of `parts`."""
         self._running: list[EarlyDecode] = []
         self._head_start = head_start
         self._ending: asyncio.Task[None] | None = None
@@ -179,9 +193,9 @@ class RecordingTranscription:
         self._detecting = asyncio.Lock()
 
     async def push(self, pcm: Pcm) -> None:
-        """The next samples, 16 kHz. Waits while too much is still to be recognised.
+        """Adds the next samples, 16 kHz. Waits while too much is still to be recognised.
 
-        Raises EngineError, Overloaded when it is lost already.
+        Raises EngineError, OverloadedError when the recording has already failed.
         """
         self._raise_if_lost()
         self._samples += len(pcm)
@@ -197,11 +211,11 @@ class RecordingTranscription:
             self._head_start.hear(self._cutter)
 
     def end(self) -> None:
-        """There is no more audio."""
+        """Ends the audio."""
         self._ending = self._tasks.create_task(self._finish(), name="recording-end")
 
     def close(self) -> None:
-        """Cancel what is not known yet, and free what engines keep for it."""
+        """Cancels decodes that are not finished, and frees what engines keep for them."""
         if self._ending is not None:
             self._ending.cancel()
         self._head_start.drop()
@@ -209,9 +223,10 @@ class RecordingTranscription:
             decode.drop(self._recogniser)
 
     async def parts(self) -> AsyncIterator[AsrResult]:
-        """Each stretch in order, as soon as it is known; times count from the recording's start.
+        """Yields the result of each segment in order, as soon as it is known. Times count from the
+        start of the recording.
 
-        Raises EngineError, Overloaded.
+        Raises EngineError, OverloadedError.
         """
         while (given := await self._given.get()) is not None:
             if given.decode is None:
@@ -225,7 +240,7 @@ class RecordingTranscription:
             )
 
     async def transcript(self) -> Transcript:
-        """All that was said. Raises EngineError, Overloaded."""
+        """Returns all results as one transcript. Raises EngineError, OverloadedError."""
         parts = [(part, 1.0) async for part in self.parts()]
         known = self._options.language or self._recogniser.info.languages[0]
         whole = stitch_results(
@@ -242,7 +257,7 @@ class RecordingTranscription:
         )
 
     async def _finish(self) -> None:
-        with suppress(EngineError, OverloadedError):  # `parts` comes to it and raises it
+        with suppress(EngineError, OverloadedError):  # `parts` reads the same error and raises it
             rest = np.concatenate([np.zeros(0, np.int16), *self._waiting])
             pieces = await asyncio.to_thread(self._cutter.push, rest)
             for piece in [*pieces, *await asyncio.to_thread(self._cutter.end)]:
@@ -276,9 +291,9 @@ class RecordingTranscription:
     async def _decode(
         self, item: AsrItem, evidence: NoSpeechFilter
     ) -> AsrResult | EngineError | OverloadedError:
-        """Holds a slot, and gives it back."""
+        """Decodes a segment, then gives back its slot."""
         try:
-            # As with faster-whisper, the first words decide on the language of all that follows.
+            # As with faster-whisper, the first words decide the language of all later segments.
             async with self._detecting:
                 if self._is_detecting:
                     result = await self._ask(item)

@@ -1,4 +1,4 @@
-"""Work on a recording that comes as it is spoken, before it is known to be over."""
+"""Decodes of a recording that arrives as it is spoken, begun before it is known to be over."""
 
 import asyncio
 import logging
@@ -14,29 +14,33 @@ from pipeline.transcription.segmenter import AudioSegment, Segmenter
 from serving.scheduling.scheduler import DecodePriority
 
 FEED_MS = 400
-"New audio that an incremental engine is given at once: more often would cost more than it saves."
+"New audio after which an incremental engine is fed. More often would cost more than it saves."
 
 _FEED = ms_to_samples(FEED_MS, ASR_RATE_HZ)
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyDecode:
-    """A piece that is being recognised, without its samples: results wait long for their reader."""
+    """A segment that is being recognised, without its samples: results may wait long to be read."""
 
     start: int
+    "Sample of the recording at which it begins."
     samples: int
     speech_end: int
+    "Sample of the recording one past its last speech."
     utterance: str
+    "Id of the utterance under which the recogniser knows it."
     options: AsrOptions
     task: asyncio.Task[AsrResult | EngineError | OverloadedError]
 
     def covers(self, piece: AudioSegment, options: AsrOptions) -> bool:
-        """It heard all of the piece but silence at the end, as it is to be heard."""
+        """Returns whether it decodes all of the segment, but perhaps silence at the end, with these
+        options."""
         heard = self.start, self.speech_end, self.options
         return heard == (piece.start, piece.speech_end, options)
 
     def drop(self, recogniser: Recogniser) -> None:
-        """Nobody wants it any more."""
+        """Cancels the decode: its result is not needed any more."""
         if not self.task.done():
             self.task.cancel()
             recogniser.forget(self.utterance)
@@ -45,7 +49,8 @@ class EarlyDecode:
 async def decode_or_error(
     recogniser: Recogniser, item: AsrItem, priority: DecodePriority
 ) -> AsrResult | EngineError | OverloadedError:
-    """A decode whose failure is for whoever reads it, not for the group that its task is in."""
+    """Returns the result of a decode, or its error. The error is for the reader of the result;
+    raised in the task, it would end the whole task group."""
     try:
         return await recogniser.decode(item, priority)
     except (EngineError, OverloadedError) as exc:
@@ -53,10 +58,10 @@ async def decode_or_error(
 
 
 class PauseDecoder:
-    """Each pause begins a decode, which is the final one if nothing more is said.
+    """Begins a decode at each pause, which is the final one if nothing more is said.
 
-    The last word of an incremental engine differs from what it hears on the way: it is fed
-    instead, so that at the end only the newest audio is left for it.
+    An incremental engine's final result differs from its partials, so such an engine is fed
+    instead: at the end, only the newest audio is left to decode.
     """
 
     def __init__(
@@ -66,18 +71,18 @@ class PauseDecoder:
         tasks: asyncio.TaskGroup,
         on_wasted: OnWastedWork,
     ) -> None:
-        """`on_wasted`: told of each decode that was not the final one."""
+        """`on_wasted`: called with the seconds of each decode that was not the final one."""
         self._recogniser, self._tasks, self._on_wasted = recogniser, tasks, on_wasted
         self.options = options
-        "Of what is begun next; they change when the language becomes known."
+        "Options of the next decodes; they change when the language becomes known."
         self._guess: EarlyDecode | None = None
         self._guess_time: TaskTime | None = None
         self._fed: EarlyDecode | None = None
         self._utterance = new_id("item")
-        "Under which an incremental engine is fed."
+        "Utterance id under which an incremental engine is fed."
 
     def hear(self, cutter: Segmenter) -> None:
-        """What has come so far."""
+        """Looks at the audio so far, and begins or feeds a decode if it is time."""
         if self._recogniser.info.is_incremental:
             self._feed(cutter.whole())
             return
@@ -91,7 +96,8 @@ class PauseDecoder:
             self._guess_time = TaskTime(self._guess.task)
 
     async def decoded(self, piece: AudioSegment) -> EarlyDecode | None:
-        """The piece's decode, if it is known already or on its way; at most once."""
+        """Returns the decode of this segment if it has begun and succeeds, else None. Each is
+        returned once."""
         guess = self._guess
         if guess is None or not guess.covers(piece, self.options):
             return None
@@ -102,7 +108,8 @@ class PauseDecoder:
         return guess
 
     def utterance(self, piece: AudioSegment) -> str:
-        """The id to decode the piece under: of what was fed, if that is its beginning."""
+        """Returns the utterance id to decode the segment under: the one that was fed, if the engine
+        already has the beginning of the segment, else a new one."""
         fed = self._fed
         if fed is None or piece.start != fed.start or len(piece.pcm) < fed.samples:
             return new_id("item")
@@ -110,7 +117,7 @@ class PauseDecoder:
         return fed.utterance
 
     def drop(self) -> None:
-        """It is over."""
+        """Cancels what is not needed at the end of the recording."""
         self._drop_guess()
         if self._fed is not None:
             self._fed.task.cancel()
@@ -141,13 +148,16 @@ class PauseDecoder:
             self._on_wasted(self._guess_time.seconds)
 
 
-# A stretch of an utterance whose words do not change any more: decoded once, begun early.
+# A segment of an utterance whose words do not change any more: decoded once, as early as possible.
 
 logger = logging.getLogger(__name__)
 
 
 class SegmentDecode:
-    """One final decode. `result` is None until it is known; a refused one may begin again."""
+    """One final decode of a segment. A decode that was refused may begin again.
+
+    `start`: sample of the utterance at which it begins. `result`: None until it is known.
+    """
 
     def __init__(
         self, recogniser: Recogniser, item: AsrItem, start: int, result: AsrResult | None = None
@@ -156,13 +166,13 @@ class SegmentDecode:
         self.result = result
         self._task: asyncio.Task[None] | None = None
         self.time: TaskTime | None = None
-        "Of the newest try; None: none was needed."
+        "Time of the newest attempt; None: none was needed."
         self.error: EngineError | OverloadedError | None = None
-        "Why the last try failed."
+        "Why the last attempt failed."
 
     @property
     def end(self) -> int:
-        """One past its last sample, in the utterance."""
+        """Sample of the utterance one past its last."""
         return self.start + len(self.item.pcm)
 
     @property
@@ -170,7 +180,7 @@ class SegmentDecode:
         return samples_to_ms(len(self.item.pcm), ASR_RATE_HZ)
 
     def begin(self, tasks: asyncio.TaskGroup, priority: DecodePriority) -> None:
-        """Decode it, unless it is known; FINAL hurries one that was begun."""
+        """Begins the decode, unless it runs or is known. FINAL makes a running one urgent."""
         if self.result is not None:
             return
         if self._task is None or self._task.done():
@@ -180,15 +190,15 @@ class SegmentDecode:
             self._recogniser.hurry(self.item.utterance)
 
     async def tried(self) -> None:
-        """Wait for the decode that was begun. Cancelling the waiter does not cancel it."""
+        """Waits for the decode that was begun. Cancelling the waiter does not cancel the decode."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
     async def final(self, tasks: asyncio.TaskGroup) -> AsrResult:
-        """Its words, now urgent. Raises EngineError, Overloaded.
+        """Returns the result, now urgently. Raises EngineError, OverloadedError.
 
-        A guess that was refused is made good. What a worker was lost with is not tried again: it
-        may end the next one, too.
+        A speculative decode that was refused for overload is repeated. One that failed with its
+        worker is not: it might crash the next worker, too.
         """
         self.begin(tasks, DecodePriority.FINAL)
         await self.tried()

@@ -1,4 +1,4 @@
-"""Where to cut long audio: at pauses, so that no word is torn and silence is not recognised."""
+"""Cuts long audio at pauses, so that no word is torn and silence is not recognised."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -15,28 +15,28 @@ SPEECH = {
     NoSpeechCriterion.RECOGNISER: 0.15,
     NoSpeechCriterion.NOBODY: 0.15,
 }
-"""VAD probability from which speech begins. Where the VAD counts, as in the endpointer; elsewhere a
-whisper is speech, too."""
+"""VAD probability from which speech begins. BOTH: as in the endpointer, because the VAD decides.
+Else lower, because a whisper is speech, too."""
 KEPT = {
     NoSpeechCriterion.BOTH: 0.5,
     NoSpeechCriterion.RECOGNISER: 1e-6,
     NoSpeechCriterion.NOBODY: 0.0,
 }
-"""VAD probability below which a long recording is left out. A recogniser that judges for itself
-hears all but the silence at which the default VAD's gate stays closed: of a whisper over the
-telephone the VAD makes 0.001 to 0.02, as of noise, and the recogniser understands it."""
+"""VAD probability below which audio of a long recording is left out. A recogniser that judges for
+itself gets all but the silence at which the default VAD's gate stays closed. The VAD gives a
+whisper over the telephone 0.001 to 0.02, as it gives noise, but the recogniser understands it."""
 GOES_ON = 0.7
-"Of the threshold: speech that has begun goes on down to there, as in the endpointer."
+"Share of the threshold down to which speech that has begun continues, as in the endpointer."
 PAD_MS = 300
-"Kept on both sides of the speech: onsets and last consonants are quieter than a VAD hears."
+"Audio kept on both sides of the speech: onsets and last consonants are too quiet for a VAD."
 LONG_PAUSE_MS = 3000
-"Ends a piece, however short: recognisers make words up in a long silence."
+"Pause that ends a segment, however short: recognisers make words up in a long silence."
 MIN_PAUSE_MS = 100
-"A shorter one is inside a word: the closure of a `t` takes 50 to 80 ms."
+"Shortest pause. Shorter ones are inside a word: the closure of a `t` takes 50 to 80 ms."
 MIN_SPEECH_MS = 60
-"Less in a whole piece is a click."
+"Least speech in a segment. Less is a click."
 QUIET_MS = 200
-"About the pause between two words spoken with care."
+"Length of the quiet moment that is cut: about the pause between two carefully spoken words."
 
 _PAD = ms_to_samples(PAD_MS, ASR_RATE_HZ)
 _LONG_PAUSE = ms_to_samples(LONG_PAUSE_MS, ASR_RATE_HZ)
@@ -48,23 +48,27 @@ _STEP = ms_to_samples(10, ASR_RATE_HZ)
 
 @dataclass(frozen=True, slots=True)
 class AudioSegment:
-    """A part of a recording that is recognised at once."""
+    """A part of a recording that is recognised in one call."""
 
     start: int
-    "Sample of the recording."
+    "Sample of the recording at which it begins."
     pcm: Pcm
     speech_end: int
-    "One past its last sample of speech."
+    "Sample of the recording one past its last speech."
     evidence: NoSpeechFilter
-    "That there is speech in it."
+    "VAD evidence of speech in it."
 
 
 class Segmenter:
-    """A recording as it comes, given back in pieces. Blocking (VAD): push from a thread.
+    """Cuts a recording into segments as it arrives. Blocking (VAD): call it from a thread.
 
-    One that fits the window stays whole and untouched. Of a longer one, what is below `KEPT` is
-    left out between pieces; a piece ends at a long pause, or where it would exceed the window: at
-    the longest pause of its last third, else at its last pause, else where it is quietest.
+    A recording that fits the window stays whole and unchanged. Of a longer one, audio below `KEPT`
+    is left out between segments. A segment ends at a long pause, or where it would exceed the
+    window: at the longest pause in its last third, else at its last pause, else where it is
+    quietest.
+
+    `vad`: opened for this recording alone. `window_samples`: longest segment. `judge`: which scores
+    decide what is speech.
     """
 
     def __init__(
@@ -76,30 +80,31 @@ class Segmenter:
         self._base = 0
         "Sample of the recording at which the buffer begins."
         self._heard = 0
-        "Samples that the VAD has judged."
+        "Samples of the recording that the VAD has judged."
         self._runs: list[tuple[int, int]] = []
-        "What is kept and in no piece yet; pauses below MIN_PAUSE_MS are part of it."
+        """Start and end of audio that is kept but in no segment yet. Pauses below MIN_PAUSE_MS are
+        part of it."""
         self._in_speech = False
         self._speech_end = 0
         "One past the last sample that the VAD took for speech; 0: none yet."
         self._given = 0
-        "Where the last piece ended."
+        "Sample at which the last segment ended."
         self._judged: deque[tuple[int, int, float]] = deque()
-        "What the VAD said of the samples from here to there, not yet in a piece."
+        "VAD probability of each frame that is in no segment yet: start, end, probability."
 
     @property
     def total(self) -> int:
-        """Samples so far."""
+        """Number of samples so far."""
         return self._base + len(self._buffer)
 
     def push(self, pcm: Pcm) -> list[AudioSegment]:
-        """The pieces that are complete with these next samples."""
+        """Adds samples (16 kHz). Returns the segments that they complete."""
         self._buffer = np.concatenate([self._buffer, pcm])
         self._listen()
         return self._complete(is_over=False) if self.total > self._window else []
 
     def end(self) -> list[AudioSegment]:
-        """The last pieces."""
+        """Ends the recording. Returns the last segments."""
         size = self._vad.frame_samples
         rest = self._buffer[self._heard - self._base :]
         if len(rest):
@@ -109,7 +114,8 @@ class Segmenter:
         return self._complete(is_over=True)
 
     def tail(self) -> AudioSegment | None:
-        """What `end` would give last if only silence came from here on; None during speech."""
+        """Returns the last segment that `end` would give if only silence came now; None during
+        speech."""
         if not self._speech_end or self._heard - self._speech_end < _MIN_PAUSE:
             return None
         if whole := self.whole():
@@ -122,7 +128,7 @@ class Segmenter:
         return AudioSegment(self._begin(), pcm, kept_end, self._evidence(end))
 
     def whole(self) -> AudioSegment | None:
-        """All of it so far, while it fits the window."""
+        """Returns all audio so far as one segment; None once it exceeds the window."""
         if self.total > self._window:
             return None
         return AudioSegment(0, self._buffer, self._speech_end, self._evidence(self.total))
@@ -160,11 +166,11 @@ class Segmenter:
         return pieces
 
     def _begin(self) -> int:
-        """Where the next piece begins."""
+        """Returns the sample at which the next segment begins."""
         return max(self._given, self._runs[0][0] - _PAD)
 
     def _end_of_piece(self, *, is_over: bool) -> int | None:
-        """Where the next piece ends; None: not known yet."""
+        """Returns the sample at which the next segment ends; None: not known yet."""
         limit = self._begin() + self._window
         starts = chain((start for start, _ in self._runs[1:]), (self._heard,))
         pauses = [
@@ -196,7 +202,7 @@ class Segmenter:
         return [] if is_click else [AudioSegment(begin, pcm, inside[-1][1], evidence)]
 
     def _evidence(self, end: int) -> NoSpeechFilter:
-        """Of what is in no piece yet, up to `end`."""
+        """Returns the VAD's evidence for the audio up to `end` that is in no segment yet."""
         evidence = NoSpeechFilter()
         for first, last, probability in self._judged:
             if first < end:
@@ -223,9 +229,9 @@ def _best(pauses: list[tuple[int, int]], limit: int, third: int) -> tuple[int, i
 
 
 def quietest(pcm: Pcm) -> int:
-    """The middle of the `QUIET_MS` with the least energy, the last of equals, in samples.
+    """Returns the middle of the `QUIET_MS` with the least energy, in samples; the last of equals.
 
-    What is nearer to the middle counts more: a gap that is shorter is cut there, not beside it.
+    Energy near the middle counts more, so a gap that is shorter is cut in its own middle.
     """
     offset = len(pcm) % _STEP
     steps = pcm[offset:].reshape(-1, _STEP).astype(np.float32)

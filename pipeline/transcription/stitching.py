@@ -1,4 +1,5 @@
-"""The results of consecutive parts as one: text joined, times shifted, never going back."""
+"""Joins the results of consecutive segments: texts are joined, and times are shifted and never go
+back."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,7 +8,7 @@ from dataclasses import replace
 from core.audio import ASR_RATE_HZ, samples_to_ms
 from engines.base import AsrResult, Segment, Word
 
-# Scripts that put no space between words: what counts as a word, and where texts meet. Pure.
+# Scripts that put no space between words: what counts as a word, and how texts are joined. Pure.
 
 # Thai and Lao, Burmese, Khmer, kana with CJK punctuation, ideographs, full-width forms.
 _UNSPACED = (
@@ -19,12 +20,13 @@ _CHARACTER = re.compile(f"[{_UNSPACED}]")
 
 
 def words_of(text: str) -> list[str]:
-    """Words, each with the space before it, if any; of an unspaced script, its characters."""
+    """Returns the words, each with the space before it, if any. Of an unspaced script, each
+    character is a word."""
     return _WORD.findall(" ".join(text.split()))
 
 
 def join_texts(texts: Iterable[str]) -> str:
-    """With a space where they meet, unless a character there is of an unspaced script.
+    """Joins texts with a space, unless a character at the joint is of an unspaced script.
 
     The text decides, not its language: a translation of Chinese is English.
     """
@@ -36,10 +38,12 @@ def join_texts(texts: Iterable[str]) -> str:
 
 
 def shift_times(result: AsrResult, start: int, samples: int) -> AsrResult:
-    """The result of the `samples` from `start` on, in the recording's time.
+    """Returns the result with times of the recording. The segment has `samples` samples from
+    `start` on.
 
-    Segments follow one another inside the part, words inside their segments: recognisers say times
-    beyond the audio, or a word that begins before the last one ended.
+    Recognisers report times beyond the audio, or a word that begins before the last one ended. So
+    times are limited: segments follow one another within the audio, and words within their
+    segments.
     """
     start_ms = samples_to_ms(start, ASR_RATE_HZ)
     end_ms = start_ms + samples_to_ms(samples, ASR_RATE_HZ)
@@ -54,7 +58,8 @@ def shift_times(result: AsrResult, start: int, samples: int) -> AsrResult:
 
 
 def stitch_results(parts: Sequence[tuple[AsrResult, float]]) -> AsrResult:
-    """Several parts (at least one) as one result; each with its length, for the confidence."""
+    """Joins several results (at least one). Each comes with its length, as the weight of its
+    confidence."""
     spoken = [(part, weight) for part, weight in parts if part.text]
     judged = spoken or parts
     total = sum(weight for _, weight in judged)
@@ -81,7 +86,8 @@ def _in_order(segments: Sequence[Segment], start_ms: float, end_ms: float) -> It
 
 
 def _within(words: Sequence[Word], segments: Sequence[Segment], start_ms: float) -> Iterator[Word]:
-    """Each word in the segment that holds its middle, or the next one; none goes back."""
+    """Yields each word within the segment that holds its middle, or within the next one. Times
+    never go back."""
     rest, at_ms = list(segments), start_ms
     for word in words:
         middle_ms = (word.start_ms + word.end_ms) / 2 + start_ms

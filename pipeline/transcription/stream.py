@@ -1,4 +1,4 @@
-"""Utterances as streams of hypotheses over a batched recogniser: written once, for every door."""
+"""Transcribes live utterances with a batched recogniser, for every door."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,31 +17,38 @@ from pipeline.transcription.stitching import join_texts, shift_times, stitch_res
 from serving.scheduling.scheduler import DecodePriority
 
 FIRST_PARTIAL_MS = 700
-"Padding and a word or two: on less, recognisers guess, and two equal guesses look stable."
+"""Audio before the first partial: the pre-roll and a word or two. On less, recognisers guess, and
+two equal guesses look stable."""
 
 MAX_OPEN_MS = 60_000
-"Without a window: decoding all of it again and again, ahead of its end, would starve others."
+"""Longest open segment for recognisers without a window. Decoding more of it again and again would
+starve other sessions."""
 
 OnHypothesis = Callable[[PartialHypothesis, int], None]
-"Words so far, and how many ms of audio they cover."
+"Takes the words so far, and the ms of audio that they cover."
 
 OnGuess = Callable[[AsrResult], None]
-"The final result, should the utterance be over."
+"Takes the final result as it would be if the utterance is over."
 
 _PAD = ms_to_samples(PAD_MS, ASR_RATE_HZ)
 _EVERY = round(EVERY_S * ASR_RATE_HZ)
 
 
 def ends_part(pause_ms: float, part_ms: float, window_ms: float) -> bool:
-    """Whether what was said before a pause is over, so that its words can be fixed."""
+    """Returns whether a pause ends the segment before it, so that its words can be fixed."""
     return pause_ms >= LONG_PAUSE_MS or (pause_ms >= QUIET_MS and part_ms >= window_ms / 2)
 
 
 class TranscriptStream:
-    """One utterance: audio in, hypotheses while it is spoken, one final result.
+    """One utterance: takes audio, reports partials while it is spoken, and returns one final
+    result.
 
-    What exceeds the recogniser's window is cut at pauses into parts, each decoded once; only the
-    open part behind them is decoded again and again. Tasks belong to the caller's group.
+    Audio that exceeds the recogniser's window is cut at pauses into segments, each decoded once.
+    Only the open segment after them is decoded again and again. Tasks belong to the caller's group.
+
+        stream = TranscriptStream(recogniser, new_id("item"), options, clock, tasks)
+        stream.push(pcm)  # as often as samples arrive
+        result = await stream.finish()
     """
 
     def __init__(
@@ -53,43 +60,45 @@ class TranscriptStream:
         tasks: asyncio.TaskGroup,
         on_wasted: OnWastedWork = ignore_waste,
     ) -> None:
-        """`on_wasted`: told of each decode of an utterance that was not over after all."""
+        """`on_wasted`: called with the seconds of each final decode that was begun but then not
+        needed, because the utterance continued."""
         self.id, self._on_wasted = utterance_id, on_wasted
         self._recogniser, self._options = recogniser, options
         self._clock, self._tasks = clock, tasks
         window_ms = recogniser.info.window_ms
         self._window_ms = window_ms if window_ms is not None else float("inf")
         self._audio = AudioBuffer()
-        "Of the open part."
+        "Audio of the open segment."
         self._parts: list[SegmentDecode] = []
         self._prepared: SegmentDecode | None = None
-        "The open part up to a pause; void when speech resumes."
+        "Final decode of the open segment up to a pause; dropped when speech resumes."
         self._speech_end = 0
-        "Where the pause began."
+        "Sample at which the pause began."
         self._last_pause = 0
-        "The middle of the last one that was over."
+        "Sample in the middle of the last pause after which speech resumed."
         self._is_silent = False
-        "Nothing was said since the last part ended."
+        "Whether nothing was said since the last segment ended."
         self._newest: SegmentDecode | None = None
-        "The open part up to the newest partial."
+        "The open segment up to the newest partial."
         self._told = 0
-        "Where the newest hypothesis ends."
+        "Sample up to which a hypothesis was requested last."
         self._grew = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
         self._prefix = StablePrefix()
         self._on_guess: OnGuess | None = None
-        "While a pause lasts whose words are not known yet."
+        "Receives the result while a pause lasts and its words are not known yet."
 
     @property
     def audio_ms(self) -> float:
+        """Length of the utterance so far, in ms."""
         return samples_to_ms(self._audio.end, ASR_RATE_HZ)
 
     def open_pcm(self) -> Pcm:
-        """The audio whose words may still change."""
+        """Returns the audio whose words may still change."""
         return self._audio.pcm()
 
     def push(self, pcm: Pcm) -> None:
-        """The next samples, 16 kHz."""
+        """Adds the next samples, 16 kHz."""
         self._audio.push(pcm)
         self._close_parts()
         if self._wants_partial():
@@ -101,17 +110,18 @@ class TranscriptStream:
         on_error: Callable[[EarshotError], None],
         on_nothing: Callable[[], None] = lambda: None,
     ) -> None:
-        """Report hypotheses until the utterance ends, and when the recogniser listened and found no
-        words. Errors end the reports, not the utterance."""
+        """Reports partials until the utterance ends, and whenever the recogniser found no words.
+        Errors go to `on_error`; they do not end the utterance."""
         following = self._follow(on_hypothesis, on_error, on_nothing)
         self._following = self._tasks.create_task(following)
 
     def prepare(self, speech_end: int, on_guess: OnGuess | None = None) -> None:
-        """It may be over, with its last speech before this sample: decode it, so that the time
-        hides in the silence. If the newest partial heard all of the speech, it is that decode.
+        """Begins the final decode at a pause, as the utterance may be over, so that the work is
+        hidden in the silence. `speech_end`: sample of the utterance one past its last speech. If
+        the newest partial covers all of the speech, it is that decode.
 
-        An incremental engine needs no head start, and would lose its state: its next partial that
-        heard all of the speech is the guess.
+        An incremental engine needs no early decode, and would lose its state by it. Its next
+        partial that covers all of the speech goes to `on_guess`.
         """
         self._speech_end = speech_end
         self._on_guess = on_guess
@@ -136,13 +146,13 @@ class TranscriptStream:
             self._tell_guess(part)
 
     def _tell_guess(self, last: SegmentDecode) -> None:
-        """Once per pause, and only of an utterance that is a single part."""
+        """Reports the result once per pause, and only for an utterance of a single segment."""
         on_guess, self._on_guess = self._on_guess, None
         if on_guess is not None and last.result is not None and not self._parts:
             on_guess(last.result)
 
     def resume(self) -> None:
-        """It was not over."""
+        """Speech resumes after a pause: drops the early decode."""
         self._is_silent = False
         self._on_guess = None
         self._last_pause = (self._speech_end + self._audio.end) // 2
@@ -153,13 +163,13 @@ class TranscriptStream:
             self._prepared = None
 
     def end(self) -> None:
-        """No more hypotheses from here on."""
+        """Stops the partials."""
         self._on_guess = None
         if self._following is not None:
             self._following.cancel()
 
     async def finish(self) -> AsrResult:
-        """The final result. Raises EngineError, Overloaded."""
+        """Returns the final result. Raises EngineError, OverloadedError."""
         self.end()
         if self._prepared is None and not self._is_silent:
             self._prepared = SegmentDecode(
@@ -179,7 +189,7 @@ class TranscriptStream:
         )
 
     def discard(self) -> None:
-        """It came to nothing."""
+        """Drops the utterance, and frees what the recogniser keeps for it."""
         self.resume()
         self.end()
         for part in self._parts:
@@ -190,7 +200,8 @@ class TranscriptStream:
 
     @property
     def _open_id(self) -> str:
-        """Engines keep state under it, so each part has its own."""
+        """Utterance id of the open segment. Engines keep state by id, so each segment has its
+        own."""
         return f"{self.id}.{len(self._parts)}" if self._parts else self.id
 
     def _wants_partial(self) -> bool:
@@ -205,7 +216,8 @@ class TranscriptStream:
         return self._audio.duration_ms <= min(MAX_OPEN_MS, self._window_ms)
 
     def _close_parts(self) -> None:
-        """Fix what is long enough or long over; nothing longer than the window may be open."""
+        """Closes the open segment if it is long enough or its pause is. None may exceed the
+        window."""
         if self._is_silent:
             self._audio.forget(self._audio.end - _PAD)
             return
@@ -255,7 +267,7 @@ class TranscriptStream:
                 returned = self._clock.now()
                 words = await self._words_up_to(part)
             except OverloadedError:
-                cadence.refused()  # partials are the first thing to go under load
+                cadence.refused()  # partials are the first work that is dropped under load
                 continue
             except EngineError as exc:
                 cadence.refused()
@@ -271,7 +283,8 @@ class TranscriptStream:
                 self._tell_guess(part)
 
     async def _hypothesis(self) -> SegmentDecode:
-        """What was said so far in the open part; in a pause, what its decode found."""
+        """Returns a partial decode of the open segment; in a pause, the final decode that has
+        begun."""
         prepared = self._prepared
         if prepared is not None:
             self._told = prepared.end
@@ -288,7 +301,8 @@ class TranscriptStream:
         return part
 
     async def _words_up_to(self, last: SegmentDecode) -> str:
-        """All words up to the end of `last`. Raises EngineError, Overloaded of a part before it."""
+        """Returns all words up to the end of `last`, or "" if some are not known. Raises
+        EngineError, OverloadedError when a segment before it failed."""
         parts = [part for part in self._parts if part.start < last.start]
         for part in parts:
             part.begin(self._tasks, DecodePriority.SPECULATIVE)
@@ -308,7 +322,8 @@ class TranscriptStream:
         return AsrItem(self._open_id, self._audio.pcm(), is_final, options)
 
     def _final_options(self) -> AsrOptions:
-        """The first words decide on the language of all that follow, as in `recording`."""
+        """Returns the options of final decodes: the first words decide the language of all later
+        segments, as in `recording`."""
         known = [part.result for part in self._parts if part.result and part.result.text]
         if known and self._options.language is None:
             return replace(self._options, language=known[0].language)
@@ -316,7 +331,8 @@ class TranscriptStream:
 
 
 def _cheaper(options: AsrOptions) -> AsrOptions:
-    """For words that will change anyway: no beam, no second try, no detail."""
+    """Returns options for partials, whose words will change anyway: no beam search, one
+    temperature, no details."""
     return replace(
         options,
         beam_size=None if options.beam_size is None else 1,
