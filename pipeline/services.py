@@ -1,4 +1,5 @@
-"""The engines that sessions may choose among, by name; `default` is what the server chose."""
+"""Engines that sessions choose among by name, and the other services that sessions share. The name
+`default` means the engine that the configuration chose."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -45,96 +46,109 @@ _WISHES = {
     "temperatures": "earshot.transcription.temperature",
     "no_speech_threshold": "earshot.transcription.no_speech_threshold",
 }
-"What a session calls the options of its recogniser."
+"Field of the client's request for each option of the recogniser."
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSet:
-    """Each holds `default` and every engine under its own name."""
+    """All engines of a server. Each kind holds `default` and every engine under its own name.
+
+    Example:
+
+        recogniser = engines.recogniser("default")
+        llm = engines.language_model(settings.llm)
+    """
 
     vad: VadEngine
     asr: Recognisers
     llm: Mapping[str, Llm]
     tts: Mapping[str, Tts]
     default_language: str = "en"
+    "ISO 639-1; used where no language is known."
     is_strict: bool = True
-    "A name that nobody has is an error; otherwise it means `default`."
+    "True if an unknown name is an error; otherwise it means `default`."
     endpoint: EndOfTurnDetector | None = None
+    "Judges by sound whether a turn is over; None: there is no such engine."
     wake: WakeWordEngine | None = None
+    "Finds wake words; None: there is no such engine."
     expected: Callable[[], Sequence[str]] = tuple
-    "Names that every session's recogniser should expect: those of the house."
+    "Returns names that each session's recogniser should expect: those of the home."
     wasted: OnWastedWork = ignore_waste
+    "Called with the seconds of decodes that were not needed."
     no_speech: NoSpeechMode = "normal"
-    "What is done about noise, where a request does not say it."
+    "No-speech filter for requests that do not set one."
 
     def recognition(self, wished: AsrOptions) -> AsrOptions:
-        """How an item is to be decoded, with what is configured for requests that do not say it."""
+        """Returns the options of a decode, completed with what is configured."""
         if self.no_speech == "off" and wished.no_speech_threshold is None:
             return replace(wished, no_speech_threshold=1.0)
         return wished
 
     def judge(self, name: str, no_speech_threshold: float | None) -> NoSpeechCriterion:
-        """Who says whether results of this recogniser are speech. `no_speech_threshold`: what the
-        request asks for. Raises NotFound as `recogniser`."""
+        """Returns which scores decide whether results of this recogniser are speech.
+        `no_speech_threshold`: from the request, 0 to 1. Raises NotFound as `recogniser` does."""
         return no_speech_criterion(self.no_speech, self.recogniser(name).info, no_speech_threshold)
 
     def padding_instead(self, name: str, wanted: AsrPadding | None) -> AsrPadding | None:
-        """Which padding this recogniser uses in place of the one asked for; None: that one. Raises
-        NotFound model_not_found."""
+        """Returns the padding that this recogniser uses in place of the one asked for; None: that
+        one is used. Raises NotFound model_not_found."""
         return fallback_padding(self.recogniser(name, param="model").info, wanted)
 
     def meant(self, name: str) -> str:
-        """What a name stands for that no engine has."""
+        """Returns the name of the engine that is used for a name which no engine has."""
         return own_model(name) if self.is_strict else DEFAULT
 
     def recogniser(
         self, name: str, *, param: str = "audio.input.transcription.model"
     ) -> Recogniser:
-        """By name; what the hosted service calls its models is the default. `param`: the field
-        that the name came in. Raises NotFound model_not_found."""
+        """Returns a recogniser by name. A model name of the hosted service means the default.
+        `param`: the request's field with the name. Raises NotFound model_not_found."""
         found = self.asr.get(name) or self.asr.get(self.meant(name))
         return found or _missing(unknown_model_message(name, [DEFAULT, *self.recognisers()]), param)
 
     def recogniser_name(self, name: str) -> str:
-        """What `/v1/models` calls the recogniser that a name means. Raises NotFound
+        """Returns the name under which `/v1/models` lists the recogniser. Raises NotFound
         model_not_found."""
         meant = self.recogniser(name, param="model")
         own = (own for own, one in self.recognisers().items() if one is meant)
         return next(own, meant.info.model)
 
     def recognisers(self) -> Mapping[str, Recogniser]:
-        """Every one by its own name."""
+        """Returns all recognisers by their own names."""
         found = {name: self.asr.get(name) for name in self.asr if name != DEFAULT}
         return {name: one for name, one in found.items() if one is not None}
 
     def hold(self, name: str) -> AbstractContextManager[None]:
-        """While it is open, the recogniser stays in memory, and is loaded if it is not there."""
+        """Keeps the recogniser in memory while the context is open; loads it if needed."""
         return self.recogniser(name).hold()
 
     def admit(self, name: str, priority: DecodePriority) -> None:
-        """Ask before work of many requests. Raises Overloaded when it would wait too long."""
+        """Checks before work of many requests whether there is room. Raises OverloadedError when
+        the wait would be too long."""
         self.recogniser(name).admit(priority)
 
     def language_model(self, name: str) -> Llm:
+        """Returns a language model by name. Raises NotFound model_not_found."""
         found = self.llm.get(name) or self.llm.get(self.meant(name))
         there = ", ".join(dict.fromkeys([DEFAULT, *self.llm]))
         return found or _missing(f"no model {name!r}; there are: {there}", "model")
 
     @property
     def voice(self) -> Tts:
+        """The default voice engine."""
         return self.tts[DEFAULT]
 
     def languages(self) -> tuple[str, ...]:
-        """Every language that some engine hears, understands or speaks, sorted."""
+        """Returns every language that a recogniser or a language model knows, sorted."""
         heard = {code for asr in self.recognisers().values() for code in asr.info.languages}
         understood = {code for llm in self.llm.values() for code in llm.languages}
         return tuple(sorted(heard | understood))
 
     def check(self, settings: SessionSettings) -> None:
-        """Raises NotFound model_not_found; RequestError unsupported_language, voice_not_found, and
-        for what the recogniser cannot do or a wake word that nobody knows."""
+        """Checks the settings. Raises NotFound model_not_found; RequestError unsupported_language,
+        voice_not_found, and for an option that the recogniser cannot do or an unknown wake word."""
         info = self.recogniser(settings.asr).info
-        # A session may write in a language that its recogniser does not hear.
+        # A session may use a language in writing that its recogniser does not know.
         check_asr_options(info, replace(settings.recognition(info), language=None), _WISHES)
         find_word(self.wake, settings.wake_word)
         if settings.answers:
@@ -150,7 +164,8 @@ class EngineSet:
             self._check_voice(settings.voice, settings.language or self.default_language)
 
     def check_hears(self, settings: SessionSettings) -> None:
-        """Raises RequestError for a language that can only be written."""
+        """Checks that the recogniser knows the language. Raises RequestError unsupported_language
+        for one that can only be written."""
         info = self.recogniser(settings.asr).info
         if settings.language is not None and settings.language not in info.languages:
             raise RequestError(
@@ -172,12 +187,12 @@ def _missing(message: str, param: str) -> NoReturn:
     raise NotFound(message, code="model_not_found", param=param)
 
 
-# What all sessions of a server share.
+# Services that all sessions of a server share.
 
 
 @dataclass(frozen=True, slots=True)
 class SessionServices:
-    """Stateless model calls, tools, clock, metrics; nothing of any one session."""
+    """Engines, tools, clock and metrics, shared by all sessions. Holds no state of a session."""
 
     engines: EngineSet
     toolbox: Toolbox
@@ -185,14 +200,15 @@ class SessionServices:
     metrics: Metrics
     trace: TraceSink | None = None
     traces_words: bool = False
+    "True if traces hold words; private, so off by default."
     traces_sound: bool = False
-    "Also what was heard, for `earshot replay`; private, so off by itself."
+    "True if traces hold the microphone's audio, for `earshot replay`; private, so off by default."
     logs_words: bool = False
-    "Whether the logger `transcripts` gets what was heard and said; private, so off by itself."
+    "True if the logger `transcripts` gets transcripts and answers; private, so off by default."
     drafts: DraftBudget = field(default_factory=DraftBudget)
-    "Answers that are being made before their turn is over."
+    "Slots for responses that are begun before their turn is over."
     instructions: DefaultInstructions = NO_DEFAULT
-    "What language models are told where nobody else tells them anything."
+    "Instructions for language models where neither client nor operator gives any."
     remote: ClientMcpPolicy = field(default_factory=ClientMcpPolicy)
     "Which MCP servers clients may name."
 

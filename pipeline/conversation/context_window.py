@@ -1,7 +1,7 @@
-"""What of a conversation fits into a model's context. Pure.
+"""Chooses the part of a conversation that fits into a language model's context window. Pure.
 
-Servers cache what prompts begin with, so the oldest turns go in large steps: most turns then find
-everything but their last words in that cache.
+Model servers cache the beginning of prompts. So the oldest turns are dropped in large steps: most
+turns then find all but their last words in that cache.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,24 +15,26 @@ from pipeline.shared.settings import AS_FITS, ContextTruncation
 from pipeline.shared.token_estimate import CALL_TOKENS, json_tokens, text_tokens, tools_tokens
 
 STEPS = 4
-"Steps of a context's size: a long conversation fills between 3/4 and all of it."
+"Number of steps in a context window: a long conversation fills between 3/4 and all of it."
 
 MESSAGE_TOKENS = 6
 "Role and separators, in the widest of the usual templates."
 IMAGE_TOKENS = 1600
-"More than a photo costs with today's models, whatever its size."
+"Tokens of an image: more than a photo of any size costs with today's models."
 
 LEFT_OUT = " [...] "
+"Replaces the middle of a text that is cut."
 SHORTEST_TOKENS = 24
-"Of a text that is cut: its beginning and its end still say what it was."
+"Least tokens of a text that is cut: its beginning and end still say what it was."
 
 _CUT_ORDER = ("tool", "system", "assistant", "user")
 
 TokenCounter = Callable[[Message], int]
+"Returns how many tokens a message has."
 
 
 def message_tokens(message: Message) -> int:
-    """As `text_tokens`, with what is around it."""
+    """Returns an estimate of a message's tokens: text, tool calls, images and separators."""
     calls = sum(
         CALL_TOKENS + text_tokens(call.name) + json_tokens(dict(call.arguments))
         for call in message.tool_calls
@@ -42,9 +44,12 @@ def message_tokens(message: Message) -> int:
 
 
 def reserve_tokens(context_tokens: int, answer_tokens: int, tools: Sequence[ToolSpec]) -> int:
-    """What of a context is kept from the messages: for the answer a quarter at most, and with the
-    tools three quarters. Lists of names cost half of what `text_tokens` says; were all of that
-    kept, the tools of a large home would leave no room for their own results."""
+    """Returns the tokens of a context window that are reserved for the answer and the tools.
+
+    The answer gets a quarter at most, answer and tools together three quarters. Lists of names cost
+    half of what `text_tokens` estimates. If all of the estimate were reserved, the tools of a large
+    home would leave no room for their own results.
+    """
     answer = min(answer_tokens, context_tokens // 4)
     return min(answer + tools_tokens(tools), context_tokens * 3 // 4)
 
@@ -56,12 +61,15 @@ def fit_messages(
     count: TokenCounter = message_tokens,
     how: ContextTruncation = AS_FITS,
 ) -> list[Message]:
-    """The newest messages for which there is room beside `reserve_tokens` (the answer, the tools).
+    """Returns the newest messages that fit besides `reserve_tokens` (the answer, the tools).
 
-    System messages at the front and the user's last words always stay. Older turns go as whole
-    exchanges, so that no tool result loses its call. When the last exchange alone is too much, its
-    finished tool rounds go, and long texts lose their middle. What cannot fit is left to the model
-    to refuse. Raises RequestError context_length_exceeded where nothing may be left out.
+    System messages at the front and the user's last message always stay. Older turns are dropped as
+    whole exchanges, so that no tool result loses its call. If the last exchange alone is too long,
+    its finished tool rounds are dropped, and long texts lose their middle. What still does not fit
+    is sent anyway, for the model to refuse.
+
+    `count`: returns the tokens of a message. Raises RequestError context_length_exceeded where
+    `how` does not allow that messages are left out.
     """
     head = list(takewhile(lambda message: message.role == "system", messages))
     spare = context_tokens - reserve_tokens - sum(map(count, head))
@@ -89,16 +97,16 @@ def fit_messages(
 def halve_messages(
     messages: Sequence[Message], count: TokenCounter = message_tokens
 ) -> list[Message]:
-    """As `fit`, for half of what the messages after the instructions cost: for a model that refused
-    all of it without saying how much it would have taken."""
+    """Returns the newest messages that fit into half of the tokens that the messages after the
+    instructions have. For a model that refused all of them without saying how many it takes."""
     system = sum(map(count, takewhile(lambda message: message.role == "system", messages)))
     half = (sum(map(count, messages)) - system) // 2
     return fit_messages(messages, system + half, 0, count, ContextTruncation(retention=1))
 
 
 def _first_kept(costs: Sequence[int], spare: int, step: int) -> int:
-    """How many exchanges go. What goes is counted from the beginning of the conversation, in whole
-    steps: it stays the same until the conversation has grown by another step."""
+    """Returns how many exchanges are dropped. They are counted in whole steps from the beginning of
+    the conversation: the number stays the same until the conversation has grown by another step."""
     excess = sum(costs) - spare
     due, gone, first = -(-excess // step) * step, 0, 0
     while first < len(costs) - 1 and gone < due:
@@ -108,8 +116,8 @@ def _first_kept(costs: Sequence[int], spare: int, step: int) -> int:
 
 
 def _exchanges(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """What the user said, maybe in pieces, and all that came of it. A call whose result is late
-    holds together what is between them."""
+    """Yields exchanges: what the user said, maybe in several messages, and all that followed. A
+    tool call and its late result are never split."""
     answered = {message.call_id for message in messages if message.role == "tool"}
     exchange: list[Message] = []
     waiting: set[str] = set()
@@ -127,7 +135,8 @@ def _exchanges(messages: Sequence[Message]) -> Iterator[list[Message]]:
 
 
 def _squeezed(messages: Sequence[Message], spare: int, count: TokenCounter) -> list[Message]:
-    """Less of one exchange: its last user message and its last round of tools, cut if need be."""
+    """Shortens one exchange: keeps its last user message and its last round of tools, cut if need
+    be."""
     units = _units(messages)
     spoken = next((unit for unit in reversed(units) if messages[unit[0]].role == "user"), None)
     cost = sum(map(count, messages))
@@ -148,7 +157,8 @@ def _squeezed(messages: Sequence[Message], spare: int, count: TokenCounter) -> l
 
 
 def _units(messages: Sequence[Message]) -> list[list[int]]:
-    """Positions of what stays or goes together: a message, or calls with their results."""
+    """Returns positions of messages that stay or go together: one message, or calls with their
+    results."""
     units: list[list[int]] = []
     unit_of: dict[str, list[int]] = {}
     for at, message in enumerate(messages):
@@ -161,7 +171,7 @@ def _units(messages: Sequence[Message]) -> list[list[int]]:
 
 
 def _cut(message: Message, tokens: int, count: TokenCounter) -> Message:
-    """Without as much of the middle of its text as it must lose."""
+    """Cuts the middle of a message's text so that it has at most this many tokens."""
     if count(message) <= tokens:
         return message
     low, high = 0, len(message.text)

@@ -1,4 +1,5 @@
-"""Conversations: history and profile, which outlive connections, and the sessions of the moment."""
+"""Conversations: history and profile, which outlive connections, and the sessions that use them
+now."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -13,14 +14,15 @@ from pipeline.conversation.history import History
 from pipeline.shared.settings import ConversationProfile
 
 MAX_CONVERSATIONS = 1000
-"The longest unused go first; one costs some 100 kB, and 1 MiB of text at most."
+"""Most conversations that are kept. The longest unused are forgotten first; each costs some 100 kB,
+and 1 MiB of text at most."""
 MAX_REMEMBERED_BYTES = 128 * 1024 * 1024
-"""UTF-8 bytes of all conversations together: an eighth of the memory of the smallest machine that
-runs a recogniser. Python keeps a text with rare letters in up to four times as many."""
+"""Most UTF-8 bytes of all conversations together: an eighth of the memory of the smallest machine
+that runs a recogniser. Python keeps a text with rare letters in up to four times as many."""
 
 
 class AnnouncementSession(Protocol):
-    """A session, as far as announcements need one."""
+    """The part of a session that announcements need."""
 
     def say(self, text: str) -> bool: ...
 
@@ -33,27 +35,28 @@ def _ignore_id(_: str) -> None: ...
 
 @dataclass(slots=True)
 class Conversation:
-    """The memory of one conversation. `Conversations` makes those that outlive a request."""
+    """Memory of one conversation. `Conversations` creates those that outlive a request."""
 
     id: str
     history: History = field(default_factory=History)
     speakers: list[AnnouncementSession] = field(default_factory=list[AnnouncementSession])
-    "Sessions connected to it, the newest last."
+    "Sessions that are connected to it, the newest last."
     language: str | None = None
-    "Spoken in it last: what is said unasked, or over a connection that names none, is in it too."
+    """Language spoken in it last, ISO 639-1. Announcements, and connections that name no language,
+    use it."""
     place: DeviceLocation = UNKNOWN_LOCATION
-    'Where its last connection stands: tools may take "the lights" for the room\'s.'
+    """Location of its last connection: tools may take "the lights" for those of that room."""
     is_named: bool = True
-    "A client gave it its id, so that one may come back to it."
+    "True if a client chose its id, so that a client may come back to it."
     holds: int = 0
-    "Sessions and questions that use it now, speakers or not."
+    "Number of sessions and requests that use it now."
     _profile: ConversationProfile | None = None
     _on_growth: Callable[[int], None] = _ignore_growth
     _on_left: Callable[[str], None] = _ignore_id
 
     @property
     def profile(self) -> ConversationProfile | None:
-        """The settings with which its next connection begins; a client takes one back by sending
+        """Settings with which its next connection begins. A client removes one of them by sending
         null."""
         return self._profile
 
@@ -69,18 +72,19 @@ class Conversation:
         return self.history.size_bytes + _profile_bytes(self._profile)
 
     def detach(self) -> None:
-        """Ends the reports of growth: a request may hold a forgotten conversation a moment."""
+        """Stops the reports of growth: a request may still hold a forgotten conversation for a
+        moment."""
         self._on_growth = _ignore_growth
         self.history.detach()
 
     @property
     def is_used(self) -> bool:
-        """Whether a connection or a question has it now."""
+        """True if a session or a request uses it now."""
         return bool(self.speakers or self.holds)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keeps it from being forgotten while the body runs."""
+        """Keeps the conversation from being forgotten while the context is open."""
         self.holds += 1
         try:
             yield
@@ -89,20 +93,27 @@ class Conversation:
             self._released()
 
     def left_by(self, speaker: AnnouncementSession) -> None:
-        """Ends a connection."""
+        """Removes a session whose connection ended."""
         self.speakers.remove(speaker)
         self._released()
 
     def _released(self) -> None:
-        """Images are kept while it is used; a conversation that no client can name again ends with
-        its last use."""
+        """Drops images after the last use, and the whole conversation if no client can name it
+        again."""
         if not self.is_used:
             self.history.forget_images()
             self._on_left(self.id)
 
 
 class Conversations:
-    """Every conversation that is remembered. Also the `Announcer` of the skills."""
+    """All conversations that are kept, by id. Also implements `Announcer` for the skills.
+
+    Example:
+
+        conversation = conversations.get(conversation_id)
+        with conversation.held():
+            ...  # it is not forgotten meanwhile
+    """
 
     def __init__(self, *, max_bytes: int = MAX_REMEMBERED_BYTES) -> None:
         self._known: OrderedDict[str, Conversation] = OrderedDict()
@@ -115,8 +126,8 @@ class Conversations:
         return self._bytes
 
     def get(self, conversation_id: str | None, *, is_named: bool = True) -> Conversation:
-        """The conversation with this id, or a new one under it. Without an id, a new one that is
-        forgotten after its last use. `is_named`: the id comes from a client."""
+        """Returns the conversation with this id, or a new one under it. Without an id, returns a
+        new one that is forgotten after its last use. `is_named`: the id comes from a client."""
         found = self._known.get(conversation_id or "")
         if found is None:
             found = Conversation(
@@ -133,21 +144,21 @@ class Conversations:
         return found
 
     def has(self, conversation_id: str) -> bool:
-        """Whether this conversation is remembered. Does not count as use."""
+        """Returns whether this conversation is kept. Does not count as use."""
         return conversation_id in self._known
 
     def profile_of(self, conversation_id: str | None) -> ConversationProfile | None:
-        """None for a new conversation. Does not count as use."""
+        """Returns the profile; None for an unknown conversation. Does not count as use."""
         known = self._known.get(conversation_id or "")
         return known.profile if known else None
 
     def place_of(self, conversation_id: str) -> DeviceLocation:
-        """Where its last connection stands; nowhere, if it is not known. Does not count as use."""
+        """Returns the location of its last connection, if known. Does not count as use."""
         known = self._known.get(conversation_id)
         return known.place if known else UNKNOWN_LOCATION
 
     async def announce(self, conversation_id: str, text: str) -> bool:
-        """Say `text` on the newest session that speaks; False when nobody is there to hear it."""
+        """Speaks `text` on the newest session that can. Returns False when there is none."""
         conversation = self._known.get(conversation_id)
         if conversation is None:
             return False
@@ -174,15 +185,15 @@ class Conversations:
             self._make_room()
 
     def _make_room(self) -> None:
-        """The largest conversations give of theirs, so that whoever fills the memory does not take
-        it from the small ones: unused ones are forgotten, those in use shed old items."""
+        """Frees memory from the largest conversations, so that a client who fills it takes nothing
+        from small ones. Unused conversations are forgotten; those in use lose old items."""
         while self._bytes > self._max_bytes:
             by_size = sorted(self._known.values(), key=lambda one: one.size_bytes, reverse=True)
             if not any(self._gave(conversation) for conversation in by_size):
                 return
 
     def _gave(self, conversation: Conversation) -> bool:
-        """Makes room with one conversation; False when it has nothing to give."""
+        """Frees memory of one conversation. Returns False when there is nothing to free."""
         if conversation.is_used:
             return conversation.history.shed()
         self._forget(conversation)

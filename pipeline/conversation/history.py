@@ -1,4 +1,4 @@
-"""A conversation's items in order, and what a language model gets to see of them. Pure."""
+"""Items of a conversation in order, and the messages that a language model gets of them. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,15 +26,17 @@ from pipeline.tools.arguments import parse_arguments
 from pipeline.tools.results import NO_RESULT, refused_result
 
 MAX_IMAGE_BYTES = 8 * 1024 * 1024
-"Limit for the data URLs of all images; the oldest go first."
+"Most bytes of the data URLs of all images; the oldest images are dropped first."
 MAX_TEXT_BYTES = 1024 * 1024
-"""Limit for the text of all items, as UTF-8; the oldest go first. It is more than any context
-takes; a client may send 256 kB in one item."""
+"""Most UTF-8 bytes of the text of all items; the oldest are dropped first. It is more than any
+context window takes; a client may send 256 kB in one item."""
 MAX_ITEMS = 400
-"A long day of talking; the oldest go first, so that a conversation never outgrows its memory."
+"""Most items: a long day of talking. The oldest are dropped first, which bounds the memory of a
+conversation."""
 CallItem: TypeAlias = FunctionCallItem | McpCallItem | McpApprovalRequestItem
+"Items that hold a tool call."
 ROOT = "root"
-"`previous_item_id` that means: before everything else."
+"Value of `previous_item_id` that means: before all other items."
 
 
 SILENCE = "..."
@@ -51,7 +53,7 @@ def is_after_silence(items: Sequence[Item] | None) -> bool:
 
 
 class ItemSize(NamedTuple):
-    """Bytes of UTF-8 that one item holds."""
+    """UTF-8 bytes that one item holds."""
 
     text: int
     images: int
@@ -61,23 +63,29 @@ def _ignore_growth(_: int) -> None: ...
 
 
 class History:
-    """The items of one conversation, bounded in number and size."""
+    """Items of one conversation, bounded in number and size.
+
+    Example:
+
+        history.add(MessageItem("item_1", "user", (TextPart("Hello"),)))
+        prompt = history.messages("Answer briefly.")  # system message, then the items
+    """
 
     def __init__(self, on_growth: Callable[[int], None] = _ignore_growth) -> None:
         """`on_growth`: called with each change of `size_bytes`; negative when it shrinks."""
         self._on_growth = on_growth
         self._items: list[Item] = []
         self._sizes: dict[str, ItemSize] = {}
-        "Item id -> what it holds. Counted once per version of an item."
+        "Size of each item by id. Counted once per version of an item."
         self._internal: set[str] = set()
-        "Items of the server's own tool calls: the model sees them, clients do not."
+        "Ids of items of the server's own tool calls: the model sees them, clients do not."
 
     @property
     def items(self) -> tuple[Item, ...]:
         return tuple(self._items)
 
     def detach(self) -> None:
-        """Ends the reports of growth."""
+        """Stops the reports of growth."""
         self._on_growth = _ignore_growth
 
     @property
@@ -89,13 +97,14 @@ class History:
         return next((item for item in self._items if item.id == item_id), None)
 
     def last_id(self) -> str | None:
-        """Of the newest item that clients know."""
+        """Returns the id of the newest item that clients see."""
         return next((i.id for i in reversed(self._items) if i.id not in self._internal), None)
 
     def add(
         self, item: Item, previous_item_id: str | None = None, *, is_internal: bool = False
     ) -> str | None:
-        """Append, or insert after `previous_item_id`. Returns the id that it now follows.
+        """Appends the item, or inserts it after `previous_item_id`. Returns the id of the item that
+        it now follows, or None.
 
         Raises RequestError item_already_exists, item_not_found, invalid_value.
         """
@@ -122,14 +131,14 @@ class History:
         return previous
 
     def replace(self, item: Item) -> None:
-        """Put a new version in the place of the item with the same id; gone ones stay gone."""
+        """Replaces the item with the same id. Does nothing if that item was dropped."""
         if self.find(item.id) is not None:
             self._items[self._index(item.id)] = item
             self._count(item)
             self._enforce_limits()
 
     def truncate(self, item_id: str, text: str) -> MessageItem:
-        """Cut an assistant's message to the text that was heard.
+        """Cuts an assistant's message to the text that was heard. Returns the new version.
 
         Raises RequestError item_not_found, invalid_value.
         """
@@ -146,18 +155,18 @@ class History:
         return cut
 
     def shown(self, item_id: str, param: str = "item_id") -> Item:
-        """An item that clients know. Raises RequestError item_not_found."""
+        """Returns an item that clients see. Raises RequestError item_not_found."""
         item = self.find(item_id)
         if item is None or item_id in self._internal:
             raise _unknown(item_id, param)
         return item
 
     def delete(self, item_id: str) -> None:
-        """Raises RequestError item_not_found."""
+        """Deletes an item that clients see. Raises RequestError item_not_found."""
         self._drop(self._items.index(self.shown(item_id)))
 
     def remove(self, item_id: str) -> bool:
-        """Forget an item, if it is still there. Whether clients knew it."""
+        """Removes an item, if it still exists. Returns whether clients saw it."""
         item = self.find(item_id)
         if item is None:
             return False
@@ -166,7 +175,8 @@ class History:
         return is_shown
 
     def resolved(self, items: Sequence[Item | ItemReference]) -> tuple[Item, ...]:
-        """With what the references stand for. Raises RequestError item_not_found, invalid_value."""
+        """Returns the items with references replaced by the items they name. Raises RequestError
+        item_not_found, invalid_value."""
         for item in items:
             if isinstance(item, CallItem):
                 _check_arguments(item)
@@ -178,8 +188,8 @@ class History:
         )
 
     def forget_images(self, kept_bytes: int = 0) -> None:
-        """Forgets all images but the newest that are together no larger than `kept_bytes`. Their
-        items stay."""
+        """Drops all images except the newest ones that are together no larger than `kept_bytes`.
+        Their items stay."""
         for index in reversed(range(len(self._items))):
             item = self._items[index]
             if not isinstance(item, MessageItem) or not item.images:
@@ -191,8 +201,8 @@ class History:
                 self._count(unseen)
 
     def shed(self) -> bool:
-        """Forgets what is worth least to make room: all images, or else the older half of the
-        items. The newest item stays. Returns False when nothing is left to forget."""
+        """Makes room: drops all images, or else the older half of the items. The newest item stays.
+        Returns False when there is nothing to drop."""
         if any(size.images for size in self._sizes.values()):
             self.forget_images()
             return True
@@ -202,11 +212,13 @@ class History:
         return gone > 0
 
     def messages(self, instructions: str) -> list[Message]:
-        """What a model sees: instructions first."""
+        """Returns the messages for a language model; `instructions` come first, as a system
+        message."""
         return messages_of(self._items, instructions)
 
     def _check_call(self, output: FunctionOutputItem) -> None:
-        """A client that mistakes a call's id would wait for an answer that knows of its result."""
+        """Raises RequestError item_not_found for an output without its call: a client with a wrong
+        call id would wait for an answer that uses the output."""
         calls = (item for item in self._items if isinstance(item, FunctionCallItem))
         if all(call.call_id != output.call_id for call in calls):
             raise RequestError(
@@ -232,7 +244,7 @@ class History:
             self.forget_images(MAX_IMAGE_BYTES)
 
     def _count(self, item: Item) -> None:
-        """Takes note of a new item, or of a new version of one."""
+        """Updates the sizes for a new item, or for a new version of one."""
         before = self._sizes.get(item.id, ItemSize(0, 0))
         size = self._sizes[item.id] = _size(item)
         self._on_growth(sum(size) - sum(before))
@@ -244,8 +256,8 @@ class History:
 
 
 def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
-    """Empty messages and orphaned results are left out. A result follows its call at once, however
-    late it came: models know no other order."""
+    """Returns the messages of items. Empty messages and outputs without their call are left out. A
+    result directly follows its call, however late it came: models know no other order."""
     messages = [Message("system", instructions)] if instructions else []
     results = {i.call_id: i.output for i in items if isinstance(i, FunctionOutputItem)}
     results |= {
@@ -267,9 +279,9 @@ def messages_of(items: Sequence[Item], instructions: str) -> list[Message]:
                 if call_id not in made:
                     messages += _exchange(call_id, name, arguments, results.get(call_id))
             case FunctionOutputItem() | McpApprovalResponseItem():
-                pass  # it is beside its call
+                pass  # added together with its call
             case McpListItem():
-                pass  # tools are offered
+                pass  # the request declares these tools already
             case _:
                 assert_never(item)
     return messages
@@ -315,9 +327,11 @@ def _unknown(item_id: str, param: str = "item_id") -> RequestError:
 
 
 def _check_arguments(call: CallItem) -> None:
-    """A client's call is shown to models as it is; one that cannot be read must not get in."""
+    """Raises RequestError invalid_value for arguments that are no JSON object. Models see a
+    client's call as it is, so unreadable arguments must not get in."""
     try:
-        if call.arguments or isinstance(call, FunctionCallItem):  # ours is empty at first
+        # the server's own MCP calls begin without arguments
+        if call.arguments or isinstance(call, FunctionCallItem):
             parse_arguments(call.arguments)
     except ValueError as exc:
         raise RequestError(

@@ -1,4 +1,5 @@
-"""Instructions for the language model: those of the client or operator, else our own. Pure."""
+"""Instructions for the language model: those of the client or operator, else the built-in ones.
+Pure."""
 
 import tomllib
 from collections.abc import Mapping
@@ -12,34 +13,38 @@ import msgspec
 from core.ports import DeviceLocation
 
 FALLBACK = "en"
+"Language of the built-in instructions for languages without their own."
 
 
 class InstructionTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Our instructions in one language."""
+    """Built-in instructions in one language."""
 
     text: str
+    "Main text."
     date: str
-    "With places for weekday, day, month and year."
+    "Sentence about the date, with the fields {weekday}, {day}, {month} and {year}."
     room: str
-    "With a place for the area."
+    "Sentence about the room, with the field {area}."
     weekdays: tuple[str, ...]
-    "From Monday on."
+    "Names of the days, from Monday on."
     months: tuple[str, ...]
     other_language: str = ""
-    "Added where it stands in for a language that has no instructions of its own."
+    "Sentence that is added when these instructions serve for a language without its own."
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultInstructions:
-    """What a model is told where nobody else gives instructions, by language (ISO 639-1)."""
+    """Instructions by language (ISO 639-1), for when neither client nor operator gives any."""
 
     texts: Mapping[str, InstructionTexts] = field(default_factory=dict[str, InstructionTexts])
-    "Empty: nothing is told."
+    "Empty: there are no instructions."
 
     def prompt(self, written: str, language: str, today: date, place: DeviceLocation) -> str:
-        """The system prompt of one answer. `written`: what the client or the operator wants; empty
-        for ours. What changes most often comes last: servers of models cache what a prompt begins
-        with."""
+        """Returns the system prompt of one answer. `written`: the instructions of the client or
+        operator; empty for the built-in ones.
+
+        Parts that change most often come last: model servers cache the beginning of prompts.
+        """
         texts = self.texts.get(language) or self.texts.get(FALLBACK)
         if written or texts is None:
             return add_location(written, place)
@@ -62,8 +67,8 @@ NO_DEFAULT = DefaultInstructions()
 
 
 def add_location(instructions: str, place: DeviceLocation) -> str:
-    """The instructions, and the room, if it is known: tools of others cannot know it. Last, so that
-    what is the same for every room stays a common beginning."""
+    """Returns the instructions with the room, if it is known, because tools of other servers cannot
+    know it. The room comes last, so that prompts of all rooms share their beginning."""
     if not place.area:
         return instructions
     room = (
@@ -75,6 +80,6 @@ def add_location(instructions: str, place: DeviceLocation) -> str:
 
 @cache
 def bundled_instructions() -> DefaultInstructions:
-    """The instructions that come with Earshot."""
+    """Returns the instructions that come with Earshot."""
     text = (files("pipeline.conversation") / "instructions.toml").read_text(encoding="utf-8")
     return DefaultInstructions(msgspec.convert(tomllib.loads(text), dict[str, InstructionTexts]))

@@ -70,7 +70,7 @@ class BargeIn:
 
     @property
     def is_open(self) -> bool:
-        """Whether speech over the answer may still turn out to be an interruption."""
+        """True if speech over the answer may still turn out to be an interruption."""
         return bool(self._held)
 
     def begin(

@@ -21,7 +21,7 @@ _PUNCTUATION = re.compile(r"[^\w\s'-]|_")
 
 
 class InterruptionVerdict(Enum):
-    """What becomes of the answer."""
+    """Decision about the paused answer."""
 
     WAIT = auto()
     "Not decided: the answer stays paused."
@@ -33,22 +33,22 @@ class InterruptionVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OverlappingSpeech:
-    """What is known of the user's speech over an answer."""
+    """State of the user's speech over an answer, as far as it is known."""
 
     words: str
     "Words so far."
     is_late: bool
-    "Whether the answer has been paused for `DECIDE_MS`, so it must resume or end."
+    "True if the answer has been paused for `DECIDE_MS`, so it must resume or end."
     is_silent: bool
-    "Whether the speech has stopped, maybe for good."
+    "True if the speech has stopped, maybe for good."
     is_wordless: bool
-    "Whether the recogniser decoded the speech and found no words so far."
+    "True if the recogniser decoded the speech and found no words so far."
     is_final: bool
-    "Whether `words` are final."
+    "True if `words` are final."
     is_brief: bool = False
-    "Whether the speech stopped before the answer had to resume or end: as short as an `uh-huh`."
+    "True if the speech stopped before the answer had to resume or end: as short as an `uh-huh`."
     makes_sense: bool | None = None
-    "Whether the assistant would act on the words if they are final; None: not known yet."
+    "True if the assistant would act on the words if they are final; None: not known yet."
     is_joined: bool = False
     "The speech continues an earlier utterance, so `words` alone need not be a full sentence."
 
@@ -75,7 +75,8 @@ def judge_overlap(
     if not overlap.is_late:
         is_clear = overlap.is_joined or bool(overlap.is_brief and overlap.makes_sense)
         return InterruptionVerdict.CANCEL if is_enough and is_clear else InterruptionVerdict.WAIT
-    # A single word may be a misrecognised `stop`. Several words can be told from an `uh-huh`.
+    # A single word may be a misrecognised `stop`. Several words can be distinguished from an
+    # `uh-huh`.
     is_several = _count(_normal(overlap.words)) > 1
     is_nothing = overlap.makes_sense is False or is_beginning(overlap.words, language)
     is_meant = not (overlap.is_brief and is_several and is_nothing)

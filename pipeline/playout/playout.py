@@ -59,19 +59,21 @@ class PlayoutWriter:
         """Monotonic seconds. Server-paced: when the latest frame was taken. Client-paced: when all
         that was handed over has been played."""
         self._runs: list[tuple[float, float]] = []
-        "Where sound began or continued after a gap: ms of this answer, monotonic seconds."
+        """Points at which sound began or continued after a gap: ms of this answer, monotonic
+        seconds."""
         self._playout = playout
         self._resampler = Resampler(source_rate_hz, playout.rate_hz)
         self._framer = Framer(playout.rate_hz)
 
     @property
     def heard_ms(self) -> float:
-        """How much of the answer was played (server-paced) or handed over (client-paced), in ms."""
+        """Sound of the answer that was played (server-paced) or handed over (client-paced), in
+        ms."""
         return samples_to_ms(self.played, self._playout.rate_hz)
 
     @property
     def total_ms(self) -> float:
-        """How much of the answer was written, in ms."""
+        """Sound of the answer that was written so far, in ms."""
         return samples_to_ms(self.written, self._playout.rate_hz)
 
     def heard_at(self, heard_ms: float) -> float:
@@ -115,10 +117,12 @@ class PlayoutWriter:
 class Playout:
     """Sound output of one session: one answer at a time, with pause, resume and clear.
 
-    writer = playout.open(response_id, source_rate_hz=22_050)
-    await writer.write(pcm)  # as often as the voice has sound
-    await writer.finish()
-    await playout.drained()
+    Example:
+
+        writer = playout.open(response_id, source_rate_hz=22_050)
+        await writer.write(pcm)  # as often as the voice has sound
+        await writer.finish()
+        await playout.drained()
     """
 
     def __init__(
@@ -151,7 +155,7 @@ class Playout:
         self._pausing_since: float | None = None
         "Monotonic seconds at which a pause was asked for, until the speaker is without sound."
         self._ran_dry = False
-        "Whether a server-paced speaker got no frame in the middle of an answer."
+        "True if a server-paced speaker got no frame in the middle of an answer."
 
     @property
     def writer(self) -> PlayoutWriter | None:
@@ -160,7 +164,7 @@ class Playout:
 
     @property
     def is_audible(self) -> bool:
-        """Whether the sound of an answer has started and not ended."""
+        """True if the sound of an answer has started and not ended."""
         return self._writer is not None and self._writer.has_started
 
     @property

@@ -1,4 +1,5 @@
-"""The conversation's items as a client handles them, and what is said in those it adds."""
+"""Lets a client add, delete and read items of the conversation, and transcribes audio in added
+items."""
 
 import asyncio
 import logging
@@ -37,16 +38,17 @@ from pipeline.user_turn.events import InputActivity
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 8
-"Items whose audio is not recognised yet; one after another, so that live speech has its turn."
+"""Most items whose audio waits for recognition. They are recognised one after another, so that live
+speech is not delayed."""
 
 
 Recordings: TypeAlias = Mapping[int, Pcm]
-"""Part of an item -> what is said there, 16 kHz."""
+"Part of an item -> its audio, 16 kHz."
 NO_RECORDINGS: Recordings = {}
 
 
 class ConversationItems:
-    """One session's."""
+    """Items of the conversation as the client of one session handles them."""
 
     def __init__(
         self,
@@ -59,16 +61,19 @@ class ConversationItems:
         self._engines, self._clock = surroundings.engines, surroundings.clock
         self._settings, self._emit = settings, emit
         self.on_known: Callable[[Turn, EarshotError | None], None] = lambda *_: None
-        "Told when all that is said in an item is known, or will not be."
+        "Called when all audio of an item is transcribed, or cannot be."
         self.on_decision: Callable[[McpApprovalResponseItem], Callable[[], None]]
-        "Told what the client says to a call; gives what is to be done once that is in the list."
+        """Called with the client's decision about a tool call. Returns what to do once the decision
+        is in the history."""
         self._waiting = 0
         self._turns: dict[str, Turn] = {}
-        "Of the items in which words are still looked for. A deleted one's id may come again."
+        """Turns of items that are being transcribed, by item id. The id of a deleted item may be
+        used again."""
         self._alone = asyncio.Lock()
 
     @property
     def is_transcribing(self) -> bool:
+        """True if audio of an added item waits for its transcript."""
         return self._waiting > 0
 
     def add(
@@ -78,9 +83,12 @@ class ConversationItems:
         recordings: Recordings,
         tasks: asyncio.TaskGroup | None,
     ) -> None:
-        """`tasks`: None when the session ends: what is said is of no use then. Raises RequestError
-        item_already_exists, item_not_found, invalid_value, unsupported_content; Conflict
-        too_many_recordings."""
+        """Adds an item, and transcribes its audio. `tasks`: None when the session ends, as a
+        transcript is of no use then.
+
+        Raises RequestError item_already_exists, item_not_found, invalid_value, unsupported_content;
+        Conflict too_many_recordings.
+        """
         self.check_seen([item], "item")
         if recordings and self._waiting >= MAX_WAITING:
             raise Conflict(
@@ -101,17 +109,17 @@ class ConversationItems:
             tasks.create_task(work, name=f"transcribe-{item.id}")
 
     def delete(self, item_id: str) -> None:
-        """Raises RequestError item_not_found."""
+        """Deletes an item. Raises RequestError item_not_found."""
         self._history.delete(item_id)
         self._turns.pop(item_id, None)
         self._emit(ItemDeleted(item_id))
 
     def retrieve(self, item_id: str) -> None:
-        """Raises RequestError item_not_found."""
+        """Emits the item as it is now. Raises RequestError item_not_found."""
         self._emit(ItemRetrieved(self._history.shown(item_id)))
 
     def check_seen(self, items: Sequence[Item | ItemReference], param: str) -> None:
-        """Images are for models that see. Raises RequestError unsupported_content."""
+        """Raises RequestError unsupported_content for images when the language model takes none."""
         for index, item in enumerate(items):
             if not isinstance(item, MessageItem) or not item.images:
                 continue
@@ -147,8 +155,8 @@ class ConversationItems:
     async def _hear(
         self, turn: Turn, item_id: str, index: int, pcm: Pcm, tasks: asyncio.TaskGroup
     ) -> EarshotError | None:
-        """As a committed buffer is heard, by the settings of the moment. Of an item that is deleted
-        meanwhile nothing is told."""
+        """Transcribes one part like a committed utterance, with the present settings. If the item
+        is deleted meanwhile, nothing is emitted. Returns the error, if any."""
         settings = self._settings()
         recogniser = self._engines.recogniser(settings.asr)
         options = settings.recognition(recogniser.info, self._engines.expected())
@@ -185,13 +193,13 @@ class ConversationItems:
 
     def _write(self, item_id: str, index: int, words: str) -> None:
         item = self._history.find(item_id)
-        if isinstance(item, MessageItem):  # it may have gone with the oldest
+        if isinstance(item, MessageItem):  # it may have been dropped with the oldest items
             parts = (*item.parts[:index], AudioPart(words), *item.parts[index + 1 :])
             self._history.replace(replace(item, parts=parts))
 
 
 class SessionInputActivity:
-    """Whatever the session listens to, as one."""
+    """Activity of live input and of added items together."""
 
     def __init__(self, listening: InputActivity, items: ConversationItems) -> None:
         self._listening, self._items = listening, items

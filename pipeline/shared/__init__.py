@@ -1,1 +1,1 @@
-"""Values and sinks that every stage of the conversation knows."""
+"""Values and sinks that all stages of the conversation share."""

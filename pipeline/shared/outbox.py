@@ -1,4 +1,4 @@
-"""Where everything goes that a session has to tell: the client, the trace, the metrics."""
+"""Sends the events of a session to the client, the trace, the logs and the metrics."""
 
 import logging
 from collections.abc import Callable
@@ -13,16 +13,16 @@ from pipeline.shared.trace import SessionTrace
 from pipeline.shared.turn import Turn, TurnStatus
 
 transcripts = logging.getLogger("transcripts")
-"What was heard and what was said, where that is asked for; no other logger gets words."
+"Logger of transcripts and answers, used where it is switched on. No other logger gets words."
 
 MAX_EVENTS = 4096
-"Words and sound that a client has not taken; one further behind is not coming back."
+"Most events that a client may leave unread. A client further behind is not coming back."
 MAX_AHEAD = 256
-"Sound waits while this many events do: a long answer is no reason to cut a slow line off."
+"Unread events at which new sound waits, so that a long answer does not cut off a slow line."
 
 
 class SessionOutbox:
-    """One session's. `on_change` is called after every event."""
+    """Output of one session. `on_change` is called after every event."""
 
     def __init__(
         self,
@@ -42,24 +42,27 @@ class SessionOutbox:
     def configured(
         self, settings: SessionSettings, paced_by: PlayoutPacing, place: DeviceLocation
     ) -> None:
+        """Traces the settings of the session."""
         if self._trace is not None:
             self._trace.configured(settings, paced_by, place)
 
     def used(self, item: Item) -> None:
-        """A tool's call, or what it answered: no client is told, for it is the server's own."""
+        """Traces a call of the server's own tool, or its output. Clients do not see these items."""
         if self._trace is not None:
             self._trace.used(item)
 
     def hear(self, frame: AudioFrame) -> None:
+        """Traces a microphone frame."""
         if self._trace is not None:
             self._trace.hear(frame)
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Ends the trace."""
         if self._trace is not None:
             self._trace.close()
 
     def emit(self, event: SessionEvent) -> None:
+        """Sends an event to the client, the trace and the log."""
         if self._trace is not None:
             self._trace.write(event)
         if self._logs_words:
@@ -69,12 +72,14 @@ class SessionOutbox:
         self._on_change()
 
     async def room(self) -> None:
-        """Wait while the client is far behind: for sound, which comes faster than it is heard."""
+        """Waits while the client is far behind. For sound, which is made faster than it is
+        played."""
         await self.events.room(MAX_AHEAD)
 
     def finish_turn(self, turn: Turn, status: TurnStatus) -> None:
-        """The turn ends like this; only the first call counts. While its answer is heard it is told
-        when that ends (`pipeline.response.playback`), else now."""
+        """Records how the turn ended; only the first call sets the status. Emits the turn's
+        timeline now or, while its answer is audible, when that ends
+        (`pipeline.response.playback`)."""
         turn.status = turn.status or status
         if turn.is_traced or turn.is_sounding:
             return

@@ -1,6 +1,6 @@
-"""Exceptions of engines and tools that others wrote, as errors of ours.
+"""Turns exceptions of engines and tools written by others into errors of Earshot.
 
-An engine may raise anything. A session must live through it, its user must hear an apology, and the
+An engine may raise anything. The session must survive it, the user must hear an apology, and the
 log must say where it happened, without the words of the conversation.
 """
 
@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 def plugin_errors(
     stage: str, name: str, metrics: Metrics | None = None, *, is_told: bool = False
 ) -> Iterator[None]:
-    """Turns whatever an engine raises into an EngineError, logs where it came from, counts it.
+    """Turns any exception of an engine into an EngineError, logs where it came from, and counts it.
 
-    `stage`: asr, llm, tts, endpoint, vad or wake. `metrics`: None where the caller counts errors
-    itself. `is_told`: one of these was logged and counted before; this one is not.
-    Errors of our own tree pass through unchanged.
+    `stage`: asr, llm, tts, endpoint, vad or wake. `name`: of the engine. `metrics`: None where the
+    caller counts errors itself. `is_told`: an error of this kind was logged and counted before, so
+    this one is not. An EarshotError passes through unchanged.
     """
     try:
         yield
@@ -43,15 +43,15 @@ def plugin_errors(
 
 
 class StreamErrors:
-    """Takes whatever an engine raises in one stream of sound, which goes on. The first error is
-    logged and counted; a stream has fifty frames a second."""
+    """Handles the exceptions of an engine in one audio stream, which continues. Only the first is
+    logged and counted, because a stream has fifty frames a second."""
 
     def __init__(self, stage: str, name: str, metrics: Metrics) -> None:
         self._stage, self._name, self._metrics = stage, name, metrics
         self._is_told = False
 
     def attempt(self, work: Callable[[], T], instead: Callable[[], T]) -> T:
-        """What `work` returns; `instead` is called where it raises."""
+        """Returns the result of `work`, or that of `instead` if `work` raises."""
         try:
             with plugin_errors(self._stage, self._name, self._metrics, is_told=self._is_told):
                 return work()
@@ -61,11 +61,11 @@ class StreamErrors:
 
 
 class FaultTolerantVad:
-    """A `Vad` that goes on after an error of its engine: the frame holds no speech, and the next
-    ones go into a new stream."""
+    """A `Vad` that continues after an error of its engine. The frame counts as no speech, and the
+    next frames go into a new stream."""
 
     def __init__(self, engine: VadEngine, metrics: Metrics) -> None:
-        """Raises EngineError where the engine opens no stream."""
+        """Opens a stream. Raises EngineError when the engine cannot."""
         self._engine, self._errors = engine, StreamErrors("vad", engine.name, metrics)
         with plugin_errors("vad", engine.name, metrics):
             self._vad = engine.open()
@@ -80,6 +80,6 @@ class FaultTolerantVad:
         self._errors.attempt(self._vad.reset, self._renew)
 
     def _renew(self) -> float:
-        """No speech is in what a new stream has heard."""
+        """Opens a new stream. Returns probability 0: the new stream has had no audio yet."""
         self._vad = self._errors.attempt(self._engine.open, lambda: self._vad)
         return 0.0

@@ -1,5 +1,5 @@
-"""Stored prompts: instructions of the configuration that a client names, with places for its own
-values, `{{guest}}`. Pure."""
+"""Stored prompts: configured instructions that a client names, with placeholders such as
+`{{guest}}` for its own values. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -8,42 +8,48 @@ from dataclasses import dataclass, field
 from core.errors import NotFound, RequestError
 
 PLACE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]{0,63})\s*\}\}")
+"Matches a placeholder; the group is its name."
 
 MAX_CHARS = 100_000
-"With all values in their places: one that stands in many is a client's way to fill memory."
+"""Longest text with all values filled in. A value that fills many placeholders would otherwise let
+a client fill memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPrompt:
+    """One stored prompt, with its former versions."""
+
     text: str
     version: str = "1"
-    "Of `text`."
+    "Version of `text`."
     former: Mapping[str, str] = field(default_factory=dict[str, str])
-    "Version -> the text it had; still there for clients that name it."
+    "Version -> its text, for clients that still name it."
 
     def text_of(self, version: str | None) -> str | None:
-        """None: there is no such version. Without one it is the newest."""
+        """Returns the text of a version, or None if there is no such version. None as version means
+        the newest."""
         return self.text if version in (None, self.version) else self.former.get(version or "")
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSelection:
-    """Which prompt, as a client asked for it."""
+    """Stored prompt as a client asked for it."""
 
     id: str
     version: str | None = None
-    "None: the newest."
+    "Version; None: the newest."
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    "Placeholder -> value."
 
 
 @dataclass(frozen=True, slots=True)
 class PromptLibrary:
-    """All there are, by id."""
+    """All stored prompts, by id."""
 
     stored: Mapping[str, StoredPrompt] = field(default_factory=dict[str, StoredPrompt])
 
     def instructions(self, use: PromptSelection) -> str:
-        """The text with the values in their places. What stands in a value is no place.
+        """Returns the text with the values filled in. Placeholders within values are not replaced.
 
         Raises NotFound prompt_not_found, prompt_version_not_found; RequestError
         prompt_variable_missing, prompt_variable_unknown, prompt_too_long. `param` begins with

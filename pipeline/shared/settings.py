@@ -1,4 +1,4 @@
-"""What a session is asked to do: frozen, checked by the door that builds it, changed as a whole."""
+"""Settings of a session: frozen, checked by the door that builds them, and replaced as a whole."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -15,42 +15,44 @@ from pipeline.shared.mcp_servers import ClientMcpServer
 from pipeline.shared.prompts import NO_PROMPTS, PromptLibrary
 
 if TYPE_CHECKING:
-    from pipeline.tools.mcp.tool import ApprovalDecision  # it loads what checks arguments
+    from pipeline.tools.mcp.tool import ApprovalDecision  # its import loads the argument checker
 
 PlayoutPacing = Literal["server", "client"]
 """Who plays in real time. `server`: the server sends each 20 ms when they are due, as over WebRTC.
 `client`: the client gets the sound as fast as it is made, and plays it by its own clock."""
 
 DEFAULT = "default"
-"Engine and voice name that always works: whatever the server chose."
+"Name of an engine or voice that always works: the one that the server's configuration chose."
 
 HOSTED_MODELS = ("gpt-", "whisper-1", "tts-1")
 "How names of the hosted service begin. A client that knows no other gets what the server chose."
 
 
 def own_model(name: str) -> str:
-    """Our name for a model; those of the hosted service mean `default`."""
+    """Returns our name for a model: `default` for a name of the hosted service."""
     return DEFAULT if name.startswith(HOSTED_MODELS) else name
 
 
 @dataclass(frozen=True, slots=True)
 class TurnDetection:
-    """How utterances end. `server_vad` waits `silence_ms`, `semantic_vad` as `eagerness` says."""
+    """Rule for the end of utterances. `server_vad` waits `silence_ms`; `semantic_vad` waits as
+    `eagerness` says."""
 
     kind: Literal["server_vad", "semantic_vad"] = "server_vad"
     threshold: float = 0.5
-    "Speech probability at and above which a frame counts as speech."
+    "VAD probability (0 to 1) from which a frame counts as speech."
     prefix_padding_ms: int = 300
-    "Audio kept from before the first speech frame: onsets are quiet."
+    "Pre-roll: audio kept from before the first speech frame, because onsets are quiet."
     silence_ms: int = 500
     "Silence that ends the utterance (server_vad)."
     eagerness: Literal["low", "medium", "high", "auto"] = "auto"
-    "How soon to answer (semantic_vad)."
+    "Speed of the answer (semantic_vad)."
     create_response: bool = True
+    "True if the end of an utterance starts a response."
     interrupt_response: bool = True
-    "False: what is said over an answer waits for its end."
+    "False: speech over an answer waits for the end of the answer."
     idle_timeout_ms: int | None = None
-    "Silence after an answer that makes the assistant go on (server_vad)."
+    "Silence after an answer until the assistant speaks again by itself (server_vad); None: never."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,90 +71,101 @@ AS_FITS = ContextTruncation()
 
 
 BargeInPolicy = Literal["on", "off", "patient"]
-"""What stops an answer: speech over it; nothing, as with `interrupt_response` false; or only words
-that mean something."""
+"""Speech that stops an answer. on: any speech over it. off: none, as with `interrupt_response`
+false. patient: only words that mean something."""
 
 
 class NamedTool(msgspec.Struct, frozen=True, tag="NamedTool"):
-    """The model has to call this one. (Tagged: traces tell it from the next.)"""
+    """Tool that the model has to call. (Tagged, so that traces tell it from the next class.)"""
 
     name: str
 
 
 class NamedMcpServer(msgspec.Struct, frozen=True, tag="NamedServer"):
-    """The model has to call a tool of this MCP server of the client."""
+    """MCP server of the client; the model has to call a tool of it."""
 
     label: str
     name: str | None = None
-    "As the server has it; None: any."
+    "Name of the tool, as the server has it; None: any."
 
 
 ReasoningEffort = Literal["minimal", "low", "medium", "high", "xhigh"]
 
 ToolChoice = Literal["auto", "none", "required"] | NamedTool | NamedMcpServer
-"""Whether the model calls tools in its first round: as it likes, none at all, at least one."""
+"""Use of tools in the model's first round. auto: as it likes. none: no tool. required: at least
+one. Or the tool that it must call."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
+    """Settings of one session, as its client chose them. Immutable: a change makes a new object."""
+
     answers: bool = True
-    "False: transcription only."
+    "False: the session only transcribes."
     modality: Modality = "audio"
-    "Whether answers are spoken or only written."
+    "Form of the answers: spoken or only written."
     instructions: str = ""
     is_uninstructed: bool = False
-    "The client sent empty instructions: ours do not stand in for them."
+    "True if the client sent empty instructions, so that the built-in ones are not used."
     llm: str = DEFAULT
+    "Name of the language model."
     asr: str = DEFAULT
+    "Name of the recogniser."
     transcribes: bool = True
-    "Whether the client is sent what the user said."
+    "True if the client receives the user's transcripts."
     language: str | None = None
-    "ISO 639-1; None: what is spoken, as far as the recogniser can tell."
+    "ISO 639-1; None: the spoken language, as far as the recogniser can detect it."
     languages: tuple[str, ...] = ()
-    "To choose among, when `language` is not set."
+    "Candidates for the spoken language, when `language` is None."
     prompt: str = ""
+    "Text that precedes the speech, as a hint to the recogniser."
     keywords: tuple[str, ...] = ()
-    "Names and terms to expect."
+    "Names and terms that the recogniser should expect."
     task: AsrTask = "transcribe"
+    "translate: into English."
     prefix: str = ""
     "Raw decoder prefix, see `AsrOptions`."
     beam_size: int | None = None
     temperature: float | None = None
+    "Temperature of the recogniser; None: its own choice."
     padding: AsrPadding | None = None
+    "Filling of the rest of the recogniser's window; None: its own choice."
     no_speech_threshold: float | None = None
+    "See `AsrOptions`; None: the configured no-speech filter."
     logprobs: bool = False
-    "Of the transcript's tokens, from recognisers that know them."
+    "True if transcripts include log probabilities of tokens, from recognisers that have them."
     turn_detection: TurnDetection | None = field(default_factory=TurnDetection)
-    "None: the client commits and asks for responses itself."
+    "None: push to talk. The client commits and asks for responses itself."
     barge_in: BargeInPolicy = "on"
     echo: EchoMode = "off"
-    "What is done about the answer in the microphone."
+    "Handling of the answer's echo in the microphone."
     noise_reduction: NoiseMode = "off"
-    "What is done about noise in it, after that."
+    "Noise reduction for the microphone, after the echo is handled."
     wake_word: str = ""
-    "Until it is heard, nothing else is; empty: everything is. Without effect in push-to-talk."
+    "Wake word before which nothing is recognised; empty: none. No effect in push to talk."
     answer_temperature: float | None = None
+    "Temperature of the language model, 0 to 2; None: its own choice."
     max_output_tokens: int | None = None
     parallel_tool_calls: bool | None = None
-    "False: one call at a time, from language models that can be told so."
+    "False: one tool call at a time, from language models that have this option."
     reasoning_effort: ReasoningEffort | None = None
-    "Of language models that think; None: as they like."
+    "Effort of language models that reason; None: their own choice."
     tools: tuple[str, ...] | None = None
     "Names of the server's tools that the assistant may use; None: all."
     client_tools: tuple[ToolSpec, ...] = ()
-    "Run by the client: their calls are handed out and end the response."
+    "Tools that the client runs: their calls go to the client and end the response."
     mcp_servers: tuple[ClientMcpServer, ...] = ()
-    "Named by the client; we connect them and call their tools."
+    "MCP servers that the client named. The server connects to them and calls their tools."
     tool_choice: ToolChoice = "auto"
     truncation: ContextTruncation = AS_FITS
     voice: str = DEFAULT
     speed: float = 1.0
     prompts: PromptLibrary = NO_PROMPTS
-    "Stored ones that its client may name in place of instructions."
+    "Stored prompts that the client may name in place of instructions."
 
     @property
     def interruption(self) -> Literal["on", "patient"] | None:
-        """What stops an answer; None: nothing that is said."""
+        """Speech that stops an answer; None: no speech does."""
         detection = self.turn_detection
         if detection is None or not detection.interrupt_response or self.barge_in == "off":
             return None
@@ -163,8 +176,8 @@ class SessionSettings:
         return self.interruption is not None
 
     def recognition(self, info: AsrInfo, expected: Sequence[str] = ()) -> AsrOptions:
-        """How this recogniser is to decode what is said. `expected`: names beside the keywords, for
-        a recogniser that they help."""
+        """Returns the options for this recogniser. `expected`: names besides the keywords, for a
+        recogniser that they help."""
         also = expected if info.expects_names and "hotwords" in info.supports else ()
         only = info.languages[0] if len(info.languages) == 1 else None
         return AsrOptions(
@@ -184,7 +197,7 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True)
 class ConversationProfile:
-    """How the assistant is to be in a conversation: as the client that set it last wished."""
+    """Settings that a conversation remembers: those of the client that set them last."""
 
     language: str | None
     instructions: str
@@ -198,16 +211,18 @@ class ConversationProfile:
 
     @classmethod
     def of(cls, settings: SessionSettings) -> "ConversationProfile":
+        """Returns the profile of these settings."""
         return cls(**{one.name: getattr(settings, one.name) for one in fields(cls)})
 
     def applied(self, settings: SessionSettings) -> SessionSettings:
-        """The settings, with what the profile remembers."""
+        """Returns the settings with those of the profile in place of their own."""
         return replace(settings, **{one.name: getattr(self, one.name) for one in fields(self)})
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseRequest:
-    """One `response.create`: what differs from the session for this answer only; None: nothing."""
+    """Options of one `response.create`. They differ from the session for this response only; None:
+    as the session."""
 
     modality: Modality | None = None
     instructions: str | None = None
@@ -215,18 +230,18 @@ class ResponseRequest:
     client_tools: tuple[ToolSpec, ...] | None = None
     mcp_servers: tuple[ClientMcpServer, ...] | None = None
     approved: "tuple[ApprovalDecision, ...]" = ()
-    "Calls that were waiting for the client's consent; they come first."
+    "Calls that were waiting for the client's approval; they run first."
     tool_choice: ToolChoice | None = None
     max_output_tokens: int | Literal["inf"] | None = None
     temperature: float | None = None
-    "Of the language model, 0 to 2."
+    "Temperature of the language model, 0 to 2."
     parallel_tool_calls: bool | None = None
     reasoning_effort: ReasoningEffort | None = None
     audio_format: FormatName | None = None
-    "In which its sound is sent, where that is sent as events."
+    "Format in which the sound is sent, where it is sent as events."
     metadata: Mapping[str, str] | None = None
-    "The client's own notes, repeated in the response's events."
+    "The client's own notes, repeated in the events of the response."
     in_conversation: bool = True
-    "False: out of band; what it says is not remembered."
+    "False: out of band; the response is not part of the conversation."
     input: tuple[Item | ItemReference, ...] | None = None
-    "What the model sees in place of the conversation."
+    "Items that the model sees in place of the conversation."

@@ -15,12 +15,12 @@ _PLAIN = re.compile(rb"[A-Za-z ]+")
 
 
 def text_tokens(text: str) -> int:
-    """How many tokens a text is, rather too many than too few; no tokenizer is asked.
+    """Returns an estimate of a text's tokens, rather too high than too low; no tokenizer is used.
 
-    Latin letters: 2.5 to a token, as compounds in small vocabularies; English has 4. Digits and
-    punctuation: one each. Beyond ASCII, two thirds of the UTF-8 bytes: 2 for a Chinese character
-    and 1.3 for a Cyrillic or accented letter. GPT-2's vocabulary, the poorest in use, needs a
-    third more for Korean and no more for the rest; those of today's models need half.
+    Latin letters: 2.5 to a token, as for compounds in small vocabularies; English has 4. Digits and
+    punctuation: one token each. Beyond ASCII, two thirds of the UTF-8 bytes: 2 tokens for a Chinese
+    character and 1.3 for a Cyrillic or accented letter. GPT-2's vocabulary, the poorest in use,
+    needs a third more for Korean and no more for the rest; those of today's models need half.
     """
     data = text.encode(errors="replace")
     ascii_data = data if text.isascii() else text.encode("ascii", errors="ignore")

@@ -1,8 +1,9 @@
-"""A session's trace: one record per event, times and sizes; words and sound only if asked for.
+"""Trace of a session: one record per event, with times and sizes; words and sound only if asked
+for.
 
-A trace with sound holds what `earshot replay` needs: the session's settings, who paces its sound,
-what it heard, and everything that it told its client, in the order in which it happened. One with
-words also holds what its tools answered.
+A trace with sound holds what `earshot replay` needs: the session's settings, who paces its playout,
+the microphone's audio, and all events for the client, in the order in which they happened. A trace
+with words also holds the outputs of tools.
 """
 
 import dataclasses
@@ -32,23 +33,23 @@ from core.ports import UNKNOWN_LOCATION, Clock, DeviceLocation, TraceSink
 from pipeline.shared.settings import PlayoutPacing, SessionSettings
 
 WORDS = ("transcript", "stable", "unstable", "delta", "item", "output", "message", "terms")
-"Fields that hold what people said; a trace without transcripts leaves them out."
+"Fields that hold what people said. Only a trace with words has them."
 
 PRIVATE_SETTINGS = ("instructions", "prompt", "keywords", "prefix", "client_tools")
-"What a client wrote; only in a trace with transcripts or sound."
+"Settings that a client wrote. Only a trace with words or sound has them."
 
 SECRET_SETTINGS = ("mcp_servers",)
-"Addresses and headers that hold a client's keys: in no trace."
+"Settings with addresses and headers that hold a client's keys. No trace has them."
 
 CHUNK_MS = 1000
-"Sound in one record, 43 kB of base64; less where something happens meanwhile."
+"Audio in one record, 43 kB of base64; less where another record comes between."
 
 MAX_SOUND_MS = 600_000
-"Of one session, 26 MB: an open microphone must not fill the disk."
+"Most audio of one session, 26 MB: an open microphone must not fill the disk."
 
 CONFIGURED, HEARD, NOT_HEARD = "Configured", "InputAudio", "InputAudioOmitted"
 CALLED, ANSWERED = "ToolCalled", "ToolAnswered"
-"Records that are no events."
+"Names of records that are no events."
 
 RECORD_NAMES: Mapping[type, str] = {
     ErrorEvent: "Failed",
@@ -61,12 +62,15 @@ RECORD_NAMES: Mapping[type, str] = {
     TurnTimeline: "TurnTraced",
     WakeStateChanged: "WakeChanged",
 }
-"""Record names of events whose class has another name since 0.2.0. A trace is a file that people
-keep, so its record names stay."""
+"""Record names of events whose class was renamed after 0.2.0. People keep trace files, so the names
+of records stay."""
 
 
 class SessionTrace:
-    """Writes what a session hears and tells its client, so that it can be studied and replayed."""
+    """Writes the input and the events of one session, so that it can be studied and replayed.
+
+    `words`: include what people said. `sound`: include the microphone's audio.
+    """
 
     def __init__(
         self,
@@ -82,7 +86,7 @@ class SessionTrace:
         self._began = clock.now()
         self._waiting: list[Pcm] = []
         self._heard = 0
-        "Samples so far, those that wait to be written included."
+        "Samples so far, including those that are not written yet."
         self._written = 0
         self._is_full = False
 
@@ -92,7 +96,7 @@ class SessionTrace:
         paced_by: PlayoutPacing = "server",
         place: DeviceLocation = UNKNOWN_LOCATION,
     ) -> None:
-        """The session begins, or its settings change."""
+        """Records the settings when the session begins, and whenever they change."""
         is_private = self._words or self._sound
         left_out = SECRET_SETTINGS if is_private else (*SECRET_SETTINGS, *PRIVATE_SETTINGS)
         whole = dataclasses.asdict(settings)
@@ -103,7 +107,7 @@ class SessionTrace:
         self._record(CONFIGURED, {**fields, "paced_by": paced_by})
 
     def used(self, item: Item) -> None:
-        """A tool of the server's was called, or has answered: words, so only with those."""
+        """Records a call of the server's own tool, or its output. Only with words."""
         match item:
             case FunctionCallItem(call_id=call_id, name=name, arguments=arguments) if self._words:
                 fields = {"call_id": call_id, "name": name, "arguments": arguments}
@@ -114,7 +118,7 @@ class SessionTrace:
                 pass
 
     def hear(self, frame: AudioFrame) -> None:
-        """Live audio, 16 kHz, in the order in which the session takes it."""
+        """Records live audio, 16 kHz, in the order in which the session takes it."""
         if not self._sound or self._is_full:
             return
         self._waiting.append(frame.pcm.copy())
@@ -126,19 +130,20 @@ class SessionTrace:
             self._record(NOT_HEARD, {"start": self._heard})
 
     def write(self, event: SessionEvent) -> None:
+        """Records an event for the client."""
         if isinstance(event, OutputAudioDelta):
-            return  # as many as there are frames; playout events tell the same story
+            return  # one per frame; playout events tell when sound was played
         if isinstance(event, HypothesisChanged) and not self._words:
             return
         kind = type(event)
         self._record(RECORD_NAMES.get(kind, kind.__name__), self._fields(event))
 
     def close(self) -> None:
-        """The session is over: write the sound that waits."""
+        """Writes the sound that is left, at the end of the session."""
         self._write_sound()
 
     def _record(self, event: str, fields: dict[str, Any]) -> None:
-        """Sound first: a record stands where it happened."""
+        """Writes waiting sound first, so that a record stands where it happened."""
         self._write_sound()
         self._put(event, fields)
 

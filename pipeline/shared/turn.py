@@ -1,4 +1,4 @@
-"""Marks of one turn and what they tell: where the milliseconds went. Pure; takes `now`."""
+"""Time marks of one turn, and the latencies of its stages. Pure; the caller passes the time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,29 +8,30 @@ from typing import Literal
 from core.events import StageSpan, TruncationPoint, TurnTimeline
 
 TurnStatus = Literal["answered", "rejected", "cancelled", "failed", "transcribed"]
+"Outcomes of a turn."
 
 
 class TurnMark(StrEnum):
-    """Moments of a turn. Those of work done ahead come before the endpoint."""
+    """Moments of a turn. Marks of speculative work may come before ENDPOINT."""
 
     SPEECH_START = "speech_start"
     SPEECH_END = "speech_end"
-    "The last speech was heard; for written input, when it came in."
+    "End of the user's speech; for written input, its arrival."
     CANDIDATE = "candidate"
-    "A first pause: work on the answer begins."
+    "First pause: work on the answer begins."
     ENDPOINT = "endpoint"
     "The turn is over."
     ASR_FINAL = "asr_final"
     LLM_FIRST_TOKEN = "llm_first_token"  # noqa: S105 - a word of a language model, not a secret
     FIRST_CLAUSE = "first_clause"
-    "Enough text to speak."
+    "There is enough text to speak."
     TTS_FIRST_AUDIO = "tts_first_audio"
     GATE_OPEN = "gate_open"
-    "From here on the answer may leave the server: its turn is confirmed."
+    "The turn is confirmed, so the answer may leave the server."
     PLAYOUT_START = "playout_start"
-    "The first packet."
+    "The first packet was sent."
     PLAYOUT_END = "playout_end"
-    "The last packet went; a client that paces itself has played it. Or where sound was cut."
+    "The last packet was sent (server-paced) or played (client-paced), or the sound was cut."
 
 
 SPANS: tuple[
@@ -43,35 +44,39 @@ SPANS: tuple[
     ("tts", TurnMark.TTS_FIRST_AUDIO, (TurnMark.LLM_FIRST_TOKEN,)),
     ("playout", TurnMark.PLAYOUT_START, (TurnMark.TTS_FIRST_AUDIO,)),
 )
-"""Stage, the mark that ends it, and the marks that may begin it (the first that is set). What
-begins before the endpoint is speculation; playout begins with the gate at the earliest."""
+"""Stage, the mark that ends it, and the marks that may begin it (the first that is set). A stage
+that begins before the endpoint is speculative. Playout begins with the gate at the earliest."""
 
 
 @dataclass(slots=True)
 class Turn:
+    """One turn: what the user said, and the response to it. Collects its time marks."""
+
     id: str
     item_id: str | None = None
     response_id: str | None = None
     status: TurnStatus | None = None
-    "How it ended; the first that is set counts. With the first sound it is answered."
+    "Outcome; the first value stays. A turn whose answer has begun to sound is answered."
     is_sounding: bool = False
-    "Its answer is being heard: there is another mark to come."
+    "True if its answer is audible, so that another mark will come."
     is_traced: bool = False
+    "True if its timeline was emitted."
     cut: TruncationPoint | None = None
-    "Known when its sound has ended."
+    "Point at which its sound was cut; known when the sound has ended."
     marks: dict[TurnMark, float] = field(default_factory=dict[TurnMark, float])
-    "Monotonic seconds. The first mark of a kind wins."
+    "Monotonic seconds. The first mark of a kind stays."
 
     def mark(self, mark: TurnMark, now: float) -> None:
+        """Sets a mark, if it is not set yet."""
         self.marks.setdefault(mark, now)
 
     def take(self, marks: Mapping[TurnMark, float]) -> None:
-        """Those of work that was done for it before it was known to be over."""
+        """Adds the marks of work that was done before the turn was known to be over."""
         for mark, at in marks.items():
             self.mark(mark, at)
 
     def stages(self) -> tuple[StageSpan, ...]:
-        """The stages that happened, in ms from the end of speech."""
+        """Returns the stages that happened, in ms from the end of speech."""
         origin = self.marks.get(TurnMark.SPEECH_END)
         if origin is None:
             return ()
@@ -82,7 +87,8 @@ class Turn:
                 continue
             if stage == "playout":
                 begin = max(begin, self.marks.get(TurnMark.GATE_OPEN, begin))
-            if self.marks[end] < begin:  # a tool's "one moment" came before the model's first word
+            # the filler of a slow tool was spoken before the model's first token
+            if self.marks[end] < begin:
                 continue
             is_early = stage != "endpoint_wait" and begin < self.marks.get(TurnMark.ENDPOINT, begin)
             start_ms, end_ms = (1000 * (at - origin) for at in (begin, self.marks[end]))
@@ -90,15 +96,16 @@ class Turn:
         return tuple(spans)
 
     def marks_ms(self) -> dict[str, float]:
-        """Every moment, in ms from the end of speech."""
+        """Returns all marks, in ms from the end of speech."""
         origin = self.marks.get(TurnMark.SPEECH_END)
         if origin is None:
             return {}
         return {mark.value: round(1000 * (at - origin), 1) for mark, at in self.marks.items()}
 
     def gate_hold_s(self) -> float | None:
-        """How long the first sound (where nothing is spoken: the first words) was ready and not let
-        out; None: it was not ready when the gate opened."""
+        """Returns how long the first sound (or the first text, where nothing is spoken) was ready
+        before it might leave the server, in seconds. None: it was not ready when the gate
+        opened."""
         ready = self.marks.get(TurnMark.TTS_FIRST_AUDIO, self.marks.get(TurnMark.LLM_FIRST_TOKEN))
         opened = self.marks.get(TurnMark.GATE_OPEN)
         if ready is None or opened is None or ready > opened:
@@ -106,12 +113,14 @@ class Turn:
         return opened - ready
 
     def response_latency_ms(self) -> float | None:
-        """End of speech to first sound; to the first word where nothing is spoken."""
+        """Returns the ms from the end of speech to the first sound, or to the first token where
+        nothing is spoken."""
         origin = self.marks.get(TurnMark.SPEECH_END)
         end = self.marks.get(TurnMark.PLAYOUT_START, self.marks.get(TurnMark.LLM_FIRST_TOKEN))
         return None if origin is None or end is None else round(1000 * (end - origin), 1)
 
     def trace(self, status: TurnStatus) -> TurnTimeline:
+        """Returns the timeline for the client and the trace."""
         return TurnTimeline(
             turn_id=self.id,
             item_id=self.item_id,

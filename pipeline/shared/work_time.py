@@ -1,4 +1,4 @@
-"""How long was worked on what nobody may get: without the time in which there was nothing to do."""
+"""Measures how long was worked on a response that may be dropped, without idle time."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,27 +11,32 @@ WorkKind = Literal["text", "voice"]
 
 
 class WorkTime:
-    """Of an answer; runs while one of its workers has something to do."""
+    """Work time of one response. It runs while the language model or the voice has something to
+    do."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._busy: set[WorkKind] = set()
         self._held: set[WorkKind] = set()
-        "Busy ones that wait for the end of the turn, or for room: the other side reads no more."
+        """Busy workers that wait for the end of the turn or for room, because their output is not
+        read."""
         self._sum_s = self._since = 0.0
 
     @property
     def total_s(self) -> float:
+        """Seconds of work so far."""
         runs = bool(self._busy - self._held)
         return self._sum_s + (self._clock.now() - self._since if runs else 0.0)
 
     @contextmanager
     def busy(self, worker: WorkKind) -> Iterator[None]:
+        """Counts the time of this worker while the context is open."""
         with self._among(self._busy, worker):
             yield
 
     @contextmanager
     def held(self, worker: WorkKind) -> Iterator[None]:
+        """Stops counting this worker, though it is busy, while the context is open."""
         with self._among(self._held, worker):
             yield
 
@@ -50,7 +55,7 @@ class WorkTime:
 
 
 class TaskTime:
-    """How long a task runs, from its start until it is done or somebody looks."""
+    """Running time of a task, from its start until it is done, or until now."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self._now = task.get_loop().time

@@ -15,8 +15,8 @@ from core.audio import ASR_RATE_HZ, samples_to_ms
 from engines.base import AsrInfo, AsrResult
 
 NoSpeechMode = Literal["off", "normal", "strict"]
-"""How noise is handled. off: nothing is filtered. normal: the recogniser's scores decide, or the
-VAD's where a recogniser has no reliable ones. strict: both must believe that the user spoke."""
+"""Handling of noise. off: nothing is filtered. normal: the recogniser's scores decide, or the VAD's
+where a recogniser has no reliable ones. strict: both must believe that the user spoke."""
 
 
 SPEECH_PROBABILITY = 0.5
@@ -72,13 +72,13 @@ class NoSpeechFilter:
 
     @property
     def is_silence(self) -> bool:
-        """Whether the VAD saw nothing that could be a voice. Clean speech never looks like that,
+        """True if the VAD saw nothing that could be a voice. Clean speech never looks like that,
         but a whisper may: this alone is too little to reject text that a recogniser is sure of."""
         return self.surest < SILENCE
 
     @property
     def is_none(self) -> bool:
-        """Whether nobody spoke, as far as the VAD alone can tell. Then a recogniser that cannot
+        """True if nobody spoke, as far as the VAD alone can tell. Then a recogniser that cannot
         tell noise from speech need not decode it."""
         return self.surest < LEAST_SUREST or self.speech_ms < LEAST_SPEECH_MS
 

@@ -60,8 +60,10 @@ class PartialHypothesis:
 class StablePrefix:
     """Finds the stable words in hypotheses of growing audio. The stable part only grows.
 
-    hypothesis = prefix.push("turn on the lie")
-    hypothesis = prefix.push("turn on the light")  # stable: "turn on the"
+    Example:
+
+        hypothesis = prefix.push("turn on the lie")
+        hypothesis = prefix.push("turn on the light")  # stable: "turn on the"
     """
 
     def __init__(self) -> None:

@@ -13,11 +13,11 @@ OnWastedWork = Callable[[float], None]
 
 
 def ignore_waste(_: float) -> None:
-    """Nobody counts it."""
+    """Counts nothing."""
 
 
 class Recogniser(Protocol):
-    """Speech recognition as sessions see it: one shared model behind a scheduler."""
+    """Speech recogniser as sessions see it: one shared model behind a scheduler."""
 
     @property
     def info(self) -> AsrInfo: ...
@@ -27,20 +27,22 @@ class Recogniser(Protocol):
     def forget(self, utterance: str) -> None: ...
 
     def hold(self) -> AbstractContextManager[None]:
-        """While it is open, it stays in memory, and is loaded if it is not there."""
+        """Keeps the recogniser in memory while the context is open; loads it if needed."""
         ...
 
     def admit(self, priority: DecodePriority) -> None:
-        """Ask before work of many requests. Raises Overloaded when it would wait too long."""
+        """Checks before work of many requests whether there is room. Raises OverloadedError when
+        the wait would be too long."""
         ...
 
     def hurry(self, utterance: str) -> None:
-        """Its speculation came true: somebody waits for it now."""
+        """Makes a speculative decode urgent: its speculation came true."""
         ...
 
 
 class Recognisers(Protocol):
-    """Recognisers by name, loaded or not; a mapping is one, too. Iterating gives the names."""
+    """Recognisers by name, loaded or not. Iterating gives the names; a Mapping is a `Recognisers`,
+    too."""
 
     def get(self, name: str, /) -> Recogniser | None: ...
 

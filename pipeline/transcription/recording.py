@@ -38,7 +38,7 @@ upload is still running."""
 BLOCK_MS = 1000
 "Audio that is given to the VAD's thread at once."
 EAGER_BLOCK_MS = 100
-"The same for eager recordings: how soon they notice a pause."
+"The same for eager recordings: it limits how late they notice a pause."
 TRIES = 4
 """Attempts for a segment that is refused while others of its recording have results, whose work
 would otherwise be lost."""
@@ -70,12 +70,14 @@ class _SegmentRequest:
     samples: int
     evidence: NoSpeechFilter
     decode: EarlyDecode | None
-    "Its decode; None: nobody spoke."
+    "Decode of the segment; None: nobody spoke."
 
 
 class Transcriber:
     """Transcribes recordings of any length. They are cut at pauses, recognised in parallel, and
     stitched in order.
+
+    Example:
 
         async with transcriber.open("default", AsrOptions()) as recording:
             await recording.push(pcm)

@@ -168,7 +168,7 @@ class SegmentDecode:
         self.time: TaskTime | None = None
         "Time of the newest attempt; None: none was needed."
         self.error: EngineError | OverloadedError | None = None
-        "Why the last attempt failed."
+        "Error of the last attempt."
 
     @property
     def end(self) -> int:

@@ -77,7 +77,7 @@ class TranscriptStream:
         self._last_pause = 0
         "Sample in the middle of the last pause after which speech resumed."
         self._is_silent = False
-        "Whether nothing was said since the last segment ended."
+        "True if nothing was said since the last segment ended."
         self._newest: SegmentDecode | None = None
         "The open segment up to the newest partial."
         self._told = 0

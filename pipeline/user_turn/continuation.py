@@ -46,13 +46,13 @@ class EndedUtterance:
     start: int
     "Sample of the session at which its own audio begins."
     audio: AudioBuffer
-    "Its own audio, without that of the former utterance."
+    "Own audio of the utterance, without that of the former one."
     evidence: NoSpeechFilter
     "VAD evidence of speech in it, including the utterances that it continues."
     join: "Continuation | None" = None
     "Link to the utterance that it may continue; None once it is known to stand alone."
     text: str = ""
-    """Its words, including those of the utterance it continues. Empty: not known yet, not
+    """Words of the utterance, including those of the one it continues. Empty: not known yet, not
     understood, or noise."""
     known: asyncio.Event = field(default_factory=asyncio.Event)
     "Set when `text` is final."
@@ -91,7 +91,7 @@ class EndedUtterance:
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """Its own turn, then the turns of the utterances that it continues, newest first."""
+        """Turn of the utterance, then the turns of those that it continues, newest first."""
         return (self.turn, *(self.join.former.turns if self.join is not None else ()))
 
     @property
@@ -108,13 +108,13 @@ class Continuation:
     pcm: Pcm
     "All audio from the beginning of the former utterance to the own audio of this one."
     was_joined: bool
-    "Whether `pcm` also holds an utterance before the former one."
+    "True if `pcm` also holds an utterance before the former one."
     evidence: NoSpeechFilter = field(default_factory=NoSpeechFilter)
     "VAD evidence of speech in the new audio."
     began_at: float = 0.0
     "Monotonic seconds at which the start of the new speech was detected."
     is_taken: bool = False
-    "Whether the new utterance replaces the former one."
+    "True if the new utterance replaces the former one."
     void: asyncio.Event = field(default_factory=asyncio.Event)
     "Set when the new utterance stands alone."
     new: str = ""
@@ -167,7 +167,7 @@ class Continuation:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the former utterance is speech and the audio in `pcm` still matches it. It does
+        """True if the former utterance is speech and the audio in `pcm` still matches it. It does
         not if the former one meanwhile turned out not to continue an even earlier one."""
         return self.former.is_speech and self.was_joined == (self.former.join is not None)
 

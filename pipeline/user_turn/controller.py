@@ -84,17 +84,17 @@ class UserTurnController:
 
     @property
     def is_transcribing(self) -> bool:
-        """Whether committed audio waits for its transcript."""
+        """True if committed audio waits for its transcript."""
         return self._transcribing > 0
 
     @property
     def is_speaking(self) -> bool:
-        """Whether an utterance has begun and is not over."""
+        """True if an utterance has begun and is not over."""
         return self._open is not None
 
     @property
     def is_active(self) -> bool:
-        """Whether an utterance is being spoken or waits for its transcript."""
+        """True if an utterance is being spoken or waits for its transcript."""
         return self.is_speaking or self.is_transcribing
 
     def is_ending_within(self, seconds: float) -> bool:

@@ -41,7 +41,7 @@ class ArrivalPace:
 
     @property
     def is_live(self) -> bool:
-        """Whether the newest second of audio took about a second to arrive. False while less has
+        """True if the newest second of audio took about a second to arrive. False while less has
         come."""
         (first, begin), (last, end) = self._came[0], self._came[-1]
         sound = end - begin

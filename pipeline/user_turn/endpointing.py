@@ -79,9 +79,9 @@ class Endpointer:
         self.max_ms: float = MAX_UTTERANCE_MS
         "Longest utterance in ms."
         self.is_guarded = False
-        "Whether the assistant is speaking: a start then needs `INTERRUPT_MS` of speech."
+        "True if the assistant is speaking: a start then needs `INTERRUPT_MS` of speech."
         self.in_speech = False
-        "Whether an utterance has begun and is not over."
+        "True if an utterance has begun and is not over."
         self.speech_end = 0
         "One past the last sample of speech of the utterance, by the VAD."
         self._position = 0
@@ -228,7 +228,7 @@ class Endpointer:
 # functions.
 
 Eagerness = Literal["low", "medium", "high", "auto"]
-"How soon the assistant answers in a pause; Realtime's `eagerness` of `semantic_vad`."
+"Speed of the answer in a pause; Realtime's `eagerness` of `semantic_vad`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +236,11 @@ class EndpointDelays:
     """Milliseconds of silence that end a turn, by how likely it is over."""
 
     unfinished: float
-    "When the turn is certainly not over."
+    "Delay when the turn is certainly not over."
     unknown: float
-    "When nothing is known."
+    "Delay when nothing is known."
     finished: float
-    "When the turn is certainly over."
+    "Delay when the turn is certainly over."
 
 
 WAITS: Mapping[Eagerness, EndpointDelays] = {

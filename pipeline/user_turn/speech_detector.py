@@ -35,7 +35,7 @@ class DetectedFrame(NamedTuple):
     pcm: Pcm
     edge: SpeechEdge | None
     in_speech: bool
-    "Whether `pcm` belongs to an utterance, including the frame that ends it."
+    "True if `pcm` belongs to an utterance, including the frame that ends it."
     probability: float
     "VAD probability, 0 to 1, of the last frame."
 
@@ -43,9 +43,11 @@ class DetectedFrame(NamedTuple):
 class SpeechDetector:
     """Runs the VAD over the microphone's audio and finds the starts, pauses and ends of speech.
 
-    for detected in detector.push(frame):
-        if detected.edge is not None:
-            ...  # speech started, paused, resumed or ended
+    Example:
+
+        for detected in detector.push(frame):
+            if detected.edge is not None:
+                ...  # speech started, paused, resumed or ended
     """
 
     def __init__(self, vad: Vad, late_ms: float = 0) -> None:

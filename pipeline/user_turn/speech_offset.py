@@ -73,7 +73,7 @@ class AudibleEnd:
     last: int
     "Sample at which the last audible sound ended, if that is before the VAD's end of speech."
     is_now: bool
-    "Whether something is audible again, or still, in the newest 20 ms."
+    "True if something is audible again, or still, in the newest 20 ms."
     after: int = 0
     "Sample at which a consonant ended that the VAD did not take for speech; 0: there was none."
 
@@ -115,8 +115,8 @@ class SpeechOffset:
                 self._end += dropped
 
     def before(self, speech_end: int) -> AudibleEnd | None:
-        """Returns the last sound before a VAD's end of speech, by all audio since; None if it
-        cannot be told.
+        """Returns the last sound before a VAD's end of speech, by all audio since; None if it is
+        not known.
 
         The result settles within `FLOOR_MS` of silence and then stays.
         """

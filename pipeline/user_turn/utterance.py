@@ -21,7 +21,7 @@ class ProvisionalTranscript:
     """Words of an utterance as they would be if it is over."""
 
     words: str
-    "All of its words, including those of the utterance it continues."
+    "All words of the utterance, including those of the one it continues."
     new: str
     "Words that remain if it stands alone."
     known_at: float
@@ -33,11 +33,11 @@ class OpenUtterance:
     """The utterance that is being spoken."""
 
     utterance: TranscriptStream
-    "Its transcription."
+    "Transcription of the utterance."
     said: EndedUtterance
-    "What remains of it after its end; also holds its own audio."
+    "Record of it that remains after its end; also holds its own audio."
     is_announced: bool
-    "Whether the client was told that speech started, and so will be told that it stopped."
+    "True if the client received SpeechStarted, so that it will also receive SpeechStopped."
     evidence: NoSpeechFilter
     "VAD evidence of speech in its own audio."
     judge: NoSpeechCriterion = NoSpeechCriterion.BOTH
@@ -49,7 +49,7 @@ class OpenUtterance:
     guess: ProvisionalTranscript | None = None
     "Transcript that holds if that pause is its end."
     is_full: bool = False
-    "Whether it reached the longest length and takes no more audio."
+    "True if it reached the longest length and takes no more audio."
 
     @property
     def settings(self) -> SessionSettings:

@@ -38,16 +38,16 @@ HELD_MS = 200
 
 
 class ActivitySource(Protocol):
-    """What the session is doing, as far as the gate must know."""
+    """Present activity of a session, as far as the gate needs it."""
 
     @property
     def is_hearing(self) -> bool:
-        """Whether the user speaks or a transcript is not known yet."""
+        """True if the user speaks or a transcript is not known yet."""
         ...
 
     @property
     def is_answering(self) -> bool:
-        """Whether an answer is made or played."""
+        """True if an answer is made or played."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class ActivitySource(Protocol):
 
 @dataclass(slots=True)
 class WakeState:
-    """Whether a session is asleep or awake. Its methods take the time in monotonic seconds."""
+    """State of a session: asleep or awake. Its methods take the time in monotonic seconds."""
 
     until: float | None = None
     "Monotonic seconds at which it falls asleep if nothing happens; None: it is asleep."
@@ -77,7 +77,7 @@ class WakeState:
     def sleeps(self, now: float, *, is_busy: bool, answered_until: float = 0.0) -> bool:
         """Returns whether the session is asleep, and puts it to sleep when its time is over. It
         never falls asleep while the user speaks or is answered (`is_busy`). `answered_until`:
-        monotonic seconds; read it anew for each call, because a client may stop what it plays."""
+        monotonic seconds; read it again for each call, because a client may stop what it plays."""
         if self.until is not None and not is_busy:
             is_over = now >= max(self.until, answered_until + FOLLOW_UP_S)
             self.until = None if is_over else self.until
@@ -133,11 +133,12 @@ class WakeWordGate:
         self._held = WakeDelayLine()
         self._answers = True
         self._unasked = 0
-        "How often the assistant spoke of its own accord (idle timeout) since the user last spoke."
+        """Number of times that the assistant spoke by itself (idle timeout) since the user last
+        spoke."""
 
     @property
     def is_asleep(self) -> bool:
-        """Whether only the wake word can be recognised now."""
+        """True if only the wake word can be recognised now."""
         return self._stream is not None and self._attention.until is None
 
     def configure(self, settings: SessionSettings) -> None:
