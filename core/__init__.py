@@ -1,1 +1,2 @@
-"""Values, errors, queues and ids: standard library and numpy only; imports nothing of ours."""
+"""Values, errors, queues and ids. Imports only the standard library and numpy, nothing of
+Earshot."""

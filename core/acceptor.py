@@ -1,7 +1,7 @@
-"""Accepts TCP connections: so many per address, and with a log line when no file is left.
+"""Accepts TCP connections, with a limit per address and a log line when no file descriptor is left.
 
-asyncio's own servers do neither, and set the backlog of a bound socket anew; uvloop's say nothing
-at all when files run out.
+asyncio's own servers do neither, and reset the backlog of a bound socket; uvloop's log nothing at
+all when file descriptors run out.
 """
 
 import asyncio
@@ -19,26 +19,28 @@ from core.tasks import single_error
 logger = logging.getLogger(__name__)
 
 MAX_PER_TURN = 64
-"Connections accepted before the others of the event loop have their turn: some 2 ms of work."
+"Connections accepted in one step of the event loop, some 2 ms of work, before other tasks run."
 
 FILES_PAUSE_S = 1.0
-"Until the next try when no file is left: the waiting connections stay in the backlog."
+"""Wait until the next attempt when no file descriptor is left. Connections stay in the backlog
+meanwhile."""
 
 LOG_EVERY_S = 60.0
-"Between two lines about the same trouble, so that a flood does not fill the log."
+"Least time between two log lines about the same trouble, so that a flood does not fill the log."
 
 GREETING_TIMEOUT_S = 10.0
-"For the first byte of a connection that is to be encrypted, and again for its TLS handshake."
+"Limit for the first byte of a connection that is to be encrypted, and again for its TLS handshake."
 
 TLS_CLOSE_TIMEOUT_S = 2.0
-"For the client's part of closing an encrypted connection; without it the file is held for 30 s."
+"""Limit for the client's part of closing an encrypted connection. Without it the file descriptor is
+held for 30 s."""
 
 IPV6_PREFIX = 64
-"""Bits that the addresses of one IPv6 network share: a provider gives a house at least one network,
-and nobody can count its addresses."""
+"""Bits that the addresses of one IPv6 network share. A provider gives a house at least one such
+network, with more addresses than can be counted one by one."""
 
 TLS_HANDSHAKE = b"\x16"
-"The first byte of every TLS connection; no HTTP request begins with it."
+"First byte of every TLS connection; no HTTP request begins with it."
 
 _NO_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -46,11 +48,11 @@ IpAddress = IPv4Address | IPv6Address
 IpNetwork = IPv4Network | IPv6Network
 
 OnConnectionLost = Callable[[], None]
-"To be called when the connection is over."
+"Must be called when the connection is over."
 
 
 class _RateLimitedWarning:
-    """A line for the log, at most once in LOG_EVERY_S."""
+    """Logs a warning at most once in LOG_EVERY_S."""
 
     def __init__(self) -> None:
         self._said_at = -LOG_EVERY_S
@@ -63,17 +65,19 @@ class _RateLimitedWarning:
 
 
 class AddressLimit:
-    """The number of connections that each address may hold, over all listeners that share this; of
-    IPv6 each network of the internet."""
+    """Limits the connections that each address may hold, over all listeners that share this object.
+    IPv6 addresses of the internet count per network."""
 
     def __init__(self, max_connections: int, is_exempt: Callable[[IpAddress], bool]) -> None:
-        """`is_exempt`: for this machine and for proxies, behind which many clients are one."""
+        """`max_connections`: per address. `is_exempt`: True for addresses without a limit: this
+        machine, and proxies, whose one address stands for many clients."""
         self._max, self._is_exempt = max_connections, is_exempt
         self._open: Counter[IpAddress | IpNetwork] = Counter()
         self._warning = _RateLimitedWarning()
 
     def take(self, host: str) -> OnConnectionLost | None:
-        """One more connection of an address. None: it holds as many as it may."""
+        """Counts one more connection of an address. Returns what to call when it is over, or None
+        if the address holds as many as it may."""
         address = _address_of(host)
         if address is None or self._is_exempt(address):
             return lambda: None
@@ -97,10 +101,10 @@ class AddressLimit:
 
 
 NO_LIMIT = AddressLimit(0, lambda _: True)
-"For listeners of tests and benchmarks."
+"No limit, for listeners of tests and benchmarks."
 
 ProtocolFactory = Callable[[OnConnectionLost], asyncio.Protocol]
-"Makes the protocol of one connection."
+"Makes the protocol of one connection. The protocol calls the argument when the connection is over."
 
 
 @asynccontextmanager
@@ -111,10 +115,11 @@ async def open_acceptors(
     limit: AddressLimit = NO_LIMIT,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[None]:
-    """Accept from listening sockets while the body runs; they are closed with it.
+    """Accepts connections from listening sockets while the context is open, then closes the
+    sockets.
 
-    With `tls` a client that does not begin with TLS is let in without it, so that its protocol can
-    tell it where to go.
+    With `tls`, a client that does not begin with TLS is accepted without it, so that its protocol
+    can tell it the right address.
     """
     with single_error():
         async with asyncio.TaskGroup() as tasks:
@@ -186,7 +191,7 @@ class _SocketAcceptor:
         )
 
     async def _open(self, connection: socket.socket, left: OnConnectionLost) -> None:
-        """From an accepted socket to its protocol, which takes over."""
+        """Connects an accepted socket to its protocol, after the TLS handshake if there is one."""
         is_open = False
         try:
             tls = self._tls
@@ -202,7 +207,7 @@ class _SocketAcceptor:
                 ssl_shutdown_timeout=TLS_CLOSE_TIMEOUT_S if tls else None,
             )
             is_open = True
-        except OSError as error:  # also ssl's own: the client left, or speaks else
+        except OSError as error:  # includes TLS errors: the client left, or speaks another protocol
             logger.debug("a connection was not opened: %s", error)
         except Exception:  # a bug in one connection must not end the listener and all others
             logger.exception("a connection was not opened")
@@ -212,7 +217,7 @@ class _SocketAcceptor:
                 left()
 
     async def _first_byte(self, connection: socket.socket) -> bytes:
-        """It stays unread. Empty: the client left."""
+        """Returns the first byte without consuming it; empty if the client left."""
         is_there = asyncio.Event()
         self._loop.add_reader(connection.fileno(), is_there.set)
         try:
@@ -223,18 +228,20 @@ class _SocketAcceptor:
 
 
 def exempt_addresses(networks: Iterable[IpNetwork]) -> Callable[[IpAddress], bool]:
-    """This machine's own addresses, and those of the networks."""
+    """Returns a check that is True for this machine's own addresses and for those of the
+    networks."""
     listed = tuple(networks)
     return lambda address: address.is_loopback or any(address in one for one in listed)
 
 
 _SHARED = (IPv6Network("fe80::/10"), IPv6Network("fc00::/7"))
-"Link-local and private networks of IPv6: all machines of a house are in one."
+"""Link-local and private networks of IPv6. All machines of a house are in one, so each address
+counts by itself."""
 
 
 def _source_of(address: IpAddress) -> IpAddress | IpNetwork:
-    """The key under which an address is counted. Whoever has one address of a public IPv6 /64 has
-    all of it, so that network counts as one."""
+    """Returns the key under which an address is counted. The holder of one address of a public IPv6
+    /64 holds all of it, so that network counts as one."""
     if isinstance(address, IPv4Address) or any(address in one for one in _SHARED):
         return address
     return IPv6Network((address, IPV6_PREFIX), strict=False)

@@ -1,4 +1,5 @@
-"""PCM audio as every part of Earshot sees it, and the arithmetic between samples and time."""
+"""Frames of PCM audio as all parts of Earshot use them, and conversions between samples and
+time."""
 
 from typing import NamedTuple
 
@@ -17,13 +18,14 @@ __all__ = [
 ]
 
 PTIME_MS = 20
-"Audio per frame. RTP, jitter buffer, VAD and paced playout all count in it."
+"Audio per frame. RTP, jitter buffer, VAD and server-paced playout all count in it."
 
 
 class AudioFrame(NamedTuple):
-    """Mono s16 PCM; usually one ptime (20 ms) long.
+    """Mono 16-bit PCM; usually one ptime (20 ms) long.
 
-    A tuple, for one is made several times faster than a frozen dataclass, and many are.
+    A tuple, because many are made, and a tuple is made several times faster than a frozen
+    dataclass.
     """
 
     pcm: Pcm
@@ -31,7 +33,7 @@ class AudioFrame(NamedTuple):
     rate_hz: int
     "Sample rate in Hz."
     start: int
-    "Index of the first sample since its stream began: our only audio clock."
+    "Index of the first sample since its stream began. The pipeline has no other audio clock."
 
     @property
     def duration_ms(self) -> float:
@@ -44,4 +46,5 @@ class AudioFrame(NamedTuple):
 
 
 def silence(duration_ms: float, rate_hz: int) -> Pcm:
+    """Returns zeros for this length of audio, shape (n,)."""
     return np.zeros(ms_to_samples(duration_ms, rate_hz), np.int16)

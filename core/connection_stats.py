@@ -1,4 +1,4 @@
-"""How good a connection is, as one of its ends measures it. None: not known, or not yet."""
+"""Quality of a connection, as one of its ends measures it. None: not known, or not yet."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,31 +6,35 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class AudioFlowStats:
-    """Sound in one direction, as its receiver sees it."""
+    """Audio in one direction, as its receiver measures it."""
 
     packets: int = 0
-    "That should have come by now, since the beginning."
+    "Packets that should have arrived since the beginning."
     lost: int = 0
-    "Of those; at our end also what came too late to be heard."
+    "Packets of those that were lost; at our end also those that came too late to be played."
     loss: float | None = None
-    "The lost share of the latest packets, 0 to 1."
+    "Lost share of the latest packets, 0 to 1."
     jitter_ms: float | None = None
-    "How unevenly packets arrive: RFC 3550's interarrival jitter."
+    "Unevenness of arrival: the interarrival jitter of RFC 3550."
     buffer_ms: float | None = None
-    "For how long the jitter buffer held the latest packets, in the mean."
+    "Mean time in ms for which the jitter buffer held the latest packets."
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionStats:
+    """Quality of one connection, in both directions."""
+
     transport: Literal["webrtc", "websocket"]
     round_trip_ms: float | None = None
+    "Round-trip time in ms."
     codec: str | None = None
     protocol: str | None = None
-    "What carries the sound: udp, tcp."
+    "Transport protocol of the audio: udp, tcp."
     local_candidate: str | None = None
     "Type of our end of the path that ICE chose: host, srflx, prflx, relay."
     remote_candidate: str | None = None
+    "Type of the other end of that path."
     received: AudioFlowStats | None = None
-    "None where sound has no packets of its own (WebSocket)."
+    "Audio that we receive. None where audio has no packets of its own (WebSocket)."
     sent: AudioFlowStats | None = None
-    "As the other end reports it."
+    "Audio that we send, as the other end reports it."

@@ -1,40 +1,42 @@
-"""The one error tree. Each class has a stable `code`; `server/http/edge.py` alone turns it into
-HTTP.
+"""All errors of Earshot in one tree. Each class has a stable `code`; only `server/http/edge.py`
+turns errors into HTTP.
 
-EarshotError
-├── ConfigError            the configuration is wrong; the server does not start
-├── RemoteProtocolError    the peer broke a wire format; close the connection
-├── RequestError           the caller asked for something wrong; says what and what is allowed
-│   ├── Unauthorized       no key, or a wrong one
-│   ├── Forbidden          a foreign Origin or Host
-│   ├── NotFound           no such call, model, conversation, ...
-│   ├── Conflict           right request, wrong moment
-│   └── TooLarge           above a named limit
-├── StorageFailed          the database of devices cannot be read or written now
-├── Overloaded             no room now; carries when to come back
-│   └── Superseded         no room came before a newer request of the same utterance did
-└── EngineError            an engine failed; the turn is lost, the session lives
-    ├── EngineMissing      not installed, or its weights are not there
-    ├── EngineCrashed      its worker process died or hung; it is being restarted
-    ├── ContextExceeded    the prompt is longer than the model takes; a shorter one may do
-    ├── EngineUnreachable  nobody answers where it is served, or the connection broke
-    └── EngineTimeout      no answer within its deadline
+    EarshotError
+    ├── ConfigError                the configuration is wrong; the server does not start
+    ├── RemoteProtocolError        the peer broke a wire format; close the connection
+    ├── RequestError               the request is wrong; says what is wrong and what is allowed
+    │   ├── Unauthorized           no key, or a wrong one
+    │   ├── Forbidden              a foreign Origin or Host
+    │   ├── NotFound               no such call, model, conversation, ...
+    │   ├── Conflict               right request, wrong moment
+    │   └── PayloadTooLarge        above a named limit
+    ├── StorageError               the database of devices cannot be read or written now
+    ├── OverloadedError            no room now; says when to try again
+    │   └── SupersededError        a newer request of the same utterance came first
+    └── EngineError                an engine failed; the turn is lost, the session goes on
+        ├── EngineMissing          not installed, or its weights are missing
+        ├── EngineCrashed          its worker process died or hung; it is being restarted
+        ├── ContextLengthExceeded  the prompt is too long for the model; a shorter one may fit
+        ├── EngineUnreachable      no answer at its address, or the connection broke
+        └── EngineTimeout          no answer within its deadline
 """
 
 import traceback
 from typing import ClassVar
 
 MAX_CHAIN = 8
-"Exceptions of one chain that are logged; longer chains repeat themselves."
+"Most exceptions of one chain that are logged; longer chains repeat themselves."
 MAX_FRAMES = 4
-"Of each exception, the innermost: they are in the code that failed."
+"Stack frames that are logged of each exception: the innermost, in the code that failed."
 
 
 class EarshotError(Exception):
-    """Base of every error we raise on purpose."""
+    """Base of every error that Earshot raises on purpose."""
 
     code: str = "internal"
+    "Stable name of the error for programs."
     retryable: ClassVar[bool] = False
+    "True if the same request may succeed later."
 
 
 class ConfigError(EarshotError):
@@ -46,7 +48,7 @@ class RemoteProtocolError(EarshotError):
 
 
 class RequestError(EarshotError):
-    """A wrong request. `code` says which kind, `param` which field (dotted path)."""
+    """A wrong request. `code` says which kind of error, `param` which field (dotted path)."""
 
     code = "invalid_request"
 
@@ -77,14 +79,14 @@ class PayloadTooLarge(RequestError):
 
 
 class StorageError(EarshotError):
-    """The database cannot be read or written."""
+    """The database cannot be read or written now."""
 
     code = "storage_failed"
     retryable = True
 
 
 class OverloadedError(EarshotError):
-    """No room for this now."""
+    """There is no room for this request now. `retry_after_s`: seconds after which to try again."""
 
     code = "server_full"
     retryable = True
@@ -96,14 +98,15 @@ class OverloadedError(EarshotError):
 
 
 class SupersededError(OverloadedError):
-    """Nothing to try again: the newer request covers it."""
+    """A newer request of the same utterance replaced this one. There is nothing to try again."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retry_after_s=0, code="superseded")
 
 
 class EngineError(EarshotError):
-    """`stage` is vad, asr, llm, tts or tool; `engine` its configured name."""
+    """An engine failed. `stage`: vad, asr, llm, tts, endpoint, wake or tool. `engine`: its
+    configured name."""
 
     code = "engine_failed"
 
@@ -136,7 +139,7 @@ class EngineTimeout(EngineError):
 
 
 def first_error(group: BaseExceptionGroup[EarshotError]) -> EarshotError:
-    """The first error of a group: later ones are its echo."""
+    """Returns the first error of a group. Later ones are its consequences."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -145,9 +148,9 @@ def first_error(group: BaseExceptionGroup[EarshotError]) -> EarshotError:
 
 
 def chain_of(error: BaseException) -> str:
-    """The types of an exception and its causes, and the lines of code that raised them.
+    """Returns the types of an exception and its causes, and the lines of code that raised them.
 
-    Messages are left out: a plugin may put what was said into them, and words are never logged.
+    Messages are left out: a plugin may put the user's words into them, and words are never logged.
     """
     told: list[str] = []
     seen: set[int] = set()

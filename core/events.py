@@ -1,12 +1,14 @@
-"""What a session tells its client, whatever the transport. A closed union, read with `match`.
+"""Events of a session for its client, on any transport. A closed union, read with `match`.
 
 Order within a turn (docs/realtime.md): SpeechStarted, HypothesisChanged*, SpeechStopped,
-InputCommitted, ItemAdded, ItemDone, Transcribed | TranscriptionFailed, ResponseCreated,
-OutputItemAdded, (OutputText | OutputAudio | CallArguments)*, OutputItemDone, ResponseDone, and
-RateLimits where the language model's server told them. Without turn detection nobody is told when
-speech starts and stops. Responses in the conversation never overlap, those out of band may; the
-next utterance may begin at any point. Playout events come when sound really starts and stops,
-TurnTraced when it is over for the user, or when a turn ends without.
+InputCommitted, ItemAdded, ItemDone, TranscriptionCompleted | TranscriptionFailed, ResponseCreated,
+OutputItemAdded, (OutputTextDelta | OutputAudioDelta | FunctionCallArgumentsDelta)*, OutputItemDone,
+ResponseDone, and RateLimits where the language model's server reported them.
+
+Without turn detection there is no SpeechStarted and no SpeechStopped. Responses in the conversation
+never overlap; out-of-band responses may. The next utterance may begin at any point. Playout events
+come when sound really starts and stops. TurnTimeline comes when the sound of the turn has ended, or
+when a turn ends without sound.
 """
 
 from collections.abc import Mapping
@@ -16,39 +18,40 @@ from typing import Literal
 from core.audio import Pcm
 from core.items import Item
 
-# What a service that a session depends on still lets it do. Part of `core.events`.
+# Rate limits of the language model's server.
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
     name: str
-    "What is counted: `requests` or `tokens`."
+    "Unit that is counted: `requests` or `tokens`."
     limit: int
     remaining: int
     reset_s: float
-    "Until all of the limit is there again."
+    "Seconds until the whole limit is available again."
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """As the language model's server told them with its last answer; at least one."""
+    """Rate limits as the language model's server reported them with its last answer; at least
+    one."""
 
     limits: tuple[RateLimit, ...]
 
     def after(self, elapsed_s: float) -> "RateLimits":
-        """The same, told so much later."""
+        """Returns the same limits as they are `elapsed_s` later."""
         aged = (replace(one, reset_s=max(0.0, one.reset_s - elapsed_s)) for one in self.limits)
         return RateLimits(tuple(aged))
 
 
-# What a session tells of the MCP servers that its client named. Part of `core.events`.
+# Progress of the MCP servers that the client named.
 
 McpProgress = Literal["in_progress", "completed", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class McpListToolsProgress:
-    """Of a server's tools."""
+    """Progress of reading the list of a server's tools."""
 
     item_id: str
     stage: McpProgress
@@ -56,7 +59,7 @@ class McpListToolsProgress:
 
 @dataclass(frozen=True, slots=True)
 class McpCallArgumentsDelta:
-    """More of the arguments of a call; together they are the item's."""
+    """More of the arguments of an MCP call. All deltas together are the item's arguments."""
 
     response_id: str
     item_id: str
@@ -66,7 +69,8 @@ class McpCallArgumentsDelta:
 
 @dataclass(frozen=True, slots=True)
 class McpCallProgress:
-    """Between OutputItemAdded and OutputItemDone. In progress: its arguments are whole."""
+    """Progress of an MCP call, between OutputItemAdded and OutputItemDone. From `in_progress` on,
+    its arguments are complete."""
 
     response_id: str
     item_id: str
@@ -77,7 +81,7 @@ class McpCallProgress:
 
 Modality = Literal["text", "audio"]
 FormatName = Literal["audio/pcm", "audio/pcm;rate=16000", "audio/pcmu", "audio/pcma"]
-"How a client is sent sound: s16le at 24 kHz, or G.711 mu-law or A-law at 8 kHz."
+"Format of sound for a client: s16le at 24 or 16 kHz, or G.711 mu-law or A-law at 8 kHz."
 ResponseStatus = Literal["in_progress", "completed", "cancelled", "failed", "incomplete"]
 CancelReason = Literal["turn_detected", "client_cancelled"]
 ResponseEndReason = CancelReason | Literal["max_output_tokens"]
@@ -85,37 +89,45 @@ ResponseEndReason = CancelReason | Literal["max_output_tokens"]
 
 @dataclass(frozen=True, slots=True)
 class SpeechStarted:
+    """The user began to speak. Only with turn detection."""
+
     item_id: str
-    "The user item that this utterance becomes."
+    "Id of the item that this utterance becomes."
     audio_start_ms: int
-    "Prefix padding included; from the first sample of the session."
+    "Start of the speech, including prefix padding; ms from the first sample of the session."
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechStopped:
+    """The user stopped speaking. Only with turn detection."""
+
     item_id: str
     audio_end_ms: int
+    "End of the speech; ms from the first sample of the session."
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechDiscarded:
-    """What began as speech came to nothing before it was committed (input cleared)."""
+    """Speech that had begun was dropped before it was committed, because the input was cleared."""
 
     item_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class InputCommitted:
+    """An utterance is over and becomes an item of the conversation."""
+
     item_id: str
     previous_item_id: str | None
+    "Item that it follows; None: it is the first."
 
 
 @dataclass(frozen=True, slots=True)
 class TimeoutTriggered:
-    """The user said nothing for so long that the assistant goes on."""
+    """The user was silent for the idle timeout, so the assistant speaks again by itself."""
 
     item_id: str
-    "The empty item that stands for the silence."
+    "Id of the empty item that stands for the silence."
     audio_start_ms: int
     audio_end_ms: int
 
@@ -127,20 +139,27 @@ class InputCleared:
 
 @dataclass(frozen=True, slots=True)
 class ItemAdded:
+    """An item was added to the conversation."""
+
     item: Item
     previous_item_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ItemDone:
+    """An added item is complete."""
+
     item: Item
     previous_item_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class ItemTruncated:
+    """An assistant's message was cut to what the user heard."""
+
     item_id: str
     audio_end_ms: int
+    "Length of its sound that was heard, in ms."
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +169,14 @@ class ItemDeleted:
 
 @dataclass(frozen=True, slots=True)
 class ItemRetrieved:
-    """A client asked what it is now."""
+    """Answers a client that asked for an item as it is now."""
 
     item: Item
 
 
 @dataclass(frozen=True, slots=True)
 class HypothesisChanged:
-    """Words while they are spoken. `stable` only grows; `unstable` may change."""
+    """Partial transcript. `stable` only grows; `unstable` may change."""
 
     item_id: str
     stable: str
@@ -168,19 +187,24 @@ class HypothesisChanged:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptionCompleted:
+    """Final transcript of an item."""
+
     item_id: str
     transcript: str
-    "Empty when it was noise."
+    "Text; empty when the audio was noise."
     audio_s: float
+    "Length of the audio in seconds."
     language: str
     logprobs: tuple[tuple[bytes, float], ...] | None = None
-    "The tokens' texts and log probabilities, when asked for and known."
+    "Text and log probability of each token, when asked for and known."
     content_index: int = 0
-    "Which part of the item."
+    "Index of the item's part."
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptionFailed:
+    """The audio of an item could not be transcribed."""
+
     item_id: str
     code: str
     message: str
@@ -189,26 +213,26 @@ class TranscriptionFailed:
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """True counts; 0 where an engine counts nothing."""
+    """Tokens that a response used; 0 where an engine does not count them."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    "Of the input, those that the server had from an earlier request."
+    "Input tokens that the model's server had cached from an earlier request."
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseParameters:
-    """What was asked of one response, as its events repeat it."""
+    """Parameters of one response, as its events repeat them."""
 
     in_conversation: bool = True
     "False: out of band; its items are not added to the conversation."
     metadata: Mapping[str, str] | None = None
     max_output_tokens: int | None = None
     voice: str | None = None
-    "None: the session's."
+    "None: the session's voice."
     audio_format: FormatName | None = None
-    "None: the session's."
+    "None: the session's format."
 
 
 DEFAULT_RESPONSE_PARAMETERS = ResponseParameters()
@@ -216,6 +240,8 @@ DEFAULT_RESPONSE_PARAMETERS = ResponseParameters()
 
 @dataclass(frozen=True, slots=True)
 class ResponseCreated:
+    """A response begins."""
+
     response_id: str
     modality: Modality
     terms: ResponseParameters = DEFAULT_RESPONSE_PARAMETERS
@@ -223,6 +249,8 @@ class ResponseCreated:
 
 @dataclass(frozen=True, slots=True)
 class OutputItemAdded:
+    """An item of a response begins."""
+
     response_id: str
     output_index: int
     item: Item
@@ -231,7 +259,7 @@ class OutputItemAdded:
 
 @dataclass(frozen=True, slots=True)
 class OutputTextDelta:
-    """Text of the answer; with `modality` audio it is the transcript of what is spoken."""
+    """More text of the answer. With `modality` audio, it is the transcript of what is spoken."""
 
     response_id: str
     item_id: str
@@ -242,7 +270,7 @@ class OutputTextDelta:
 
 @dataclass(frozen=True, slots=True)
 class OutputAudioDelta:
-    """Sound of the answer, 24 kHz. Only for clients that pace playout themselves."""
+    """More sound of the answer, 24 kHz. Only for clients that pace playout themselves."""
 
     response_id: str
     item_id: str
@@ -252,7 +280,8 @@ class OutputAudioDelta:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCallArgumentsDelta:
-    """More of the arguments of a call of the client's tool; together they are the item's."""
+    """More of the arguments of a call of the client's tool. All deltas together are the item's
+    arguments."""
 
     response_id: str
     item_id: str
@@ -263,16 +292,20 @@ class FunctionCallArgumentsDelta:
 
 @dataclass(frozen=True, slots=True)
 class OutputItemDone:
+    """An item of a response is complete."""
+
     response_id: str
     output_index: int
     item: Item
-    "With the whole text, cut to what was heard when the answer was interrupted."
+    "The item with its whole text, or cut to what was heard when the answer was interrupted."
     previous_item_id: str | None
     has_audio: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseDone:
+    """A response is over. `output`: all of its items. `reason`: why it ended early."""
+
     response_id: str
     status: ResponseStatus
     modality: Modality
@@ -286,43 +319,51 @@ class ResponseDone:
 
 @dataclass(frozen=True, slots=True)
 class PlayoutStarted:
+    """The sound of a response starts."""
+
     response_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class PlayoutStopped:
+    """The sound of a response has ended by itself."""
+
     response_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class PlayoutCleared:
+    """The sound of a response was cut off."""
+
     response_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class StageSpan:
-    """One stage of a turn; 0 ms is the end of the user's speech (or the text's arrival)."""
+    """One stage of a turn. 0 ms is the end of the user's speech, or the arrival of written
+    input."""
 
     stage: Literal["endpoint_wait", "asr", "llm", "tts", "playout"]
     start_ms: float
     end_ms: float
     is_speculative: bool = False
-    "It began before the turn was over."
+    "True if the stage began before the turn was over."
 
 
 @dataclass(frozen=True, slots=True)
 class TruncationPoint:
-    """What a listener knows of an answer whose sound was cut."""
+    """Part of an answer that the user heard before its sound was cut."""
 
     words: int
+    "Number of words that were heard."
     by: Literal["word_times", "proportion"]
-    """How they were counted where it was cut: by the voice's own times, or by the clause's share of
-    sound."""
+    """Method of the count in the clause that was cut: by the voice's own times, or by the share of
+    the clause's sound."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnTimeline:
-    """Where the milliseconds of a turn went; once per turn, when it is no longer heard."""
+    """Latencies of one turn. Emitted once per turn, when its sound has ended."""
 
     turn_id: str
     item_id: str | None
@@ -330,32 +371,33 @@ class TurnTimeline:
     status: Literal["answered", "rejected", "cancelled", "failed", "transcribed"]
     stages: tuple[StageSpan, ...]
     response_latency_ms: float | None
-    "End of speech to first sound (or first text): the number we sell."
+    """Milliseconds from the end of speech to the first sound, or to the first text of a written
+    answer."""
     marks: Mapping[str, float] = field(default_factory=dict[str, float])
-    "Moment (`pipeline.shared.turn.TurnMark`) -> ms from the end of speech."
+    "Mark (`pipeline.shared.turn.TurnMark`) -> ms from the end of speech."
     cut: TruncationPoint | None = None
-    "None: the answer was heard to its end, or is not spoken."
+    "Point at which the answer was cut. None: it was heard to its end, or is not spoken."
 
 
 @dataclass(frozen=True, slots=True)
 class WakeStateChanged:
-    """A session with a wake word began or ceased to listen; or it was given another, or none."""
+    """A session with a wake word woke or fell asleep, or its wake word changed."""
 
     word: str
-    "Empty: it waits for none, and listens."
+    "Name of the wake word. Empty: there is none, and the session always listens."
     phrase: str
-    "The word as it is said."
+    "The word as it is spoken."
     is_awake: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorEvent:
-    """Something went wrong outside a response; the session goes on."""
+    """Something failed outside a response; the session goes on."""
 
     code: str
     message: str
     is_clients: bool = False
-    "The client asked for what cannot be: the fault is not ours."
+    "True if the client caused it by a request that cannot be fulfilled."
 
 
 SessionEvent = (

@@ -1,4 +1,4 @@
-"""What a conversation is made of: items, as OpenAI Realtime defines them, transport-neutral."""
+"""Items of a conversation, as OpenAI Realtime defines them, for any transport."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 
 def utf8_bytes(text: str) -> int:
-    """The size of a text as UTF-8, lone surrogates included."""
+    """Returns the size of a text as UTF-8, lone surrogates included."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -17,22 +17,24 @@ ImageDetail = Literal["auto", "low", "high"]
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
+    """Written text."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class AudioPart:
-    """Something said: by the user (transcript None until it is known) or by the assistant."""
+    """Speech: of the user (transcript None until it is known) or of the assistant."""
 
     transcript: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ImagePart:
-    """Something to look at."""
+    """An image for the language model."""
 
     url: str
-    "A `data:` URL with all of it; empty once it is no longer kept."
+    "`data:` URL with the whole image; empty once it is no longer kept."
     detail: ImageDetail = "auto"
 
 
@@ -41,6 +43,8 @@ ContentPart = TextPart | AudioPart | ImagePart
 
 @dataclass(frozen=True, slots=True)
 class MessageItem:
+    """A message of the system, the user or the assistant."""
+
     id: str
     role: Literal["system", "user", "assistant"]
     parts: tuple[ContentPart, ...] = ()
@@ -48,20 +52,22 @@ class MessageItem:
 
     @property
     def text(self) -> str:
-        """What was said or written, parts joined; untranscribed audio and images count as
-        nothing."""
+        """Text of all parts, joined. Audio without a transcript and images are left out."""
         return " ".join(text for text in map(_text_of, self.parts) if text)
 
     @property
     def images(self) -> tuple[ImagePart, ...]:
-        """Those that are still kept."""
+        """Images that are still kept."""
         return tuple(part for part in self.parts if isinstance(part, ImagePart) and part.url)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionCallItem:
+    """Call of a function, by the model."""
+
     id: str
     call_id: str
+    "Links the call with its output."
     name: str
     arguments: str
     "A JSON object."
@@ -70,6 +76,8 @@ class FunctionCallItem:
 
 @dataclass(frozen=True, slots=True)
 class FunctionOutputItem:
+    """Output of a function call."""
+
     id: str
     call_id: str
     output: str
@@ -77,14 +85,14 @@ class FunctionOutputItem:
 
 @dataclass(frozen=True, slots=True)
 class McpToolDefinition:
-    """A tool of an MCP server, as that declares it."""
+    """Tool of an MCP server, as the server declares it."""
 
     name: str
     description: str
     input_schema: Mapping[str, Any]
     is_read_only: bool = False
     size_bytes: int = field(init=False, compare=False)
-    "About its size as JSON. Counted once: a history asks at each of its items."
+    "Approximate size as JSON. Computed once, because a history needs it for each of its items."
 
     def __post_init__(self) -> None:
         schema = dumps(self.input_schema)
@@ -94,7 +102,7 @@ class McpToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class McpListItem:
-    """What an MCP server that a client named has to offer; empty until it is known."""
+    """Tools of an MCP server that a client named; empty until they are known."""
 
     id: str
     server_label: str
@@ -103,7 +111,7 @@ class McpListItem:
 
 @dataclass(frozen=True, slots=True)
 class McpApprovalRequestItem:
-    """The model wants to call a tool that the client has to allow first."""
+    """Call of an MCP server's tool that the client must approve first."""
 
     id: str
     server_label: str
@@ -111,11 +119,13 @@ class McpApprovalRequestItem:
     arguments: str
     "A JSON object."
     known_as: str
-    "The tool's name as models know it."
+    "Name of the tool for the model."
 
 
 @dataclass(frozen=True, slots=True)
 class McpApprovalResponseItem:
+    """The client's decision about a call."""
+
     id: str
     approval_request_id: str
     approve: bool
@@ -124,7 +134,7 @@ class McpApprovalResponseItem:
 
 @dataclass(frozen=True, slots=True)
 class McpCallItem:
-    """A call of an MCP server's tool, which the server makes."""
+    """Call of an MCP server's tool. The server makes it, not the client."""
 
     id: str
     server_label: str
@@ -132,15 +142,15 @@ class McpCallItem:
     arguments: str
     "A JSON object."
     known_as: str
-    "The tool's name as models know it."
+    "Name of the tool for the model."
     result: str | None = None
-    "As the model sees it, a JSON object; None: there is none yet."
+    "Output for the model, a JSON object; None: there is none yet."
     approval_request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ItemReference:
-    """Stands for an item that the conversation has."""
+    """Refers to an item that is already in the conversation."""
 
     id: str
 

@@ -1,4 +1,4 @@
-"""How much of one kind of work is done at once, and when the last of it is over."""
+"""Limits how much work of one kind runs at once, and waits for the last of it to end."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,11 +7,19 @@ from contextlib import contextmanager
 from core.errors import OverloadedError
 
 DRAINING_RETRY_AFTER_S = 5
-"Until the server is there again."
+"Wait in seconds for clients that are refused at shutdown, until the server has restarted."
 
 
 class CapacityLimit:
-    """`full` says in an error what there is too much of."""
+    """A limited number of places. A full limit raises OverloadedError.
+
+    `full`: what there is too much of, for the error's message. `retry_after_s`: after which seconds
+    to try again.
+
+        calls = CapacityLimit(8, "calls are open", retry_after_s=10)
+        with calls.take():
+            ...  # one of at most 8
+    """
 
     def __init__(
         self, limit: int, full: str, *, retry_after_s: int, code: str | None = None
@@ -25,11 +33,13 @@ class CapacityLimit:
 
     @property
     def taken(self) -> int:
+        """Number of places that are taken."""
         return self._taken
 
     @contextmanager
     def take(self) -> Iterator[None]:
-        """One place while it is open. Raises Overloaded."""
+        """Takes one place while the context is open. Raises OverloadedError when none is free, or
+        while draining."""
         if self._is_draining:
             raise OverloadedError(
                 "the server is shutting down",
@@ -52,6 +62,6 @@ class CapacityLimit:
                 self._is_idle.set()
 
     async def drain(self) -> None:
-        """Give no more; wait until none is taken."""
+        """Refuses new work, and waits until no place is taken."""
         self._is_draining = True
         await self._is_idle.wait()

@@ -1,8 +1,8 @@
-"""What other installed packages add to Earshot, as their metadata declares it.
+"""Plugins: what other installed packages add to Earshot, as their metadata declares it.
 
 A package names its engines, tools and doors as entry points, in the groups `earshot.engines`,
-`earshot.tools` and `earshot.doors`. Here that metadata is read, and nowhere else. A package's code
-is imported only by `Plugin.load`.
+`earshot.tools` and `earshot.doors`. Only this module reads that metadata. A package's code is
+imported only by `Plugin.load`.
 """
 
 import logging
@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 Group = Literal["earshot.engines", "earshot.tools", "earshot.doors"]
 
 BUILT_IN = "built in"
-"Origin of what belongs to Earshot itself."
+"Origin of the parts of Earshot itself."
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,31}(\.[a-z][a-z0-9_]{0,31})?")
 """Names of entry points. They are keys of the configuration and parts of `EARSHOT_*` variables,
-which have no case. Those of engines have two parts: `asr.NAME`."""
+which do not distinguish case. Names of engines have two parts: `asr.NAME`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class Plugin:
     group: Group
     name: str
     package: str
-    "The distribution, as pip lists it."
+    "Name of the distribution, as pip lists it."
     version: str
     target: str
-    "What is imported: `module`, or `module:object`."
+    "Object to import: `module`, or `module:object`."
     problem: str = ""
-    "Why its name cannot be used; empty where it can."
+    "Reason why its name cannot be used; empty if it can."
 
     @property
     def origin(self) -> str:
@@ -47,23 +47,23 @@ class Plugin:
         return f"{self.package} {self.version}"
 
     def load(self) -> Any:
-        """Import what the entry point names.
+        """Imports and returns what the entry point names.
 
-        Raises ConfigError, whatever the package's code raises. Blocking.
+        Raises ConfigError for anything that the package's code raises. Blocking.
         """
         if self.problem:
             raise ConfigError(self.problem)
         try:
             return EntryPoint(self.name, self.target, self.group).load()
-        except (Exception, SystemExit) as error:  # any code may run at an import
+        except (Exception, SystemExit) as error:  # importing runs any code of the package
             logger.debug("%s: %s", self.origin, chain_of(error))
             what = f"{type(error).__name__}: {error}"
             raise ConfigError(f"{self.target} cannot be imported: {what}") from error
 
 
 def find_plugins(group: Group, built_in: Collection[str] = ()) -> Mapping[str, Plugin]:
-    """The entry points of a group by name, in the order of the names. `built_in`: names that
-    Earshot itself uses; whoever else uses one is listed with a `problem`."""
+    """Returns the entry points of a group by name, in the order of the names. `built_in`: names
+    that Earshot itself uses; a plugin with such a name is listed with a `problem`."""
     found: dict[str, Plugin] = {}
     for plugin in _declared():
         if plugin.group != group:
@@ -82,13 +82,13 @@ def find_plugins(group: Group, built_in: Collection[str] = ()) -> Mapping[str, P
 
 
 def forget_plugins() -> None:
-    """Read the metadata again at the next question. A process asks once: packages that are
-    installed while it runs count after its next start."""
+    """Makes the next call read the metadata again. Otherwise a process reads it once: packages that
+    are installed while it runs count after its next start."""
     _declared.cache_clear()
 
 
 def missing_members(value: object, protocol: type) -> list[str]:
-    """Public members of a Protocol that an object lacks, sorted."""
+    """Returns the public members of a Protocol that an object lacks, sorted."""
     methods = [name for name in vars(protocol) if not name.startswith("_")]
     members = {*protocol.__annotations__, *methods}
     return sorted(name for name in members if not hasattr(value, name))
@@ -96,18 +96,20 @@ def missing_members(value: object, protocol: type) -> list[str]:
 
 @cache
 def _declared() -> tuple[Plugin, ...]:
-    """All of our groups, by name and package. Takes 50 ms where 150 packages are installed."""
+    """Returns the entry points of all three groups, by name and package. Takes 50 ms where 150
+    packages are installed."""
     found: dict[tuple[str, str, str], Plugin] = {}
     for distribution in distributions():
         for plugin in _of(distribution):
-            # The same package may lie in two folders of `sys.path`: the first is imported.
+            # The same package may be in two folders of `sys.path`: the first one is imported.
             found.setdefault((plugin.group, plugin.name, plugin.package), plugin)
     return tuple(found[key] for key in sorted(found))
 
 
 def _of(distribution: Distribution) -> Iterator[Plugin]:
     try:
-        # Few have any of ours, and parsing a package's other metadata takes longer than this.
+        # Few packages have entry points for Earshot, and parsing other metadata takes longer than
+        # this.
         if "earshot." not in (distribution.read_text("entry_points.txt") or ""):
             return
         package, version = distribution.metadata["Name"], distribution.version

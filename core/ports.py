@@ -1,4 +1,5 @@
-"""Small Protocols through which a lower folder reaches what a higher one has; wired by server/."""
+"""Small Protocols through which a lower folder reaches what a higher one implements; connected in
+server/."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,16 +9,16 @@ from typing import Any, Protocol
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Monotonic seconds."""
+        """Returns monotonic seconds."""
         ...
 
     def wall(self) -> datetime:
-        """Local date and time, time zone included."""
+        """Returns local date and time, with time zone."""
         ...
 
 
 class Metrics(Protocol):
-    """Counters and histograms. Labels have few values: never a session or a call id."""
+    """Counters and histograms. Labels have few values: never the id of a session or a call."""
 
     def count(self, name: str, value: float = 1, /, **labels: str) -> None: ...
 
@@ -27,19 +28,19 @@ class Metrics(Protocol):
 
 
 class TraceSink(Protocol):
-    """Takes one record of a session's trace; JSONL on disk when asked for."""
+    """Takes the records of a session's trace; writes JSONL to disk if it is switched on."""
 
     def write(self, record: Mapping[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceLocation:
-    """Where somebody speaks; empty: not known."""
+    """Place where the user speaks; empty fields: not known."""
 
     area: str = ""
-    "The room's name."
+    "Name of the room."
     device_id: str = ""
-    "The device that hears, as the directory calls it."
+    "Id in the device directory of the device with the microphone."
 
 
 UNKNOWN_LOCATION = DeviceLocation()
@@ -47,7 +48,7 @@ UNKNOWN_LOCATION = DeviceLocation()
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """On whose behalf a tool runs."""
+    """Conversation, language and place for which a tool runs."""
 
     conversation_id: str
     language: str
@@ -56,67 +57,70 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What a tool did."""
+    """Result of a tool call."""
 
     data: Mapping[str, Any]
-    "JSON-able result for the model."
+    "Result for the model, as values that JSON can hold."
     error: str | None = None
-    "A stable code when it could not be done (`no_such_device`, ...)."
+    "Stable code when it could not be done (`no_such_device`, ...)."
 
 
 @dataclass(frozen=True, slots=True)
 class HomeDescription:
-    """What a tool understands whole sentences about: its one argument `text` takes them as they
-    were said."""
+    """Sentences and names that a home tool understands. Its one argument `text` takes whole
+    sentences as they were spoken."""
 
     areas: tuple[str, ...] = ()
     "Names of areas."
     devices: tuple[tuple[str, str], ...] = ()
-    "Kind (light, cover, ...) and name."
+    "Kind (light, cover, ...) and name of each device."
     is_asking: bool = False
-    "It has asked back: the next sentence is for it."
+    "True if the tool asked a question back, so that the next sentence is for it."
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as its provider declares it and a model sees it."""
+    """Declaration of a tool by its provider, as a model sees it."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
-    "JSON Schema of the arguments; `enum`s carry the names that exist (areas, devices)."
+    "JSON Schema of the arguments; each `enum` holds the names that exist (areas, devices)."
     is_read_only: bool = False
-    "May run before the turn is confirmed."
+    "True if the tool changes nothing, so that it may run before the turn is confirmed."
     timeout_s: float | None = None
-    "How long a call may take; None: as long as tools do."
+    "Longest time of a call in seconds; None: the limit of all tools."
     checks_arguments: bool = False
-    "Its provider checks them itself: more leniently than the schema, or with codes of its own."
+    """True if the provider checks the arguments itself: more leniently than the schema, or with its
+    own error codes."""
     fallback_name: str = ""
-    "What it is called when another tool has its name already; empty: the other one hides it."
+    "Name of the tool when another tool already has `name`; empty: the other tool hides this one."
     is_clients: bool = False
-    "The client itself declared it, or its server: never left out."
+    "True if the client or its MCP server declared the tool, so that it is never left out."
     house: HomeDescription | None = None
-    "Of the tool that is told what is said about the house; not shown to models."
+    "Set for the home tool that takes whole sentences; not shown to models."
 
 
 class ToolProvider(Protocol):
-    """A source of tools: built-in skills, Home Assistant, a device's own, an MCP server."""
+    """A source of tools: built-in skills, Home Assistant, a device, an MCP server."""
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
-        """Asked every turn: the same object as before says that nothing has changed."""
+        """Returns the tools; called every turn. Returning the same object as before means that
+        nothing has changed."""
         ...
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
     ) -> ToolOutcome:
-        """`name` as in the spec. Cancelled when the user interrupts or it takes too long. Raises
-        EarshotError: its code and message become the result."""
+        """Runs a tool. `name`: as in its spec. Cancelled when the user interrupts or the call takes
+        too long. Raises EarshotError, whose code and message become the result."""
         ...
 
 
 class Announcer(Protocol):
-    """Says something unasked (a timer rings) on whatever session the conversation has open."""
+    """Speaks something unasked, such as a timer that rings, on an open session of a
+    conversation."""
 
     async def announce(self, conversation_id: str, text: str) -> bool:
-        """False when nobody is there to hear it."""
+        """Speaks `text`. Returns False when no session can."""
         ...

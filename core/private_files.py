@@ -1,7 +1,7 @@
-"""Files and folders that are nobody's but their owner's: a key, a database, what was heard.
+"""Makes files and folders private to their owner: a key, a database, recorded audio.
 
-They may have been there before, with rights for everybody: a backup, another tool or a wide umask
-made them so. Then those rights are taken away, or the path is refused.
+A path may exist already with rights for all users, made by a backup, another tool or a wide umask.
+Then those rights are taken away, or the path is refused.
 """
 
 import os
@@ -11,17 +11,19 @@ from pathlib import Path
 from core.errors import ConfigError
 
 ROOT = 0
-"Its user may read everything anyway: what it owns is as good as ours, unless everybody may use it."
+"""User id of root, who may read everything anyway. What root owns is as good as ours, unless all
+users may use it."""
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-"Rights of everybody but the owner."
+"Rights of all but the owner."
 
 
 def make_private(path: Path, setting: str) -> str:
-    """Take the rights of others from what exists, links followed; not from pipes and terminals.
+    """Takes the rights of others from an existing path, links followed; not from pipes and
+    terminals.
 
-    What was done, for the log; empty: nothing was to do. Raises ConfigError, which names `setting`
-    and path, for what belongs to another user, and where rights cannot be changed.
+    Returns what was done, for the log; empty: nothing. Raises ConfigError, with `setting` and path,
+    when the path belongs to another user or its rights cannot be changed.
     """
     try:
         found = path.stat()
@@ -48,7 +50,7 @@ def make_private(path: Path, setting: str) -> str:
 
 
 def _tightened(path: Path, mode: int, setting: str) -> str:
-    """Raises ConfigError."""
+    """Takes the rights away. Returns a line for the log. Raises ConfigError."""
     private, why = mode & ~OTHERS, ""
     try:
         path.chmod(private)

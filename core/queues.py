@@ -1,4 +1,4 @@
-"""The bounded hand-over between tasks: it has a size, and a policy for when it is full."""
+"""Bounded queue between tasks, with a rule for when it is full."""
 
 import asyncio
 from collections import deque
@@ -9,10 +9,15 @@ T = TypeVar("T")
 
 
 class Outbox(Generic[T]):
-    """For events to a client: nothing may be lost, so a reader that lags `limit` items is cut off.
+    """Queue of events for a client. No event may be lost, so a reader that lags by `limit` events
+    is cut off.
 
-    `put` never blocks; after an overflow the queue is closed and `overflowed` is true, and the
+    `put` never blocks. After an overflow the queue is closed and `overflowed` is True, and the
     owner ends the connection.
+
+        outbox.put(event)
+        async for event in outbox:
+            ...  # ends when the queue is closed and empty
     """
 
     def __init__(self, limit: int) -> None:
@@ -24,6 +29,7 @@ class Outbox(Generic[T]):
         self.overflowed = False
 
     def put(self, item: T) -> None:
+        """Adds an item. Does nothing when the queue is closed; closes it when it is full."""
         if self._closed:
             return
         if len(self._items) >= self._limit:
@@ -34,12 +40,14 @@ class Outbox(Generic[T]):
         self._ready.set()
 
     async def room(self, below: int) -> None:
-        """For what can wait: until fewer than `below` items are queued, or the queue is closed."""
+        """Waits until fewer than `below` items are queued, or the queue is closed. For what can
+        wait."""
         while len(self._items) >= below and not self._closed:
             self._taken.clear()
             await self._taken.wait()
 
     def close(self) -> None:
+        """Ends the queue. The reader still gets the items that are queued."""
         self._closed = True
         self._ready.set()
         self._taken.set()

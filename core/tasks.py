@@ -1,4 +1,4 @@
-"""TaskGroups whose one error is raised as itself."""
+"""Helpers for tasks: a TaskGroup's single error, and blocking calls in a thread."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -9,8 +9,8 @@ from typing import ParamSpec, TypeVar
 
 @contextmanager
 def single_error() -> Iterator[None]:
-    """Around a TaskGroup: callers catch the one error that ended it, not a group of one. Several
-    stay a group."""
+    """Raises the one error that ended a TaskGroup inside as itself, not as a group of one. Several
+    errors stay a group."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -19,16 +19,17 @@ def single_error() -> Iterator[None]:
         raise
 
 
-# Blocking calls beside the event loop.
+# Blocking calls in a thread.
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 async def run_in_thread(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """As `asyncio.to_thread`, but never ends before the call: what it uses may then be closed.
+    """Runs a blocking call in a thread, like `asyncio.to_thread`, but never ends before the call.
+    So the caller may then close what the call uses.
 
-    Cancelling takes as long as the call; give it short ones.
+    Cancelling takes as long as the call; use it for short calls.
     """
     loop = asyncio.get_running_loop()
     running = loop.run_in_executor(None, partial(call, *args, **kwargs))
@@ -40,7 +41,7 @@ async def run_in_thread(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwar
 
 
 async def _ended(running: asyncio.Future[T]) -> None:
-    """Wait, whatever happens; how it ends is nobody's business any more."""
+    """Waits for the end of a call in spite of cancellation. Its result and errors are dropped."""
     while not running.done():
         try:
             await asyncio.wait([running])

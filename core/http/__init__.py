@@ -1,1 +1,1 @@
-"""HTTP helpers that every door uses: routes, streamed replies, and which URLs may be fetched."""
+"""HTTP helpers for all doors: routes, streamed responses, and which URLs may be fetched."""

@@ -1,4 +1,4 @@
-"""Work for somebody who may leave: it ends with them."""
+"""Runs work for a client, and cancels it when the client disconnects."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -9,20 +9,21 @@ from core.errors import RequestError
 ValueT = TypeVar("ValueT")
 
 LOOK_S = 0.2
-"aiohttp tells a handler of a lost connection only when it reads or writes: so we look."
+"""Interval of the check. aiohttp reports a lost connection to a handler only when it reads or
+writes."""
 
 
 class RequestWithTransport(Protocol):
-    """A request, as far as this needs it."""
+    """The part of a request that is needed here."""
 
     @property
     def transport(self) -> object | None:
-        """None: its connection is lost."""
+        """The connection; None: it is lost."""
         ...
 
 
 class ClientDisconnected(RequestError):
-    """Nobody hears the answer; it is for the log."""
+    """The client left, so no answer can be sent. Only for the log."""
 
     code = "client_gone"
 
@@ -33,8 +34,8 @@ class ClientDisconnected(RequestError):
 async def while_connected(
     request: RequestWithTransport, work: Coroutine[Any, Any, ValueT]
 ) -> ValueT:
-    """What `work` gives; when the connection is lost it is cancelled. Raises ClientGone, and what
-    `work` raises, as an ExceptionGroup."""
+    """Returns the result of `work`. Cancels it when the connection is lost. Raises an
+    ExceptionGroup with ClientDisconnected or with what `work` raised."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(work)
         while not task.done():

@@ -1,11 +1,11 @@
-"""Which URLs that somebody else wrote may be fetched, and which addresses never.
+"""Decides which URLs from others may be fetched, and which addresses never.
 
-Whoever may name a URL to a machine in the home network could make it knock at any door there
-(SSRF), its own and the router's included. So the host is one that the operator named, and its
-address none that means the fetching machine itself, its link or a cloud's metadata, whatever the
-name is called. A name is resolved once more when it is fetched: one that is named in the
-configuration is trusted not to change its address in between. Whoever fetches goes there directly:
-a proxy would resolve the name in a network of its own.
+A person who may give a URL to a machine in the home network could make it call any service there
+(SSRF), including its own and the router's. So the host must be one that the operator named. And its
+address must not mean the fetching machine itself, its link or a cloud's metadata service, whatever
+the name is. The name is resolved once more for the fetch: a name in the configuration is trusted
+not to change its address in between. The fetch must go there directly, because a proxy would
+resolve the name in its own network.
 """
 
 import asyncio
@@ -17,11 +17,13 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import SplitResult, urlsplit
 
 MAX_URL_CHARS = 1024
-"Of a message to a device, which has 4000 bytes."
+"Longest URL. A message to a device, which contains it, has 4000 bytes."
 
 RESOLVE_TIMEOUT_S = 3.0
+"Longest time to resolve a name."
 
 PORTS = {"http": 80, "https": 443}
+"Default ports of the allowed schemes."
 
 METADATA = frozenset(
     map(
@@ -29,35 +31,36 @@ METADATA = frozenset(
         ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
     )
 )
-"Of cloud providers: what a machine may ask there is not for others. The first is link-local, too."
+"""Addresses of the metadata services of cloud providers, which must not be reachable for others.
+The first one is link-local, too."""
 
 NAT64 = ip_network("64:ff9b::/96")
-"RFC 6052: IPv4 addresses written as IPv6."
+"RFC 6052: network of IPv4 addresses that are written as IPv6."
 
 _URL = re.compile(r"[!-\[\]-~]+")
-"Printable ASCII but the backslash, which some readers of URLs take for a slash."
+"Printable ASCII except the backslash, which some URL parsers take for a slash."
 
 IpAddress = IPv4Address | IPv6Address
 HostResolver = Callable[[str, int], Awaitable[Sequence[IpAddress]]]
-"Host and port -> addresses; raises OSError."
+"Returns the addresses of a host and port; raises OSError."
 
 
 class UrlNotAllowed(ValueError):
-    """Why a URL is not fetched, as the rest of a sentence about it."""
+    """A URL must not be fetched. The message is the rest of a sentence about it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchTarget:
-    """Where a URL leads."""
+    """Host and port that a URL leads to."""
 
     origin: str
-    "`http://192.168.1.2:8502`, as it was written, in lower case."
+    "Scheme, host and port as in the URL, in lower case: `http://192.168.1.2:8502`."
     host: str
     port: int
 
 
 def parse_fetch_target(url: str) -> FetchTarget:
-    """Raises Unfetchable."""
+    """Returns the target of a URL. Raises UrlNotAllowed."""
     if len(url) > MAX_URL_CHARS or not _URL.fullmatch(url):
         raise UrlNotAllowed(f"it is not a URL of at most {MAX_URL_CHARS} printable characters")
     split = _split(url)
@@ -70,7 +73,7 @@ def parse_fetch_target(url: str) -> FetchTarget:
 
 
 class HostAllowlist:
-    """Names or addresses that the operator named, each with `:port` or for any port."""
+    """Names or addresses that the operator allowed, each with `:port` or for any port."""
 
     def __init__(self, hosts: Sequence[str] = (), resolve: HostResolver | None = None) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
@@ -80,12 +83,14 @@ class HostAllowlist:
         return bool(self._hosts)
 
     def has(self, target: FetchTarget) -> bool:
+        """Returns whether the operator allowed this host and port."""
         return (
             target.host in self._hosts or f"{_bracketed(target.host)}:{target.port}" in self._hosts
         )
 
     async def check_address(self, target: FetchTarget) -> None:
-        """Raises Unfetchable where a name leads to an address that no host may have."""
+        """Resolves the host. Raises UrlNotAllowed when it has an address that must not be fetched,
+        or none."""
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
                 addresses = await self._resolve(target.host, target.port)
@@ -96,7 +101,7 @@ class HostAllowlist:
 
 
 def is_forbidden(address: IpAddress) -> bool:
-    """Whether it means the machine that asks, its link, many machines or none."""
+    """Returns whether an address means the asking machine, its link, many machines or none."""
     inner = _inner(address)
     if inner is not None:
         return is_forbidden(inner)
@@ -111,13 +116,14 @@ def is_forbidden(address: IpAddress) -> bool:
 
 
 async def resolve_host(host: str, port: int) -> Sequence[IpAddress]:
-    """By this machine's resolver, numbers in any notation included. Raises OSError."""
+    """Returns the addresses of a host by this machine's resolver, numbers in any notation included.
+    Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [ip_address(str(address[0]).partition("%")[0]) for *_, address in found]
 
 
 def _inner(address: IpAddress) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 address stands for."""
+    """Returns the IPv4 address that an IPv6 address stands for; None: it stands for none."""
     if not isinstance(address, IPv6Address):
         return None
     teredo = address.teredo

@@ -1,4 +1,5 @@
-"""How a door names its HTTP routes: enough to mount them and to write `/openapi.json` from types.
+"""Declarations of a door's HTTP routes: enough to mount them and to write `/openapi.json` from
+types.
 
 Each door exports `routes(door) -> tuple[Route, ...]`; the server mounts `handler` as it is.
 """
@@ -38,7 +39,7 @@ FORWARDED = frozenset(
         "x-vercel-id",
     )
 )
-"Headers, in lower case, that proxies add, and no program does that asks for itself."
+"Headers, in lower case, that proxies add. A client that calls directly sends none of them."
 
 FORWARDED_PREFIXES = (
     "cf-",  # Cloudflare: CF-Connecting-IP, CF-Ray, ...
@@ -46,7 +47,7 @@ FORWARDED_PREFIXES = (
     "fastly-",
     "fly-",
     "ngrok-",
-    "remote-",  # Remote-User and the like: of proxies that ask for a password
+    "remote-",  # Remote-User and the like: from proxies that ask for a password
     "tailscale-",
     "x-amz-cf-",
     "x-amzn-mtls-",
@@ -68,14 +69,16 @@ FORWARDED_PREFIXES = (
     "x-vercel-forwarded-",
     "x-vercel-ip-",
 )
-"Beginnings of such headers."
+"Prefixes of such headers."
 
 
 def is_forwarded(headers: Iterable[str], version: tuple[int, int]) -> bool:
-    """Whether a proxy sent a request with these header names, so that who asks is somebody else.
+    """Returns whether a proxy forwarded a request, by its header names and HTTP version, so that
+    the real client is another machine.
 
-    nginx as it comes adds no header at all, but speaks HTTP/1.0 to what is behind it; clients of
-    ours speak 1.1. A forwarder of bytes shows in nothing: for it there is `server.require_key`.
+    nginx with its default configuration adds no header, but speaks HTTP/1.0 to the server behind
+    it; clients speak 1.1. A forwarder of TCP bytes cannot be detected; `server.require_key` is for
+    that.
     """
     names = [name.lower() for name in headers]
     return version < (1, 1) or any(
@@ -84,48 +87,51 @@ def is_forwarded(headers: Iterable[str], version: tuple[int, int]) -> bool:
 
 
 BROKEN_FORM = (ValueError, RuntimeError, AssertionError)
-"""What aiohttp's reader of multipart forms raises for a wrong form, beside errors of its own: bytes
-that are no text, an unknown encoding, a boundary that is longer than the piece it reads."""
+"""Exceptions that aiohttp's reader of multipart forms raises for a wrong form, besides its own
+errors: bytes that are no text, an unknown encoding, a boundary that is longer than the piece it
+reads."""
 
 RouteHandler = Callable[[Any], Awaitable[Any]]
-"Takes the web library's request and gives its response; core knows no web library."
+"Takes the web library's request and returns its response; core imports no web library."
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One operation of a door."""
+    """One HTTP operation of a door."""
 
     method: HttpMethod
     path: str
-    "With `{name}` for path parameters, as OpenAPI writes them."
+    "URL path, with `{name}` for path parameters, as OpenAPI writes them."
     handler: RouteHandler
     summary: str
     "One sentence for the API's page."
     tag: str
-    "Under which heading the API's page lists it: the door's name."
+    "Heading under which the API's page lists it: the door's name."
     request: type | None = None
     "Type of a JSON body, or of a multipart form's parts; None: no body, or not JSON."
     request_content_types: tuple[str, ...] = ()
     "Accepted content types; () with a `request` means JSON."
     responses: Mapping[int, type | None] = field(default_factory=lambda: {200: None})
-    "Success status -> type of its JSON body; None: no body, or `response_content_type` says."
+    "Success status -> type of its JSON body; None: no body, or one of `response_content_type`."
     response_content_type: str = JSON
     response_headers: Mapping[str, str] = field(default_factory=dict)
-    "Header -> what it tells."
+    "Response header -> its meaning."
     query: Mapping[str, str] = field(default_factory=dict)
     "Query parameter -> what it does; all are optional."
     error_codes: tuple[str, ...] = ()
-    "Stable codes this operation may answer with, beside those of every operation."
+    "Stable error codes of this operation, besides those that every operation has."
     is_public: bool = False
-    "True: answered without a key."
+    "True if it needs no key."
     admits: Callable[[str], bool] | None = None
-    "Whether this bearer token opens it, beside the server's key; None: none does."
+    """Returns whether this bearer token is accepted besides the server's key; None: no other token
+    is."""
     admits_peer: Callable[[str | None], bool] | None = None
-    """Whether a program at this address needs no key, for devices that know none; never a page in a
-    browser, nor what comes through a proxy. None: no address is enough."""
+    """Returns whether a program at this address needs no key, for devices that cannot hold one.
+    Never applies to a page in a browser or to a request through a proxy. None: every address needs
+    a key."""
     admits_page: Callable[[str, str | None], bool] | None = None
-    """Whether pages of this origin, in a browser at this address, need no key; never what comes
-    through a proxy. None: no origin is enough."""
+    """Returns whether pages of this origin, in a browser at this address, need no key. Never
+    applies to a request through a proxy. None: every origin needs a key."""
     max_body_bytes: int | None = None
-    """Largest body; None: the server's own limit. A handler that reads one above the server's limit
-    reads it in pieces, and counts those that come without a Content-Length."""
+    """Largest body in bytes; None: the server's own limit. A handler with a larger one reads the
+    body in pieces, and counts the bytes of those without a Content-Length."""

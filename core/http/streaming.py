@@ -1,4 +1,4 @@
-"""Pages that watch something: server-sent events, to as many as there is room for.
+"""Server-sent events for pages, up to a number of pages at once.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -11,23 +11,24 @@ from typing import Any, Protocol, TypeVar
 from core.errors import OverloadedError, RequestError
 from core.http.client_connection import ClientDisconnected
 
-# Bytes to somebody who may take them slowly, or not at all.
+# Sends bytes to a client that may read them slowly or not at all.
 
 STALL_S = 120.0
-"""Of a player that takes nothing: longer than it plays what lies in the sockets' buffers, up to
-2 MB, before it makes room. Meanwhile it holds a voice."""
+"""Longest wait for a client that reads nothing. It must be longer than a player needs for the sound
+in the sockets' buffers, up to 2 MB, before it reads on. Meanwhile the stream holds a voice."""
 
 
 class ResponseWriter(Protocol):
-    """A response, as far as this needs it."""
+    """The part of a response that is needed here."""
 
     async def write(self, data: bytes) -> None:
-        """Waits while the peer has enough."""
+        """Writes data. Waits while the peer's buffer is full."""
         ...
 
 
 async def send(response: ResponseWriter, data: bytes) -> None:
-    """Raises ClientGone; RequestError download_stalled when nothing is taken for STALL_S."""
+    """Sends data. Raises ClientDisconnected; RequestError download_stalled when nothing is read for
+    STALL_S."""
     try:
         async with asyncio.timeout(STALL_S):
             await response.write(data)
@@ -42,20 +43,22 @@ HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
     "X-Accel-Buffering": "no",  # nginx would hold events back
 }
-"Of a response that is watched."
+"Headers of an event stream."
 
 HEARTBEAT_S = 15.0
-"Proxies cut silent connections at 30 to 60 s; also how soon a lost page is seen."
+"""Interval of the heartbeat. Proxies cut silent connections after 30 to 60 s. It is also how soon a
+lost page is noticed."""
 
 ALIVE = b": still here\n\n"
+"Comment line that serves as heartbeat."
 RETRY_AFTER_S = 10
 
 
 class EventStreamResponse(ResponseWriter, Protocol):
-    """The web library's response, with HEADERS, not yet begun."""
+    """The web library's response, with HEADERS, before it is sent."""
 
     async def prepare(self, request: Any) -> Any:
-        """Send the head."""
+        """Sends the head of the response."""
         ...
 
 
@@ -63,18 +66,23 @@ T = TypeVar("T", bound=EventStreamResponse)
 
 
 class EventStreamSubscribers:
-    """Those of one thing. Each holds a socket and what it did not read yet, which is one event and
-    the socket's buffer: the next event is not asked for before the last one went."""
+    """Pages that watch one thing. Each holds a socket and its unread data: one event and the
+    socket's buffer, because the next event is requested only after the last one was sent."""
 
     def __init__(self, what: str, most: int, heartbeat_s: float = HEARTBEAT_S) -> None:
-        """`what` is watched by `most` pages at once."""
+        """`what`: the thing that is watched, for errors. `most`: pages at once. `heartbeat_s`:
+        seconds of silence until a heartbeat."""
         self._what, self._most, self._heartbeat_s = what, most, heartbeat_s
         self._count = 0
 
     async def show(self, request: Any, response: T, events: AsyncGenerator[bytes, None]) -> T:
-        """`events`, whole ones, until the page is gone. Closes them. Raises Overloaded
-        too_many_watchers, what comes instead of the first event, and in an ExceptionGroup what
-        comes later: RequestError download_stalled, for a page that takes nothing."""
+        """Sends the events until the page is gone or they end, then closes them. Each of `events`
+        is one whole event.
+
+        Raises OverloadedError too_many_watchers, and what `events` raises in place of the first
+        event. Later errors come in an ExceptionGroup, such as RequestError download_stalled for a
+        page that reads nothing.
+        """
         if self._count >= self._most:
             raise OverloadedError(
                 f"{self._most} pages watch {self._what} already",
@@ -84,12 +92,12 @@ class EventStreamSubscribers:
         self._count += 1
         try:
             async with aclosing(events):
-                first = await anext(events)  # raises before it is too late to say so
+                first = await anext(events)  # raises while an error response is still possible
                 try:
                     await response.prepare(request)
                     await self._send(response, first, events)
                 except* (ClientDisconnected, ConnectionError):
-                    pass  # the page is gone, which is how every watch ends
+                    pass  # the page is gone, which is the normal end
         finally:
             self._count -= 1
         return response
