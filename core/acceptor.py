@@ -162,6 +162,7 @@ class _SocketAcceptor:
             task.cancel()
 
     def _accept(self) -> None:
+        """Accepts the waiting connections. Pauses when no file descriptor is left."""
         for _ in range(MAX_PER_TURN):
             try:
                 connection, peer = self._listening.accept()

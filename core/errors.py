@@ -40,10 +40,14 @@ class EarshotError(Exception):
 
 
 class ConfigError(EarshotError):
+    """The configuration is wrong; the server does not start."""
+
     code = "bad_config"
 
 
 class RemoteProtocolError(EarshotError):
+    """The peer broke a wire format; its connection is closed."""
+
     code = "protocol_error"
 
 
@@ -59,22 +63,32 @@ class RequestError(EarshotError):
 
 
 class Unauthorized(RequestError):
+    """The key is missing or wrong."""
+
     code = "invalid_api_key"
 
 
 class Forbidden(RequestError):
+    """The request came from a foreign Origin or Host."""
+
     code = "forbidden"
 
 
 class NotFound(RequestError):
+    """The call, model, conversation or other thing does not exist."""
+
     code = "not_found"
 
 
 class Conflict(RequestError):
+    """The request is right, but comes at the wrong moment."""
+
     code = "conflict"
 
 
 class PayloadTooLarge(RequestError):
+    """The request is larger than a named limit."""
+
     code = "too_large"
 
 
@@ -116,24 +130,34 @@ class EngineError(EarshotError):
 
 
 class EngineMissing(EngineError):
+    """The engine is not installed, or its weights are missing."""
+
     code = "engine_missing"
 
 
 class EngineCrashed(EngineError):
+    """The engine's worker process died or hung; it is being restarted."""
+
     code = "engine_crashed"
     retryable = True
 
 
 class ContextLengthExceeded(EngineError):
+    """The prompt is too long for the model; a shorter one may fit."""
+
     code = "context_length_exceeded"
 
 
 class EngineUnreachable(EngineError):
+    """The engine's server does not answer, or the connection broke."""
+
     code = "engine_unreachable"
     retryable = True
 
 
 class EngineTimeout(EngineError):
+    """The engine did not answer within its deadline."""
+
     code = "engine_timeout"
     retryable = True
 

@@ -23,6 +23,8 @@ from core.items import Item
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
+    """One rate limit of the language model's server."""
+
     name: str
     "Unit that is counted: `requests` or `tokens`."
     limit: int
@@ -164,6 +166,8 @@ class ItemTruncated:
 
 @dataclass(frozen=True, slots=True)
 class ItemDeleted:
+    """An item was deleted at the client's request."""
+
     item_id: str
 
 

@@ -107,6 +107,7 @@ def _declared() -> tuple[Plugin, ...]:
 
 
 def _of(distribution: Distribution) -> Iterator[Plugin]:
+    """Yields the entry points for Earshot that one distribution declares."""
     try:
         # Few packages have entry points for Earshot, and parsing other metadata takes longer than
         # this.

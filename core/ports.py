@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
+    """Source of time. Tests replace it."""
+
     def now(self) -> float:
         """Returns monotonic seconds."""
         ...
@@ -20,17 +22,25 @@ class Clock(Protocol):
 class Metrics(Protocol):
     """Counters and histograms. Labels have few values: never the id of a session or a call."""
 
-    def count(self, name: str, value: float = 1, /, **labels: str) -> None: ...
+    def count(self, name: str, value: float = 1, /, **labels: str) -> None:
+        """Adds `value` to a counter."""
+        ...
 
-    def observe(self, name: str, seconds: float, /, **labels: str) -> None: ...
+    def observe(self, name: str, seconds: float, /, **labels: str) -> None:
+        """Adds a duration to a histogram."""
+        ...
 
-    def gauge(self, name: str, value: float, /, **labels: str) -> None: ...
+    def gauge(self, name: str, value: float, /, **labels: str) -> None:
+        """Sets a gauge to `value`."""
+        ...
 
 
 class TraceSink(Protocol):
     """Takes the records of a session's trace; writes JSONL to disk if it is switched on."""
 
-    def write(self, record: Mapping[str, Any]) -> None: ...
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Takes one record."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

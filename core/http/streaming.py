@@ -105,6 +105,7 @@ class EventStreamSubscribers:
     async def _send(
         self, response: ResponseWriter, first: bytes, events: AsyncGenerator[bytes, None]
     ) -> None:
+        """Sends events, and a heartbeat whenever there was none for `heartbeat_s`."""
         async with asyncio.TaskGroup() as tasks:
             await send(response, first)
             coming = tasks.create_task(_next(events))

@@ -18,7 +18,7 @@ STEPS = 4
 "Number of steps in a context window: a long conversation fills between 3/4 and all of it."
 
 MESSAGE_TOKENS = 6
-"Role and separators, in the widest of the usual templates."
+"Tokens for role and separators, in the widest of the usual templates."
 IMAGE_TOKENS = 1600
 "Tokens of an image: more than a photo of any size costs with today's models."
 
@@ -123,6 +123,8 @@ def _exchanges(messages: Sequence[Message]) -> Iterator[list[Message]]:
     waiting: set[str] = set()
     has_answer = False
     for message in messages:
+        # A new exchange begins with a user message after an answer, once all calls have their
+        # results.
         if message.role == "user" and has_answer and not waiting:
             yield exchange
             exchange, has_answer = [], False

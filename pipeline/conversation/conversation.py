@@ -24,7 +24,9 @@ that runs a recogniser. Python keeps a text with rare letters in up to four time
 class AnnouncementSession(Protocol):
     """The part of a session that announcements need."""
 
-    def say(self, text: str) -> bool: ...
+    def say(self, text: str) -> bool:
+        """Speaks `text` unasked. Returns False if the session cannot."""
+        ...
 
 
 def _ignore_growth(_: int) -> None: ...
@@ -170,6 +172,7 @@ class Conversations:
             self._forget(conversation)
 
     def _forget_unused(self, *, keep: str) -> None:
+        # OrderedDict: `get` moves a conversation to the end, so the longest unused come first.
         unused = [c for c in self._known.values() if not c.is_used and c.id != keep]
         for conversation in unused[: max(0, len(self._known) - MAX_CONVERSATIONS)]:
             self._forget(conversation)
@@ -185,7 +188,7 @@ class Conversations:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Frees memory from the largest conversations, so that a client who fills it takes nothing
+        """Frees memory from the largest conversations, so that a client that fills it takes nothing
         from small ones. Unused conversations are forgotten; those in use lose old items."""
         while self._bytes > self._max_bytes:
             by_size = sorted(self._known.values(), key=lambda one: one.size_bytes, reverse=True)

@@ -82,6 +82,7 @@ class History:
 
     @property
     def items(self) -> tuple[Item, ...]:
+        """All items in order."""
         return tuple(self._items)
 
     def detach(self) -> None:
@@ -94,6 +95,7 @@ class History:
         return sum(size.text + size.images for size in self._sizes.values())
 
     def find(self, item_id: str) -> Item | None:
+        """Returns the item with this id, or None."""
         return next((item for item in self._items if item.id == item_id), None)
 
     def last_id(self) -> str | None:
@@ -294,6 +296,7 @@ def _exchange(call_id: str, name: str, arguments: str, result: str | None) -> li
 
 
 def _size(item: Item) -> ItemSize:
+    """Returns the UTF-8 bytes of an item's texts and of its images."""
     images = 0
     match item:
         case MessageItem():

@@ -158,6 +158,7 @@ class BargeIn:
             self._judge(held)
 
     def _judge(self, held: _OverlapState) -> InterruptionVerdict:
+        """Judges the speech as it is known now, and stops or resumes the answer accordingly."""
         overlap = held.overlap(held.words)
         verdict = judge_overlap(overlap, held.policy, held.language, is_question=held.is_question)
         if verdict is InterruptionVerdict.CANCEL:

@@ -37,9 +37,17 @@ class PlayoutObserver(Protocol):
     """Receives what happens to an answer's sound. Called from the task that writes or pulls, never
     re-entered."""
 
-    def playout_started(self, writer: "PlayoutWriter") -> None: ...
-    def playout_stopped(self, writer: "PlayoutWriter") -> None: ...
-    def playout_cleared(self, writer: "PlayoutWriter") -> None: ...
+    def playout_started(self, writer: "PlayoutWriter") -> None:
+        """Called with the first frame of an answer."""
+        ...
+
+    def playout_stopped(self, writer: "PlayoutWriter") -> None:
+        """Called when all sound of an answer was taken or handed over."""
+        ...
+
+    def playout_cleared(self, writer: "PlayoutWriter") -> None:
+        """Called when the sound of an answer was cut off."""
+        ...
 
 
 class PlayoutWriter:
@@ -191,6 +199,7 @@ class Playout:
         writer = self._writer
         self._frames.clear()
         self._has_sound.clear()
+        # Wakes a writer that waits for room, so that it sees that it is dead.
         self._has_room.set()
         self._paused()
         if writer is None:
@@ -260,6 +269,7 @@ class Playout:
             self._stop(writer)
 
     def _played(self, writer: PlayoutWriter, frame: AudioFrame) -> None:
+        """Counts a frame that was taken or handed over, and reports the first one."""
         begin = end = self._clock.now()
         has_gap = self._ran_dry
         if self.paced_by == "client":

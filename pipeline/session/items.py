@@ -137,6 +137,7 @@ class ConversationItems:
     async def _recognise(
         self, turn: Turn, item_id: str, recordings: Recordings, tasks: asyncio.TaskGroup
     ) -> None:
+        """Transcribes the audio of one item, part after part, and calls `on_known`."""
         error: EarshotError | None = None
         try:
             async with self._alone:

@@ -82,6 +82,7 @@ class PromptLibrary:
         return PLACE.sub(lambda found: use.variables[found[1]], text)
 
     def _text(self, use: PromptSelection) -> str:
+        """Returns the text of the selected version. Raises NotFound."""
         stored = self.stored.get(use.id)
         if stored is None:
             raise NotFound(

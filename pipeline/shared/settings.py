@@ -25,7 +25,8 @@ DEFAULT = "default"
 "Name of an engine or voice that always works: the one that the server's configuration chose."
 
 HOSTED_MODELS = ("gpt-", "whisper-1", "tts-1")
-"How names of the hosted service begin. A client that knows no other gets what the server chose."
+"""Prefixes of the model names of the hosted service. Such a name means `default`, so that clients
+which know no other name work."""
 
 
 def own_model(name: str) -> str:
@@ -57,14 +58,14 @@ class TurnDetection:
 
 @dataclass(frozen=True, slots=True)
 class ContextTruncation:
-    """What happens when a conversation outgrows the context."""
+    """Rule for a conversation that outgrows the context window."""
 
     is_allowed: bool = True
-    "False: the answer fails instead."
+    "True if old items may be left out; otherwise the response fails."
     retention: float = 0.75
-    "How much of the room is kept filled when the oldest go, 0 to 1."
+    "Share of the room that stays filled when the oldest items are dropped, 0 to 1."
     max_tokens: int | None = None
-    "Of the messages after the instructions; None: as many as the context takes."
+    "Most tokens of the messages after the instructions; None: as many as the context window takes."
 
 
 AS_FITS = ContextTruncation()
@@ -173,6 +174,7 @@ class SessionSettings:
 
     @property
     def may_interrupt(self) -> bool:
+        """True if speech can stop an answer."""
         return self.interruption is not None
 
     def recognition(self, info: AsrInfo, expected: Sequence[str] = ()) -> AsrOptions:

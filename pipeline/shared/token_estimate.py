@@ -30,7 +30,8 @@ def text_tokens(text: str) -> int:
 
 
 def tools_tokens(tools: Sequence[ToolSpec]) -> int:
-    """Of the tools' declarations, which every request carries beside its messages."""
+    """Returns an estimate of the tokens of tool declarations, which each request has besides
+    messages."""
     return sum(
         CALL_TOKENS + text_tokens(tool.name + tool.description) + json_tokens(dict(tool.parameters))
         for tool in tools

@@ -22,6 +22,7 @@ class AudioBuffer:
         return samples_to_ms(self.end - self.start, ASR_RATE_HZ)
 
     def push(self, pcm: Pcm) -> None:
+        """Adds the next samples at the end."""
         self._chunks.append(pcm)
         self.end += len(pcm)
 

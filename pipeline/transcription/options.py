@@ -52,6 +52,8 @@ def check_asr_options(
 
 
 def _check_ranges(options: AsrOptions, params: Mapping[str, str]) -> None:
+    """Raises RequestError invalid_value for a value outside its range."""
+
     def within(field: str, values: Iterable[float], low: float, high: float) -> None:
         for value in values:
             if not low <= value <= high:  # this form also refuses NaN

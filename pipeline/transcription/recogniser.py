@@ -9,7 +9,8 @@ from pipeline.transcription.no_speech import NoSpeechCriterion
 from serving.scheduling.scheduler import DecodePriority
 
 OnWastedWork = Callable[[float], None]
-"Told the seconds that a recogniser had for the end of something that was not its end."
+"""Called with the seconds of recogniser work that was not needed, because an utterance or recording
+continued after a pause."""
 
 
 def ignore_waste(_: float) -> None:
@@ -20,11 +21,17 @@ class Recogniser(Protocol):
     """Speech recogniser as sessions see it: one shared model behind a scheduler."""
 
     @property
-    def info(self) -> AsrInfo: ...
+    def info(self) -> AsrInfo:
+        """Name, limits and abilities of the recogniser."""
+        ...
 
-    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult: ...
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
+        """Returns the result of one item. Raises EngineError, OverloadedError."""
+        ...
 
-    def forget(self, utterance: str) -> None: ...
+    def forget(self, utterance: str) -> None:
+        """Frees what workers keep for an utterance that was cancelled."""
+        ...
 
     def hold(self) -> AbstractContextManager[None]:
         """Keeps the recogniser in memory while the context is open; loads it if needed."""
@@ -44,7 +51,9 @@ class Recognisers(Protocol):
     """Recognisers by name, loaded or not. Iterating gives the names; a Mapping is a `Recognisers`,
     too."""
 
-    def get(self, name: str, /) -> Recogniser | None: ...
+    def get(self, name: str, /) -> Recogniser | None:
+        """Returns the recogniser with this name, or None."""
+        ...
 
     def __iter__(self) -> Iterator[str]: ...
 

@@ -51,8 +51,9 @@ class Transcript:
     text: str
     language: str
     language_probability: float
-    audio_ms: float
     "Probability that `language` is right, 0 to 1."
+    audio_ms: float
+    "Length of the recording in ms."
     segments: tuple[Segment, ...]
     words: tuple[Word, ...]
     "Empty without timestamps `word`."
@@ -277,6 +278,7 @@ class RecordingTranscription:
         self._given.put_nowait(given)
 
     async def _begin(self, piece: AudioSegment) -> EarlyDecode:
+        """Returns the decode of a segment: one that a pause began, or a new one."""
         is_detecting = self._is_detecting and any(not one.task.done() for one in self._running)
         decode = None if is_detecting else await self._head_start.decoded(piece)
         if decode is None:

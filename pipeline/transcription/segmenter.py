@@ -140,6 +140,7 @@ class Segmenter:
             self._judge(self._buffer[at : at + size], size)
 
     def _judge(self, frame: Pcm, samples: int) -> None:
+        """Runs the VAD over one frame. `samples`: those of the frame that are not padding."""
         start, self._heard = self._heard, self._heard + samples
         needed = self._threshold * (GOES_ON if self._in_speech else 1)
         probability = self._vad.push(frame)

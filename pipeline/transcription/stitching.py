@@ -61,6 +61,7 @@ def stitch_results(parts: Sequence[tuple[AsrResult, float]]) -> AsrResult:
     """Joins several results (at least one). Each comes with its length, as the weight of its
     confidence."""
     spoken = [(part, weight) for part, weight in parts if part.text]
+    # Segments without words count for the confidence only if none has words.
     judged = spoken or parts
     total = sum(weight for _, weight in judged)
     first = judged[0][0]

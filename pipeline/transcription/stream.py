@@ -254,6 +254,7 @@ class TranscriptStream:
         on_error: Callable[[EarshotError], None],
         on_nothing: Callable[[], None],
     ) -> None:
+        """Requests one partial after another and reports it. Runs until it is cancelled."""
         cadence = PartialPacing()
         while True:
             await self._grew.wait()

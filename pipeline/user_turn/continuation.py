@@ -185,6 +185,8 @@ class ContinuationWindow:
         """Remembers `said`, which a pause ended, if the session's settings allow a continuation."""
         self.forget()
         detection = said.settings.turn_detection
+        # Only an answer that the server began by itself, and that speech may stop, can be taken
+        # back.
         if (
             said.settings.answers
             and detection is not None
@@ -212,6 +214,7 @@ class ContinuationWindow:
         """Returns the utterance that speech from sample `speech` of the session on may continue, or
         None."""
         last = self._last
+        # With other settings the former audio would be decoded differently.
         if last is None or last.settings != settings or last.joins >= MAX_JOINS:
             return None
         if not last.is_speech:

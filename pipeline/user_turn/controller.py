@@ -151,6 +151,8 @@ class UserTurnController:
             self._open = None
 
     def _hear(self, heard: DetectedFrame, tasks: asyncio.TaskGroup) -> None:
+        # Without an open utterance, a push-to-talk client may still commit this audio.
+        """Takes one VAD frame: feeds the open utterance, and handles an edge of speech."""
         self._uncommitted += len(heard.pcm) if self._open is None else 0
         edge = heard.edge.edge if heard.edge else None
         if edge is EdgeKind.STARTED and self._open is None:
@@ -226,6 +228,7 @@ class UserTurnController:
             self._emit(ErrorEvent("input_audio_buffer_full", message, is_clients=True))
 
     def _start(self, heard: DetectedFrame, tasks: asyncio.TaskGroup) -> None:
+        """Opens an utterance at the start of speech."""
         assert heard.edge is not None
         is_announced = self._settings().turn_detection is not None
         start = self._hearing.samples - len(heard.pcm)
@@ -311,6 +314,7 @@ class UserTurnController:
         tasks.create_task(self._transcribe(open_, tasks), name=f"transcribe-{item.id}")
 
     async def _transcribe(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> None:
+        """Reports the final transcript of a committed utterance, or the error that prevented it."""
         item_id, turn = open_.utterance.id, open_.turn
         try:
             self._engines.check_hears(open_.settings)

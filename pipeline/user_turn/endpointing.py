@@ -159,6 +159,7 @@ class Endpointer:
         self._held = 0
 
     def _idle(self, is_speech: bool, start: int, samples: int) -> SpeechEdge | None:
+        """Handles a frame outside an utterance. Returns STARTED once there is enough speech."""
         if not is_speech:
             self._run = 0
             return None
@@ -176,6 +177,7 @@ class Endpointer:
     def _speaking(
         self, start: int, sound: AudibleEnd | None, *, is_speech: bool
     ) -> SpeechEdge | None:
+        """Handles a frame within an utterance."""
         if is_speech:
             was_candidate = self._candidate is not None
             self._leave_pause()
@@ -188,6 +190,7 @@ class Endpointer:
         return None if is_speech else self._silent(self._position - start, sound)
 
     def _silent(self, samples: int, sound: AudibleEnd | None) -> SpeechEdge | None:
+        """Handles a silent frame within an utterance: it may begin a pause or end the utterance."""
         end = self._sound_end(sound)
         if self._candidate is not None and end > self._told_at:
             self._leave_pause()  # the prepared decode does not cover this sound

@@ -50,15 +50,21 @@ class UserTurnHandler(Protocol):
         where that decides about an interruption."""
         ...
 
-    def speech_resumed(self, turn: Turn) -> None: ...
+    def speech_resumed(self, turn: Turn) -> None:
+        """Called when speech continues after a pause."""
+        ...
 
     def speech_dropped(self, turn: Turn) -> None:
         """Called when the utterance is dropped before it was over."""
         ...
 
-    def understood(self, turn: Turn, result: AsrResult) -> None: ...
+    def understood(self, turn: Turn, result: AsrResult) -> None:
+        """Called with the final transcript; its text is empty for noise."""
+        ...
 
-    def not_understood(self, turn: Turn, error: EarshotError) -> None: ...
+    def not_understood(self, turn: Turn, error: EarshotError) -> None:
+        """Called when recognition failed."""
+        ...
 
     def abandoned(self, turn: Turn) -> None:
         """Called when the session ends before the transcript is known."""
@@ -69,10 +75,14 @@ class InputActivity(Protocol):
     """State of the user's turn right now."""
 
     @property
-    def is_speaking(self) -> bool: ...
+    def is_speaking(self) -> bool:
+        """True while an utterance is being spoken."""
+        ...
 
     @property
-    def is_transcribing(self) -> bool: ...
+    def is_transcribing(self) -> bool:
+        """True while committed audio waits for its transcript."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ async def final_result(
 async def _heard(
     open_: OpenUtterance, join: Continuation, reactions: UserTurnHandler, alone: NewAudioDecode
 ) -> AsrResult:
+    """Returns the final transcript of an utterance that may continue another. Sets
+    `join.is_taken`."""
     whole = await open_.utterance.finish()
     await join.former.known.wait()
     if not join.is_possible:

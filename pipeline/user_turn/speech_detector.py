@@ -138,6 +138,7 @@ class SpeechDetector:
         return np.concatenate(self._recent) if self._recent else np.zeros(0, np.int16)
 
     def _hear(self, pcm: Pcm) -> DetectedFrame:
+        """Runs the VAD over one frame, and finds its edge."""
         self.samples += len(pcm)
         was_in_speech = self._endpointer.in_speech
         probability = self._vad.push(pcm)

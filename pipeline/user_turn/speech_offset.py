@@ -147,6 +147,8 @@ class SpeechOffset:
         self._end += count * _WINDOW
 
     def _listen(self, silent: int) -> tuple[int, int, BandLevels] | None:
+        """Returns the values of `_answer`; None if the sound does not clearly fall. `silent`:
+        number of windows after the VAD's end of speech."""
         levels = self._levels
         if levels.shape[1] <= QUIET_WINDOWS:
             return None

@@ -92,6 +92,7 @@ def _by_mark(text: str) -> float | None:
 
 
 def _by_words(said: Sequence[str], words: CompletenessWords) -> float | None:
+    """Returns the probability by the words alone; None: unknown."""
     whole, rest = " ".join(said), _without_opener(said, words)
     if whole in words.alone or whole in words.polite:
         return SURELY

@@ -87,7 +87,7 @@ class WakeState:
 @dataclass(slots=True)
 class WakeDelayLine:
     """Delay line of `HELD_MS` while asleep. After a wake word it releases the audio behind the
-    word; otherwise it gives silence of the same length, so that sample positions stay true."""
+    word; otherwise it releases silence of the same length, so that sample positions stay true."""
 
     _pcm: Pcm = field(default_factory=lambda: np.zeros(0, np.int16))
 
@@ -160,7 +160,8 @@ class WakeWordGate:
         self._tell(is_awake=self._word is None)
 
     def heard(self, frame: AudioFrame) -> AudioFrame:
-        """Returns what may be processed of a frame (16 kHz): all of it awake, silence asleep."""
+        """Returns the frame (16 kHz) while awake, and silence while asleep. On the wake word,
+        returns the audio behind the word."""
         if self._stream is None:
             return self._all(frame)
         was_awake = self._attention.until is not None
@@ -185,8 +186,8 @@ class WakeWordGate:
         return frame._replace(pcm=pcm, start=frame.end - len(pcm))
 
     def _found(self, stream: WakeWordDetector, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
-        """Returns the wake words that end in `pcm`. An engine that raises found none and is opened
-        again."""
+        """Returns the wake words that end in `pcm`. If the engine raises, returns none and opens a
+        new detector."""
         self._heard += len(pcm)
         return self._errors.attempt(lambda: stream.push(pcm), self._renew)
 
