@@ -211,7 +211,7 @@ def _state(name: str, module: Any, origin: str = BUILT_IN) -> EngineAvailability
     missing = [library for library in _requirements(module) if find_spec(library) is None]
     if missing:
         return EngineAvailability(name, False, _hint(module, *missing), origin=origin)
-    if why := _unfit(module):
+    if why := _unavailable_reason(module):
         return EngineAvailability(name, False, why, origin=origin)
     why = _missing_weights(module)
     return EngineAvailability(name, True, why, needs_path=bool(why), origin=origin)
@@ -242,9 +242,9 @@ def _missing_weights(module: Any) -> str:
     return tell() if tell else ""
 
 
-def _unfit(module: Any) -> str:
+def _unavailable_reason(module: Any) -> str:
     """Why an engine's libraries do not run here though they are installed; most say nothing."""
-    tell: Callable[[], str] | None = getattr(module, "unfit", None)
+    tell: Callable[[], str] | None = getattr(module, "unavailable_reason", None)
     return tell() if tell else ""
 
 

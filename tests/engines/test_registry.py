@@ -163,9 +163,9 @@ def test_a_broken_engine_is_listed_with_the_reason(source: str, why: str, site: 
 
 
 def test_an_engine_that_fails_while_it_is_looked_at_costs_only_itself(site: Path) -> None:
-    engine_of(site, "tts.unfit", f"{VOICE}def unfit():\n    raise KeyError('x')\n")
+    engine_of(site, "tts.limping", f"{VOICE}def unavailable_reason():\n    raise KeyError('x')\n")
     by_name = {engine.name: engine for engine in available("tts")}
-    assert by_name["unfit"].reason == "broken: KeyError: 'x'"
+    assert by_name["limping"].reason == "broken: KeyError: 'x'"
     assert by_name["espeak"] == EngineAvailability("espeak", True, "")
 
 

@@ -47,7 +47,7 @@ VOICES: dict[str, Tts] = {"tone": ToneTts()}
 def _quiet_logger_is_loud_again() -> Iterator[None]:
     """`doctor` ends with its process; here other tests of this worker read that logger's lines."""
     yield
-    logging.getLogger("pipeline.mcp.connection").setLevel(logging.NOTSET)
+    logging.getLogger("pipeline.tools.mcp.client").setLevel(logging.NOTSET)
 
 
 @pytest.fixture

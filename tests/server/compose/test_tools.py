@@ -80,7 +80,7 @@ import asyncio, sys, threading
 from core.ports import ToolContext
 from pipeline.tools.functions import tool
 from server.config.sections.tools import ToolsConfig
-from server.compose.tools import own_tools
+from server.compose.tools import configured_tools
 
 begun = threading.Event()
 
@@ -91,7 +91,7 @@ def hang() -> None:
     threading.Event().wait()
 
 async def main():
-    async with own_tools(ToolsConfig(modules=("__main__",))) as (functions,):
+    async with configured_tools(ToolsConfig(modules=("__main__",))) as (functions,):
         call = asyncio.create_task(functions.call("hang", {}, ToolContext("conv_1", "en")))
         await asyncio.to_thread(begun.wait)
         call.cancel()

@@ -268,8 +268,8 @@ def test_an_answer_may_say_more_of_a_server_of_the_session(kitchen: Kitchen) -> 
 def test_a_client_is_told_how_many_tools_are_beyond_the_limit(
     kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("servers", "tool"):
-        monkeypatch.setattr(f"pipeline.remote.{module}.MAX_TOOLS", 1)
+    for module in ("session_servers", "tool"):
+        monkeypatch.setattr(f"pipeline.tools.mcp.{module}.MAX_TOOLS", 1)
 
     async def scene(house: House) -> None:
         [*_, done] = await house.given()
