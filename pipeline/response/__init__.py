@@ -1,1 +1,1 @@
-"""Responses: which comes next, what makes it, and how it is delivered."""
+"""Responses: their order, how they are made, and how they are delivered."""

@@ -1,4 +1,4 @@
-"""Which answers are given: to what was heard, to what was asked for, and what is said unasked."""
+"""The choice of which responses are made: to speech, to a client's request, or as announcements."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,11 +29,16 @@ from pipeline.user_turn.continuation import Continuation
 from pipeline.user_turn.events import InputActivity
 
 BY_ITSELF = ResponseRequest()
-"Nobody asked for it but the turn's end."
+"Request of a response that starts because the turn ended. No client asked for it."
 
 
 class ResponseCoordinator:
-    """One session's side that answers. `answering.run` gives the answers this one orders."""
+    """Decides which responses a session makes, and when.
+
+    It receives the events of the user's turn (`speech_started`, `supposed`, `understood` and
+    others) and the client's requests (`create`, `cancel`, `truncate`). It puts responses into the
+    queue `answering`, whose task `answering.run` runs them one after another.
+    """
 
     def __init__(
         self,
@@ -58,14 +63,19 @@ class ResponseCoordinator:
         self._barge_in = BargeIn(playout, surroundings.metrics, self._give_way)
         self.taking_back = Retraction(self._history, self.answering, self._clock, self._emit)
         self._wanted: ResponseRequest | None = None
-        "A response that waits for the words of the audio that was just committed."
+        "A requested response that waits for the transcript of the audio that was just committed."
         self._unanswered: Turn | None = None
-        "Words without an answer yet: the client has to ask for it, or the user goes on speaking."
+        """A user turn that has no response yet: the client must request one, or the user goes on
+        speaking."""
 
-    # What clients ask for.
+    # Requests of clients.
 
     def create(self, request: ResponseRequest) -> None:
-        """Raises Conflict conversation_already_has_active_response, RequestError."""
+        """Makes a response that the client asks for, now or after the transcript that is under way.
+
+        Raises Conflict conversation_already_has_active_response, Conflict
+        too_many_active_responses, or RequestError.
+        """
         if not self._settings().answers:
             raise RequestError("a transcription session gives no answers", code="invalid_request")
         if request.input is not None:
@@ -86,29 +96,40 @@ class ResponseCoordinator:
             self._answer(self._unanswered or self._written_turn(), request)
 
     def _answer_apart(self, request: ResponseRequest) -> None:
-        """Out of band: written, it is given at once; spoken, after those before it."""
+        """Makes an out-of-band response. A text response starts at once, a spoken one is queued."""
         if self.answering.is_full:
             message = "too many responses wait to be generated"
             raise Conflict(message, code="too_many_active_responses")
         self._enqueue(self._written_turn(), request)
 
     def cancel(self, response_id: str | None = None) -> None:
-        """Raises Conflict response_cancel_not_active."""
+        """Cancels a response by its id. Without an id: the one of the conversation.
+
+        Raises Conflict response_cancel_not_active.
+        """
         is_next = self._wanted is not None and not self.answering.is_in_conversation
+        # The response waits for a transcript. It is queued and cancelled there, so that the client
+        # still gets its events: created, then done with status "cancelled".
         if self._wanted is not None and is_next and response_id is None:
             wanted, self._wanted = self._wanted, None
             self._enqueue(self._written_turn(), wanted)
         self.answering.cancel("client_cancelled", response_id)
 
     def truncate(self, item_id: str, audio_end_ms: int) -> None:
-        """Raises RequestError item_not_found, invalid_value."""
+        """Cuts an answer to its first `audio_end_ms`, because the client played no more of it.
+
+        Raises RequestError item_not_found or invalid_value.
+        """
         answer = self.answering.find(item_id)
         truncate(answer, self._history, item_id, audio_end_ms)
         self._emit(ItemTruncated(item_id, audio_end_ms))
 
     def decide_call(self, item: McpApprovalResponseItem) -> Callable[[], None]:
-        """The client allowed a call or not; returns what goes on with it, once that is told. Raises
-        Conflict."""
+        """Stores the client's decision about an MCP call.
+
+        Returns a function that continues the response. Call it after the decision was reported to
+        the client. Raises Conflict.
+        """
         take = self.remote.approvals.decide(item)
 
         def go_on() -> None:
@@ -118,31 +139,40 @@ class ResponseCoordinator:
         return go_on
 
     def say(self, text: str) -> bool:
-        """Announce something, after what is being said. False: this session never answers, or has
-        too much to announce already."""
+        """Queues an announcement after what is being spoken now.
+
+        Returns False if this session never answers, or too many announcements wait already.
+        """
         if not (self._settings().answers and self.answering.may_announce):
             return False
         self._enqueue(self._written_turn(), ResponseRequest(), text=text)
         return True
 
-    # What is heard.
+    # Events of the user's turn.
 
     def speech_started(
         self, turn: Turn, join: Continuation | None, tasks: asyncio.TaskGroup
     ) -> None:
-        """The user speaks over the answer, if the session lets them."""
+        """Begins to judge speech over an answer, if the session allows barge-in.
+
+        join: the earlier utterance that this speech may continue.
+        """
         settings = self._settings()
         policy = settings.interruption
         if policy is None:
             return
         if self._playout.paced_by == "client" and self._playout.is_audible:
-            self._give_way()  # such a client falls silent by itself when it hears of speech
+            # such a client stops playing by itself when it gets the event "speech started"
+            self._give_way()
         elif self._is_answering:
             how, asked = (policy, self.planning.language()), self._has_asked()
             self._barge_in.begin(turn, *how, is_question=asked, join=join, tasks=tasks)
 
     def goes_on(self, turn: Turn, words: str) -> bool:
-        """Whether it takes the place of what it is joined to, to which it adds these words."""
+        """Returns whether the turn replaces the earlier utterance that it continues.
+
+        words: what the turn adds to that utterance.
+        """
         is_meant = self._barge_in.ends(turn, words, is_over=not self._is_answering)
         return is_meant and self.taking_back.may(turn)
 
@@ -157,14 +187,17 @@ class ResponseCoordinator:
         self._barge_in.silent(turn, is_silent=False)
 
     def supposed(self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup) -> None:
-        """The turn may be over, with these words: begin the answer, for nobody's ears yet."""
+        """Begins a speculative response: the turn may be over, with this transcript."""
         self._barge_in.words(turn, result.text)
         if self._barge_in.is_open:
             tasks.create_task(self._suppose_over(turn, result, tasks), name=f"weigh-{turn.id}")
         self._draft(turn, result, tasks)
 
     async def _suppose_over(self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup) -> None:
-        """The same over an answer, which must end before another is begun."""
+        """Does the same as `supposed` while an answer is played.
+
+        That answer must end before another is begun.
+        """
         if await self._barge_in.weigh(turn, result.text, self.planning.is_whole):
             self._draft(turn, result, tasks)
 
@@ -196,11 +229,12 @@ class ResponseCoordinator:
             return
         writer = self._playout.writer
         if self.taking_back.is_answered(turn, writer.response_id if writer else None):
-            self._give_way()  # the client had asked for it meanwhile
+            self._give_way()  # the client had asked for this response meanwhile
         self.put_aside()
         self._unanswered = turn
         self.decide()
-        if not self.answering.is_busy:  # it is answered later, with more words, or never
+        # no response was begun: it comes later with more words, or never
+        if not self.answering.is_busy:
             self._speculation.drop("dropped")
 
     def speech_dropped(self, turn: Turn) -> None:
@@ -218,14 +252,17 @@ class ResponseCoordinator:
             self.say(sentence)
 
     def _expects_answer(self) -> bool:
-        """Who has just spoken waits for a voice that answers by itself, and hears nothing yet."""
+        """Returns whether the user waits for a spoken response that nothing else will give."""
         settings = self._settings()
         detection = settings.turn_detection
         by_itself = settings.answers and detection is not None and detection.create_response
         return by_itself and settings.modality == "audio" and not self.answering.is_busy
 
     def words_known(self, turn: Turn, error: EarshotError | None) -> None:
-        """With an error there are none: a response that waits fails, unless others came."""
+        """Continues after a transcript or an error. A requested response fails with the error.
+
+        It does not fail if another transcript is there or under way.
+        """
         is_wanted = self._wanted is not None and self._unanswered is None
         if error is None or not is_wanted or self._ear.is_transcribing:
             self.decide()
@@ -235,11 +272,11 @@ class ResponseCoordinator:
         self._enqueue(turn, wanted, refusal=error)
 
     def decide(self) -> None:
-        """Answer what was understood, if its moment has come."""
+        """Makes the response that is due now, if any."""
         settings = self._settings()
         detection = settings.turn_detection
         if self._ear.is_transcribing:
-            return  # more words are on their way; one answer takes all
+            return  # more words are coming; one response takes them all
         if self._wanted is not None:
             wanted, self._wanted = self._wanted, None
             self._answer(self._unanswered or self._written_turn(), wanted)
@@ -251,43 +288,45 @@ class ResponseCoordinator:
             self._answer(self._unanswered, BY_ITSELF)
 
     def reconsider(self) -> None:
-        """The settings change, and with them what would be answered."""
+        """Drops the speculative response, because the settings changed and it would be different
+        now."""
         self._speculation.drop("changed")
 
     def put_aside(self) -> None:
-        """Words that get no answer of their own; the next answer knows them from the history."""
+        """Ends the turn without a response of its own. The next response has its words in the
+        history."""
         if self._unanswered is not None:
             self._finish_turn(self._unanswered, "transcribed")
             self._unanswered = None
             self.taking_back.finish()
 
-    # What is played.
+    # Playout.
 
     def cut_playout(self) -> None:
-        """Stop the voice; of a complete answer, keep what was heard."""
+        """Stops the voice. A finished response is cut to what was heard."""
         writer = self._playout.clear()
         answer = self.answering.find_response(writer.response_id) if writer else None
         if writer is None or answer is None or answer.item_id is None or not answer.is_done:
-            return  # a running one cuts itself short when it ends
+            return  # a response that still runs cuts itself short when it ends
         self._finish_turn(answer.turn, "cancelled")
         truncate_at_playout(answer, self._history, writer, self._playout.paced_by, self._emit)
 
     def close(self) -> None:
-        """The session is over."""
+        """Ends all responses with the session."""
         self._speculation.drop("dropped")
         self._barge_in.end()
         self.put_aside()
         self.taking_back.finish()
-        for answer in self.answering.close():  # one that is heard ends with its sound
+        for answer in self.answering.close():  # a response that is being played ends with its sound
             self._finish_turn(answer.turn, "cancelled")
 
     def deliver(self, response_id: str, pcm: Pcm) -> None:
-        """Sound of a client-paced session goes out as events."""
+        """Sends sound of a client-paced session as events."""
         answer = self.answering.find_response(response_id)
         if answer is not None and answer.item_id is not None:
             self._emit(OutputAudioDelta(response_id, answer.item_id, answer.output_index, pcm))
 
-    # Within.
+    # Helpers.
 
     def _written_turn(self) -> Turn:
         turn = Turn(new_id("turn"))
@@ -318,7 +357,7 @@ class ResponseCoordinator:
     def _make(
         self, turn: Turn, request: ResponseRequest, text: str | None, refusal: EarshotError | None
     ) -> Response:
-        """Settings count at the moment when the answer begins."""
+        """Makes a queued response with the settings of this moment, when it begins."""
         self.taking_back.finish()
         plan = self.planning.final_plan(turn, request, text, refusal)
         prompt = self.planning.prompt(plan)
@@ -330,28 +369,29 @@ class ResponseCoordinator:
         return answer
 
     def _at_rest(self) -> None:
-        """Nothing is being answered, and nothing waits."""
+        """Called when no response runs and none waits."""
         self.taking_back.finish()
         self._on_idle()
 
     def _may_suppose(self) -> bool:
-        """Nothing else is being answered or waits to be."""
+        """True when no response runs, is played or waits, and the server has time for
+        speculation."""
         is_free = not self.answering.is_busy and self._playout.writer is None
         is_next = self._wanted is None and not self._ear.is_transcribing
         return is_free and is_next and self.planning.may_work_ahead()
 
     @property
     def _is_answering(self) -> bool:
-        """There is something that a user could interrupt."""
+        """True when there is an answer that the user could interrupt."""
         return self.answering.is_in_conversation or self._playout.writer is not None
 
     def _has_asked(self) -> bool:
-        """The answer that is being given has put a question."""
+        """True when the answer that is being played contains a question."""
         writer = self._playout.writer
         answer = self.answering.find_response(writer.response_id) if writer else None
         return answer is not None and answer.asks
 
     def _give_way(self) -> None:
-        """The user interrupts: what is said and what waits to be is out of date."""
+        """Ends the answer that is played and those that wait: the user interrupted."""
         self.answering.interrupt()
         self.cut_playout()

@@ -1,7 +1,7 @@
-"""An answer in the making: its words and its sound, before anybody gets to hear of them.
+"""A response in the making: its text and its sound, before any of it leaves the server.
 
-It may begin while the user's turn is only suspected to be over. Until it is confirmed, nothing
-leaves it, no tool changes anything, and no more than the first clause is spoken.
+A draft may begin while the user's turn is only probably over. Until it is confirmed, nothing leaves
+it, no tool changes anything, and no more than the first clause is spoken.
 """
 
 import asyncio
@@ -31,15 +31,24 @@ from pipeline.tools.toolbox import Toolbox
 from serving.llm_slots import LlmSlots, SlotHolder
 
 MAX_WAITING_TEXTS = 1024
-"Deltas of an unconfirmed answer: longer than any pause lasts."
+"Most text deltas of an unconfirmed draft: more than a model writes in any pause of a user."
 BROKEN_OFF = " … "
-"Between an answer that its model did not finish and the sentence that says so."
+"Separator between an answer that its model did not finish and the apology."
 MAX_WAITING_SOUNDS = 32
-"Frames of the first clause, some seconds of sound; then the voice waits."
+"Most frames of sound that wait: some seconds of the first clause. Then the voice waits."
 
 
 class ResponseDraft:
-    """`texts` and `sounds` each end with None, unless it fails: `made` tells."""
+    """The making of one response: generation and speech synthesis in a task, results in queues.
+
+    `texts`, `sounds` and `call_deltas` each end with None, unless the draft fails. `made` raises
+    the error then.
+
+        draft = planner.draft(plan, prompt)
+        draft.begin(tasks)                 # speculative: nothing leaves it
+        draft.confirm(record)              # the turn is over: the rest may be made
+        await draft.made()                 # or, if the user went on: draft.cancel()
+    """
 
     def __init__(
         self,
@@ -57,26 +66,27 @@ class ResponseDraft:
         self.sounds: asyncio.Queue[SpeechOutput | None] = asyncio.Queue(MAX_WAITING_SOUNDS)
         self.usage = TokenUsage()
         self._rate_limits: tuple[RateLimits, float] | None = None
-        "And when they were told."
+        "Rate limits of the model's server, and when they were received (monotonic seconds)."
         self.calls: list[ToolCall] = []
-        "For the client, complete when `texts` ends."
+        "Tool calls for the client, complete when `texts` ends."
         self.call_deltas: asyncio.Queue[CallDelta | McpCallStep | None] = asyncio.Queue()
-        """The same as they are written, and what becomes of the calls of its MCP servers; engines
-        bound them. Ends as `texts` does."""
+        """Tool calls for the client while they are written, and the steps of MCP calls. Ends with
+        None, as `texts` does. Not bounded: the engines limit what they write."""
         self.hit_limit = False
-        "The model had to stop before it was done."
+        "True when the model reached `max_output_tokens` before it was done."
         self.marks: dict[TurnMark, float] = {}
         self.has_acted = False
-        "A tool was called that changes something."
+        "True when a tool that changes something was called."
         self.regret: EarshotError | None = None
-        "It failed; an apology was made in its place, or after what there was."
+        """Error of a draft that failed and for which an apology was made, in place of the answer or
+        after its first part."""
         self._toolbox, self._context, self._clock = toolbox, context, clock
         self._metrics, self._fillers = metrics, fillers
         self.seats, self.claim = seats, SlotHolder()
         self.work = WorkTime(clock)
         self._is_confirmed = asyncio.Event()
         self.undisputed: Callable[[], Awaitable[object]] = self._is_confirmed.wait
-        "Waited for before anything is changed: somebody may be going on his sentence."
+        "Awaited before a tool changes anything: the user may be going on with the sentence."
         self._recorded: list[Item] = []
         self._record: Callable[[Item], None] = self._recorded.append
         self._task: asyncio.Task[None] | None = None
@@ -88,33 +98,36 @@ class ResponseDraft:
 
     @property
     def rate_limits(self) -> RateLimits | None:
-        """What the model's server said last, as it is by now; None: nothing."""
+        """Rate limits that the model's server sent last, counted on to now. None: it sent none."""
         if self._rate_limits is None:
             return None
         limits, told_at = self._rate_limits
         return limits.after(self._clock.now() - told_at)
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Work on it from here on; only the first call counts."""
+        """Starts the work. Only the first call has an effect."""
         if self._task is None:
             self._task = tasks.create_task(self._run(), name=f"draft-{self.plan.turn.id}")
 
     def confirm(self, record: Callable[[Item], None]) -> None:
-        """The turn is over: all of it may be made, and what its tools did is remembered."""
+        """Lets the draft make all of the response: the turn is over.
+
+        record: receives the internal items of its tools, the earlier ones at once.
+        """
         for item in self._recorded:
             record(item)
         self._record = record
         self._is_confirmed.set()
 
     async def made(self) -> None:
-        """Wait for its end. Raises what it failed with."""
+        """Waits until the draft has ended. Raises the error that it failed with."""
         assert self._task is not None
         await asyncio.wait([self._task])
         if self._error is not None:
             raise self._error
 
     def cancel(self) -> None:
-        """Nobody wants it any more: every request upstream is closed."""
+        """Stops the work and closes every request to an engine."""
         self.claim.is_over = True
         if self._task is not None:
             self._task.cancel()
@@ -137,7 +150,7 @@ class ResponseDraft:
                         await self.texts.put(delta)
 
     async def _speak(self) -> None:
-        """Generate and speak side by side: the voice begins with the first clause."""
+        """Generates and speaks at the same time: the voice begins with the first clause."""
         confirmed = self._is_confirmed.wait
         metrics = self._metrics
         reading = SpeechSynthesis(self.plan, self.sounds, self._mark, confirmed, self.work, metrics)
@@ -154,7 +167,8 @@ class ResponseDraft:
                 raise error from group
 
     async def _apologise_by_spare_voice(self, error: EarshotError) -> bool:
-        """Says that the voice failed, with another one. False: there is none, or it fails too."""
+        """Speaks an apology with another engine's voice. Returns False if there is none or it
+        fails."""
         spare = self.plan.spare
         if spare is None or not self._is_confirmed.is_set():
             return False
@@ -173,7 +187,7 @@ class ResponseDraft:
 
     async def _fill(self, reading: SpeechSynthesis) -> None:
         def say(text: str) -> bool:
-            """In between, if there is nothing else to listen to."""
+            """Inserts a filler, if the user would hear nothing else. Returns False if not."""
             if not self._is_confirmed.is_set() or not reading.has_caught_up or self.texts.full():
                 return False
             self.texts.put_nowait(text + " ")
@@ -189,7 +203,7 @@ class ResponseDraft:
         await reading.finish()
 
     async def _apologising(self, say: Callable[[str], bool]) -> AsyncGenerator[str, None]:
-        """The text; after one that fails, or in its place, a sentence that says so."""
+        """Yields the text, and an apology after it or in its place if the generation fails."""
         has_begun = False
         try:
             async with aclosing(self._texts(say)) as deltas:
@@ -205,7 +219,7 @@ class ResponseDraft:
             yield f"{BROKEN_OFF}{sentence}" if has_begun else sentence
 
     async def _texts(self, say: Callable[[str], bool]) -> AsyncGenerator[str, None]:
-        """The answer's text as it is generated."""
+        """Yields the response's text as it is generated."""
         if self.plan.text is not None:
             self._mark(TurnMark.LLM_FIRST_TOKEN)
             yield self.plan.text
@@ -229,7 +243,8 @@ class ResponseDraft:
                 elif isinstance(delta, CallDelta):
                     self.call_deltas.put_nowait(delta)
                 elif isinstance(delta, ToolCall):
-                    if self._is_confirmed.is_set():  # else it is handed out when it is
+                    # an unconfirmed draft hands its calls out later
+                    if self._is_confirmed.is_set():
                         await self.undisputed()
                     self.calls.append(delta)
                 elif delta:
@@ -238,7 +253,7 @@ class ResponseDraft:
 
     @asynccontextmanager
     async def _seat(self) -> AsyncIterator[None]:
-        """For one round; waiting for it is no work."""
+        """Holds an LLM slot for one round. Waiting for the slot does not count as work."""
         async with AsyncExitStack() as stack:
             with self.work.held("text"):
                 await stack.enter_async_context(self.seats.take(self.claim))

@@ -1,4 +1,4 @@
-"""An answer's text as the language model writes it, its tools run in between."""
+"""Generation of a response's text by the language model, with rounds of tools in between."""
 
 import logging
 from collections.abc import AsyncGenerator, Sequence
@@ -30,21 +30,24 @@ from pipeline.tools.rounds import (
 logger = logging.getLogger(__name__)
 
 MAX_TOOL_ROUNDS = 6
-"A model that calls tools forever is stopped here."
+"Most rounds of one response: a model that calls tools without end is stopped here."
 
 ANSWER_TOKENS = 512
-"Of a context kept free for an answer whose length nobody limited: some two minutes of speech."
+"Tokens of the context window kept free for an answer without a limit: some two minutes of speech."
 
 NO_LIMIT = 1 << 40
-"Tokens of a context that nobody can fill."
+"Stands for a context window without a known limit. No prompt can fill it."
 
 
 async def generate(
     plan: ResponsePlan, prompt: Sequence[Message], hands: ToolAccess
 ) -> AsyncGenerator[str | TokenUsage | RateLimits | CallDelta | ToolCall, None]:
-    """Deltas, what each round cost, and what its server said of limits; calls of the client's
-    tools as they are written, and whole at the end. Raises EngineError, also when the model calls
-    tools without end; RequestError."""
+    """Generates a response: runs the model, runs the tools that it calls, and shows it the results.
+
+    Yields text; usage and rate limits after each round; tool calls for the client as they are
+    written (CallDelta), and whole at the end (ToolCall). Raises EngineError, also if the model
+    calls tools without end, and RequestError.
+    """
     with SilenceTimer(hands.say, hands.fillers, plan.language) as silence:
         async with aclosing(_rounds(plan, prompt, hands, silence)) as deltas:
             async for delta in deltas:
@@ -56,10 +59,10 @@ async def generate(
 async def _rounds(
     plan: ResponsePlan, prompt: Sequence[Message], hands: ToolAccess, silence: SilenceTimer
 ) -> AsyncGenerator[str | TokenUsage | RateLimits | CallDelta | ToolCall, None]:
-    """Of tools, and what the model writes in between."""
+    """Yields the model's text and calls. Runs up to MAX_TOOL_ROUNDS rounds of tools in between."""
     messages, has_text, has_called = list(prompt), False, False
     failed: set[str] = set()
-    "Names of tools of which the user is still to be told that they failed."
+    "Names of tools that failed, of which the user has not been told yet."
     if plan.remote is not None:
         await plan.remote.ready()
         messages += await run_decided_calls(plan.remote.approved, hands, silence)
@@ -90,7 +93,7 @@ async def _rounds(
         written, of_client, to_allow = tools.parted(calls)
         calls = _told_apart(written, messages)
         results = await run_calls(remote.batch(written, calls), hands, silence) if calls else []
-        failed = _still_failed(failed, calls, results)  # of which the text before tells nothing
+        failed = _still_failed(failed, calls, results)  # the text before could not tell of these
         has_called = has_called or bool(calls)
         for call, result in zip(calls, results, strict=True):
             if call.name not in tools.remote:
@@ -100,7 +103,9 @@ async def _rounds(
         for call in of_client:
             yield call
         if of_client or to_allow:
-            return  # what follows is the client's to ask for, or to allow
+            # the client must run its tools, or approve MCP calls, and then request the next
+            # response
+            return
         if not calls:
             break
     else:
@@ -116,8 +121,10 @@ async def _rounds(
 def _narrowed(
     tools: ToolOffer, plan: ResponsePlan, hands: ToolAccess, messages: Sequence[Message]
 ) -> ToolOffer:
-    """Shows the model what it may need. It may call the others all the same. Where it has to call
-    one, it is shown all."""
+    """Returns the offer with only the tools that the model probably needs.
+
+    The model may call the others all the same. If it must call a tool, it is shown all.
+    """
     if tools.options.must_call:
         return tools
     needs_home = isinstance(plan.llm, ToolFilterLlm)
@@ -132,23 +139,32 @@ def _narrowed(
 
 
 def _is_awaited(plan: ResponsePlan, prompt: Sequence[Message]) -> bool:
-    """Somebody has said something and listens: to him silence is no answer. It is one to a program,
-    which reads, to what a client's tool did, and to who said nothing himself."""
+    """Returns whether a user listens and waits for words, so that silence is no answer.
+
+    False for a text response, which a program reads; after the result of a client's tool; and after
+    the user's silence.
+    """
     is_heard = plan.modality == "audio" and plan.terms.in_conversation
     has_asked = bool(prompt) and prompt[-1].role == "user" and not is_after_silence(plan.input)
     return is_heard and has_asked
 
 
 def _failed(approved: Sequence[ApprovalDecision], messages: Sequence[Message]) -> set[str]:
-    """Of what the client allowed; of what it did not, nobody expects anything."""
+    """Returns the names of approved tools whose call failed.
+
+    Denied calls are left out: the user expects nothing from them.
+    """
     allowed = {one.call.call_id: one.call.name for one in approved if one.approve}
     results = {message.call_id: message.text for message in messages if message.role == "tool"}
     return {name for call_id, name in allowed.items() if is_error(results[call_id])}
 
 
 def _still_failed(failed: set[str], calls: Sequence[ToolCall], results: Sequence[str]) -> set[str]:
-    """After one more round. A tool that works at its next try makes up for the one before; that
-    another one does, which may only have looked something up, says nothing of it."""
+    """Returns the tools that have failed and not succeeded since, after one more round.
+
+    Success of the same tool makes up for its failure. Success of another tool does not: it may only
+    have looked something up.
+    """
     ends = [(call.name, is_error(result)) for call, result in zip(calls, results, strict=True)]
     done = {name for name, has_failed in ends if not has_failed}
     return (failed - done) | {name for name, has_failed in ends if has_failed}
@@ -157,8 +173,11 @@ def _still_failed(failed: set[str], calls: Sequence[ToolCall], results: Sequence
 async def _reply(
     plan: ResponsePlan, messages: Sequence[Message], tools: ToolOffer
 ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
-    """Asked again with half as much where the model's server counts more tokens than we do, or has
-    room for fewer than it said."""
+    """Asks the model, and once more with half the messages if the context was exceeded.
+
+    That happens when the model's server counts more tokens than we do, or has a smaller window than
+    it reported.
+    """
     fitting, has_begun = _fitting(plan, messages, tools.specs), False
     try:
         async with aclosing(_asked(plan, fitting, tools)) as deltas:
@@ -185,7 +204,7 @@ def _asked(
 def _fitting(
     plan: ResponsePlan, messages: Sequence[Message], specs: Sequence[ToolSpec]
 ) -> Sequence[Message]:
-    """What the model's context has room for."""
+    """Returns the messages that fit into the model's context window."""
     limit, how = plan.llm.context_tokens, plan.truncation
     if limit is None and how.max_tokens is None:
         return messages
@@ -198,14 +217,18 @@ def _fitting(
 
 
 def _check_depth(calls: Sequence[ToolCall], plan: ResponsePlan) -> None:
-    """Before anything acts: such a call could not be shown to the model again."""
+    """Raises EngineError for arguments that are nested too deep.
+
+    Checked before any tool acts: the model could not be shown such a call again.
+    """
     if any(is_too_deep(dict(call.arguments)) for call in calls):
         reason = f"a tool call whose arguments have more than {MAX_DEPTH} levels"
         raise EngineError("llm", plan.llm.name, reason)
 
 
 def _told_apart(calls: Sequence[ToolCall], messages: Sequence[Message]) -> list[ToolCall]:
-    """Models repeat their ids; in a history each result belongs to one call."""
+    """Returns the calls with unique ids: models repeat theirs, and a history needs one call per
+    id."""
     taken = {call.call_id for message in messages for call in message.tool_calls}
     apart: list[ToolCall] = []
     for call in calls:

@@ -1,4 +1,4 @@
-"""A language model that is asked only from a seat."""
+"""A language model that takes an LLM slot for each request."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -20,11 +20,11 @@ from pipeline.response.plan import ResponsePlan
 from pipeline.shared.plugin_errors import plugin_errors
 
 LlmSlotContext = Callable[[], AbstractAsyncContextManager[None]]
-"Entered before each round, left when the model has been told that nobody reads on."
+"Makes the context of one round. It is left when the model has been told to stop."
 
 
 def with_llm_slots(plan: ResponsePlan, seat: LlmSlotContext, metrics: Metrics) -> ResponsePlan:
-    """The same plan, each round of which takes a seat, and whose model raises only our errors."""
+    """Returns the plan with a model that takes a slot for each round and raises only our errors."""
     return replace(plan, llm=_SlotLimitedLlm(plan.llm, seat, metrics))
 
 
@@ -58,4 +58,5 @@ class _SlotLimitedLlm:
                 async with aclosing(reply) as deltas:
                     async for delta in deltas:
                         yield delta
-                self.context_tokens = self._llm.context_tokens  # some know it only now
+                # some models know their context size only after a request
+                self.context_tokens = self._llm.context_tokens

@@ -1,4 +1,5 @@
-"""What an answer is made with, fixed before it begins. Equal plans make the same answer."""
+"""Settings that a response is made with, fixed before it begins. Equal plans make equal
+responses."""
 
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from pipeline.tools.mcp.session_servers import SessionMcpOffer
 @dataclass(frozen=True, slots=True)
 class ResponsePlan:
     turn: Turn
+    "Everything a response is made with, except the prompt."
     modality: Modality
     language: str
     instructions: str
@@ -24,19 +26,20 @@ class ResponsePlan:
     llm: Llm
     tts: Tts
     spare: VoiceChoice | None = None
-    "Another engine that speaks the language; it apologises where `tts` fails."
+    "A voice of another engine that speaks the language. It speaks the apology when `tts` fails."
     options: LlmOptions = AS_CONFIGURED
     tools: tuple[str, ...] | None = None
-    "Names of those that may be used; None: all."
+    "Names of the server's tools that may be used. None: all."
     client_tools: tuple[ToolSpec, ...] = ()
     remote: SessionMcpOffer | None = None
-    "MCP servers that the client named; None: none."
+    "MCP servers that the client named. None: it named none."
     tool_choice: ToolChoice = "auto"
     truncation: ContextTruncation = AS_FITS
     input: tuple[Item, ...] | None = None
-    "What the model sees in place of the conversation."
+    "Items that the model sees in place of the conversation. None: the conversation."
     terms: ResponseParameters = DEFAULT_RESPONSE_PARAMETERS
     text: str | None = None
-    "Say exactly this (an announcement); the language model is not asked."
+    "Exact text to speak (an announcement). The language model is not asked."
     refusal: EarshotError | None = None
-    "It was asked for and cannot be given: it fails with this, so that nobody waits for it."
+    """Error that the response fails with at once. The client asked for it and it cannot be made; a
+    failed response tells the client not to wait."""

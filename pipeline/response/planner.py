@@ -1,4 +1,4 @@
-"""What the next answer is made with: the settings of the moment, and what is known so far."""
+"""The plan and the prompt of the next response, from the settings and the conversation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class CommandModel(Protocol):
-    """A language model that knows only what it was taught, and tells what that is."""
+    """A language model that knows only fixed commands, and can say whether it knows this one."""
 
     async def understands(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
@@ -36,7 +36,7 @@ class CommandModel(Protocol):
 
 
 class ResponsePlanner:
-    """One session's."""
+    """Builds the `ResponsePlan`, the prompt and the draft of a session's responses."""
 
     def __init__(
         self,
@@ -53,13 +53,15 @@ class ResponsePlanner:
 
     def plan(self, turn: Turn, request: ResponseRequest, language: str) -> ResponsePlan:
         settings, engines = self._settings(), self._engines
+        "Returns the plan of a response to `turn`, with the settings of this moment."
         limit = _limit(request, settings)
         modality, refusal = request.modality or settings.modality, None
         voice, tts = request.voice or settings.voice, engines.voice
         try:
             choice = choose_voice(engines.tts, language, voice)
             voice, tts = choice.voice, choice.tts
-        except RequestError as exc:  # nobody speaks this language: it can still be written
+        # no voice speaks this language; the response can still be written
+        except RequestError as exc:
             refusal = exc if modality == "audio" else None
         return ResponsePlan(
             turn=turn,
@@ -96,8 +98,12 @@ class ResponsePlanner:
         )
 
     def _instructions(self, request: ResponseRequest, modality: Modality, language: str) -> str:
-        """Ours say that every word is heard, so a written answer goes without them; and who writes
-        a prompt as a system item, or wants none, is not contradicted."""
+        """Returns the instructions, with the location and, for a spoken response, our own prompt.
+
+        Our prompt says that the text will be spoken, so a text response goes without it. It is also
+        left out when the client wrote a system item or wants no instructions: it must not
+        contradict them.
+        """
         settings, place = self._settings(), self._conversation.place
         is_given = request.instructions is not None or settings.is_uninstructed
         written = _chosen(request.instructions, settings.instructions)
@@ -114,7 +120,8 @@ class ResponsePlanner:
     def final_plan(
         self, turn: Turn, request: ResponseRequest, text: str | None, refusal: EarshotError | None
     ) -> ResponsePlan:
-        """Of an answer that begins now; what is said unasked later is in its language, too."""
+        """Returns the plan of a response that begins now. Later announcements use its language,
+        too."""
         self._conversation.language = self.language()
         plan = self.plan(turn, request, self._conversation.language)
         return replace(plan, text=text, refusal=refusal or plan.refusal)
@@ -122,8 +129,10 @@ class ResponsePlanner:
     def prompt(
         self, plan: ResponsePlan, said: str = "", without: Sequence[str] = ()
     ) -> Sequence[Message]:
-        """What the model sees; `said`: by the user, and not in the history yet, in place of the
-        items `without`."""
+        """Returns the messages for the model.
+
+        said: words of the user that are not in the history yet. They replace the items `without`.
+        """
         history = self._conversation.history
         items = plan.input
         if items is None:
@@ -152,14 +161,16 @@ class ResponsePlanner:
         )
 
     def regret(self, error: EarshotError) -> str | None:
-        """What is said to somebody whose words could not be recognised. None: it was not our
-        fault."""
+        """Returns the apology for an utterance that could not be recognised.
+
+        None if the server was not at fault.
+        """
         if not isinstance(error, EngineError | OverloadedError):
             return None
         return self._fillers.regret(error, self.language())
 
     def language(self, heard: str | None = None) -> str:
-        """Of the next answer."""
+        """Returns the language of the next response."""
         return (
             self._settings().language
             or heard
@@ -168,8 +179,10 @@ class ResponsePlanner:
         )
 
     async def is_whole(self, words: str, language: str) -> bool | None:
-        """Whether the assistant would do something about these words; None: it takes any. Raises
-        EngineError."""
+        """Returns whether a command model would do something with these words.
+
+        None: the model takes any words. Raises EngineError.
+        """
         plan = self.plan(Turn(""), ResponseRequest(), self.language(language))
         if not isinstance(plan.llm, CommandModel):
             return None
@@ -179,7 +192,8 @@ class ResponsePlanner:
             return await plan.llm.understands(prompt, specs, language=plan.language)
 
     def may_work_ahead(self) -> bool:
-        """Turns are answered by themselves, and the server has time to spare."""
+        """Returns whether speculation is worth it: turns are answered automatically, and the
+        recogniser has room."""
         settings = self._settings()
         detection = settings.turn_detection
         if not (settings.answers and detection and detection.create_response):
@@ -192,7 +206,8 @@ class ResponsePlanner:
 
 
 def _decided(plan: ResponsePlan) -> set[str]:
-    """Calls that waited for the client: they come last, with their results."""
+    """Returns the ids of approval requests that the client decided. Their calls and results come
+    last."""
     return {one.request_id for one in plan.remote.approved} if plan.remote else set()
 
 
@@ -201,12 +216,14 @@ def _chosen(asked: T | None, settled: T) -> T:
 
 
 def _asked_last(items: tuple[Item, ...], item_id: str | None) -> tuple[Item, ...]:
-    """What is to be answered comes after what we said meanwhile, a timer's end: else the model is
-    asked to go on from that."""
+    """Returns the items with the user's last message behind announcements made meanwhile.
+
+    Otherwise the model would continue the announcement, for example a timer's end.
+    """
     for index in reversed(range(len(items))):
         item = items[index]
         if not isinstance(item, MessageItem):
-            break  # what a tool did belongs where it is
+            break  # tool calls and results stay where they are
         if item.id == item_id:
             since = [one for one in items[index:] if isinstance(one, MessageItem)]
             ours = [one for one in since if one.role == "assistant"]
@@ -215,13 +232,13 @@ def _asked_last(items: tuple[Item, ...], item_id: str | None) -> tuple[Item, ...
 
 
 def _items(sent: tuple[Item | ItemReference, ...] | None) -> tuple[Item, ...] | None:
-    """References were resolved when the answer was asked for."""
+    """Returns the items without references, which were resolved when the response was requested."""
     if sent is None:
         return None
     return tuple(item for item in sent if not isinstance(item, ItemReference))
 
 
 def _limit(request: ResponseRequest, settings: SessionSettings) -> int | None:
-    """Tokens of the answer; None: no limit."""
+    """Returns the most tokens that the response may have. None: no limit."""
     limit = _chosen(request.max_output_tokens, settings.max_output_tokens)
     return limit if isinstance(limit, int) else None

@@ -1,9 +1,10 @@
-"""Answers that are being heard, and when their sound is over: then their turns are told.
+"""Responses that are being played, and the end of their sound, at which their turns are finished.
 
-The end is read from the clock that owns the playout. Server-paced: ours, when the last packet went.
-Client-paced: the sound's length from the first packet, or where the client says by `truncate` that
-it stopped. A client that is told of speech falls silent by itself; which sample was its last it may
-say a moment later.
+The end is read from the clock that owns the playout. In server-paced sessions that is ours: the
+moment of the last packet. In client-paced sessions it is the first packet plus the length of the
+sound, or the position that the client reports with `truncate`. A client that paces itself stops
+playing by itself when it gets the event "speech started". It may report its last sample a moment
+later.
 """
 
 import asyncio
@@ -24,23 +25,28 @@ from pipeline.shared.settings import PlayoutPacing
 from pipeline.shared.turn import TurnMark
 
 TRUNCATE_S = 0.5
-"From the event that somebody speaks to the client's `truncate`: a round trip on a poor line."
+"""Seconds from the event "speech started" to the client's `truncate`: a round trip on a poor
+line."""
 
 
 @dataclass(slots=True)
 class _PlayingResponse:
-    """One answer that has begun to sound."""
+    """A response that has begun to sound."""
 
     answer: Response
     writer: PlayoutWriter
     due_at: float | None = None
-    "When its turn is told, if nothing is heard of the client before; None: more sound may come."
+    """When its turn is finished unless the client reports first, in monotonic seconds. None: more
+    sound may come."""
     stopped_at: float | None = None
-    "When it fell silent, if that was not at its end."
+    "When the client stopped playing it before its end, in monotonic seconds."
 
 
 class PlaybackTracker:
-    """One session's, and what its playout tells."""
+    """Tracks which responses of one session are audible, and finishes their turns.
+
+    It receives the reports of the playout (`playout_started` and others).
+    """
 
     def __init__(
         self,
@@ -51,16 +57,20 @@ class PlaybackTracker:
         find: Callable[[str], Response | None],
         on_cut: Callable[[], None],
     ) -> None:
-        """`find` takes a response's id; `on_cut` is told that what is left will not be played."""
+        """Takes the parts of the session.
+
+        client: the estimated position of a client that paces itself. find: returns a response by
+        its id. on_cut: called when the rest of a response will not be played.
+        """
         self._paced_by: PlayoutPacing = paced_by
         self._clock, self._client = clock, client
         self._find, self._on_cut = find, on_cut
         self._emit, self._finish_turn = reporting.emit, reporting.finish_turn
         self._heard: dict[str, _PlayingResponse] = {}
-        "By response."
+        "By response id."
         self._changed = asyncio.Event()
 
-    # What playout reports.
+    # Reports of the playout.
 
     def playout_started(self, writer: PlayoutWriter) -> None:
         self._emit(PlayoutStarted(writer.response_id))
@@ -81,10 +91,10 @@ class PlaybackTracker:
         self._emit(PlayoutCleared(writer.response_id))
         self._ended(writer)
 
-    # What the client does, if it paces itself.
+    # Reports of a client that paces itself.
 
     def silenced(self) -> None:
-        """It is told of speech, and plays no more of what it has."""
+        """Notes that the client stopped playing, because it got the event "speech started"."""
         if self._paced_by == "server":
             return
         self._client.silence()
@@ -95,7 +105,7 @@ class PlaybackTracker:
         self._changed.set()
 
     def truncated(self, item_id: str, audio_end_ms: float) -> None:
-        """It says how much it has played."""
+        """Notes how much of an item's sound the client has played, in ms."""
         if self._paced_by == "server":
             return
         self._client.silence()
@@ -103,10 +113,10 @@ class PlaybackTracker:
             if heard.answer.item_id == item_id:
                 self._tell(heard, min(heard.writer.heard_at(audio_end_ms), self._clock.now()))
 
-    # Within the session.
+    # Calls from the session.
 
     async def run(self) -> None:
-        """Tell turns when the client will have played their sound."""
+        """Finishes turns when the client will have played their sound."""
         while True:
             self._changed.clear()
             waiting = [heard for heard in self._heard.values() if heard.due_at is not None]
@@ -123,12 +133,12 @@ class PlaybackTracker:
                         self._tell(heard, heard.writer.ends_at)
 
     def close(self) -> None:
-        """The session is over, and with it whatever sounds."""
+        """Finishes the turns of all responses that are audible: the session is over."""
         for heard in tuple(self._heard.values()):
             self._tell(heard, min(heard.writer.ends_at, self._clock.now()))
 
     def _ended(self, writer: PlayoutWriter) -> None:
-        """No more sound of it will come."""
+        """Notes that no more sound of this response will come."""
         if (heard := self._heard.get(writer.response_id)) is None:
             return
         if self._paced_by == "server":
@@ -147,12 +157,15 @@ class PlaybackTracker:
         self._finish_turn(turn, "answered")
 
 
-# An answer is cut to what was heard: a client tells how much it played, or we stop playing.
+# Truncation: an answer is cut to what was heard. Either the client reports how much it played, or
+# the server stops playing.
 
 
 def truncate(answer: Response | None, history: History, item_id: str, audio_end_ms: int) -> None:
-    """`answer`: the one that made the item, if it is known. Raises RequestError item_not_found,
-    invalid_value."""
+    """Cuts `answer` to its first `audio_end_ms`. `answer` made the item; None: it is not known.
+
+    Raises RequestError item_not_found, or invalid_value beyond the end of the sound.
+    """
     if answer is None or (answer.in_conversation and history.find(item_id) is None):
         raise RequestError(
             f"item {item_id!r} is no recent spoken answer", code="item_not_found", param="item_id"
@@ -164,7 +177,7 @@ def truncate(answer: Response | None, history: History, item_id: str, audio_end_
             code="invalid_value",
             param="audio_end_ms",
         )
-    # Who played all says so in whole ms, rounded up or down; a voice ends between them.
+    # A client that played all reports whole ms, rounded up or down. The sound ends between them.
     answer.truncate(total_ms if audio_end_ms >= floor(total_ms) else audio_end_ms)
 
 
@@ -175,8 +188,11 @@ def truncate_at_playout(
     paced_by: PlayoutPacing,
     emit: Callable[[SessionEvent], None],
 ) -> None:
-    """Playout of a complete answer stopped. A client that paces itself tells where; another one is
-    told, if it knows of the answer still."""
+    """Cuts a finished response to what was heard when its playout stopped.
+
+    A client that paces itself reports the position. Other clients get an ItemTruncated event,
+    unless they deleted the item.
+    """
     if paced_by == "server":
         answer.truncate(writer.heard_ms)
         if answer.item_id is not None and history.find(answer.item_id) is not None:

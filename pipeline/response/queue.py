@@ -1,4 +1,4 @@
-"""Which answer is being given, which wait, and what an interruption leaves of them."""
+"""Queue of the responses of one session: which runs, which wait, which an interruption cancels."""
 
 import asyncio
 import logging
@@ -17,30 +17,33 @@ from pipeline.user_turn.events import InputActivity
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 8
-"Of announcements, and of answers, that wait for an answer to end; a person follows no more."
+"""Limit of waiting announcements, of waiting responses, and of out-of-band ones. More than a person
+can follow."""
 MAX_SILENT_S = 10.0
-"""How long an announcement waits for somebody to stop speaking: a sentence. A television that is
-taken for a user must not keep a timer from ringing."""
+"""Seconds for which an announcement waits until the user stops speaking: about one sentence. A
+television that is taken for a user must not keep a timer from ringing."""
 MAX_REMEMBERED = 32
-"Answers whose word timing is kept, for a client that tells later how much it played."
+"""Number of recent responses whose word timing is kept, for a client that reports later how much it
+played."""
 
 
 @dataclass(slots=True)
 class _QueuedResponse:
     make: Callable[[], Response]
     drop: Callable[[], None]
-    "Called instead when it is not given after all."
+    "Called in place of `make` when the response is not made after all."
     is_announcement: bool
     since: float
-    "When it was ordered; monotonic seconds."
+    "When it was queued, in monotonic seconds."
     is_apart: bool = False
-    "Beside the conversation: nothing that is said there makes it out of date."
+    "True for an out-of-band response: speech in the conversation does not make it out of date."
     takes_all: bool = False
-    "It answers whatever was said until it begins."
+    "True when it answers everything that the user says until it begins."
     cancelled: CancelReason | None = None
-    "It is only told as created and cancelled: somebody may wait to hear of it."
+    """Set when it was cancelled while it waited. It still runs, so that the client gets its events:
+    created, then done with status "cancelled"."""
     is_held: bool = False
-    "An announcement in whose time somebody spoke: he is answered first."
+    "True for an announcement that waits because the user spoke: the user is answered first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class _ActiveResponse:
 
 
 class ResponseQueue:
-    """Gives answers one at a time, in order; written ones beside the conversation at once."""
+    """Runs responses one at a time, in order. Out-of-band text responses run at once."""
 
     def __init__(self, on_idle: Callable[[], None], clock: Clock, ear: InputActivity) -> None:
         self._on_idle, self._clock, self._ear = on_idle, clock, ear
@@ -58,39 +61,42 @@ class ResponseQueue:
         self._wake = asyncio.Event()
         self._running: _ActiveResponse | None = None
         self._made: _ActiveResponse | None = None
-        "The one before; what is made may still wait for the speaker."
+        "The response that ran before. It is made, but its sound may still wait for the speaker."
         self._beside: list[Response] = []
         self._tasks: asyncio.TaskGroup | None = None
         self._remembered: OrderedDict[str, Response] = OrderedDict()
 
     @property
     def is_busy(self) -> bool:
-        """An answer is being generated, or waits to be. What waits for the user does not count."""
+        """True when a response is made or may begin. Announcements that wait for the user do not
+        count."""
         return self._running is not None or any(not entry.is_held for entry in self._waiting)
 
     @property
     def is_working(self) -> bool:
-        """Something is being generated, or waits to be."""
+        """True when anything is made or waits, announcements and out-of-band responses included."""
         return self._running is not None or bool(self._waiting or self._beside)
 
     @property
     def is_in_conversation(self) -> bool:
-        """The same, of answers that belong to the conversation."""
+        """True when a response of the conversation is made or may begin."""
         running = self._running is not None and not self._running.entry.is_apart
         return running or any(not (e.is_apart or e.is_held) for e in self._waiting)
 
     @property
     def is_full(self) -> bool:
-        """As many as may wait were asked for apart from the conversation: each of them is given."""
+        """True when MAX_WAITING out-of-band responses wait or run. None of them is dropped for a
+        new one."""
         return sum(e.is_apart for e in self._waiting) + len(self._beside) >= MAX_WAITING
 
     @property
     def may_announce(self) -> bool:
-        """Fewer announcements wait than may."""
+        """True while fewer than MAX_WAITING announcements wait."""
         return sum(entry.is_announcement for entry in self._waiting) < MAX_WAITING
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
+        "Runs the queued responses in order until the task is cancelled."
         while True:
             while (entry := self._next()) is not None:
                 answer = entry.make()
@@ -108,12 +114,15 @@ class ResponseQueue:
                     await self._wake.wait()
 
     def heard(self) -> None:
-        """What was said is known: what waited for it may begin."""
+        """Wakes the queue: a transcript is known, so an announcement that waited for it may
+        begin."""
         self._wake.set()
 
     def _next(self) -> _QueuedResponse | None:
-        """The first that may begin: nobody is told something unasked while he speaks, nor before
-        the answer to that."""
+        """Removes and returns the first response that may begin.
+
+        An announcement is not spoken while the user speaks, nor before the answer to that speech.
+        """
         for entry in self._waiting:
             entry.is_held = self._holds(entry)
             if not entry.is_held:
@@ -127,7 +136,8 @@ class ResponseQueue:
         return may_wait and is_asking
 
     def _held_for_s(self) -> float | None:
-        """Until the first of those that are left waits no longer; None: nothing is left."""
+        """Returns the seconds until the first waiting announcement may begin anyway. None: none
+        waits."""
         if not self._waiting:
             return None
         return self._waiting[0].since + MAX_SILENT_S - self._clock.now()
@@ -142,14 +152,18 @@ class ResponseQueue:
         is_written: bool = False,
         takes_all: bool = False,
     ) -> None:
-        """Answer when those before are done, and before what waits for the user. When too many
-        answers in the conversation wait, the oldest goes."""
-        if is_apart and is_written and self._tasks is not None:  # it needs no voice
+        """Queues a response behind the others, but before announcements that wait for the user.
+
+        make: makes the response when it begins. drop: called instead when it is dropped. If more
+        than MAX_WAITING responses of the conversation would wait, the oldest is dropped.
+        """
+        # it needs no voice, so it need not wait for one
+        if is_apart and is_written and self._tasks is not None:
             answer = make()
             self._beside.append(answer)
             self._tasks.create_task(self._give_beside(answer), name=answer.response_id)
             return
-        if takes_all:  # together with what waits for an answer already: one is enough
+        if takes_all:  # one response answers this turn and those that already wait
             self._drop_if(lambda entry: entry.takes_all and entry.cancelled is None)
         answers = [e for e in self._waiting if not (e.is_announcement or e.is_apart)]
         if len(answers) >= MAX_WAITING:
@@ -165,8 +179,10 @@ class ResponseQueue:
         self._wake.set()
 
     def cancel(self, reason: CancelReason, response_id: str | None = None) -> None:
-        """Stop this answer; without an id the conversation's, which is running or about to. Raises
-        Conflict when there is none."""
+        """Cancels a response by its id. Without an id: the conversation's, which runs or is next.
+
+        Raises Conflict when there is none.
+        """
         running = self._running
         if response_id is None:
             self._cancel_in_conversation(reason)
@@ -191,8 +207,11 @@ class ResponseQueue:
         entry.cancelled = reason
 
     def interrupt(self) -> None:
-        """The user speaks: answers are out of date. Announcements that nobody heard are not, but he
-        is answered first."""
+        """Cancels the responses that the user's speech made out of date.
+
+        Announcements that were not audible yet are kept. They are queued again, behind the answer
+        to the user.
+        """
         for entry in self._waiting:
             if entry.is_announcement:
                 entry.is_held = True
@@ -215,19 +234,19 @@ class ResponseQueue:
         self._wake.set()
 
     def close(self) -> list[Response]:
-        """Nothing more is answered. Returns the answers that were given, as far as remembered."""
+        """Drops all waiting responses. Returns the recent ones and those that run."""
         self._drop_if(lambda _: True)
         running = [] if self._running is None else [self._running.answer]
         return [*self._remembered.values(), *running, *self._beside]
 
     def find(self, item_id: str) -> Response | None:
-        """The answer that made this item, if it is recent."""
+        """Returns the recent response that made this item."""
         running = [] if self._running is None else [self._running.answer]
         known = (*running, *self._beside, *self._remembered.values())
         return next((answer for answer in known if answer.item_id == item_id), None)
 
     def answers_to(self, turn: Turn) -> list[Response]:
-        """What was begun in answer to it, if it is recent; the newest last."""
+        """Returns the recent responses to this turn, the newest last."""
         running = [] if self._running is None else [self._running.answer]
         return [a for a in (*self._remembered.values(), *running) if a.turn is turn]
 

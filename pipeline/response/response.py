@@ -1,4 +1,4 @@
-"""One answer on its way to the user: what a draft holds, told and played; cut short on demand."""
+"""Delivery of one response: its text, sound and tool calls, until it ends or is cancelled."""
 
 import asyncio
 import logging
@@ -36,8 +36,17 @@ logger = logging.getLogger(__name__)
 
 
 class Response:
-    """Delivers one draft. `run` raises only CancelledError; failures become a failed
-    ResponseDone."""
+    """Delivers one draft to the user as text, sound and tool calls.
+
+    A response is made by `ResponseCoordinator` and run once, as a task:
+
+        response = Response(draft, history, playout, clock, emit, finish_turn, used)
+        task = tasks.create_task(response.run())
+        response.cancel("client_cancelled")  # from anywhere, at any time
+
+    `run` raises only CancelledError. An engine's failure becomes a ResponseDone with status
+    "failed".
+    """
 
     def __init__(
         self,
@@ -49,7 +58,13 @@ class Response:
         finish_turn: Callable[[Turn, TurnStatus], None],
         used: Callable[[Item], None],
     ) -> None:
-        """`used` takes the calls of its tools, and what they answered."""
+        """Takes the draft to deliver and the session's parts that it is delivered through.
+
+        history: where the response's items are added; an empty one for an out-of-band response.
+        emit: sends an event to the client.
+        finish_turn: reports how the turn ended.
+        used: receives each internal item: a tool call of the server, or its result.
+        """
         self.response_id = new_id("resp")
         self.item_id: str | None = None
         self.spoken = HeardText()
@@ -64,13 +79,13 @@ class Response:
         self._text = ""
         self._item: MessageItem | None = None
         self._internal: list[str] = []
-        "Items of its tools."
+        "Ids of the internal items: the server's own tool calls and their results."
         self._output: dict[int, Item] = {}
-        "Items that are done, by their place."
+        "Finished items by output index."
         self._begun = 0
-        "Items, done or not."
+        "Number of output items begun so far, finished or not. The next one's index."
         self.output_index = 0
-        "Of what is said."
+        "Output index of the message item."
         told = history, emit, self._next_index, self._output
         self._handing_out = ToolCallItems(self.response_id, *told, draft.plan.remote)
         self._previous_item_id: str | None = None
@@ -118,52 +133,60 @@ class Response:
             self._done("completed")
 
     def cancel(self, reason: CancelReason) -> None:
-        """At any time; one that has not begun ends as soon as it does."""
+        """Cancels the response at any time. One that has not begun ends as soon as it is run."""
         self._cancelled = reason
         if self._task is not None:
             self._task.cancel()
 
     def truncate(self, audio_end_ms: float) -> None:
-        """The client played only this much. Counts for an answer that still goes on, too."""
+        """Cuts the text in the history to what the client played, in ms of the response's sound.
+
+        Also valid while the response is still being made.
+        """
         assert self.item_id is not None
         if self._truncated_ms is not None:
-            audio_end_ms = min(audio_end_ms, self._truncated_ms)  # nothing is unsaid twice
+            # an earlier, shorter truncation stays in force
+            audio_end_ms = min(audio_end_ms, self._truncated_ms)
         self._truncated_ms = audio_end_ms
-        if self._history.find(self.item_id) is not None:  # it may have been deleted
+        if self._history.find(self.item_id) is not None:  # the client may have deleted the item
             self._history.truncate(self.item_id, self.heard(audio_end_ms))
 
     @property
     def total_ms(self) -> float:
-        """Sound made so far."""
+        """Length of the sound made so far, in ms."""
         return 0.0 if self._writer is None else self._writer.total_ms
 
     @property
     def is_cancelled(self) -> bool:
-        """It ends, or is about to."""
+        """True once `cancel` was called, even if the response has not ended yet."""
         return self._cancelled is not None
 
     @property
     def is_heard(self) -> bool:
-        """Some of it went to the speaker."""
+        """True when some of its sound went to the speaker."""
         return self._writer is not None and self._writer.has_started
 
     @property
     def awaits_speaker(self) -> bool:
-        """There is sound of it, and none went to the speaker yet."""
+        """True while there is sound of this response, but none of it went to the speaker yet."""
         writer = self._writer
         if writer is None or writer.is_dead:
             return False
         return writer.written > 0 and not writer.has_started
 
     def is_hardly_heard(self, now: float) -> bool:
-        """Who has heard this much of it knows nothing yet, and has not refused it either."""
+        """Returns whether so little was played that the user knows nothing of the response yet.
+
+        False when the client cancelled it: then the user has refused it. now: monotonic seconds.
+        """
         writer = self._writer
         if self._cancelled == "client_cancelled":
             return False
         if writer is None:
             return self._plan.modality == "audio" or not self._text
         heard_ms = writer.heard_ms
-        if self._playout.paced_by == "client":  # it was sent so much, and plays it in real time
+        # A client that paces itself gets sound faster than real time, and plays it in real time.
+        if self._playout.paced_by == "client":
             since_s = now - self.turn.marks.get(TurnMark.PLAYOUT_START, now)
             heard_ms = min(heard_ms, 1000 * since_s)
         if self._truncated_ms is not None:
@@ -173,18 +196,18 @@ class Response:
 
     @property
     def has_acted(self) -> bool:
-        """Something was changed for it, or is for its client to do."""
+        """True when a tool changed something, or the client has a tool call to run."""
         return self._draft.has_acted or bool(self._draft.calls)
 
     @property
     def items(self) -> tuple[str, ...]:
-        """Ids of what it added to the history."""
+        """Ids of the items that this response added to the history."""
         said = [] if self.item_id is None else [self.item_id]
         return (*self._internal, *self._handing_out.items, *said)
 
     @property
     def asks(self) -> bool:
-        """It has put a question."""
+        """True when the text so far contains a question."""
         return "?" in self._text
 
     @property
@@ -192,16 +215,16 @@ class Response:
         return self._plan.terms.in_conversation
 
     def heard(self, heard_ms: float) -> str:
-        """The words that a listener knows after this much of the sound."""
+        """Returns the words that were audible in the first `heard_ms` of its sound."""
         return self.spoken.heard(heard_ms, self.total_ms)
 
     @property
     def cut(self) -> TruncationPoint | None:
-        """What is known of it; None while nothing cut its sound."""
+        """Where the sound was cut and what was heard until there. None while nothing cut it."""
         return self.spoken.cut(self._heard_ms, self.total_ms) if self._is_cut else None
 
     def _open_gate(self) -> None:
-        """The turn is confirmed: what the draft holds may leave."""
+        """Lets out what the draft holds: the turn is confirmed."""
         self.turn.take(self._draft.marks)
         self._draft.marks = self.turn.marks
         self.turn.mark(TurnMark.GATE_OPEN, self._clock.now())
@@ -213,8 +236,10 @@ class Response:
         self._used(item)
 
     async def _deliver(self) -> None:
-        """What was made, and what is still being made. Raises what the draft failed with; when it
-        could apologise, after that was delivered."""
+        """Delivers what the draft holds and what is still being made.
+
+        Raises what the draft failed with. If an apology was made, it is delivered first.
+        """
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._draft.begin(tasks)
@@ -228,7 +253,7 @@ class Response:
             raise self._draft.regret
 
     async def _deliver_texts(self) -> None:
-        """Those that wait already are told as one."""
+        """Sends the text. Deltas that are already waiting are joined into one event."""
         texts, is_over = self._draft.texts, False
         while not is_over:
             waiting = [await texts.get()]
@@ -280,11 +305,11 @@ class Response:
 
     @property
     def _is_cut(self) -> bool:
-        """Its sound was cleared or truncated while it went on."""
+        """True when its sound was cleared or truncated before its end."""
         return self._truncated_ms is not None or (self._writer is not None and self._writer.is_dead)
 
     def _heard_text(self) -> str:
-        """What was heard of the answer; of a written one, all that was sent."""
+        """Returns the text that was heard. For a text response, all that was sent."""
         return self._text if self._plan.modality == "text" else self.heard(self._heard_ms)
 
     @property
@@ -300,7 +325,7 @@ class Response:
         logger.warning("! response %s: %s (%s)", self.response_id, error, error.code)
         writer = self._writer
         is_broken_off = writer is not None and writer.written > 0 and not writer.is_finished
-        # Without any sound there is only the text to go by.
+        # Without any sound nothing says how much was heard, so all of the text is kept.
         text = self._heard_text() if self._is_cut or is_broken_off else self._text
         self._stop_voice()
         self._finish_item(text, "incomplete")
@@ -343,7 +368,7 @@ class Response:
             self._emit(limits)
         if status == "cancelled" or status == "failed":
             self._finish_turn(self.turn, status)
-        elif self.total_ms == 0:  # nothing to hear: written, or empty
+        elif self.total_ms == 0:  # nothing was audible: a text response, or an empty one
             self._finish_turn(self.turn, "answered")
         elif self._is_cut:
             self._finish_turn(self.turn, "cancelled")

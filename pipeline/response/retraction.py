@@ -1,4 +1,7 @@
-"""A user who went on: what was said before, and its answer that hardly anybody heard, make way."""
+"""Retraction: a user goes on after an endpoint, so earlier words and their response are taken back.
+
+Only a response that was hardly heard and changed nothing can be taken back.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -13,7 +16,7 @@ from pipeline.user_turn.continuation import Continuation
 
 
 class Retraction:
-    """One session's joins."""
+    """Tracks which turns of one session continue an earlier one, and removes what they replace."""
 
     def __init__(
         self,
@@ -25,37 +28,44 @@ class Retraction:
         self._history, self._answering = history, answering
         self._clock, self._emit = clock, emit
         self._joins: dict[str, Continuation] = {}
-        "By the turn that goes on."
+        "By the id of the turn that continues an earlier one."
 
     def begin(self, turn: Turn, join: Continuation) -> None:
-        """Speech of `turn` may go on what was said."""
+        """Notes that the speech of `turn` may continue an earlier utterance."""
         join.began_at = self._clock.now()
         self._joins[turn.id] = join
         for turn_id in [key for key, one in self._joins.items() if one.is_void]:
             del self._joins[turn_id]
 
     def is_open(self, turn: Turn) -> bool:
-        """Its item is still there, and nobody knows much of its answer."""
+        """Returns whether another turn may still continue this one.
+
+        That is so while its item is in the history and its response was hardly heard.
+        """
         return self._is_open(turn, self._clock.now())
 
     def may(self, turn: Turn) -> bool:
-        """Whether it may still take the place of what was said, whose answer changed nothing."""
+        """Returns whether the turn may still replace the utterance that it continues.
+
+        Not if the response to that changed something.
+        """
         join = self._joins.get(turn.id)
         if join is None or not self._is_open(join.former.turn, join.began_at):
             return False
         return not self._has_acted(join)
 
     def as_if(self, turn: Turn, words: str) -> tuple[str, tuple[str, ...]]:
-        """What the turn would say if these words are all of it, and the items whose place that
-        would take."""
+        """Returns (transcript, ids of the items that it would replace) if `words` were final."""
         join = self._joins.get(turn.id)
         if join is None or join.is_void:
             return words, ()
         return (words, tuple(self._items(join))) if self.may(turn) else (join.new, ())
 
     def is_answered(self, turn: Turn, sounding: str | None) -> bool:
-        """What the turn takes the place of is still being answered. `sounding`: the response that
-        is played."""
+        """Returns whether the utterance that the turn replaces is still being answered.
+
+        sounding: id of the response that is being played.
+        """
         join = self._joins.get(turn.id)
         return join is not None and any(
             answer.response_id == sounding or not (answer.is_done or answer.is_cancelled)
@@ -64,11 +74,15 @@ class Retraction:
         )
 
     async def undisputed(self, answer: Response) -> None:
-        """Wait while somebody may be going on what it answers: on half a sentence nothing is done.
-        If that is so it is cancelled, and this does not return."""
+        """Waits while the user may be going on with the sentence that this response answers.
+
+        A tool must not act on half a sentence. If the user did go on, the response is cancelled,
+        and this never returns.
+        """
         while (join := self._disputing(answer.turn)) is not None:
             await join.void.wait()
-        if answer.is_cancelled:  # what was said interrupts it: its end is on the way
+        # the user's words interrupted it; its task is about to be cancelled
+        if answer.is_cancelled:
             await asyncio.Event().wait()
 
     def _disputing(self, turn: Turn) -> Continuation | None:
@@ -76,7 +90,7 @@ class Retraction:
         return next((join for join in joins if turn in join.former.turns), None)
 
     def finish(self) -> None:
-        """Delete former words whose place was taken, as soon as no answer to them goes on."""
+        """Deletes items that were replaced, once no response to them is running."""
         for turn_id, join in [one for one in self._joins.items() if one[1].is_taken]:
             if not all(answer.is_done for answer in self._answers(join.former.turns)):
                 continue
@@ -96,12 +110,15 @@ class Retraction:
         )
 
     def _silent_from(self, answer: Response, since: float) -> float:
-        """A client that paces itself falls silent when it is told of speech."""
+        """Returns the time up to which to count what was heard of `answer`.
+
+        A client that paces itself stops playing at the event "speech started".
+        """
         now = self._clock.now()
         return since if answer.turn.marks.get(TurnMark.PLAYOUT_START, now) < since else now
 
     def _items(self, join: Continuation) -> Iterator[str]:
-        """The last ones first, so that none loses what it follows."""
+        """Yields the ids of the items to delete, the last first: no item loses its predecessor."""
         for turn in join.former.turns:
             for answer in self._answers((turn,)):
                 yield from reversed(answer.items)

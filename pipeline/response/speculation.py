@@ -1,4 +1,7 @@
-"""Answers begun before the turn is known to be over: at most one per session, few per server."""
+"""Speculation: a response is begun before the turn is certainly over.
+
+A session has at most one such draft, a server few.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,26 +14,36 @@ from pipeline.response.plan import ResponsePlan
 from serving.llm_slots import DraftBudget
 
 SpeculationOutcome = Literal["used", "resumed", "changed", "noise", "dropped", "failed", "load"]
-"""What became of a draft: delivered; speech went on; the words, the history or the settings were
-others in the end; no words in the end; the session or the server had no use for it; an engine gave
-no answer; its language model was needed for an answer that somebody waits for."""
+"""How a draft ended.
+
+- used: it was delivered.
+- resumed: the user spoke on.
+- changed: in the end the words, the history or the settings were different.
+- noise: in the end there were no words.
+- dropped: the session or the server had no use for it.
+- failed: an engine gave no answer.
+- load: its language model was needed for a response that a user waits for.
+"""
 
 
 def count_waste(metrics: Metrics, kind: Literal["answer", "recognition"], seconds: float) -> None:
-    """What was made in a pause, and nobody got."""
+    """Counts the seconds of work on a speculative result that was not used."""
     metrics.observe("earshot_speculation_wasted_seconds", seconds, kind=kind)
 
 
 class Speculation:
-    """One session's."""
+    """Holds the speculative draft of one session."""
 
     def __init__(self, budget: DraftBudget, metrics: Metrics) -> None:
         self._budget, self._metrics = budget, metrics
         self._draft: ResponseDraft | None = None
 
     def begin(self, draft: ResponseDraft, tasks: asyncio.TaskGroup) -> None:
-        """Work on it, in place of the former one, if the server and its language model have
-        room."""
+        """Starts `draft` in place of the former one.
+
+        Does nothing if the former draft is for the same plan and prompt, or if the server or the
+        language model has no room.
+        """
         if self._draft is not None:
             if self._is_for(draft.plan, draft.prompt):
                 return
@@ -44,7 +57,10 @@ class Speculation:
         draft.begin(tasks)
 
     def take(self, plan: ResponsePlan, prompt: Sequence[Message]) -> ResponseDraft | None:
-        """The draft, if it is what would be made now. It is the caller's from here on."""
+        """Returns the draft if plan and prompt are those that it was made with, otherwise None.
+
+        The caller owns the draft from then on.
+        """
         draft = self._draft
         if draft is None or not plan.terms.in_conversation:
             return None
@@ -56,7 +72,7 @@ class Speculation:
         return draft
 
     def drop(self, outcome: SpeculationOutcome) -> None:
-        """It will not be delivered; what it cost is a metric."""
+        """Cancels the draft and counts the work that was wasted."""
         draft = self._draft
         if draft is not None:
             draft.cancel()

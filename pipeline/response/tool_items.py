@@ -1,4 +1,4 @@
-"""Calls of a client's MCP servers as items of a response, told as they come about."""
+"""Tool calls as items of a response, reported to the client as they come about."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -33,16 +33,22 @@ from pipeline.tools.results import INTERRUPTED, is_error
 
 @dataclass(slots=True)
 class _OpenMcpCall:
+    """An MCP call that is being written or run, as an item of the response."""
+
     item: McpCallItem
     index: int
     previous_item_id: str | None
     pieces: list[str] = field(default_factory=list[str])
-    "Of its arguments."
+    "Pieces of its arguments, in JSON."
 
 
 class McpToolCallItems:
-    """Of one response. `output`: its items that are done, by their place. An item is in the history
-    from its beginning: clients ask for it when they hear of it."""
+    """Turns the MCP calls of one response into items and events.
+
+    next_index: allocates the next output index of the response.
+    output: finished items by output index, shared with `Response`. An item is in the history from
+        its beginning: clients ask for it when they get its first event.
+    """
 
     def __init__(
         self,
@@ -58,7 +64,7 @@ class McpToolCallItems:
         self._written: dict[str, _OpenMcpCall] = {}
         self._running: dict[str, _OpenMcpCall] = {}
         self.items: list[str] = []
-        "Ids of what it added to the history."
+        "Ids of the items that were added to the history."
 
     def push(self, step: McpCallStep) -> None:
         match step:
@@ -74,8 +80,11 @@ class McpToolCallItems:
                 assert_never(step)
 
     def break_off(self, *, in_conversation: bool) -> None:
-        """A call that is being made may still do what it was to do; one that was only begun comes
-        to nothing."""
+        """Ends the calls of a cancelled response.
+
+        A running call may still take effect, so it ends as interrupted. One that was only being
+        written is removed.
+        """
         for call in self._running.values():
             self._end(call, INTERRUPTED)
         self._running.clear()
@@ -110,7 +119,8 @@ class McpToolCallItems:
 
     def _start(self, step: McpStartStep) -> None:
         call = self._begun(step.key, step.tool, step.approval_request_id)
-        if "".join(call.pieces).strip() in ("", "null"):  # some models write so that there are none
+        # some models write "no arguments" as nothing or as null
+        if "".join(call.pieces).strip() in ("", "null"):
             self._write(call, json.dumps(dict(step.call.arguments)))
         arguments = "".join(call.pieces).strip().removeprefix("null")
         call.item = replace(call.item, arguments=arguments)
@@ -147,17 +157,19 @@ class McpToolCallItems:
         self._emit(OutputItemDone(self._response_id, index, item, previous, has_audio=False))
 
 
-# Calls of the client's tools as items of a response: begun while the model writes them, done with
-# the answer, so that nothing of a cancelled one is ever run.
+# Calls of the client's tools. An item begins while the model writes the call. It is done with the
+# response, so that no client runs a call of a cancelled response.
 
 
 @dataclass(slots=True)
 class _OpenFunctionCall:
+    """A call of a client's tool that is being written, as an item of the response."""
+
     item: FunctionCallItem
     index: int
     previous_item_id: str | None
     pieces: list[str] = field(default_factory=list[str])
-    "Of its arguments."
+    "Pieces of its arguments, in JSON."
 
     @property
     def written(self) -> str:
@@ -165,7 +177,12 @@ class _OpenFunctionCall:
 
 
 class ToolCallItems:
-    """Of one response. `next_index`: in its output. `output`: its items that are done."""
+    """Turns all tool calls of one response into items and events.
+
+    next_index: allocates the next output index of the response.
+    output: finished items by output index, shared with `Response`.
+    remote: MCP servers whose tools were offered; None: none.
+    """
 
     def __init__(
         self,
@@ -181,11 +198,11 @@ class ToolCallItems:
         told = history, emit, next_index, output
         self._remote = None if remote is None else McpToolCallItems(response_id, remote, *told)
         self._open: dict[str, _OpenFunctionCall] = {}
-        "By the model's id: ours are others, since models repeat theirs."
+        "Open calls by the model's call id. Clients get new ids, because models repeat theirs."
 
     @property
     def items(self) -> Sequence[str]:
-        """Ids of what MCP servers added to the history."""
+        """Ids of the items that MCP calls added to the history."""
         return () if self._remote is None else self._remote.items
 
     def push(self, step: CallDelta | McpCallStep) -> None:
@@ -196,11 +213,13 @@ class ToolCallItems:
             self._remote.push(step)
 
     def finish(self, call: ToolCall) -> None:
-        """All of it is known, and the client is to run it."""
+        """Finishes the item of a call whose arguments are complete. The client is to run it."""
         open_ = self._begun(call.call_id, call.name)
-        if open_.written.strip() in ("", "null"):  # how some models write that there are none
+        # some models write "no arguments" as nothing or as null
+        if open_.written.strip() in ("", "null"):
             self._write(open_, json.dumps(dict(call.arguments)))
-        arguments = open_.written.strip().removeprefix("null")  # unsaid, where that was said first
+        # a model may write null first, then arguments
+        arguments = open_.written.strip().removeprefix("null")
         item = replace(open_.item, arguments=arguments, status="completed")
         previous = self._history.add(item)
         del self._open[call.call_id]
@@ -208,7 +227,8 @@ class ToolCallItems:
         self._output[open_.index] = item
 
     def break_off(self, *, in_conversation: bool) -> None:
-        """What was begun comes to nothing: it is done as it is, and in no conversation."""
+        """Ends the calls of a cancelled response: each is done as incomplete and leaves the
+        conversation."""
         for open_ in self._open.values():
             item = replace(open_.item, arguments=open_.written, status="incomplete")
             self._done(open_, item, open_.previous_item_id)

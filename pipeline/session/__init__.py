@@ -1,1 +1,1 @@
-"""The two ways into the pipeline: a live session, and a single request."""
+"""Two ways into the pipeline: a live session, and a single request (one-shot response)."""

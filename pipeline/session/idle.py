@@ -1,4 +1,4 @@
-"""A user who says nothing after an answer: when it is time for the assistant to go on."""
+"""The user's silence after an answer: after a set time the assistant speaks again."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,14 +28,14 @@ from pipeline.shared.settings import ResponseRequest, SessionSettings
 
 
 def idle_response_request(items: tuple[Item, ...]) -> ResponseRequest:
-    """The answer to `items` and a silence, which nobody is to remember."""
+    """Returns a request for a response to `items` and a silence that is not remembered."""
     return ResponseRequest(input=(*items, NOTHING_SAID))
 
 
 def commit_silence(
     history: History, samples: int, silence_ms: int, emit: Callable[[SessionEvent], None]
 ) -> None:
-    """An empty item for the silence that ended at this sample of the session."""
+    """Adds an empty item for the silence that ended at sample `samples` of the session."""
     end_ms = round(samples_to_ms(samples, ASR_RATE_HZ))
     item = MessageItem(new_id("item"), "user", (AudioPart(""),))
     emit(TimeoutTriggered(item.id, max(0, end_ms - silence_ms), end_ms))
@@ -46,8 +46,10 @@ def commit_silence(
 
 
 class UserIdleTimer:
-    """Watches one session's events. Counts from the end of an answer's sound, as far as it is
-    known: the client's playout is taken to run as fast as time."""
+    """Measures one session's silence, from the end of an answer's sound.
+
+    In client-paced sessions that end is estimated: the client is taken to play in real time.
+    """
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class UserIdleTimer:
         settings: Callable[[], SessionSettings],
         remind: Callable[[int], None],
     ) -> None:
-        """`remind` takes the length of the silence in ms."""
+        """Takes `remind`, which is called with the length of the silence in ms."""
         self._clock, self._client = clock, client
         self._settings, self._remind = settings, remind
         self._is_due = asyncio.Event()
@@ -66,7 +68,7 @@ class UserIdleTimer:
         self._responding = self._playing = self._speaking = False
 
     def noted(self, event: SessionEvent) -> None:
-        """Something was told to the client."""
+        """Takes note of an event that was sent to the client."""
         match event:
             case SpeechStarted():
                 self._speaking = True

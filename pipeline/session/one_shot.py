@@ -1,4 +1,4 @@
-"""One text in, the assistant's answer out, without a live session: for doors of single requests."""
+"""One-shot responses: one text in, one answer out, without a live session."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -26,22 +26,25 @@ from pipeline.tools.rounds import ToolAccess
 from pipeline.tools.toolbox import Toolbox
 from serving.llm_slots import LlmSlots, SlotHolder
 
-# Texts while they are written, and between them what is said while their writer is busy.
+# Texts while they are written, with fillers in between while the writer is busy.
 
 FillerSink = Callable[[str], bool]
-"Takes a sentence. False: not now, try again."
+"Takes the sentence of a filler. Returns False if it cannot be spoken now; try again later."
 
 
 @dataclass(frozen=True, slots=True)
 class FillerText:
-    """A sentence over a silence; it is no part of the texts."""
+    """A sentence over a silence. It is not part of the answer."""
 
     sentence: str
 
 
 @asynccontextmanager
 async def single_error_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """For tasks that hand their errors over themselves: the body's comes out as it was raised."""
+    """Runs a task group whose tasks report their errors themselves.
+
+    An error of the body leaves as it was raised, not in an ExceptionGroup.
+    """
     try:
         async with asyncio.TaskGroup() as tasks:
             yield tasks
@@ -54,8 +57,12 @@ async def single_error_group() -> AsyncIterator[asyncio.TaskGroup]:
 async def stream_with_fillers(
     write: Callable[[FillerSink], AsyncGenerator[str, None]], tasks: asyncio.TaskGroup
 ) -> AsyncGenerator[str | FillerText, None]:
-    """What `write` makes, at most a piece ahead of its reader, and what it says, when the reader
-    has taken all there was. Closing it closes that. Raises EarshotError, as it does."""
+    """Yields the texts of `write`, at most one piece ahead of the reader, with its fillers in
+    between.
+
+    A filler is only taken when the reader has read all there was. Closing this generator closes
+    that of `write`. Raises EarshotError, as `write` does.
+    """
     made = asyncio.Queue[str | FillerText | EarshotError | None]()
     room = asyncio.Semaphore(1)
 
@@ -90,35 +97,41 @@ async def stream_with_fillers(
 
 
 MAX_PARALLEL = 32
-"Answers at once: more than a language model gives at a bearable pace."
+"Most one-shot responses at once: more than a language model writes at a bearable pace."
 
 RETRY_AFTER_S = 2
+"Seconds that a refused caller is asked to wait."
 
 
 @dataclass(frozen=True, slots=True)
 class OneShotRequest:
+    """One question, and the settings that its caller chose."""
+
     text: str
     conversation_id: str | None = None
-    "None: it belongs to none, and nothing of it is remembered."
+    "Conversation to continue. None: the question belongs to none and is not remembered."
     language: str | None = None
-    "None: the conversation's, or what the text is written in."
+    "ISO 639-1 code. None: the conversation's language, or the one that the text is written in."
     model: str = DEFAULT
     temperature: float | None = None
     max_output_tokens: int | None = None
     top_p: float | None = None
     repetition_penalty: float | None = None
     usual_temperature: float | None = None
-    "What its door is used to; counts where nobody has said another."
+    "Temperature that is usual at its door. Counts when neither caller nor profile chose another."
     place: DeviceLocation | None = None
-    "Where it was asked; None: where its conversation was held last."
+    "Place where it was asked. None: the place where the conversation was held last."
     is_spoken: bool = False
-    "Its answer is read to somebody, who is not to be left in silence."
+    "True when the answer is read aloud: fillers keep the user from silence."
 
 
 class OneShotResponses:
-    """Questions of all doors, each answered with the tools and history that a session would have.
+    """Answers single questions of all doors, with the tools and history that a session would have.
 
-    `usual`: what holds where neither the question nor its conversation's profile says otherwise.
+    usual: settings that count where neither question nor conversation's profile has others.
+
+        async with responses.open(OneShotRequest("What time is it?")) as response:
+            answer = await response.text()
     """
 
     def __init__(
@@ -140,24 +153,24 @@ class OneShotResponses:
         )
         self._busy: set[str] = set()
         self._fillers = Fillers()
-        "One for all: most questions are alone in their conversation."
+        "Shared by all questions: most are the only one in their conversation."
 
     @property
     def count(self) -> int:
-        """Questions that are being answered."""
+        """Number of questions that are being answered."""
         return self._places.taken
 
     async def drain(self) -> None:
-        """Take no new questions; wait until those under way are answered."""
+        """Takes no new questions and waits until those under way are answered."""
         await self._places.drain()
 
     def conversation(self, conversation_id: str | None) -> Conversation:
-        """To keep open for announcements; without an id a new one that is remembered."""
+        """Returns the conversation to keep it open for announcements. Without an id a new one."""
         return self._conversations.get(conversation_id)
 
     @asynccontextmanager
     async def open(self, question: OneShotRequest) -> AsyncIterator["OneShotResponse"]:
-        """The answer to one question. A conversation takes one at a time.
+        """Opens the response to one question. A conversation takes one question at a time.
 
         Raises NotFound model_not_found; Conflict; Overloaded.
         """
@@ -218,7 +231,7 @@ class OneShotResponses:
 
     @contextmanager
     def _alone(self, conversation: Conversation) -> Iterator[None]:
-        """Raises Conflict."""
+        """Marks the conversation as busy. Raises Conflict if it is."""
         if conversation.id in self._busy:
             raise Conflict(
                 "this conversation is being answered: wait for the end, or name another one",
@@ -233,7 +246,7 @@ class OneShotResponses:
 
 
 class OneShotResponse:
-    """One question and its answer: `texts`, once."""
+    """One question and its response. Read either `texts` or `text`, once."""
 
     def __init__(
         self,
@@ -247,10 +260,10 @@ class OneShotResponse:
         metrics: Metrics,
     ) -> None:
         self.plan = plan
-        "In which language it is answered, and with which voice it would be spoken."
+        "Settings of the response: among them its language, and the voice to speak it with."
         self.conversation_id = conversation.id
         self.given = ""
-        "Of the answer, so far, without what was said in between."
+        "Text of the answer so far, without fillers."
         self._question, self._toolbox, self._seats = question, toolbox, seats
         self._fillers = fillers
         self._tasks, self._metrics = tasks, metrics
@@ -258,9 +271,11 @@ class OneShotResponse:
         self._place = conversation.place
 
     async def texts(self) -> AsyncGenerator[str, None]:
-        """The answer as it is written; one that is spoken with sentences in between while tools are
-        slow. What was given of it, without those, is in the history, also when it is closed early.
-        Raises EngineError, Overloaded, RequestError."""
+        """Yields the answer as it is written; one that is spoken with fillers while tools are slow.
+
+        The text without fillers is added to the history, also if this is closed early. Raises
+        EngineError, Overloaded, RequestError.
+        """
         is_spoken = self.plan.modality == "audio"
         pieces = (
             stream_with_fillers(self._written, self._tasks)
@@ -272,7 +287,7 @@ class OneShotResponse:
                 yield text
 
     async def text(self) -> str:
-        """All of it. Raises as `texts`."""
+        """Returns the whole answer. Raises as `texts`."""
         async with aclosing(self._given(self._written(_unheard))) as given:
             return "".join([text async for text in given]).strip()
 
@@ -315,9 +330,9 @@ class OneShotResponse:
 
 
 def _unheard(_: str) -> bool:
-    """Nobody listens: what bridges a silence is taken, and dropped."""
+    """Accepts a filler and drops it: nobody listens to this response."""
     return True
 
 
 async def _at_once() -> None:
-    """A written question is over when it is sent."""
+    """Allows tools to act at once: a written question is complete when it is sent."""

@@ -1,4 +1,5 @@
-"""One client's connection: its ear, its answers, its settings, its tasks. Doors drive it."""
+"""One client's live connection: it holds the user's turn, the responses and the settings
+together."""
 
 import asyncio
 import logging
@@ -43,11 +44,11 @@ from pipeline.user_turn.input_filters import InputFilters
 from pipeline.user_turn.speech_detector import SpeechDetector
 from pipeline.user_turn.wake_word import WakeWordGate
 
-# What a session does just now.
+# Activity.
 
 
 class SessionActivity:
-    """One session's."""
+    """What a session does at this moment; for the wake word gate and for draining."""
 
     def __init__(
         self,
@@ -62,17 +63,17 @@ class SessionActivity:
 
     @property
     def is_hearing(self) -> bool:
-        """Somebody speaks, or what was said is not known yet."""
+        """True when the user speaks, or a transcript is under way."""
         return self._listening.is_active or self._items.is_transcribing
 
     @property
     def is_answering(self) -> bool:
-        """An answer is made or played."""
+        """True when a response is made or played."""
         return self._answering.is_working or self._playout.writer is not None
 
     @property
     def answered_until(self) -> float:
-        """When the client has played all that it was sent; monotonic seconds."""
+        """When the client will have played all sound that it was sent, in monotonic seconds."""
         return self._client.until
 
 
@@ -80,11 +81,20 @@ logger = logging.getLogger(__name__)
 
 
 class _SessionClosed(Exception):
-    """Ends a session's task group, and with it every task; never leaves `run`."""
+    """Raised inside to end a session's task group, and with it every task. Never leaves `run`."""
 
 
 class Session:
-    """See docs/realtime.md for what a client sees of it. Methods never block."""
+    """One client's live session. Doors create it through `Sessions.open` and drive it.
+
+        async with sessions.open(SessionSettings(), paced_by="client") as session:
+            session.feed(frame)                # 16 kHz audio of the microphone
+            async for event in session.events: # what the client is to get
+                ...
+
+    Only `run` and `settled` are coroutines; all other methods return at once. docs/realtime.md
+    describes what a client sees of a session.
+    """
 
     def __init__(
         self,
@@ -106,7 +116,8 @@ class Session:
             logs_words=surroundings.logs_words,
         )
         self.events, self._emit = self._reporting.events, self._reporting.emit
-        late_ms = LEAST_DELAY_MS if paced_by == "server" else 0  # whom we pace, we hear by Opus
+        # server-paced sessions receive Opus, which delays sound by at least this much
+        late_ms = LEAST_DELAY_MS if paced_by == "server" else 0
         self._hearing = SpeechDetector(FaultTolerantVad(self._engines.vad, self._metrics), late_ms)
         self._listening = UserTurnController(
             self._hearing,
@@ -150,19 +161,22 @@ class Session:
         self._reporting.watch = self._noted
         self._tasks: asyncio.TaskGroup | None = None
         self.running = asyncio.Event()
-        "Set once the tasks are there to take commands."
+        "Set once the tasks run that take commands."
         self._closing = asyncio.Event()
         self._bug: Exception | None = None
-        "In hearing what was fed: it ends the session as one in a task of it does."
+        "A bug while audio was processed. It ends the session, as a bug in one of its tasks does."
         self._held = ExitStack()
-        "The recogniser, kept in memory while the session runs."
+        "Keeps the recogniser in memory while the session runs."
         self.settings = settings
         self.configure(settings)
 
-    # What doors call.
+    # Interface for doors.
 
     async def run(self) -> None:
-        """Live until `close`. A bug in any of its tasks ends it, as an ExceptionGroup."""
+        """Runs the session until `close`.
+
+        A bug in any of its tasks ends the session and is raised in an ExceptionGroup.
+        """
         self._conversation.speakers.append(self)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -189,21 +203,24 @@ class Session:
             self.events.close()
 
     def close(self) -> None:
-        """Ask the session to end; idempotent."""
+        """Asks the session to end. Later calls have no effect."""
         self._closing.set()
         self._changed.set()
 
     async def settled(self) -> None:
-        """Wait until nothing is being said, transcribed, answered or played."""
+        """Waits until the user is silent, and nothing is transcribed, answered or played."""
         doing = self._activity
         while (doing.is_hearing or doing.is_answering) and not self._closing.is_set():
             self._changed.clear()
             await self._changed.wait()
 
     def feed(self, frame: AudioFrame) -> None:
-        """Audio, 16 kHz, is heard before this returns: nothing waits in a queue, and what comes
-        faster than it was spoken has to leave others their turn in between. Only a session that
-        runs hears. A bug, or another rate, ends the session and not who feeds it."""
+        """Processes audio of the microphone: one frame of 16 kHz mono PCM.
+
+        The work is done before this returns, so no queue can build up. A caller with audio that
+        comes faster than real time must let the event loop run in between. Ignored before `run` and
+        after `close`. A bug, or another sample rate, ends the session and does not raise.
+        """
         if self._tasks is None or self._closing.is_set():
             return
         try:
@@ -215,7 +232,7 @@ class Session:
             self.close()
 
     def configure(self, settings: SessionSettings) -> None:
-        """Raises RequestError; the former settings then stay."""
+        """Replaces the settings. Raises RequestError; the former settings then stay in force."""
         self._engines.check(settings)
         self._responding.remote.configure(settings.mcp_servers)
         if self.settings.turn_detection is None and settings.turn_detection is not None:
@@ -235,11 +252,15 @@ class Session:
 
     @property
     def padding_instead(self) -> AsrPadding | None:
-        """The padding that the recogniser uses in place of the configured one; None: that one."""
+        """Padding that the recogniser uses in place of the configured one. None: the configured
+        one."""
         return self._engines.padding_instead(self.settings.asr, self.settings.padding)
 
     def commit_input(self) -> None:
-        """Raises RequestError input_audio_buffer_commit_empty. A closing session does nothing."""
+        """Ends the utterance (push to talk). Does nothing in a closing session.
+
+        Raises RequestError input_audio_buffer_commit_empty.
+        """
         if self._tasks is None or self._closing.is_set():
             return
         self._wake.check_awake()
@@ -252,23 +273,26 @@ class Session:
     def add_item(
         self, item: Item, previous_item_id: str | None = None, said: Recordings = NO_RECORDINGS
     ) -> None:
-        """Raises RequestError, Conflict: see `ConversationItems.add`."""
+        """Adds an item to the conversation.
+
+        Raises RequestError, Conflict: see `ConversationItems.add`.
+        """
         tasks = None if self._closing.is_set() else self._tasks
         self._items.add(item, previous_item_id, said, tasks)
 
     def delete_item(self, item_id: str) -> None:
-        """Raises RequestError item_not_found."""
+        """Deletes an item of the conversation. Raises RequestError item_not_found."""
         self._items.delete(item_id)
 
     def retrieve_item(self, item_id: str) -> None:
-        """Raises RequestError item_not_found."""
+        """Sends an item of the conversation as an event. Raises RequestError item_not_found."""
         self._items.retrieve(item_id)
 
     def create_response(self, request: ResponseRequest) -> None:
-        """Answer what was said and written so far; audio that was just committed is waited for. A
-        closing session does nothing.
+        """Makes a response to the conversation so far.
 
-        Raises Conflict conversation_already_has_active_response, RequestError.
+        Waits for the transcript of audio that was just committed. Does nothing in a closing
+        session. Raises Conflict conversation_already_has_active_response, RequestError.
         """
         if self._closing.is_set():
             return
@@ -276,28 +300,30 @@ class Session:
         self._responding.create(request)
 
     def cancel_response(self, response_id: str | None = None) -> None:
-        """Raises Conflict response_cancel_not_active."""
+        """Cancels a response. Raises Conflict response_cancel_not_active."""
         self._responding.cancel(response_id)
 
     def clear_output(self) -> None:
-        """Stop what is being played; an answer that is still generated goes on unheard."""
+        """Stops playout. A response that is still being made goes on without sound."""
         self._responding.cut_playout()
         self._changed.set()
 
     def truncate(self, item_id: str, audio_end_ms: int) -> None:
-        """The client played only this much of an answer. Raises RequestError."""
+        """Cuts an answer to what the client played, in ms. Raises RequestError."""
         self._echo.cut()
         self._responding.truncate(item_id, audio_end_ms)
         self._sounding.truncated(item_id, audio_end_ms)
 
     def pull(self) -> AudioFrame | None:
-        """The next 20 ms at PACED_RATE_HZ for a server-paced session; None: silence."""
+        """Returns the next 20 ms at PACED_RATE_HZ for a server-paced session. None: silence."""
         return self._echo.pulled(self._playout.pull())
 
     @property
     def coming(self) -> asyncio.Event | None:
-        """For a server-paced session: set when there is sound to pull. None: no answer is on its
-        way, or it is being heard."""
+        """Event that is set when there is sound to pull, for a server-paced session.
+
+        None if no response is on its way, or it is already being played.
+        """
         is_ending = self._listening.is_ending_within(MAX_HOLD_S)
         is_on_its_way = self._listening.is_transcribing or self._responding.answering.is_busy
         is_coming = is_ending or is_on_its_way
@@ -305,24 +331,27 @@ class Session:
 
     @property
     def is_answering(self) -> bool:
-        """An answer is being heard or on its way, or may soon be: what was said is not known."""
+        """True when a response is played, made or possible: a transcript under way may lead to
+        one."""
         is_coming = self._listening.is_transcribing or self._responding.answering.is_busy
         return is_coming or self._playout.writer is not None
 
     @property
     def next_clause(self) -> tuple[str, int, str] | None:
-        """For a server-paced session, of what `pull` gives next: response, number and text of its
-        clause. None: it gives no sound, or none that was a text."""
+        """Clause that `pull` gives next, for a server-paced session: (response id, number, text).
+
+        None: it gives no sound, or sound that was not made from text.
+        """
         writer = self._playout.writer
         answer = self._answer_of(writer.response_id) if writer else None
         clause = answer.spoken.clause_at(writer.heard_ms) if writer and answer else None
         return (writer.response_id, *clause) if writer and clause else None
 
     def say(self, text: str) -> bool:
-        """Announce something unasked, after what is being said. False: nobody would hear it."""
+        """Announces `text` after what is being spoken. Returns False if it would not be played."""
         return not self._closing.is_set() and self._responding.say(text)
 
-    # What listening reports.
+    # Reports of the user's turn.
 
     def is_open(self, turn: Turn) -> bool:
         return self._responding.taking_back.is_open(turn)
@@ -367,19 +396,21 @@ class Session:
     def abandoned(self, turn: Turn) -> None:
         self._reporting.finish_turn(turn, "cancelled")
 
-    # Within.
+    # Helpers.
 
     def _words_known(self, turn: Turn, error: EarshotError | None) -> None:
         self._responding.words_known(turn, error)
-        self._changed.set()  # of a deleted item nothing is told
+        self._changed.set()  # a deleted item gets no event, so `settled` must be woken here
 
     def _noted(self, event: SessionEvent) -> None:
         self._idle.noted(event)
         self._wake.noted(event)
 
     def _go_on(self, silence_ms: int) -> None:
-        """The user is silent: an empty item stands for that, and the assistant speaks. Not while
-        it sleeps: an answer would not be heard."""
+        """Lets the assistant speak after the user's silence. An empty item stands for the silence.
+
+        Not while the session sleeps: nobody would hear the answer.
+        """
         if self._wake.is_asleep:
             return
         history = self._conversation.history
@@ -393,7 +424,8 @@ class Session:
         return self._tasks
 
     def _hold(self) -> None:
-        """The new one first: they may be the same by another name."""
+        """Keeps the configured recogniser in memory. The new one is loaded before the former is
+        released: they may be the same model under two names."""
         former, self._held = self._held, ExitStack()
         self._held.enter_context(self._engines.hold(self.settings.asr))
         former.close()
@@ -402,7 +434,7 @@ class Session:
         try:
             await self._closing.wait()
         finally:
-            self.close()  # at once, whatever ends it: its tasks take no more
+            self.close()  # at once, whatever ends the session: its tasks take no more commands
         raise self._bug or _SessionClosed
 
     def _answer_of(self, response_id: str) -> Response | None:

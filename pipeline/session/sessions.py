@@ -1,4 +1,4 @@
-"""Every live session of the server: admission, lookup, drain."""
+"""All live sessions of the server: admission, lookup and draining."""
 
 import asyncio
 import logging
@@ -16,22 +16,25 @@ from pipeline.shared.settings import PlayoutPacing, SessionSettings
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 5
-"Calls last minutes, but somebody hangs up every few seconds on a full server."
+"""Seconds that a refused client is asked to wait. Calls last minutes, but on a full server one of
+them ends every few seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSecretHolder:
-    """A client that came with a key made for it, not with the owner's."""
+    """A client that came with a client secret, not with the server's key."""
 
     key: bytes = field(repr=False)
-    "A digest of its key: sessions of one key are counted together."
+    "Digest of the secret. Sessions that were opened with the same secret are counted together."
     max_sessions: int
-    "Sessions that this key may have at once."
+    "Most sessions that may be open at once with this secret."
     ends_in_s: float | None = None
-    "Seconds after which its session ends; None: a session may outlive the key."
+    "Seconds after which the session ends. None: a session may outlive the secret."
 
 
 class Sessions:
+    """Opens and counts the sessions of all doors."""
+
     def __init__(
         self, surroundings: SessionServices, conversations: Conversations, max_sessions: int
     ) -> None:
@@ -39,10 +42,10 @@ class Sessions:
         self._max_sessions = max_sessions
         self._live: dict[str, Session] = {}
         self._guests: dict[str, bytes] = {}
-        "Session id -> the guest's key that opened it."
+        "Key digest of the client secret that opened a session, by session id."
         self._is_draining = False
         self._is_empty, self._is_used = asyncio.Event(), asyncio.Event()
-        "Nobody is there; somebody is."
+        "Set while no session is live; set while at least one is."
         self._is_empty.set()
 
     @property
@@ -53,7 +56,8 @@ class Sessions:
         return self._live.get(session_id)
 
     def remembered(self, fresh: SessionSettings, conversation_id: str | None) -> SessionSettings:
-        """What a connection to this conversation begins with: `fresh`, and its profile if known."""
+        """Returns `fresh`, or the settings that the conversation's profile remembers, if it is
+        known."""
         profile = self._conversations.profile_of(conversation_id)
         return profile.applied(fresh) if profile else fresh
 
@@ -68,10 +72,11 @@ class Sessions:
         door: str = "realtime",
         guest: ClientSecretHolder | None = None,
     ) -> AsyncIterator[Session]:
-        """A running session for as long as the body runs; leaving it frees everything.
+        """Opens a session that runs while the body of the `async with` runs, and then frees
+        everything.
 
-        `guest`: None when the client came with the owner's key. Raises Overloaded server_full,
-        draining or too_many_sessions, RequestError for settings that cannot be.
+        guest: None when the client came with the server's key. Raises Overloaded server_full,
+            draining or too_many_sessions, and RequestError for settings that are not possible.
         """
         self._admit(guest)
         conversation = self._conversations.get(conversation_id)
@@ -104,7 +109,7 @@ class Sessions:
                 logger.info("= session %s closed, %d live", session.id, self.count)
 
     async def left(self, quiet_s: float) -> None:
-        """Wait until somebody has been there, and nobody has for so long."""
+        """Waits until there was a session, and then none for `quiet_s` seconds."""
         while True:
             await self._is_used.wait()
             await self._is_empty.wait()
@@ -115,7 +120,8 @@ class Sessions:
             return
 
     async def drain(self, timeout_s: float) -> None:
-        """Take no new sessions; let turns finish, at most `timeout_s`; then end all."""
+        """Takes no new sessions. Lets turns finish for at most `timeout_s` seconds, then ends
+        all."""
         self._is_draining = True
         try:
             async with asyncio.timeout(timeout_s):
@@ -131,7 +137,8 @@ class Sessions:
             raise OverloadedError(
                 "the server is shutting down", retry_after_s=RETRY_AFTER_S, code="draining"
             )
-        # The last place is the owner's: no guest can lock the owner out.
+        # The last place is for the server's key, so that clients with secrets cannot lock the owner
+        # out.
         places = self._max_sessions if guest is None else self._max_sessions - 1
         if not places:
             raise OverloadedError(
