@@ -1,6 +1,6 @@
-"""Short replies that are said again and again (`Okay.`, `The light is on.`) are made only once.
+"""Cache of short clauses that are spoken often (`Okay.`, `The light is on.`).
 
-Clause by clause: an answer whose first clause is known begins at once, whoever said it before.
+It holds single clauses: an answer whose first clause is known begins at once, whatever follows.
 """
 
 import asyncio
@@ -18,19 +18,21 @@ from core.ports import Metrics
 from engines.base import Tts, WordMark
 
 MAX_TEXT_CHARS = 60
-"Longer clauses are hardly ever said twice."
+"Most characters of a cached clause. Longer ones are hardly ever spoken twice."
 MAX_ENTRY_BYTES = 512 * 1024
-"11 s at 24 kHz: sixty letters said slowly."
+"Most bytes of one clause: 11 s at 24 kHz, sixty letters spoken slowly."
 MAX_BYTES = 32 * 1024 * 1024
-"Some 300 replies of two seconds: more than a home needs, and little beside any model."
+"""Most bytes of the cache: some 300 clauses of two seconds. That is more than a home needs, and
+little compared with any model."""
 MAX_ENTRIES = 512
-"However short they are."
+"Most clauses in the cache, however short they are."
 MAX_SEEN = 4096
-"Fingerprints (16 bytes) of replies said once: a day of a busy home."
+"Most fingerprints (16 bytes each) of clauses that were spoken once: a day of a busy home."
 FRAME_MS = 400
+"Length of the frames that a cached clause is given out in, in ms."
 
 VoiceCacheKey = bytes
-"A keyed fingerprint: the cache holds no text."
+"Keyed fingerprint of a clause and its voice. The cache holds no text."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,13 @@ class CachedSpeech:
 
     pcm: Pcm
     words: tuple[WordMark, ...]
-    "Times from the clause's own first sample."
+    "Word times, counted from the clause's own first sample."
 
 
 class VoiceCache:
-    """Least recently used replies, of all engines together; in memory only.
+    """Least-recently-used clauses of all engines together, in memory only.
 
-    What is said only once is private as often as not: a reply is kept from its second time on.
+    A clause is kept from its second time on. One that is spoken only once is often private.
     """
 
     def __init__(
@@ -67,22 +69,27 @@ class VoiceCache:
 
     def key(self, engine: str, text: str, language: str, voice: str, speed: float) -> VoiceCacheKey:
         parts = "\0".join((engine, language, voice, repr(float(speed)), text))
+        "Returns the fingerprint of a clause in one voice of one engine."
         data = parts.encode("utf-8", "surrogatepass")
         return blake2b(data, digest_size=16, key=self._secret).digest()
 
     def get(self, key: VoiceCacheKey) -> CachedSpeech | None:
         sound = self._sounds.get(key)
+        "Returns the clause's sound, or None."
         if sound is not None:
             self._sounds.move_to_end(key)
         self._metrics.count("earshot_tts_cache", outcome="miss" if sound is None else "hit")
         return sound
 
     def was_said(self, key: VoiceCacheKey) -> bool:
-        """Whether it was completely said before."""
+        """Returns whether the clause was spoken to its end before."""
         return key in self._seen
 
     def said(self, key: VoiceCacheKey, sound: CachedSpeech | None) -> None:
-        """It was said to its end. `sound`: None where it was not kept."""
+        """Notes that a clause was spoken to its end, and keeps its sound from the second time on.
+
+        sound: None if it was too long to keep.
+        """
         if key in self._seen and sound is not None and sound.pcm.nbytes <= MAX_ENTRY_BYTES:
             self._keep(key, sound)
         self._seen[key] = None
@@ -91,7 +98,7 @@ class VoiceCache:
             self._seen.popitem(last=False)
 
     def made(self, took_s: float, sound_s: float) -> None:
-        """A voice spoke a clause: how long it was waited for, and how long it sounds."""
+        """Counts how long a voice took for a clause, and how long the clause sounds, both in s."""
         self._metrics.observe("earshot_tts_realtime_factor", took_s / sound_s)
 
     def clear(self) -> None:
@@ -112,8 +119,10 @@ class VoiceCache:
 
 
 class CachedTts:
-    """A `Tts` that asks another only for what is not in the cache. It is asked for each clause
-    alone, as each may be known."""
+    """A `Tts` that asks another one only for clauses that are not in the cache.
+
+    It asks for each clause alone, because each may be in the cache.
+    """
 
     def __init__(self, tts: Tts, cache: VoiceCache) -> None:
         self.info = tts.info
@@ -145,7 +154,7 @@ class CachedTts:
     async def _short(
         self, clause: "_CacheRequest", language: str, voice: str | None, speed: float
     ) -> AsyncGenerator[AudioFrame, None]:
-        """From the cache, or on the way into it."""
+        """Yields a clause from the cache, or has it spoken and puts it there."""
         named = voice or next(iter(self.info.voices.get(language, ())), "")
         key = self._cache.key(self.info.name, clause.text, language, named, speed)
         if (sound := self._cache.get(key)) is not None:
@@ -169,7 +178,7 @@ class CachedTts:
                 else:
                     parts.clear()
                 yield frame
-        # Only here: who leaves earlier heard a part.
+        # Reached only if the caller read to the end; a part must not be cached.
         whole = (
             CachedSpeech(_read_only(np.concatenate(parts)), tuple(words))
             if keeps and parts
@@ -194,19 +203,19 @@ class CachedTts:
             async for frame in frames:
                 waited_s, sound_s = waited_s + now() - since, sound_s + frame.duration_ms / 1000
                 yield AudioFrame(frame.pcm, frame.rate_hz, clause.start + frame.start)
-                since = now()  # who listens takes its time
+                since = now()  # the time that the caller takes is not the voice's
         if sound_s > 0:
             self._cache.made(waited_s + now() - since, sound_s)
 
 
 @dataclass(frozen=True, slots=True)
 class _CacheRequest:
-    """One chunk and its place in what is said."""
+    """One clause of a text, and its place in the sound."""
 
     text: str
     index: int
     start: int
-    "Its first sample."
+    "Sample of the text's sound at which the clause begins."
     rate_hz: int
     on_word: Callable[[WordMark], None] | None
 
@@ -214,14 +223,14 @@ class _CacheRequest:
         yield self.text
 
     def tell(self, mark: WordMark) -> None:
-        """`mark`: in its own time, as if nothing else was said."""
+        """Reports a word. `mark` counts from the beginning of the clause."""
         if self.on_word is not None:
             at_ms = samples_to_ms(self.start, self.rate_hz)
             start_ms, end_ms = at_ms + mark.start_ms, at_ms + mark.end_ms
             self.on_word(WordMark(self.index, mark.end_char, start_ms, end_ms))
 
     def replay(self, sound: CachedSpeech) -> list[AudioFrame]:
-        """Its frames; words are told at once, so before their frames."""
+        """Returns the frames of a cached clause. All its words are reported before the frames."""
         for word in sound.words:
             self.tell(word)
         size = ms_to_samples(FRAME_MS, self.rate_hz)
@@ -232,6 +241,6 @@ class _CacheRequest:
 
 
 def _read_only(pcm: Pcm) -> Pcm:
-    """Everybody who hears it gets the same samples."""
+    """Returns `pcm` protected against writing: all listeners share its samples."""
     pcm.setflags(write=False)
     return pcm

@@ -1,4 +1,4 @@
-"""Text as it is generated -> clauses that can be spoken, the first as early as possible. Pure.
+"""Splits text into clauses while it is generated, the first one as early as possible. Pure.
 
 Characters are taken one by one, so that the clauses do not depend on how the text came in.
 """
@@ -8,38 +8,41 @@ import unicodedata
 
 SENTENCE_ENDS = ".!?…"
 CLAUSE_ENDS = ",;:—–"
-"Both end a clause only before a space: `3.5`, `1,000`, `10:30` and addresses stay whole."
+"""Characters that end a clause only before a space: `3.5`, `1,000`, `10:30` and addresses stay
+whole."""
 
 WIDE_SENTENCE_ENDS = "。！？｡"
 WIDE_CLAUSE_ENDS = "，、；："
-"Chinese and Japanese put no space after them."
+"Characters of Chinese and Japanese that end a clause without a space behind them."
 
 CLOSERS = "\"'”’“»«)]}*_`~）」』】》〉"
-"Belong to the clause whose end they follow: quotes, brackets, markdown."
+"Quotes, brackets and markdown that belong to the clause whose end they follow."
 
 MIN_FIRST_CHARS = 12
-"Shorter first clauses (`Yes,`) wait for the next: spoken alone they sound cut off."
+"""Least characters of the first clause. A shorter one (`Yes,`) is spoken with the next: alone it
+sounds cut off."""
 MIN_CLAUSE_CHARS = 60
-"After the first, whole sentences sound better; only a long one is broken at a comma."
+"""Least characters of a later clause that ends at a comma. Whole sentences sound better, so only a
+long one is broken."""
 MAX_FIRST_CHARS = 100
-"The first clause of a model that writes no punctuation: 25 tokens, half a second of most models."
+"Most characters of a first clause without punctuation: 25 tokens, half a second of most models."
 MAX_CHARS = 240
-"A voice must not wait for a model that never writes a full stop."
+"Most characters of a later clause. A voice must not wait for a model that writes no full stop."
 MAX_BRACKET_CHARS = 120
-"A bracket or back-tick that is open for longer was never one."
+"Most characters of a bracket or code span. One that is open for longer was never meant as one."
 
 WIDE_WEIGHT = 3
-"Chinese says in one character what takes about three letters."
+"Letters that one Chinese character counts as: it says about as much."
 
 DOTTED_ORDINALS = frozenset(
     "cs da de et fi hr hu is lb lv nb nn no pl sk sl sr tr".split()  # noqa: SIM905
 )
-"Languages that write `3.` for third."
+"""Languages that write `3.` for "third"."""
 
 BEFORE_NUMBERS = frozenset(
     "no nr nos núm num fig vol p pp s bd art kap cap ch sec § n".split()  # noqa: SIM905
 )
-"`No. 5` goes on, `No. It is not.` does not."
+"Words before a number: `No. 5` is not an end of a sentence, `No. It is not.` is."
 
 ABBREVIATIONS = frozenset(
     """
@@ -49,7 +52,7 @@ ABBREVIATIONS = frozenset(
     mrd mind resp ing dipl mme mlle mm env av boul sra srta dña ud uds avda pág aprox dra gral ee uu
     """.split()  # noqa: SIM905 - a list of hundred strings is not read
 )
-"After these a full stop ends nothing. One-letter ones (`z. B.`, `J. R. R.`) need no entry."
+"Words after which a full stop ends nothing. One-letter ones (`z. B.`, `J. R. R.`) need no entry."
 
 _LAST_TOKEN = re.compile(r"\S+$")
 _DOTTED = re.compile(r"^(?:\w{1,2}\.)+\w{1,2}$")  # e.g, a.m, U.S.A, z.B
@@ -59,16 +62,24 @@ _OPENERS = "\"'“‘«»„¿¡([{*_`~"
 
 
 class ClauseChunker:
-    """Feed deltas, get clauses; joined they are the text but for its white space."""
+    """Splits text into clauses. Joined, the clauses are the text except for its white space.
+
+    chunker = ClauseChunker("en")
+    chunker.push("The light is on. Shall ")  # ["The light is on."]
+    chunker.flush()                          # "Shall"
+    """
 
     def __init__(self, language: str = "") -> None:
-        """`language`: ISO 639-1, for what a full stop after a number means; "": not known."""
+        """Takes the language (ISO 639-1): it decides what a full stop after a number means.
+
+        "": not known.
+        """
         self._text = ""
         self._is_first = True
         self._has_ordinals = not language or language in DOTTED_ORDINALS
 
     def push(self, delta: str) -> list[str]:
-        """The clauses that `delta` completes."""
+        """Returns the clauses that `delta` completes."""
         clauses = []
         for char in delta:
             if self._text or not char.isspace():
@@ -80,12 +91,12 @@ class ClauseChunker:
         return clauses
 
     def flush(self) -> str | None:
-        """What is left, when the text is over."""
+        """Returns the rest of the text at its end, or None."""
         rest, self._text = self._text.strip(), ""
         return rest or None
 
     def _find_end(self, char: str) -> int:
-        """Where the clause ends, now that `char` is its last character; 0: not yet."""
+        """Returns the length of the clause that `char` completes. 0: it is not complete."""
         before = self._text[:-1]
         if char == "\n":
             return len(self._text) if _has_words(before) else 0
@@ -98,7 +109,7 @@ class ClauseChunker:
         return len(before) if is_end else self._forced()
 
     def _ends(self, text: str) -> bool:
-        """Whether `text`, before a space, is a clause."""
+        """Returns whether `text`, followed by a space, is a clause."""
         bare = text.rstrip(CLOSERS)
         last = bare[-1:]
         if last and last in SENTENCE_ENDS:
@@ -107,7 +118,7 @@ class ClauseChunker:
         return bool(last) and last in CLAUSE_ENDS and self._is_long(bare) and not _is_open(text)
 
     def _ends_wide(self, before: str, char: str) -> bool:
-        """Whether `before` is a clause that no space follows, but `char`."""
+        """Returns whether `before` is a clause that ends without a space, followed by `char`."""
         bare = before.rstrip(CLOSERS)
         last = bare[-1:]
         if not last or char in CLOSERS + WIDE_SENTENCE_ENDS + WIDE_CLAUSE_ENDS:
@@ -117,14 +128,17 @@ class ClauseChunker:
         return last in WIDE_CLAUSE_ENDS and not char.isdigit() and self._is_long(bare)
 
     def _was_word(self, text: str, char: str) -> bool:
-        """Whether what might have been `No.` before a number was a sentence: `char` follows."""
+        """Returns whether `text` is a sentence that ends with a word like `No.`.
+
+        `char` comes after the space: a digit means that it is `No. 5`.
+        """
         bare = text.rstrip(CLOSERS)
         if not bare.endswith(".") or _token(bare) not in BEFORE_NUMBERS:
             return False
         return len(_token(bare)) > 1 and not char.isdigit() and not _is_open(text, "[`")
 
     def _goes_on(self, text: str) -> bool:
-        """Whether the full stop at its end belongs to a word or a number."""
+        """Returns whether the full stop at the end belongs to a word or a number."""
         token = _token(text, lower=False)
         word = token.lower()
         if token.isdigit():
@@ -144,12 +158,12 @@ class ClauseChunker:
         return sum(WIDE_WEIGHT if _is_wide(c) else 1 for c in text) >= needed
 
     def _forced(self) -> int:
-        """Where a text without any end is cut; 0: it may still grow."""
+        """Returns where to cut a text that is too long without an end. 0: it may still grow."""
         limit = MAX_FIRST_CHARS if self._is_first else MAX_CHARS
         if len(self._text) <= limit:
             return 0
         spaces = [at for at in range(1, limit + 1) if self._text[at].isspace()]
-        # `20 °C` and `1 000 000` are read wrong when they are torn.
+        # A cut after a digit would make `20 °C` and `1 000 000` sound wrong.
         good = [at for at in spaces if not self._text[at - 1].isdigit()]
         if good or spaces:
             return (good or spaces)[-1]
@@ -157,7 +171,7 @@ class ClauseChunker:
 
 
 def _token(text: str, *, lower: bool = True) -> str:
-    """The last word, without what opens it and the full stop that ends it."""
+    """Returns the last word, without what opens it and without its full stop."""
     found = _LAST_TOKEN.search(text.rstrip("."))
     token = found.group().lstrip(_OPENERS) if found else ""
     token = re.split(r"[-/(—–]", token)[-1]
@@ -169,7 +183,7 @@ def _has_words(text: str) -> bool:
 
 
 def _is_open(text: str, kinds: str = "[`(") -> bool:
-    """Whether a bracket or a code span is open at its end."""
+    """Returns whether a bracket or a code span is open at the end of `text`."""
     tail = text[-MAX_BRACKET_CHARS:]
     if "`" in kinds and tail.count("`") % 2:
         return True

@@ -1,4 +1,4 @@
-"""Texts read aloud as sound files, for every door that gives speech away without a session."""
+"""Text to speech as files, for every door that gives speech without a session."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -19,25 +19,28 @@ from pipeline.speech.normalize import ClauseNormalizer
 from pipeline.speech.voices import VoiceChoice, choose_voice
 
 MAX_PARALLEL = 16
-"""Texts read at once. A clause of eSpeak takes a core some milliseconds, one of a neural voice up
-to a second: whoever comes later would hear nothing for longer than he waits."""
+"""Most texts that are spoken at once. A clause takes eSpeak some milliseconds of a core, a neural
+voice up to a second. With more texts, the callers would wait too long for their first sound."""
 
 PIECE_CHARS = 200
+"Characters of a ready text that are given to the chunker at once."
 
 RETRY_AFTER_S = 1
-"A text of a few clauses is read within that."
+"Seconds that a refused caller is asked to wait. A text of a few clauses is spoken by then."
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechFileOptions:
-    """How a text is read."""
+    """Voice and manner in which a text is spoken."""
 
     language: str
+    "ISO 639-1 code."
     voice: str | None = None
-    "As `choose_voice` takes it; None: the language's own."
+    "Voice, in the form that `choose_voice` takes. None: the first one of the language."
     speed: float = 1.0
+    "Speed of speech; 1.0 is the voice's normal one."
     engine: str = DEFAULT
-    "Another name: this one and no other."
+    "Name of a TTS engine that alone may speak. DEFAULT: any."
 
 
 class VoiceEngines(Protocol):
@@ -53,7 +56,7 @@ class VoiceEngines(Protocol):
 
 
 class SpeechFiles:
-    """All doors share one, so that its bound holds for all of them together."""
+    """Makes sound files of texts. All doors share one instance, so that its limit holds for all."""
 
     def __init__(self, engines: VoiceEngines, *, max_parallel: int = MAX_PARALLEL) -> None:
         self._engines = engines
@@ -67,12 +70,14 @@ class SpeechFiles:
         return self._places.taken
 
     async def drain(self) -> None:
-        """Read no new texts; wait until those under way are read."""
+        """Takes no new texts and waits until those under way are finished."""
         await self._places.drain()
 
     def voices(self, engine: str = DEFAULT) -> Mapping[str, Tts]:
-        """Those that may speak, by name: all of them, or the one that is named. Names of the hosted
-        service mean all. Raises NotFound model_not_found."""
+        """Returns the engines that may speak, by name: all, or the one that `engine` names.
+
+        Model names of the hosted service mean all. Raises NotFound model_not_found.
+        """
         every = self._engines.tts
         if own_model(engine) == DEFAULT:
             return every
@@ -90,16 +95,19 @@ class SpeechFiles:
     def file(
         self, texts: AsyncGenerator[str, None], manner: SpeechFileOptions, kind: str, rate_hz: int
     ) -> "SpeechFile":
-        """`texts`: pieces of one text as they come. `kind`: of `media.files.encode`.
+        """Returns the sound file of a text; it is made while it is read.
 
-        Raises NotFound model_not_found; RequestError voice_not_found, unsupported_language.
+        texts: pieces of one text as they come.
+        kind: file format, as `media.files.encode` names it.
+        rate_hz: sample rate of the file. Raises NotFound model_not_found; RequestError
+            voice_not_found, unsupported_language.
         """
         choice = choose_voice(self.voices(manner.engine), manner.language, manner.voice)
         return SpeechFile(self._places, choice, texts, manner, kind, rate_hz)
 
 
 class SpeechFile:
-    """`chunks`, once."""
+    """One sound file while it is made. Read `chunks` once."""
 
     def __init__(
         self,
@@ -122,10 +130,9 @@ class SpeechFile:
         return samples_to_ms(self._samples, self._tts.info.rate_hz)
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Pieces of the file while it is made; none at all where there is nothing to hear. Closing
-        it stops the voice.
+        """Yields the file's bytes while it is made; none if there is nothing to speak.
 
-        Raises Overloaded, EngineError, RequestError.
+        Closing it stops the voice. Raises Overloaded, EngineError, RequestError.
         """
         manner = self._manner
         with self._places.take():
@@ -147,7 +154,7 @@ class SpeechFile:
 
 
 class _SpeechFileEncoder:
-    """Engine's samples to bytes of the file. Blocking: 20 s of Opus take 0.2 s of a core."""
+    """Encodes an engine's samples for the file. Blocking: 20 s of Opus take 0.2 s of a core."""
 
     def __init__(self, encoder: AudioEncoder, tts: Tts, rate_hz: int) -> None:
         self._encoder = encoder
@@ -161,8 +168,10 @@ class _SpeechFileEncoder:
 
 
 async def clauses(texts: AsyncGenerator[str, None], language: str) -> AsyncGenerator[str, None]:
-    """As conversations speak: the voice begins with the first one while the others wait. Closing it
-    closes `texts`."""
+    """Yields the text clause by clause, in speakable form.
+
+    The voice can begin with the first clause, as in conversations. Closing it closes `texts`.
+    """
     chunker, reader = ClauseChunker(language), ClauseNormalizer(language)
     async with aclosing(texts):
         async for text in texts:
@@ -174,7 +183,6 @@ async def clauses(texts: AsyncGenerator[str, None], language: str) -> AsyncGener
 
 
 async def single_text(text: str) -> AsyncGenerator[str, None]:
-    """A text that is there already, as one that comes: its first clause is not kept waiting while
-    the others are found."""
+    """Yields a ready text in pieces, so that its first clause does not wait for the others."""
     for start in range(0, len(text), PIECE_CHARS):
         yield text[start : start + PIECE_CHARS]

@@ -1,5 +1,7 @@
-"""Which language a text is written in, for callers that do not say: py3langid, loaded when first
-asked (1 s, 100 MB)."""
+"""Detection of the language that a text is written in, for callers that do not name it.
+
+py3langid is loaded at its first use (1 s, 100 MB).
+"""
 
 import threading
 from collections.abc import Collection
@@ -11,15 +13,15 @@ _WEST = ("cs", "da", "de", "en", "es", "fi", "fr", "hu", "id", "it", "nl", "no",
 _FURTHER = ("ar", "el", "fa", "he", "hi", "ja", "ko", "ru", "sv", "tr", "uk", "vi", "zh")
 
 WIDESPREAD = frozenset((*_WEST, *_FURTHER))
-"""Told apart from a few words. Of all hundred that there are, a short text is often taken for a
-rare one; whoever speaks one of those says so."""
+"""Languages that py3langid chooses from. With all of its hundred, a short text is often taken for a
+rare language. A caller that uses one of those names it."""
 
 MIN_LEAD = 8.0
-"""Logarithm of how much likelier another language than the usual one must be. `OK` and `Willow`
-are below, `Das ist gut.` beside English is at 22."""
+"""Least log-likelihood ratio between another language and the usual one. `OK` and `Willow` are
+below it. `Das ist gut.`, with English as the usual language, is at 22."""
 
 MAX_CHARS = 1000
-"More tell no more."
+"Most characters that are looked at. More do not make the result better."
 
 
 class _LanguageClassifier(Protocol):
@@ -27,14 +29,17 @@ class _LanguageClassifier(Protocol):
 
 
 class TextLanguageDetector:
-    """Guesses for everybody; thread-safe."""
+    """Detects the language of texts; thread-safe, shared by all callers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._identifier: _LanguageClassifier | None = None
 
     async def of(self, text: str, usual: str, known: Collection[str] = ()) -> str:
-        """One of `known` (empty: any), or `usual` where the text does not clearly say another."""
+        """Returns the language of `text` as a code out of `known` (empty: any).
+
+        Returns `usual` unless another language is clearly more likely.
+        """
         if not any(char.isalpha() for char in text):
             return usual
         return await run_in_thread(self._of, text[:MAX_CHARS], usual, known)
@@ -45,7 +50,7 @@ class TextLanguageDetector:
                 self._identifier = _load()
             ranks = dict(self._identifier.rank(text))
         least = ranks.get(usual)
-        if least is None:  # a language that it cannot tell from others
+        if least is None:  # the detector does not know the usual language, so it cannot compare
             return usual
         allowed = {code: rank for code, rank in ranks.items() if code in known or not known}
         best = max(allowed, key=lambda code: allowed[code], default=usual)

@@ -1,4 +1,4 @@
-"""An answer's text on its way into sound: cut into clauses, made speakable, given to the voice."""
+"""Speech synthesis of one response: its text is cut into clauses, normalized and spoken."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -21,21 +21,23 @@ from pipeline.speech.normalize import ClauseNormalizer, NormalizedText
 from pipeline.speech.voices import VoiceChoice
 
 MAX_WAITING_CLAUSES = 32
-"A model writes faster than a voice speaks; beyond this it waits."
+"Most clauses that wait for the voice. A model writes faster than a voice speaks; then it waits."
 
 GATHERED_MS = 400
-"A twentieth of the work of 20 ms each, for us and the client, and nobody hears a sample later."
+"""Most ms of sound that are passed on as one chunk. It costs a twentieth of the work of 20 ms
+chunks, here and at the client, and delays nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpokenClause:
-    """The voice begins with this; as it was written."""
+    """Start of a clause in the sound. The text is as the model wrote it, not as it is spoken."""
 
     text: str
 
 
 SpeechOutput = SpokenClause | WordMark | Pcm
-"A `WordMark` counts characters of its clause as it was written, too."
+"""Pieces of spoken output, in order. A `WordMark` counts characters of its clause as the model
+wrote it."""
 
 
 async def merge_chunks(
@@ -62,7 +64,7 @@ async def merge_chunks(
 
 
 def _whole(parts: list[Pcm]) -> Pcm:
-    """As one; `parts` is empty afterwards."""
+    """Returns the parts as one array and empties the list."""
     pcm = parts[0] if len(parts) == 1 else np.concatenate(parts)
     parts.clear()
     return pcm
@@ -88,7 +90,7 @@ class SpeechPlan(Protocol):
 
 
 class SpeechSynthesis:
-    """Of one answer. The first clause is read at once, the others when the turn is confirmed."""
+    """Speaks one response. The first clause is spoken at once, the others once it is confirmed."""
 
     def __init__(
         self,
@@ -100,12 +102,14 @@ class SpeechSynthesis:
         metrics: Metrics,
     ) -> None:
         self._plan, self._sounds, self._mark = plan, sounds, mark
+        # mark: notes the first clause and the first sound. is_confirmed: waits for the
+        # confirmation.
         self._is_confirmed, self._work, self._metrics = is_confirmed, work, metrics
         self._chunker = ClauseChunker(plan.language)
         self._reader = ClauseNormalizer(plan.language)
         self._clauses: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_CLAUSES)
         self._given: list[NormalizedText] = []
-        "What the voice has taken so far."
+        "Clauses that the voice has taken so far."
         self._words: list[WordMark] = []
 
     @property
@@ -114,25 +118,27 @@ class SpeechSynthesis:
         return self._clauses.empty()
 
     async def push(self, delta: str) -> None:
-        """More text."""
+        """Adds text. Waits while too many clauses are queued."""
         for clause in self._chunker.push(delta):
             await self._clauses.put(clause)
 
     def interject(self, sentence: str) -> None:
-        """Say this now, before what is not a whole clause yet. For who looked whether there is
-        room."""
+        """Speaks a filler now, before text that is not a whole clause yet.
+
+        Dropped if the queue is full. Check `has_caught_up` first.
+        """
         for clause in (self._chunker.flush(), sentence):
             if clause is not None and not self._clauses.full():
                 self._clauses.put_nowait(clause)
 
     async def finish(self) -> None:
-        """There is no more text."""
+        """Ends the text: what is left of it is the last clause."""
         if (rest := self._chunker.flush()) is not None:
             await self._clauses.put(rest)
         await self._clauses.put(None)
 
     async def run(self) -> None:
-        """Speak until the text ends. Raises what the voice raises."""
+        """Speaks until the text ends. Raises what the voice raises."""
         plan, source = self._plan, self._speakable()
         with plugin_errors("tts", plan.tts.info.name, self._metrics):
             frames = plan.tts.speak(
@@ -150,7 +156,8 @@ class SpeechSynthesis:
         await self._tell_words()
 
     async def _speakable(self) -> AsyncGenerator[str, None]:
-        """What the voice reads; when it asks for the next, the clause before is sound."""
+        """Yields clauses for the voice. When it asks for the next, the one before has been
+        spoken."""
         while (clause := await self._clauses.get()) is not None:
             spoken = self._reader.read(clause)
             if not spoken.text:
@@ -183,7 +190,10 @@ class SpeechSynthesis:
 async def synthesize_sentence(
     voice: VoiceChoice, sentence: str, plan: SpeechPlan, metrics: Metrics
 ) -> Pcm:
-    """One sentence by another voice than the plan's, at its rate. Raises EngineError."""
+    """Returns one sentence in another voice than the plan's, at the plan's sample rate.
+
+    Raises EngineError.
+    """
 
     async def text() -> AsyncGenerator[str, None]:
         yield sentence

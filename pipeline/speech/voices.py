@@ -1,4 +1,4 @@
-"""Which engine and voice say an answer in its language. Pure."""
+"""Choice of the engine and voice that speak a response in its language. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,19 +10,21 @@ from pipeline.shared.settings import DEFAULT
 
 @dataclass(frozen=True, slots=True)
 class VoiceChoice:
+    """A TTS engine, and one of its voices."""
+
     engine: str
     tts: Tts
     voice: str
-    "One of the engine's for the language."
+    "One of the engine's voices for the language."
 
 
 def choose_voice(engines: Mapping[str, Tts], language: str, wish: str | None = None) -> VoiceChoice:
-    """Somebody who speaks `language`, as near to the wish as can be.
+    """Returns a voice that speaks `language`, as near to the wish as possible.
 
-    `engines` in order of preference, `default` among them or not. `wish`: a voice, an engine, or
-    `engine:voice`; None and `default` leave it open. A voice of another language means its engine:
-    an English session that answers in German keeps its timbre if it can. Raises RequestError
-    voice_not_found, unsupported_language.
+    engines: in order of preference; DEFAULT may be among them.
+    wish: a voice, an engine, or `engine:voice`. None and DEFAULT leave the choice open. A voice of
+        another language stands for its engine: an English session that answers in German keeps its
+        timbre if it can. Raises RequestError voice_not_found, unsupported_language.
     """
     order = _in_order(engines)
     if wish is None or wish == DEFAULT:
@@ -39,7 +41,7 @@ def choose_voice(engines: Mapping[str, Tts], language: str, wish: str | None = N
 
 
 def spare_voice(engines: Mapping[str, Tts], language: str, failed: Tts) -> VoiceChoice | None:
-    """Another engine than `failed` that speaks the language; None: there is none."""
+    """Returns a voice of another engine than `failed` for the language. None: there is none."""
     others = {name: tts for name, tts in _in_order(engines).items() if tts is not failed}
     try:
         return _first_that_speaks(others, language)
@@ -48,7 +50,7 @@ def spare_voice(engines: Mapping[str, Tts], language: str, failed: Tts) -> Voice
 
 
 def _in_order(engines: Mapping[str, Tts]) -> dict[str, Tts]:
-    """The default first, each under its own name and only once."""
+    """Returns the engines with the default first, each once and under its own name."""
     order: dict[str, Tts] = {}
     default = engines.get(DEFAULT)
     for name, tts in [*([(DEFAULT, default)] if default else []), *engines.items()]:
@@ -59,7 +61,7 @@ def _in_order(engines: Mapping[str, Tts]) -> dict[str, Tts]:
 
 
 def _parse(engines: Mapping[str, Tts], wish: str) -> tuple[str, str]:
-    """Engine and voice, either may be empty."""
+    """Splits a wish into engine and voice. Either may be empty."""
     if wish in engines:
         return wish, ""
     engine, colon, voice = wish.partition(":")
@@ -67,8 +69,10 @@ def _parse(engines: Mapping[str, Tts], wish: str) -> tuple[str, str]:
 
 
 def _has(tts: Tts, voice: str, language: str | None = None) -> bool:
-    """Whether it has the voice, in that language if one is given. eSpeak's may have another timbre:
-    `en-gb+f3`."""
+    """Returns whether the engine has the voice, in `language` if one is given.
+
+    A voice of eSpeak may have a variant of its timbre: `en-gb+f3`.
+    """
     languages = tts.info.voices if language is None else {language: tts.info.voices.get(language)}
     base = voice.partition("+")[0]
     return any(voice in names or base in names for names in languages.values() if names)

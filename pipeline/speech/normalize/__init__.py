@@ -1,4 +1,4 @@
-"""One answer, clause by clause, as it is read aloud. Pure."""
+"""Text normalization: a response's clauses as a voice should read them. Pure."""
 
 from pipeline.speech.normalize.emoji import drop_emoji, read_addresses, tidy
 from pipeline.speech.normalize.mapped_text import MappedText, NormalizedText
@@ -7,16 +7,18 @@ from pipeline.speech.normalize.units import months, read_words
 
 
 class ClauseNormalizer:
-    """Remembers between clauses only whether a code block is open."""
+    """Normalizes the clauses of one response. Between them it only remembers an open code block."""
 
     def __init__(self, language: str) -> None:
-        """`language`: ISO 639-1; one without a table gets what is the same in all."""
+        """Takes the language (ISO 639-1). One without a table gets only what all languages
+        share."""
         self._language = language
         self._months = months(language)
         self._in_code = False
 
     def read(self, clause: str) -> NormalizedText:
-        """Code blocks are not read: nobody can listen to them."""
+        """Returns the clause as it is read aloud. Code blocks are left out: they cannot be listened
+        to."""
         text, written, start = MappedText("", ()), MappedText.of(clause), 0
         for line in clause.splitlines(keepends=True):
             end = start + len(line)
@@ -37,12 +39,11 @@ class ClauseNormalizer:
 
 
 def speakable(clause: str, language: str) -> str:
-    """What a voice reads of one clause on its own."""
+    """Returns one clause, taken alone, as a voice reads it."""
     return ClauseNormalizer(language).read(clause).text
 
 
-# What a voice reads instead of what is written: no markdown, no emoji, units and symbols as words.
-#
-# The transcript keeps the text as the model wrote it; `NormalizedText.origin` leads back to it.
+# Markdown and emoji are removed, units and symbols become words. The transcript keeps the text as
+# the model wrote it; `NormalizedText.origin` leads back to it.
 
 __all__ = ["ClauseNormalizer", "NormalizedText", "speakable"]

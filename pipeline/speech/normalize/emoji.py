@@ -1,4 +1,4 @@
-"""What no voice reads well in any language: emoji and addresses. Pure."""
+"""Removal of emoji and shortening of addresses, which no voice reads well. Pure."""
 
 import re
 
@@ -8,11 +8,11 @@ _PICTURES = (
     "\U0001f000-\U0001faff"  # pictures, flags, playing cards
     "\u2600-\u27bf"  # weather, hands, check marks, dingbats
     "\u2b00-\u2bff\u23e9-\u23fa\u231a\u231b\u25a0-\u25ff\u3030\u303d\u3297\u3299"
-    "\u00a9\u00ae\u2122"  # signs of lawyers
+    "\u00a9\u00ae\u2122"  # copyright and trade mark signs
 )
 _STYLES = "\ufe0e\ufe0f\u20e3"
 _EMOJI_TEXT = f"(?:[{_PICTURES}][{_PICTURES}{_STYLES}\u200d\U000e0020-\U000e007f]*|[{_STYLES}]+)"
-"The joiner in it joins pictures; between letters, in Indian scripts, it shapes a word."
+"Emoji sequences. U+200D joins pictures here; between letters, in Indian scripts, it shapes a word."
 _EMOJI_AT_END = re.compile(rf"\s*{_EMOJI_TEXT}(?=\s|[.,;:!?…)\"'*_]|$)")
 _EMOJI = re.compile(_EMOJI_TEXT)
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
@@ -31,7 +31,7 @@ _SPACE_BEFORE_STOP = re.compile(r"\s+(?=[.,](?:\s|$))")
 
 
 def read_addresses(text: MappedText) -> MappedText:
-    """`https://www.example.com/a?b=c` is example.com; the path can only be looked at."""
+    """Shortens addresses to the host: `https://www.example.com/a?b=c` becomes example.com."""
     return text.sub(_MAILTO, NOTHING).sub(_URL, FIRST_GROUP).sub(_BARE_URL, FIRST_GROUP)
 
 
@@ -40,7 +40,7 @@ def drop_emoji(text: MappedText) -> MappedText:
 
 
 def tidy(text: MappedText) -> MappedText:
-    """Single spaces, none at the ends; nothing where no word is left."""
+    """Reduces white space to single spaces, none at the ends. Without any word: empty."""
     text = text.sub(_SPACES, SPACE).sub(_SPACE_BEFORE_STOP, NOTHING)
     if not any(char.isalnum() for char in text.text):
         return MappedText("", ())

@@ -1,4 +1,4 @@
-"""Text that remembers, through every replacement, which written characters it stands for. Pure."""
+"""Text that keeps, through every replacement, the places of the written characters. Pure."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 TextPiece = str | int
-"Of a replacement: new text, or the number of a group that is kept as it is."
+"Part of a replacement: new text, or the number of a match group that is kept as it is."
 
 Replacement = Callable[[re.Match[str]], Iterable[TextPiece]]
 
@@ -17,20 +17,22 @@ FIRST_GROUP: Final[Replacement] = lambda _: (1,)  # noqa: E731
 
 @dataclass(frozen=True, slots=True)
 class NormalizedText:
-    """A clause as it is read aloud."""
+    """A clause as it is read aloud, with the way back to what was written."""
 
     text: str
-    "Empty when nothing of it is read (code, a rule)."
+    "Spoken text. Empty when nothing of the clause is read (code, a rule)."
     origin: tuple[int, ...]
-    """How many characters of the clause the first 0, 1, ... `len(text)` spoken ones stand for;
-    never falling. `clause[: origin[mark.end_char]]` is what was said when the `WordMark` ends."""
+    """Number of written characters that the first 0, 1, ... `len(text)` spoken ones stand for;
+    never falling. `clause[: origin[mark.end_char]]` is what was spoken when the `WordMark` ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class MappedText:
+    """Text, and for every character its place in what was written."""
+
     text: str
     places: tuple[int, ...]
-    "For every character the index of the written one that it stands for."
+    "Index of the written character that each character stands for."
 
     @classmethod
     def of(cls, text: str) -> "MappedText":
@@ -43,7 +45,7 @@ class MappedText:
         return MappedText(self.text + other.text, self.places + other.places)
 
     def sub(self, pattern: re.Pattern[str], replace: Replacement) -> "MappedText":
-        """As `re.sub`; new text stands for the last character of what it replaces."""
+        """Does what `re.sub` does. New text stands for the last character of what it replaces."""
         matches = [match for match in pattern.finditer(self.text) if match.group()]
         if not matches:
             return self
@@ -64,7 +66,10 @@ class MappedText:
         return MappedText("".join(text), (*places, *self.places[done:]))
 
     def spoken(self, clause: str) -> NormalizedText:
-        """`clause`: what was written. What is not read belongs to the word that it touches."""
+        """Returns the spoken form of `clause`, the written text.
+
+        Written characters that are not read belong to the word that they touch.
+        """
         if not self.text:
             return NormalizedText("", (0,))
         following = [len(clause)] * len(self.places)

@@ -1,4 +1,4 @@
-"""Markdown as a person would read it. Pure, clause by clause: whatever is open stays unread."""
+"""Markdown as a person would read it aloud. Pure, clause by clause: an open mark is not read."""
 
 import re
 from html import unescape
@@ -36,8 +36,11 @@ _SNAKE = re.compile(r"(?<=\w)_+(?=\w)")
 
 
 def read_block(line: MappedText, months: frozenset[str]) -> MappedText:
-    """A line without what marks it as a heading, an item, a row; such a line ends like a sentence.
-    `months`: what may follow a day's ordinal, which is no item's number (`3. Mai`)."""
+    """Returns a line without its markup for a heading, a list item or a table row.
+
+    Such a line gets a full stop. months: words before which a number is a date, not a list item
+    (`3. Mai`).
+    """
     if _RULE.match(line.text) or _TABLE_RULE.match(line.text):
         return MappedText("", ())
     line = line.sub(_QUOTE, NOTHING)
@@ -51,14 +54,14 @@ def read_block(line: MappedText, months: frozenset[str]) -> MappedText:
 
 
 def read_links(text: MappedText) -> MappedText:
-    """Links as their text, before addresses are read."""
+    """Replaces links by their text. Must run before addresses are read."""
     text = text.sub(_ESCAPE, FIRST_GROUP).sub(_NOTE, NOTHING)
     text = text.sub(_LINK, FIRST_GROUP).sub(_LINK, FIRST_GROUP)  # an image may be a link's text
     return text.sub(_CUT_LINK, NOTHING).sub(_AUTOLINK, FIRST_GROUP)
 
 
 def read_marks(text: MappedText) -> MappedText:
-    """Emphasis, code spans, tags and entities, wherever they begin or end."""
+    """Removes emphasis, code spans and tags, and decodes entities, wherever they begin or end."""
     text = text.sub(_BREAK, SPACE).sub(_TAG, NOTHING).sub(_ENTITY, lambda m: (unescape(m[0]),))
     text = text.sub(_CODE, NOTHING).sub(_STRONG, NOTHING).sub(_EMPHASIS, NOTHING)
     return text.sub(_SNAKE, SPACE)

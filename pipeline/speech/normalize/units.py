@@ -11,7 +11,7 @@ from msgspec import Struct, convert
 from pipeline.speech.normalize.mapped_text import MappedText, Replacement, TextPiece
 
 LANGUAGES = ("de", "en", "es", "fr")
-"Those with a table; in others symbols are left to the voice."
+"Languages with a table. In others, symbols are left to the voice."
 
 _NUMBER = r"(?<![\w.,])(\d+(?:[.,\u00a0\u202f ]\d{3})*(?:[.,]\d+)?[½¼¾]?|[½¼¾])"
 _THOUSANDS = re.compile(r"[.,\s]\d{3}(?!\d)")
@@ -19,29 +19,30 @@ _MONEY = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY", "₹": "INR", "CHF
 
 
 class SpokenFormTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """Forms of a counted word: one, several."""
+    """Table of spoken forms of one language. A pair is the singular and the plural."""
 
     units: dict[str, tuple[str, str]]
-    "After a number, as written."
+    "Units after a number, as they are written."
     money: dict[str, tuple[str, str]]
-    "ISO 4217 code -> its word."
+    "Names of currencies by ISO 4217 code."
     magnitudes: tuple[str, ...]
     "Words between an amount and its currency: `$3 million` is 3 million dollars."
     magnitude_link: str
-    "Between a magnitude and the currency (`3 millions d'euros`)."
+    "Word between a magnitude and the currency (`3 millions d'euros`)."
     symbols: dict[str, str]
-    "Wherever it stands."
+    "Symbols that are replaced everywhere."
     operators: dict[str, str]
-    "Between two numbers or words that spaces part from it."
+    "Symbols between two numbers, or between words if there are spaces around them."
     before_number: dict[str, str]
-    "Right before a digit."
+    "Symbols that are replaced only right before a digit."
     abbreviations: dict[str, str]
-    "With their full stops; spaces may be left out."
+    "Abbreviations with their full stops. The text may leave out their spaces."
     range: str
-    "A dash between two numbers."
+    "Word for a dash between two numbers."
     months: tuple[str, ...]
+    "Names of the months, for `3. Mai`."
     singular_below: float
-    "Numbers below this, and 1, take the first form."
+    "Numbers below this, and 1, take the singular."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,10 @@ def months(language: str) -> frozenset[str]:
 
 
 def read_words(text: MappedText, language: str) -> MappedText:
-    """`20 °C` is 20 degrees Celsius; as it was in a language without a table."""
+    """Returns the text with words in place of units and symbols: `20 °C` is 20 degrees Celsius.
+
+    Unchanged in a language without a table.
+    """
     if language in LANGUAGES:
         for pattern, replace in _rules(language).steps:
             text = text.sub(pattern, replace)
@@ -106,7 +110,7 @@ def _money_steps(table: SpokenFormTable) -> tuple[tuple[re.Pattern[str], Replace
 
 
 def _cents(amount: str) -> tuple[str | None, int]:
-    """`5.50` -> ("5", 50); whole amounts and odd fractions: None."""
+    """Splits an amount of money: `5.50` is ("5", 50). For other amounts: (None, 0)."""
     found = re.fullmatch(r"(.*\d)[.,](\d\d)", amount)
     return (found[1], int(found[2])) if found else (None, 0)
 
@@ -118,7 +122,7 @@ def _unit_step(table: SpokenFormTable) -> tuple[re.Pattern[str], Replacement]:
         one, several = table.units[match[2]]
         return (1, f" {one if _is_singular(match[1], table) else several}")
 
-    # The 1990s and a 5K run are no units, 5 s and 5 K are.
+    # Not units: the 1990s, a 5K run. Units: 5 s, 5 K.
     return re.compile(rf"{_NUMBER}(?:[\s\u00a0\u202f-]|(?![sK]\b))({units})(?![\w²³/°])"), read
 
 
@@ -137,7 +141,7 @@ def _abbreviation(short: str) -> re.Pattern[str]:
 
 
 def _ending(long: str) -> Replacement:
-    """It keeps the full stop when it ends the clause."""
+    """Returns a replacement that keeps the full stop at the end of the clause."""
 
     def read(match: re.Match[str]) -> tuple[TextPiece, ...]:
         is_last = not match.string[match.end() :].strip() and match[0].endswith(".")
@@ -156,7 +160,7 @@ def _between(sign: str) -> re.Pattern[str]:
 
 
 def _word(word: str) -> Replacement:
-    """With spaces where other words touch it."""
+    """Returns a replacement with spaces where it touches other words."""
 
     def read(match: re.Match[str]) -> tuple[TextPiece, ...]:
         before, after = match.string[: match.start()][-1:], match.string[match.end() :][:1]
