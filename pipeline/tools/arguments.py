@@ -1,4 +1,4 @@
-"""What a model wants to pass to a tool, held against the tool's JSON Schema."""
+"""Check of a model's arguments against a tool's JSON Schema."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,33 +12,35 @@ from referencing.exceptions import Unresolvable
 
 from core.errors import RequestError
 
-MAX_SHOWN_CHARS = 100  # of a wrong value, and of each allowed one: the model knows what it wrote
-MAX_CHOICES = 30  # the schema that the model has in front of it lists them all
+# most characters of a wrong or an allowed value in a message: the model knows what it wrote
+MAX_SHOWN_CHARS = 100
+MAX_CHOICES = 30  # most allowed values in a message: the model has the schema with all of them
 
 
 class InvalidArguments(RequestError):
-    """`param` names the argument, the message what is allowed there."""
+    """A model's arguments do not fit. `param` names the argument, the message what is allowed."""
 
     code = "invalid_arguments"
 
 
-# Patterns may come from a stranger's server, and Python's take exponential time: it checks its own.
+# Patterns may come from a foreign server, and Python's `re` can take exponential time for them. So
+# they are not checked here; the server checks its own.
 _Validator: Any = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator, {"pattern": None, "patternProperties": None}
 )
 
 _NOTHING_ELSE: Registry[Any] = Registry()
-"A `$ref` to elsewhere is never fetched."
+"Registry that resolves nothing: a `$ref` to another place is never fetched."
 
 
 class ArgumentCheck:
-    """The arguments of one tool. A schema that makes no sense lets everything through."""
+    """Checks the arguments of one tool. With an invalid schema it accepts everything."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._validator = _checked(schema)
 
     def check(self, arguments: Mapping[str, Any]) -> None:
-        """Raises InvalidArguments."""
+        """Raises InvalidArguments if the arguments do not fit the schema."""
         if self._validator is None:
             return
         try:
@@ -59,7 +61,7 @@ def _checked(schema: Mapping[str, Any]) -> Any:
 
 
 def _where(error: ValidationError) -> str:
-    """`rooms[2].name`; empty: the arguments as a whole."""
+    """Returns the place of the error, such as `rooms[2].name`. Empty: the arguments as a whole."""
     path = ""
     for step in error.absolute_path:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else str(step)
@@ -67,7 +69,7 @@ def _where(error: ValidationError) -> str:
 
 
 def _what(error: ValidationError) -> str:
-    """What is wrong and what is allowed, without the whole schema."""
+    """Returns what is wrong and what is allowed, without the whole schema."""
     got = _short(error.instance)
     schema: Any = error.schema
     rule: Any = error.validator_value
@@ -86,7 +88,7 @@ def _what(error: ValidationError) -> str:
 
 
 def _ways(rules: Sequence[Any]) -> str:
-    """What any of these schemas lets through, as far as it is short to say."""
+    """Returns what any of these schemas accepts, as far as that is short."""
     known = [rule for rule in rules if isinstance(rule, dict)]
     choices = [one for rule in known for one in rule.get("enum", ())]
     kinds = [str(rule["type"]) for rule in known if "type" in rule]
@@ -104,15 +106,15 @@ def _short(value: Any) -> str:
     return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}..."
 
 
-# Arguments and declarations of tools: JSON that everything behind us can take, too. Pure.
+# JSON of tools' arguments and declarations, limited to what all later parsers can take. Pure.
 
 MAX_DEPTH = 64
-"""Of lists and objects in each other. What a parser takes at the end of its stack, the next one
-cannot write; no tool of a real client has twenty."""
+"""Most levels of lists and objects. What one parser reads at the end of its stack, the next cannot
+write. No tool of a real client has twenty."""
 
 
 def parse_arguments(arguments: str) -> dict[str, Any]:
-    """A JSON object. Raises ValueError, also for half characters and for what is too deep."""
+    """Parses a JSON object. Raises ValueError, also for lone surrogates and for too many levels."""
     try:
         found = msgspec.json.decode(arguments, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Which tool a name means, when several sources have tools."""
+"""Names of tools, when several providers have tools."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -12,40 +12,40 @@ from pipeline.tools.arguments import ArgumentCheck
 logger = logging.getLogger(__name__)
 
 MAX_TOOLS = 128
-"""Tools of all sources together. OpenAI's API takes no more in one request, and a model reads each
-of them again in every turn."""
+"""Most tools of all providers together. OpenAI's API takes no more in one request, and a model
+reads each of them again in every turn."""
 
 SHOWN_NAMES = 8
-"Names in one log line."
+"Most names in one log line."
 
 MAX_KNOWN = 32
-"Catalogues kept: one for each language and state of the sources that was lately in use."
+"Most catalogues kept: one for each language and state of the providers lately in use."
 
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool, under the name that models know."""
+    """A tool under the name that models see, and the provider that runs it."""
 
     spec: ToolSpec
     provider: ToolProvider
     name: str
-    "What its provider calls it."
+    "Name that the provider uses."
 
     @cached_property
     def arguments(self) -> ArgumentCheck:
-        """Made at its first call: most tools are never called."""
+        """Check of the arguments. Made at the first call: most tools are never called."""
         return ArgumentCheck(self.spec.parameters)
 
 
 @dataclass(frozen=True, slots=True)
 class _ToolSnapshot:
     told: tuple[Sequence[ToolSpec], ...]
-    "What the providers told; held, so that no other object gets its identity."
+    "Tools of each provider. Kept here so that no other object can get their `id`, the cache's key."
     tools: Mapping[str, Tool]
 
 
 class ToolCatalogue:
-    """The tools of all providers. What they told is looked at again only when it is new."""
+    """The tools of all providers. Recomputed only when a provider returns another sequence."""
 
     def __init__(self, providers: Sequence[ToolProvider]) -> None:
         self._providers = providers
@@ -56,7 +56,7 @@ class ToolCatalogue:
         "Tools beyond the limit, as they were logged last."
 
     def get(self, context: ToolContext) -> Mapping[str, Tool]:
-        """By the name that models know, in the order of the providers."""
+        """Returns the tools by the name that models see, in the order of the providers."""
         told = tuple(self._told(provider, context) for provider in self._providers)
         key = tuple(id(specs) for specs in told)
         known = self._known.get(key)
@@ -67,10 +67,11 @@ class ToolCatalogue:
         return known.tools
 
     def _told(self, provider: ToolProvider, context: ToolContext) -> Sequence[ToolSpec]:
-        """What a provider offers now; nothing where it fails to say."""
+        """Returns a provider's tools, or none if it fails."""
         try:
             return provider.tools(context)
-        except Exception as bug:  # the edge of providers, which others may have written
+        # providers may be written by others; a bug in one must not cost the others' tools
+        except Exception as bug:
             name = type(provider).__name__
             if name not in self._hidden:
                 self._hidden.add(name)
@@ -78,7 +79,8 @@ class ToolCatalogue:
             return ()
 
     def _named(self, told: Sequence[Sequence[ToolSpec]]) -> Mapping[str, Tool]:
-        """The first provider's tool keeps its name; what exceeds the limit is left out."""
+        """Names the tools. The first provider's keeps its name; tools beyond the limit are left
+        out."""
         tools: dict[str, Tool] = {}
         left_out: list[str] = []
         for provider, specs in zip(self._providers, told, strict=True):

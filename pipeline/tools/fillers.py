@@ -1,4 +1,4 @@
-"""What the user hears while tools are slow, and when one failed or the model has no words."""
+"""Fillers while tools are slow, and apologies when something failed or the model has no words."""
 
 import asyncio
 import tomllib
@@ -21,69 +21,79 @@ from core.errors import (
 )
 
 WAITING_AFTER_S = 1.5
-"Of silence. Longer makes people ask whether they were heard; most tools are done before."
+"""Seconds of silence before the first filler. Longer silence makes users ask whether they were
+understood; most tools are done before."""
 
 STILL_WAITING_AFTER_S = (4.5, 10.0)
-"""After the sentence before, for each that follows. A tool may take 10 s, and an answer six rounds
-of them; who has been told three times knows it."""
+"""Seconds from one filler to the next. A tool may take 10 s, and a response six rounds of tools.
+After three fillers the user knows, so there is no fourth."""
 
 AGAIN_AFTER_S = 0.25
-"Where it cannot be said yet: the turn may not be over, or the voice has not caught up."
+"""Seconds until the next try, where a filler cannot be spoken yet: the turn is not confirmed, or
+the voice has not caught up."""
 
 SPOKEN_CHARS_PER_S = 18
-"200 words a minute: how long what the model wrote before its tools is taken to sound."
+"Speed at which text written before tools is taken to be spoken: 200 words a minute."
 
 FALLBACK = "en"
+"Language of the sentences where the user's language has none."
 
 
 class FillerSentences(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of one language; in the order in which they are used."""
+    """Sentences of one language, in the order in which they are used."""
 
     waiting: tuple[str, ...]
+    "While a tool is slow: the first filler of a response."
     still_waiting: tuple[str, ...]
+    "While a tool is slow: later fillers."
     failed: tuple[str, ...]
+    "A tool or an engine failed."
     nothing: tuple[str, ...] = ()
-    "The model wrote nothing at all. Without one: as `failed`."
+    "The model wrote nothing at all. Empty: `failed` is used."
     away: tuple[str, ...] = ()
-    "The model cannot be reached. Without one: as `failed`."
+    "The model cannot be reached. Empty: `failed` is used."
     busy: tuple[str, ...] = ()
-    "There is more to do than can be done. Without one: as `failed`."
+    "The server has too much to do. Empty: `failed` is used."
 
 
 AWAY = (EngineUnreachable, EngineTimeout, EngineCrashed, EngineMissing)
+"Errors after which the language model counts as away."
 
 
 class Fillers:
-    """Of one session, or of all single questions: sentences take turns. In a language without any
-    they are English, read by the voice that answers: foreign words are taken for a sign of life,
-    silence for none."""
+    """Chooses fillers and apologies, of one session or of all one-shot responses, in rotation.
+
+    Languages without sentences get the English ones, in the voice of the answer. Foreign words are
+    taken for a sign of life; silence is not.
+    """
 
     def __init__(self, sentences: Mapping[str, FillerSentences] | None = None) -> None:
         self._sentences = bundled_fillers() if sentences is None else sentences
         self._turn: Counter[str] = Counter()
 
     def waiting(self, language: str) -> str | None:
-        """The first in an answer."""
+        """Returns the first filler of a response."""
         return self._next("waiting", language)
 
     def still_waiting(self, language: str) -> str | None:
-        """Every further one."""
+        """Returns a later filler."""
         return self._next("still_waiting", language)
 
     def failed(self, language: str) -> str | None:
-        """A tool failed, and the model wrote nothing about it."""
+        """Returns the sentence after a tool failed and the model wrote nothing about it."""
         return self._next("failed", language)
 
     def nothing(self, language: str) -> str | None:
-        """The model wrote nothing, and called nothing."""
+        """Returns the sentence for a model that wrote nothing and called nothing."""
         return self._next("nothing", language)
 
     def regret(self, error: EarshotError, language: str) -> str | None:
-        """An engine failed, in an answer or in its place."""
+        """Returns the apology for an engine's failure, in a response or in its place."""
         if isinstance(error, OverloadedError):
             return self._next("busy", language)
         if isinstance(error, EngineError) and error.stage != "llm":
-            return self._next("failed", language)  # the language model is not away
+            # another engine failed, so the language model is not away
+            return self._next("failed", language)
         return self._next("away" if isinstance(error, AWAY) else "failed", language)
 
     def _next(self, kind: str, language: str) -> str | None:
@@ -97,18 +107,20 @@ class Fillers:
 
 
 class SilenceTimer:
-    """Of one answer: how long its user has heard nothing, over all its rounds of tools. `say` is
-    called from the event loop for each of the waits above until it was said; after leaving
-    never."""
+    """Measures the silence of one response over all its rounds of tools, and fills it.
+
+    `say` is called from the event loop, for each of the waits above until it returns True. It is
+    never called after the `with` block.
+    """
 
     def __init__(self, say: Callable[[str], bool], fillers: Fillers, language: str) -> None:
         self._say, self._fillers, self._language = say, fillers, language
         self._waits_s = [WAITING_AFTER_S, *STILL_WAITING_AFTER_S]
-        "Those that are left."
+        "Waits that are left, in seconds."
         self._text: str | None = None
-        "What could not be said yet."
+        "Filler that could not be spoken yet."
         self._quiet_from = 0.0
-        "Until then something sounds; the event loop's seconds."
+        "Time until which something is audible, on the event loop's clock."
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
@@ -118,14 +130,13 @@ class SilenceTimer:
         self._stop()
 
     def begin(self) -> None:
-        """Tools run: until the model has words again, silence is spoken over. If that is so
-        already, the clock goes on."""
+        """Starts the clock: tools run. No effect if it runs already."""
         if self._timer is None:
             now = asyncio.get_running_loop().time()
             self._wait(max(now, self._quiet_from))
 
     def broken(self, text: str) -> None:
-        """The model wrote something to be heard."""
+        """Stops the clock: the model wrote text that will be audible."""
         if not text.strip():
             return
         self._stop()
@@ -160,6 +171,6 @@ class SilenceTimer:
 
 @cache
 def bundled_fillers() -> Mapping[str, FillerSentences]:
-    """Language (ISO 639-1) -> its sentences."""
+    """Returns the bundled sentences by language (ISO 639-1)."""
     text = (files("pipeline.tools") / "fillers.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), dict[str, FillerSentences])

@@ -17,24 +17,24 @@ from core.errors import ConfigError
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from pipeline.tools.skills.arguments import ToolError
 
-# Functions that block, in threads that keep nobody from leaving.
-#
-# A pool's threads are waited for when the interpreter ends; one tool that hangs would then keep the
-# whole server from ending.
+# Threads for functions that block. They are daemon threads: the interpreter would wait for those of
+# a pool when it ends, and one tool that hangs would keep the whole server from ending.
 
 MAX_THREADS = 8
-"Slow functions wait for each other, and for nothing else of ours."
+"Most functions that run in threads at once. Slow ones wait for each other and delay nothing else."
 
 
 class ToolThreads:
-    """At most MAX_THREADS at a time, of one event loop."""
+    """Runs functions of one event loop in at most MAX_THREADS threads."""
 
     def __init__(self) -> None:
         self._slots = asyncio.Semaphore(MAX_THREADS)
 
     async def run(self, call: Callable[[], Any]) -> Any:
-        """What `call` gives or raises. Cancelling leaves it alone: it goes on, and keeps its slot
-        until it ends."""
+        """Returns what `call` returns, or raises what it raises.
+
+        Cancelling does not stop the function: it runs on, and keeps its place until it ends.
+        """
         await self._slots.acquire()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
@@ -50,22 +50,23 @@ class ToolThreads:
 
         def job() -> None:
             value, error = _value_or_error(call)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the event loop is closed, so nobody waits for the result
                 loop.call_soon_threadsafe(settle, value, error)
 
         try:
             Thread(target=copy_context().run, args=(job,), name="tool_call", daemon=True).start()
-        except RuntimeError:  # the system gives no more of them
+        except RuntimeError:  # the system has no more threads
             self._slots.release()
             raise
         return await future
 
 
 def _value_or_error(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
-    """One of both. What would end a thread, as `sys.exit`, must not end the loop."""
+    """Returns a value or an error. What would end a thread, such as `sys.exit`, becomes an
+    error."""
     try:
         return call(), None
-    except StopIteration as error:  # no future takes it
+    except StopIteration as error:  # a Future refuses a StopIteration
         return None, RuntimeError(f"a tool raised {error!r}")
     except Exception as error:
         return None, error
@@ -74,7 +75,7 @@ def _value_or_error(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
 
 
 MARKS = "__earshot_tool__"
-"Attribute of a function that is a tool."
+"Name of the attribute that marks a function as a tool."
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -88,8 +89,16 @@ class _ToolMarks:
 def tool(
     *, read_only: bool = False, timeout_s: float | None = None
 ) -> Callable[[Function], Function]:
-    """Make a tool of an annotated function; it stays callable as it is. `read_only`: it changes
-    nothing, and may be called for words that turn out to be no turn."""
+    """Makes a tool of an annotated function, which stays callable as before.
+
+        @tool(read_only=True)
+        def bin_day(street: str) -> dict[str, str]:
+            "Tells when the bins of a street are emptied."
+            return {"day": DAYS[street]}
+
+    read_only: it changes nothing, so it may run before the turn is confirmed.
+    timeout_s: limit of one call; None: the server's usual one.
+    """
 
     def mark(function: Function) -> Function:
         setattr(function, MARKS, _ToolMarks(read_only, timeout_s))
@@ -99,7 +108,7 @@ def tool(
 
 
 def load_functions(modules: Sequence[str]) -> tuple[Callable[..., Any], ...]:
-    """The decorated functions of modules by their dotted names. Raises ConfigError. Blocking."""
+    """Imports the modules and returns their decorated functions. Raises ConfigError. Blocking."""
     found: list[Callable[..., Any]] = []
     for name in modules:
         try:
@@ -117,7 +126,7 @@ def load_functions(modules: Sequence[str]) -> tuple[Callable[..., Any], ...]:
 
 
 class FunctionTools:
-    """A ToolProvider of functions. Raises ConfigError for one that cannot be a tool."""
+    """A ToolProvider of Python functions. Raises ConfigError for one that cannot be a tool."""
 
     def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
         made = [_FunctionTool.of(function) for function in functions]
@@ -135,7 +144,8 @@ class FunctionTools:
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
     ) -> ToolOutcome:
-        """A function in a thread is not interrupted by cancelling: nobody waits for it any more."""
+        """Calls the function. Cancelling does not stop one that runs in a thread; it is left
+        behind."""
         made = self._made[name]
         try:
             call = made.bound(arguments, context)
@@ -155,7 +165,7 @@ class _FunctionTool:
     is_async: bool
     arguments: type[msgspec.Struct]
     context_name: str | None
-    "The parameter that is given the ToolContext."
+    "Name of the parameter that gets the ToolContext. None: it has none."
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> "_FunctionTool":
@@ -176,12 +186,12 @@ class _FunctionTool:
         return cls(spec, function, is_async, arguments, context_name)
 
     def bound(self, arguments: Mapping[str, Any], context: ToolContext) -> Callable[[], Any]:
-        """The call, ready to be made. Raises ToolError invalid_arguments."""
+        """Returns the call, ready to be made. Raises ToolError invalid_arguments."""
         try:
             values = msgspec.convert(dict(arguments), self.arguments)
         except msgspec.ValidationError as error:
             raise ToolError(str(error).replace("$.", "")) from error
-        # By field: an argument that is not given keeps the function's own default.
+        # Only what was given: other arguments keep the function's own defaults.
         given = {name: getattr(values, name) for name in arguments}
         if self.context_name is not None:
             given[self.context_name] = context
@@ -189,7 +199,10 @@ class _FunctionTool:
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[type[msgspec.Struct], str | None]:
-    """A struct with a field for each argument. Raises TypeError, NameError, ValueError."""
+    """Returns a Struct with a field for each argument, and the name of the ToolContext parameter.
+
+    Raises TypeError, NameError, ValueError.
+    """
     hints = get_type_hints(function, include_extras=True)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     context_name = None
@@ -210,7 +223,7 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[type[msgspec.S
 
 
 def _shown_default(value: Any) -> Any:
-    """As msgspec takes it, which refuses a list or table that is not empty."""
+    """Returns the default as msgspec accepts it: it refuses a list or table that is not empty."""
     mutable = isinstance(value, list | dict | set | bytearray)
     return msgspec.field(default_factory=lambda: value) if mutable else value
 
@@ -224,7 +237,7 @@ def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _outcome(value: Any) -> ToolOutcome:
-    """Whatever a function returns. Raises TypeError for what is no data."""
+    """Converts what a function returned. Raises TypeError for values that JSON cannot hold."""
     if isinstance(value, ToolOutcome):
         return value
     if value is None:

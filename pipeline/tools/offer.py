@@ -1,4 +1,4 @@
-"""Tools that the client runs, beside the server's: which are offered, and whose a call is."""
+"""The tools that a model is offered in one round, and who runs each: the server or the client."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,20 +15,25 @@ from pipeline.tools.toolbox import Toolbox
 
 @dataclass(frozen=True, slots=True)
 class ToolOffer:
-    """The tools of one round, as a model is offered them."""
+    """Tools of one round, and the options that the model is called with."""
 
     specs: tuple[ToolSpec, ...]
     options: LlmOptions
+    "`must_call` is set where the tool choice demands a call."
     server: frozenset[str]
+    "Names of tools that the server runs."
     client: frozenset[str]
+    "Names of tools that the client runs."
     remote: Mapping[str, ClientMcpTool] = field(default_factory=dict[str, ClientMcpTool])
-    "Of MCP servers that the client named; the server runs them."
+    "Tools of MCP servers that the client named, by name. The server runs them."
 
     def parted(
         self, calls: Sequence[ToolCall]
     ) -> tuple[list[ToolCall], list[ToolCall], list[ToolCall]]:
-        """Calls that the server runs, those for the client, and those that it has to allow. A call
-        of what was not offered is the server's, to be refused."""
+        """Splits calls into those that the server runs, those for the client, and those to approve.
+
+        A call of a tool that was not offered goes to the server, which refuses it.
+        """
         of_client = [call for call in calls if call.name in self.client]
         to_allow = [call for call in calls if self._needs_approval(call)]
         others = [call for call in calls if call not in of_client and call not in to_allow]
@@ -63,9 +68,13 @@ class ToolPlan(Protocol):
 def offer_tools(
     plan: ToolPlan, toolbox: Toolbox, context: ToolContext, *, is_first: bool
 ) -> ToolOffer:
-    """The tool choice counts for the first round: a model that must call a tool again and again
-    would never answer. A client's tool, or one of a server that it named, hides one of the server's
-    with its name. Raises RequestError no_such_tool."""
+    """Returns the tools to offer. Raises RequestError no_such_tool.
+
+    A client's tool, or one of an MCP server that it named, hides a server's tool of the same name.
+
+    is_first: True in the first round. Only there the tool choice counts: a model that must call a
+        tool in each round would never answer.
+    """
     choice = plan.tool_choice
     if choice == "none":
         return ToolOffer((), plan.options, frozenset(), frozenset())
@@ -89,7 +98,7 @@ def offer_tools(
 def _chosen(
     specs: list[ToolSpec], choice: ToolChoice, remote: Mapping[str, ClientMcpTool]
 ) -> list[ToolSpec]:
-    """Raises RequestError no_such_tool."""
+    """Returns the tools that the tool choice leaves. Raises RequestError no_such_tool."""
     match choice:
         case NamedTool(name=name):
             chosen, what = [spec for spec in specs if spec.name == name], f"tool {name!r}"

@@ -1,4 +1,4 @@
-"""What a tool did, as JSON for the model: never longer than a model should have to read."""
+"""Results of tools as JSON for the model, cut to what a model should have to read."""
 
 import json
 from collections.abc import Mapping
@@ -7,29 +7,32 @@ from typing import Any
 from core.ports import ToolOutcome
 
 MAX_RESULT_CHARS = 8000
-"A model's context is not a place for a whole database."
+"Most characters of one result: a model's context window has no room for a whole database."
 
 LOOK_CHARS = 64_000
-"What is read of a result to tell how long it is; encoding it takes some 10 ms of the event loop."
+"Most characters that are encoded to find out how long a result is: some 10 ms of the event loop."
 
 MAX_DEPTH = 12
-"Deeper than anything that a model makes sense of."
+"Most levels of a result. Models make no sense of deeper ones."
 
 STEPS = ((200, 4000), (60, 1000), (20, 400), (8, 150), (3, 60))
-"Entries of each list and table, and characters of each text: what is kept, less at each step."
+"Steps of cutting: most entries of each list and table, and most characters of each text."
 
 INTERRUPTED = '{"error":"interrupted","message":"no result was waited for; it may still happen"}'
-"Of a call that changes something: a model that knew nothing of it would make it again."
+"Result of a call that was interrupted. A model that did not know of the call would make it again."
 
 NO_RESULT = '{"error":"no_result_yet"}'
-"Of a call that its client has not answered: servers refuse a call without a result."
+"Result of a call that the client has not answered. LLM servers refuse a call without a result."
 
 _encoder = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 def as_json(outcome: ToolOutcome, limit_chars: int = MAX_RESULT_CHARS) -> str:
-    """The result, an error's code under `error`. One that is too long is cut, and says so under
-    `truncated`. Raises ValueError, TypeError, RecursionError for what is no data at all."""
+    """Returns the outcome as JSON. An error's code stands under `error`.
+
+    A result that is too long is cut, with a note under `truncated`. Raises ValueError, TypeError or
+    RecursionError for values that JSON cannot hold.
+    """
     error = {} if outcome.error is None else {"error": outcome.error}
     data = {**outcome.data, **error} if error else dict(outcome.data)
     text, is_whole = _beginning({**error, **data})
@@ -42,24 +45,25 @@ def as_json(outcome: ToolOutcome, limit_chars: int = MAX_RESULT_CHARS) -> str:
         cut, is_whole = _beginning({**error, "truncated": note, **cutter.cut(data)})
         if is_whole and len(cut) <= limit_chars:
             return cut
-    beginning = text[: limit_chars // 4]  # quoting it again doubles the quotes, and more
+    # a quarter: encoding the beginning again doubles its quotes, and more
+    beginning = text[: limit_chars // 4]
     return _beginning({**error, "truncated": note, "beginning": beginning})[0]
 
 
 def is_error(result: str) -> bool:
-    """Whether a result of `as_json` says that it failed."""
+    """Returns whether a result of `as_json` is an error."""
     decoded = json.loads(result)
     return isinstance(decoded, dict) and "error" in decoded
 
 
 def refused_result(reason: str = "") -> str:
-    """Of a call that the client did not allow."""
+    """Returns the result of a call that the client did not allow."""
     message = f"the user did not allow it{': ' if reason else ''}{reason}"
     return as_json(ToolOutcome({"message": message}, error="not_approved"))
 
 
 def _beginning(data: Mapping[str, Any]) -> tuple[str, bool]:
-    """JSON, and whether that is all of it: it stops soon after LOOK_CHARS."""
+    """Returns (JSON, whether it is complete). Encoding stops soon after LOOK_CHARS."""
     parts: list[str] = []
     length = 0
     for part in _encoder.iterencode(data):
@@ -67,18 +71,18 @@ def _beginning(data: Mapping[str, Any]) -> tuple[str, bool]:
         length += len(part)
         if length > LOOK_CHARS:
             break
-    # A lone surrogate is no text that could be sent to a model.
+    # A lone surrogate cannot be encoded as UTF-8, so it could not be sent to a model.
     text = "".join(parts).encode("utf-8", "replace").decode("utf-8")
     return text, length <= LOOK_CHARS
 
 
 class _ResultTruncator:
-    """Takes the first entries of everything, and says how many it left out."""
+    """Keeps the first entries of everything, and says how many it left out."""
 
     def __init__(self, entries: int, chars: int, nodes: int) -> None:
         self._entries, self._chars = entries, chars
         self._nodes = nodes
-        "Values that it still looks into: more do not fit anyway."
+        "Number of values that it may still look at. More would not fit anyway."
 
     def cut(self, value: Any, depth: int = MAX_DEPTH) -> Any:
         self._nodes -= 1

@@ -1,4 +1,5 @@
-"""Calls of tools while an answer is made: run by us, each told of, or put before the client."""
+"""Tool calls of one round: run by the server, reported to the client, or shown to it for
+approval."""
 
 import asyncio
 import json
@@ -25,69 +26,74 @@ from pipeline.tools.toolbox import Toolbox
 
 @dataclass(frozen=True, slots=True)
 class ToolAccess:
-    """What an answer may do besides talking."""
+    """Everything that a response may use besides text: tools, history, fillers, events."""
 
     toolbox: Toolbox
     context: ToolContext
     is_confirmed: Callable[[], Awaitable[object]]
-    "Waited for before a tool that changes something: the turn may not be over."
+    "Waits until the turn is confirmed. Awaited before a tool changes anything."
     record: Callable[[Item], None]
-    "Takes calls and their results, for the history."
+    "Receives calls and results for the history."
     fillers: Fillers = field(default_factory=Fillers)
     say: Callable[[str], bool] = lambda _: True
-    "Takes what is said while a tool is slow. False: not now, try again."
+    """Takes a filler while a tool is slow. Returns False if it cannot be spoken now; try again
+    later."""
     tell: Callable[[McpCallStep], None] = lambda _: None
-    "Takes what becomes of the calls of a client's MCP servers."
+    "Receives the steps of calls of a client's MCP servers."
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallBatch:
-    """Calls that are made side by side."""
+    """Calls that run at the same time."""
 
     calls: Sequence[ToolCall]
     server: frozenset[str] = frozenset()
     "Names of the server's own tools."
     remote: Mapping[str, ClientMcpTool] = field(default_factory=dict[str, ClientMcpTool])
+    "Tools of a client's MCP servers, by name."
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
-    "Id of a call -> what its arguments were told under."
+    "Key under which a call's arguments were reported, by the call's id."
     requests: Mapping[str, str] = field(default_factory=dict[str, str])
-    "Id of a call -> the item by which it was allowed."
+    "Id of the approval request that allowed a call, by the call's id."
 
 
 @dataclass(frozen=True, slots=True)
 class McpCallRound:
-    """One round's calls of the client's MCP servers."""
+    """Calls of a client's MCP servers in one round."""
 
     tools: ToolOffer
     hands: ToolAccess
     number: int
 
     def written(self, delta: CallDelta) -> None:
-        """More of a call's arguments; who has to allow it sees it when it is whole."""
+        """Reports more of a call's arguments. A call that needs approval is shown only when
+        complete."""
         tool = self.tools.remote.get(delta.name)
         if tool is not None and not tool.needs_approval:
             self.hands.tell(McpArgumentsStep(self._key(delta.call_id), tool, delta.arguments))
 
     def batch(self, written: Sequence[ToolCall], apart: Sequence[ToolCall]) -> ToolCallBatch:
-        """`apart`: the same calls with ids that nothing else in the answer has."""
+        """Returns the calls as a batch. `apart` are the same calls with ids unique in the
+        response."""
         ids = zip(written, apart, strict=True)
         keys = {call.call_id: self._key(one.call_id) for one, call in ids}
         return ToolCallBatch(apart, self.tools.server, self.tools.remote, keys)
 
     async def ask(self, calls: Sequence[ToolCall]) -> None:
-        """Put calls before the client, once it is certain that they are meant."""
+        """Asks the client to approve calls, once the turn is confirmed."""
         if calls:
             await self.hands.is_confirmed()
         for call in calls:
             self.hands.tell(McpApprovalStep(call, self.tools.remote[call.name]))
 
     def _key(self, call_id: str) -> str:
-        """Models begin to count anew in each round."""
+        """Returns a key unique in the response: models begin to count their ids again in each
+        round."""
         return f"{self.number}/{call_id}"
 
 
 async def run_calls(batch: ToolCallBatch, hands: ToolAccess, silence: SilenceTimer) -> list[str]:
-    """One result as JSON per call, in order. `silence`: of the answer."""
+    """Runs calls and returns one result as JSON for each, in order. silence: of the response."""
     calls = batch.calls
     if not all(_may_run_early(call, batch, hands) for call in calls):
         await hands.is_confirmed()
@@ -105,7 +111,8 @@ async def run_calls(batch: ToolCallBatch, hands: ToolAccess, silence: SilenceTim
     silence.begin()
     try:
         return await work
-    except asyncio.CancelledError:  # who interrupts says something, and the model is asked again
+    # the user interrupted, and the next response's model must know that the call was begun
+    except asyncio.CancelledError:
         for call in calls:
             if call.name not in batch.remote and not _may_run_early(call, batch, hands):
                 record_call(call, INTERRUPTED, hands.record)
@@ -115,7 +122,8 @@ async def run_calls(batch: ToolCallBatch, hands: ToolAccess, silence: SilenceTim
 async def run_decided_calls(
     approved: Sequence[ApprovalDecision], hands: ToolAccess, silence: SilenceTimer
 ) -> list[Message]:
-    """What the client allowed is run, and what it did not is told the model."""
+    """Runs the calls that the client approved. Returns the messages for the model, denied ones
+    included."""
     yes = [one for one in approved if one.approve]
     batch = ToolCallBatch(
         [one.call for one in yes],
@@ -133,13 +141,13 @@ async def run_decided_calls(
 
 
 def call_messages(call: ToolCall, result: str) -> tuple[Message, Message]:
-    """A call and its result, as a model sees them."""
+    """Returns a call and its result as the two messages that a model is shown."""
     asked = Message("assistant", tool_calls=(call,))
     return asked, Message("tool", result, call_id=call.call_id)
 
 
 def record_call(call: ToolCall, result: str, into: Callable[[Item], None]) -> None:
-    """For the history."""
+    """Adds a call and its result to a history."""
     arguments = json.dumps(dict(call.arguments))
     into(FunctionCallItem(new_id("item"), call.call_id, call.name, arguments))
     into(FunctionOutputItem(new_id("item"), call.call_id, result))

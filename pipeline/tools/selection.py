@@ -1,9 +1,9 @@
-"""Which of many tools a language model is offered: those that what was said may need. Pure.
+"""Choice of the tools that a model is offered: those that the conversation may need. Pure.
 
-All tools of a home are 28 kB of every request. What was said picks the topics: words of the home's
-tools by a table, tools of others by the words of their names and descriptions. The choice looks at
-the whole conversation and keeps the order of the tools, so it changes only when a new topic comes
-up, and servers find the prompt's beginning in their cache.
+All tools of a home are 28 kB of every request. The user's words pick the topics: for the home's
+tools by a table, for others by the words of their names and descriptions. The choice looks at the
+whole conversation and keeps the order of the tools. So it changes only when a new topic comes up,
+and LLM servers find the beginning of the prompt in their cache.
 """
 
 import re
@@ -19,27 +19,27 @@ from engines.base import Message
 from pipeline.shared.token_estimate import tools_tokens
 
 FEW = 8
-"Tools up to this number are offered as they are: a choice would save little and may be wrong."
+"Up to this number of tools all are offered: a choice would save little and may be wrong."
 MAX_OF_HOME = 16
-"""Topics of older sentences are left out beyond this. What the newest sentence asks for is always
-there: two large topics, timers and music, are more than this already."""
+"""Most tools of the home; beyond it, topics of older sentences are left out. The newest sentence
+gets all that it asks for: two large topics, timers and music, are more than this."""
 MAX_OF_OTHERS = 12
-"""Of MCP servers and functions together, where they take more of the model's context than they
-should. They are described in words of their own, which a user need not know, perhaps in another
-language: which of them he means is a guess."""
+"""Most tools of MCP servers and functions together, if they take too much of the context window.
+Their descriptions use their own words, perhaps in another language, so the choice is a guess."""
 OTHERS_SHARE = 1 / 4
-"Of the context: others are all offered while they take no more. Beside them comes the home."
+"Share of the context window up to which all of these others are offered. The home comes on top."
 UNKNOWN_SHARE = 1 / 2
-"The same while none of them shares a word with what was said: then there is nothing to choose by."
+"The same share while none of them shares a word with the user: there is nothing to choose by."
 MIN_WORD_CHARS = 4
-"Shorter words are in every description. A word counts by this many of its first letters: plurals."
+"""Least letters of a word that counts; shorter ones are in every description. Only this many first
+letters are compared, so that plurals match."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class ToolTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Tools of the home that go together, and by language what asks for them."""
+    """Tools of the home that belong together, and the words that ask for them, by language."""
 
     tools: tuple[str, ...]
     en: tuple[str, ...] = ()
@@ -48,7 +48,10 @@ class ToolTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     es: tuple[str, ...] = ()
 
     def is_asked_for(self, said: str, language: str) -> bool:
-        """`said`: in small letters, with a space at both ends."""
+        """Returns whether the words ask for this topic.
+
+        said: lower-case text with a space at both ends.
+        """
         parts: tuple[str, ...] = getattr(self, language)
         if language not in COMPOUNDING:
             parts = tuple(f" {part.lstrip()}" for part in parts)
@@ -56,9 +59,9 @@ class ToolTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 LANGUAGES = ("en", "de", "fr", "es")
-"In which the table has words; in another language all of the home's tools are offered."
+"Languages that the table has words for. In others all tools of the home are offered."
 COMPOUNDING = ("de",)
-"What is asked for may be the end of a longer word."
+"Languages that join words: a word of the table may be the end of a longer one."
 
 
 def relevant_tools(
@@ -69,8 +72,11 @@ def relevant_tools(
     needs_home: bool = False,
     context_tokens: int | None = None,
 ) -> Sequence[ToolSpec]:
-    """The tools to offer, in their order. `needs_home`: all of the home's are among them. What a
-    client declared is never left out. `context_tokens`: the model's; None: nobody knows a limit."""
+    """Returns the tools to offer, in their order. Tools that a client declared are never left out.
+
+    needs_home: keep all tools of the home.
+    context_tokens: the model's context window; None: unknown.
+    """
     kept = {tool.name for tool in tools if tool.is_clients}
     if len(tools) - len(kept) <= FEW:
         return tools
@@ -88,8 +94,10 @@ def relevant_tools(
 
 
 def most_tools(tools: Sequence[ToolSpec], context_tokens: int | None = None) -> Sequence[ToolSpec]:
-    """As many and as large ones as a conversation may come to be offered: one sentence may ask for
-    everything that the home can do."""
+    """Returns the most and largest tools that a conversation may be offered.
+
+    One sentence may ask for everything that the home can do.
+    """
     known = {name for topic in bundled_topics().values() for name in topic.tools}
     of_home = [tool for tool in tools if tool.name in known and not _is_foreign(tool)]
     others = [tool for tool in tools if tool not in of_home]
@@ -100,14 +108,15 @@ def most_tools(tools: Sequence[ToolSpec], context_tokens: int | None = None) -> 
 
 
 def _is_foreign(tool: ToolSpec) -> bool:
-    """An MCP server's tool, which may have the name of one of ours."""
+    """Returns whether it is a tool of an MCP server, which may have the name of one of ours."""
     return bool(tool.fallback_name)
 
 
 def _of_home(
     tools: Sequence[ToolSpec], messages: Sequence[Message], language: str, there: set[str]
 ) -> set[str]:
-    """All topics of what was said last; older ones stay while there is room."""
+    """Returns the names for all topics of the last sentence, and of older ones while there is
+    room."""
     always = [topic for topic in bundled_topics().values() if topic.is_asked_for("", language)]
     found = {name for topic in always for name in topic.tools} & there
     for age, said in enumerate(_said(messages)):
@@ -124,8 +133,10 @@ def _of_home(
 def _of_others(
     others: Sequence[ToolSpec], messages: Sequence[Message], context_tokens: int | None
 ) -> set[str]:
-    """All where there is room; else those that share most words with what was said, of equals the
-    first."""
+    """Returns all names if there is room, else the tools that share most words with the user.
+
+    Of equals the first ones.
+    """
     said = {word for text in _said(messages) for word in _words(text)}
     shared = {tool.name: len(said & _described(tool)) for tool in others}
     share = OTHERS_SHARE if any(shared.values()) else UNKNOWN_SHARE
@@ -139,7 +150,7 @@ def _takes_at_most(share: float, context_tokens: int | None, tools: Sequence[Too
 
 
 def _said(messages: Sequence[Message]) -> Iterator[str]:
-    """By the user, the newest first."""
+    """Yields the user's sentences, the newest first, as lower-case words between spaces."""
     for message in reversed(messages):
         if message.role == "user":
             words = " ".join(_WORD.findall(message.text.casefold()))
@@ -147,7 +158,7 @@ def _said(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _names(tool: ToolSpec, said: str) -> bool:
-    """A name of a device that the tool knows was said."""
+    """Returns whether the user named a device that is among the tool's parameters."""
     name = tool.parameters.get("properties", {}).get("name", {})
     groups = [name, *name.get("anyOf", ())]
     return any(
@@ -160,7 +171,7 @@ def _described(tool: ToolSpec) -> set[str]:
 
 
 def _words(text: str) -> set[str]:
-    """Beginnings of words that say something."""
+    """Returns the beginnings of the words that are long enough to mean something."""
     found = _WORD.findall(text.casefold())
     return {word[:MIN_WORD_CHARS] for word in found if len(word) >= MIN_WORD_CHARS}
 

@@ -1,4 +1,4 @@
-"""Runs what a language model asks for: skills, functions, and the tools of MCP servers."""
+"""Execution of tool calls: skills, Python functions, and the tools of MCP servers."""
 
 import asyncio
 import logging
@@ -14,24 +14,28 @@ from pipeline.tools.selection import relevant_tools
 logger = logging.getLogger(__name__)
 
 TOOL_TIMEOUT_S = 10.0
-"A person waits no longer for a light; the answer then says that it did not work."
+"""Seconds that one call may take. Nobody waits longer for a light; the answer then says that it
+failed."""
 
 MAX_PARALLEL = 8
-"Calls of one answer at a time; a model gone wrong asks for hundreds."
+"Most calls of one response at a time: a faulty model may ask for hundreds."
 
 NO_OTHERS: Mapping[str, Tool] = {}
 
 ToolOverride = Callable[[ToolCall, Tool], str | None]
-"A call's result without a call, as JSON for the model; None: the tool is called."
+"Gives a call's result, as JSON for the model, without running the tool. None: the tool is run."
 
 _HOW: Mapping[str | None, str] = {None: "done", "tool_timeout": "timeout"}
-"Error code -> outcome, as a metric tells it; all other codes are failures."
+"""Outcome in the metric by error code. All other codes count as "failed"."""
 
 
 class Toolbox:
-    """All tools of all sessions, whoever provides them. `allowed`: what a session may use of them;
-    None: all. `instead`: what answers in a tool's place; also in that of a client's MCP servers.
-    `offers_all`: False for only those that what was said may need."""
+    """All tools of all sessions, from all providers. `run` never fails: an error is a result, too.
+
+    toolbox = Toolbox([FunctionTools(functions), *mcp_tools(servers)], metrics)
+    specs = toolbox.specs(context)
+    results = await toolbox.run(calls, context)  # JSON texts, one for each call
+    """
 
     def __init__(
         self,
@@ -42,13 +46,19 @@ class Toolbox:
         instead: ToolOverride | None = None,
         offers_all: bool = True,
     ) -> None:
+        """Takes the providers; where two have a tool of the same name, the first one's keeps it.
+
+        timeout_s: limit of one call, unless its ToolSpec has another; None: TOOL_TIMEOUT_S.
+        instead: may answer in place of a tool, tools of a client's MCP servers included.
+        offers_all: False to offer a model only the tools that the conversation may need.
+        """
         self._catalogues = ToolCatalogue(providers)
         self._metrics, self._instead = metrics, instead
         self._offers_all = offers_all
         self._timeout_s = TOOL_TIMEOUT_S if timeout_s is None else timeout_s
 
     def specs(self, context: ToolContext, allowed: Collection[str] | None = None) -> list[ToolSpec]:
-        """What a model is offered."""
+        """Returns the tools of which a model may be offered some. allowed: names; None: all."""
         tools = self._catalogues.get(context)
         return [t.spec for name, t in tools.items() if allowed is None or name in allowed]
 
@@ -61,7 +71,11 @@ class Toolbox:
         needs_home: bool,
         context_tokens: int | None,
     ) -> Sequence[ToolSpec]:
-        """What of `specs` is offered in a conversation with a model of this context."""
+        """Returns those of `specs` to offer in this conversation.
+
+        needs_home: keep all tools of the home. context_tokens: the model's context window; None:
+            unknown.
+        """
         if self._offers_all:
             return specs
         return relevant_tools(
@@ -69,12 +83,15 @@ class Toolbox:
         )
 
     def names(self, context: ToolContext) -> tuple[str, ...]:
-        """Everything there is now; an MCP server's tools come and go."""
+        """Returns the names of all tools there are now. An MCP server's tools come and go."""
         return tuple(self._catalogues.get(context))
 
     def may_run_early(self, call: ToolCall, context: ToolContext) -> bool:
-        """Whether nothing has happened if the turn turns out to be none. Also of a call that is
-        refused anyway."""
+        """Returns whether the call changes nothing, so that it may run before the turn is
+        confirmed.
+
+        Also true for a call that would be refused.
+        """
         tool = self._catalogues.get(context).get(call.name)
         return tool is None or tool.spec.is_read_only
 
@@ -87,10 +104,15 @@ class Toolbox:
         also: Mapping[str, Tool] = NO_OTHERS,
         on_result: Callable[[ToolCall, str], None] = lambda *_: None,
     ) -> list[str]:
-        """Run calls side by side. One result as JSON per call, in order; a failure is a result.
-        `also`: tools of this session alone. `on_result`: told each one as soon as it is there."""
+        """Runs calls at the same time and returns one result as JSON for each, in order.
+
+        allowed: names that may be called; None: all.
+        also: tools of this session alone, by name.
+        on_result: called with each result as soon as it is there.
+        """
         slots = asyncio.Semaphore(MAX_PARALLEL)
-        # As they are now, for `may_run_early` has just been asked about them: sources change.
+        # A copy of this moment: `may_run_early` was just asked about these tools, and providers may
+        # change theirs at any time.
         tools = {**self._catalogues.get(context), **also}
 
         async def one(call: ToolCall) -> str:
@@ -118,7 +140,8 @@ class Toolbox:
             told = self._told(call, outcome)
             how = _HOW.get(outcome.error, "failed")
         except Exception as error:
-            # The edge of providers: a bug in one, or in what it returned, costs one result.
+            # Providers may be written by others. A bug in one, or in its result, costs only this
+            # call.
             logger.error("! tool %s failed: %s", call.name, chain_of(error))
             how, told = "failed", self._told(call, ToolOutcome({}, error="tool_failed"))
         finally:

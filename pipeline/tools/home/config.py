@@ -1,4 +1,4 @@
-"""What the demo home consists of: typed, from the configuration or the bundled `default.toml`."""
+"""Configuration of the demo home: from the configuration file or the bundled `default.toml`."""
 
 import tomllib
 from collections import Counter
@@ -13,32 +13,38 @@ from core.errors import ConfigError
 
 EntityKind = Literal["light", "switch", "cover", "climate", "fan", "media_player", "lock"]
 
-MAX_AREAS = 100  # a mansion; the names go into every prompt and into the recogniser's vocabulary
-MAX_ENTITIES = 500  # the page draws all of them, and a change sends all of them
-MAX_NAME_CHARS = 80  # a name must be sayable
+MAX_AREAS = 100  # a mansion; all names go into every prompt and into the recogniser's hot words
+MAX_ENTITIES = 500  # the page draws all of them, and each change sends all of them
+MAX_NAME_CHARS = 80  # a name must be short enough to be spoken
 
 
 class AreaConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A room or another area of the home."""
+
     id: str
     names: dict[str, tuple[str, ...]]
-    "Language (ISO 639-1) -> how people call it; the first one is shown and spoken."
+    "Names by language (ISO 639-1). The first one is shown and spoken."
 
 
 class EntityConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A device of the home."""
+
     id: str
     area: str
     kind: EntityKind
     names: dict[str, tuple[str, ...]]
-    "Language (ISO 639-1) -> how people call it; the first one is shown and spoken."
+    "Names by language (ISO 639-1). The first one is shown and spoken."
     device_class: str = ""
-    "Finer than `kind`: blind, curtain, door, window, garage, heater, radio, tv, speaker, ..."
+    "Finer class than `kind`: blind, curtain, door, window, garage, heater, radio, tv, speaker, ..."
     state: str = ""
-    "State at start; empty means off, closed, paused, locked or heating."
+    "State at the start. Empty: off, closed, paused, locked or heating."
     attributes: dict[str, int | float | str] = {}
-    "Attributes at start, over the defaults of the kind."
+    "Attributes at the start, in addition to the defaults of the kind."
 
 
 class HomeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Areas and devices of the demo home."""
+
     areas: tuple[AreaConfig, ...] = ()
     entities: tuple[EntityConfig, ...] = ()
 

@@ -17,7 +17,7 @@ from pipeline.tools.home.state import (
     TimerState,
 )
 
-MAX_LIST_ITEMS = 100  # a long week's shopping; every change sends the whole list
+MAX_LIST_ITEMS = 100  # a long week's shopping; each change sends the whole list
 MAX_ITEM_CHARS = 80  # longer than any product name that is spoken
 
 STATES: Mapping[EntityKind, tuple[str, ...]] = {
@@ -29,7 +29,7 @@ STATES: Mapping[EntityKind, tuple[str, ...]] = {
     "media_player": ("paused", "playing", "off"),
     "lock": ("locked", "unlocked"),
 }
-"States of each kind; the first is the one at start."
+"States of each kind of device. The first one is the state at the start."
 
 ATTRIBUTES: Mapping[EntityKind, Mapping[str, AttributeValue]] = {
     "light": {"brightness": 100, "color": "white"},
@@ -55,9 +55,13 @@ class DemoEntity:
 
 
 class DemoHome:
-    """Areas, devices and the shopping list. Changes are synchronous; `watch` sees the latest.
+    """Areas, devices and the shopping list of the demo home.
 
-    `language` is the one in which `snapshot` names things.
+        home = DemoHome(default_home(), language="en")
+        home.update("light.kitchen", "on", brightness=40)
+        async for state in home.watch():  # the latest state after each change
+
+    Changes are synchronous. `language` is the one in which `snapshot` names things by default.
     """
 
     def __init__(self, config: HomeConfig, *, language: str = "en") -> None:
@@ -71,7 +75,7 @@ class DemoHome:
         self._changed = asyncio.Event()
 
     def snapshot(self, language: str | None = None) -> HomeState:
-        """The home now, named in `language`."""
+        """Returns the present state of the home, with names in `language`."""
         language = language or self._language
         return HomeState(
             revision=self.revision,
@@ -86,7 +90,8 @@ class DemoHome:
         )
 
     async def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
-        """The home now, then after each change. A slow reader skips to the latest state."""
+        """Yields the present state, then the state after each change. A slow reader gets only the
+        latest."""
         seen = 0
         while True:
             if seen == self.revision:
@@ -98,18 +103,21 @@ class DemoHome:
         return tuple(self._entities.values())
 
     def entity(self, entity_id: str) -> DemoEntity:
-        """The device, or KeyError."""
+        """Returns the device. Raises KeyError."""
         return self._entities[entity_id]
 
     def area_name(self, area_id: str, language: str) -> str:
-        """How the area is called in `language`; the id itself for an unknown one."""
+        """Returns the area's name in `language`, or the id itself if the area is unknown."""
         areas = (area for area in self.config.areas if area.id == area_id)
         return next((names_in(area.names, language)[0] for area in areas), area_id)
 
     def update(
         self, entity_id: str, state: str | None = None, **attributes: AttributeValue
     ) -> DemoEntity:
-        """Set a device's state and attributes; KeyError for an unknown id."""
+        """Sets a device's state and attributes, and returns the device.
+
+        Raises KeyError for an unknown id, ValueError for a state that its kind does not have.
+        """
         old = self._entities[entity_id]
         if state is not None and state not in STATES[old.config.kind]:
             raise ValueError(f"{old.config.kind} has no state {state!r}")
@@ -120,7 +128,7 @@ class DemoHome:
         return new
 
     def add_item(self, text: str) -> ShoppingListItem | None:
-        """Put `text` on the shopping list. None when the list is full."""
+        """Puts `text` on the shopping list. Returns the item, or None if the list is full."""
         text = " ".join(text.split())[:MAX_ITEM_CHARS]
         for item in self._items.values():
             if item.text.casefold() == text.casefold() and not item.done:
@@ -135,7 +143,8 @@ class DemoHome:
         return item
 
     def complete_item(self, text: str) -> ShoppingListItem | None:
-        """Tick `text` off. None when it is not on the list."""
+        """Ticks `text` off the shopping list. Returns the item, or None if it is not on the
+        list."""
         wanted = " ".join(text.split()).casefold()
         for item in self._items.values():
             if item.text.casefold() == wanted and not item.done:
@@ -146,11 +155,11 @@ class DemoHome:
         return None
 
     def open_items(self) -> tuple[ShoppingListItem, ...]:
-        """What is still to be bought."""
+        """Returns the items that are still to be bought."""
         return tuple(item for item in self._items.values() if not item.done)
 
     def furnish(self, config: HomeConfig) -> None:
-        """Have other areas and devices from now on. Those that stay keep their state."""
+        """Replaces areas and devices. Devices that remain keep their state."""
         kept = self._entities
         self.config = config
         self._entities = {
@@ -160,17 +169,17 @@ class DemoHome:
         self.touch()
 
     def show_reach(self, reach: HomeReachability) -> None:
-        """Whether what is shown is so now, for a home that is somebody else's."""
+        """Shows whether the home can be reached, for a home that mirrors another system."""
         if reach != self._reach:
             self._reach = reach
             self.touch()
 
     def show_timers(self, timers: Callable[[], Iterable[TimerState]]) -> None:
-        """Let snapshots include these timers; their owner calls `touch` when they change."""
+        """Includes these timers in snapshots. Their owner calls `touch` when they change."""
         self._timers = timers
 
     def touch(self) -> None:
-        """Something that the snapshot shows has changed: wake the watchers."""
+        """Wakes the watchers: something that a snapshot shows has changed."""
         self.revision += 1
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
@@ -183,7 +192,7 @@ class DemoHome:
 
 
 def names_in(names: Mapping[str, tuple[str, ...]], language: str) -> tuple[str, ...]:
-    """The names in `language`, else the English ones, else the first that exist."""
+    """Returns the names in `language`, else the English ones, else the first that exist."""
     return (
         names.get(language) or names.get("en") or next(group for group in names.values() if group)
     )

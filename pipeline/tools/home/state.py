@@ -1,4 +1,4 @@
-"""What the home looks like at one moment; encoded as JSON this is `earshot.home`."""
+"""State of the home at one moment. Encoded as JSON it is the `earshot.home` event."""
 
 from typing import Literal
 
@@ -18,9 +18,9 @@ class EntityState(msgspec.Struct, frozen=True):
     area: str
     kind: str
     state: str
-    "on, off, open, closed, playing, paused, heat, locked, unlocked."
+    "One of on, off, open, closed, playing, paused, heat, locked, unlocked."
     attributes: dict[str, AttributeValue]
-    "brightness, position, volume and speed 0 to 100; temperatures in degrees Celsius."
+    "Attributes: brightness, position, volume and speed 0 to 100; temperatures in degrees Celsius."
     device_class: str = ""
 
 
@@ -31,25 +31,27 @@ class ShoppingListItem(msgspec.Struct, frozen=True):
 
 
 class TimerState(msgspec.Struct, frozen=True):
+    """A timer at the moment of the snapshot."""
+
     id: str
     name: str
-    "Empty when the timer has no name."
+    "Name of the timer. Empty: it has none."
     conversation_id: str
     duration_s: float
-    "As it was set; time added or taken later counts."
+    "Duration as it was set, with time that was added or taken later."
     remaining_s: float
-    "At the moment of the snapshot."
+    "Time left at the moment of the snapshot."
     state: Literal["running", "paused", "ringing"]
 
 
 HomeReachability = Literal["here", "away", "refused"]
-"""away: the house behind it cannot be reached, and all is as it was last; refused: nor will it be
-tried again."""
+"""Whether the system behind the home answers. away: it cannot be reached, and the last known state
+is shown. refused: the same, and it is not tried again."""
 
 
 class HomeState(msgspec.Struct, frozen=True):
     revision: int
-    "Grows with every change."
+    "Number that grows with every change."
     areas: tuple[AreaState, ...]
     entities: tuple[EntityState, ...]
     shopping_list: tuple[ShoppingListItem, ...]

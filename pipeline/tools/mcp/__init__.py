@@ -1,4 +1,4 @@
-"""Client of MCP servers: each is a ToolProvider that is there when its server is."""
+"""Client of MCP servers: each one is a ToolProvider, with tools while its server is connected."""
 
 from pipeline.tools.mcp.client import McpToolProvider, mcp_tools
 from pipeline.tools.mcp.settings import McpServerSettings

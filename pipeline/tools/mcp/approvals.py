@@ -1,4 +1,4 @@
-"""Calls that wait for the client's consent, and what goes on once it has given or refused it."""
+"""Calls that wait for the client's approval, and the response that follows the decision."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ from pipeline.shared.settings import ResponseRequest
 from pipeline.tools.mcp.tool import ApprovalDecision, ClientMcpTool
 
 MAX_WAITING = 64
-"Calls of one session; the oldest can no longer be allowed then."
+"Most calls of one session that wait. Beyond it, the oldest can no longer be approved."
 
 
 @dataclass(slots=True)
@@ -23,12 +23,13 @@ class _ApprovalRound:
 
 
 class Approvals:
-    """Of one session."""
+    """Open approval requests of one session."""
 
     def __init__(self) -> None:
+        # By the id of the approval request.
         self._waiting: dict[str, tuple[_ApprovalRound, ToolCall, ClientMcpTool]] = {}
         self._rounds: dict[str, _ApprovalRound] = {}
-        "By the response that asks."
+        "By the id of the response that asks."
 
     def ask(
         self,
@@ -38,7 +39,11 @@ class Approvals:
         call: ToolCall,
         tool: ClientMcpTool,
     ) -> None:
-        """`request`: how the response was asked for that goes on with it."""
+        """Adds a call that needs approval.
+
+        request_id: id of the approval request's item. response_id: the response that asks.
+        request: parameters of that response, used again for the one that follows the decision.
+        """
         round_ = self._rounds.setdefault(response_id, _ApprovalRound(request))
         round_.waiting.add(request_id)
         self._waiting[request_id] = round_, call, tool
@@ -46,9 +51,10 @@ class Approvals:
             self._forget(next(iter(self._waiting)))
 
     def decide(self, item: McpApprovalResponseItem) -> Callable[[], ResponseRequest | None]:
-        """What takes the decision, and gives the response that goes on; None: others are awaited.
+        """Checks a decision and returns the function that takes it.
 
-        Raises Conflict mcp_approval_not_pending.
+        That function returns the request of the response that follows, or None while other calls of
+        the round are undecided. Raises Conflict mcp_approval_not_pending.
         """
         request_id = item.approval_request_id
         if request_id not in self._waiting:

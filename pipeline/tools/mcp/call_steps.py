@@ -1,5 +1,7 @@
-"""What becomes of the calls of a client's MCP servers while an answer is made; told to the client
-once the answer is given."""
+"""Steps of the calls of a client's MCP servers, while a response is made.
+
+They are reported to the client once the response is delivered.
+"""
 
 from dataclasses import dataclass
 
@@ -12,32 +14,34 @@ class McpArgumentsStep:
     """More of the arguments of a call that will be made."""
 
     key: str
-    "Of the call, among those that are being written."
+    "Key of the call among those that are being written."
     tool: ClientMcpTool
     delta: str
 
 
 @dataclass(frozen=True, slots=True)
 class McpStartStep:
-    """It is whole, and is being made."""
+    """A call is complete and is being run."""
 
     key: str
     call: ToolCall
-    "With an id that no other call of the answer has."
+    "Call with an id that is unique in the response."
     tool: ClientMcpTool
     approval_request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class McpEndStep:
+    """A call has ended."""
+
     call_id: str
     result: str
-    "As the model sees it."
+    "Result as the model sees it, in JSON."
 
 
 @dataclass(frozen=True, slots=True)
 class McpApprovalStep:
-    """The client has to allow it; the answer ends."""
+    """A call needs the client's approval; the response ends with it."""
 
     call: ToolCall
     tool: ClientMcpTool

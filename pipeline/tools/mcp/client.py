@@ -1,4 +1,4 @@
-"""One MCP server: connected in the background, again whenever it was lost."""
+"""One MCP server: connected in the background, and reconnected whenever the connection is lost."""
 
 import asyncio
 import importlib
@@ -27,37 +27,39 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 60.0
-"`uvx` and `npx` fetch a server before they start it the first time."
+"Seconds for connecting. `uvx` and `npx` download a server before they start it the first time."
 
 LIST_EVERY_S = 60.0
-"Tells of new tools where the server does not, and finds one that went away without a word."
+"""Seconds between two listings of the tools. Finds new tools of servers that do not report them,
+and servers that went away silently."""
 
 LISTEN_AGAIN_S = 5.0
-"Proxies close streams on which nothing happens."
+"Seconds until changes are subscribed again: proxies close streams on which nothing happens."
 
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
-"Between attempts; doubled each time."
+"First and longest wait between attempts, in seconds; doubled each time."
 
 LASTED_S = 10.0
-"A connection of that length was one: the next attempt comes after the first wait again."
+"Seconds after which a connection counts as one: then the next attempt comes after the first wait."
 
 NO_STREAMABLE_HTTP = (400, 404, 405)
-"How a server that knows only HTTP with SSE answers (MCP 2025-03-26, backwards compatibility)."
+"HTTP status of a server that knows only HTTP with SSE (MCP 2025-03-26, backwards compatibility)."
 
 MAX_REASON_CHARS = 300
 MAX_PAGES = 20
 
 
 def mcp_tools(servers: Mapping[str, McpServerSettings]) -> tuple["McpToolProvider", ...]:
-    """A provider for each server; its `run` connects. Raises ConfigError without the library."""
+    """Returns a provider for each server. Its `run` connects. Raises ConfigError without the
+    library."""
     if servers and find_spec("mcp") is None:
         raise ConfigError("tools.mcp: the package mcp is not installed: `earshot extras add mcp`")
     return tuple(McpToolProvider(name, server) for name, server in servers.items())
 
 
 class McpToolProvider:
-    """A ToolProvider without tools until its server is there."""
+    """ToolProvider of one MCP server. It has no tools while the server is not connected."""
 
     def __init__(
         self,
@@ -68,29 +70,33 @@ class McpToolProvider:
         connect_timeout_s: float | None = None,
         admit: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """`admit`: raises where it must not be connected now; asked before each attempt."""
+        """Takes the server's settings.
+
+        admit: awaited before each attempt; raises if it must not be made.
+        """
         self.name = name
         self._server = server
         self._first_wait_s, self._connect_timeout_s = first_wait_s, connect_timeout_s
         self._admit = admit
         self._tried = asyncio.Event()
-        "It is known whether the server is there."
+        "Set when the first attempt has succeeded or failed."
         self._has_failed = False
         self._client: Client | None = None
         self._specs: tuple[ToolSpec, ...] = ()
         self._found: list[Tool] = []
         self._names: Mapping[str, str] = {}
-        "Name of a tool -> what the server calls it."
+        "Name that the server uses, by the name that models see."
         self._look = asyncio.Event()
-        "Something happened: its tools are to be listed again."
+        "Set when the tools are to be listed again."
         self._has_ended = False
         self._is_refused = False
-        "For good."
+        "True when the server refused us. Then it is not tried again."
         self._asks_first = True
-        """For the protocol's version of 2026. Servers built with the package of early 2025 break on
-        that question, so every second attempt does without, until one succeeds."""
+        """True to ask for the protocol's version of 2026 first. Servers built with the package of
+        early 2025 break on that question, so every second attempt goes without, until one
+        succeeds."""
         self._status = 0
-        "Of the last HTTP error of this connection."
+        "Status of the last HTTP error of this connection; 0: none."
         self._had_client = False
         self._last_line = ""
         self._last_reason = ""
@@ -110,20 +116,20 @@ class McpToolProvider:
         return self._last_reason
 
     async def tried(self) -> None:
-        """Wait until it is known whether the server is there."""
+        """Waits until the first attempt has succeeded or failed."""
         await self._tried.wait()
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
         return self._specs
 
     def theirs(self, name: str) -> str:
-        """What the server calls a tool."""
+        """Returns the name that the server uses for a tool."""
         return self._names.get(name, name)
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
     ) -> ToolOutcome:
-        """Cancelling it cancels the call on the server."""
+        """Calls a tool of the server. Cancelling this cancels the call at the server."""
         from mcp import MCPError
 
         client, theirs = self._client, self._names.get(name)
@@ -132,16 +138,19 @@ class McpToolProvider:
         try:
             return tool_outcome(await client.call_tool(theirs, dict(arguments)))
         except MCPError as error:
-            self._look.set()  # if it is gone, listing its tools will fail as well
+            # if the server is gone, listing its tools will fail as well, and it is reconnected
+            self._look.set()
             if error.code in gone_codes() and not is_bad_stream(error.message):
                 return self._gone()
             message = self._server.masked(error.message)[:MAX_REASON_CHARS]
             return ToolOutcome({"message": message}, error="tool_failed")
 
     async def run(self) -> None:
-        """Be connected, until cancelled; leaving stops the server's program. Ends by itself when an
-        address refuses us, and then at once whenever it is called again. Never raises."""
-        await asyncio.to_thread(importlib.import_module, "mcp")  # half a second
+        """Stays connected until cancelled, then stops the server's program. Never raises.
+
+        Returns when the server refuses us, and at once whenever it is called again after that.
+        """
+        await asyncio.to_thread(importlib.import_module, "mcp")  # importing takes half a second
         loop = asyncio.get_running_loop()
         wait_s = self._first_wait_s
         while not self._is_refused:
@@ -149,10 +158,10 @@ class McpToolProvider:
             try:
                 await self._connected()
             except Exception as error:
-                # The edge to somebody else's program: whatever it did, it ends only itself.
+                # The server is a foreign program: whatever it did, only its own connection ends.
                 self._is_refused = is_refusal(error)
                 self._tell(error)
-                # An older server may break on the first way of asking: the second one decides.
+                # An older server may break on the first way of asking. The second attempt decides.
                 is_odd = is_broken_off(error)
                 if self._is_refused or self._has_failed or not is_odd:
                     self._tried.set()
@@ -160,7 +169,8 @@ class McpToolProvider:
                 if is_odd and not self._had_client:
                     self._asks_first = not self._asks_first
             if is_cancelling():
-                raise asyncio.CancelledError  # a TaskGroup that ends with errors forgets it
+                # a TaskGroup that ends with errors forgets the cancellation
+                raise asyncio.CancelledError
             if self._is_refused:
                 return
             if self._had_client and loop.time() - began_s > LASTED_S:
@@ -169,7 +179,7 @@ class McpToolProvider:
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
     async def _connected(self) -> None:
-        """One connection, in whichever way the server knows. Raises whatever ends it."""
+        """Makes one connection, by streamable HTTP or else by SSE. Raises whatever ends it."""
         try:
             await self._connected_so(is_older=False)
         except Exception as newer:
@@ -182,7 +192,7 @@ class McpToolProvider:
             except Exception as older:
                 if self._had_client or is_refusal(older):
                     raise
-                self._status = status  # neither way: the first one says what is wrong
+                self._status = status  # neither way works: the first one's error says more
                 raise newer from older
 
     async def _connected_so(self, *, is_older: bool) -> None:
@@ -202,7 +212,7 @@ class McpToolProvider:
             cache=None,
             mode="auto" if self._asks_first else "legacy",
         )
-        # Entered and left by this task alone: anyio's cancel scopes do not stand anything else.
+        # Entered and left by this task alone: anyio's cancel scopes do not allow anything else.
         async with asyncio.timeout(self._connect_timeout_s or CONNECT_TIMEOUT_S) as limit, client:
             await self._list(client)
             limit.reschedule(None)
@@ -218,7 +228,7 @@ class McpToolProvider:
                 self._client, self._specs, self._names, self._found = None, (), {}, []
 
     async def _keep(self, client: "Client") -> None:
-        """List the tools whenever they may have changed. Raises when the server is gone."""
+        """Lists the tools whenever they may have changed. Raises when the server is gone."""
         while True:
             try:
                 async with asyncio.timeout(LIST_EVERY_S):
@@ -245,8 +255,11 @@ class McpToolProvider:
             self._specs, self._names = tool_specs(self.name, self._server, found)
 
     async def _listen(self, client: "Client") -> None:
-        """Servers of 2026 tell of changes on request; older ones unasked, see `_told`. Without
-        either, what `_keep` does by the clock has to do."""
+        """Subscribes to changes of the tools.
+
+        Servers of 2026 report changes on request, older ones unasked (see `_told`). For those that
+        do neither, `_keep` lists the tools regularly.
+        """
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
@@ -272,8 +285,11 @@ class McpToolProvider:
         self._look.set()
 
     def _answered(self, status: int) -> None:
-        """Raises NotLetIn: the library would ask at once again in another way, and then we would. A
-        single tool may be forbidden where others are not."""
+        """Notes an HTTP error. Raises McpAccessDenied if the server refuses us.
+
+        Otherwise the library would ask again at once in another way, and then we would. A 403 while
+        connected may concern a single tool, so it does not count.
+        """
         self._status = status
         if status == 401 or (status == 403 and self._client is None):
             raise McpAccessDenied(f"HTTP {status}")
@@ -288,7 +304,7 @@ class McpToolProvider:
         return ToolOutcome({"message": message}, error="tool_unavailable")
 
     def _tell(self, error: Exception) -> None:
-        """Once for each reason: a server may be away for days."""
+        """Logs why the connection ended, once for each reason: a server may be away for days."""
         from mcp import MCPError
 
         first: BaseException = error
@@ -297,7 +313,7 @@ class McpToolProvider:
         what = "no answer in time" if isinstance(first, TimeoutError) else str(first)
         if self._is_refused:
             what = f"HTTP {self._status}: it does not let us in, and is not tried again"
-        elif isinstance(first, MCPError) and self._status >= 400:  # the library says less
+        elif isinstance(first, MCPError) and self._status >= 400:  # the library's message says less
             what = f"HTTP {self._status}" + ": no MCP server is there" * (self._status == 404)
         reason = self._server.masked(what or type(first).__name__)[:MAX_REASON_CHARS]
         level = logging.DEBUG if reason == self._last_reason else logging.WARNING

@@ -1,4 +1,4 @@
-"""MCP's tools and results in our words. Pure; whatever a server says is bounded here."""
+"""Conversion of MCP tools and results into ours. Pure; all that a server sends is limited here."""
 
 import json
 import logging
@@ -16,28 +16,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_TOOLS = 64
-"Of one server. Models choose badly among more, and each one is read again in every turn."
+"Most tools of one server. Models choose badly among more, and read each one again in every turn."
 
 MAX_SCHEMA_CHARS = 8000
-"Of one tool, as JSON."
+"Most characters of one tool's schema, as JSON."
 
 MAX_DESCRIPTION_CHARS = 1000
 MAX_NAME_CHARS = 64
-"What OpenAI's API takes."
+"Most characters of a name in OpenAI's API."
 MAX_THEIR_NAME_CHARS = 256
-"Of a tool as its server has it, which clients are told. MCP advises 128 (2025-11-25, tools)."
+"""Most characters of the server's own name of a tool, which clients see. MCP advises 128
+(2025-11-25, tools)."""
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
-"Nor does it take these; MCP allows dots and slashes."
+"Characters that OpenAI's API does not take in names. MCP allows dots and slashes."
 
 MAX_TEXT_CHARS = 100_000
-"What is looked at of a result; a model is shown less."
+"Most characters of a result that are processed. A model is shown fewer."
 
 
 def tool_specs(
     server_name: str, server: McpServerSettings, tools: Iterable["Tool"]
 ) -> tuple[tuple[ToolSpec, ...], Mapping[str, str]]:
-    """The tools that may be used, and for each of their names the server's own."""
+    """Returns the tools that may be used, and the server's own name of each by our name."""
     wanted = [t for t in tools if server.tools is None or t.name in server.tools]
     if len(wanted) > MAX_TOOLS:
         logger.warning(
@@ -78,7 +79,8 @@ def _spec(server_name: str, server: McpServerSettings, tool: "Tool") -> ToolSpec
 
 
 def tool_outcome(result: "CallToolResult") -> ToolOutcome:
-    """Structured content if there is any, else the texts; pictures and sound are only counted."""
+    """Returns structured content if there is any, else the texts. Pictures and sound are only
+    counted."""
     texts, left_out = _read(result.content)
     data: dict[str, Any]
     if result.is_error:
@@ -93,7 +95,7 @@ def tool_outcome(result: "CallToolResult") -> ToolOutcome:
 
 
 def _read(blocks: Sequence[Any]) -> tuple[str, str]:
-    """The texts, and what else there was: `1 image, 2 audio`."""
+    """Returns the texts, and the count of everything else, such as `1 image, 2 audio`."""
     texts: list[str] = []
     others: Counter[str] = Counter()
     for block in blocks:

@@ -1,5 +1,4 @@
-"""The MCP servers that one session's client named: connected while they are wanted, told of, and
-asked for their tools."""
+"""MCP servers that the client of one session named: their connections and their tools."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -28,27 +27,27 @@ from pipeline.tools.mcp.tool import (
 )
 
 NOBODY = ToolContext("", "")
-"An MCP server has the same tools for everybody."
+"Context in which a server is asked for its tools: they are the same for all users."
 
 SETTING = "realtime.mcp_hosts"
 
 FIRST_WAIT_S = 0.1
-"Before the second attempt: somebody waits for the tools."
+"Seconds before the second attempt. It is short, because a response may wait for the tools."
 
 
 @dataclass(slots=True)
 class _McpLink:
-    """One connection, or the attempt at it."""
+    """One connection to a server, or the attempt to connect."""
 
     server: ClientMcpServer
     tools: McpToolProvider
     item: McpListItem
     previous_item_id: str | None = None
     is_known: asyncio.Event = field(default_factory=asyncio.Event)
-    "Whether it is there: it has been told."
+    "Set when the client was told whether the server is connected."
     task: asyncio.Task[None] | None = None
     made: tuple[Sequence[ToolSpec], ClientMcpServer, tuple[ClientMcpTool, ...]] | None = None
-    "What its tools were made of, and they: made anew when either changes."
+    "What the tools were made from, and the tools. They are made again when either input changes."
 
 
 class McpListHistory(Protocol):
@@ -62,8 +61,11 @@ class McpListHistory(Protocol):
 
 
 class SessionMcpServers:
-    """One session's. A server that is not there is told of once, and tried again when the client
-    names it again; one that was there and went away comes back by itself."""
+    """Connections of one session to the MCP servers that its client named.
+
+    A server that cannot be reached is reported once, and tried again when the client names it
+    again. One whose connection is lost later reconnects by itself.
+    """
 
     def __init__(
         self, policy: ClientMcpPolicy, history: McpListHistory, emit: Callable[[SessionEvent], None]
@@ -75,12 +77,12 @@ class SessionMcpServers:
         self._tasks: asyncio.TaskGroup | None = None
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """The session runs: connect what it was opened with."""
+        """Connects the servers that the session was opened with."""
         self._tasks = tasks
         self._connect(self._settled)
 
     def configure(self, servers: tuple[ClientMcpServer, ...]) -> None:
-        """What the session has from here on. Raises RequestError; then nothing changes."""
+        """Replaces the servers of the session. Raises RequestError; then nothing changes."""
         if servers == self._settled:
             self._connect(servers)
             return
@@ -95,7 +97,10 @@ class SessionMcpServers:
         self._connect(servers)
 
     def check(self, servers: Sequence[ClientMcpServer]) -> None:
-        """Raises RequestError mcp_not_available, mcp_server_refused, too_many_mcp_servers."""
+        """Checks servers before they are connected.
+
+        Raises RequestError mcp_not_available, mcp_server_refused, too_many_mcp_servers.
+        """
         if not servers:
             return
         if find_spec("mcp") is None:
@@ -118,8 +123,11 @@ class SessionMcpServers:
                 ) from None
 
     def resolved(self, servers: Sequence[ClientMcpServer]) -> tuple[ClientMcpServer, ...]:
-        """Of one answer: with what a mere label stands for. Raises RequestError as `check`, and
-        NotFound mcp_server_not_found."""
+        """Returns a response's servers in full: one with only a label stands for that of the
+        session.
+
+        Raises RequestError as `check`, and NotFound mcp_server_not_found.
+        """
         settled = {server.label: server for server in self._settled}
         full: list[ClientMcpServer] = []
         for server in servers:
@@ -138,14 +146,14 @@ class SessionMcpServers:
         return tuple(full)
 
     async def ready(self, servers: Sequence[ClientMcpServer]) -> None:
-        """Connect them, and wait until it is known of each whether it is there."""
+        """Connects the servers and waits until each is connected or has failed."""
         self._connect(servers)
         for server in servers:
             if (link := self._links.get(server.link)) is not None:
                 await link.is_known.wait()
 
     def tools(self, servers: Sequence[ClientMcpServer]) -> list[ClientMcpTool]:
-        """What is there of them now."""
+        """Returns the tools of those servers that are connected now."""
         found: list[ClientMcpTool] = []
         for server in servers:
             link = self._links.get(server.link)
@@ -185,7 +193,8 @@ class SessionMcpServers:
         return _McpLink(server, tools, McpListItem(new_id("mcpl"), server.label))
 
     def _make_room(self, wanted: Sequence[ClientMcpServer]) -> None:
-        """The oldest goes first that an answer had named, and nobody wants now."""
+        """Drops the oldest connection that only an earlier response needed, if there are too
+        many."""
         if len(self._links) < self._policy.max_servers:
             return
         kept = {server.link for server in (*self._settled, *wanted)}
@@ -200,7 +209,7 @@ class SessionMcpServers:
                 self._told(link, "it is not wanted any more")
 
     async def _run(self, link: _McpLink) -> None:
-        """Tell how the attempt ends; be connected until cancelled, if it was not in vain."""
+        """Reports how the attempt ends. If it succeeds, stays connected until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(link.tools.run(), name=f"mcp-{link.server.label}-run")
             await link.tools.tried()
@@ -210,11 +219,13 @@ class SessionMcpServers:
             else:
                 running.cancel()
                 self._told(link, link.tools.reason)
-        # It is not there, or does not let us in any more: who names it again has it tried again.
+        # The server cannot be reached or refuses us. It is tried again when the client names it
+        # again.
         self._links = {key: one for key, one in self._links.items() if one is not link}
 
     def _told_again(self, link: _McpLink) -> None:
-        """An answer had it already; who gives it to the session waits to be told of its tools."""
+        """Reports a server's tools again: a response had it already, and now the session gets
+        it."""
         link.item = McpListItem(new_id("mcpl"), link.server.label)
         self._begin(link)
         link.item = replace(link.item, tools=tool_definitions(_tools(link, link.server)))
@@ -237,8 +248,7 @@ class SessionMcpServers:
         link.is_known.set()
 
     def _warn_of_limit(self, link: _McpLink) -> None:
-        """Tells the client that the tools of this server and those of the session's other servers
-        are more than a model is offered."""
+        """Reports an error if the session's servers have more tools than a model is offered."""
         others = [one for one in self._settled if one.link != link.server.link]
         count = len(self.tools([*others, link.server]))
         if count > MAX_TOOLS:
@@ -268,7 +278,7 @@ def _too_many(
 
 
 def _admitted(server: ClientMcpServer, hosts: HostAllowlist) -> FetchTarget:
-    """Raises Unfetchable."""
+    """Checks the address against the allowed hosts. Raises UrlNotAllowed."""
     target = parse_fetch_target(server.url)
     if not hosts:
         raise UrlNotAllowed(f"clients may name none here, {SETTING} of the configuration is empty")
@@ -278,8 +288,11 @@ def _admitted(server: ClientMcpServer, hosts: HostAllowlist) -> FetchTarget:
 
 
 def _is_address(host: str) -> bool:
-    """Whoever lists an address, or this machine by its name, means just that; behind any other
-    name the operator expects a host."""
+    """Returns whether the host is an address or this machine.
+
+    Then the operator allowed just that. Of any other name, the address that it leads to is checked,
+    too.
+    """
     try:
         ip_address(host)
     except ValueError:
@@ -287,28 +300,34 @@ def _is_address(host: str) -> bool:
     return True
 
 
-# The MCP servers of one answer. Equal ones offer the same.
+# The MCP servers of one response. Equal offers lead to the same tools.
 
 
 @dataclass(frozen=True, slots=True)
 class SessionMcpOffer:
+    """The MCP servers of one response, and the request that named them."""
+
     servers: SessionMcpServers
     named: tuple[ClientMcpServer, ...]
     request: ResponseRequest
-    "How the answer was asked for."
+    "Request of the response."
 
     @property
     def approved(self) -> tuple[ApprovalDecision, ...]:
-        """Calls to be made, or not, before the model is asked."""
+        """Decisions about calls, which are run or denied before the model is asked."""
         return self.request.approved
 
     async def ready(self) -> None:
-        """Servers of the session hold up no answer, its own ones do."""
+        """Waits for servers that the response itself named. Those of the session delay no
+        response."""
         if self.request.mcp_servers is not None:
             await self.servers.ready(self.named)
 
     def tools(self) -> list[ClientMcpTool]:
-        """Out of band there is no conversation in which the client could allow anything."""
+        """Returns the tools that are there now.
+
+        Out of band, tools that need approval are left out: there is no conversation to ask it in.
+        """
         may_ask = self.request.in_conversation
         tools = self.servers.tools(self.named)
         return [one for one in tools if may_ask or not one.needs_approval]

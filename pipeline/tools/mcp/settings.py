@@ -1,4 +1,4 @@
-"""Which MCP server, and what it may do; from the configuration's `[tools.mcp.NAME]`."""
+"""Settings of one MCP server, from the section `[tools.mcp.NAME]` of the configuration."""
 
 import re
 from typing import Annotated
@@ -13,28 +13,33 @@ HIDDEN = "********"
 
 
 class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Either `command`, a program that we start and speak to over its stdin and stdout, or `url`,
-    where one listens for streamable HTTP, or, in the way of 2024, HTTP with SSE."""
+    """An MCP server: either `command`, a program that we start, or `url`, an address.
+
+    A program is spoken to over its stdin and stdout. An address speaks streamable HTTP or, as in
+    2024, HTTP with SSE.
+    """
 
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
-    "For the program, beside PATH, HOME and the like; none of our own. Never shown."
+    """Environment of the program besides PATH, HOME and the like. Nothing of ours is added. Never
+    shown."""
     cwd: str = ""
     url: str = ""
     sse_url: str = ""
-    "Where it listens for HTTP with SSE, if not at `url`; asked where `url` knows no other way."
+    """Address for HTTP with SSE, if it is not `url`. Used where `url` does not speak streamable
+    HTTP."""
     headers: dict[str, str] = {}
-    "Sent with every request, e.g. Authorization. Never shown."
+    "Headers of every request, such as Authorization. Never shown."
     verify_tls: bool = True
-    "False: take any certificate that `url` shows."
+    "False to accept any certificate of `url`."
     proxy: str = ""
-    """`http://HOST:PORT` through which `url` is reached, and which resolves its name. Empty: none,
-    not the environment's either."""
+    """`http://HOST:PORT` of a proxy that connects to `url` and resolves its name. Empty: none, not
+    that of the environment either."""
     tools: tuple[str, ...] | None = None
-    "Names, as the server has them, of those that may be used; not set: all."
+    "Names of the tools that may be used, as the server calls them. Not set: all."
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=300)] = 10.0
-    "How long one call may take."
+    "Most seconds that one call may take."
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
@@ -59,12 +64,12 @@ class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         return f"McpServer({self.command or self.masked(self.url).partition('?')[0]!r})"
 
     def masked(self, text: str) -> str:
-        """Something that came from the server or is about it, without our secrets."""
+        """Returns a text of or about the server with our secrets replaced by stars."""
         queries = (urlsplit(url).query for url in (self.url, self.sse_url))
         keys = [value for query in queries for part in query.split("&") for value in _both(part)]
         for secret in (*self.env.values(), *self.headers.values(), *keys):
             for part in (secret, *secret.split()[1:]):  # `Bearer abc` may come back as `abc`
-                if len(part) >= 4:  # a shorter one is a flag like "1", and in every text
+                if len(part) >= 4:  # a shorter one is a flag like "1", which occurs in every text
                     text = text.replace(part, HIDDEN)
         return re.sub(r"//[^/@\s]+@", f"//{HIDDEN}@", text)
 
@@ -83,6 +88,6 @@ def client_server_settings(server: ClientMcpServer, timeout_s: float) -> McpServ
 
 
 def _both(part: str) -> tuple[str, str]:
-    """The value in a URL's query as it is written there, and as it is meant."""
+    """Returns the value of one part of a URL's query, as it is written and decoded."""
     value = part.partition("=")[2] or part
     return value, unquote_plus(value)

@@ -1,4 +1,4 @@
-"""A tool of an MCP server that a client named, under the name that models know."""
+"""Tools of MCP servers that a client named, under names that are unique for the model."""
 
 import json
 from collections.abc import Collection, Iterable
@@ -11,20 +11,24 @@ from pipeline.shared.mcp_servers import ClientMcpServer
 from pipeline.tools.catalogue import Tool
 
 MAX_TOOLS = 128
-"Of all servers of an answer; as of functions, each costs a model context."
+"""Most tools of all servers in one response. As with functions, each takes room in the context
+window."""
 
 MAX_DESCRIPTION_CHARS = 1000
 
 MAX_LISTED_BYTES = 40_000
-"Of descriptions and schemas in one event: above 64 KiB some data channels take none."
+"Most bytes of descriptions and schemas in one event: some data channels take no more than 64 KiB."
 
 
 @dataclass(frozen=True, slots=True)
 class ClientMcpTool:
+    """A tool of an MCP server that a client named."""
+
     tool: Tool
     label: str
+    "Label that the client gave the server."
     name: str
-    "As the server has it."
+    "Name that the server uses."
     needs_approval: bool
 
     @property
@@ -37,7 +41,7 @@ class ApprovalDecision:
     """What the client said to a call that needed its consent."""
 
     request_id: str
-    "The item that asked."
+    "Id of the item that asked for approval."
     call: ToolCall
     tool: ClientMcpTool
     approve: bool
@@ -47,7 +51,7 @@ class ApprovalDecision:
 def client_tools_of(
     server: ClientMcpServer, provider: ToolProvider, specs: Iterable[tuple[ToolSpec, str]]
 ) -> tuple[ClientMcpTool, ...]:
-    """Those that the client allows. `specs`: each with the server's own name."""
+    """Returns the tools that the client allows. specs: each with the server's own name."""
     found: list[ClientMcpTool] = []
     for spec, name in specs:
         is_read_only = spec.is_read_only
@@ -61,7 +65,10 @@ def client_tools_of(
 def unique_names(
     tools: Iterable[ClientMcpTool], taken: Collection[str]
 ) -> dict[str, ClientMcpTool]:
-    """By a name that nothing in `taken` has: its own, else with the server's label before it."""
+    """Returns the tools by names that are not in `taken`.
+
+    A name that is taken gets the server's label in front.
+    """
     apart: dict[str, ClientMcpTool] = {}
     for one in tools:
         for name in (one.spec.name, one.spec.fallback_name):
@@ -72,7 +79,8 @@ def unique_names(
 
 
 def tool_definitions(tools: Iterable[ClientMcpTool]) -> tuple[McpToolDefinition, ...]:
-    """As the client is told of them: without schemas, and then descriptions, that are too much."""
+    """Returns the tools as the client gets them: if they are too large, without schemas, then
+    without descriptions."""
     shown: list[McpToolDefinition] = []
     left_bytes = MAX_LISTED_BYTES
     for one in tools:
@@ -96,7 +104,10 @@ def _renamed(one: ClientMcpTool, name: str) -> ClientMcpTool:
 
 
 def _described(spec: ToolSpec, server: ClientMcpServer) -> str:
-    """With what the client says of the server: models see no more of it than its tools."""
+    """Returns the description with what the client says of the server.
+
+    It must be in each tool's: a model sees nothing else of the server.
+    """
     if not server.description:
         return spec.description
     whole = f"{spec.description}\n{server.label}: {server.description}"

@@ -1,4 +1,4 @@
-"""The way to an MCP server: a program of ours, or an address. Says when it has come to an end."""
+"""The connection to an MCP server: a program that we start, or an address."""
 
 import asyncio
 import os
@@ -18,21 +18,25 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 MAX_LINE_BYTES = 4096
-"Of what a program writes to its standard error; the rest of the line is dropped."
+"Most bytes of a line that a program writes to its standard error. The rest is dropped."
 
 REQUEST_TIMEOUT_S = 30.0
-"To connect and to send."
+"Seconds to connect, and to send a request."
 
 STREAM_TIMEOUT_S = 300.0
-"Without a byte of an answer: servers keep streams of events open, and say something now and then."
+"""Seconds without a byte of an answer. Servers keep event streams open and send something now and
+then."""
 
 GOODBYE_S = 2.0
-"Until a server has taken that we leave it. Sessions end no later for one that does not."
+"""Seconds for a server to confirm that we leave. A server that does not must not delay the end of a
+session."""
 
 
 class McpAccessDenied(EarshotError):
-    """What is sent in `headers` is wrong, or the server has banned our address. Trying again makes
-    it worse: some ban whoever goes on."""
+    """The server refused us: `headers` are wrong, or it has banned our address.
+
+    It is not tried again, because some servers ban a client that keeps trying.
+    """
 
     code = "mcp_refused"
 
@@ -46,11 +50,15 @@ async def open_transport(
     *,
     is_older: bool = False,
 ) -> AsyncIterator["TransportStreams"]:
-    """What `mcp.Client` takes as a transport. `is_older`: an address is asked for HTTP with SSE, as
-    in 2024, not for streamable HTTP. `on_end`: the program closed its output, which is how
-    its death shows. `on_line`: it wrote to its standard error. `on_status`: an address answered
-    with an HTTP error; what that raises ends the connection. Leaving stops the program: its input
-    is closed, it has 2 s, then it and its children are killed."""
+    """Opens the transport for `mcp.Client`.
+
+    is_older: use HTTP with SSE, as in 2024, not streamable HTTP.
+    on_end: called when the program closed its output, which is the sign that it ended.
+    on_line: receives the lines of its standard error.
+    on_status: receives the status of an HTTP error; what it raises ends the connection. Leaving the
+        context stops the program: its input is closed, and after 2 s the program and its children
+        are killed.
+    """
     from mcp import StdioServerParameters, stdio_client
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
@@ -90,7 +98,8 @@ def _http(server: McpServerSettings, on_status: Callable[[int], None]) -> "Async
 
     class McpHttpClient(AsyncClient):
         async def send(self, request: Request, **how: Any) -> "Response":
-            """DELETE ends the session at the server; it is the last that is asked."""
+            """Sends a request. A DELETE ends the session at the server, so it must not take
+            long."""
             async with asyncio.timeout(GOODBYE_S if request.method == "DELETE" else None):
                 return await super().send(request, **how)
 
@@ -102,13 +111,14 @@ def _http(server: McpServerSettings, on_status: Callable[[int], None]) -> "Async
         headers=dict(server.headers),
         timeout=Timeout(REQUEST_TIMEOUT_S, read=STREAM_TIMEOUT_S),
         transport=SizeLimitedTransport(
-            # Ours, for it knows SSL_CERT_FILE, which a client without the environment does not.
+            # Our own context: it knows SSL_CERT_FILE, which a client with `trust_env=False` does
+            # not.
             verify=ssl.create_default_context() if server.verify_tls else False,
             trust_env=False,
             proxy=server.proxy or None,
         ),
         # A proxy of the environment would resolve the name again, after `core.http.fetch_policy`
-        # did.
+        # checked its address.
         trust_env=False,
         event_hooks={"response": [look]},
     )
@@ -119,7 +129,7 @@ def _folder(path: str) -> Path | None:
 
 
 class _MonitoredStream:
-    """A stream of messages that tells of its end."""
+    """A stream of messages that reports its end."""
 
     def __init__(self, stream: Any, on_end: Callable[[], None]) -> None:
         self._stream, self._on_end = stream, on_end
@@ -155,7 +165,10 @@ class _MonitoredStream:
 
 @asynccontextmanager
 async def _lines_to(on_line: Callable[[str], None]) -> AsyncIterator[TextIO]:
-    """A file for a program's standard error: our own would get its lines between those of ours."""
+    """Yields a file for a program's standard error, and passes its lines on.
+
+    Our own standard error would mix its lines with ours.
+    """
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as file:
         loop = asyncio.get_running_loop()
@@ -168,7 +181,7 @@ async def _lines_to(on_line: Callable[[str], None]) -> AsyncIterator[TextIO]:
 
 
 class _LineProtocol(asyncio.Protocol):
-    """Bytes to lines."""
+    """Splits bytes into lines."""
 
     def __init__(self, on_line: Callable[[str], None]) -> None:
         self._on_line = on_line
@@ -182,24 +195,29 @@ class _LineProtocol(asyncio.Protocol):
                 self._on_line(text)
 
 
-# HTTP to MCP servers whose answers are read only as far as a message may go.
+# HTTP whose answers are limited to MAX_MESSAGE_BYTES.
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
-"""Unpacked. A camera's picture as base64 has room; of a result a model is shown 8 000 characters.
-Without a bound, whoever answers decides on our memory."""
+"""Most bytes of a message, unpacked. A camera's picture as base64 fits; of a result a model sees
+only 8 000 characters. Without a limit, the server would decide how much memory we use."""
 
 
 class McpMessageTooLarge(StreamError):
-    """The library tells whoever asked, and keeps the connection."""
+    """An answer is too large. The library reports it to the caller and keeps the connection."""
 
     def __init__(self) -> None:
         super().__init__(f"the answer has more than {MAX_MESSAGE_BYTES // 1024**2} MiB")
 
 
 class SizeLimitedTransport(AsyncHTTPTransport):
+    """HTTP transport that limits the size of answers which are read as a whole."""
+
     async def handle_async_request(self, request: Request) -> Response:
-        """See `AsyncHTTPTransport`. Reading the whole answer raises TooLarge; events in a stream
-        are bounded one by one, by who reads them."""
+        """See `AsyncHTTPTransport`. Reading a too large answer as a whole raises
+        McpMessageTooLarge.
+
+        Events of a stream are limited one by one, by their reader.
+        """
         response = await super().handle_async_request(request)
         return _SizeLimitedResponse(
             response.status_code,

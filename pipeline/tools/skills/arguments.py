@@ -1,4 +1,4 @@
-"""What a model passes to a tool may be anything: read it, and name what was wrong."""
+"""Reading of a model's arguments, which may be anything, and errors that name what is wrong."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from core.errors import RequestError
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 
-MAX_TEXT_CHARS = 200  # a spoken name; a longer one is a model gone wrong
+MAX_TEXT_CHARS = 200  # a spoken name is shorter; longer text is a model's mistake
 
 SkillHandler = Callable[[Mapping[str, Any], ToolContext], ToolOutcome]
 
 
 class ToolError(RequestError):
-    """A tool cannot do it. `code` is stable, `data` says what the reply should mention."""
+    """A tool cannot do what was asked. `code` is stable; `data` is for the model's answer."""
 
     code = "invalid_arguments"
 
@@ -38,7 +38,10 @@ def run_tool(
 
 
 def read_text(arguments: Mapping[str, Any], key: str) -> str:
-    """The text under `key`, whitespace collapsed; empty when absent."""
+    """Returns the text under `key` with single spaces, or an empty one if it is absent.
+
+    Raises ToolError.
+    """
     value = arguments.get(key)
     if value is None:
         return ""
@@ -50,7 +53,7 @@ def read_text(arguments: Mapping[str, Any], key: str) -> str:
 def read_number(
     arguments: Mapping[str, Any], key: str, minimum: float, maximum: float
 ) -> float | None:
-    """The number under `key`; None when absent."""
+    """Returns the number under `key`, or None if it is absent. Raises ToolError."""
     value = arguments.get(key)
     if value is None:
         return None
@@ -68,7 +71,7 @@ def read_number(
 
 
 def require_number(arguments: Mapping[str, Any], key: str, minimum: float, maximum: float) -> float:
-    """Like `read_number`, but it must be there."""
+    """Returns the number under `key`. Raises ToolError if it is absent or out of range."""
     number = read_number(arguments, key, minimum, maximum)
     if number is None:
         raise ToolError(f"{key} is required", param=key)
@@ -100,8 +103,11 @@ def tool(
     required: Sequence[str] = (),
     is_read_only: bool = False,
 ) -> ToolSpec:
-    """A ToolSpec whose arguments are an object with these properties; the skill checks them, with
-    codes of its own, and knows more names than the schema lists."""
+    """Returns a ToolSpec whose arguments are an object with these properties.
+
+    The skill checks the arguments itself: its errors have codes, and it knows more names than the
+    schema lists.
+    """
     schema = {
         "type": "object",
         "properties": dict(properties),

@@ -1,4 +1,4 @@
-"""What the device tools look like to a model: the names that exist are in the schemas' enums."""
+"""Specifications of the device tools; the names in the home are in the schemas' enums."""
 
 from collections import defaultdict
 from typing import Any
@@ -8,7 +8,7 @@ from pipeline.tools.home import DemoHome, names_in
 from pipeline.tools.skills.arguments import choice_schema, number_schema, text_schema, tool
 
 MIN_TARGET_C = 5  # frost protection of a usual thermostat
-MAX_TARGET_C = 35  # above this it is a mistake, not a wish
+MAX_TARGET_C = 35  # a higher target is a mistake
 COLORS = (
     "white",
     "red",
@@ -25,13 +25,13 @@ PLAYER = ("media_player",)
 
 
 def device_specs(home: DemoHome, language: str) -> tuple[ToolSpec, ...]:
-    """The device tools with every area and device name of this home in `language`."""
+    """Returns the device tools with all area and device names of this home in `language`."""
     names = _TargetSchemas(home, language)
     return (*_switch_specs(names), *_set_specs(names), *_ask_specs(names), *_media_specs(names))
 
 
 class _TargetSchemas:
-    """Schemas of the targets: names grouped by kind (the `title`), areas."""
+    """Schemas of a tool's targets: device names grouped by kind (the `title`), and areas."""
 
     def __init__(self, home: DemoHome, language: str) -> None:
         self._kinds: dict[str, list[str]] = defaultdict(list)
@@ -46,7 +46,7 @@ class _TargetSchemas:
         ]
 
     def target(self, *kinds: str) -> dict[str, dict[str, Any]]:
-        """name, area, domain and device_class for a tool that acts on `kinds`."""
+        """Returns name, area, domain and device_class for a tool that acts on `kinds`."""
         present = [kind for kind in kinds or tuple(self._kinds) if self._kinds.get(kind)]
         groups = [
             {"title": kind, "enum": list(dict.fromkeys(self._kinds[kind]))} for kind in present

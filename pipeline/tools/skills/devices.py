@@ -17,14 +17,14 @@ from pipeline.tools.skills.device_specs import COLORS, MAX_TARGET_C, MIN_TARGET_
 from pipeline.tools.skills.targets import describe_entity, find_targets
 
 SWITCHABLE = ("light", "switch", "fan", "cover", "climate", "media_player", "lock")
-MAX_LANGUAGES = 8  # with their names in schemas at hand; a household speaks fewer
+MAX_LANGUAGES = 8  # whose specifications are kept; a household speaks fewer
 VOLUME_STEP = 10  # percent; one audible step
 ON = {"cover": "open", "climate": "heat", "media_player": "playing", "lock": "locked"}
 OFF = {"cover": "closed", "lock": "unlocked"}
 
 
 class HomeTools:
-    """Acts on one Home. Everything is synchronous, so a call is never half done."""
+    """Acts on the devices of the demo home. All of it is synchronous, so no call is half done."""
 
     def __init__(self, home: DemoHome) -> None:
         self._home = home
@@ -149,7 +149,8 @@ class HomeTools:
         except ToolError as error:
             if error.code != "ambiguous":
                 raise
-            # "Are any windows open?" asks about all of them; only doing needs to know which.
+            # "Are any windows open?" asks about all of them. Only an action needs one certain
+            # device.
             wanted = [arguments.get(key) for key in ("domain", "device_class")]
             return [
                 entity
@@ -204,7 +205,10 @@ class HomeTools:
     def _players(
         self, arguments: Mapping[str, Any], context: ToolContext, *, is_paused: bool = False
     ) -> list[DemoEntity]:
-        """Players meant; when none is named: those playing, or with `is_paused` those paused."""
+        """Returns the players that are meant.
+
+        If none is named: those that play, or with `is_paused` those that are paused.
+        """
         if any(arguments.get(key) for key in ("name", "area", "device_class")):
             return self._targets({**arguments, "domain": "media_player"}, context, "media_player")
         players = [e for e in self._home.entities() if e.config.kind == "media_player"]

@@ -16,7 +16,7 @@ from pipeline.tools.skills.arguments import (
 
 
 class ListTools:
-    """Adds to the home's shopping list, ticks off, reads it out."""
+    """Adds items to the shopping list, ticks them off and reads them out."""
 
     def __init__(self, home: DemoHome) -> None:
         self._home = home

@@ -1,4 +1,4 @@
-"""From the words of a call (name, area, domain, device class) to the devices they mean."""
+"""Finds the devices that a call means by its name, area, domain or device class."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,18 +7,19 @@ from pipeline.tools.home import DemoEntity, DemoHome, names_in
 from pipeline.tools.skills.arguments import ToolError, read_text
 
 NAMED_AS_GROUP = ("light",)
-"Kinds of which 'all in the home' is a safe reading when neither name nor area is given."
+"Kinds of which all devices in the home are meant when neither name nor area is given."
 
 ALIKE = (("door", "garage", "gate"), ("blind", "shutter", "shade"))
-"Device classes that one word may mean: a garage door is a door, shutters are called blinds."
+"Groups of device classes that share a word: a garage door is a door, shutters are called blinds."
 
 
 def find_targets(
     home: DemoHome, arguments: Mapping[str, Any], language: str, kinds: Sequence[str]
 ) -> list[DemoEntity]:
-    """The devices meant, never empty. ToolError when there is none, or when it is not clear which.
+    """Returns the devices that are meant, at least one.
 
-    `kinds` are those the tool can act on.
+    kinds: kinds that the tool can act on. Raises ToolError when there is no such device, or when it
+        is not clear which is meant.
     """
     name, domain = read_text(arguments, "name"), read_text(arguments, "domain")
     device_class = read_text(arguments, "device_class")
@@ -50,7 +51,10 @@ def find_targets(
 
 
 def find_area(home: DemoHome, name: str, language: str) -> str:
-    """The id of the area called `name` (or having that id); empty for an empty name."""
+    """Returns the id of the area with that name or id. Empty for an empty name.
+
+    Raises ToolError no_such_area.
+    """
     if not name:
         return ""
     wanted = name.casefold()
@@ -61,7 +65,7 @@ def find_area(home: DemoHome, name: str, language: str) -> str:
 
 
 def describe_entity(home: DemoHome, entity: DemoEntity, language: str) -> dict[str, Any]:
-    """A device as tools report it."""
+    """Returns a device as tools report it."""
     return {
         "id": entity.config.id,
         "name": entity.name(language),
@@ -84,7 +88,8 @@ def _named(entities: Sequence[DemoEntity], name: str, language: str) -> list[Dem
 
 
 def _of_class(entities: Sequence[DemoEntity], device_class: str) -> list[DemoEntity]:
-    """Exactly that class; when there is none, what people call by the same word."""
+    """Returns the devices of that class; if there are none, those of classes that share its
+    word."""
     exact = [entity for entity in entities if entity.config.device_class == device_class]
     alike = next((group for group in ALIKE if device_class in group), ())
     return exact or [entity for entity in entities if entity.config.device_class in alike]

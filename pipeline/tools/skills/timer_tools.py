@@ -17,11 +17,11 @@ from pipeline.tools.skills.arguments import (
 from pipeline.tools.skills.timers import Timer, Timers
 
 UNITS_S = {"hours": 3600, "minutes": 60, "seconds": 1}
-MAX_UNITS = 86400  # of any unit; the duration itself is checked by Timers
+MAX_UNITS = 86400  # of any unit; `Timers` checks the duration itself
 
 
 class TimerTools:
-    """Start, cancel, change, pause and ask for the timers of the caller's conversation."""
+    """Starts, cancels, changes, pauses and reports the timers of the caller's conversation."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -84,7 +84,8 @@ class TimerTools:
         return ToolOutcome({"timers": [self._fields(timer) for timer in found]})
 
     def _the_one(self, arguments: Mapping[str, Any], context: ToolContext) -> Timer:
-        """The one meant that has not rung yet: only such a one can be changed."""
+        """Returns the one timer that is meant and has not rung yet: only such a timer can be
+        changed."""
         found = [timer for timer in self._meant(arguments, context) if not timer.is_ringing]
         return _only(found, arguments)
 

@@ -1,4 +1,4 @@
-"""Timers: several, named, of a conversation; they outlive connections and ring by voice."""
+"""Timers of conversations: several, with names. They outlive connections and ring by voice."""
 
 import asyncio
 import logging
@@ -12,12 +12,14 @@ from core.ports import Announcer, Clock
 from pipeline.tools.home import DemoHome, TimerState
 from pipeline.tools.skills.arguments import ToolError
 
-MAX_TIMERS_PER_CONVERSATION = 20  # more than anybody can keep apart by name
+MAX_TIMERS_PER_CONVERSATION = 20  # more than a user can tell apart by name
 MAX_TIMERS = 1000  # of all conversations; anonymous clients must not fill the memory
-MAX_TIMER_S = 24 * 3600.0  # longer is a reminder, and must survive a restart, which these do not
+# a longer one is a reminder and must survive a restart, which timers do not
+MAX_TIMER_S = 24 * 3600.0
 MAX_NAME_CHARS = 40  # it is spoken in the announcement
-RING_S = 60.0  # someone who just closed the page may come back; later the reminder is noise
-RETRY_S = 2.0  # between two attempts to find somebody to tell
+# in s: a user who just closed the page may come back; after that, ringing only disturbs
+RING_S = 60.0
+RETRY_S = 2.0  # in s, between two attempts to reach a listener
 
 logger = logging.getLogger(__name__)
 
@@ -30,18 +32,20 @@ ANNOUNCEMENTS: Mapping[str, tuple[str, str]] = {
     "nl": ("Je timer is afgelopen.", "Je timer {name} is afgelopen."),
     "pt": ("O temporizador terminou.", "O temporizador {name} terminou."),
 }
-"Language -> what is said when it rings, without and with a name. Other languages hear English."
+"Announcements of a timer by language, without and with its name. Other languages get English."
 
 
 @dataclass(frozen=True, slots=True)
 class Timer:
+    """A timer. `ends_at` counts while it runs, `paused_s` while it is paused."""
+
     id: str
     conversation_id: str
     language: str
     name: str
     duration_s: float
     ends_at: float
-    "Clock.now() when it rings; while paused, what is left is in `paused_s`."
+    "Monotonic seconds at which it rings."
     paused_s: float | None = None
     is_ringing: bool = False
 
@@ -52,7 +56,7 @@ class Timer:
 
 
 class Timers:
-    """All timers of the server. `run` must be running; it rings and forgets them."""
+    """All timers of the server. They ring only while `run` runs."""
 
     def __init__(self, home: DemoHome, clock: Clock, announcer: Announcer) -> None:
         self._home, self._clock, self._announcer = home, clock, announcer
@@ -61,19 +65,19 @@ class Timers:
         home.show_timers(self.states)
 
     def states(self) -> tuple[TimerState, ...]:
-        """All timers as the home's snapshot shows them."""
+        """Returns all timers as the home's snapshot shows them."""
         now = self._clock.now()
         return tuple(_state(timer, now) for timer in self._timers.values())
 
     def of(self, conversation_id: str) -> tuple[Timer, ...]:
-        """The timers of a conversation, oldest first."""
+        """Returns the timers of a conversation, the oldest first."""
         return tuple(t for t in self._timers.values() if t.conversation_id == conversation_id)
 
     def remaining_s(self, timer: Timer) -> float:
         return timer.remaining_s(self._clock.now())
 
     def start(self, conversation_id: str, language: str, duration_s: float, name: str) -> Timer:
-        """Start a timer. ToolError when there are too many, or it is too long."""
+        """Starts a timer. Raises ToolError if there are too many, or if it is too long."""
         if len(self.of(conversation_id)) >= MAX_TIMERS_PER_CONVERSATION:
             raise ToolError("too many timers", code="too_many_timers")
         if len(self._timers) >= MAX_TIMERS:
@@ -95,7 +99,10 @@ class Timers:
         self._wake()
 
     def change(self, timer: Timer, by_s: float) -> Timer:
-        """Add time, or take it away; a timer with nothing left rings at once."""
+        """Adds `by_s` seconds, negative to take time away. A timer with nothing left rings at once.
+
+        Raises ToolError bad_duration.
+        """
         now = self._clock.now()
         remaining_s = max(0.0, timer.remaining_s(now) + by_s)
         _check_duration(max(remaining_s, 1.0))
@@ -120,7 +127,7 @@ class Timers:
         return running
 
     async def run(self) -> None:
-        """Ring each timer when it is due. Runs until cancelled; the owner is a TaskGroup."""
+        """Rings each timer when it is due, until cancelled."""
         async with asyncio.TaskGroup() as rings:
             while True:
                 now = self._clock.now()
@@ -141,7 +148,7 @@ class Timers:
             return
 
     async def _ring(self, timer: Timer) -> None:
-        """Announce until somebody is there to hear it, for at most RING_S."""
+        """Announces the timer until a client plays it, for at most RING_S."""
         texts = ANNOUNCEMENTS.get(timer.language, ANNOUNCEMENTS["en"])
         text = texts[1].format(name=timer.name) if timer.name else texts[0]
         try:
