@@ -36,10 +36,10 @@ class _PlayingResponse:
     answer: Response
     writer: PlayoutWriter
     due_at: float | None = None
-    """When its turn is finished unless the client reports first, in monotonic seconds. None: more
-    sound may come."""
+    """Time at which its turn is finished unless the client reports first, in monotonic seconds.
+    None: more sound may come."""
     stopped_at: float | None = None
-    "When the client stopped playing it before its end, in monotonic seconds."
+    "Time at which the client stopped playing it before its end, in monotonic seconds."
 
 
 class PlaybackTracker:

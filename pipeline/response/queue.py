@@ -34,7 +34,7 @@ class _QueuedResponse:
     "Called in place of `make` when the response is not made after all."
     is_announcement: bool
     since: float
-    "When it was queued, in monotonic seconds."
+    "Time at which it was queued, in monotonic seconds."
     is_apart: bool = False
     "True for an out-of-band response: speech in the conversation does not make it out of date."
     takes_all: bool = False

@@ -14,7 +14,7 @@ from pipeline.response.plan import ResponsePlan
 from serving.llm_slots import DraftBudget
 
 SpeculationOutcome = Literal["used", "resumed", "changed", "noise", "dropped", "failed", "load"]
-"""How a draft ended.
+"""End of a draft:
 
 - used: it was delivered.
 - resumed: the user spoke on.

@@ -48,7 +48,7 @@ from pipeline.user_turn.wake_word import WakeWordGate
 
 
 class SessionActivity:
-    """What a session does at this moment; for the wake word gate and for draining."""
+    """Activity of a session at this moment; for the wake word gate and for draining."""
 
     def __init__(
         self,
@@ -73,7 +73,8 @@ class SessionActivity:
 
     @property
     def answered_until(self) -> float:
-        """When the client will have played all sound that it was sent, in monotonic seconds."""
+        """Time at which the client will have played all sound that it was sent, in monotonic
+        seconds."""
         return self._client.until
 
 

@@ -37,7 +37,7 @@ VoiceCacheKey = bytes
 
 @dataclass(frozen=True, slots=True)
 class CachedSpeech:
-    """One clause as it was spoken."""
+    """Sound of one clause, with the times of its words."""
 
     pcm: Pcm
     words: tuple[WordMark, ...]

@@ -66,7 +66,7 @@ class SpeechFiles:
 
     @property
     def count(self) -> int:
-        """Texts that are being read."""
+        """Number of texts that are being spoken."""
         return self._places.taken
 
     async def drain(self) -> None:
@@ -126,7 +126,7 @@ class SpeechFile:
 
     @property
     def audio_ms(self) -> float:
-        """Of sound so far."""
+        """Length of the sound so far, in ms."""
         return samples_to_ms(self._samples, self._tts.info.rate_hz)
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:

@@ -43,8 +43,10 @@ wrote it."""
 async def merge_chunks(
     sounds: asyncio.Queue[SpeechOutput | None], rate_hz: int
 ) -> AsyncGenerator[SpeechOutput, None]:
-    """What a voice makes, until None. Pieces that wait already come as one, of at most GATHERED_MS:
-    each costs the same on its way, whatever its length. None is waited for."""
+    """Yields a voice's output until None. Waiting pieces of sound are joined, up to GATHERED_MS.
+
+    Each piece costs the same further on, whatever its length. No piece is delayed for this.
+    """
     most = ms_to_samples(GATHERED_MS, rate_hz)
     parts: list[Pcm] = []
     while True:
@@ -114,7 +116,7 @@ class SpeechSynthesis:
 
     @property
     def has_caught_up(self) -> bool:
-        """Everything that was written is sound."""
+        """True when the voice has taken all clauses."""
         return self._clauses.empty()
 
     async def push(self, delta: str) -> None:

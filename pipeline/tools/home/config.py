@@ -67,7 +67,7 @@ class HomeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def default_home() -> HomeConfig:
-    """The bundled home: eleven areas and what one expects in them, named in four languages."""
+    """Returns the bundled home: eleven areas with the usual devices, named in four languages."""
     text = (files("pipeline.tools.home") / "default.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), HomeConfig)
 

@@ -44,7 +44,7 @@ ATTRIBUTES: Mapping[EntityKind, Mapping[str, AttributeValue]] = {
 
 @dataclass(frozen=True, slots=True)
 class DemoEntity:
-    """A device: how it is called, and how it is now."""
+    """A device: its names and its present state."""
 
     config: EntityConfig
     state: str

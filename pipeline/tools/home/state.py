@@ -45,7 +45,7 @@ class TimerState(msgspec.Struct, frozen=True):
 
 
 HomeReachability = Literal["here", "away", "refused"]
-"""Whether the system behind the home answers. away: it cannot be reached, and the last known state
+"""Reachability of the system behind the home. away: it cannot be reached, and the last known state
 is shown. refused: the same, and it is not tried again."""
 
 

@@ -15,7 +15,7 @@ MAX_WAITING = 64
 
 @dataclass(slots=True)
 class _ApprovalRound:
-    """Calls that one answer asked for: it goes on when all of them are decided."""
+    """Calls that one response asked for. The next response begins when all of them are decided."""
 
     request: ResponseRequest
     waiting: set[str] = field(default_factory=set[str])

@@ -11,7 +11,7 @@ from pipeline.tools.mcp.tool import ClientMcpTool
 
 @dataclass(frozen=True, slots=True)
 class McpArgumentsStep:
-    """More of the arguments of a call that will be made."""
+    """The model wrote more of the arguments of a call."""
 
     key: str
     "Key of the call among those that are being written."

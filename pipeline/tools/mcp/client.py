@@ -107,12 +107,12 @@ class McpToolProvider:
 
     @property
     def count(self) -> int:
-        """Tools that it offers now."""
+        """Number of tools that the server offers now."""
         return len(self._specs)
 
     @property
     def reason(self) -> str:
-        """Why it is not connected; without our secrets."""
+        """Reason why the server is not connected, without our secrets."""
         return self._last_reason
 
     async def tried(self) -> None:

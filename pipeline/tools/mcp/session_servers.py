@@ -47,7 +47,8 @@ class _McpLink:
     "Set when the client was told whether the server is connected."
     task: asyncio.Task[None] | None = None
     made: tuple[Sequence[ToolSpec], ClientMcpServer, tuple[ClientMcpTool, ...]] | None = None
-    "What the tools were made from, and the tools. They are made again when either input changes."
+    """Inputs that the tools were made from, and the tools. They are made again when an input
+    changes."""
 
 
 class McpListHistory(Protocol):

@@ -38,7 +38,7 @@ class ClientMcpTool:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecision:
-    """What the client said to a call that needed its consent."""
+    """The client's decision about a call that needed approval."""
 
     request_id: str
     "Id of the item that asked for approval."

@@ -27,7 +27,7 @@ def run_tool(
     arguments: Mapping[str, Any],
     context: ToolContext,
 ) -> ToolOutcome:
-    """Call the handler; a ToolError becomes the outcome's error."""
+    """Calls the handler. A ToolError becomes the outcome's error."""
     handler = handlers.get(name)
     if handler is None:
         return ToolOutcome({"message": f"there is no tool {name!r}"}, error="unknown_tool")
