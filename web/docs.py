@@ -1,4 +1,4 @@
-"""The API's own page: `/openapi.json` and, from the swagger-ui-py package, `/docs`."""
+"""Documentation of the HTTP API: `/openapi.json`, and `/docs` by the package swagger-ui-py."""
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ ASSETS: Mapping[str, str] = {
     "swagger-ui-bundle.js": "text/javascript",
     "favicon-32x32.png": "image/png",
 }
-"What we serve of the package, and as what."
+"Files of the package that are served, with their content types."
 
 INDEX = """<!doctype html>
 <html lang="en">
@@ -54,18 +54,21 @@ SwaggerUIBundle({
 });
 """
 
-# Swagger UI sets style attributes and inlines its icons.
+# Swagger UI sets style attributes and has its icons as data URLs.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline';"
     " img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 
 DocsFile = tuple[bytes, str]
-"Body and content type."
+"Body and content type of a file."
 
 
 def docs_routes(routes: Sequence[Route], *, version: str) -> tuple[Route, ...]:
-    """Describe `routes` and these. Reads the package's files, so call it once at start."""
+    """Returns the routes of the documentation, which describes `routes` and itself.
+
+    Reads the package's files: call it once, at the start.
+    """
     files = _files()
     description = b""
 
@@ -116,7 +119,7 @@ def _own_routes(
 
 
 def _files() -> Mapping[str, DocsFile]:
-    # Found, not imported: its code would drag in a template engine we have no use for.
+    # Located, not imported: its code would load a template engine that is not needed.
     spec = find_spec("swagger_ui")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("the package swagger-ui-py is not installed; install Earshot again")

@@ -1,4 +1,4 @@
-"""What engines this server has, for the page's choices: `GET /earshot/engines`."""
+"""`GET /earshot/engines`: the engines of this server, for the choices on the page."""
 
 from collections.abc import Callable
 
@@ -9,46 +9,46 @@ from core.http.routes import JSON, Route
 
 
 class ModelOffer(msgspec.Struct, frozen=True):
-    """What lies behind a recogniser's name."""
+    """A recognition model, and how it runs."""
 
     engine: str
     aliases: tuple[str, ...]
-    "Further names it answers to."
+    "Other names that requests may use for it."
     size_mb: int
-    "Of its weights on disk; 0: none of its own."
+    "Size of its weights on disk, in MB. 0: it has none of its own."
     is_loaded: bool
-    "Otherwise its first use loads it."
+    "False if the first use will load it."
     memory_mb: int
-    "What it takes, of the machine or the GPU; 0 when it is not loaded."
+    "Memory that it takes, of the machine or the GPU, in MB. 0: it is not loaded."
     why: str
-    "Where it runs, and how."
+    "Device and number type that it runs with, and the reason."
 
 
 class EngineOffer(msgspec.Struct, frozen=True):
-    """One engine of a kind, or one recognition model; usable or not."""
+    """One engine of a kind, or one recognition model, usable or not."""
 
     name: str
     languages: tuple[str, ...]
-    "ISO 639-1 codes; `*` means any; empty where language does not matter."
+    "ISO 639-1 codes. `*` means any; empty if the language does not matter."
     installed: bool
     reason: str = ""
-    "Why it cannot be used; empty when it can."
+    "Reason why it cannot be used. Empty: it can."
     model: ModelOffer | None = None
-    "Recognition only."
+    "Model of a recogniser. None for other kinds."
 
 
 class WakeWordOffer(msgspec.Struct, frozen=True):
-    """A word that sessions can wait for."""
+    """A wake word that sessions can wait for."""
 
     name: str
     phrase: str
-    "As it is said."
+    "The words to say."
     languages: tuple[str, ...]
-    "In whose pronunciation it was trained."
+    "Languages whose pronunciation it was trained with."
 
 
 class EngineChoice(msgspec.Struct, frozen=True):
-    """What serves one stage, and what else could."""
+    """The engine that serves one stage, and those that could."""
 
     chosen: str
     why: str
@@ -57,19 +57,21 @@ class EngineChoice(msgspec.Struct, frozen=True):
 
 class EnginesReport(msgspec.Struct, frozen=True):
     asr: EngineChoice
+    "Engines of the server by stage."
     llm: EngineChoice
     tts: EngineChoice
     vad: EngineChoice
     languages: tuple[str, ...]
-    "Languages a conversation can be held in, by voice or in writing."
+    "Languages in which a conversation is possible, spoken or written."
     wake_words: tuple[WakeWordOffer, ...] = ()
 
 
 EnginesSource = Callable[[], EnginesReport]
+"Makes the report. Called for every request."
 
 
 def engine_routes(report: EnginesSource) -> tuple[Route, ...]:
-    """The one route of this file; `report` is asked anew for every request."""
+    """Returns the route of the report. `report` is called for every request."""
 
     async def engines(_: aioweb.Request) -> aioweb.Response:
         return aioweb.Response(

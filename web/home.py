@@ -1,4 +1,4 @@
-"""The home for watchers without a call: as JSON, and as server-sent events."""
+"""The home for clients without a session: as JSON, and as server-sent events."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -11,25 +11,29 @@ from core.http.routes import JSON, Route
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
 from pipeline.tools.home.state import HomeState
 
-MAX_WATCHERS = 256  # each holds a socket and gets the whole home at every change
+MAX_WATCHERS = 256  # each one holds a socket and gets the whole home at every change
 
 _LANGUAGE = {"language": "Name areas and devices in this language (ISO 639-1)."}
 
 
 class HomeSource(Protocol):
-    """Where the home comes from."""
+    """Source of the home's state: the demo home, or Home Assistant."""
 
     def snapshot(self, language: str | None = None) -> HomeState:
-        """The home now, named in `language`."""
+        """Returns the present state of the home, with names in `language`."""
         ...
 
     def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
-        """The home now, then after each change; a slow reader skips to the latest state."""
+        """Yields the present state, then the state after each change. A slow reader gets the
+        latest."""
         ...
 
 
 def home_routes(home: HomeSource, heartbeat_s: float = HEARTBEAT_S) -> tuple[Route, ...]:
-    """The home as it is, and as it changes."""
+    """Returns the routes for the present state and for its changes.
+
+    heartbeat_s: seconds without a change after which a comment keeps the connection alive.
+    """
     door = _HomeDoor(home, heartbeat_s)
     return (
         Route(
@@ -55,7 +59,7 @@ def home_routes(home: HomeSource, heartbeat_s: float = HEARTBEAT_S) -> tuple[Rou
 
 
 def server_sent(state: HomeState) -> bytes:
-    """`state` as one event; JSON has no raw line breaks, so one `data` line is enough."""
+    """Encodes `state` as one event. JSON has no raw line breaks, so one `data` line is enough."""
     return b"event: home\nid: %d\ndata: %b\n\n" % (state.revision, msgspec.json.encode(state))
 
 

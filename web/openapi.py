@@ -16,19 +16,19 @@ _PARAMETER = re.compile(r"\{([^{}:]+)(?::[^{}]*)?\}")
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
-    """What went wrong, as the OpenAI REST API says it."""
+    """An error, in the form of the OpenAI REST API."""
 
     message: str
     type: str
-    "`invalid_request_error` (change the request) or `server_error` (try again, or tell us)."
+    "`invalid_request_error` (change the request) or `server_error` (try again, or report it)."
     code: str
-    "Stable; match on it."
+    "Stable code to compare with."
     param: str | None = None
-    "Which field, as a dotted path."
+    "Field at fault, as a dotted path."
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """Body of every answer above 399."""
+    """Body of every answer with a status above 399."""
 
     error: ErrorDetail
 
@@ -36,7 +36,7 @@ class ErrorBody(msgspec.Struct, frozen=True):
 def document(
     routes: Sequence[Route], *, title: str, version: str, description: str
 ) -> Mapping[str, Any]:
-    """The OpenAPI document of these routes; the key is its one security scheme."""
+    """Returns the OpenAPI document of these routes. The key is its one security scheme."""
     types = list(dict.fromkeys(_types(routes)))
     found, components = msgspec.json.schema_components(types, ref_template=SCHEMA_REF)
     schemas = dict(zip(types, found, strict=True))
@@ -81,7 +81,8 @@ def _operation(route: Route, schemas: Mapping[type, Any]) -> dict[str, Any]:
 
 
 def _operation_id(route: Route) -> str:
-    """`POST /v1/realtime/calls/{id}` -> `post_v1_realtime_calls_id`."""
+    """Returns the operation's id: `POST /v1/realtime/calls/{id}` becomes
+    `post_v1_realtime_calls_id`."""
     words = re.sub(r"[^A-Za-z0-9]+", "_", route.path).strip("_") or "page"
     return f"{route.method.lower()}_{words}"
 

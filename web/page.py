@@ -1,4 +1,5 @@
-"""The page: its files, read once, with validators and a policy that allows nothing foreign."""
+"""The page: its files are read once, and sent with ETags and a policy that allows nothing
+foreign."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ CONTENT_TYPES: Mapping[str, str] = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-"What the page consists of; anything else in the folder is not served."
+"Types of the page's files. Other files in the folder are not served."
 
 SECURITY: Mapping[str, str] = {
     "Content-Security-Policy": "; ".join(
@@ -43,13 +44,15 @@ SECURITY: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
+    """A file of the page, ready to be sent."""
+
     body: bytes
     content_type: str
     etag: str
 
 
 def load(folder: Path = STATIC) -> Mapping[str, PageFile]:
-    """Every servable file below `folder` by its path in it; blocking, for the start."""
+    """Reads all files of the page, by their path below `folder`. Blocking: call it at the start."""
     return {
         path.relative_to(folder).as_posix(): _page_file(path)
         for path in sorted(folder.rglob("*"))
@@ -64,20 +67,19 @@ def _page_file(path: Path) -> PageFile:
 
 
 def page_routes(folder: Path = STATIC) -> tuple[Route, ...]:
-    """`/` and the files it loads; both are open, since they hold nothing of the user's."""
+    """Returns the routes of `/` and its files. Both need no key: they hold no data of the user."""
     files = load(folder)
     return (_html("/", files["index.html"], "The page."), _files(files))
 
 
 def willow_page_routes() -> tuple[Route, ...]:
-    """The pages that Willow's clients know, with the files that they load: for a listener that has
-    no other page."""
+    """Returns Willow's pages and their files, for a port that has no other page."""
     files = load()
     return (*willow_pages(files), _files(files))
 
 
 def willow_pages(files: Mapping[str, PageFile] | None = None) -> tuple[Route, ...]:
-    """The same without the files, for a listener that has `page_routes` too."""
+    """Returns Willow's pages without their files, for a port that also has `page_routes`."""
     file = (files or load())["willow/index.html"]
     summary = "Willow's page: speech to text over WebRTC, and questions to the assistant."
     return tuple(_html(path, file, summary) for path in ("/rtc", "/chatbot"))
@@ -112,7 +114,7 @@ def _files(files: Mapping[str, PageFile]) -> Route:
 
 
 def _answer(request: aioweb.Request, file: PageFile) -> aioweb.Response:
-    # no-cache: always revalidated, so that an upgraded server never meets an old module.
+    # no-cache: always revalidated, so that the page never mixes modules of two versions
     headers = {**SECURITY, "ETag": file.etag, "Cache-Control": "no-cache"}
     known = {tag.strip().removeprefix("W/") for tag in _if_none_match(request).split(",")}
     if file.etag in known or "*" in known:

@@ -1,4 +1,4 @@
-"""What a door of another package is, and what it is given.
+"""Interface for doors of other packages.
 
 Such a package names a module as an entry point in the group `earshot.doors`. The module has
 `Settings`, a frozen `msgspec.Struct` that forbids unknown fields, and `create(settings, services)`,
@@ -20,40 +20,45 @@ from pipeline.transcription.recording import Transcriber
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorServices:
-    """What every door of the server uses, shared with those of other packages."""
+    """Parts of the server that all doors share, those of other packages included."""
 
     language: str
-    "The server's own (ISO 639-1): of callers that do not say theirs."
+    "The server's language (ISO 639-1), for callers that do not name theirs."
     exchanges: OneShotResponses
-    "Answers one text with the assistant's text, tools included."
+    "Answers one text with the assistant's text; tools included."
     transcriber: Transcriber
     "Turns a recording of any length into text."
     reader: SpeechFiles
     "Speaks a text as a sound file."
     sessions: Sessions
-    "Opens live conversations, which hear and speak."
+    "Opens live sessions, which receive and send speech."
     session_settings: SessionSettings
-    "What a live conversation begins with where its client says nothing else."
+    "Settings of a live session, unless its client sends others."
     clock: Clock
     metrics: Metrics
 
 
 class PluginDoor(Protocol):
-    """A way into the server. Its routes are mounted on the main port, behind the same checks of
-    key, origin and size as our own; an error of `core.errors` becomes the answer that it stands
-    for, and any other exception a 500."""
+    """A protocol with which clients come in.
+
+    Its routes are mounted on the main port, behind the same checks of key, origin and size as our
+    own. An error of `core.errors` becomes the answer that it stands for, any other exception a 500.
+    """
 
     @property
     def routes(self) -> Sequence[Route]:
-        """Asked once, at the start. A path that Earshot itself answers is refused."""
+        """Routes of the door, read once at the start. A path that Earshot itself answers is
+        refused."""
         ...
 
 
 @runtime_checkable
 class RunsInBackground(Protocol):
-    """A door with work of its own, such as a port that it listens on."""
+    """A door with a task of its own, such as a port that it listens on."""
 
     async def run(self) -> None:
-        """Called once, when the server is up; cancelled when the server ends. An error in it is
-        logged and ends this work alone."""
+        """Runs while the server is up, and is cancelled when it ends. Called once.
+
+        An error in it is logged and ends only this task.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Everything the page needs beside the Realtime door, as one list to mount."""
+"""All routes of the page except the Realtime door's."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from web.page import page_routes
 
 @dataclass(frozen=True, slots=True)
 class PageDoor:
-    """What the page's routes depend on."""
+    """Sources of the data that the page's routes show."""
 
     home: HomeSource
     engines: EnginesSource
 
 
 def routes(door: PageDoor) -> tuple[Route, ...]:
-    """The page's routes; reads its files, so call it once at start."""
+    """Returns the page's routes. Reads the page's files: call it once, at the start."""
     return (*page_routes(), *home_routes(door.home), *engine_routes(door.engines))

@@ -1,4 +1,4 @@
-"""whisper-asr-webservice's two operations, for Bazarr and its other clients."""
+"""The two operations of whisper-asr-webservice, for Bazarr and its other clients."""
 
 from asyncio import TaskGroup
 from collections.abc import AsyncGenerator, Mapping
@@ -41,22 +41,22 @@ from web.openai.transcriptions.validation import parse_fields
 FILE = "audio_file"
 
 DETECTION_S = 30
-"What the language is told from, as Whisper itself does."
+"Seconds of audio that the language is detected from, the same as in Whisper."
 
 _BLOCK_BYTES = 2 * ASR_RATE_HZ
-"One second of raw audio."
+"Bytes that are read at once: one second of raw audio."
 
 Output = Literal["txt", "vtt", "srt", "tsv", "json"]
 
 
 class WhisperServiceForm(Struct, frozen=True, kw_only=True):
-    """The body: the audio alone, for everything else is in the query."""
+    """Body of the request: only the audio, for everything else is in the query."""
 
     audio_file: File
 
 
 class WhisperServiceQuery(Struct, frozen=True, kw_only=True):
-    """The query. What else clients send has no effect here."""
+    """Query of the request. Other parameters that clients send have no effect here."""
 
     output: Output = "txt"
     task: AsrTask = "transcribe"
@@ -70,27 +70,31 @@ class WhisperServiceQuery(Struct, frozen=True, kw_only=True):
 
 
 class WhisperServiceSegment(VerboseSegment, frozen=True, kw_only=True):
+    """A segment with times in seconds, and its words if `word_timestamps` is true."""
+
     words: tuple[VerboseWord, ...] | UnsetType = UNSET
 
 
 class WhisperServiceResponse(Struct, frozen=True):
-    """With `output=json`."""
+    """Answer with `output=json`."""
 
     text: str
     segments: tuple[WhisperServiceSegment, ...]
     language: str
-    "ISO 639-1."
+    "ISO 639-1 code."
 
 
 class DetectedLanguage(Struct, frozen=True):
+    """Language of the recording's first 30 s."""
+
     detected_language: str
-    "Its English name."
+    "English name of the language."
     language_code: str
     confidence: float
 
 
 class WhisperServiceDoor:
-    """Takes uploads as the REST door does, for the server's own model."""
+    """Handles uploads as `AudioDoor` does, always with the server's default model."""
 
     def __init__(
         self,
@@ -103,7 +107,7 @@ class WhisperServiceDoor:
         self._decoder, self._limits = decoder, limits
 
     async def transcribe(self, request: aioweb.Request) -> aioweb.Response:
-        """`POST /asr`."""
+        """Handles `POST /asr`."""
         wishes = _wishes(request.query)
         transcript = await while_connected(request, self._heard(request, wishes, _options(wishes)))
         body, content_type = _answer(wishes, transcript)
@@ -113,7 +117,7 @@ class WhisperServiceDoor:
         )
 
     async def detect_language(self, request: aioweb.Request) -> aioweb.Response:
-        """`POST /detect-language`."""
+        """Handles `POST /detect-language`."""
         wishes = _wishes(request.query)
         work = self._heard(request, wishes, AsrOptions(), at_most_s=DETECTION_S)
         heard = await while_connected(request, work)
@@ -164,7 +168,10 @@ class WhisperServiceDoor:
 
 
 async def _raw(source: BinaryIO) -> AsyncGenerator[Pcm, None]:
-    """16 kHz, 16 bits, mono. Raises RequestError unsupported_audio."""
+    """Yields the samples of raw audio: 16 kHz, 16 bits, mono.
+
+    Raises RequestError unsupported_audio for an empty file.
+    """
     is_empty = True
     while data := await run_in_thread(source.read, _BLOCK_BYTES):
         is_empty = False
@@ -174,7 +181,7 @@ async def _raw(source: BinaryIO) -> AsyncGenerator[Pcm, None]:
 
 
 def _wishes(query: Mapping[str, str]) -> WhisperServiceQuery:
-    """Raises RequestError, naming the field."""
+    """Reads the query. Raises RequestError with the field's name."""
     wishes = parse_fields(
         [
             (name, text.lower() if name != "initial_prompt" else text)
@@ -202,7 +209,7 @@ def _options(wishes: WhisperServiceQuery) -> AsrOptions:
 
 
 def _answer(wishes: WhisperServiceQuery, transcript: Transcript) -> tuple[str, str]:
-    """The body and its content type."""
+    """Returns the body and its content type."""
     match wishes.output:
         case "txt":
             return f"{transcript.text}\n", TEXT

@@ -62,7 +62,7 @@ async def _rounds(
     """Yields the model's text and calls. Runs up to MAX_TOOL_ROUNDS rounds of tools in between."""
     messages, has_text, has_called = list(prompt), False, False
     failed: set[str] = set()
-    "Names of tools that failed, of which the user has not been told yet."
+    "Names of tools that failed and that the model's text has not mentioned since."
     if plan.remote is not None:
         await plan.remote.ready()
         messages += await run_decided_calls(plan.remote.approved, hands, silence)

@@ -20,7 +20,7 @@ from pipeline.response.plan import ResponsePlan
 from pipeline.shared.plugin_errors import plugin_errors
 
 LlmSlotContext = Callable[[], AbstractAsyncContextManager[None]]
-"Makes the context of one round. It is left when the model has been told to stop."
+"Makes the context of one round. It is left when the model's request has been closed."
 
 
 def with_llm_slots(plan: ResponsePlan, seat: LlmSlotContext, metrics: Metrics) -> ResponsePlan:

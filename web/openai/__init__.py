@@ -1,1 +1,1 @@
-"""The audio part of OpenAI's REST API: transcriptions, translations, models."""
+"""The audio part of OpenAI's REST API: transcriptions, translations, speech and models."""

@@ -1,4 +1,4 @@
-"""`/v1/models`: what there is, told without loading anything."""
+"""`/v1/models`: the models that requests may name. Listing them loads nothing."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -12,7 +12,7 @@ from pipeline.shared.settings import DEFAULT, own_model
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):
-    """One model, as the API shows it."""
+    """One model, in the form of OpenAI's API."""
 
     id: str
     object: Literal["model"] = "model"
@@ -22,17 +22,21 @@ class ModelCard(Struct, frozen=True, kw_only=True):
 
 
 class ModelList(Struct, frozen=True, kw_only=True):
+    """All models, the default first."""
+
     object: Literal["list"] = "list"
     data: tuple[ModelCard, ...]
 
 
 class ModelCardSource(Protocol):
-    """Every model that may be asked for, the default first; fast, for it is polled."""
+    """Source of the list of models. It must be fast, because clients poll it."""
 
-    def cards(self) -> Sequence[ModelCard]: ...
+    def cards(self) -> Sequence[ModelCard]:
+        """Returns all models that requests may name, the default first."""
+        ...
 
     def knows(self, name: str) -> bool:
-        """Whether requests may ask for it, also by another name than its card's."""
+        """Returns whether requests may use this name, which may differ from that on the card."""
         ...
 
 
@@ -41,7 +45,7 @@ def model_list(models: ModelCardSource) -> aioweb.Response:
 
 
 def model(models: ModelCardSource, name: str) -> aioweb.Response:
-    """One; `default` and hosted names are answered as what they mean here.
+    """Answers with one model. `default` and hosted names stand for the default model.
 
     Raises NotFound model_not_found.
     """

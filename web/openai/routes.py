@@ -1,4 +1,4 @@
-"""The REST door's routes, for the server to mount and to describe."""
+"""Routes of OpenAI's REST API, to be mounted and described."""
 
 from dataclasses import replace
 
@@ -116,7 +116,7 @@ def _audio_routes(door: AudioDoor) -> tuple[Route, ...]:
 
 
 def _whisper_service_routes(door: AudioDoor) -> tuple[Route, ...]:
-    """As whisper-asr-webservice has them, for Bazarr and others."""
+    """Returns the routes of whisper-asr-webservice, for Bazarr and others."""
     service = door.whisper_service
     shape = Route(
         "POST",

@@ -44,7 +44,7 @@ class _McpLink:
     item: McpListItem
     previous_item_id: str | None = None
     is_known: asyncio.Event = field(default_factory=asyncio.Event)
-    "Set when the client was told whether the server is connected."
+    "Set when the client has been informed whether the server is connected."
     task: asyncio.Task[None] | None = None
     made: tuple[Sequence[ToolSpec], ClientMcpServer, tuple[ClientMcpTool, ...]] | None = None
     """Inputs that the tools were made from, and the tools. They are made again when an input

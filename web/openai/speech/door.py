@@ -1,4 +1,4 @@
-"""Speech of OpenAI's REST API: a text in, a sound file out while it is still being made."""
+"""Text to speech of OpenAI's REST API: a sound file that is sent while it is made."""
 
 from base64 import b64encode
 from contextlib import aclosing
@@ -21,14 +21,15 @@ from web.openai.transcriptions.languages import code_of
 from web.openai.transcriptions.sse import SseResponse, error_event
 
 RATE_HZ = 24_000
-"What the hosted service's `pcm` has; every other format is given the same."
+"Sample rate of the hosted service's `pcm`. All other formats have the same here."
 
 TOKEN_MS = 50
-"Sound of one token, as the Realtime API counts what it says."
+"Length of sound that counts as one token, as in the Realtime API."
 
 
 class SpeechUsage(Struct, frozen=True):
-    """There are no tokens here: words of the text, and 50 ms each of its sound."""
+    """Usage. There are no tokens here: words of the text count as input, each 50 ms of sound as
+    output."""
 
     input_tokens: int
     output_tokens: int
@@ -45,7 +46,10 @@ class AudioDone(Struct, frozen=True, tag="speech.audio.done"):
 
 
 class SpeechDoor:
-    """`reader` bounds how many texts are read at once."""
+    """Handles the requests of `/v1/audio/speech` and its lists.
+
+    reader: makes the sound files, and limits how many are made at once.
+    """
 
     def __init__(
         self, engines: EngineSet, reader: SpeechFiles, languages: TextLanguageDetector
@@ -53,16 +57,16 @@ class SpeechDoor:
         self._engines, self._reader, self._languages = engines, reader, languages
 
     async def speech(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        """`POST /v1/audio/speech`. Raises RequestError, Overloaded, EngineError."""
+        """Handles `POST /v1/audio/speech`. Raises RequestError, Overloaded, EngineError."""
         fields = await read_speech(request)
         return await while_connected(request, self._speak(request, fields))
 
     async def voices(self, _: aioweb.Request) -> aioweb.Response:
-        """`GET /v1/audio/voices`."""
+        """Handles `GET /v1/audio/voices`."""
         return _json(voice_list(self._reader.voices(), self._engines.default_language))
 
     async def models(self, _: aioweb.Request) -> aioweb.Response:
-        """`GET /v1/audio/models`."""
+        """Handles `GET /v1/audio/models`."""
         return _json(voice_model_list(self._reader.voices()))
 
     async def _speak(self, request: aioweb.Request, fields: SpeechFields) -> aioweb.StreamResponse:
@@ -75,7 +79,10 @@ class SpeechDoor:
         return await _audio(request, sound)
 
     async def _manner(self, fields: SpeechFields) -> SpeechFileOptions:
-        """Raises NotFound model_not_found; RequestError voice_not_found, unsupported_language."""
+        """Returns voice and language. Raises NotFound model_not_found.
+
+        Raises RequestError voice_not_found, unsupported_language.
+        """
         engines = self._reader.voices(fields.model)
         name = fields.voice.id if isinstance(fields.voice, SpeechVoiceId) else fields.voice
         usual = self._engines.default_language
@@ -95,8 +102,11 @@ class SpeechDoor:
 
 
 async def _audio(request: aioweb.Request, sound: SpeechFile) -> aioweb.StreamResponse:
-    """In chunks. What fails before the first has a status; later the connection is cut, so that
-    half a file is not taken for a whole one."""
+    """Sends the file in chunks.
+
+    An error before the first chunk becomes a status. After it the connection is cut, so that half a
+    file is not taken for a whole one.
+    """
     response = aioweb.StreamResponse(headers={"Content-Type": sound.content_type})
     response.headers["Cache-Control"] = "no-store"
     try:
@@ -116,7 +126,7 @@ async def _audio(request: aioweb.Request, sound: SpeechFile) -> aioweb.StreamRes
 async def _events(
     request: aioweb.Request, fields: SpeechFields, sound: SpeechFile
 ) -> aioweb.StreamResponse:
-    """The same as events; what fails after the first is one, too."""
+    """Sends the file as server-sent events. An error after the first one is an event, too."""
     events = SseResponse(request)
     try:
         async with aclosing(sound.chunks()) as chunks:

@@ -1,4 +1,4 @@
-"""What `POST /v1/audio/speech` may say, and its body as typed values."""
+"""The body of `POST /v1/audio/speech` as typed values."""
 
 import re
 from typing import Annotated, Literal
@@ -12,7 +12,7 @@ from core.http.routes import JSON
 from web.openai.transcriptions.validation import MAX_SHOWN_CHARS, allowed
 
 MAX_INPUT_CHARS = 4096
-"As the hosted service."
+"Most characters of the text, as in the hosted service."
 
 SoundFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 
@@ -20,13 +20,13 @@ Speed = Annotated[float, Meta(ge=0.25, le=4)]
 
 
 class SpeechVoiceId(Struct, frozen=True):
-    """A voice, as an object."""
+    """A voice as an object."""
 
     id: str
 
 
 class SpeechFields(Struct, frozen=True, kw_only=True):
-    """The body; `language` and `stream_done` are ours."""
+    """Body of the request. `language` and `stream_done` are extensions of Earshot."""
 
     model: Annotated[
         str,
@@ -65,7 +65,7 @@ _MISSING = re.compile(r"missing required field `(\w+)`")
 
 
 async def read_speech(request: aioweb.Request) -> SpeechFields:
-    """The body, checked but for what depends on engines.
+    """Reads the body and checks all that does not depend on engines.
 
     Raises as `decoded`, and RequestError unsupported_media_type.
     """
@@ -75,8 +75,11 @@ async def read_speech(request: aioweb.Request) -> SpeechFields:
 
 
 def decoded(body: bytes) -> SpeechFields:
-    """Unknown fields are ignored. Raises RequestError invalid_json, missing_required_parameter,
-    invalid_value, empty_string, string_above_max_length."""
+    """Decodes the body; unknown fields are ignored.
+
+    Raises RequestError invalid_json, missing_required_parameter, invalid_value, empty_string,
+    string_above_max_length.
+    """
     try:
         fields = msgspec.json.decode(body, type=SpeechFields)
     except msgspec.ValidationError as error:
@@ -89,7 +92,7 @@ def decoded(body: bytes) -> SpeechFields:
 
 
 def _check_length(text: str) -> None:
-    """In the hosted service's words."""
+    """Checks the text's length, with the hosted service's error messages."""
     if len(text) > MAX_INPUT_CHARS:
         raise RequestError(
             "Invalid 'input': string too long. Expected a string with maximum length"
@@ -106,7 +109,7 @@ def _check_length(text: str) -> None:
 
 
 def _invalid(why: str) -> RequestError:
-    """With the field, and what is allowed in it."""
+    """Returns an error with the field and the values that are allowed in it."""
     placed = _PLACE.match(why)
     param = (placed["param"] if placed else None) or None
     if missing := _MISSING.search(why):

@@ -1,4 +1,4 @@
-"""Which voice a client means: one of ours, or a name of the hosted service."""
+"""The voice that a client means: one of ours, or a name of the hosted service."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,8 +12,8 @@ _FIRST_VOICES = ("alloy", "echo", "fable", "nova", "onyx", "shimmer")
 _LATER_VOICES = ("ash", "ballad", "cedar", "coral", "marin", "sage", "verse")
 
 HOSTED_VOICES = frozenset((*_FIRST_VOICES, *_LATER_VOICES))
-"""Clients send one because they must send something. Each speaks every language, so it says nothing
-about that."""
+"""Names of the hosted service. Clients send one because the field is required. Each speaks every
+language, so the name says nothing about the language."""
 
 MAX_SHOWN_VOICES = 20
 
@@ -21,10 +21,10 @@ MAX_SHOWN_VOICES = 20
 def requested_voice(
     engines: Mapping[str, Tts], name: str, usual: str
 ) -> tuple[str | None, str | None]:
-    """The wish, as `choose_voice` takes it, and the voice's language; None for what is left open.
+    """Returns the voice, in the form that `choose_voice` takes, and its language. None: left open.
 
-    A voice, `engine:voice` or an engine; a voice may carry a variant of its engine, `en-us+f3`.
-    `usual`: the language whose voices are named first. Raises RequestError voice_not_found.
+    name: a voice, `engine:voice` or an engine. A voice may carry a variant, `en-us+f3`.
+    usual: language whose voices are listed first in the error. Raises RequestError voice_not_found.
     """
     engine, colon, voice = name.partition(":")
     if not (colon and engine in engines):
@@ -43,10 +43,10 @@ def requested_voice(
 
 
 class VoiceCard(Struct, frozen=True):
-    """One voice, as pickers read it."""
+    """One voice, in the form that voice pickers read."""
 
     id: str
-    "What `voice` takes."
+    "Value for the field `voice`."
     name: str
     language: str
 
@@ -56,7 +56,7 @@ class VoiceList(Struct, frozen=True):
 
 
 class VoiceModelCard(Struct, frozen=True):
-    """One engine that speaks, as pickers read it."""
+    """One TTS engine, in the form that pickers read."""
 
     id: str
     name: str
@@ -67,8 +67,10 @@ class VoiceModelList(Struct, frozen=True):
 
 
 def voice_list(engines: Mapping[str, Tts], usual: str) -> VoiceList:
-    """Every voice once, the server's language (`usual`) first. One that several languages or
-    engines have is listed where it comes first, which is where its name leads."""
+    """Returns every voice once, those of the language `usual` first.
+
+    A voice of several languages or engines is listed where it comes first; its name means that one.
+    """
     found: dict[str, VoiceCard] = {}
     for language, name in sorted(_voices(engines), key=lambda one: one[0] != usual):
         found.setdefault(name, VoiceCard(name, name, language))
@@ -81,7 +83,7 @@ def voice_model_list(engines: Mapping[str, Tts]) -> VoiceModelList:
 
 
 def _voices(engines: Mapping[str, Tts]) -> Iterator[tuple[str, str]]:
-    """Language and name of each."""
+    """Yields language and name of each voice."""
     for tts in engines.values():
         for language, names in tts.info.voices.items():
             for name in names:

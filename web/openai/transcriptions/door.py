@@ -1,4 +1,5 @@
-"""The audio operations of OpenAI's REST API: a form in, its recording recognised, an answer out."""
+"""The transcription operations of OpenAI's REST API: a form with a recording in, a transcript
+out."""
 
 from asyncio import TaskGroup
 from collections.abc import Callable
@@ -25,18 +26,22 @@ from web.openai.transcriptions.validation import is_known
 from web.whisper_asr import WhisperServiceDoor
 
 PADDING_HEADER = "X-Earshot-Padding"
-"What was done, where the padding asked for is not for this model."
+"Padding that was used, where the requested one does not suit the model."
 
 FIELD_OF = {
     "languages": "languages[]",
     "timestamps": "timestamp_granularities[]",
     "token_logprobs": "include[]",
 }
-"Where a decoding option has another name in the form."
+"Names of form fields by the decoding option that they set, where the names differ."
 
 
 class AudioDoor:
-    """Uploads wait in `spools`; whoever leaves frees his, and his place in the queue."""
+    """Handles uploads of recordings.
+
+    An upload waits in `spools` for its turn. A client that disconnects frees the upload and its
+    place in the queue.
+    """
 
     def __init__(
         self,
@@ -47,6 +52,10 @@ class AudioDoor:
         *,
         max_duration_s: float = 2 * 3600,
     ) -> None:
+        """Takes the parts that handle an upload.
+
+        max_duration_s: longest recording that is accepted, in seconds.
+        """
         self._transcriber, self._models, self._spools = transcriber, models, spools
         self._decoder = decoder
         self._limits = FileLimits(spools.limits.max_bytes, max_duration_s)
@@ -54,7 +63,7 @@ class AudioDoor:
 
     @property
     def max_body_bytes(self) -> int:
-        """The largest file, and room for the other fields."""
+        """Most bytes of a request: the largest file, and room for the other fields."""
         return self._limits.max_bytes + MAX_REST_BYTES
 
     async def transcriptions(self, request: aioweb.Request) -> aioweb.StreamResponse:
@@ -97,14 +106,15 @@ class AudioDoor:
         )
 
     def _headers(self, job: TranscriptionRequest) -> dict[str, str]:
-        """What subtitles and plain text have no place for."""
+        """Returns the facts that subtitles and plain text have no place for."""
         headers = {MODEL_HEADER: self._transcriber.name_of(job.model)}
         if job.padding_instead:
             headers[PADDING_HEADER] = job.padding_instead
         return headers
 
     def _check(self, job: TranscriptionRequest) -> None:
-        """Raises NotFound model_not_found; RequestError for what the model cannot do."""
+        """Raises NotFound model_not_found, or RequestError for options that the model does not
+        have."""
         try:
             self._transcriber.check(job.model, job.options)
         except RequestError as error:
@@ -112,7 +122,7 @@ class AudioDoor:
             raise
 
     async def _feed(self, recording: RecordingTranscription, spool: UploadSpool) -> float:
-        """Decode the upload into the recording; its length in ms."""
+        """Decodes the upload into the recording. Returns its length in ms."""
         samples = 0
         try:
             decoded = self._decoder.blocks(await spool.file(), ASR_RATE_HZ, self._limits)

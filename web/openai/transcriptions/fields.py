@@ -1,4 +1,4 @@
-"""What a form may say: the fields of both operations, with their ranges and a sentence each."""
+"""Form fields of both operations, with their ranges and a sentence for each."""
 
 from typing import Annotated, Literal
 
@@ -27,7 +27,7 @@ File = Annotated[
 
 
 class VadChunkingStrategy(Struct, frozen=True, kw_only=True):
-    """How the hosted service would cut the recording; checked, and without effect here."""
+    """The hosted service's way to cut a recording. It is checked, and has no effect here."""
 
     type: Literal["server_vad"]
     threshold: Probability = 0.5
@@ -36,7 +36,7 @@ class VadChunkingStrategy(Struct, frozen=True, kw_only=True):
 
 
 class CommonFields(Struct, frozen=True, kw_only=True):
-    """What both operations take; those from `beam_size` on are ours."""
+    """Fields of both operations. Those from `beam_size` on are extensions of Earshot."""
 
     model: Annotated[
         str, Meta(description="Of `GET /v1/models`; `whisper-1` and `gpt-...` mean `default`.")
@@ -72,11 +72,11 @@ class CommonFields(Struct, frozen=True, kw_only=True):
 
 
 class TranslationFields(CommonFields, frozen=True, kw_only=True):
-    """`POST /v1/audio/translations`: from any language, which is detected, into English."""
+    """Fields of `POST /v1/audio/translations`: any language, which is detected, into English."""
 
 
 class TranscriptionFields(CommonFields, frozen=True, kw_only=True):
-    """`POST /v1/audio/transcriptions`."""
+    """Fields of `POST /v1/audio/transcriptions`."""
 
     language: Annotated[
         str, Meta(description="ISO 639-1, like `de`, or an English name; none: it is detected.")
@@ -104,12 +104,12 @@ class TranscriptionFields(CommonFields, frozen=True, kw_only=True):
 
 
 class TranslationForm(TranslationFields, frozen=True, kw_only=True):
-    """The same with the audio, for the API's page."""
+    """Form of a translation, with the audio. Only for the API's documentation."""
 
     file: File
 
 
 class TranscriptionForm(TranscriptionFields, frozen=True, kw_only=True):
-    """The same with the audio, for the API's page."""
+    """Form of a transcription, with the audio. Only for the API's documentation."""
 
     file: File

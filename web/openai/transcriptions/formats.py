@@ -1,4 +1,4 @@
-"""A transcript in every shape that the API knows."""
+"""A transcript in all formats of the API."""
 
 from collections.abc import Sequence
 from html import escape
@@ -13,11 +13,11 @@ from pipeline.transcription.recording import Transcript
 from web.openai.transcriptions.languages import name_of
 from web.openai.transcriptions.request import TranscriptionRequest
 
-# Segments as subtitles, SubRip and WebVTT, and as a table.
+# Segments as subtitles (SubRip, WebVTT) and as a table.
 
 
 def srt(segments: Sequence[Segment]) -> str:
-    """SubRip: numbered cues, a comma before the milliseconds."""
+    """Returns SubRip: numbered cues, with a comma before the milliseconds."""
     return "".join(
         f"{number}\n{_span(one, ',')}\n{_line(one.text)}\n\n"
         for number, one in enumerate(segments, 1)
@@ -25,24 +25,24 @@ def srt(segments: Sequence[Segment]) -> str:
 
 
 def vtt(segments: Sequence[Segment]) -> str:
-    """WebVTT: what it would take for markup is escaped."""
+    """Returns WebVTT. Characters that it would take for markup are escaped."""
     cues = (f"{_span(one, '.')}\n{escape(_line(one.text), quote=False)}\n\n" for one in segments)
     return "".join(("WEBVTT\n\n", *cues))
 
 
 def tsv(segments: Sequence[Segment]) -> str:
-    """Tab-separated, as whisper's own tool writes it: start and end in ms."""
+    """Returns tab-separated values, as Whisper's own tool writes them: start and end in ms."""
     rows = (f"{one.start_ms:.0f}\t{one.end_ms:.0f}\t{_line(one.text)}\n" for one in segments)
     return "".join(("start\tend\ttext\n", *rows))
 
 
 def _line(text: str) -> str:
-    """One line: an empty one would end the cue."""
+    """Returns the text on one line: an empty line would end the cue."""
     return " ".join(text.split())
 
 
 def _span(segment: Segment, point: str) -> str:
-    """A cue that ends where it begins is never shown: it gets a millisecond."""
+    """Returns the times of a cue. One that ends where it begins is never shown, so it gets 1 ms."""
     start_ms = round(segment.start_ms)
     end_ms = max(round(segment.end_ms), start_ms + 1)
     return f"{_clock(start_ms, point)} --> {_clock(end_ms, point)}"
@@ -60,14 +60,14 @@ TEXT = "text/plain"
 VTT = "text/vtt"
 
 MODEL_HEADER = "X-Earshot-Model"
-"Which model gave the answer, by its own name."
+"Header with the name of the model that gave the answer."
 
 ENGLISH = "english"
-"What verbose_json of a translation is in."
+"Language of a translation in `verbose_json`."
 
 
 class DurationUsage(Struct, frozen=True):
-    """What was heard: whole seconds, begun ones count."""
+    """Length of the audio in whole seconds, rounded up."""
 
     seconds: int
     type: Literal["duration"] = "duration"
@@ -84,7 +84,7 @@ class LanguageCode(Struct, frozen=True):
 
 
 class VerboseSegment(Struct, frozen=True):
-    """Times in seconds; `seek` in hundredths of a second."""
+    """A segment. Times are in seconds, `seek` is in hundredths of a second."""
 
     id: int
     seek: int
@@ -105,8 +105,11 @@ class VerboseWord(Struct, frozen=True):
 
 
 class TranscriptionResponse(Struct, frozen=True, kw_only=True):
-    """`json` has text and usage, `logprobs` if asked for, `languages` where one was detected;
-    `verbose_json` what follows."""
+    """Answer in JSON.
+
+    With `json` it has text and usage, `logprobs` if they were requested, and `languages` if the
+    language was detected. With `verbose_json` it has the other fields.
+    """
 
     task: Literal["transcribe", "translate"] | UnsetType = UNSET
     language: str | UnsetType = UNSET
@@ -117,12 +120,12 @@ class TranscriptionResponse(Struct, frozen=True, kw_only=True):
     logprobs: tuple[Logprob, ...] | UnsetType = UNSET
     languages: tuple[LanguageCode, ...] | UnsetType = UNSET
     padding: AsrPadding | UnsetType = UNSET
-    "Ours: what was done, where the padding asked for is not for this model."
+    "Padding that was used, where the requested one does not suit the model. Extension of Earshot."
     usage: DurationUsage
 
 
 def answer(job: TranscriptionRequest, transcript: Transcript) -> tuple[bytes, str]:
-    """The body and its content type."""
+    """Returns the body and its content type."""
     match job.response_format:
         case "text":
             return f"{transcript.text}\n".encode(), TEXT
@@ -141,7 +144,7 @@ def usage(audio_ms: float) -> DurationUsage:
 
 
 def logprobs(tokens: Sequence[TokenLogprob]) -> tuple[Logprob, ...]:
-    """A token may be a part of a character: only `bytes` then says which."""
+    """Converts tokens. A token may be a part of a character: then only `bytes` identifies it."""
     return tuple(
         Logprob(one.data.decode(errors="replace"), one.logprob, tuple(one.data)) for one in tokens
     )
@@ -150,7 +153,7 @@ def logprobs(tokens: Sequence[TokenLogprob]) -> tuple[Logprob, ...]:
 def detected_languages(
     job: TranscriptionRequest, language: str
 ) -> tuple[LanguageCode, ...] | UnsetType:
-    """Unset where the caller named the language, or nothing was heard."""
+    """Returns the detected language. Unset if the caller named one, or there was no speech."""
     is_told = job.options.language or job.options.prefix or not language
     return UNSET if is_told else (LanguageCode(language),)
 

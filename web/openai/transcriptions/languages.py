@@ -1,4 +1,4 @@
-"""Every language that Whisper knows: its code, and the English name that `whisper-1` answers."""
+"""Languages of Whisper: codes, and the English names that `whisper-1` uses in its answers."""
 
 from collections.abc import Mapping
 
@@ -123,12 +123,12 @@ _CODES: Mapping[str, str] = {
 
 
 def code_of(language: str) -> str | None:
-    """ISO 639-1 of `de`, `de-DE`, `German`; None for what is no language of ours."""
+    """Returns the ISO 639-1 code of `de`, `de-DE` or `German`. None: not a known language."""
     wanted = language.strip().lower()
     first = wanted.replace("_", "-").split("-")[0]
     return _CODES.get(wanted) or (first if first in NAMES else None)
 
 
 def name_of(code: str) -> str:
-    """Its English name in small letters; a code that is not here is its own name."""
+    """Returns the English name in lower case, or an unknown code itself."""
     return NAMES.get(code, code)

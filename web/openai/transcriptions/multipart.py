@@ -1,4 +1,4 @@
-"""A multipart form as it comes in: the audio to its spool, the few other fields to memory."""
+"""Reading of a multipart form: the audio goes to its spool, the few other fields to memory."""
 
 from collections.abc import Callable
 
@@ -15,13 +15,15 @@ FORM = "multipart/form-data"
 FILE = "file"
 
 MAX_FIELD_BYTES = 64 * 1024
-"A long prompt has two."
+"Most bytes of a field. A long prompt has 2 KiB."
 
 MAX_REST_BYTES = 2 * 1024 * 1024
-"Everything but the audio: also what we ignore, like a speaker's reference of ten seconds."
+"""Most bytes of everything but the audio. That includes fields that are ignored, such as ten
+seconds of a speaker's reference."""
 
 MAX_PARTS = 1000
-"As many as the web library takes fields; a request with a hundred keywords has a hundred."
+"""Most parts of a form, as many as the web library accepts. A request with a hundred keywords has a
+hundred."""
 
 _CHUNK_BYTES = 64 * 1024
 
@@ -33,11 +35,11 @@ async def read_form(
     *,
     file: str = FILE,
 ) -> list[tuple[str, str]]:
-    """Name and text of each known field, read to the end of the form; the bytes of the part `file`
-    are in `spool`.
+    """Reads the form to its end. Returns name and text of each known field.
 
-    Raises RequestError unsupported_media_type, invalid_form, missing_required_parameter,
-    upload_stalled; TooLarge; Overloaded; ClientGone.
+    The bytes of the part `file` are in `spool` then. Raises RequestError unsupported_media_type,
+    invalid_form, missing_required_parameter, upload_stalled; PayloadTooLarge; Overloaded;
+    ClientDisconnected.
     """
     if request.content_type != FORM:
         raise RequestError(f"The body must be {FORM}.", code="unsupported_media_type")
@@ -95,7 +97,7 @@ class _MultipartReader:
             await self._spool.write(await part.read_chunk(_CHUNK_BYTES))
 
     async def _text(self, part: BodyPartReader, name: str) -> str:
-        """Its text; what is ignored is read, and not kept."""
+        """Returns the text of a field. Unknown fields are read and not kept."""
         data = bytearray()
         while not part.at_eof():
             chunk = await part.read_chunk(_CHUNK_BYTES)
@@ -117,7 +119,7 @@ class _MultipartReader:
 
 
 def _name_of(part: BodyPartReader) -> str:
-    """Bytes that are no text must not get into an answer, which is."""
+    """Returns the part's name. Bytes that are not text are refused: an error would repeat them."""
     name = part.name or ""
     if any("\ud800" <= one <= "\udfff" for one in name):
         raise _invalid("The name of a part is no UTF-8.")

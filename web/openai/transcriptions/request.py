@@ -1,4 +1,4 @@
-"""From a form to what is asked of the recogniser and how it is answered."""
+"""From a form to the recogniser's options and the format of the answer."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ _WORD = "timestamp_granularities[]=word"
 
 @dataclass(frozen=True, slots=True)
 class TranscriptionRequest:
-    """One request, understood."""
+    """One request in typed form."""
 
     model: str
     options: AsrOptions
@@ -27,7 +27,7 @@ class TranscriptionRequest:
     granularities: tuple[Granularity, ...] = ("segment",)
     is_streamed: bool = False
     padding_instead: AsrPadding | None = None
-    "What is done where the padding asked for is not for this model."
+    "Padding that is used, where the requested one does not suit the model."
 
     @property
     def has_logprobs(self) -> bool:
@@ -35,7 +35,7 @@ class TranscriptionRequest:
 
 
 def transcription(form: list[tuple[str, str]]) -> TranscriptionRequest:
-    """Raises RequestError, naming the field."""
+    """Reads the form of a transcription. Raises RequestError with the field's name."""
     _refuse_diarization(form)
     fields = parse_fields(form, TranscriptionFields)
     _check_formats(fields)
@@ -55,7 +55,10 @@ def transcription(form: list[tuple[str, str]]) -> TranscriptionRequest:
 
 
 def translation(form: list[tuple[str, str]]) -> TranscriptionRequest:
-    """The source language is detected. Raises RequestError, naming the field."""
+    """Reads the form of a translation. The source language is detected.
+
+    Raises RequestError with the field's name.
+    """
     _refuse_diarization(form)
     fields = parse_fields(form, TranslationFields)
     options = _options(
@@ -134,8 +137,11 @@ def _refuse_diarization(form: list[tuple[str, str]]) -> None:
 
 
 def _check_formats(fields: TranscriptionFields) -> None:
-    """What goes only with some formats. Clients send `segment` with any of them: it is what
-    verbose_json has anyway, and what the others have no place for."""
+    """Raises RequestError for fields that do not go with the response format.
+
+    Clients send the granularity `segment` with any format. `verbose_json` has segments anyway, and
+    other formats have no place for them, so it is accepted.
+    """
     wanted = fields.response_format
     for is_sent, param, allowed in (
         ("word" in fields.timestamp_granularities, _WORD, ("verbose_json",)),

@@ -1,4 +1,4 @@
-"""A transcription as server-sent events: a delta for each stretch of the recording."""
+"""A transcription as server-sent events: a delta for each part of the recording."""
 
 from asyncio import TaskGroup
 from collections.abc import Coroutine, Mapping
@@ -42,11 +42,14 @@ class TranscriptTextDone(Struct, frozen=True, tag="transcript.text.done"):
     logprobs: tuple[Logprob, ...] | UnsetType = UNSET
     languages: tuple[LanguageCode, ...] | UnsetType = UNSET
     padding: AsrPadding | UnsetType = UNSET
-    "Ours: what was done, where the padding asked for is not for this model."
+    "Padding that was used, where the requested one does not suit the model. Extension of Earshot."
 
 
 class SseResponse:
-    """The response. It begins with the first event: what fails before still has a status."""
+    """A response of server-sent events.
+
+    It begins with the first event, so an error before that still becomes a status.
+    """
 
     def __init__(self, request: aioweb.Request, headers: Mapping[str, str] | None = None) -> None:
         self._request = request
@@ -60,7 +63,7 @@ class SseResponse:
         await self._write(msgspec.json.encode(event))
 
     async def end(self, *, says_done: bool = True) -> aioweb.StreamResponse:
-        """`says_done`: with the closing line `[DONE]`."""
+        """Ends the response. says_done: with the closing line `[DONE]`."""
         if says_done:
             await self._write(b"[DONE]")
         await self._response.write_eof()
@@ -82,7 +85,10 @@ async def stream_transcription(
     feed: Coroutine[None, None, float],
     headers: Mapping[str, str],
 ) -> aioweb.StreamResponse:
-    """Answer with each part as it is known. `feed` pushes the audio and gives its length in ms."""
+    """Answers with each part as soon as it is known.
+
+    feed: pushes the audio into `recording` and returns its length in ms.
+    """
     events = SseResponse(request, headers)
     try:
         async with TaskGroup() as tasks:
@@ -97,14 +103,14 @@ async def stream_transcription(
 
 
 class _SentTranscript:
-    """What has been sent so far."""
+    """The transcript that has been sent so far."""
 
     def __init__(self) -> None:
         self.text, self.language = "", ""
         self.tokens: list[TokenLogprob] = []
 
     def add(self, text: str, language: str) -> str:
-        """The delta: with the space before it, if there is one."""
+        """Adds a part and returns the delta, with the space before it if there is one."""
         self.language = self.language or language
         before, self.text = self.text, join_texts([self.text, text])
         return self.text[len(before) :]
@@ -134,7 +140,7 @@ async def _parts(
 
 
 def error_event(error: BaseException) -> ErrorBody:
-    """The first of ours in it."""
+    """Returns the body for an error; of a group, for the first error in it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     is_theirs = isinstance(error, RequestError)

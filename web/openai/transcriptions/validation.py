@@ -1,4 +1,5 @@
-"""A form's texts as typed values; what is wrong is said with the field and what is allowed."""
+"""Conversion of a form's texts into typed values, with errors that name field and allowed
+values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -14,26 +15,26 @@ from core.errors import RequestError
 S = TypeVar("S", bound=Struct)
 
 MAX_SHOWN_CHARS = 64
-"Of what a client sent, so much is repeated in an error: enough to find a typo."
+"Most characters of a client's value that an error repeats: enough to find a typo."
 
 
 def is_known(name: str, wanted: type[Struct]) -> bool:
-    """Whether a form's field, in any of its spellings, is one of the struct's."""
+    """Returns whether a form's field, in any of its spellings, belongs to the struct."""
     return _base(name) in {_base(info.encode_name) for info in _fields(wanted)}
 
 
 def allowed(wanted: type[Struct], name: str) -> str:
-    """What a field of the struct may be, in words."""
+    """Describes the values that a field of the struct may have, in words."""
     known = {info.encode_name: info for info in _fields(wanted)}
     info = known.get(name.partition(".")[0])
     return _allowed(_schema(info.type)) if info is not None else "text"
 
 
 def parse_fields(form: Iterable[tuple[str, str]], wanted: type[S]) -> S:
-    """A form's fields as `wanted`. Empty ones count as absent, unknown ones are ignored; a list is
-    `name[]` or `name` again and again, an object `name[key]`.
+    """Converts a form's fields to `wanted`. Empty fields count as absent, unknown ones are ignored.
 
-    Raises RequestError with `param` and code missing_required_parameter or invalid_value.
+    A list is `name[]` or `name` several times, an object `name[key]`. Raises RequestError with
+    `param` and code missing_required_parameter or invalid_value.
     """
     sent: dict[str, list[tuple[str, str]]] = {}
     for name, text in form:
@@ -61,7 +62,7 @@ def _struct(sent: Mapping[str, Sequence[tuple[str, str]]], wanted: type[S], nami
 
 @cache
 def _fields(wanted: type[Struct]) -> tuple[FieldInfo, ...]:
-    """msgspec reads the annotations anew each time."""
+    """Returns the struct's fields. Cached: msgspec reads the annotations each time."""
     return fields(wanted)
 
 
@@ -89,7 +90,7 @@ def _value(info: FieldInfo, sent: Sequence[tuple[str, str]], naming: str) -> Any
 
 @cache
 def _object_in(annotation: Any) -> type[Struct] | None:
-    """The struct that a field may be, if any."""
+    """Returns the struct that a field may hold, or None."""
     info = type_info(annotation)
     while isinstance(info, Metadata):
         info = info.type
@@ -104,7 +105,7 @@ def _schema(annotation: Any) -> Mapping[str, Any]:
 
 
 def _allowed(schema: Mapping[str, Any]) -> str:
-    """The values of a type, in words."""
+    """Describes the values of a type in words."""
     match schema:
         case {"anyOf": options}:
             said = [_allowed(option) for option in options if option.get("type") != "null"]
