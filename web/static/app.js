@@ -1,4 +1,4 @@
-// Starts the page: one store, what fills it, and the views that show it.
+// Starts the page: one store, the parts that fill it, and the views that show it.
 
 import { Speaker } from "./call/speaker.js";
 import { emptyQuality } from "./call/quality.js";
@@ -28,9 +28,9 @@ import { speakLanguage } from "./words/translate.js";
  * @property {string} path of the open view
  * @property {string} language of the page's words; follows `choices`
  * @property {Choices} choices
- * @property {import("./home/home.js").Home | null} home null: not known yet
- * @property {boolean | null} isHomeLive whether changes of the home arrive; null: not known yet
- * @property {import("./devices/devices.js").Device[] | null} devices null: the server told of none
+ * @property {import("./home/home.js").Home | null} home null: not received yet
+ * @property {boolean | null} isHomeLive whether changes of the home arrive; null: not connected yet
+ * @property {import("./devices/devices.js").Device[] | null} devices null: the server sent none
  * @property {boolean} areDevicesLive whether changes of the devices arrive
  * @property {import("./conversation/reducer.js").Conversation} conversation
  * @property {import("./call/quality.js").Quality} quality of the call
@@ -42,7 +42,7 @@ import { speakLanguage } from "./words/translate.js";
 
 /** @typedef {Store<PageState>} PageStore */
 
-// Messages that say more about a lost server.
+// These messages are about a lost server, too, and more precise than `gone`: they stay.
 const SAYS_MORE = new Set(["lost", "unreachable", "key"]);
 
 class Page {
@@ -66,7 +66,7 @@ class Page {
     };
     const store = new Store(state);
     this.store = store;
-    // First of all watchers: the others speak the language that it sets.
+    // This is the first watcher, because the others use the language that it sets.
     store.watch(["language"], ({ language }) => speakLanguage(language));
     this.messages = new Messages({
       retry: () => this.assistant.again(),
@@ -93,7 +93,7 @@ class Page {
     });
     this.devicesFeed = new DevicesFeed(store);
     this.#showViews();
-    // A page that the browser kept and shows again: its streams ended when it was left.
+    // The browser may show a kept page again. Its streams ended when the user left it.
     addEventListener("pageshow", ({ persisted }) => persisted && this.load());
   }
 
@@ -113,7 +113,7 @@ class Page {
     });
   }
 
-  /** Asks the server what it has; again after a key was given. */
+  /** Loads the server's data. Called again after the user entered a key. */
   async load() {
     this.homeFeed.watch(this.store.state.language);
     this.devicesFeed.watch();
@@ -132,7 +132,7 @@ class Page {
   /** @param {Partial<Choices>} changes */
   #choose(changes) {
     this.#become(this.store.state.choices.with(changes));
-    // A running session can follow most choices; the others need another call.
+    // A running session can change most settings. The others need a new call.
     if ("llm" in changes || "wakeWord" in changes) this.assistant.callAgain();
     else if (!("theme" in changes)) this.assistant.follow();
   }
@@ -151,7 +151,7 @@ class Page {
     if (!SAYS_MORE.has(this.messages.shown?.code ?? "")) this.messages.show("gone");
   }
 
-  /** The server answers again; it may have been restarted with other engines. */
+  /** The server answers again. It may have been restarted with other engines. */
   #found() {
     this.messages.clear("gone", "unreachable");
     this.assistant.connection.hurry();

@@ -1,8 +1,11 @@
-// Which view is open, as the part of the address after `#`: links to it and the back button work.
+// The open view, as the part of the address after `#`, so that links and the back button work.
 
 const PATHS = new Set(["/", "/devices"]);
 
-/** The server keeps paths of its own, so the page's stand after `#`. A `#key=...` is none. */
+/**
+ * Returns the open view. It stands after `#`, because the server has paths of its own. A `#key=...`
+ * is not a view.
+ */
 function pathNow() {
   const path = location.hash.slice(1);
   return PATHS.has(path) ? path : "/";
@@ -25,7 +28,7 @@ export class Router {
     history.pushState({ isOpened: true }, "", `#${path}`);
   }
 
-  /** Returns to the conversation, where the user came from or not. */
+  /** Returns to the conversation, also if the user did not come from there. */
   leave() {
     if (this.store.state.path === "/") return;
     this.store.set({ path: "/" });

@@ -1,5 +1,4 @@
-"""The transcription operations of OpenAI's REST API: a form with a recording in, a transcript
-out."""
+"""Transcription of OpenAI's REST API: a form with a recording in, a transcript out."""
 
 from asyncio import TaskGroup
 from collections.abc import Callable

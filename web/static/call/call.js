@@ -2,20 +2,20 @@
 
 import { Refused, getJson, request } from "../server/api.js";
 
-const GATHERING_MS = 300; // host candidates take a few ms; the server accepts later ones unseen
-const RELAYED_MS = 3_000; // STUN and TURN servers answer within a round trip; TCP to them takes longer
-const OPEN_MS = 10_000; // ICE and DTLS on a bad Wi-Fi; longer means that UDP does not get through
+const GATHERING_MS = 300; // host candidates take a few ms; the server also finds those that come later
+const RELAYED_MS = 3_000; // STUN and TURN servers answer in a round trip; over TCP it takes longer
+const OPEN_MS = 10_000; // enough for ICE and DTLS on a bad Wi-Fi; after that, UDP is probably blocked
 const CHECK_MS = 1_000;
-const SILENT_MS = 3_000; // the server sends 50 packets a second, silence too; ICE takes 10 s to miss them
-const SUSPECTED_MS = 400; // the same, when the server's HTTP port is known to be closed: 20 packets
-const DISCONNECTED_MS = 2_000; // a change of network often heals within one
+const SILENT_MS = 3_000; // the server sends 50 packets a second, even in silence; ICE notices a loss only after 10 s
+const SUSPECTED_MS = 400; // the same if the server's HTTP port is closed: 20 packets
+const DISCONNECTED_MS = 2_000; // a change of network is often over within this time
 
 /**
- * `start` is called once. A call reports its end once: before it is open by the rejection of
- * `start`, later by `onLost`, and not at all after `close`.
+ * One call. `start` is called once. The end is reported once: by the rejection of `start` before
+ * the call is open, by `onLost` after it, and not at all after `close`.
  */
 export class Call {
-  /** @type {number | undefined} packets of sound at the last check */
+  /** @type {number | undefined} number of audio packets at the last check */
   #checkedPackets;
   #heardAt = 0;
   /** @type {Promise<never> | undefined} */
@@ -38,7 +38,7 @@ export class Call {
     this.onStats = onStats;
     this.onLost = onLost;
     this.isOpen = false;
-    this.aborter = new AbortController(); // aborted when the call is over, with the reason
+    this.aborter = new AbortController(); // aborted with the reason when the call ends
     this.peer = new RTCPeerConnection({ bundlePolicy: "max-bundle" });
     this.peer.addEventListener("track", ({ track }) => onTrack(track));
     this.peer.addEventListener("connectionstatechange", () => this.#watch());
@@ -51,13 +51,13 @@ export class Call {
     return this.aborter.signal.aborted;
   }
 
-  /** Why the call is over. */
+  /** The reason why the call ended. */
   get ending() {
     return this.aborter.signal.reason;
   }
 
   /**
-   * Connects and sends `track`; resolves when events can flow, rejects with `Refused`.
+   * Connects and sends `track`. Resolves when events can be sent; rejects with `Refused`.
    *
    * @param {MediaStreamTrack} track
    * @param {object} session
@@ -88,7 +88,7 @@ export class Call {
   }
 
   /**
-   * Sends `track` from now on. A call that is over refuses it, and the next call sends it.
+   * Sends `track` from now on. A call that has ended ignores it; the next call will send it.
    *
    * @param {MediaStreamTrack} track
    */
@@ -96,12 +96,14 @@ export class Call {
     await this.#sender?.replaceTrack(track).catch(() => {});
   }
 
-  /** Hangs up; survives the page being left. */
+  /** Hangs up. The request is completed even if the user leaves the page. */
   close() {
     this.#end(new Refused(0, "closed", ""));
   }
 
-  /** There is reason to think that the server is gone: lost, if no sound comes from now on. */
+  /**
+   * Checks the call when the server seems to be gone: if no sound arrives now, the call is lost.
+   */
   async suspect() {
     const before = await this.#packets();
     await new Promise((resolve) => {
@@ -118,7 +120,7 @@ export class Call {
     clearTimeout(this.#timers.heal);
     clearTimeout(this.#timers.gather);
     if (this.#location) {
-      // Failing is fine: the server notices by itself, too.
+      // A failure does not matter: the server also notices by itself.
       request(`${this.#location}/hangup`, { method: "POST", keepalive: true }).catch(() => {});
     }
     this.channel.close();
@@ -126,7 +128,7 @@ export class Call {
   }
 
   /**
-   * What `step` gives; rejects as soon as the call is over.
+   * Returns the result of `step`. Rejects as soon as the call ends.
    *
    * @template T
    * @param {Promise<T>} step
@@ -138,7 +140,7 @@ export class Call {
     return value;
   }
 
-  /** Never resolves; rejects with the reason when the call is over. */
+  /** Never resolves; rejects with the reason when the call ends. */
   #over() {
     const { signal } = this.aborter;
     return (this.#ended ??= new Promise((_, reject) => {
@@ -146,10 +148,10 @@ export class Call {
     }));
   }
 
-  /** STUN and TURN, if the server has any to offer. */
+  /** Configures the server's STUN and TURN servers. Returns whether there are any. */
   async #iceServers() {
     const { signal } = this.aborter;
-    const { iceServers = [] } = await getJson("/earshot/ice", { signal }).catch(() => ({})); // the offer tells what is wrong
+    const { iceServers = [] } = await getJson("/earshot/ice", { signal }).catch(() => ({})); // the offer will show the error
     if (iceServers.length) this.peer.setConfiguration({ bundlePolicy: "max-bundle", iceServers });
     return iceServers.length > 0;
   }
@@ -214,7 +216,7 @@ export class Call {
       this.#timers.heal = setTimeout(() => this.#lost(), DISCONNECTED_MS);
   }
 
-  /** Packets of sound that came so far; 0 when the call is over. */
+  /** Returns the number of audio packets received so far; 0 if the call has ended. */
   async #packets() {
     return this.closed ? 0 : packetsIn(await this.peer.getStats());
   }

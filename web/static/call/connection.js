@@ -1,26 +1,26 @@
-// Keeps one call alive: opens it when needed, and again, with growing patience, when it is lost.
+// Keeps one call open. A lost call is opened again, after growing waits.
 
 import { Refused } from "../server/api.js";
 import { Call } from "./call.js";
 
-const BACKOFF_MS = [300, 1_000, 2_000, 4_000, 8_000, 15_000]; // then every 15 s, for as long as wanted
-const JITTER = 0.3; // a restarted server should not meet all its pages in the same moment
+const BACKOFF_MS = [300, 1_000, 2_000, 4_000, 8_000, 15_000]; // then every 15 s until it works or the user stops it
+const JITTER = 0.3; // not all pages should call a restarted server at the same moment
 
 /**
  * @typedef {"idle" | "connecting" | "open" | "reconnecting"} ConnectionState
  * @typedef {{ resolve: () => void, reject: (error: Refused) => void }} Waiting
  * @typedef {object} Handlers
- * @property {() => object} describe gives the session object for each new call
+ * @property {() => object} describe returns the session object for a new call
  * @property {(event: any) => void} onEvent
  * @property {(state: ConnectionState) => void} onState
  * @property {(track: MediaStreamTrack) => void} onTrack
  * @property {(report: RTCStatsReport) => void} onStats
  * @property {(attempt: number) => void} onLost before each retry
- * @property {(refused: Refused) => void} onGivenUp the server's answer says that trying again is useless
+ * @property {(refused: Refused) => void} onGivenUp after an answer of the server that makes further tries useless
  */
 
 export class Connection {
-  /** @type {Promise<void> | null} the first call, while connecting */
+  /** @type {Promise<void> | null} outcome of the first call, while connecting */
   #opening = null;
   /** @type {Waiting[]} callers that wait for the next try, while reconnecting */
   #waiting = [];
@@ -40,8 +40,9 @@ export class Connection {
   }
 
   /**
-   * Resolves when open; rejects with `Refused`. A second caller waits for the first one's call; while
-   * reconnecting, a caller waits for the next try, which comes at once, and the tries go on if it fails.
+   * Opens a call. Resolves when it is open; rejects with `Refused`. A second caller waits for the
+   * same call. While reconnecting, a caller triggers the next try at once and waits for it; the
+   * tries go on if it fails.
    *
    * @param {MediaStreamTrack} track
    */
@@ -64,14 +65,14 @@ export class Connection {
     await this.call?.replaceTrack(track);
   }
 
-  /** The next try need not wait: there is reason to think that it will work. */
+  /** Makes the next try at once, because it will probably work. */
   hurry() {
     this.#wake();
   }
 
-  /** The server cannot be reached any more: a call that has become silent is lost with it. */
+  /** Checks an open call, because the server cannot be reached: if it is silent, it is lost. */
   suspect() {
-    if (this.state === "open") this.call?.suspect().catch(() => {}); // no statistics of a closed call
+    if (this.state === "open") this.call?.suspect().catch(() => {}); // a closed call has no statistics
   }
 
   /** Hangs up and stops trying. */
@@ -85,10 +86,10 @@ export class Connection {
     this.#tried(new Refused(0, "closed", ""));
   }
 
-  /** Hangs up and calls again, for what a running session cannot change. */
+  /** Hangs up and calls again, for changes that a running session cannot make. */
   async restart() {
     if (this.state === "idle") return;
-    if (this.state === "reconnecting") return this.hurry(); // the next call asks for what is wanted then
+    if (this.state === "reconnecting") return this.hurry(); // the next call will use the new settings anyway
     this.close();
     await this.open(/** @type {MediaStreamTrack} */ (this.track));
   }
@@ -98,7 +99,7 @@ export class Connection {
     const opening = this.#dial();
     this.#opening = opening;
     const settle = (/** @type {ConnectionState} */ state) => {
-      if (this.#opening !== opening) return; // closed since, and perhaps opened again
+      if (this.#opening !== opening) return; // closed meanwhile, and perhaps opened again
       this.#opening = null;
       this.#become(state);
     };
@@ -108,7 +109,7 @@ export class Connection {
     );
   }
 
-  /** One call, open; rejects with `Refused`, and then nothing of it is left. */
+  /** Opens one call. If it fails, rejects with `Refused` and leaves nothing behind. */
   async #dial() {
     this.call?.close();
     const call = new Call({
@@ -121,7 +122,7 @@ export class Connection {
     const track = /** @type {MediaStreamTrack} */ (this.track);
     await call.start(track, this.handlers.describe());
     if (this.track !== track) await call.replaceTrack(/** @type {MediaStreamTrack} */ (this.track));
-    if (call.closed) throw call.ending; // in the moment since it opened
+    if (call.closed) throw call.ending; // it was lost at the very moment it opened
   }
 
   async #reconnect() {
@@ -161,7 +162,7 @@ export class Connection {
   }
 
   /**
-   * Tells the waiting callers how the try went; `error` is null when a call is open.
+   * Reports the outcome of a try to the waiting callers. `error` is null if a call is open.
    *
    * @param {Refused | null} error
    */

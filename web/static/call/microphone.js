@@ -1,4 +1,4 @@
-// The microphone, and silence in its place: a call always has a track, so it never renegotiates.
+// The microphone, or silence in its place: a call always has a track, so it is never renegotiated.
 
 const WANTED = {
   echoCancellation: true,
@@ -7,7 +7,10 @@ const WANTED = {
   channelCount: 1,
 };
 
-/** `code`: insecure, no_microphone, denied, busy; or closed, while the browser asked. */
+/**
+ * The microphone cannot be used. `code`: insecure, no_microphone, denied or busy; closed if it was
+ * closed while the browser asked the user.
+ */
 export class NoMicrophone extends Error {
   /** @param {string} code */
   constructor(code) {
@@ -29,7 +32,7 @@ const CODES = {
 export class Microphone {
   /**
    * @param {object} parts
-   * @param {() => AudioContext} parts.context gives the page's
+   * @param {() => AudioContext} parts.context returns the page's AudioContext
    * @param {() => void} parts.onChange the device went away or another one takes its place, or the
    *   system silences it or lets it be heard again
    */
@@ -43,7 +46,7 @@ export class Microphone {
     /** @type {MediaStreamTrack | null} */
     this.silent = null;
     this.isEnabled = true;
-    this.isMissing = false; // it is wanted, and there is none
+    this.isMissing = false; // the user wants it, and there is none
     navigator.mediaDevices?.addEventListener?.("devicechange", () => this.#devicesChanged());
   }
 
@@ -51,7 +54,9 @@ export class Microphone {
     return this.stream !== null;
   }
 
-  /** Whether the system sends silence in its place: a phone call, another application, a switch. */
+  /**
+   * True if the system replaces the sound by silence: a phone call, another application, a switch.
+   */
   get isMuted() {
     return this.stream !== null && this.track.muted;
   }
@@ -61,7 +66,7 @@ export class Microphone {
     return this.stream ? this.stream.getAudioTracks()[0] : this.#silence();
   }
 
-  /** Ask for the microphone; throws `NoMicrophone`. A second caller waits for the first one's answer. */
+  /** Asks for the microphone. Throws `NoMicrophone`. A second caller waits for the same answer. */
   async open() {
     if (this.stream) return;
     this.opening ??= this.#ask();
@@ -69,7 +74,7 @@ export class Microphone {
   }
 
   /**
-   * Let sound through or not, without giving the microphone back.
+   * Lets sound through or not, without releasing the microphone.
    *
    * @param {boolean} isEnabled
    */
@@ -78,14 +83,14 @@ export class Microphone {
     if (this.stream) this.track.enabled = isEnabled;
   }
 
-  /** Give the microphone back: the browser's recording mark goes out. */
+  /** Releases the microphone: the browser's recording mark disappears. */
   close() {
     this.stream?.getTracks().forEach((track) => track.stop());
     this.stream = this.opening = null;
     this.isMissing = false;
   }
 
-  /** Give it back and ask anew, as a system that silenced it demands. */
+  /** Releases the microphone and asks for it again, as some systems require after they muted it. */
   async reopen() {
     this.close();
     await this.open();
@@ -128,7 +133,9 @@ export class Microphone {
     }
   }
 
-  /** It was unplugged: the system's next one, or none until one is plugged in. */
+  /**
+   * Replaces a microphone that was unplugged by the system's next one, or waits until there is one.
+   */
   async #fallBack() {
     this.close();
     try {
@@ -140,7 +147,7 @@ export class Microphone {
     this.onChange();
   }
 
-  // Safari does not always say that a track ended.
+  // Safari does not always report that a track ended.
   #devicesChanged() {
     const isGone = this.stream !== null && this.track.readyState === "ended";
     if (isGone || (this.isMissing && !this.opening)) this.#fallBack();

@@ -1,9 +1,9 @@
-// How good the call is: the browser's statistics and the server's word in, figures and a grade out.
-// Pure; `report` is what RTCPeerConnection.getStats() gives, `connection` of an earshot.connection.
+// The quality of a call: figures and a grade from the reports of browser and server. Pure; `report`
+// is from RTCPeerConnection.getStats(), `connection` from an earshot.connection event.
 
 /**
- * @typedef {Record<string, any>} Sample what one report of the browser says
- * @typedef {{ samples: Sample[], server: any }} Quality `server`: its own report
+ * @typedef {Record<string, any>} Sample values of one report of the browser
+ * @typedef {{ samples: Sample[], server: any }} Quality `server`: the server's report
  * @typedef {Record<"round_trip" | "loss_up" | "loss_down" | "jitter_up" | "jitter_down" | "buffer_up"
  *   | "buffer_down", number | null> & Record<"codec" | "protocol" | "local" | "remote", string | null>
  *   & { transport: string }} Figures times in ms, losses as shares; up is from here to the server
@@ -11,10 +11,10 @@
  * @typedef {{ grade: string, because: Figure | null }} Verdict
  */
 
-const KEPT = 11; // one report a second: loss over ten, for in one a single lost packet is 2 %
+const KEPT = 11; // one report a second; loss is taken over ten, as one lost packet is 2 % of a second
 
-// [fair from, poor from]. Opus hides single losses; a tenth lost costs words. An even flow needs no
-// buffer beyond one packet (20 ms); the way there and back is added to each answer.
+// [fair from, poor from]. Opus hides single losses; a loss of one tenth costs words. An even flow
+// needs no buffer beyond one packet (20 ms). The round trip adds to each response's latency.
 /** @type {Record<Figure, number[]>} */
 const LIMITS = { loss: [0.02, 0.08], jitter: [30, 80], round_trip: [200, 400] };
 const GRADES = ["good", "fair", "poor"];
@@ -40,7 +40,7 @@ export const withReport = (quality, report) => ({
 });
 
 /**
- * What is known now; null where nobody knows. Up is from here to the server.
+ * Returns the present figures; null for those that are not known. Up is from here to the server.
  *
  * @param {Quality} quality
  * @returns {Figures}
@@ -71,7 +71,8 @@ export function figures({ samples, server }) {
 }
 
 /**
- * { grade: good | fair | poor, because: loss | jitter | round_trip | null }; null: nothing is known.
+ * Returns { grade: good | fair | poor, because: loss | jitter | round_trip | null }. Null if no
+ * figure is known.
  *
  * @param {Figures} known
  * @returns {Verdict | null}

@@ -1,15 +1,15 @@
-// The answer's voice: one audio element, started inside a click so that browsers let it play.
+// The assistant's voice: one audio element, started in a click so that browsers let it play.
 
-const AGAIN_MS = 1_000; // paused again so soon: the system wants it silent, and we leave it so
+const AGAIN_MS = 1_000; // if it is paused again this soon, the system wants silence, and it stays paused
 
 export class Speaker {
   /**
    * @param {HTMLAudioElement} element
    * @param {object} handlers
-   * @param {() => void} handlers.onBlocked the browser wants a click first
+   * @param {() => void} handlers.onBlocked the browser requires a click first
    * @param {(reason: string) => void} handlers.onFailed it cannot play
-   * @param {() => void} handlers.onPlaying sound can be heard
-   * @param {(stream: MediaStream) => void} handlers.onStream sound may come
+   * @param {() => void} handlers.onPlaying sound is audible
+   * @param {(stream: MediaStream) => void} handlers.onStream a new stream, which may carry sound
    */
   constructor(element, { onBlocked, onFailed, onPlaying, onStream }) {
     this.element = element;
@@ -26,7 +26,9 @@ export class Speaker {
     element.addEventListener("playing", () => this.onPlaying());
   }
 
-  /** The page's AudioContext; made at the first click, since earlier ones start suspended. */
+  /**
+   * Returns the page's AudioContext. Made at the first click: an earlier one would start suspended.
+   */
   context() {
     if (!this.audio) {
       this.audio = new AudioContext({ latencyHint: "interactive" });
@@ -36,7 +38,7 @@ export class Speaker {
     return this.audio;
   }
 
-  /** Lets the element play; to be called inside a click or key press. */
+  /** Lets the element play. Must be called in a click or a key press. */
   prime() {
     this.isOn = true;
     this.context();
@@ -45,7 +47,7 @@ export class Speaker {
   }
 
   /**
-   * Play this track from now on instead of an earlier one.
+   * Plays this track from now on, in place of an earlier one.
    *
    * @param {MediaStreamTrack} track
    */
@@ -56,12 +58,12 @@ export class Speaker {
     this.play();
   }
 
-  /** No call: what stops now was not interrupted. */
+  /** Notes that there is no call: a pause from now on is not an interruption. */
   rest() {
     this.isOn = false;
   }
 
-  /** Go on after the page was hidden, or after a phone call. */
+  /** Plays on after the page was hidden, or after a phone call. */
   wake() {
     if (!this.isOn) return;
     this.#resume();
@@ -72,15 +74,16 @@ export class Speaker {
     this.#resume();
     this.element.play().catch((error) => {
       if (error.name === "NotAllowedError") this.onBlocked();
-      // AbortError: a newer track or a pause came in between, and is handled as such.
+      // AbortError: a newer track or a pause came in between; it is handled there.
       else if (error.name !== "AbortError") this.onFailed(error.message || error.name);
     });
   }
 
-  // Safari says `interrupted` during phone calls and while the screen is locked, others `suspended`.
+  // Safari reports `interrupted` during phone calls and while the screen is locked, others
+  // `suspended`.
   #resume() {
     if (!this.audio || this.audio.state === "running" || this.audio.state === "closed") return;
-    this.audio.resume().catch(() => {}); // not yet: the next click or return to the page tries again
+    this.audio.resume().catch(() => {}); // not possible yet; the next click or return to the page tries again
   }
 
   #contextChanged() {
@@ -88,9 +91,9 @@ export class Speaker {
     if (this.audio?.state === "running" && !this.element.paused) this.onPlaying();
   }
 
-  // Nothing of the page pauses the voice: it was the system, for a phone call or another application.
+  // The page never pauses the voice. It was the system, for a phone call or another application.
   #paused() {
-    // Between two calls there is nothing to play; a hidden page goes on when it is seen again.
+    // Between calls there is nothing to play. A hidden page plays on when it is visible again.
     if (!this.isOn || !this.stream.active || document.hidden) return;
     const now = performance.now();
     const isRefused = now - this.resumedAt < AGAIN_MS;

@@ -1,16 +1,17 @@
-// Keeps the screen of a phone on while the user talks hands-free: the microphone sleeps with it.
+// Keeps the screen of a phone on while the user talks hands-free: with the screen, the phone would
+// also turn off the microphone.
 
 export class WakeLock {
   constructor() {
     this.isWanted = false;
     /** @type {WakeLockSentinel | null} */
     this.lock = null;
-    // Browsers take the lock away from a hidden page, and do not give it back.
+    // Browsers take the lock from a hidden page and do not give it back.
     document.addEventListener("visibilitychange", () => this.#ask());
   }
 
   /**
-   * Holds the screen on or lets it go; asks nothing of the system while that stays the same.
+   * Holds the screen on or releases it. A repeated value has no effect.
    *
    * @param {boolean} isWanted
    */
@@ -32,7 +33,7 @@ export class WakeLock {
       else this.lock = lock;
       if (!this.isWanted) this.#letGo();
     } catch {
-      // A low battery or a policy forbids it: then the screen goes dark as it always did.
+      // A low battery or a policy forbids it: the screen goes dark as usual.
     }
   }
 

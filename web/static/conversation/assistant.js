@@ -1,4 +1,4 @@
-// What the user can do with the assistant: talk, hold to talk, write, stop. Owns call and microphone.
+// The user's actions: talk, hold to talk, write, stop. Owns the call and the microphone.
 
 import { Connection } from "../call/connection.js";
 import { emptyConversation, hasActiveResponse, kept, reduce, restored } from "./reducer.js";
@@ -7,9 +7,10 @@ import { emptyQuality, withReport, withServerReport } from "../call/quality.js";
 import { readJson, remove, writeJson } from "../state/storage.js";
 
 const STORED = "earshot.conversation";
-const CLAIM_MS = 1_000; // other tabs answer in a few ms; a later answer is to another tab's question
-const TAIL_MS = 200; // the last word is still on its way when the button is let go
-// We cancel to be sure, though nothing may be there; a refused answer is shown at its own turn.
+const CLAIM_MS = 1_000; // other tabs answer in a few ms; a later answer belongs to another tab's question
+const TAIL_MS = 200; // the last word is still on its way when the button is released
+// The page also cancels when there may be nothing to cancel. A refused response is shown at its own
+// turn.
 const QUIET = new Set(["response_cancel_not_active", "conversation_already_has_active_response"]);
 
 /**
@@ -17,15 +18,15 @@ const QUIET = new Set(["response_cancel_not_active", "conversation_already_has_a
  * @typedef {(code: string, details?: Record<string, any>) => void} OnTrouble
  */
 
-/** The conversation that a reload of the page goes on with, or an empty one. */
+/** Returns the conversation that a reloaded page continues, or an empty one. */
 export const storedConversation = () => restored(readJson("tab", STORED)) ?? emptyConversation();
 
-/** Keeps the call's part of the store: `conversation`, `quality`, `connection`, microphone. */
+/** Maintains the call's part of the store: `conversation`, `quality`, `connection`, microphone. */
 export class Assistant {
-  /** @type {ReturnType<typeof setTimeout> | null} sends what was said, after the button was let go */
+  /** @type {ReturnType<typeof setTimeout> | null} commits the utterance after the button was released */
   #tail = null;
   #isHeld = false;
-  /** Whether the microphone is open for a press of the button. */
+  /** True if the microphone is open because the button is pressed. */
   #isPressed = false;
   #isMicrophoneWanted = false;
 
@@ -33,9 +34,9 @@ export class Assistant {
    * @param {import("../app.js").PageStore} store
    * @param {object} parts
    * @param {import("../call/speaker.js").Speaker} parts.speaker
-   * @param {OnTrouble} parts.onTrouble what the user must know
-   * @param {(...codes: string[]) => void} parts.onFine when that is over; without a code nothing of
-   *   it matters any more
+   * @param {OnTrouble} parts.onTrouble reports a problem to the user
+   * @param {(...codes: string[]) => void} parts.onFine called when these problems are over; without a
+   *   code, all of them
    */
   constructor(store, { speaker, onTrouble, onFine }) {
     this.store = store;
@@ -74,20 +75,20 @@ export class Assistant {
     return this.store.state.conversation;
   }
 
-  /** Puts into the store what the page shows of connection and microphone. */
+  /** Puts the state of connection and microphone into the store. */
   #tell() {
     const { stream, isMuted } = this.microphone;
     const { state } = this.connection;
     this.store.set({ connection: state, microphone: stream, isMuted, isHeld: this.#isHeld });
   }
 
-  /** The click on the microphone in hands-free mode. */
+  /** Handles a click on the microphone in hands-free mode. */
   async toggle() {
     if (this.microphone.isOpen && this.connection.state !== "idle") this.stop();
     else await this.#start(true);
   }
 
-  /** The button or the space bar goes down in push-to-talk mode. */
+  /** Handles the button or the space bar going down in push-to-talk mode. */
   async press() {
     if (this.#isHeld) return;
     this.#isHeld = true;
@@ -117,7 +118,7 @@ export class Assistant {
   }
 
   /**
-   * Sends what was said before the button was let go, if that waits still.
+   * Commits the utterance that waits since the button was released, if any.
    *
    * @param {...object} more events to send after it
    */
@@ -132,7 +133,7 @@ export class Assistant {
     this.#tail = null;
   }
 
-  /** Sends what was written; works without a microphone. @param {string} text */
+  /** Sends a written message; works without a microphone. @param {string} text */
   async write(text) {
     if (!(await this.#start(false))) return false;
     this.#interrupt();
@@ -145,8 +146,8 @@ export class Assistant {
   }
 
   /**
-   * Tries to connect once more, with the microphone if that was wanted; a silenced microphone is
-   * asked for again.
+   * Tries to connect once more, with the microphone if the user wanted it. A muted microphone is
+   * opened again.
    */
   async again() {
     if (this.microphone.isMuted) {
@@ -156,7 +157,7 @@ export class Assistant {
     await this.#start(this.#isMicrophoneWanted);
   }
 
-  /** Hangs up; the conversation can go on later. */
+  /** Hangs up. The conversation can be continued later. */
   stop() {
     this.#isHeld = this.#isPressed = false;
     this.#dropTail();
@@ -167,7 +168,7 @@ export class Assistant {
     this.#tell();
   }
 
-  /** Forgets this conversation and hangs up. */
+  /** Hangs up and forgets this conversation. */
   fresh() {
     this.stop();
     remove("tab", STORED);
@@ -175,7 +176,7 @@ export class Assistant {
     this.#tell();
   }
 
-  /** A choice changed that a running session can follow. */
+  /** Applies a changed choice to the running session. */
   follow() {
     if (this.microphone.isOpen && !this.choices.isHeard) {
       this.microphone.close();
@@ -186,7 +187,7 @@ export class Assistant {
     this.#tell();
   }
 
-  /** A choice changed that needs a new call. */
+  /** Applies a changed choice that needs a new call. */
   async callAgain() {
     await this.#guard(() => this.connection.restart());
   }
@@ -207,7 +208,7 @@ export class Assistant {
   }
 
   /**
-   * Runs `action`; a failure is told to the user.
+   * Runs `action`. A failure is shown to the user. Returns whether it succeeded.
    *
    * @param {() => Promise<void>} action
    */
@@ -216,7 +217,8 @@ export class Assistant {
       await action();
       return true;
     } catch (/** @type {any} */ error) {
-      // `closed`: the user hung up meanwhile. `still_lost`: further tries follow, with a message.
+      // `closed`: the user hung up meanwhile. `still_lost`: more tries follow, and a message says
+      // so.
       if (error.code === "closed" || error.code === "still_lost") return false;
       if (error instanceof NoMicrophone) this.onTrouble(error.code);
       else this.#refused(error);
@@ -250,19 +252,22 @@ export class Assistant {
     this.#tell();
   }
 
-  /** The page is in sight again, perhaps after a phone call or a locked screen. */
+  /** Called when the page is visible again, perhaps after a phone call or a locked screen. */
   #seen() {
     if (document.hidden || this.connection.state === "idle") return;
     this.speaker.wake();
     this.connection.hurry();
   }
 
-  /** What a reload of the page goes on with. Closing the tab forgets it. */
+  /** Stores what a reloaded page needs to continue. It is forgotten with the tab. */
   #keep() {
     if (this.conversation.conversationId) writeJson("tab", STORED, kept(this.conversation));
   }
 
-  /** A duplicated tab has a copy of our conversation: the tab that had it first keeps it. */
+  /**
+   * Settles which tab owns the conversation. A duplicated tab has a copy of it; the tab that had it
+   * first keeps it.
+   */
   #claim() {
     if (typeof BroadcastChannel === "undefined") return;
     const tabs = new BroadcastChannel(STORED);
@@ -315,7 +320,12 @@ export class Assistant {
     this.#tell();
   }
 
-  /** In push-to-talk, words that are recognised while the button is up are not for the assistant. @param {ServerEvent} event */
+  /**
+   * Returns whether to show these words. In push-to-talk, words that are recognised while the button
+   * is up are not for the assistant.
+   *
+   * @param {ServerEvent} event
+   */
   #isMeant({ item_id: id }) {
     if (!this.choices.pushToTalk || this.#isPressed) return true;
     return this.conversation.turns.some((turn) => turn.itemId === id);
@@ -324,7 +334,7 @@ export class Assistant {
   /** @param {{ code: string, message: string }} error */
   #complain({ code, message }) {
     if (code === "session_idle") {
-      this.stop(); // before the server closes the call, which would look like a loss
+      this.stop(); // hang up before the server does, which would look like a lost call
       this.onTrouble("idle");
     } else if (code === "input_audio_buffer_commit_empty") this.onTrouble("heard_nothing");
     else this.onTrouble("error", { reason: message });

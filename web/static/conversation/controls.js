@@ -1,4 +1,4 @@
-// The microphone button, the space bar and the text box: gestures become actions.
+// Gestures on the microphone button, the space bar and the text box become actions.
 
 import { byId, update } from "../view/keyed.js";
 import { icon } from "../view/icon.js";
@@ -6,7 +6,7 @@ import { icon } from "../view/icon.js";
 const TYPING = "input, textarea, select, button, summary, a, [contenteditable]";
 
 export class Controls {
-  /** Whether the next click on the microphone button comes from a key. */
+  /** True if the next click on the microphone button comes from a key. */
   #isKey = false;
 
   /**
@@ -43,7 +43,7 @@ export class Controls {
     mic.addEventListener("click", (event) => {
       if (mic.getAttribute("aria-disabled") === "true") return;
       if (!this.#isPushToTalk) this.assistant.toggle();
-      // Screen readers click without pointer or key: then one click starts and the next sends.
+      // Screen readers click without pointer or key. Then one click starts, and the next one sends.
       else if (event.detail === 0 && !this.#isKey) {
         this.store.state.isHeld ? this.assistant.release() : this.assistant.press();
       }
@@ -51,7 +51,7 @@ export class Controls {
     });
   }
 
-  /** Held on the microphone button, or anywhere that is not made for typing. */
+  /** The space bar counts on the microphone button, and anywhere that is not made for typing. */
   #bindSpaceBar() {
     /** @type {string | null} */
     let heldKey = null;
@@ -60,7 +60,7 @@ export class Controls {
       (event.code === "Space" || (event.code === "Enter" && event.target === this.mic)) &&
       !event.ctrlKey &&
       !event.altKey &&
-      !event.metaKey && // the system's and the browser's shortcuts
+      !event.metaKey && // not the shortcuts of system and browser
       (event.target === this.mic ||
         !(event.target instanceof Element && event.target.closest(TYPING)));
     const release = () => {
@@ -75,7 +75,7 @@ export class Controls {
       heldKey = event.code;
       this.assistant.press();
     });
-    // The focus, or the way of talking, may have changed since the key went down.
+    // The focus, or push-to-talk, may have changed since the key went down.
     addEventListener("keyup", (event) => {
       if (event.code !== heldKey) return;
       event.preventDefault();
@@ -91,7 +91,7 @@ export class Controls {
       const text = field.value.trim();
       if (!text) return;
       field.value = "";
-      // What could not be sent is given back to be sent again.
+      // Text that could not be sent goes back into the field.
       if (!(await this.assistant.write(text)) && !field.value) field.value = text;
     });
   }

@@ -1,4 +1,4 @@
-// What the page does now: the state line, the microphone button and what stands around it.
+// The dock: the state line, the microphone button and what stands around it.
 
 import { WakeLock } from "../call/wake_lock.js";
 import { whyUnheard } from "../header/header.js";
@@ -11,7 +11,7 @@ import { Meter, Ribbon } from "./ribbon.js";
 /**
  * @typedef {import("../app.js").PageState} PageState
  * @typedef {"off" | "connecting" | "ready" | "asleep" | "listening" | "hearing" | "thinking" | "speaking" | "reconnecting"} Doing
- *   asleep: it waits for its wake word
+ *   asleep: the session waits for its wake word
  */
 
 /** @type {Partial<Record<Doing, string>>} */
@@ -42,14 +42,14 @@ export class Dock {
     this.speaker = speaker;
     this.ribbon = new Ribbon(byId("ribbon"), byId("mic"));
     this.wakeLock = new WakeLock();
-    /** @type {MediaStream | null} what the ribbon's left side shows */
+    /** @type {MediaStream | null} source of the ribbon's left side */
     this.metered = null;
     const call = /** @type {const} */ (["connection", "microphone", "isMuted", "isHeld"]);
     store.watch([...call, "conversation", "choices", "language"], (state) => this.#show(state));
     store.watch(["language"], () => showSuggestions(write));
   }
 
-  /** Shows the answer's sound. @param {MediaStream} stream */
+  /** Shows the level of the assistant's voice. @param {MediaStream} stream */
   meterAnswer(stream) {
     this.ribbon.connect("output", new Meter(this.speaker.context(), stream));
   }
@@ -104,7 +104,7 @@ function showMicrophone(doing, { microphone, isHeld, choices }) {
 }
 
 /**
- * The key of the sentence that says what the user can do now.
+ * Returns the key of the sentence that tells the user what to do now.
  *
  * @param {Doing} doing
  * @param {PageState} state

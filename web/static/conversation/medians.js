@@ -1,9 +1,10 @@
-// Medians over a conversation's turns.
+// Medians over the turns of a conversation.
 
 import { STAGES, tracesOf } from "./reducer.js";
 
 /**
- * Over answered turns: their count, how long a response took, and the medians of its stages by name.
+ * Returns the count of answered turns, their median and 95th percentile latency, and the medians of
+ * their stages by name.
  *
  * @param {import("./reducer.js").Conversation} conversation
  */
@@ -23,7 +24,7 @@ export function medians(conversation) {
 }
 
 /**
- * The smallest value that so many percent of all do not exceed.
+ * Returns the smallest value that `percent` of all values do not exceed.
  *
  * @param {number[]} values
  * @param {number} percent

@@ -1,4 +1,4 @@
-// The session's medians: a number per stage with a bar against the longest.
+// The panel of medians: a number for each stage, with a bar relative to the longest.
 
 import { byId, h, update } from "../view/keyed.js";
 import { barAt } from "../view/waterfall.js";
@@ -24,7 +24,7 @@ export class MediansPanel {
       before !== null &&
       before.length === traces.length &&
       traces.every((trace, index) => trace === before[index]);
-    if (isSame && language === this.language) return; // sorting again at each word would be a waste
+    if (isSame && language === this.language) return; // nothing changed: do not sort again at each word
     this.measured = traces;
     this.language = language;
     const values = medians(conversation);

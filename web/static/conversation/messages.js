@@ -1,4 +1,4 @@
-// One message at a time to the user, in the user's language, with what can be done about it.
+// One message to the user at a time, in the user's language, with a button for what can be done.
 
 import { setKey } from "../server/key.js";
 import { byId, h, update } from "../view/keyed.js";
@@ -7,7 +7,7 @@ import { t } from "../words/translate.js";
 
 /** @typedef {{ retry: () => void, hear: () => void, useKey: () => void }} Actions */
 
-// Passing things, not errors.
+// Messages of passing states, which are not errors.
 const CALM = new Set(["lost", "gone", "autoplay", "mic_muted", "heard_nothing", "idle"]);
 const RETRIED = new Set([
   "full",
@@ -30,8 +30,8 @@ export class Messages {
   }
 
   /**
-   * @param {string} code the part of a sentence's key after `m_`
-   * @param {Record<string, any>} details what fills the sentence
+   * @param {string} code key of the sentence, without its `m_`
+   * @param {Record<string, any>} details values for the placeholders of the sentence
    */
   show(code, details = {}) {
     clearInterval(this.countdown);
@@ -40,7 +40,7 @@ export class Messages {
     if (code === "full") this.#countDown(details.seconds);
   }
 
-  /** Takes the message away. @param {...string} codes only if it is one of these */
+  /** Removes the message. @param {...string} codes only if it is one of these */
   clear(...codes) {
     if (codes.length && !codes.includes(this.shown?.code ?? "")) return;
     clearInterval(this.countdown);
@@ -48,7 +48,7 @@ export class Messages {
     this.draw();
   }
 
-  /** Draws it again, in the language of now. */
+  /** Draws the message again, in the present language. */
   draw() {
     const box = byId("message");
     if (!this.shown) {
@@ -71,7 +71,7 @@ export class Messages {
     ]);
   }
 
-  /** What the user can do about it. @param {string} code */
+  /** Returns the button or form for what the user can do. @param {string} code */
   #action(code) {
     if (code === "key") return this.#keyForm();
     if (code === "autoplay") return this.#button("m_hear", "hear");

@@ -1,6 +1,5 @@
-// What the page knows of a conversation, as a pure function of the server's events.
-//
-// A turn's status: hearing -> transcribing -> answering -> answered | cut | failed | lost, or noise.
+// The page's view of a conversation, as a pure function of the server's events. The status of a
+// turn: hearing -> transcribing -> answering -> answered | cut | failed | lost, or noise.
 
 /**
  * @typedef {{ stage: string, start_ms: number, end_ms: number, is_speculative?: boolean }} Span
@@ -21,19 +20,19 @@
  *
  * @typedef {{ conversationId: string | null, turns: Turn[], hearing: string | null,
  *   speaking: string | null, wake: { is_awake: boolean, phrase: string } | null, made: number }} Conversation
- *   `made`: how many turns there were, so that ids are never used twice
+ *   `made`: number of turns so far, so that no id is used twice
  * @typedef {{ type: string, [field: string]: any }} ServerEvent
  * @typedef {(turn: Turn) => boolean} Predicate
  * @typedef {Partial<Turn>} Patch
  * @typedef {(state: Conversation, event: ServerEvent) => Conversation} Handler
  */
 
-export const MAX_TURNS = 200; // a day of talking; older turns leave the page, not the server
+export const MAX_TURNS = 200; // a day of talking; older turns disappear from the page, not from the server
 
 export const STAGES = ["endpoint_wait", "asr", "llm", "tts", "playout"];
 
 /**
- * `made`: how many turns earlier conversations of this page had, so that ids are never used twice.
+ * `made`: number of turns in earlier conversations of this page, so that no id is used twice.
  *
  * @param {string | null} [conversationId]
  * @param {number} [made]
@@ -44,14 +43,15 @@ export function emptyConversation(conversationId = null, made = 0) {
 }
 
 /**
- * What another page needs to go on with this conversation, as JSON values.
+ * Returns the JSON values with which a reloaded page can continue this conversation.
  *
  * @param {Conversation} conversation
  */
 export const kept = ({ conversationId, turns, made }) => ({ conversationId, turns, made });
 
 /**
- * The conversation that `kept` gave; what was under way in it is lost. Null if it is not one.
+ * Returns the conversation from the values of `kept`. Turns that were under way are lost. Null if
+ * the value is not valid.
  *
  * @param {any} value
  * @returns {Conversation | null}
@@ -74,7 +74,8 @@ export function restored(value) {
 }
 
 /**
- * The state after one server event, or one of ours (`page.disconnected`). Unknown ones change nothing.
+ * Returns the state after an event of the server, or `page.disconnected` of the page. Unknown
+ * events change nothing.
  *
  * @param {Conversation} state
  * @param {ServerEvent} event
@@ -85,7 +86,7 @@ export function reduce(state, event) {
 }
 
 /**
- * A turn is shown once there is something to read.
+ * Returns whether the turn has something to read. Other turns are not shown.
  *
  * @param {Turn} turn
  */
@@ -94,7 +95,7 @@ export const isShown = (turn) =>
   Boolean(turn.said || turn.reply || turn.reason || turn.status === "lost");
 
 /**
- * The utterance that is being heard or decoded, if there are words to show for it.
+ * Returns the words so far of the utterance that is being spoken or transcribed, if any.
  *
  * @param {Conversation} state
  */
@@ -104,7 +105,7 @@ export function liveWords(state) {
 }
 
 /**
- * What the assistant does now: hearing, thinking, speaking, or null.
+ * Returns what the assistant does now: hearing, thinking, speaking, or null.
  *
  * @param {Conversation} state
  */
@@ -118,7 +119,7 @@ export function activity(state) {
 }
 
 /**
- * Whether an answer is being made or played, or was asked for and has not begun.
+ * Returns whether a response is being made or played, or was requested and has not begun.
  *
  * @param {Conversation} state
  */
@@ -130,7 +131,7 @@ export const hasActiveResponse = (state) =>
   );
 
 /**
- * What medians are made of: the same items in the same order give the same medians.
+ * Returns the traces for the medians. The same traces in the same order give the same medians.
  *
  * @param {Conversation} state
  * @returns {Trace[]}
@@ -167,7 +168,8 @@ function append(state, turn) {
 }
 
 /**
- * The turns that match, with `patch`; the same state, and the same turn, where that changes nothing.
+ * Returns the state with `patch` on all turns that match. What does not change stays the same
+ * object.
  *
  * @param {Conversation} state
  * @param {Predicate} predicate
@@ -258,7 +260,7 @@ function responseCreated(state, { response }) {
     (turn) => turn.responseId === null && turn.status === "transcribing",
   );
   if (!waiting) return append(state, { source: "none", ...patch });
-  // The server answers the latest; those that waited before it get no answer.
+  // The server answers the latest one. Those that waited before it get no answer of their own.
   return change(
     state,
     (turn) => turn.responseId === null && turn.status === "transcribing",
@@ -324,7 +326,7 @@ const learnSession = (state, { session }) => ({
 const stopSpeaking = (state) => ({ ...state, speaking: null });
 
 /**
- * The answer that was asked for will not come.
+ * Marks the turn whose response was refused.
  *
  * @type {Handler}
  */

@@ -1,5 +1,6 @@
-// Levels, drawn as a ribbon: sound runs from the left into the microphone button, the answer runs
-// out of it to the right. The same levels are attributes, for styles and for whoever reads them.
+// Levels, drawn as a ribbon: the user's sound runs from the left into the microphone button, the
+// assistant's voice runs out to the right. The same levels are attributes, for styles and for
+// tests.
 
 import { update } from "../view/keyed.js";
 
@@ -11,7 +12,7 @@ const FRAME_MS = 33;
 const BAR_PX = 3;
 const GAP_PX = 2;
 
-/** An analyser on a stream; `level()` is 0 (at or below -60 dBFS) to 1 (0 dBFS). */
+/** Measures a stream. `level()` is 0 (at or below -60 dBFS) to 1 (0 dBFS). */
 export class Meter {
   /**
    * @param {AudioContext} context
@@ -38,7 +39,7 @@ export class Meter {
   }
 }
 
-/** Draws while anything is connected, and rests otherwise. */
+/** Draws the ribbon while a meter is connected, and rests otherwise. */
 export class Ribbon {
   /**
    * @param {HTMLElement} canvas
@@ -60,7 +61,7 @@ export class Ribbon {
   }
 
   /**
-   * Shows what `meter` measures; null takes the meter off.
+   * Shows the levels of `meter`; null removes the meter.
    *
    * @param {Side} side
    * @param {Meter | null} meter
@@ -133,7 +134,7 @@ export class Ribbon {
     const room = Math.floor(width / 2 / step);
     pen.fillStyle = color;
     for (let index = 0; index < room; index += 1) {
-      // Without motion there is no running history, only how loud it is now.
+      // With reduced motion there is no running history, only the present level.
       const level = (this.still.matches ? levels[0] : levels[index]) ?? 0;
       const bar = Math.max(2, level * level * height);
       pen.globalAlpha = (1 - index / room) * (level > 0.02 ? 0.9 : 0.35);

@@ -1,4 +1,4 @@
-// The conversation on the page: one list entry per turn.
+// The conversation on the page: one list entry for each turn.
 
 import { byId, h, update } from "../view/keyed.js";
 import { FollowedEnd } from "../view/scrolling.js";
@@ -11,7 +11,7 @@ import { isShown, liveWords } from "./reducer.js";
  * @typedef {{ turn: Turn, isOpen: boolean, entry: import("../view/keyed.js").Description }} Drawn
  */
 
-const MAX_ANNOUNCEMENTS = 10; // a screen reader has read older ones
+const MAX_ANNOUNCEMENTS = 10; // a screen reader has finished older ones
 
 export class Turns {
   constructor() {
@@ -46,7 +46,7 @@ export class Turns {
       {},
       [...this.drawn.values()].map(({ entry }) => entry),
     );
-    // What a reload brought back was read out before.
+    // Turns that a reload restored were read out before.
     this.announcer.show(turns, before === null);
     const isLive = showLiveWords(conversation);
     update(byId("empty"), { hidden: turns.length > 0 || isLive });
@@ -61,7 +61,7 @@ export class Turns {
    * @param {Turn} turn
    * @param {boolean} isOpen
    * @param {Drawn} [old]
-   * @returns {Drawn} the old one where nothing changed, so that nothing is compared
+   * @returns {Drawn} the old one if nothing changed, so that nothing is compared
    */
   #draw(turn, isOpen, old) {
     if (old && old.turn === turn && old.isOpen === isOpen) return old;
@@ -72,7 +72,11 @@ export class Turns {
   }
 }
 
-/** Shows what is being said now. @param {import("./reducer.js").Conversation} conversation */
+/**
+ * Shows the words that are being spoken now.
+ *
+ * @param {import("./reducer.js").Conversation} conversation
+ */
 function showLiveWords(conversation) {
   const { stable, unstable } = liveWords(conversation);
   const isLive = Boolean(stable || unstable);
@@ -82,10 +86,12 @@ function showLiveWords(conversation) {
   return isLive;
 }
 
-/** Tells a screen reader each part of a turn once, when it is final: not every partial word. */
+/**
+ * Reads each part of a turn to a screen reader once, when it is final, and not every partial word.
+ */
 class Announcer {
   constructor() {
-    /** @type {Map<string, Set<string>>} turn id -> the parts that were told */
+    /** @type {Map<string, Set<string>>} parts that were read out, by turn id */
     this.told = new Map();
     /** @type {{ key: number, sentence: string }[]} */
     this.sentences = [];
@@ -94,7 +100,7 @@ class Announcer {
 
   /**
    * @param {Turn[]} turns
-   * @param {boolean} isKnown the user knows them
+   * @param {boolean} isKnown the user knows them already
    */
   show(turns, isKnown) {
     const told = this.told;
@@ -162,7 +168,11 @@ function reply(turn) {
     : null;
 }
 
-/** The part of the answer that was played, then the rest, struck through. @param {Turn} turn */
+/**
+ * Returns the part of the answer that was played, then the rest, struck through.
+ *
+ * @param {Turn} turn
+ */
 function cutReply(turn) {
   const heard = turn.heard ?? "";
   const rest = turn.reply.startsWith(heard) ? turn.reply.slice(heard.length) : "";

@@ -1,4 +1,4 @@
-// One device in the devices view: what it is, what it does, what can be done with it.
+// One device in the devices view: its facts, its state, and what can be done with it.
 
 import { h } from "../view/keyed.js";
 import { waterfall } from "../view/waterfall.js";
@@ -10,12 +10,12 @@ import { traceOf } from "./device_trace.js";
  * @typedef {import("./devices.js").Action} Action
  */
 
-/** Kinds of devices that can do it. @type {Record<"update" | "restart", Set<string>>} */
+/** Kinds of devices that can do each action. @type {Record<"update" | "restart", Set<string>>} */
 const CAN = { update: new Set(["willow", "xiaozhi"]), restart: new Set(["willow", "xiaozhi"]) };
 
 /**
  * @param {Device} device
- * @param {import("../view/keyed.js").Description | null} form what is open in it
+ * @param {import("../view/keyed.js").Description | null} form the form that is open in the card
  * @param {(action: Action) => void} act
  */
 export function deviceCard(device, form, act) {
@@ -77,7 +77,11 @@ function factsOf({ kind, board, firmware, address, area, hardware_id: hardwareId
   return [kind, where, what, address, id].filter(Boolean).join(" · ");
 }
 
-/** It was approved, and came as another one: it was reset, or it is another board. @param {Device} device */
+/**
+ * Returns a note for an approved device with a new identity: it was reset, or is another board.
+ *
+ * @param {Device} device
+ */
 function claimOf({ has_new_identity: isClaimed, pairing_code: code }) {
   if (!isClaimed) return null;
   const props = { key: "claim", class: "device-waiting", "data-testid": "device-claim" };
@@ -124,7 +128,7 @@ function actionsOf({ standing, kind, has_new_identity: isClaimed, is_connected: 
   return isClaimed ? [["approve", "strong"], ...rest] : rest;
 }
 
-/** A moment today as its time, an older one as its date. @param {string} iso */
+/** Returns a moment today as its time, an older one as its date. @param {string} iso */
 function moment(iso) {
   const at = new Date(iso);
   const isToday = at.toDateString() === new Date().toDateString();

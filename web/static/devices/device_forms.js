@@ -17,7 +17,8 @@ import { t } from "../words/translate.js";
 const ECHO = ["off", "cancel", "half_duplex"];
 
 /**
- * What was typed stays while the form is open: the browser keeps it, and it is read when it is sent.
+ * Returns a form. Typed text stays while it is open: the browser keeps it, and it is read on
+ * sending.
  *
  * @param {Form} form
  * @param {Handlers} handlers
@@ -79,7 +80,7 @@ function announce({ device }, { close, announce: send }) {
 }
 
 /**
- * @param {Form} form with the images that the server has for this board, and the place for others
+ * @param {Form} form with the server's images for this board, and the folder for more
  * @param {Handlers} handlers
  */
 function update({ device, images, place }, { close, update: install }) {

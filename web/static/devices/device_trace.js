@@ -1,19 +1,19 @@
-// A device's last turn, told by the server as moments, as the stages that the waterfall draws.
+// A device's last turn: the moments that the server sends become stages for the waterfall.
 
-// Stage, the moment that ends it, and those that may begin it (the first that is there).
+// Stage, the moment that ends it, and the moments that may begin it (the first that is known).
 /** @type {[stage: string, end: string, begins: string[]][]} */
 const SPANS = [
   ["endpoint_wait", "endpoint", ["speech_end"]],
   ["asr", "asr_final", ["candidate", "endpoint", "speech_end"]],
   ["llm", "llm_first_token", ["asr_final", "speech_end"]],
   ["tts", "tts_first_audio", ["llm_first_token"]],
-  ["playout", "playout_start", ["gate_open", "tts_first_audio"]], // what is made ahead waits at the gate
+  ["playout", "playout_start", ["gate_open", "tts_first_audio"]], // early sound waits at the gate
 ];
 
 /**
- * A trace as turns have; null: nothing to draw.
+ * Returns a trace as turns have it. Null: there is nothing to draw.
  *
- * @param {Record<string, number> | null} timing moment -> ms from the end of speech
+ * @param {Record<string, number> | null} timing ms from the end of speech, by moment
  * @returns {import("../conversation/reducer.js").Trace | null}
  */
 export function traceOf(timing) {

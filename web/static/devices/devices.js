@@ -18,7 +18,7 @@ import { deviceForm } from "./device_forms.js";
  * @typedef {{ version: string, sha256: string }} Image
  * @typedef {{ kind: "announce" | "edit" | "update" | "forget", device: Device,
  *   images: Image[], place: string }} Form
- *   an open form; `device` as it was when it was opened, so that nothing typed is written over
+ *   an open form; `device` is a copy of the moment when it opened, so that typed text is not overwritten
  */
 
 const PATH = "/devices";
@@ -40,7 +40,7 @@ export class DevicesView {
     this.dialog = /** @type {HTMLDialogElement} */ (byId("devices"));
     update(byId("devices-open"), { click: () => router.go(PATH) });
     update(byId("devices-close"), { click: () => this.dialog.close() });
-    // Closed by its button or by Esc: what was typed into an open form is given up.
+    // The dialog is closed by its button or by Esc. Text typed into an open form is dropped.
     this.dialog.addEventListener("close", () => {
       this.#note = null;
       this.#open(null);
@@ -124,7 +124,7 @@ export class DevicesView {
   #do(action, device) {
     const { name, pairing_code: code } = device;
     switch (action) {
-      case "approve": // with the code that its card shows: another one may have come since
+      case "approve": // with the code on its card: another device may have come since
         return this.#post(device, "/approve", code ? { code } : {}, t("was_approved", { name }));
       case "block":
         return this.#post(device, "/block", {});
@@ -150,7 +150,7 @@ export class DevicesView {
   /**
    * @param {Device} device
    * @param {string} text
-   * @param {boolean} isEverywhere in the device's room
+   * @param {boolean} isEverywhere to all devices in the room
    */
   async #announce(device, text, isEverywhere) {
     const { name, area } = device;
@@ -180,7 +180,7 @@ export class DevicesView {
    * @param {Device} device
    * @param {string} path below the device's
    * @param {object} body
-   * @param {string} [done] what to say then
+   * @param {string} [done] message after success
    */
   #post(device, path, body, done) {
     return this.#send("POST", `${pathOf(device)}${path}`, body, done);
@@ -190,8 +190,8 @@ export class DevicesView {
    * @param {string} method
    * @param {string} path
    * @param {object} [body]
-   * @param {string} [done] what to say then
-   * @returns {Promise<any>} the answer, or null when the server refused; then its reason is shown
+   * @param {string} [done] message after success
+   * @returns {Promise<any>} the answer, or null if the server refused; its reason is shown
    */
   async #send(method, path, body, done) {
     try {

@@ -1,12 +1,12 @@
-// The server's devices, live, and what can be asked of it about them.
+// The server's devices, live, and requests about them.
 
 import { getJson, pause, request, serverSent } from "../server/api.js";
 
 const RETRY_MS = 3_000;
-const MAX_ABSENT_MS = 60_000; // a server without devices has no list; nor has a proxy whose server restarts
-const ACTION_MS = 60_000; // the server waits 20 s for a device to take a notice
+const MAX_ABSENT_MS = 60_000; // no list: a server without devices, or a proxy while its server restarts
+const ACTION_MS = 60_000; // the server waits 20 s for a device to accept an announcement
 
-/** Keeps `devices` and `areDevicesLive` of the store. */
+/** Maintains `devices` and `areDevicesLive` of the store. */
 export class DevicesFeed {
   /** @param {import("../app.js").PageStore} store */
   constructor(store) {
@@ -15,7 +15,7 @@ export class DevicesFeed {
     this.watching = null;
   }
 
-  /** Follows the server's list; again after a key was given. */
+  /** Follows the server's list. Called again after the user entered a key. */
   watch() {
     this.watching?.abort();
     this.watching = new AbortController();
@@ -23,12 +23,12 @@ export class DevicesFeed {
   }
 
   /**
-   * Asks the server to do something, and for the list as it is then.
+   * Sends a request and then loads the list again.
    *
    * @param {string} method
    * @param {string} path
    * @param {object} [body]
-   * @returns {Promise<any>} its answer; rejects with `Refused`
+   * @returns {Promise<any>} the server's answer; rejects with `Refused`
    */
   async send(method, path, body) {
     const content = body && {
@@ -54,7 +54,7 @@ export class DevicesFeed {
         }
       } catch (/** @type {any} */ error) {
         if (signal.aborted) return;
-        if ([401, 403].includes(error.status)) return; // the page asks for the key elsewhere
+        if ([401, 403].includes(error.status)) return; // another part of the page asks for the key
         if (error.status === 404 && !this.store.state.devices) {
           waitMs = Math.min(2 * waitMs, MAX_ABSENT_MS);
         }

@@ -1,4 +1,4 @@
-// The indicator of how good the connection is, and the figures behind it.
+// The indicator of the connection's quality, and the figures behind it.
 
 import { figures, graded } from "../call/quality.js";
 import { byId, h, update } from "../view/keyed.js";
@@ -9,7 +9,7 @@ import { formatMs, formatNumber, t } from "../words/translate.js";
  * @typedef {import("../call/quality.js").Verdict} Verdict
  */
 
-const GAP_PX = 8; // between the button and what it opens, and to the edge of the window
+const GAP_PX = 8; // between the button and the panel that it opens, and to the edge of the window
 
 export class CallQuality {
   /** @param {import("../app.js").PageStore} store */
@@ -48,7 +48,7 @@ export class CallQuality {
     return this.details.matches(":popover-open");
   }
 
-  /** Below its button, within the window. */
+  /** Places the panel below its button, within the window. */
   #place() {
     if (!this.#isOpen()) return;
     const { left, bottom } = this.button.getBoundingClientRect();
@@ -61,7 +61,7 @@ export class CallQuality {
   }
 }
 
-/** One row per figure that differs by direction. @param {Figures} known */
+/** Returns one row for each figure that differs by direction. @param {Figures} known */
 const ways = (known) => [
   way("loss", percent(known.loss_up), percent(known.loss_down)),
   way("jitter", inMs(known.jitter_up), inMs(known.jitter_down)),

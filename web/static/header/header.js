@@ -1,4 +1,4 @@
-// The choices in the header, and the list of engines: drawn from what the server offers.
+// The selects in the header and the list of engines, drawn from what the server offers.
 
 import { byId, h, update } from "../view/keyed.js";
 import { icon } from "../view/icon.js";
@@ -74,7 +74,11 @@ export class Header {
   }
 }
 
-/** Why the microphone is not offered in this language; empty when it is. @param {Choices} choices */
+/**
+ * Explains why the microphone is not offered in this language; empty if it is.
+ *
+ * @param {Choices} choices
+ */
 export function whyUnheard(choices) {
   const recognizer = choices.recognizer();
   if (choices.isHeard || !recognizer) return "";
@@ -148,7 +152,7 @@ const TITLES = {
   openai: "OpenAI",
 };
 
-/** An engine's configured name as people write it. @param {string} name */
+/** Returns an engine's configured name in its usual spelling. @param {string} name */
 function title(name) {
   return TITLES[name] ?? name.replaceAll("_", " ").replace(/^./, (first) => first.toUpperCase());
 }

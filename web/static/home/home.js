@@ -12,12 +12,12 @@ import { showShopping, Timers } from "./household.js";
  *   state: string, attributes: { [name: string]: any } }} Entity
  * @typedef {{ areas: Area[], entities: Entity[], timers: import("./household.js").ServerTimer[],
  *   shopping_list: import("./household.js").ShoppingItem[], reach: "here" | "away" | "refused" }} Home
- *   `reach`: whether the server itself reaches the house; else what is shown is old
+ *   `reach`: `here` if the server reaches the home; otherwise the state shown is old
  * @typedef {import("../view/keyed.js").Styles} Styles
  */
 
 const REACHED = { here: "home_live", away: "home_away", refused: "home_refused" };
-const ACTIVE = new Set(["on", "open", "playing", "unlocked"]); // worth naming; the rest is at rest
+const ACTIVE = new Set(["on", "open", "playing", "unlocked"]); // states worth naming; the others mean "at rest"
 const SCROLL_MARGIN_PX = 16;
 
 export class HomeView {
@@ -109,7 +109,7 @@ export class HomeView {
     return h(
       "li",
       {
-        key: `${entity.id} ${changes}`, // a new element at each change, so that it moves again
+        key: `${entity.id} ${changes}`, // a new element at each change, so that its animation runs again
         class: `entity ${entity.kind}`,
         "data-testid": `entity-${entity.id}`,
         "data-state": entity.state,
@@ -125,7 +125,7 @@ export class HomeView {
   }
 }
 
-/** How often each entity changed since the page was opened. */
+/** Counts how often each entity changed since the page was opened. */
 class Changes {
   constructor() {
     /** @type {Map<string, { drawnFrom: string, count: number }>} by entity id */
@@ -154,7 +154,8 @@ class Changes {
 }
 
 /**
- * Only inside a list that scrolls sideways, as it does on a phone; never the whole page.
+ * Scrolls a card into view, only inside a list that scrolls sideways, as on a phone; never the
+ * whole page.
  *
  * @param {HTMLElement} list
  * @param {HTMLElement} card
@@ -166,11 +167,15 @@ function intoView(list, card) {
   }
 }
 
-/** Percent; a lamp that cannot be dimmed is at 100. @param {Entity} light */
+/**
+ * Returns the brightness in percent. A lamp that cannot be dimmed is at 100.
+ *
+ * @param {Entity} light
+ */
 const brightness = ({ attributes }) => Number(attributes.brightness ?? 100);
 
 /**
- * The colour of a coloured lamp, softened so that its icon stays readable.
+ * Returns the colour of a coloured lamp, softened so that its icon stays readable.
  *
  * @param {Entity} light
  * @returns {Styles}
@@ -199,7 +204,7 @@ function iconOf(entity) {
 }
 
 /**
- * Without the room's name, under which it stands anyway.
+ * Returns the entity's name without the room's, under which it is listed.
  *
  * @param {Entity} entity
  * @param {string} room

@@ -1,11 +1,11 @@
-// The home as the server streams it, whether or not anyone talks.
+// The home as the server streams it, independent of any call.
 
 import { isAway, pause, serverSent } from "../server/api.js";
 
-const AGAIN_MS = 250; // a proxy may have ended a stream that was live; how long a lost server stays unseen
+const AGAIN_MS = 250; // a proxy may have ended a live stream; also the time until a lost server is noticed
 const RETRY_MS = [500, 1_000, 2_000, 5_000, 10_000];
 
-/** Keeps `home` and `isHomeLive` of the store. */
+/** Maintains `home` and `isHomeLive` of the store. */
 export class HomeFeed {
   /**
    * @param {import("../app.js").PageStore} store
@@ -23,7 +23,7 @@ export class HomeFeed {
     this.watching = null;
   }
 
-  /** Watches the home, named in `language`, until the next call of `watch`. @param {string} language */
+  /** Watches the home, with names in `language`, until the next call. @param {string} language */
   async watch(language) {
     this.watching?.abort();
     const watching = new AbortController();

@@ -11,9 +11,9 @@ import { t } from "../words/translate.js";
  * @typedef {{ id: string, text: string, done: boolean }} ShoppingItem
  */
 
-const TICK_MS = 200; // a second must not be skipped when a tick comes late
-const DUE_MS = 500; // a timer that goes this close to its end has rung, and was not cancelled
-const RUNG_MS = 8_000; // its ringing is over when it was said; the eye needs longer
+const TICK_MS = 200; // short, so that a late tick skips no second
+const DUE_MS = 500; // a timer that disappears this close to its end has rung; an earlier one was cancelled
+const RUNG_MS = 8_000; // the server is done when the announcement is spoken; the eye needs longer
 const RADIUS = 15;
 const ROUND = 2 * Math.PI * RADIUS;
 
@@ -47,7 +47,7 @@ export class Timers {
   }
 
   /**
-   * Timers that the server has just finished with; they are shown ringing a while longer.
+   * Returns the timers that the server has just finished. They are shown ringing a while longer.
    *
    * @param {ServerTimer[]} timers
    * @param {number} now
@@ -86,10 +86,10 @@ export function showShopping(list, items) {
   update(list, {}, drawn.length ? drawn : [nothing("no_shopping")]);
 }
 
-/** @param {string} key of the sentence that says so */
+/** @param {string} key of the sentence for an empty list */
 const nothing = (key) => h("li", { class: "nothing" }, t(key));
 
-/** A timer with the time left, as words and as an arc. @param {Timer} timer */
+/** Returns a timer with the time left, as words and as an arc. @param {Timer} timer */
 function timerEntry(timer) {
   const isRinging = timer.state === "ringing";
   const paused = timer.state === "paused" ? ` (${t("timer_paused")})` : "";
@@ -98,7 +98,7 @@ function timerEntry(timer) {
     { key: timer.id, class: "timer", "data-testid": "timer", "data-state": timer.state },
     isRinging ? icon("bell") : ring(leftS(timer) / timer.duration_s),
     h("span", { class: "timer-name" }, (timer.name || t("timer")) + paused),
-    // An alert of its own, so that it is read out once, when it begins.
+    // An alert of its own, so that a screen reader reads it once, when it begins.
     isRinging
       ? h("span", { key: "ringing", class: "left", role: "alert" }, t("timer_ringing"))
       : h("span", { class: "left", role: "timer" }, clock(leftS(timer))),
@@ -109,7 +109,7 @@ function timerEntry(timer) {
 const leftS = ({ state, endsAt, remaining_s: remainingS }) =>
   Math.max(0, state === "running" ? (endsAt - performance.now()) / 1_000 : remainingS);
 
-/** A circle of which the share that is left is drawn. @param {number} share */
+/** Returns a circle of which the share that is left is drawn. @param {number} share */
 function ring(share) {
   const circle = { cx: "18", cy: "18", r: String(RADIUS) };
   return h(
@@ -126,7 +126,7 @@ function ring(share) {
   );
 }
 
-/** Hours, minutes and seconds, without hours that are none. @param {number} seconds */
+/** Returns hours, minutes and seconds; without hours if there are none. @param {number} seconds */
 function clock(seconds) {
   const whole = Math.max(0, Math.ceil(seconds));
   const parts = [Math.floor(whole / 3_600), Math.floor(whole / 60) % 60, whole % 60];

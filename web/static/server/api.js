@@ -1,8 +1,8 @@
-// Requests to the server, with the key, and its refusals as one kind of error.
+// Requests to the server with its key. All failures become one kind of error, `Refused`.
 
 import { authorization } from "./key.js";
 
-/** The server said no. `status` is 0 when it was not reached; `code` never changes its meaning. */
+/** A refusal by the server. `status` is 0 if it was not reached; `code` is stable. */
 export class Refused extends Error {
   /**
    * @param {number} status
@@ -18,15 +18,15 @@ export class Refused extends Error {
   }
 }
 
-/** @typedef {RequestInit & { limitMs?: number }} Options `limitMs`: until the answer's end */
+/** @typedef {RequestInit & { limitMs?: number }} Options `limitMs`: most ms until the end of the answer */
 
-const ANSWER_MS = 15_000; // the slowest, an answer to an offer, waits 3 s for STUN and TURN
-const HEARTBEAT_MS = 15_000; // what the server waits at most between two writes to a stream of events
-const SLACK_MS = 5_000; // a busy server, a bad Wi-Fi
+const ANSWER_MS = 15_000; // the slowest request, an offer for a call, waits 3 s for STUN and TURN
+const HEARTBEAT_MS = 15_000; // longest time between two writes of the server to an event stream
+const SLACK_MS = 5_000; // for a busy server or a bad Wi-Fi
 
 /**
- * A response with status 2xx; anything else becomes `Refused`. After `options.signal` it rejects
- * with the signal's reason.
+ * Returns a response with status 2xx. Rejects with `Refused` for any other status, and with the
+ * signal's reason after `options.signal`.
  *
  * @param {string} path
  * @param {Options} options
@@ -60,7 +60,7 @@ async function ask(path, options, deadline) {
 }
 
 /**
- * Whether the server, or a proxy in its place, says that there is no server.
+ * Returns whether the error means that no server is there. A proxy may say so in its place.
  *
  * @param {any} error
  */
@@ -68,7 +68,8 @@ export const isAway = (error) =>
   !(error.status > 0) || error.status === 502 || error.status === 504;
 
 /**
- * Waits; shorter when `signal` is aborted, or when the network is there again or the page is looked at.
+ * Waits for `ms`. Ends earlier when `signal` is aborted, the network returns, or the page becomes
+ * visible.
  *
  * @param {number} ms
  * @param {AbortSignal} signal
@@ -91,7 +92,7 @@ export function pause(ms, signal) {
   });
 }
 
-/** Ends a request when `outer` does, or when `ms` went by without `extend`. */
+/** Ends a request when `outer` is aborted, or when `ms` have passed without `extend`. */
 class Deadline {
   /**
    * @param {number} ms
@@ -109,7 +110,7 @@ class Deadline {
   }
 
   /**
-   * From now on there are `ms` left; an ended request stays ended.
+   * Sets the remaining time to `ms`. A request that has ended stays ended.
    *
    * @param {number} ms
    */
@@ -125,7 +126,8 @@ class Deadline {
   }
 
   /**
-   * What `work` gives. Browsers differ in what an aborted read throws: it is always our reason.
+   * Returns the result of `work`. Browsers throw different errors for an aborted read; here it is
+   * always our reason.
    *
    * @template T
    * @param {Promise<T>} work
@@ -143,8 +145,9 @@ class Deadline {
 const unreachable = () => new Refused(0, "unreachable", "");
 
 /**
- * Server-sent events as {event, data}; EventSource cannot send the key. Ends with the stream; rejects with
- * `Refused` when the server's heartbeats stay away, or when this machine woke up and there were none.
+ * Yields server-sent events as {event, data}. EventSource is not used because it cannot send the
+ * key. Ends with the stream. Rejects with `Refused` when the server's heartbeats stop, also if that
+ * happened while this machine slept.
  *
  * @param {string} path
  * @param {AbortSignal} signal
@@ -176,7 +179,10 @@ export async function* serverSent(path, signal) {
   }
 }
 
-/** Ends a stream that has become silent: at its deadline, and at once where silence was slept through. */
+/**
+ * Ends a stream without heartbeats: at its deadline, or at once if the deadline passed during
+ * sleep.
+ */
 class HeartbeatWatch {
   /** @param {Deadline} deadline */
   constructor(deadline) {
@@ -184,12 +190,12 @@ class HeartbeatWatch {
     this.heardAt = Date.now();
     this.gone = new AbortController();
     const { signal } = this.gone;
-    // Timers stand still while a machine or a tab sleeps; the clock does not.
+    // Timers stop while a machine or a tab sleeps; the clock does not.
     for (const event of ["pageshow", "focus"]) {
       addEventListener(event, () => this.#look(), { signal });
     }
     document.addEventListener("visibilitychange", () => this.#look(), { signal });
-    // Another network: what was sent over the old one never arrives, and TCP takes minutes to say so.
+    // After a change of network nothing arrives over the old one, and TCP takes minutes to notice.
     for (const event of ["online", "offline"]) {
       addEventListener(event, () => this.#end(), { signal });
     }
@@ -231,7 +237,7 @@ async function refusal(response) {
   try {
     error = (await response.json()).error ?? {};
   } catch {
-    // Not our JSON (a proxy's page): the status alone has to do.
+    // The body is not our JSON, but a proxy's page. Only the status is known.
   }
   return new Refused(
     response.status,

@@ -1,10 +1,11 @@
-// The server's key: taken from the address once, kept for this tab, sent as a Bearer token.
+// The server's key. It is taken from the address once, kept for this tab, and sent as a Bearer
+// token.
 
 import { read, write } from "../state/storage.js";
 
 const STORED = "earshot.key";
 
-/** Move a `#key=...` from the address bar, where it would be seen and bookmarked, into this tab. */
+/** Moves `#key=...` from the address bar, where it could be seen and bookmarked, into this tab. */
 export function takeKey() {
   const key = new URLSearchParams(location.hash.slice(1)).get("key");
   if (!key) return;
@@ -16,7 +17,7 @@ export function takeKey() {
 export const setKey = (key) => write("tab", STORED, key.trim());
 
 /**
- * Headers for every request to the server; empty without a key.
+ * Returns the headers for a request to the server; none without a key.
  *
  * @returns {Record<string, string>}
  */

@@ -1,4 +1,4 @@
-// What the user chose: language, engines, how to talk, light or dark. Kept in this browser.
+// The user's choices: language, engines, way of talking, theme. Kept in this browser.
 
 import { UI_LANGUAGES } from "../words/translate.js";
 import { readJson, writeJson } from "./storage.js";
@@ -14,14 +14,14 @@ import { readJson, writeJson } from "./storage.js";
 const STORED = "earshot.choices";
 const DEFAULT = "default";
 
-/** Never changes: every choice makes a new one. */
+/** The choices. Immutable: every change makes a new object. */
 export class Choices {
   /** @type {Engines | null} the server's report, once it is known */
   engines = null;
   language = UI_LANGUAGES.find((one) => navigator.language.startsWith(one)) ?? "en";
   asr = DEFAULT;
   llm = DEFAULT;
-  /** A name, `default` or `off`. */
+  /** Name of a wake word, `default` or `off`. */
   wakeWord = DEFAULT;
   pushToTalk = false;
   /** @type {"light" | "dark" | null} null follows the system */
@@ -33,12 +33,12 @@ export class Choices {
     Object.assign(this, values);
   }
 
-  /** Those of an earlier visit. */
+  /** Returns the choices of an earlier visit. */
   static stored() {
     return new Choices(readJson("browser", STORED) ?? {});
   }
 
-  /** The choices with these changes, which the browser keeps. @param {Partial<Choices>} changes */
+  /** Returns the choices with these changes, and stores them. @param {Partial<Choices>} changes */
   with(changes) {
     const isLanguageChosen = this.isLanguageChosen || "language" in changes;
     const changed = new Choices({ ...this, ...changes, isLanguageChosen });
@@ -48,7 +48,12 @@ export class Choices {
     return changed;
   }
 
-  /** The choices by this report of the server; those that it does not offer fall back. @param {Engines} engines */
+  /**
+   * Returns the choices with this report of the server. Choices that it does not offer get their
+   * default.
+   *
+   * @param {Engines} engines
+   */
   offered(engines) {
     const next = new Choices({ ...this, engines });
     const isUsable = (/** @type {string} */ kind, /** @type {string} */ chosen) =>
@@ -58,7 +63,7 @@ export class Choices {
     const hasWakeWord = next.wakeWords().some(({ name }) => name === next.wakeWord);
     if (next.wakeWord !== "off" && !hasWakeWord) next.wakeWord = DEFAULT;
     if (!next.languages().includes(next.language)) next.language = next.languages()[0];
-    // Nobody chose a language yet: then talking should work at the first click.
+    // If the user never chose a language, take one in which the microphone works at once.
     if (!next.isLanguageChosen && !next.isHeard) {
       const heard = next.recognizer()?.languages ?? [];
       next.language = next.languages().find((one) => heard.includes(one)) ?? next.language;
@@ -66,18 +71,25 @@ export class Choices {
     return next;
   }
 
-  /** What a session can ask for: engines that are loaded, for only these tell their languages. @param {string} kind */
+  /**
+   * Returns the engines that a session can ask for. Only loaded ones report their languages.
+   *
+   * @param {string} kind
+   */
   usable(kind) {
     const available = this.engines?.[kind]?.available ?? [];
     return available.filter((one) => one.installed && one.languages.length);
   }
 
-  /** Words that a session can wait for. */
+  /** Returns the wake words that a session can wait for. */
   wakeWords() {
     return this.engines?.wake_words ?? [];
   }
 
-  /** Languages to choose from: what the server converses in; first those that the page speaks. */
+  /**
+   * Returns the languages of the server's conversations, first those that the page is translated
+   * into.
+   */
   languages() {
     const offered = this.engines?.languages ?? [];
     if (!offered.length) return UI_LANGUAGES;
@@ -85,13 +97,13 @@ export class Choices {
     return [...UI_LANGUAGES.filter((one) => offered.includes(one)), ...others];
   }
 
-  /** The speech recognition in use, or null before the report. */
+  /** Returns the recogniser in use; null before the report. */
   recognizer() {
     const name = this.asr === DEFAULT ? this.engines?.asr?.chosen : this.asr;
     return this.engines?.asr?.available.find((engine) => engine.name === name) ?? null;
   }
 
-  /** Whether the microphone makes sense in this language; until we know, it does. */
+  /** True if the recogniser knows this language, or if that is not known yet. */
   get isHeard() {
     const languages = this.recognizer()?.languages ?? [];
     return !languages.length || languages.includes("*") || languages.includes(this.language);
@@ -112,7 +124,7 @@ export class Choices {
     };
   }
 
-  /** The part of it that a running session can change. */
+  /** Returns the part of the session object that a running session can change. */
   changeable() {
     return {
       type: "realtime",
@@ -126,7 +138,10 @@ export class Choices {
   }
 }
 
-/** The page names its conversation: the server forgets an unnamed one when its connection ends. */
+/**
+ * Returns an id. The page names its conversation: the server forgets an unnamed one with its
+ * connection.
+ */
 function newConversationId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16)); // randomUUID needs https
   return `page_${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;

@@ -1,16 +1,16 @@
-// The browser's storage for this page. It may be forbidden, full, or changed by hand; then what was
-// stored lasts as long as the page.
+// The browser's storage for this page. It may be forbidden, full, or changed by hand. Without it,
+// values last as long as the page.
 
-/** @typedef {"tab" | "browser"} Area `tab`: until it is closed */
+/** @typedef {"tab" | "browser"} Area `tab`: until the tab is closed */
 
 /** @type {Map<string, string>} */
 const inMemory = new Map();
 
-// Where storage is forbidden, naming it is an error already.
+// Functions, because where storage is forbidden even naming it is an error.
 const AREAS = { tab: () => sessionStorage, browser: () => localStorage };
 
 /**
- * The text under `name`, or null.
+ * Returns the text under `name`, or null.
  *
  * @param {Area} area
  * @param {string} name
@@ -47,12 +47,12 @@ export function remove(area, name) {
   try {
     AREAS[area]().removeItem(name);
   } catch {
-    // Forbidden: then there is nothing to remove.
+    // Storage is forbidden, so there is nothing to remove.
   }
 }
 
 /**
- * The value under `name`; null when there is none or it is not JSON.
+ * Returns the value under `name`; null if there is none or it is not JSON.
  *
  * @param {Area} area
  * @param {string} name

@@ -1,4 +1,4 @@
-// What the page knows, in one place: whoever learns something sets it, and views watch what they show.
+// The state of the page in one place. Parts set what they learn, and views watch what they show.
 
 /** @template {object} State */
 export class Store {
@@ -11,7 +11,7 @@ export class Store {
     this.state = state;
   }
 
-  /** Values are replaced, never changed in place. @param {Partial<State>} changes */
+  /** Changes values. They are replaced, never modified in place. @param {Partial<State>} changes */
   set(changes) {
     const names = /** @type {(keyof State)[]} */ (Object.keys(changes));
     if (names.every((name) => changes[name] === this.state[name])) return;
@@ -20,12 +20,12 @@ export class Store {
   }
 
   /**
-   * Calls `show` soon, and again after a change of one of `names`; several changes at once are one
-   * call. Earlier watchers come first.
+   * Calls `show` soon, and again after a change of one of `names`. Several changes at once make one
+   * call. Watchers are called in the order in which they were added.
    *
    * @param {(keyof State)[]} names
-   * @param {(state: State, before: State | null) => void} show `before` is what it was called
-   *   with last; null at first
+   * @param {(state: State, before: State | null) => void} show `before` is the state of its
+   *   last call; null at first
    */
   watch(names, show) {
     this.#watchers.push({ names, show, seen: null });

@@ -36,7 +36,11 @@ const PATHS = {
   check: "M5 12.500l4.500 4.500L19 7",
 };
 
-/** Describes one of our outline icons; decoration only, the text beside it says the same. @param {string} name */
+/**
+ * Describes an outline icon. It is only decoration; the text next to it says the same.
+ *
+ * @param {string} name
+ */
 export const icon = (name) =>
   h(
     "svg",

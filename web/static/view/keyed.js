@@ -1,13 +1,13 @@
-// The one way in which the page changes its elements. A view describes with `h` what it wants to
-// see, and `update` changes the elements until they are so. An element stays as long as what it
-// shows: the user's selection, the focus, what was typed and which details are open survive.
+// The only way in which the page changes its elements. A view describes with `h` what it wants to
+// show, and `update` changes the elements accordingly. An element stays as long as its key:
+// selection, focus, typed text and open details survive.
 
 /**
  * @typedef {string | number | boolean | null | undefined} Attribute
  * @typedef {Record<string, string | null>} Styles CSS properties by name
  * @typedef {(event: any) => unknown} Handler
  * @typedef {{ [name: string]: Attribute | Styles | Handler }} Props
- *   Attributes by name (null or false: none), event handlers by the event's name, `style`, `key`
+ *   attributes by name (null or false: none), event handlers by the event's name, `style`, `key`
  * @typedef {{ tag: string, kind: string, props: Props, children: Content[] }} Description
  * @typedef {Description | string} Content
  * @typedef {Content | null | undefined | false} Child
@@ -16,14 +16,14 @@
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "path", "circle"]);
 
-// What a user changes by hand; their attributes are only the first value.
+// Properties that a user changes. Their attributes are only the first value.
 const LIVE = new Set(["value", "checked", "selected"]);
 
 /** @type {WeakMap<Node, { props: Props, children: Content[] | null, kind?: string }>} */
 const described = new WeakMap();
 
 /**
- * Describes an element. Among its siblings it is found again by `key`, or without one by its tag
+ * Describes an element. Among its siblings it is found again by `key`, or without a key by its tag
  * and first class.
  *
  * @param {string} tag
@@ -38,13 +38,13 @@ export function h(tag, { key, ...props } = {}, ...children) {
 }
 
 /**
- * Makes `element`, which stands in the page's HTML, have these props and children. Props that are
- * not named stay. Only what differs from the last update is written, so that what the user changed
- * since (text in a field, open details) stays, too.
+ * Changes `element`, which is in the page's HTML, to these props and children. Props that are not
+ * named stay. Only differences from the last update are written, so that the user's changes since
+ * then (text in a field, open details) stay, too.
  *
  * @param {Element} element
  * @param {Props} props
- * @param {Child[]} [children] all of them; without, those that are there stay
+ * @param {Child[]} [children] all children; if left out, the present ones stay
  */
 export function update(element, props, children) {
   const before = described.get(element);
@@ -71,7 +71,7 @@ const shown = (children) =>
  */
 function follow(element, wanted) {
   const before = described.get(element);
-  if (before === wanted) return; // a view that kept its description knows that nothing changed
+  if (before === wanted) return; // the same description means that nothing changed
   described.set(element, wanted);
   setProps(element, before?.props ?? {}, wanted.props);
   if (wanted.children) setChildren(element, wanted.children);
@@ -111,7 +111,7 @@ function setAttribute(element, name, value) {
 }
 
 /**
- * Through the style object: the page's policy allows no style attributes.
+ * Sets styles by the style object: the page's policy allows no style attributes.
  *
  * @param {any} element
  * @param {any} before
@@ -160,7 +160,7 @@ function create(child) {
 }
 
 /**
- * Only what differs is replaced, so that a selection in the beginning of the text lasts.
+ * Replaces only the part that differs, so that a selection at the beginning of the text survives.
  *
  * @param {Text} node
  * @param {string} text
@@ -174,7 +174,7 @@ function setText(node, text) {
 }
 
 /**
- * Brings the children into this order. A moved element loses focus and selection, so the one that
+ * Puts the children into this order. A moved element loses focus and selection, so the child that
  * holds them stays, and the others move around it.
  *
  * @param {Element} parent

@@ -1,12 +1,12 @@
-// Lists that scroll: by keyboard, and after their newest entry.
+// Lists that scroll: by keyboard, and to their newest entry.
 
 import { update } from "./keyed.js";
 
-const NEAR_END_PX = 120; // a user who scrolled back to here wants to follow again
-const GAP_PX = 16; // between the newest words and the dock that lies over the page of a phone
+const NEAR_END_PX = 120; // a user who scrolled to within this distance wants to follow again
+const GAP_PX = 16; // between the newest words and the dock, which lies over the page on a phone
 
 /**
- * Lets the keyboard scroll `element` while more is in it than fits; `element` needs a name.
+ * Lets the keyboard scroll `element` while its content is larger than it. `element` needs a name.
  *
  * @param {HTMLElement} element
  */
@@ -22,8 +22,8 @@ export function scrollableByKeyboard(element) {
 }
 
 /**
- * Keeps the newest words in sight until the user scrolls up, and again after they scrolled down.
- * In a wide window `panel` scrolls; on a phone the whole page does, and `dock` lies over its end.
+ * Keeps the newest words visible until the user scrolls up, and again after scrolling down. In a
+ * wide window `panel` scrolls; on a phone the whole page does, and `dock` lies over its end.
  */
 export class FollowedEnd {
   /**
@@ -58,12 +58,12 @@ export class FollowedEnd {
     else if (isNew && end.getBoundingClientRect().bottom < 0) {
       end.scrollIntoView({ block: "nearest" });
     }
-    this.tops.set(scroller, scroller.scrollTop); // a movement away from here is the user's
+    this.tops.set(scroller, scroller.scrollTop); // a movement away from here is made by the user
   }
 
   /**
-   * The page scrolls down only. Upwards it was the user, or the page became shorter; then its end
-   * is seen.
+   * Notes a movement. The page itself scrolls only down. A movement up was made by the user, or the
+   * page became shorter; then its end is visible.
    *
    * @param {Element} scroller
    */
@@ -84,7 +84,7 @@ export class FollowedEnd {
     return this.#isPage() ? pageScroller() : this.panel;
   }
 
-  /** Pixels of the newest words that are out of sight below. */
+  /** Returns how many pixels of the newest words are hidden below. */
   #below() {
     const { panel, dock, end } = this;
     if (!this.#isPage()) return panel.scrollHeight - panel.scrollTop - panel.clientHeight;

@@ -1,4 +1,4 @@
-// Where a turn's milliseconds went: a table whose cells are drawn as bars on one time axis.
+// The timing of a turn: a table of its stages, whose cells are drawn as bars on one time axis.
 
 import { STAGES } from "../conversation/reducer.js";
 import { formatMs, t } from "../words/translate.js";
@@ -10,14 +10,14 @@ import { h } from "./keyed.js";
  * @typedef {{ from: number, to: number, percent: (ms: number) => number }} Scale
  */
 
-const TICKS = 5; // more labels than this touch each other on a phone
-const SHORTEST = 0.6; // percent; a stage of half a millisecond must still be seen
+const TICKS = 5; // with more, the labels touch each other on a phone
+const SHORTEST = 0.6; // percent; a stage of half a millisecond must be visible
 
 /**
- * One turn's stages.
+ * Returns the stages of one turn.
  *
  * @param {Trace} trace
- * @param {boolean} isOpen shows the rows, otherwise only the strip in one line
+ * @param {boolean} isOpen true shows the rows, false only the strip in one line
  * @param {(isOpen: boolean) => void} [onToggle] called when the user opens or closes it
  */
 export function waterfall(trace, isOpen, onToggle = () => {}) {
@@ -70,9 +70,9 @@ export function waterfall(trace, isOpen, onToggle = () => {}) {
 }
 
 /**
- * A bar that begins at `left` percent and is `width` percent long.
+ * Returns a bar that begins at `left` percent and is `width` percent long.
  *
- * @param {string} name its class
+ * @param {string} name class of the bar
  * @param {number} left
  * @param {number} width
  */
@@ -82,7 +82,11 @@ export function barAt(name, left, width) {
   return h("span", { class: `bar ${name}`, style });
 }
 
-/** Whether this work was done while it was not sure that the user had finished. @param {Span} span */
+/**
+ * Returns whether this work was speculative: done before the turn was certainly over.
+ *
+ * @param {Span} span
+ */
 const isAhead = (span) => span.is_speculative === true;
 
 /** @param {Trace} trace */
@@ -94,7 +98,7 @@ function headline(trace) {
 }
 
 /**
- * The axis runs from the end of speech, or earlier if work began earlier, to the last end.
+ * Returns the axis: from the end of speech, or earlier if work began earlier, to the last end.
  *
  * @param {Span[]} spans
  * @returns {Scale}
@@ -158,7 +162,7 @@ function ticks({ from, to, percent }) {
   return marks;
 }
 
-/** The next larger of 1, 2, 5, 10, 20, ... @param {number} raw */
+/** Returns the next larger of 1, 2, 5, 10, 20, ... @param {number} raw */
 function niceStep(raw) {
   const power = 10 ** Math.floor(Math.log10(Math.max(raw, 1)));
   return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= raw) ?? 10 * power;

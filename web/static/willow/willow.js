@@ -4,9 +4,9 @@ import { getJson } from "../server/api.js";
 import { takeKey } from "../server/key.js";
 import { byId, h, update } from "../view/keyed.js";
 
-const ANSWER_MS = 60_000; // a model may think for long before it answers a question
+const ANSWER_MS = 60_000; // a model may think long before it answers
 
-/** One call, in which each sentence is recorded between two clicks. */
+/** One call. Each sentence is recorded between two clicks. */
 class Call {
   #peer = new RTCPeerConnection();
   #channel = this.#peer.createDataChannel("chat");
@@ -38,7 +38,7 @@ class Call {
     await this.#sender.replaceTrack(null);
   }
 
-  /** Between sentences no sound is sent. */
+  /** Starts or ends a sentence. Between sentences no sound is sent. */
   async toggle() {
     this.isRecording = !this.isRecording;
     if (this.isRecording) {

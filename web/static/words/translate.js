@@ -14,7 +14,8 @@ export const UI_LANGUAGES = Object.keys(WORDS);
 let current = "en";
 
 /**
- * The word or sentence for `key`, with `{name}` filled from `values`; English where we have none.
+ * Returns the word or sentence for `key`, with `{name}` filled from `values`. In English where
+ * there is no translation.
  *
  * @param {string} key
  * @param {Record<string, any>} [values]
@@ -30,7 +31,11 @@ export function t(key, values = {}) {
 /** @param {string} language @returns {any} by key; undefined where the page does not speak it */
 const sentences = (language) => WORDS[/** @type {keyof typeof WORDS} */ (language)];
 
-/** Switches to `language`, and translates what is marked in the page's HTML. @param {string} language */
+/**
+ * Switches to `language` and translates the marked texts of the page's HTML.
+ *
+ * @param {string} language
+ */
 export function speakLanguage(language) {
   current = language;
   update(document.documentElement, { lang: sentences(language) ? language : "en" });
@@ -48,7 +53,7 @@ export function speakLanguage(language) {
 /** @param {string} selector @returns {NodeListOf<HTMLElement>} */
 const marked = (selector) => document.querySelectorAll(selector);
 
-/** A language's own name for itself: `de` -> Deutsch. @param {string} language */
+/** Returns a language's own name: `de` -> Deutsch. @param {string} language */
 export function nativeName(language) {
   try {
     const name = new Intl.DisplayNames([language], { type: "language" }).of(language) ?? language;
@@ -58,7 +63,7 @@ export function nativeName(language) {
   }
 }
 
-/** A language's name in the page's language. @param {string} language */
+/** Returns a language's name in the page's language. @param {string} language */
 export function languageName(language) {
   try {
     return new Intl.DisplayNames([current], { type: "language" }).of(language) ?? language;
