@@ -95,7 +95,7 @@ def _own_routes(
 ) -> tuple[Route, ...]:
     return (
         Route("GET", "/openapi.json", openapi, "This API, as OpenAPI 3.1.", "server"),
-        # Open like the page: without a key they hold nothing, the document itself needs it.
+        # Public like the page: the files hold no data. The document itself needs the key.
         Route(
             "GET",
             "/docs",

@@ -56,8 +56,9 @@ class EngineChoice(msgspec.Struct, frozen=True):
 
 
 class EnginesReport(msgspec.Struct, frozen=True):
+    """Engines of the server by stage."""
+
     asr: EngineChoice
-    "Engines of the server by stage."
     llm: EngineChoice
     tts: EngineChoice
     vad: EngineChoice

@@ -177,12 +177,15 @@ class ResponseCoordinator:
         return is_meant and self.taking_back.may(turn)
 
     def words_heard(self, turn: Turn, words: str) -> None:
+        """Passes the transcript so far to the barge-in decision."""
         self._barge_in.words(turn, words)
 
     def speech_paused(self, turn: Turn) -> None:
+        """Notes that the user paused; the turn may be over."""
         self._barge_in.silent(turn, is_silent=True)
 
     def speech_resumed(self, turn: Turn) -> None:
+        """Drops the speculative response, because the user spoke on."""
         self._speculation.drop("resumed")
         self._barge_in.silent(turn, is_silent=False)
 
@@ -210,9 +213,12 @@ class ResponseCoordinator:
             self._speculation.begin(self.planning.draft(plan, prompt), tasks)
 
     async def weigh(self, turn: Turn, words: str) -> None:
+        """Decides whether `words` interrupt the answer, before they are final."""
         await self._barge_in.weigh(turn, words, self.planning.is_whole)
 
     def understood(self, turn: Turn, result: AsrResult) -> None:
+        """Answers a turn whose transcript is final, or drops it if it is empty or no
+        interruption."""
         self.answering.heard()
         is_meant = self._barge_in.final(turn, result.text, is_over=not self._is_answering)
         if not result.text:
@@ -238,11 +244,14 @@ class ResponseCoordinator:
             self._speculation.drop("dropped")
 
     def speech_dropped(self, turn: Turn) -> None:
+        """Drops the speculative response of speech that was discarded."""
         self.answering.heard()
         self._barge_in.final(turn, "")
         self._speculation.drop("dropped")
 
     def not_understood(self, turn: Turn, error: EarshotError) -> None:
+        """Ends a turn that could not be recognised, with an apology if the user expects an
+        answer."""
         self.answering.heard()
         self._barge_in.final(turn, "")
         self._speculation.drop("dropped")

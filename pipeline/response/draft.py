@@ -94,6 +94,7 @@ class ResponseDraft:
 
     @property
     def has_failed(self) -> bool:
+        """True once the draft ended with an error."""
         return self._error is not None
 
     @property

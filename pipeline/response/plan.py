@@ -16,8 +16,9 @@ from pipeline.tools.mcp.session_servers import SessionMcpOffer
 
 @dataclass(frozen=True, slots=True)
 class ResponsePlan:
+    """Everything that a response is made with, except the prompt."""
+
     turn: Turn
-    "Everything a response is made with, except the prompt."
     modality: Modality
     language: str
     instructions: str

@@ -32,7 +32,9 @@ class CommandModel(Protocol):
 
     async def understands(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
-    ) -> bool: ...
+    ) -> bool:
+        """Returns whether the model would do something with the last message."""
+        ...
 
 
 class ResponsePlanner:
@@ -52,8 +54,8 @@ class ResponsePlanner:
         self._fillers = Fillers()
 
     def plan(self, turn: Turn, request: ResponseRequest, language: str) -> ResponsePlan:
+        """Returns the plan of a response to `turn`, with the settings of this moment."""
         settings, engines = self._settings(), self._engines
-        "Returns the plan of a response to `turn`, with the settings of this moment."
         limit = _limit(request, settings)
         modality, refusal = request.modality or settings.modality, None
         voice, tts = request.voice or settings.voice, engines.voice
@@ -151,9 +153,11 @@ class ResponsePlanner:
         return SessionMcpOffer(self.remote, named, request)
 
     def context(self, plan: ResponsePlan) -> ToolContext:
+        """Returns the context of tool calls: conversation, language, location."""
         return ToolContext(self._conversation.id, plan.language, self._conversation.place)
 
     def draft(self, plan: ResponsePlan, prompt: Sequence[Message]) -> ResponseDraft:
+        """Returns a draft that has not begun."""
         of, context = self._surroundings, self.context(plan)
         seats = of.drafts.seats(plan.llm)
         return ResponseDraft(

@@ -73,6 +73,7 @@ class PlaybackTracker:
     # Reports of the playout.
 
     def playout_started(self, writer: PlayoutWriter) -> None:
+        """Notes the first sound of a response: its turn is answered."""
         self._emit(PlayoutStarted(writer.response_id))
         answer = self._find(writer.response_id)
         if answer is None or answer.turn.is_traced:
@@ -83,10 +84,12 @@ class PlaybackTracker:
         self._heard[writer.response_id] = _PlayingResponse(answer, writer)
 
     def playout_stopped(self, writer: PlayoutWriter) -> None:
+        """Notes that a response was played to its end."""
         self._emit(PlayoutStopped(writer.response_id))
         self._ended(writer)
 
     def playout_cleared(self, writer: PlayoutWriter) -> None:
+        """Notes that a response was stopped before its end."""
         self._on_cut()
         self._emit(PlayoutCleared(writer.response_id))
         self._ended(writer)

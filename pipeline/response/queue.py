@@ -95,8 +95,8 @@ class ResponseQueue:
         return sum(entry.is_announcement for entry in self._waiting) < MAX_WAITING
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
+        """Runs the queued responses in order until the task is cancelled."""
         self._tasks = tasks
-        "Runs the queued responses in order until the task is cancelled."
         while True:
             while (entry := self._next()) is not None:
                 answer = entry.make()
@@ -251,6 +251,7 @@ class ResponseQueue:
         return [a for a in (*self._remembered.values(), *running) if a.turn is turn]
 
     def find_response(self, response_id: str) -> Response | None:
+        """Returns the response with this id, if it runs or is recent."""
         if self._running is not None and self._running.answer.response_id == response_id:
             return self._running.answer
         return self._remembered.get(response_id)

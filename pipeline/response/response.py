@@ -95,6 +95,7 @@ class Response:
         self._cancelled: CancelReason | None = None
 
     async def run(self) -> None:
+        """Delivers the response to its end. Raises only CancelledError."""
         self._task = asyncio.current_task()
         self._open_gate()
         plan = self._plan
@@ -212,6 +213,7 @@ class Response:
 
     @property
     def in_conversation(self) -> bool:
+        """False for an out-of-band response."""
         return self._plan.terms.in_conversation
 
     def heard(self, heard_ms: float) -> str:

@@ -67,6 +67,7 @@ class McpToolCallItems:
         "Ids of the items that were added to the history."
 
     def push(self, step: McpCallStep) -> None:
+        """Reports one step of an MCP call to the client."""
         match step:
             case McpArgumentsStep(key=key, tool=tool, delta=delta):
                 self._write(self._begun(key, tool), delta)
@@ -206,6 +207,7 @@ class ToolCallItems:
         return () if self._remote is None else self._remote.items
 
     def push(self, step: CallDelta | McpCallStep) -> None:
+        """Reports more of a client's tool call, or a step of an MCP call."""
         if isinstance(step, CallDelta):
             self._write(self._begun(step.call_id, step.name), step.arguments)
         else:

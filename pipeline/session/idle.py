@@ -87,6 +87,7 @@ class UserIdleTimer:
         self._settle()
 
     async def run(self) -> None:
+        """Calls `remind` each time that the user has been silent for the set time."""
         while True:
             await self._is_due.wait()
             left_s = self._deadline - self._clock.now()

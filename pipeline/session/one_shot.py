@@ -225,7 +225,8 @@ class OneShotResponses:
     def _conversation(self, question: OneShotRequest) -> Conversation:
         if question.conversation_id is None:
             return Conversation(new_id("conv"))
-        # A chat connection asks under the id that the server gave its conversation.
+        # A chat connection sends the id that the server gave its conversation: that is not a name
+        # chosen by the client.
         known = self._conversations.has(question.conversation_id)
         return self._conversations.get(question.conversation_id, is_named=not known)
 

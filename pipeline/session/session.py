@@ -1,5 +1,4 @@
-"""One client's live connection: it holds the user's turn, the responses and the settings
-together."""
+"""One client's live session: its user turns, responses, settings and tasks."""
 
 import asyncio
 import logging
@@ -93,8 +92,8 @@ class Session:
             async for event in session.events: # what the client is to get
                 ...
 
-    Only `run` and `settled` are coroutines; all other methods return at once. docs/realtime.md
-    describes what a client sees of a session.
+    Of the methods for doors, only `run` and `settled` are coroutines; the others return at once.
+    docs/realtime.md describes what a client sees of a session.
     """
 
     def __init__(
@@ -268,6 +267,7 @@ class Session:
         self._listening.commit(self._tasks)
 
     def clear_input(self) -> None:
+        """Discards audio that has not been committed."""
         self._listening.clear()
         self._responding.decide()
 
@@ -352,7 +352,7 @@ class Session:
         """Announces `text` after what is being spoken. Returns False if it would not be played."""
         return not self._closing.is_set() and self._responding.say(text)
 
-    # Reports of the user's turn.
+    # Reports of the user's turn, described in `UserTurnHandler`.
 
     def is_open(self, turn: Turn) -> bool:
         return self._responding.taking_back.is_open(turn)

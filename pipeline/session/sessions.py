@@ -50,9 +50,11 @@ class Sessions:
 
     @property
     def count(self) -> int:
+        """Number of live sessions."""
         return len(self._live)
 
     def find(self, session_id: str) -> Session | None:
+        """Returns the live session with this id, or None."""
         return self._live.get(session_id)
 
     def remembered(self, fresh: SessionSettings, conversation_id: str | None) -> SessionSettings:

@@ -65,17 +65,18 @@ class VoiceCache:
 
     @property
     def size_bytes(self) -> int:
+        """Size of all sound in the cache."""
         return self._bytes
 
     def key(self, engine: str, text: str, language: str, voice: str, speed: float) -> VoiceCacheKey:
+        """Returns the fingerprint of a clause in one voice of one engine."""
         parts = "\0".join((engine, language, voice, repr(float(speed)), text))
-        "Returns the fingerprint of a clause in one voice of one engine."
         data = parts.encode("utf-8", "surrogatepass")
         return blake2b(data, digest_size=16, key=self._secret).digest()
 
     def get(self, key: VoiceCacheKey) -> CachedSpeech | None:
+        """Returns the clause's sound, or None."""
         sound = self._sounds.get(key)
-        "Returns the clause's sound, or None."
         if sound is not None:
             self._sounds.move_to_end(key)
         self._metrics.count("earshot_tts_cache", outcome="miss" if sound is None else "hit")

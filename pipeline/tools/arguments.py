@@ -125,6 +125,7 @@ def parse_arguments(arguments: str) -> dict[str, Any]:
 
 
 def is_too_deep(value: object, levels: int = MAX_DEPTH) -> bool:
+    """Returns whether a JSON value has more than `levels` levels of lists and objects."""
     if not isinstance(value, dict | list):
         return False
     below = value.values() if isinstance(value, dict) else value

@@ -178,5 +178,6 @@ def _words(text: str) -> set[str]:
 
 @cache
 def bundled_topics() -> Mapping[str, ToolTopic]:
+    """Returns the bundled topics by name."""
     text = (files("pipeline.tools") / "selection.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), dict[str, ToolTopic])

@@ -41,6 +41,7 @@ class ModelCardSource(Protocol):
 
 
 def model_list(models: ModelCardSource) -> aioweb.Response:
+    """Answers with all models."""
     return _json(ModelList(data=tuple(models.cards())))
 
 

@@ -35,10 +35,12 @@ _AUDIO = (
 
 
 def routes(door: AudioDoor) -> tuple[Route, ...]:
+    """Returns the routes of transcriptions, translations and models."""
     return (*_audio_routes(door), *_whisper_service_routes(door), *_model_routes(door))
 
 
 def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
+    """Returns the routes of text to speech."""
     return (
         Route(
             "POST",

@@ -36,6 +36,7 @@ def read_addresses(text: MappedText) -> MappedText:
 
 
 def drop_emoji(text: MappedText) -> MappedText:
+    """Removes emoji and invisible characters."""
     return text.sub(_INVISIBLE, NOTHING).sub(_EMOJI_AT_END, NOTHING).sub(_EMOJI, SPACE)
 
 

@@ -36,6 +36,7 @@ class MappedText:
 
     @classmethod
     def of(cls, text: str) -> "MappedText":
+        """Returns a text whose characters all stand for themselves."""
         return cls(text, tuple(range(len(text))))
 
     def part(self, start: int, end: int) -> "MappedText":

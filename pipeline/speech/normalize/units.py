@@ -52,6 +52,7 @@ class _SpokenFormRules:
 
 
 def months(language: str) -> frozenset[str]:
+    """Returns the lower-case names of the months; none without a table."""
     return _rules(language).months if language in LANGUAGES else frozenset()
 
 

@@ -51,6 +51,7 @@ class DemoEntity:
     attributes: Mapping[str, AttributeValue]
 
     def name(self, language: str) -> str:
+        """Returns the first name in `language`."""
         return names_in(self.config.names, language)[0]
 
 

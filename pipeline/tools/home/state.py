@@ -8,11 +8,15 @@ AttributeValue = int | float | str
 
 
 class AreaState(msgspec.Struct, frozen=True):
+    """An area of the home."""
+
     id: str
     name: str
 
 
 class EntityState(msgspec.Struct, frozen=True):
+    """A device of the home, as it is now."""
+
     id: str
     name: str
     area: str
@@ -25,6 +29,8 @@ class EntityState(msgspec.Struct, frozen=True):
 
 
 class ShoppingListItem(msgspec.Struct, frozen=True):
+    """An item of the shopping list; `done` when it is ticked off."""
+
     id: str
     text: str
     done: bool = False
@@ -50,6 +56,8 @@ is shown. refused: the same, and it is not tried again."""
 
 
 class HomeState(msgspec.Struct, frozen=True):
+    """The whole home at one moment."""
+
     revision: int
     "Number that grows with every change."
     areas: tuple[AreaState, ...]

@@ -103,6 +103,7 @@ class McpToolProvider:
 
     @property
     def is_connected(self) -> bool:
+        """True while the server can be called."""
         return self._client is not None
 
     @property
@@ -120,6 +121,7 @@ class McpToolProvider:
         await self._tried.wait()
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        """Returns the tools as of the last listing; none while the server is not connected."""
         return self._specs
 
     def theirs(self, name: str) -> str:

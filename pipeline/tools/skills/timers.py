@@ -50,6 +50,7 @@ class Timer:
     is_ringing: bool = False
 
     def remaining_s(self, now: float) -> float:
+        """Returns the time left at `now`, in monotonic seconds."""
         if self.is_ringing:
             return 0.0
         return self.paused_s if self.paused_s is not None else max(0.0, self.ends_at - now)
@@ -74,6 +75,7 @@ class Timers:
         return tuple(t for t in self._timers.values() if t.conversation_id == conversation_id)
 
     def remaining_s(self, timer: Timer) -> float:
+        """Returns the time that is left now."""
         return timer.remaining_s(self._clock.now())
 
     def start(self, conversation_id: str, language: str, duration_s: float, name: str) -> Timer:
@@ -116,11 +118,13 @@ class Timers:
         return changed
 
     def pause(self, timer: Timer) -> Timer:
+        """Pauses a timer and returns its new state."""
         paused = replace(timer, paused_s=timer.remaining_s(self._clock.now()))
         self._put(paused)
         return paused
 
     def resume(self, timer: Timer) -> Timer:
+        """Lets a paused timer run on and returns its new state."""
         now = self._clock.now()
         running = replace(timer, ends_at=now + timer.remaining_s(now), paused_s=None)
         self._put(running)

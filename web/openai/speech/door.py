@@ -37,11 +37,15 @@ class SpeechUsage(Struct, frozen=True):
 
 
 class AudioDelta(Struct, frozen=True, tag="speech.audio.delta"):
+    """The next piece of the sound file."""
+
     audio: str
     "Base64 of the file's next bytes."
 
 
 class AudioDone(Struct, frozen=True, tag="speech.audio.done"):
+    """The end of the sound file."""
+
     usage: SpeechUsage
 
 

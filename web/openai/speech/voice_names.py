@@ -52,6 +52,8 @@ class VoiceCard(Struct, frozen=True):
 
 
 class VoiceList(Struct, frozen=True):
+    """All voices."""
+
     voices: tuple[VoiceCard, ...]
 
 
@@ -63,6 +65,8 @@ class VoiceModelCard(Struct, frozen=True):
 
 
 class VoiceModelList(Struct, frozen=True):
+    """All TTS engines."""
+
     models: tuple[VoiceModelCard, ...]
 
 
@@ -78,6 +82,7 @@ def voice_list(engines: Mapping[str, Tts], usual: str) -> VoiceList:
 
 
 def voice_model_list(engines: Mapping[str, Tts]) -> VoiceModelList:
+    """Returns the engines that speak, `default` first."""
     names = dict.fromkeys([DEFAULT, *engines])
     return VoiceModelList(tuple(VoiceModelCard(name, name) for name in names))
 

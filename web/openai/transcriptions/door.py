@@ -66,17 +66,21 @@ class AudioDoor:
         return self._limits.max_bytes + MAX_REST_BYTES
 
     async def transcriptions(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """Handles `POST /v1/audio/transcriptions`."""
         return await while_connected(
             request, self._run(request, TranscriptionFields, transcription)
         )
 
     async def translations(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """Handles `POST /v1/audio/translations`."""
         return await while_connected(request, self._run(request, TranslationFields, translation))
 
     async def models(self, _: aioweb.Request) -> aioweb.Response:
+        """Handles `GET /v1/models`."""
         return model_list(self._models)
 
     async def model(self, request: aioweb.Request) -> aioweb.Response:
+        """Handles `GET /v1/models/{model}`."""
         return model(self._models, request.match_info["model"])
 
     async def _run(

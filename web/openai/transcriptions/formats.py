@@ -74,12 +74,16 @@ class DurationUsage(Struct, frozen=True):
 
 
 class Logprob(Struct, frozen=True):
+    """A token and its log probability."""
+
     token: str
     logprob: float
     bytes: tuple[int, ...]
 
 
 class LanguageCode(Struct, frozen=True):
+    """ISO 639-1 code of a detected language."""
+
     code: str
 
 
@@ -99,6 +103,8 @@ class VerboseSegment(Struct, frozen=True):
 
 
 class VerboseWord(Struct, frozen=True):
+    """A word. Times are in seconds."""
+
     word: str
     start: float
     end: float

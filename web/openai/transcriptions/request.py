@@ -116,6 +116,7 @@ def _timestamps(
 
 
 def language_of(sent: str, param: str) -> str:
+    """Returns the ISO 639-1 code of a language. Raises RequestError unsupported_language."""
     code = code_of(sent)
     if code is None:
         raise RequestError(

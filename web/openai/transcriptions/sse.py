@@ -32,11 +32,15 @@ HEADERS = {
 
 
 class TranscriptTextDelta(Struct, frozen=True, tag="transcript.text.delta"):
+    """The next piece of the transcript."""
+
     delta: str
     logprobs: tuple[Logprob, ...] | UnsetType = UNSET
 
 
 class TranscriptTextDone(Struct, frozen=True, tag="transcript.text.done"):
+    """The whole transcript."""
+
     text: str
     usage: DurationUsage
     logprobs: tuple[Logprob, ...] | UnsetType = UNSET
@@ -57,9 +61,11 @@ class SseResponse:
 
     @property
     def has_begun(self) -> bool:
+        """True once an event was sent: an error can no longer become a status."""
         return self._response.prepared
 
     async def send(self, event: Struct) -> None:
+        """Sends one event. Raises ClientDisconnected."""
         await self._write(msgspec.json.encode(event))
 
     async def end(self, *, says_done: bool = True) -> aioweb.StreamResponse:
