@@ -24,8 +24,10 @@ class HomeSource(Protocol):
         ...
 
     def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
-        """Yields the present state, then the state after each change. A slow reader gets the
-        latest."""
+        """Yields the present state, then the state after each change.
+
+        A slow reader gets the latest.
+        """
         ...
 
 

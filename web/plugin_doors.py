@@ -47,8 +47,10 @@ class PluginDoor(Protocol):
 
     @property
     def routes(self) -> Sequence[Route]:
-        """Routes of the door, read once at the start. A path that Earshot itself answers is
-        refused."""
+        """Routes of the door, read once at the start.
+
+        A path that Earshot itself answers is refused.
+        """
         ...
 
 

@@ -302,8 +302,10 @@ class ResponseCoordinator:
         self._speculation.drop("changed")
 
     def put_aside(self) -> None:
-        """Ends the turn without a response of its own. The next response has its words in the
-        history."""
+        """Ends the turn without a response of its own.
+
+        The next response has its words in the history.
+        """
         if self._unanswered is not None:
             self._finish_turn(self._unanswered, "transcribed")
             self._unanswered = None

@@ -168,8 +168,10 @@ class ResponseDraft:
                 raise error from group
 
     async def _apologise_by_spare_voice(self, error: EarshotError) -> bool:
-        """Speaks an apology with another engine's voice. Returns False if there is none or it
-        fails."""
+        """Speaks an apology with another engine's voice.
+
+        Returns False if there is none or it fails.
+        """
         spare = self.plan.spare
         if spare is None or not self._is_confirmed.is_set():
             return False

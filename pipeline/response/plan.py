@@ -1,5 +1,7 @@
-"""Settings that a response is made with, fixed before it begins. Equal plans make equal
-responses."""
+"""Settings that a response is made with, fixed before it begins.
+
+Equal plans make equal responses.
+"""
 
 from dataclasses import dataclass
 

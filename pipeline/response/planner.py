@@ -122,8 +122,10 @@ class ResponsePlanner:
     def final_plan(
         self, turn: Turn, request: ResponseRequest, text: str | None, refusal: EarshotError | None
     ) -> ResponsePlan:
-        """Returns the plan of a response that begins now. Later announcements use its language,
-        too."""
+        """Returns the plan of a response that begins now.
+
+        Later announcements use its language, too.
+        """
         self._conversation.language = self.language()
         plan = self.plan(turn, request, self._conversation.language)
         return replace(plan, text=text, refusal=refusal or plan.refusal)
@@ -210,8 +212,10 @@ class ResponsePlanner:
 
 
 def _decided(plan: ResponsePlan) -> set[str]:
-    """Returns the ids of approval requests that the client decided. Their calls and results come
-    last."""
+    """Returns the ids of approval requests that the client decided.
+
+    Their calls and results come last.
+    """
     return {one.request_id for one in plan.remote.approved} if plan.remote else set()
 
 

@@ -68,8 +68,10 @@ class ResponseQueue:
 
     @property
     def is_busy(self) -> bool:
-        """True when a response is made or may begin. Announcements that wait for the user do not
-        count."""
+        """True when a response is made or may begin.
+
+        Announcements that wait for the user do not count.
+        """
         return self._running is not None or any(not entry.is_held for entry in self._waiting)
 
     @property
@@ -85,8 +87,10 @@ class ResponseQueue:
 
     @property
     def is_full(self) -> bool:
-        """True when MAX_WAITING out-of-band responses wait or run. None of them is dropped for a
-        new one."""
+        """True when MAX_WAITING out-of-band responses wait or run.
+
+        None of them is dropped for a new one.
+        """
         return sum(e.is_apart for e in self._waiting) + len(self._beside) >= MAX_WAITING
 
     @property
@@ -136,8 +140,10 @@ class ResponseQueue:
         return may_wait and is_asking
 
     def _held_for_s(self) -> float | None:
-        """Returns the seconds until the first waiting announcement may begin anyway. None: none
-        waits."""
+        """Returns the seconds until the first waiting announcement may begin anyway.
+
+        None: none waits.
+        """
         if not self._waiting:
             return None
         return self._waiting[0].since + MAX_SILENT_S - self._clock.now()
@@ -154,8 +160,14 @@ class ResponseQueue:
     ) -> None:
         """Queues a response behind the others, but before announcements that wait for the user.
 
-        make: makes the response when it begins. drop: called instead when it is dropped. If more
-        than MAX_WAITING responses of the conversation would wait, the oldest is dropped.
+        If more than MAX_WAITING responses of the conversation would wait, the oldest is dropped.
+
+        make: makes the response when it begins.
+        drop: called in place of `make` when the response is dropped.
+        is_apart: the response is out of band.
+        is_written: it is text only. Out of band, it starts at once.
+        takes_all: it answers everything that the user says until it begins, so it replaces a
+            waiting one.
         """
         # it needs no voice, so it need not wait for one
         if is_apart and is_written and self._tasks is not None:

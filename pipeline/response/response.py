@@ -222,8 +222,10 @@ class Response:
 
     @property
     def cut(self) -> TruncationPoint | None:
-        """Point where the sound was cut, and what was heard until there. None while nothing cut
-        it."""
+        """Point where the sound was cut, and what was heard until there.
+
+        None while nothing cut it.
+        """
         return self.spoken.cut(self._heard_ms, self.total_ms) if self._is_cut else None
 
     def _open_gate(self) -> None:

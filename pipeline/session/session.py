@@ -252,8 +252,10 @@ class Session:
 
     @property
     def padding_instead(self) -> AsrPadding | None:
-        """Padding that the recogniser uses in place of the configured one. None: the configured
-        one."""
+        """Padding that the recogniser uses in place of the configured one.
+
+        None: the configured one.
+        """
         return self._engines.padding_instead(self.settings.asr, self.settings.padding)
 
     def commit_input(self) -> None:
@@ -425,8 +427,11 @@ class Session:
         return self._tasks
 
     def _hold(self) -> None:
-        """Keeps the configured recogniser in memory. The new one is loaded before the former is
-        released: they may be the same model under two names."""
+        """Keeps the configured recogniser in memory.
+
+        The new one is loaded before the former is released: they may be the same model under two
+        names.
+        """
         former, self._held = self._held, ExitStack()
         self._held.enter_context(self._engines.hold(self.settings.asr))
         former.close()

@@ -158,8 +158,10 @@ class SpeechSynthesis:
         await self._tell_words()
 
     async def _speakable(self) -> AsyncGenerator[str, None]:
-        """Yields clauses for the voice. When it asks for the next, the one before has been
-        spoken."""
+        """Yields clauses for the voice.
+
+        When it asks for the next, the one before has been spoken.
+        """
         while (clause := await self._clauses.get()) is not None:
             spoken = self._reader.read(clause)
             if not spoken.text:

@@ -62,8 +62,10 @@ class ToolThreads:
 
 
 def _value_or_error(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
-    """Returns a value or an error. What would end a thread, such as `sys.exit`, becomes an
-    error."""
+    """Returns a value or an error.
+
+    What would end a thread, such as `sys.exit`, becomes an error.
+    """
     try:
         return call(), None
     except StopIteration as error:  # a Future refuses a StopIteration

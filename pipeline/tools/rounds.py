@@ -66,15 +66,19 @@ class McpCallRound:
     number: int
 
     def written(self, delta: CallDelta) -> None:
-        """Reports more of a call's arguments. A call that needs approval is shown only when
-        complete."""
+        """Reports more of a call's arguments.
+
+        A call that needs approval is shown only when complete.
+        """
         tool = self.tools.remote.get(delta.name)
         if tool is not None and not tool.needs_approval:
             self.hands.tell(McpArgumentsStep(self._key(delta.call_id), tool, delta.arguments))
 
     def batch(self, written: Sequence[ToolCall], apart: Sequence[ToolCall]) -> ToolCallBatch:
-        """Returns the calls as a batch. `apart` are the same calls with ids unique in the
-        response."""
+        """Returns the calls as a batch.
+
+        `apart` are the same calls with ids unique in the response.
+        """
         ids = zip(written, apart, strict=True)
         keys = {call.call_id: self._key(one.call_id) for one, call in ids}
         return ToolCallBatch(apart, self.tools.server, self.tools.remote, keys)
@@ -122,8 +126,10 @@ async def run_calls(batch: ToolCallBatch, hands: ToolAccess, silence: SilenceTim
 async def run_decided_calls(
     approved: Sequence[ApprovalDecision], hands: ToolAccess, silence: SilenceTimer
 ) -> list[Message]:
-    """Runs the calls that the client approved. Returns the messages for the model, denied ones
-    included."""
+    """Runs the calls that the client approved.
+
+    Returns the messages for the model, denied ones included.
+    """
     yes = [one for one in approved if one.approve]
     batch = ToolCallBatch(
         [one.call for one in yes],

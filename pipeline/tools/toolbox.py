@@ -58,7 +58,7 @@ class Toolbox:
         self._timeout_s = TOOL_TIMEOUT_S if timeout_s is None else timeout_s
 
     def specs(self, context: ToolContext, allowed: Collection[str] | None = None) -> list[ToolSpec]:
-        """Returns the tools of which a model may be offered some. allowed: names; None: all."""
+        """Returns the tools that a session may use. allowed: their names; None: all."""
         tools = self._catalogues.get(context)
         return [t.spec for name, t in tools.items() if allowed is None or name in allowed]
 

@@ -10,15 +10,19 @@ class ClauseNormalizer:
     """Normalizes the clauses of one response. Between them it only remembers an open code block."""
 
     def __init__(self, language: str) -> None:
-        """Takes the language (ISO 639-1). One without a table gets only what all languages
-        share."""
+        """Takes the language (ISO 639-1).
+
+        One without a table gets only what all languages share.
+        """
         self._language = language
         self._months = months(language)
         self._in_code = False
 
     def read(self, clause: str) -> NormalizedText:
-        """Returns the clause as it is read aloud. Code blocks are left out: they cannot be listened
-        to."""
+        """Returns the clause as it is read aloud.
+
+        Code blocks are left out: they cannot be listened to.
+        """
         text, written, start = MappedText("", ()), MappedText.of(clause), 0
         for line in clause.splitlines(keepends=True):
             end = start + len(line)

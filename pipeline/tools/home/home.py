@@ -91,8 +91,10 @@ class DemoHome:
         )
 
     async def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
-        """Yields the present state, then the state after each change. A slow reader gets only the
-        latest."""
+        """Yields the present state, then the state after each change.
+
+        A slow reader gets only the latest.
+        """
         seen = 0
         while True:
             if seen == self.revision:
@@ -144,8 +146,10 @@ class DemoHome:
         return item
 
     def complete_item(self, text: str) -> ShoppingListItem | None:
-        """Ticks `text` off the shopping list. Returns the item, or None if it is not on the
-        list."""
+        """Ticks `text` off the shopping list.
+
+        Returns the item, or None if it is not on the list.
+        """
         wanted = " ".join(text.split()).casefold()
         for item in self._items.values():
             if item.text.casefold() == wanted and not item.done:

@@ -41,7 +41,7 @@ LONGEST_WAIT_S = 60.0
 "First and longest wait between attempts, in seconds; doubled each time."
 
 LASTED_S = 10.0
-"Seconds after which a connection counts as one: then the next attempt comes after the first wait."
+"A connection that lasted this many seconds was good: the wait starts at FIRST_WAIT_S again."
 
 NO_STREAMABLE_HTTP = (400, 404, 405)
 "HTTP status of a server that knows only HTTP with SSE (MCP 2025-03-26, backwards compatibility)."
@@ -51,8 +51,10 @@ MAX_PAGES = 20
 
 
 def mcp_tools(servers: Mapping[str, McpServerSettings]) -> tuple["McpToolProvider", ...]:
-    """Returns a provider for each server. Its `run` connects. Raises ConfigError without the
-    library."""
+    """Returns a provider for each server.
+
+    Its `run` connects. Raises ConfigError without the library.
+    """
     if servers and find_spec("mcp") is None:
         raise ConfigError("tools.mcp: the package mcp is not installed: `earshot extras add mcp`")
     return tuple(McpToolProvider(name, server) for name, server in servers.items())

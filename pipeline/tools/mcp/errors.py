@@ -30,8 +30,10 @@ def is_refusal(error: Exception) -> bool:
 
 
 def gone_codes() -> tuple[int, ...]:
-    """Returns the codes of a lost connection. INVALID_REQUEST comes from a server that was
-    restarted and does not know our session."""
+    """Returns the codes of a lost connection.
+
+    INVALID_REQUEST comes from a server that was restarted and does not know our session.
+    """
     from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST
 
     return CONNECTION_CLOSED, INVALID_REQUEST

@@ -79,8 +79,10 @@ def _spec(server_name: str, server: McpServerSettings, tool: "Tool") -> ToolSpec
 
 
 def tool_outcome(result: "CallToolResult") -> ToolOutcome:
-    """Returns structured content if there is any, else the texts. Pictures and sound are only
-    counted."""
+    """Returns structured content if there is any, else the texts.
+
+    Pictures and sound are only counted.
+    """
     texts, left_out = _read(result.content)
     data: dict[str, Any]
     if result.is_error:

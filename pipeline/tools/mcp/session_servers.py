@@ -319,8 +319,10 @@ class SessionMcpOffer:
         return self.request.approved
 
     async def ready(self) -> None:
-        """Waits for servers that the response itself named. Those of the session delay no
-        response."""
+        """Waits for servers that the response itself named.
+
+        Those of the session delay no response.
+        """
         if self.request.mcp_servers is not None:
             await self.servers.ready(self.named)
 
