@@ -1,1 +1,1 @@
-"""Puts the server together: engines, doors, tools, devices."""
+"""Wires the parts of the server together: engines, doors, tools and devices."""

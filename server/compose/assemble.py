@@ -1,4 +1,5 @@
-"""The composition root: engines, pipeline and doors, wired together for one process."""
+"""Composition root: builds engines, pipeline and doors of one server process and wires them
+together."""
 
 import asyncio
 import logging
@@ -40,26 +41,28 @@ logger = logging.getLogger(__name__)
 
 
 class Drainable(Protocol):
+    """Part of the server that can finish its running work before the server stops."""
+
     async def drain(self) -> None:
-        """Take nothing new; wait until what is under way is done."""
+        """Accepts no new work and waits until the running work is done."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DrainGroup:
-    """Everything that shall be finished before the server ends."""
+    """Sessions and other work that the server finishes before it stops."""
 
     _sessions: Sessions
     _others: tuple[Drainable, ...]
 
     @property
     def count(self) -> int:
-        """Live sessions."""
+        """Number of live sessions."""
         return self._sessions.count
 
     async def drain(self, timeout_s: float) -> None:
-        """Take nothing new; let turns, recordings and answers finish, at most `timeout_s`; end
-        sessions."""
+        """Accepts no new work, lets turns, recordings and responses finish, then ends all sessions.
+        timeout_s: longest wait, in seconds. What is not done by then is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._sessions.drain(timeout_s))
             others = [tasks.create_task(other.drain()) for other in self._others]
@@ -70,22 +73,22 @@ class DrainGroup:
 
 @dataclass(frozen=True, slots=True)
 class ServerAssembly:
-    """Everything behind the listener."""
+    """Parts of a running server that the listeners need: routes, doors and their state."""
 
     routes: tuple[Route, ...]
     willow_routes: tuple[Route, ...]
-    "Also of listeners of their own."
+    "Routes of Willow's inference server. The main listener and Willow's own listeners serve them."
     was_routes: tuple[Route, ...]
-    "Of one listener of their own."
+    "Routes of Willow's application server. Only its own listener serves them."
     plugin_doors: Sequence[OpenedDoor]
-    "Of other packages; for the main listener."
+    "Doors of other packages, served by the main listener."
     wyoming: WyomingDoor
     work: DrainGroup
     sessions: Sessions
     is_loaded: Callable[[], bool]
-    "Whether every model is there now; a crashed one comes back."
+    "True while the default recogniser is loaded. A crashed one is started again."
     loaded: Callable[[], Mapping[str, str]]
-    "Kind of engine -> what serves it."
+    "Returns the name of the serving engine for each kind of engine."
 
 
 @asynccontextmanager
@@ -95,10 +98,13 @@ async def assemble(
     sink: TraceSink | None = None,
     instead: ToolOverride | None = None,
 ) -> AsyncIterator[ServerAssembly]:
-    """A working server's parts while the body runs; leaving it ends every task and worker. `sink`:
-    takes the trace in place of the configured file. `instead`: see `Toolbox`.
+    """Yields the parts of a working server; leaving the context ends every task and worker.
 
-    Raises EngineMissing, ConfigError; from a TaskGroup, so possibly as an ExceptionGroup.
+    sink: receives the trace instead of the configured file. instead: replaces tool calls, see
+    `Toolbox`.
+
+    Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup because a TaskGroup is
+    involved.
     """
     clock = SystemClock()
     home = DemoHome(_demo_home(config), language=config.language)
@@ -107,6 +113,7 @@ async def assemble(
         devices = await stack.enter_async_context(known_devices(config, clock, conversations))
         timers = Timers(home, clock, devices.announcements)
         skills, demo_house = _tools(home, timers, clock), HomeTools(home)
+        # Names of built-in tools are reserved: a tool of another package must not take one.
         taken = _names((demo_house, *skills), config.language)
         await asyncio.to_thread(tell_unused, config)
         own = await stack.enter_async_context(configured_tools(config.tools, taken))
@@ -127,6 +134,7 @@ async def assemble(
         engines = await stack.enter_async_context(run_engines(config, toolbox, clock, metrics))
         surroundings = _surroundings(config, engines, toolbox, clock, metrics, trace)
         if real is not None:
+            # Recognisers expect the names of Home Assistant's devices and rooms.
             expecting = replace(surroundings.engines, expected=real.keywords)
             surroundings = replace(surroundings, engines=expecting)
         core = _core(config, engines, surroundings, conversations, home, devices)
@@ -220,7 +228,8 @@ def _names(providers: Sequence[ToolProvider], language: str) -> frozenset[str]:
 
 
 def _demo_home(config: Config) -> HomeConfig:
-    """Where Home Assistant is the house, there is no other; it still has the shopping list."""
+    """Returns the demo home's devices; none if Home Assistant is configured, which takes their
+    place. The demo home still holds the shopping list then."""
     if config.home_assistant.url:
         return HomeConfig()
     return config.home or default_home()

@@ -1,4 +1,5 @@
-"""What there is to choose from, and the choice: the same for the start and for `doctor`."""
+"""Chooses engines from hardware, model files and configuration, for server start and `earshot
+doctor`."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -26,15 +27,18 @@ from serving.placement.offers import AsrModelOffer, OfferInputs, asr_model_offer
 
 @dataclass(frozen=True, slots=True)
 class PlacementInputs:
-    """What there is to choose from."""
+    """Hardware, model files and installed engines from which engines are chosen."""
 
     hardware: Hardware
     weights: tuple[WhisperWeights, ...]
+    "Whisper models found in the models folder."
     known: Mapping[EngineKind, list[EngineAvailability]] = field(repr=False)
+    "Engines by kind, installed or not."
 
 
 def survey(models_dir: str, kinds: Sequence[EngineKind] = KINDS) -> PlacementInputs:
-    """Look at the machine, the models folder and the installed engines of these kinds. Blocking."""
+    """Inspects the machine, the models folder and the installed engines of these kinds.
+    Blocking."""
     return PlacementInputs(
         detect_hardware(os.environ.get("CUDA_VISIBLE_DEVICES")),
         find_whisper(_folder(models_dir)),
@@ -43,7 +47,8 @@ def survey(models_dir: str, kinds: Sequence[EngineKind] = KINDS) -> PlacementInp
 
 
 def wanted(config: Config, kind: EngineKind) -> EnginePreference:
-    """Raises ConfigError for a voice that is not in the models folder."""
+    """Returns the engine and options that the configuration asks for. Raises ConfigError for a
+    voice that is not in the models folder."""
     section: EngineConfig = getattr(config, kind)
     if isinstance(section, AsrConfig):
         return EnginePreference(
@@ -56,21 +61,22 @@ def wanted(config: Config, kind: EngineKind) -> EnginePreference:
 
 
 def choose_one(config: Config, kind: EngineKind, found: PlacementInputs) -> EngineSelection:
-    """Raises EngineMissing, ConfigError."""
+    """Selects the engine of one kind. Raises EngineMissing or ConfigError."""
     return select_engine(
         kind, wanted(config, kind), found.known[kind], found.weights, found.hardware
     )
 
 
 def origin_of(choice: EngineSelection, found: PlacementInputs) -> str:
-    """Where a chosen engine comes from: `built in`, a package with its version, or, of one that is
-    configured by the path of its module, that path."""
+    """Returns where a chosen engine comes from: `built in`, or a package with its version. For an
+    engine that is configured by the path of its module, returns that path."""
     known = {engine.name: engine.origin for engine in found.known.get(choice.kind, ())}
     return known.get(choice.name, f"module {choice.name}")
 
 
 def machine(config: Config, found: PlacementInputs) -> OfferInputs:
-    """What recognition models are offered from. Raises EngineMissing, ConfigError."""
+    """Collects what the list of recognition models is computed from. Raises EngineMissing or
+    ConfigError."""
     return OfferInputs(
         found.hardware,
         found.known["asr"],
@@ -80,12 +86,14 @@ def machine(config: Config, found: PlacementInputs) -> OfferInputs:
 
 
 def find_offers(config: Config, of: OfferInputs) -> tuple[AsrModelOffer, ...]:
-    """The models folder as it is now; the chosen one first. Raises EngineMissing."""
+    """Lists the recognition models of the models folder as it is now, the chosen one first. Raises
+    EngineMissing."""
     return asr_model_offers(of, find_whisper(_folder(config.paths.models_dir)))
 
 
 def describe(offer: AsrModelOffer) -> AsrInfo:
-    """Raises EngineError, ConfigError when it cannot be used."""
+    """Returns the languages and abilities of a recognition model without loading it. Raises
+    EngineError or ConfigError if the model cannot be used."""
     info = registry.describe(offer.engine, offer.options)
     if info is None:
         raise EngineError("asr", offer.name, "tells what it can only once it is loaded")

@@ -1,4 +1,4 @@
-"""The devices of one process: their directory, and which of them are here."""
+"""Device registry, presence and announcements of one server process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,29 +17,32 @@ from pipeline.conversation.conversation import Conversations
 from server.config import Config
 
 FILE_NAME = "devices.db"
-"SQLite's, in the state folder."
+"Name of the SQLite file in the state folder."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceServices:
-    """What every device door is given."""
+    """Services that every device door gets."""
 
     registry: DeviceRegistry
-    "The `Directory`."
+    "Also serves as the doors' `Directory`."
     settings: DatabaseSettingsStore
     presence: Presence
+    "Tells which devices are connected now."
     journal: DeviceEventLog
+    "Latest events of the devices, for the devices API."
     announcements: Announcements
-    "Its `run` brings what waits."
+    "Its `run` delivers the announcements that wait."
     tools: DeviceToolProvider
-    "What connected devices can do themselves."
+    "Tools that connected devices offer themselves, such as a volume control."
 
 
 @asynccontextmanager
 async def known_devices(
     config: Config, clock: Clock, conversations: Conversations
 ) -> AsyncIterator[DeviceServices]:
-    """Raises ConfigError for a database that can never work."""
+    """Opens the device database and yields the services of all device doors. Raises ConfigError for
+    a database that can never work."""
     async with open_database(database_url(config)) as database:
         trusts = config.server.trusts_this_machine
         chosen = config.devices.as_settings(trusts_this_machine=trusts)
@@ -57,6 +60,6 @@ async def known_devices(
 
 
 def database_url(config: Config) -> str:
-    """Where devices are kept, as SQLAlchemy has it."""
+    """Returns the URL of the device database in SQLAlchemy's form."""
     file = Path(config.paths.state_dir).expanduser().absolute() / FILE_NAME
     return config.devices.database or sqlite_url(file)

@@ -1,4 +1,4 @@
-"""Every door, opened onto what all of them share."""
+"""Creates every door and gives it the shared services."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -57,7 +57,7 @@ from web.routes import routes as page_routes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """What is behind the doors."""
+    """Services that all doors share."""
 
     config: Config
     engines: Engines
@@ -65,7 +65,7 @@ class Backend:
     home: DemoHome
     devices: DeviceServices
     fresh: SessionSettings
-    "What a session begins with."
+    "Settings with which a new session begins."
     sessions: Sessions
     transcriber: Transcriber
     reader: SpeechFiles
@@ -76,24 +76,26 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class Doors:
+    """Routes of all doors, and the tasks that must run while the doors are open."""
+
     routes: tuple[Route, ...]
     willow_routes: tuple[Route, ...]
     was_routes: tuple[Route, ...]
-    "Of Willow's application server, on a listener of its own."
+    "Routes of Willow's application server, on a listener of its own."
     runs: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
-    "What has to run while the doors are open, by a name for its task."
+    "Coroutine functions that run while the doors are open, by task name."
     wyoming: WyomingDoor
     plugins: Sequence[OpenedDoor]
-    "Of other packages."
+    "Doors of other packages."
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCards:
-    """What `/v1/models` lists: every recogniser, then the language model and the voice."""
+    """Model list of `/v1/models`: every recogniser, then the language model and the voice."""
 
     _engines: Engines
     _is_strict: bool
-    "See `models.strict`."
+    "Setting `models.strict`: unknown model names are refused."
 
     def cards(self) -> tuple[ModelCard, ...]:
         others = (self._engines.choices[kind].name for kind in ("llm", "tts"))
@@ -104,7 +106,8 @@ class ModelCards:
 
 
 def open_doors(core: Backend, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
-    """`chosen`: the doors of other packages. Raises ConfigError for one that does not open."""
+    """Creates all doors. chosen: doors of other packages. Raises ConfigError for a door that does
+    not open."""
     config, engines = core.config, core.engines
     plugins = open_plugin_doors(chosen, _services(core))
     ice = config.ice.as_settings()
@@ -277,7 +280,8 @@ def _wyoming(core: Backend) -> WyomingDoor:
         core.exchanges,
         product_version(),
     )
-    # A proxy of HTTP does not reach it: a key that is set for one changes nothing here.
+    # Wyoming is plain TCP and no HTTP proxy passes it on, so a key that is set because of a proxy
+    # does not count here. Only require_key does.
     trusts_this_machine = not core.config.server.require_key
     settings = core.config.wyoming.as_settings(trusts_this_machine=trusts_this_machine)
     devices = core.devices

@@ -1,4 +1,4 @@
-"""The chosen engines, loaded and running: recognition in its worker, the light ones in here."""
+"""Loads and runs the chosen engines: recognition in workers, the light engines in this process."""
 
 import asyncio
 import logging
@@ -46,18 +46,19 @@ from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer, Wa
 logger = logging.getLogger(__name__)
 
 LEARNS_PHRASES = "pocketsphinx"
-"The recogniser whose language model is trained, at start, on what the assistant understands."
+"Recogniser whose language model is trained at start on the sentences the assistant understands."
 
 PHRASES_LANGUAGE = "en"
-"The only one it hears."
+"The only language that this recogniser understands."
 
 MAX_PHRASES = 20_000
-"Fewer leave numbers and durations to chance; more train no better, only longer."
+"""Largest number of training sentences. With fewer, some numbers and durations are missing by
+chance; more only make training longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """Engines that are ready, with how they were chosen."""
+    """Loaded engines, and how they were chosen."""
 
     vad: VadEngine
     wake: WakeWordEngine
@@ -65,21 +66,21 @@ class Engines:
     asr: ModelRegistry
     llm: Llm
     tts: Mapping[str, Tts]
-    "By name; the chosen one first."
+    "TTS engines by name, the chosen one first."
     choices: Mapping[EngineKind, EngineSelection]
     _survey: PlacementInputs = field(repr=False)
 
     def is_loaded(self) -> bool:
-        """Whether the default recogniser is there now; a crashed one comes back."""
+        """Returns True while the default recogniser is loaded. A crashed one is started again."""
         return self.asr.default.is_ready
 
     def names(self) -> Mapping[str, str]:
-        """Kind -> the engine that serves it."""
+        """Returns the name of the serving engine for each kind of engine."""
         return {kind: choice.name for kind, choice in self.choices.items()}
 
     def engine_set(self, language: str, *, is_strict: bool = True) -> EngineSet:
-        """As sessions choose among them; `language` is theirs when they do not say. `is_strict`:
-        see `models.strict`."""
+        """Returns the engines in the form in which sessions choose among them. language: language
+        of a session that names none. is_strict: see the setting `models.strict`."""
         return EngineSet(
             self.vad,
             asr=self.asr,
@@ -92,7 +93,7 @@ class Engines:
         )
 
     def report(self, language: str) -> EnginesReport:
-        """What the page shows."""
+        """Returns the report that the web page shows."""
         languages = {
             self.choices["llm"].name: self.llm.languages,
             **{name: tuple(tts.info.voices) for name, tts in self.tts.items()},
@@ -115,7 +116,7 @@ class Engines:
         )
 
     def _recognisers(self) -> EngineChoice:
-        """Every model, loaded or not; then the engines that are not installed."""
+        """Lists every recognition model, loaded or not, then the engines that are not installed."""
         models = [
             EngineOffer(
                 state.offer.name,
@@ -146,10 +147,8 @@ class Engines:
 async def run_engines(
     config: Config, toolbox: Toolbox, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[Engines]:
-    """Choose, load and warm the engines; they run while the body does.
-
-    Raises EngineError and ConfigError, possibly as an ExceptionGroup.
-    """
+    """Chooses, loads and warms up the engines; they run until the context is left. Raises
+    EngineError or ConfigError, possibly inside an ExceptionGroup."""
     found = await asyncio.to_thread(survey, config.paths.models_dir)
     found = await with_times(config, found, timer_of(clock, metrics))
     choices = {kind: choose_one(config, kind, found) for kind in KINDS}
@@ -177,8 +176,8 @@ async def run_engines(
 
 
 def _check_prompt(config: Config, llm: Llm, toolbox: Toolbox) -> None:
-    """Warn where instructions and tools leave no room for a conversation. Where the model's server
-    is away now, `earshot doctor` tells it later."""
+    """Logs a warning if instructions and tools leave no room for a conversation. If the model's
+    server cannot be reached now, `earshot doctor` can report it later."""
     tools: Sequence[ToolSpec] = tool_specs(toolbox, config.language)
     if config.assistant.tools is not None:
         tools = [tool for tool in tools if tool.name in config.assistant.tools]
@@ -192,7 +191,7 @@ def _check_prompt(config: Config, llm: Llm, toolbox: Toolbox) -> None:
 def _models(
     config: Config, of: OfferInputs, toolbox: Toolbox, clock: Clock, metrics: Metrics
 ) -> ModelRegistry:
-    """Every recognition model, none of them loaded. Raises EngineMissing."""
+    """Builds the registry of all recognition models; none is loaded yet. Raises EngineMissing."""
 
     def find() -> Sequence[AsrModelOffer]:
         first, *others = find_offers(config, of)
@@ -211,7 +210,8 @@ def _models(
 async def _load_ears(
     choices: Mapping[EngineKind, EngineSelection],
 ) -> tuple[VadEngine, WakeWordEngine, EndOfTurnDetector]:
-    """The engines that hear every frame. Raises EngineMissing, ConfigError."""
+    """Loads the engines that process every frame: VAD, wake word and end of turn. Raises
+    EngineMissing or ConfigError."""
     vad, wake, endpoint = (choices[kind] for kind in ("vad", "wake", "endpoint"))
     return await asyncio.gather(
         asyncio.to_thread(load, "vad", vad.name, vad.options),
@@ -221,8 +221,8 @@ async def _load_ears(
 
 
 async def _load_first(models: ModelRegistry, others: Sequence[str]) -> None:
-    """The default one alone: side by side on few cores all would be late. Raises EngineError,
-    ConfigError."""
+    """Loads the default recogniser first, then the others one by one. Loaded at the same time on
+    few cores, all would be late. Raises EngineError or ConfigError."""
     await models.load(models.default)
     for name in others:
         model = models.get(name)
@@ -234,7 +234,7 @@ async def _load_first(models: ModelRegistry, others: Sequence[str]) -> None:
 def _tell(
     found: PlacementInputs, choices: Mapping[EngineKind, EngineSelection], offer: AsrModelOffer
 ) -> None:
-    """What was chosen, and why."""
+    """Logs the chosen engines and the reasons."""
     for note in found.hardware.notes:
         logger.info("hardware: %s", note)
     for kind, engines in found.known.items():
@@ -251,5 +251,6 @@ def _tell(
 
 
 def _phrases(toolbox: Toolbox) -> Sequence[str]:
-    """The sentences of this very home, for an engine that learns them."""
+    """Returns the sentences that this home understands, for a recogniser that is trained on
+    them."""
     return phrases(PHRASES_LANGUAGE, tool_specs(toolbox, PHRASES_LANGUAGE), MAX_PHRASES)

@@ -1,4 +1,4 @@
-"""Home Assistant as the house, if it is configured: its client, running while the server does."""
+"""Connects Home Assistant as the house, if it is configured, while the server runs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -15,7 +15,8 @@ from pipeline.tools.mcp import McpToolProvider, mcp_tools
 from server.config.sections.home_assistant import HomeAssistantConfig
 
 NAMES_WAIT_S = 3.0
-"For names at start: what learns them once, as PocketSphinx does, would else have none of them."
+"""Longest wait at start for Home Assistant's names, in seconds. Engines that learn names only once,
+such as PocketSphinx, would otherwise know none of them."""
 
 MCP_NAME = "home_assistant"
 
@@ -25,26 +26,25 @@ REACH: Mapping[ConnectionState, HomeReachability] = {
     ConnectionState.AWAY: "away",
     ConnectionState.REFUSED: "refused",
 }
+"Connection state of the client -> state that the page shows."
 
 
 @dataclass(frozen=True, slots=True)
 class HomeAssistantServices:
-    """What the rest of the server has of it."""
+    """Tools and names that Home Assistant gives to the rest of the server."""
 
     providers: tuple[ToolProvider, ...]
     keywords: Callable[[], Sequence[str]]
-    "Names for recognition, as they are now."
+    "Returns the current names of devices and rooms, for recognition."
 
 
 @asynccontextmanager
 async def run_home_assistant(
     config: HomeAssistantConfig, shown: DemoHome, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[HomeAssistantServices | None]:
-    """None where there is none. It connects in the background; leaving ends that. `shown`: what
-    the page shows, which becomes this house.
-
-    Raises ConfigError; from the body on as an ExceptionGroup.
-    """
+    """Yields Home Assistant's tools and names, or None if it is not configured. It connects in the
+    background; leaving the context disconnects. shown: demo home that the page shows; it mirrors
+    this house. Raises ConfigError; inside an ExceptionGroup once the context is entered."""
     if not config.url:
         yield None
         return
@@ -64,7 +64,7 @@ async def run_home_assistant(
 
 
 async def _shown(home: HomeAssistantClient, shown: DemoHome) -> None:
-    """Let the page say whether the house is there."""
+    """Keeps the connection state on the page up to date."""
     while True:
         state = home.state
         shown.show_reach(REACH[state])
@@ -72,8 +72,8 @@ async def _shown(home: HomeAssistantClient, shown: DemoHome) -> None:
 
 
 async def _while_let_in(home: HomeAssistantClient, server: McpToolProvider) -> None:
-    """Its MCP server only where its WebSocket has taken the token: a client that goes on with a
-    wrong one gets our address banned."""
+    """Runs the MCP client only while the WebSocket connection is authenticated. A client that
+    retries with a wrong token gets our address banned by Home Assistant."""
     while True:
         await home.until(ConnectionState.CONNECTED)
         async with asyncio.TaskGroup() as tasks:

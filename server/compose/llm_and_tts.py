@@ -1,4 +1,4 @@
-"""Language models and voices: loaded, started, warmed, and closed when the server ends."""
+"""Loads, starts and warms up language models and voices, and closes them when the server stops."""
 
 import asyncio
 import gc
@@ -24,32 +24,32 @@ from serving.placement.choose import EngineSelection
 logger = logging.getLogger(__name__)
 
 SPEAKS_ALL = "espeak"
-"The voice for languages that the chosen one does not speak."
+"TTS engine for languages that the chosen one does not speak."
 
 SUPERVISED = "vllm"
-"The language model that runs in an environment of its own, which we made."
+"Language model that runs in its own Python environment, made by `earshot engines install`."
 
 HOME_LANGUAGES = ("en", "de", "fr", "es")
-"In which the bundled home has names, and the skills have sentences and replies of ours."
+"Languages in which the demo home has names, and the skills have sentences and replies."
 
 
 @runtime_checkable
 class WarmableLlm(Protocol):
-    """A language model that is slow the first time unless it is told beforehand."""
+    """Language model whose first request is slow unless it is warmed up."""
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None: ...
 
 
 @runtime_checkable
 class LlmWithServer(Protocol):
-    """A language model with a server of its own."""
+    """Language model that starts a server of its own."""
 
     def running(self) -> AbstractAsyncContextManager[None]: ...
 
 
 @runtime_checkable
 class ClosableEngine(Protocol):
-    """An engine that holds connections or a process."""
+    """Engine that holds connections or a process."""
 
     async def aclose(self) -> None: ...
 
@@ -57,7 +57,7 @@ class ClosableEngine(Protocol):
 async def load_language_model(
     choice: EngineSelection, config: Config, metrics: Metrics, stack: AsyncExitStack
 ) -> Llm:
-    """Not started yet. Raises EngineError, ConfigError."""
+    """Loads the language model without starting it. Raises EngineError or ConfigError."""
     options = _with_environment(choice.name, choice.options, config.paths.state_dir)
     llm = await asyncio.to_thread(load, "llm", choice.name, options)
     _close_at_end(llm, stack)
@@ -69,7 +69,7 @@ async def load_language_model(
 async def start_language_model(
     llm: Llm, language: str, toolbox: Toolbox, stack: AsyncExitStack
 ) -> None:
-    """Up, and warm for the language that most sessions will have. Raises EngineError."""
+    """Starts the language model and warms it up for the default language. Raises EngineError."""
     if isinstance(llm, LlmWithServer):
         await stack.enter_async_context(llm.running())
     if isinstance(llm, WarmableLlm):
@@ -79,7 +79,8 @@ async def start_language_model(
 async def load_voices(
     choice: EngineSelection, found: PlacementInputs, metrics: Metrics, stack: AsyncExitStack
 ) -> Mapping[str, Tts]:
-    """The chosen one, and the one that speaks what it does not; frequent replies are kept."""
+    """Loads the chosen TTS engine, and espeak for the languages that it does not speak. All share
+    one cache for frequent replies."""
     wanted = {choice.name: choice.options}
     if any(one.name == SPEAKS_ALL and one.installed for one in found.known["tts"]):
         wanted.setdefault(SPEAKS_ALL, {})
@@ -92,7 +93,8 @@ async def load_voices(
 
 
 def check_voice(wish: str, voices: Mapping[str, Tts], language: str) -> None:
-    """Raises ConfigError: else every session would fail for what its client did not say."""
+    """Raises ConfigError if no engine has the configured voice. Otherwise every session would fail,
+    although its client asked for no voice."""
     try:
         choose_voice(voices, language, wish)
     except RequestError as exc:
@@ -101,7 +103,8 @@ def check_voice(wish: str, voices: Mapping[str, Tts], language: str) -> None:
 
 
 def check_wake_word(name: str, wake: WakeWordEngine) -> None:
-    """Raises ConfigError, for the same reason."""
+    """Raises ConfigError if the configured wake word is unknown, for the same reason as
+    `check_voice`."""
     try:
         find_word(wake, name)
     except RequestError as exc:
@@ -109,37 +112,38 @@ def check_wake_word(name: str, wake: WakeWordEngine) -> None:
 
 
 async def warm_others(llm: Llm, language: str, toolbox: Toolbox) -> None:
-    """Load the other languages that the home speaks before somebody waits for them.
+    """Warms up the home's other languages before a client needs them.
 
-    What is loaded then stays for good, so the collector need not look at it again: a full
-    collection over it stops the loop for some 50 ms, more than two frames of sound. A model that
-    is lost meanwhile is only told of.
+    What is loaded then stays for good, so it is frozen for the garbage collector: a full collection
+    over it would stop the event loop for some 50 ms, more than two frames of audio. If the model
+    fails meanwhile, that is only logged.
     """
     if isinstance(llm, WarmableLlm):
         try:
             for code in HOME_LANGUAGES:
                 if code != language and (code in llm.languages or isinstance(llm, HybridLlm)):
                     await llm.warm(code, tool_specs(toolbox, code))
-        except EngineError as exc:  # turns try again; the others need not end for it
+        except EngineError as exc:  # each turn tries again, and the other engines can go on
             logger.warning("%s", exc)
     gc.collect()
     gc.freeze()
 
 
 def tool_specs(toolbox: Toolbox, language: str) -> list[ToolSpec]:
-    """Every tool, as a conversation in `language` has them."""
+    """Lists every tool in the form for conversations in `language`."""
     return toolbox.specs(ToolContext("", language))
 
 
 def _with_environment(name: str, options: Mapping[str, Any], state_dir: str) -> Mapping[str, Any]:
-    """Where `earshot engines install` put what the engine, or the one behind it, needs."""
+    """Adds the environment made by `earshot engines install` to the options of engines that need
+    one. Looks also at the engine behind a hybrid one."""
     if name == SUPERVISED:
         return {"environment": str(folder_of(state_dir, SUPERVISED)), **options}
     model = options.get("model")
     if name == HybridLlm.name and isinstance(model, Mapping):
         behind, given = str(model.get("engine", "")), model.get("options", {})
         if not isinstance(given, Mapping):
-            return options  # the engine says what is wrong with them
+            return options  # the engine reports what is wrong with them
         inner = _with_environment(behind, given, state_dir)
         return {**options, "model": {**model, "options": inner}} if inner else options
     return options

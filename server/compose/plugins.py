@@ -1,8 +1,6 @@
-"""Tools and doors of other packages: those that the configuration names are made and checked.
-
-One that is installed, and not named, is imported to see whether it is sound, and otherwise left
-alone: what a package brings neither acts in a house nor answers on a port unasked.
-"""
+"""Creates and checks the tools and doors of other packages that the configuration names. A plugin
+that is installed but not named is imported only to check that it works. It gets no tool call and no
+route: installing a package must not open a door or act in a house by itself."""
 
 import logging
 import re
@@ -26,7 +24,7 @@ from web.plugin_doors import DoorServices, PluginDoor, RunsInBackground
 logger = logging.getLogger(__name__)
 
 SECTIONS: Mapping[Group, str] = {"earshot.tools": "tools.plugins", "earshot.doors": "doors"}
-"Where the configuration names plugins, and holds their settings."
+"Section of the configuration that names the plugins of a group and holds their settings."
 
 BUILT_IN_DOORS = (
     "devices",
@@ -39,29 +37,31 @@ BUILT_IN_DOORS = (
     "wyoming",
     "xiaozhi",
 )
-"Names that no other package's door may have."
+"Names that a door of another package must not have."
 
 _PARAMETER = re.compile(r"\{[^{}]*\}")
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenPlugin:
-    """A plugin that the configuration names: imported, with its settings read."""
+    """Plugin that the configuration names: imported, with its settings read."""
 
     plugin: Plugin
     section: str
-    "Of the configuration, `doors.NAME`."
+    "Section of the configuration, such as `doors.NAME`."
     settings: Struct
     module: Any
+    "The plugin's module. Its `create` makes the door or the tools."
 
     @property
     def label(self) -> str:
-        """For messages: the section and the package."""
+        """Name for messages: the section and the package."""
         return f"{self.section} ({self.plugin.origin})"
 
     def create(self, protocol: type, *given: object) -> Any:
-        """What its module creates from the settings. `protocol`: what that has to be. Raises
-        ConfigError, whatever the package's code raises."""
+        """Calls the module's `create` with the settings and checks the result. protocol: class
+        whose members the result must have. Raises ConfigError, whatever the package's code raises.
+        """
         try:
             made = self.module.create(self.settings, *given)
         except EarshotError as error:
@@ -78,7 +78,7 @@ class ChosenPlugin:
 
 @dataclass(frozen=True, slots=True)
 class OpenedDoor:
-    """A door of another package, ready to be mounted."""
+    """Door of another package, ready to be mounted."""
 
     label: str
     name: str
@@ -87,11 +87,8 @@ class OpenedDoor:
 
 
 def choose_plugins(group: Group, tables: Mapping[str, Mapping[str, Any]]) -> list[ChosenPlugin]:
-    """Import what the configuration names. `tables`: name -> settings.
-
-    Raises ConfigError for a name that no package has, a broken package, or wrong settings.
-    Blocking.
-    """
+    """Imports the plugins that the configuration names. Blocking. tables: plugin name -> settings.
+    Raises ConfigError for a name that no package has, a broken package, or wrong settings."""
     found = _found(group)
     chosen = []
     for name, options in tables.items():
@@ -111,11 +108,8 @@ def choose_plugins(group: Group, tables: Mapping[str, Mapping[str, Any]]) -> lis
 
 
 def create_tools(config: ToolsConfig, taken: Collection[str] = ()) -> dict[str, ToolProvider]:
-    """The tools of other packages, by what they are called in messages. `taken`: names of tools
-    that are built in.
-
-    Raises ConfigError. Blocking.
-    """
+    """Creates the tools of other packages, by their label in messages. Blocking. taken: names of
+    built-in tools. Raises ConfigError, also if a plugin uses one of these names."""
     providers: dict[str, ToolProvider] = {}
     for one in choose_plugins("earshot.tools", config.plugins):
         provider: ToolProvider = one.create(ToolProvider)
@@ -132,7 +126,7 @@ def create_tools(config: ToolsConfig, taken: Collection[str] = ()) -> dict[str, 
 
 
 def open_plugin_doors(chosen: Sequence[ChosenPlugin], services: DoorServices) -> list[OpenedDoor]:
-    """Create the doors that the configuration names. Raises ConfigError."""
+    """Creates the doors of other packages that the configuration names. Raises ConfigError."""
     opened = []
     for one in chosen:
         door = one.create(PluginDoor, services)
@@ -142,7 +136,7 @@ def open_plugin_doors(chosen: Sequence[ChosenPlugin], services: DoorServices) ->
                 raise ConfigError(f"{one.label}: {route!r} is no core.http.routes.Route")
         name = one.plugin.name
         routes = tuple(replace(route, tag=name) for route in routes)
-        try:  # what cannot be described would break the page of the whole API
+        try:  # a route that cannot be described would break the page of the whole API
             document(routes, title="", version="", description="")
             for route in routes:
                 UrlDispatcher().add_route(route.method, route.path, route.handler)
@@ -155,8 +149,8 @@ def open_plugin_doors(chosen: Sequence[ChosenPlugin], services: DoorServices) ->
 
 
 def plugin_routes(own: Sequence[Route], doors: Sequence[OpenedDoor]) -> tuple[Route, ...]:
-    """The routes of other packages, to be mounted behind our own. Raises ConfigError for one that
-    is there already."""
+    """Returns the routes of other packages, to be mounted after our own. Raises ConfigError for a
+    route that exists already."""
     taken = {_operation(route): "Earshot itself" for route in own}
     added: list[Route] = []
     for door in doors:
@@ -170,8 +164,8 @@ def plugin_routes(own: Sequence[Route], doors: Sequence[OpenedDoor]) -> tuple[Ro
 
 
 def look_at_unused(config: Config) -> Iterator[tuple[bool, str]]:
-    """Plugins that are installed and not named in the configuration, and engines that are refused:
-    whether each is sound, and a sentence. Blocking."""
+    """Yields (is it usable, sentence for the operator) for each unused plugin and each refused
+    engine. An unused plugin is installed but not named in the configuration. Blocking."""
     for sentence in refused():
         yield False, sentence
     tables = {"earshot.tools": config.tools.plugins, "earshot.doors": config.doors}
@@ -190,7 +184,7 @@ def look_at_unused(config: Config) -> Iterator[tuple[bool, str]]:
 
 
 def tell_unused(config: Config) -> None:
-    """Log them. Blocking."""
+    """Logs the installed plugins that the configuration does not name. Blocking."""
     for is_sound, sentence in look_at_unused(config):
         if is_sound:
             logger.info("%s", sentence)
@@ -203,5 +197,5 @@ def _found(group: Group) -> Mapping[str, Plugin]:
 
 
 def _operation(route: Route) -> tuple[str, str]:
-    """Method and path, without the names of path parameters."""
+    """Returns method and path, without the names of path parameters."""
     return route.method, _PARAMETER.sub("{}", route.path)

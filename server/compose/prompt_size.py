@@ -1,4 +1,4 @@
-"""Whether the instructions and the tools leave room for a conversation in the model's context."""
+"""Estimates whether instructions and tools leave room for a conversation in the context window."""
 
 import json
 from collections.abc import Sequence
@@ -19,24 +19,25 @@ from server.config import Config
 from server.runtime.clock import SystemClock
 
 BYTES_PER_TOKEN = 3.5
-"Of JSON and English in the tokenizers of today's models; each of them differs by a fifth."
+"""Bytes per token of JSON and English text, an average. Today's tokenizers differ from it by up to
+a fifth."""
 
 ANY_DAY = date(2026, 11, 23)
-"All days are as long."
+"Date for the estimate. Every date takes the same number of tokens."
 
 TALK_TOKENS = 1000
-"What a conversation of some five turns takes; with less, a model forgets what was just said."
+"Tokens of a conversation of some five turns. With less room, a model forgets what was just said."
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSize:
-    """The parts of a request, in tokens by estimate."""
+    """Parts of a request, in estimated tokens."""
 
     context_tokens: int
     instructions_tokens: int
     tools_tokens: int
     tools: int
-    "How many tools these are."
+    "Number of tools."
 
     @property
     def answer_tokens(self) -> int:
@@ -44,7 +45,7 @@ class PromptSize:
 
     @property
     def left_tokens(self) -> int:
-        """For the conversation; negative where nothing fits."""
+        """Tokens left for the conversation; negative if not even the fixed parts fit."""
         fixed = self.instructions_tokens + self.tools_tokens + self.answer_tokens
         return self.context_tokens - fixed
 
@@ -60,7 +61,7 @@ class PromptSize:
         )
 
     def advice(self) -> str:
-        """What an operator can do about it."""
+        """Returns a sentence that says what an operator can do about it."""
         return (
             f"llm: {self}; at least {TALK_TOKENS} are needed: give the model a larger context"
             " (Ollama: num_ctx), set context_tokens if it has one, take the engine hybrid, or name"
@@ -69,8 +70,8 @@ class PromptSize:
 
 
 def prompt_size(config: Config, llm: Llm, tools: Sequence[ToolSpec]) -> PromptSize | None:
-    """The largest request that a conversation may come to. `tools`: those that the model is told
-    of. None: the model has no limit that is known."""
+    """Estimates the largest request of a conversation; None if the model's limit is unknown. tools:
+    tools that the model can be shown."""
     if llm.context_tokens is None:
         return None
     offers_all = config.tools.offered == "all"
@@ -88,13 +89,13 @@ def prompt_size(config: Config, llm: Llm, tools: Sequence[ToolSpec]) -> PromptSi
 
 
 def instructions_of(config: Config) -> DefaultInstructions:
-    """Those for models that nobody else instructs."""
+    """Returns the instructions for sessions whose client gives none."""
     return bundled_instructions() if config.assistant.default_instructions else NO_DEFAULT
 
 
 def known_tools(config: Config) -> list[ToolSpec]:
-    """The tools of the skills, of the configured modules and of other packages, without a running
-    server. Raises ConfigError. Blocking."""
+    """Lists the tools of skills, configured modules and other packages without a running server.
+    Raises ConfigError. Blocking."""
     house, *skills = built_in_tools(config)
     providers = skills if config.home_assistant.url else [house, *skills]
     providers.append(FunctionTools(load_functions(config.tools.modules)))
@@ -105,14 +106,14 @@ def known_tools(config: Config) -> list[ToolSpec]:
 
 
 def built_in_tools(config: Config) -> list[ToolProvider]:
-    """Those of the demo house first, then the other skills, without a running server."""
+    """Creates the tools of the demo house, then the other skills, without a running server."""
     home, clock = DemoHome(config.home or default_home(), language=config.language), SystemClock()
     timers = Timers(home, clock, _NullAnnouncer())
     return [HomeTools(home), ListTools(home), TimerTools(timers), ClockTools(clock)]
 
 
 class _NullAnnouncer:
-    """An Announcer that nobody hears."""
+    """Announcer that plays nothing."""
 
     async def announce(self, conversation_id: str, text: str) -> bool:
         return False

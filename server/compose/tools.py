@@ -1,4 +1,4 @@
-"""The tools of the configuration, running while the server does."""
+"""Runs the configured tools while the server runs: functions, plugins and MCP servers."""
 
 import asyncio
 import logging
@@ -19,11 +19,9 @@ logger = logging.getLogger(__name__)
 async def configured_tools(
     config: ToolsConfig, taken: Collection[str] = ()
 ) -> AsyncIterator[tuple[ToolProvider, ...]]:
-    """Functions of modules, then tools of other packages, then MCP servers, which connect in the
-    background; leaving stops them. `taken`: names of tools that are built in.
-
-    Raises ConfigError; from the body on as an ExceptionGroup.
-    """
+    """Yields functions of modules, then tools of other packages, then MCP servers. MCP servers
+    connect in the background; leaving the context disconnects them. taken: names of built-in tools.
+    Raises ConfigError; inside an ExceptionGroup once the context is entered."""
     servers = mcp_tools(config.mcp)
     functions = FunctionTools(await asyncio.to_thread(load_functions, config.modules))
     plugins = await asyncio.to_thread(create_tools, config, taken)
