@@ -1,1 +1,1 @@
-"""HTTP for all doors: connections, authentication, errors, health."""
+"""Serves HTTP for all doors: connections, authentication, errors and health."""

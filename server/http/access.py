@@ -1,4 +1,5 @@
-"""The gate of auth.py in front of every route, and CORS for foreign sites that hold the key."""
+"""Applies the rules of `auth.py` to every route, and answers CORS for foreign sites with the
+key."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,9 +17,10 @@ from server.http.key_attempts import KeyAttemptLimiter
 from signaling.bearer_token import TOKEN
 
 ACCESS = aioweb.RequestKey("access", AccessGrant)
+"Result of the gate for a request."
 
 API_KEY = "X-API-Key"
-"Where WIS's clients and several others send the key; it counts as `Authorization: Bearer`."
+"Header in which WIS's clients and several others send the key, equal to `Authorization: Bearer`."
 
 PREFLIGHT: Mapping[str, str] = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE, OPTIONS",
@@ -30,19 +32,22 @@ PREFLIGHT: Mapping[str, str] = {
     ),
     "Access-Control-Max-Age": "600",
 }
+"Headers of the answer to a CORS preflight."
 
 FOREIGN_SITES = ("cross-site", "same-site")
-"Values of Sec-Fetch-Site. Pages of other ports of this host are of the same site, and foreign."
+"""Values of Sec-Fetch-Site for foreign pages. Pages of another port of this host are `same-site`,
+and count as foreign."""
 
 EXPOSED_HEADERS = (
     "Accept-Patch, Accept-Post, ETag, Link, Location, Retry-After, X-Request-ID, "
     "X-Earshot-Model, X-Earshot-Padding"
 )
-"What a script of another site may read of an answer, beside its body."
+"Headers of an answer that a script of another site may read, in addition to the body."
 
 
 def guard(gate: AccessGate) -> Middleware:
-    """Let in, or answer 401 or 403 before routing shows whether the path exists."""
+    """Returns the middleware that lets a request in or answers 401 or 403. It runs before routing
+    shows whether the path exists."""
     wrong_keys = KeyAttemptLimiter()
 
     @aioweb.middleware
@@ -61,8 +66,8 @@ def guard(gate: AccessGate) -> Middleware:
                 await wrong_keys.slow_down(request.remote)
             raise
         is_wrong = access.token is not None and not access.is_trusted
-        # A public path tells less without the key. Devices bring their own keys there, each of 256
-        # random bits, which the door checks: those are no guesses at the server's.
+        # A public path shows less without the key. Devices send their own keys there, each of 256
+        # random bits, and the door checks those: they are no guesses at the server's key.
         if is_wrong and not (access.token or "").startswith(DEVICE_KEY):
             with suppress(Unauthorized):
                 await wrong_keys.slow_down(request.remote)
@@ -74,20 +79,21 @@ def guard(gate: AccessGate) -> Middleware:
 
 
 PUBLIC = "earshot_public"
-"Attribute of a handler that is answered without a key."
+"Attribute of a handler that needs no key."
 
 ADMITS = "earshot_admits"
-"Attribute of a handler: which tokens open it beside the key, or None."
+"Attribute of a handler: function that accepts tokens other than the server's key, or None."
 
 ADMITS_PEER = "earshot_admits_peer"
-"Attribute of a handler: which addresses need no key, or None."
+"Attribute of a handler: function that says which addresses need no key, or None."
 
 ADMITS_PAGE = "earshot_admits_page"
-"Attribute of a handler: which sites' pages at which addresses need no key, or None."
+"Attribute of a handler: function that says which sites at which addresses need no key, or None."
 
 
 def _is_known(request: aioweb.Request, caller: AccessRequest) -> bool:
-    """A browser always tells its Origin when it does more than a link does; a device never does."""
+    """Returns True if the handler lets this address, or this site at this address, in without a
+    key. A browser always sends its Origin for anything but a plain link; a device never does."""
     handler = request.match_info.handler
     if caller.is_forwarded:
         return False
@@ -104,7 +110,8 @@ def _is_public(request: aioweb.Request) -> bool:
 
 
 def caller_of(request: aioweb.Request) -> AccessRequest:
-    """What the gate wants to know. Raises Forbidden for two Host or Origin headers."""
+    """Collects what the gate needs from a request. Raises Forbidden for two Host or Origin
+    headers."""
     for name in (hdrs.HOST, hdrs.ORIGIN):
         if len(request.headers.getall(name, ())) > 1:
             raise Forbidden(f"more than one {name} header", code="forbidden_host")
@@ -130,14 +137,16 @@ def caller_of(request: aioweb.Request) -> AccessRequest:
 
 
 def _scheme_of(request: aioweb.Request) -> str:
-    """What the browser speaks, as a proxy says: pages that came by it are of this origin. A page of
-    another site cannot say it, as no preflight allows this header."""
+    """Returns the scheme that the browser uses, as told by a proxy's X-Forwarded-Proto. Without it,
+    pages served through a TLS proxy would look foreign. A page of another site cannot send this
+    header, because no preflight allows it."""
     said = request.headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
     return said if said in ("http", "https") else request.scheme
 
 
 def _is_preflight(gate: AccessGate, caller: AccessRequest, request: aioweb.Request) -> bool:
-    """A browser asks whether a foreign site may ask; it cannot send the key with that."""
+    """Returns True for a CORS preflight of an allowed site. A browser cannot send the key with
+    it."""
     is_asking = request.method == hdrs.METH_OPTIONS and caller.origin is not None
     if not is_asking or "Access-Control-Request-Method" not in request.headers:
         return False
@@ -147,14 +156,16 @@ def _is_preflight(gate: AccessGate, caller: AccessRequest, request: aioweb.Reque
 async def _preflight(
     gate: AccessGate, request: aioweb.Request, handler: Handler
 ) -> aioweb.StreamResponse:
-    """A path that answers OPTIONS itself says what else it has to say (RFC 9725 section 4.2)."""
+    """Answers a preflight; a path that handles OPTIONS itself adds its headers (RFC 9725 section
+    4.2)."""
     response: aioweb.StreamResponse = aioweb.Response(status=HTTPStatus.NO_CONTENT)
     if request.match_info.http_exception is None:
         response = await handler(request)
     response.headers.update(PREFLIGHT)
     origin = request.headers[hdrs.ORIGIN]
     response.headers["Access-Control-Allow-Origin"] = origin
-    # Chrome asks before a site of the internet reaches this network; "*" names nobody.
+    # Chrome asks this before a page of the internet may reach a private network. An allowed origin
+    # must be listed by name for it; "*" is not enough.
     if "Access-Control-Request-Private-Network" in request.headers and origin in gate.origins:
         response.headers["Access-Control-Allow-Private-Network"] = "true"
     response.headers.add("Vary", "Origin")
@@ -162,10 +173,8 @@ async def _preflight(
 
 
 async def allow_reading(request: aioweb.Request, response: aioweb.StreamResponse) -> None:
-    """`on_response_prepare`: lets the foreign site that came with the key read the answer.
-
-    Also when the key is wrong: its developer should see why.
-    """
+    """Adds the CORS headers with which a foreign site may read the answer (`on_response_prepare`).
+    Also sent when the key is wrong, so that the site's developer sees the reason."""
     origin = request.headers.get(hdrs.ORIGIN)
     access: AccessGrant | None = request.get(ACCESS)
     cors_origin = access.cors_origin if access else None

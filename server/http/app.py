@@ -1,4 +1,4 @@
-"""The HTTP application: doors' routes behind the edge and the gate."""
+"""Builds the HTTP application: routes of the doors behind the error edge and the access gate."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from server.http.edge import LIMIT_BYTES, check_encoding, edge, invite_body, sta
 
 logger = logging.getLogger(__name__)
 
-CLOSE_TIMEOUT_S = 1.0  # turns have had their time to drain before connections close
+CLOSE_TIMEOUT_S = 1.0  # short: turns have drained before connections are closed
 
 
 def build(
@@ -31,7 +31,7 @@ def build(
     max_body_bytes: int,
     is_tls: bool = False,
 ) -> aioweb.Application:
-    """Mount the routes. The order of middlewares is the order in which a request meets them."""
+    """Mounts the routes. A request passes the middlewares in the listed order."""
     middlewares = [edge(metrics, max_body_bytes), *([to_https] if is_tls else []), guard(gate)]
     app = aioweb.Application(middlewares=middlewares, client_max_size=max_body_bytes)
     app.on_response_prepare.append(stamp)
@@ -40,7 +40,7 @@ def build(
     app.on_shutdown.append(watches.end)
     for route in routes:
         handler = _marked(route, watches)
-        if route.method == "GET":  # with its HEAD
+        if route.method == "GET":  # add_get also answers HEAD
             app.router.add_get(route.path, handler, expect_handler=_not_yet)
         else:
             app.router.add_route(route.method, route.path, handler, expect_handler=_not_yet)
@@ -48,17 +48,18 @@ def build(
 
 
 async def _not_yet(_: aioweb.Request) -> None:
-    """The web library would invite the body (`100 Continue`) before anybody asked for the key."""
+    """Does not send `100 Continue` yet: aiohttp would invite the body before the key is checked."""
 
 
 class _OpenStreams:
-    """Requests that end only with the page that made them: a server that stops waits for none."""
+    """Event streams that end only when the client leaves. A stopping server cancels them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def during(self, route: Route) -> AbstractContextManager[None]:
-        """Around its handler."""
+        """Returns a context for the route's handler, which registers the request if it is a
+        stream."""
         is_watch = route.method == "GET" and route.response_content_type == "text/event-stream"
         return self._kept() if is_watch else nullcontext()
 
@@ -78,7 +79,8 @@ class _OpenStreams:
 
 
 def _marked(route: Route, watches: _OpenStreams) -> Handler:
-    """The handler, recognisable as public; a wrapper, since methods take no attributes."""
+    """Wraps a handler to mark it with its route's access rules, since methods take no
+    attributes."""
 
     async def handler(request: aioweb.Request) -> aioweb.StreamResponse:
         check_encoding(request.headers)
@@ -103,7 +105,8 @@ async def run_application(
     metrics: Metrics,
     limit: AddressLimit = NO_LIMIT,
 ) -> AsyncIterator[None]:
-    """Serve on bound sockets while the body runs; then close what is open."""
+    """Serves the application on bound sockets until the context is left, then closes open
+    connections."""
     runner = HttpRunner(app, metrics, shutdown_timeout_s=CLOSE_TIMEOUT_S)
     await runner.setup()
     try:

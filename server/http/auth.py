@@ -1,8 +1,8 @@
-"""Who may use the server: the key, foreign Origins, unknown Hosts. Pure; app.py feeds it requests.
+"""Access rules: the key, foreign Origins and unknown Hosts. Pure; access.py feeds it requests.
 
-No key is needed from this machine itself, unless the configuration asks for it. Everything else
-needs one, and is refused before routing, so that an outsider cannot even learn which paths exist; a
-browser's preflight, which cannot carry one, only tells of WHIP's.
+No key is needed from this machine itself, unless the configuration asks for it. Every other request
+needs one. It is refused before routing, so that an outsider cannot even learn which paths exist.
+Only a browser's preflight, which cannot carry a key, shows that WHIP's paths exist.
 """
 
 import binascii
@@ -17,56 +17,58 @@ from core.errors import Forbidden, Unauthorized
 from server.net.addresses import address_of, host_name, is_loopback
 
 SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
-"How a browser's WebSocket carries a key: it cannot set headers."
+"Prefix of the WebSocket subprotocol that carries a browser's key: a browser cannot set headers."
 
 ANY = "*"
 
 HostCheck: TypeAlias = Callable[[str], bool]
-"Of a path that has keys of its own kind."
+"Check of a token on a path that accepts other keys than the server's."
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRequest:
-    """What a request says about where it comes from."""
+    """Facts of a request that the gate decides on."""
 
     host: str | None
-    "The Host header; browsers always send it."
+    "The Host header. Browsers always send it."
     origin: str | None = None
     scheme: str = "http"
+    "URL scheme that the client used: `http` or `https`."
     token: str | None = field(default=None, repr=False)
+    "Key or other token that the request carries."
     is_basic: bool = False
-    """The key came as a password. Browsers remember one and send it along by themselves, so it says
-    nothing about the site that asks."""
+    """The key came as a password. Browsers remember a password and send it by themselves, so it
+    says nothing about the site that makes the request."""
     is_forwarded: bool = False
-    "A proxy sent it: that is on this machine, but its client need not be."
+    "A proxy sent the request. The proxy is on this machine, but its client may be elsewhere."
     is_cross_site: bool = False
-    """A browser says that a page of another site loads it, as a link, an image or a sound: with
-    such it tells no Origin."""
+    """A browser says that a page of another site loads this as a link, an image or a sound. Such
+    requests carry no Origin."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessGrant:
-    """What the gate found."""
+    """Result of a request that the gate let in."""
 
     is_trusted: bool
-    "Holds the key, or needs none."
+    "The request has the key or needs none."
     cors_origin: str | None = None
-    "A foreign Origin that may read the answer."
+    "Foreign Origin that may read the answer."
     token: str | None = field(default=None, repr=False)
-    "What it came with, unless that is the server's own key."
+    "Token of the request, unless it is the server's own key."
 
 
 @dataclass(frozen=True, slots=True)
 class AccessGate:
-    """The rules of one listener."""
+    """Access rules of one listener."""
 
     is_local: bool
-    "Only this machine's programs and pages reach it, and they need no key."
+    "Only programs and pages of this machine reach the listener; they need no key."
     key: str | None = field(repr=False)
     hosts: frozenset[str] = frozenset()
-    "Names this server goes by, beside localhost and IP addresses."
+    "Names of this server, besides localhost and IP addresses."
     origins: frozenset[str] = frozenset({ANY})
-    "Foreign origins that may come with the key."
+    "Foreign origins that may use the server with the key; `*` means all."
 
     def admit(
         self,
@@ -76,8 +78,9 @@ class AccessGate:
         admits: HostCheck | None = None,
         is_known: bool = False,
     ) -> AccessGrant:
-        """`admits`: whether a token that is not the key opens this path. `is_known`: the address
-        alone does. Raises Forbidden (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
+        """Decides on a request. is_public: the path needs no key. admits: accepts tokens of this
+        path that are not the key. is_known: the caller's address alone is enough. Raises Forbidden
+        (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
         name = self._check_host(caller)
         is_foreign = caller.is_cross_site or not _is_same_origin(caller)
         is_elsewhere = (
@@ -87,6 +90,8 @@ class AccessGate:
         is_key = self._is_key(caller.token)
         token = None if is_key else caller.token
         opens = is_key or _is_admitted(token, admits)
+        # A browser sends a remembered password to every site's request, so a foreign page needs
+        # more.
         has_key = is_known or (opens and not (is_foreign and caller.is_basic))
         if is_public and not has_key:
             return AccessGrant(is_trusted=not needs_key, token=token)
@@ -106,11 +111,13 @@ class AccessGate:
         return AccessGrant(is_trusted=True, cors_origin=cors_origin, token=token)
 
     def allows_origin(self, origin: str) -> bool:
-        """Whether a site may come with the key."""
+        """Returns True if a site may use the server with the key."""
         return ANY in self.origins or origin in self.origins
 
     def _check_host(self, caller: AccessRequest) -> str | None:
-        """A page elsewhere can point its own name at us (DNS rebinding), but never an address."""
+        """Returns the name in the Host header, or None without one. Raises Forbidden if it is not
+        ours. A foreign page can point its own name at our address (DNS rebinding). It cannot do
+        that with an IP address."""
         if caller.host is None:
             return None
         name = host_name(caller.host)
@@ -145,8 +152,8 @@ def _is_admitted(token: str | None, admits: HostCheck | None) -> bool:
 def token_of(
     authorization: str | None, subprotocols: str | None, own_header: str | None = None
 ) -> str | None:
-    """The key that a request carries in its Authorization header, in `X-API-Key` (`own_header`), or
-    in its WebSocket subprotocols."""
+    """Returns the key of a request: from Authorization, X-API-Key (`own_header`) or WebSocket
+    subprotocols."""
     scheme, _, token = (authorization or "").strip().partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
@@ -161,7 +168,8 @@ def token_of(
 
 
 def password_of(authorization: str | None) -> str | None:
-    """Of HTTP's Basic scheme, as `any:key@host` in a URL becomes; Willow devices know no other."""
+    """Returns the password of HTTP's Basic scheme, or None. `any:key@host` in a URL becomes such a
+    header; Willow devices know no other way."""
     scheme, _, credentials = (authorization or "").strip().partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -173,7 +181,8 @@ def password_of(authorization: str | None) -> str | None:
 
 
 def _is_same_origin(caller: AccessRequest) -> bool:
-    """Origin and Host name the same scheme, host and port; or there is no Origin."""
+    """Returns True if Origin and Host name the same scheme, host and port, or there is no
+    Origin."""
     if caller.origin is None:
         return True
     try:

@@ -1,8 +1,6 @@
-"""HTTP connections below the application: what aiohttp leaves open, reads on or cannot parse.
-
-Each phase of a connection has its time, the rest of a refused body is not read, and bytes that are
-no HTTP get an id, our error shape, one log line and a metric.
-"""
+"""HTTP connections below the application: time limits, refused bodies and invalid requests. Each
+phase of a connection has a time limit, the rest of a refused body is not read, and invalid HTTP
+gets a request id, our error format, one log line and a metric."""
 
 import asyncio
 import logging
@@ -27,23 +25,24 @@ logger = logging.getLogger(__name__)
 HEADER_LIMIT_BYTES = 8190  # of one header line; cookies of a shared localhost can be large
 
 HEADER_TIMEOUT_S = 10.0
-"From the connection, or the first byte of a later request, to the end of its header."
+"Time for a header: from the connection, or from the first byte of a later request, to its end."
 
 BODY_TIMEOUT_S = 30.0
-"Between two bytes of a body. A slow network sends some every few seconds."
+"Longest time between two bytes of a body. Even a slow network sends some every few seconds."
 
 KEEP_ALIVE_S = 75.0
-"Of a connection without a request; longer than proxies and browsers keep theirs."
+"Life of a connection without a request; longer than proxies and browsers keep theirs."
 
 LINGER_S = 1.0
-"""After the answer to a body that is not read: a connection that ends with something unread is
-reset, and the client may never see why. So what was on its way is thrown away meanwhile."""
+"""Time for which a connection stays open after the answer to a body that is not read. Closed with
+unread data, a connection is reset, and the client may never see the answer. So data on its way is
+read and dropped meanwhile."""
 
 LINGER_BYTES = 256 * 1024
-"As much of it at most: what sockets hold on both sides."
+"Largest amount that is read and dropped then: what the sockets on both sides can hold."
 
 READS_PER_TURN = 16
-"Of a form's lines and pieces: some 0.3 ms."
+"Lines or pieces of a form that are read before others get their turn: some 0.3 ms."
 
 OPTIONS: Mapping[str, Any] = {
     "access_log": None,  # the edge logs requests
@@ -52,10 +51,11 @@ OPTIONS: Mapping[str, Any] = {
     "keepalive_timeout": KEEP_ALIVE_S,
     "auto_decompress": False,  # the edge refuses content encodings: some kilobytes become gigabytes
 }
+"Arguments of aiohttp's request handler."
 
 
 class HttpRunner(aioweb.AppRunner):
-    """aiohttp's, with connections of ours."""
+    """aiohttp's runner, with our own connections."""
 
     __slots__ = ("_metrics",)
 
@@ -68,7 +68,7 @@ class HttpRunner(aioweb.AppRunner):
         return _HttpServer(plain, self._metrics)
 
     def connection(self, left: OnConnectionLost) -> asyncio.Protocol:
-        """A new one; `left` is called when it is over."""
+        """Creates a connection; `left` is called when it is closed."""
         assert isinstance(self.server, _HttpServer)
         return self.server.connection(left)
 
@@ -83,9 +83,13 @@ class _HttpServer(aioweb.Server):
 
 
 def _checked(factory: Callable[..., aioweb.BaseRequest]) -> Callable[..., aioweb.BaseRequest]:
-    """The factory for requests whose target is a whole URL, too: its host is left out, as the Host
-    header alone is looked at. aiohttp decodes it, and some (`xn--`) would end the connection's task
-    without an answer. And for forms, whose body takes turns."""
+    """Wraps aiohttp's request factory: drops the host of a target that is a whole URL, and wraps
+    forms.
+
+    Only the Host header is checked, so the URL's host must not count. aiohttp also decodes it, and
+    some names (`xn--`) would end the connection's task without an answer. The body of a form lets
+    other tasks run while it is read.
+    """
 
     def make(message: Any, payload: Any, *arguments: Any) -> aioweb.BaseRequest:
         if message.url.raw_host is not None:
@@ -98,11 +102,9 @@ def _checked(factory: Callable[..., aioweb.BaseRequest]) -> Callable[..., aioweb
 
 
 class FormBody:
-    """The body of a form, a stream: others have their turn while it is taken apart.
-
-    The web library reads line by line what is there already, and so waits for nothing: a megabyte
-    of empty lines or of parts with a byte each took more than a second in one go.
-    """
+    """Body of a form that lets other tasks run while it is parsed. aiohttp reads the available data
+    line by line and never waits: a megabyte of empty lines, or of parts with one byte each, took
+    more than a second without a break."""
 
     def __init__(self, body: StreamReader) -> None:
         self._body = body
@@ -149,13 +151,14 @@ class _HttpConnection(aioweb.RequestHandler):
         self._count, self._left = count, left
         self._first_line = RequestLine()
         self._body: StreamReader | None = None
-        "Of the request that came last, while more of it is to come."
+        "Body of the latest request, while more of it is expected."
         self._deadline: float | None = None
-        "When the header or the next byte of the body must be there. None: nothing is waited for."
+        """Loop time by which the header or the next byte of the body must arrive. None: nothing is
+        expected."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._unread: asyncio.Future[None] | None = None
-        "While the rest of a refused body is thrown away; done when that is over."
+        "Set while the rest of a refused body is dropped; done when that is over."
         self._thrown_away_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -179,7 +182,7 @@ class _HttpConnection(aioweb.RequestHandler):
             self._throw_away(data)
             return
         passed = self._first_line.push(data)
-        if passed or not data:  # without any: the parser shall go on with what it still holds
+        if passed or not data:  # empty data: the parser continues with what it still holds
             count = self._request_count
             super().data_received(passed)
             if self._request_count > count and self._messages:
@@ -188,13 +191,14 @@ class _HttpConnection(aioweb.RequestHandler):
         self._came(is_more=bool(data))
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """We can take more: only now it is the client's turn."""
+        """Resumes reading; only from now on the client's silence counts."""
         if self._body is not None:
             self._expect_within(BODY_TIMEOUT_S)
         super().resume_reading(resume_parser)
 
     def _came(self, *, is_more: bool) -> None:
-        """Note what has to come next. `is_more`: bytes came; otherwise old ones were looked at."""
+        """Sets the deadline for what must come next. is_more: new bytes came; otherwise only
+        buffered ones were parsed."""
         if self._body is not None:
             if self._body.is_eof():
                 self._body = self._deadline = None
@@ -204,7 +208,8 @@ class _HttpConnection(aioweb.RequestHandler):
             self._expect_within(HEADER_TIMEOUT_S)  # the beginning of the next header
 
     def _expect_within(self, wait_s: float) -> None:
-        """One timer serves all deadlines: most move before it rings, and setting it costs."""
+        """Moves the deadline. One timer serves all: most deadlines move before it fires, and
+        setting it costs time."""
         self._deadline = self._loop.time() + wait_s
         if self._timer is None or self._timer_at > self._deadline:
             self._set_timer()
@@ -223,7 +228,7 @@ class _HttpConnection(aioweb.RequestHandler):
         if self._loop.time() < self._deadline:
             self._set_timer()
         elif self._body is not None and (self._reading_paused or self._buffer_paused):
-            self._expect_within(BODY_TIMEOUT_S)  # it is we who take nothing
+            self._expect_within(BODY_TIMEOUT_S)  # we do not read now, so the client is not to blame
         elif self._body is not None:
             self._deadline = None
             self._body.set_exception(
@@ -233,15 +238,16 @@ class _HttpConnection(aioweb.RequestHandler):
                 )
             )
         elif self._current_request is not None:
-            self._expect_within(HEADER_TIMEOUT_S)  # the one before is still being answered
+            self._expect_within(HEADER_TIMEOUT_S)  # the previous request is still being answered
         else:
             self._count("earshot_errors", code="header_timeout")
-            self.transport.abort()  # closing would wait for what is sent, and for TLS
+            self.transport.abort()  # close() would wait for unsent data and for TLS
 
     async def finish_response(
         self, request: aioweb.BaseRequest, resp: aioweb.StreamResponse, start_time: float | None
     ) -> tuple[aioweb.StreamResponse, bool]:
-        """Nothing of a body is read behind an error: the connection ends with the answer."""
+        """Sends the answer. After an error the rest of the body is not read and the connection
+        ends."""
         is_cut = resp.status >= HTTPStatus.BAD_REQUEST and not request.content.is_eof()
         if is_cut:
             self._lingering_time = 0.0
@@ -253,7 +259,7 @@ class _HttpConnection(aioweb.RequestHandler):
         return answered, is_gone
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
-        """A server that stops does not wait for what it throws away."""
+        """Stops without waiting for data that is dropped anyway."""
         self._end_unread()
         await super().shutdown(timeout)
 
@@ -280,8 +286,8 @@ class _HttpConnection(aioweb.RequestHandler):
             self._unread.set_result(None)
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
-        """The rest of a body whose request succeeded is read after the answer: it is no bug of ours
-        that it breaks off or stops."""
+        """Logs an exception. The rest of a body may break off after its request succeeded: that is
+        no bug of ours."""
         if isinstance(kwargs.get("exc_info"), aioweb.RequestPayloadError | RequestError):
             logger.info("the rest of a body cannot be read")
         else:
@@ -294,15 +300,14 @@ class _HttpConnection(aioweb.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> aioweb.StreamResponse:
-        """The answer to what is no HTTP, or to a bug outside the application (status 500).
-
-        The bytes stay out of the log: they may be a cookie. The name of the parser's error stays
-        out of the answer: it says which parser that is.
-        """
+        """Answers a request that is no HTTP (status 400), or a bug outside the application (status
+        500). The bytes stay out of the log: they may be a cookie. The name of the parser's error
+        stays out of the answer: it would show which parser this is."""
         request_id.set(new_id("req"))
         error: EarshotError
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            super().handle_error(request, status, exc, message)  # it logs; its page is not sent
+            # it logs the error; the page that it returns is not sent
+            super().handle_error(request, status, exc, message)
             error = EarshotError(f"an error of ours; the log has it under {request_id.get()}")
         else:
             logger.info("no HTTP request: %s", type(exc).__name__)
@@ -315,8 +320,7 @@ class _HttpConnection(aioweb.RequestHandler):
 
 
 class _AnonymousResponse(aioweb.Response):
-    """A response that does not say which software sends it; the application's hook removes that
-    name from all others."""
+    """Response without a Server header. For other responses the application's hook removes it."""
 
     @classmethod
     def of(cls, response: aioweb.Response) -> "_AnonymousResponse":

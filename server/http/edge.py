@@ -1,7 +1,5 @@
-"""Errors on their way out: the only table from an error to an HTTP status or WebSocket close code.
-
-Every response passes here: it gets a request id, and an error becomes one JSON shape.
-"""
+"""Maps errors to HTTP statuses and WebSocket close codes; the only place that does. Every response
+passes here: it gets a request id, and an error becomes JSON of one shape."""
 
 import logging
 import re
@@ -55,6 +53,7 @@ STATUS: Mapping[type[EarshotError], tuple[HTTPStatus, int]] = {
     EngineMissing: (HTTPStatus.NOT_IMPLEMENTED, WSCloseCode.INTERNAL_ERROR),
     EngineTimeout: (HTTPStatus.GATEWAY_TIMEOUT, WSCloseCode.INTERNAL_ERROR),
 }
+"Error class -> (HTTP status, WebSocket close code)."
 
 STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
     "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
@@ -63,31 +62,31 @@ STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
     "unsupported_media_type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "unsupported_content_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "upload_stalled": HTTPStatus.REQUEST_TIMEOUT,
-    "etag_mismatch": HTTPStatus.PRECONDITION_FAILED,  # these four as WHIP has them
+    "etag_mismatch": HTTPStatus.PRECONDITION_FAILED,  # this and the next three as WHIP defines them
     "unknown_ice_session": HTTPStatus.UNPROCESSABLE_ENTITY,
     "if_match_required": HTTPStatus.PRECONDITION_REQUIRED,
     "offer_not_acceptable": HTTPStatus.UNPROCESSABLE_ENTITY,
 }
-"Where a code says more than its class."
+"HTTP statuses of error codes that say more than their class."
 
 MAX_REQUEST_ID_CHARS = 64  # a UUID has 36; a proxy's trace id 55
 _REQUEST_ID = re.compile(rf"[!-~]{{1,{MAX_REQUEST_ID_CHARS}}}")
 
 BASIC_PATHS = "/api/"
-"""Where a 401 also offers HTTP's Basic scheme, for Willow's clients. Anywhere else it would make
-browsers ask for a password over the page, which asks for the key itself."""
+"""Path prefix where a 401 also offers HTTP's Basic scheme, for Willow's clients. Elsewhere it would
+make browsers ask for a password over the page, which asks for the key itself."""
 
 QUIET_PATHS = ("/health", "/metrics", "/static/")
-"Asked for every few seconds, or by the dozen: logged at debug."
+"Paths that are requested every few seconds, or many at once: logged at debug level."
 
 
 def status_of(error: EarshotError) -> HTTPStatus:
-    """The HTTP status that an error is answered with."""
+    """Returns the HTTP status of an error."""
     return STATUS_BY_CODE.get(error.code) or _row(error)[0]
 
 
 def close_code_of(error: EarshotError) -> int:
-    """The code that a WebSocket is closed with when an error ends it."""
+    """Returns the close code of a WebSocket that an error ends."""
     return _row(error)[1]
 
 
@@ -97,14 +96,14 @@ def _row(error: EarshotError) -> tuple[HTTPStatus, int]:
 
 COMMON_HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
-    # No page of another site shows or plays it; its scripts may read it by CORS, with the key.
+    # No page of another site can embed it; its scripts can read it by CORS, with the key.
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 "Headers of every response."
 
 
 def error_response(error: EarshotError) -> aioweb.Response:
-    """The error as JSON, with `Retry-After` where waiting helps."""
+    """Returns the error as JSON, with `Retry-After` if waiting helps."""
     status = status_of(error)
     is_ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
     detail = ErrorDetail(
@@ -120,7 +119,8 @@ def error_response(error: EarshotError) -> aioweb.Response:
         headers={**COMMON_HEADERS, "Cache-Control": "no-store"},
     )
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        response.headers["x-should-retry"] = "false"  # to OpenAI's clients: a bug stays one
+        # for OpenAI's clients: repeating a request does not cure a bug
+        response.headers["x-should-retry"] = "false"
     if isinstance(error, OverloadedError):
         response.headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, Unauthorized):
@@ -129,18 +129,18 @@ def error_response(error: EarshotError) -> aioweb.Response:
 
 
 def request_id_of(header: str | None) -> str:
-    """The caller's id if it is printable and short, or a new one."""
+    """Returns the caller's id if it is printable and short, else a new one."""
     return header if header and _REQUEST_ID.fullmatch(header) else new_id("req")
 
 
 PREPARED = aioweb.RequestKey("prepared", aioweb.StreamResponse)
-"The response whose head has been sent: too late for another one."
+"Response whose head has been sent: it cannot be replaced by an error any more."
 
 REQUEST_ID = aioweb.RequestKey("request_id", str)
 
 
 def edge(metrics: Metrics, max_body_bytes: int) -> Middleware:
-    """The outermost middleware: request id, log line, size limit, errors into answers."""
+    """Returns the outermost middleware: request id, log line, size limit, errors into answers."""
 
     @aioweb.middleware
     async def run(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
@@ -150,7 +150,8 @@ def edge(metrics: Metrics, max_body_bytes: int) -> Middleware:
         try:
             limit_bytes = _limit_bytes(request) or max_body_bytes
             check_size(request.content_length, limit_bytes)
-            # A body in chunks tells no size: who reads it whole is held to the route's limit, too.
+            # A chunked body has no known size: a handler that reads it whole meets the route's
+            # limit too.
             request._client_max_size = min(limit_bytes, request.client_max_size)  # noqa: SLF001
             response = await handler(request)
         except Exception as error:
@@ -165,13 +166,13 @@ def edge(metrics: Metrics, max_body_bytes: int) -> Middleware:
 
 
 class ErrorBoundary:
-    """Runs work that outlives its request: a bug is logged and ends it, not its neighbours."""
+    """Runs work that outlives its request. A bug in it is logged and ends only this work."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     async def __call__(self, work: Awaitable[None], name: str) -> None:
-        """Never raises, but for cancellation."""
+        """Awaits `work`. Raises nothing except cancellation."""
         try:
             await work
         except Exception as error:
@@ -184,7 +185,7 @@ class ErrorBoundary:
 
 
 LIMIT_BYTES = "limit_bytes"
-"Attribute of a handler whose route takes bodies of another size than the server's."
+"Attribute of a handler whose route has a body limit of its own, in bytes."
 
 
 def _limit_bytes(request: aioweb.Request) -> int | None:
@@ -193,16 +194,14 @@ def _limit_bytes(request: aioweb.Request) -> int | None:
 
 
 def check_size(body_bytes: int | None, limit_bytes: int) -> None:
-    """Refuse a body by its Content-Length, before reading it."""
+    """Raises PayloadTooLarge if the Content-Length exceeds the limit, before the body is read."""
     if body_bytes is not None and body_bytes > limit_bytes:
         raise PayloadTooLarge(f"a body of {body_bytes} bytes; at most {limit_bytes} are taken")
 
 
 def check_encoding(headers: Mapping[str, str]) -> None:
-    """Refuse a body that is compressed: some kilobytes of it may be gigabytes.
-
-    Raises RequestError unsupported_content_encoding.
-    """
+    """Refuses a compressed body: some kilobytes of it may become gigabytes. Raises RequestError
+    unsupported_content_encoding."""
     encoding = headers.get(hdrs.CONTENT_ENCODING, "").strip().lower()
     if encoding not in ("", "identity"):
         raise RequestError(
@@ -212,22 +211,22 @@ def check_encoding(headers: Mapping[str, str]) -> None:
 
 
 async def invite_body(request: aioweb.Request) -> None:
-    """Answer `Expect: 100-continue`, once it is clear that the body is wanted."""
+    """Answers `Expect: 100-continue`, once it is clear that the body is wanted."""
     is_asked = request.headers.get(hdrs.EXPECT, "").lower() == "100-continue"
     if is_asked and request.version == HttpVersion11:
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # the answer itself has not begun
+        request.writer.output_size = 0  # 100 Continue is not counted as the head of the answer
 
 
 @aioweb.middleware
 async def to_https(request: aioweb.Request, handler: Handler) -> aioweb.StreamResponse:
-    """Of a listener with TLS: who comes without it is sent to the same address with it."""
+    """Redirects plain HTTP on a TLS listener to the same address with HTTPS."""
     if request.secure:
         return await handler(request)
     host = request.headers.get(hdrs.HOST, "").strip()
     if host_name(host) is None:
         raise RequestError("this port speaks HTTPS", code="https_required")
-    sent = request.raw_path  # a whole URL only from who takes us for a proxy
+    sent = request.raw_path  # a whole URL comes only from a client that takes us for a proxy
     target = sent if sent.startswith("/") else request.rel_url.raw_path_qs
     location = f"https://{host}{target}"
     return aioweb.Response(status=HTTPStatus.PERMANENT_REDIRECT, headers={hdrs.LOCATION: location})
@@ -236,9 +235,10 @@ async def to_https(request: aioweb.Request, handler: Handler) -> aioweb.StreamRe
 async def _answer(
     request: aioweb.Request, error: Exception, metrics: Metrics
 ) -> aioweb.StreamResponse:
-    """The response to a failed request, or the end of one that is already under way."""
+    """Returns the response to a failed request, or ends a response that has already begun."""
     if isinstance(error, aioweb.HTTPException) and error.status < HTTPStatus.BAD_REQUEST:
-        return aioweb.Response(status=error.status, headers=error.headers)  # a redirect
+        # redirects are raised as exceptions too
+        return aioweb.Response(status=error.status, headers=error.headers)
     known = _known(request, error)
     if known is None:
         logger.error("%s %s failed", request.method, request.path, exc_info=error)
@@ -261,7 +261,7 @@ async def _answer(
 
 
 def _known(request: aioweb.Request, error: Exception) -> EarshotError | None:
-    """The error as one of ours; None for a bug."""
+    """Returns the error as one of ours, or None for a bug."""
     match error:
         case aioweb.HTTPRequestEntityTooLarge():
             return PayloadTooLarge(str(error.text))
@@ -281,7 +281,8 @@ def _known(request: aioweb.Request, error: Exception) -> EarshotError | None:
 
 
 def _ours(error: Exception) -> EarshotError | None:
-    """One of our errors, also when task groups wrapped it; None for a bug."""
+    """Returns the error if it is one of ours, also out of task groups; None for a bug. In a group
+    every error must be ours."""
     if isinstance(error, EarshotError):
         return error
     if not isinstance(error, ExceptionGroup):
@@ -300,12 +301,13 @@ def _leaves(group: ExceptionGroup[Any]) -> Iterator[BaseException]:
 
 
 async def stamp(request: aioweb.Request, response: aioweb.StreamResponse) -> None:
-    """`on_response_prepare`: what every response carries, streams and upgrades included."""
+    """Adds the headers that every response carries, streams and upgrades included. Registered as
+    `on_response_prepare`."""
     request[PREPARED] = response
     response.headers["X-Request-ID"] = request[REQUEST_ID]
     for name, value in COMMON_HEADERS.items():
         response.headers.setdefault(name, value)
-    response.headers.popall("Server", None)  # versions help only those who look for holes
+    response.headers.popall("Server", None)  # a version would only help attackers
 
 
 def _route_of(request: aioweb.Request) -> str:
@@ -314,7 +316,7 @@ def _route_of(request: aioweb.Request) -> str:
 
 
 def _log(request: aioweb.Request, response: aioweb.StreamResponse, took_ms: float) -> None:
-    """One line per request; without the query, which may hold what is nobody's business."""
+    """Logs one line per request, without the query, which may hold private text."""
     is_fine = response.status < HTTPStatus.BAD_REQUEST or request.path == "/health"
     is_quiet = request.path.startswith(QUIET_PATHS) and is_fine
     level = logging.DEBUG if is_quiet else logging.INFO

@@ -1,4 +1,4 @@
-"""`GET /health`: open to all; a caller whom the gate trusts also learns what is loaded."""
+"""`GET /health`: open to all; a caller that the gate trusts also sees what is loaded."""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -12,20 +12,21 @@ from server.runtime.lifecycle import Lifecycle, LifecycleState
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether the server takes sessions now."""
+    """State of the server: whether it takes sessions now, and with the key what is loaded."""
 
     status: LifecycleState
     version: str | None = None
     sessions: int | None = None
     max_sessions: int | None = None
     loaded: Mapping[str, str] | None = None
-    "Kind of engine -> what serves it."
+    "Kind of engine -> name of the engine that serves it."
 
 
 def health_routes(
     lifecycle: Lifecycle, details: Callable[[LifecycleState], Health]
 ) -> tuple[Route, ...]:
-    """503 while starting or draining, so that load balancers look elsewhere."""
+    """Returns the health route. It answers 503 while starting or draining, for load balancers.
+    details: builds the report for a trusted caller."""
 
     async def show(request: aioweb.Request) -> aioweb.Response:
         state = lifecycle.state

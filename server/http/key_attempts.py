@@ -1,8 +1,6 @@
-"""Wrong keys, slowed down per address, so that a key cannot be tried out.
-
-The right key always passes, at once: behind one address there may be a proxy with many clients, of
-which one guesses. So an attempt costs time, not a lock.
-"""
+"""Slows down wrong keys per address, so that a key cannot be guessed. The right key always passes
+at once: a proxy with many clients may be behind one address, and only one of them guesses. So a
+wrong attempt costs time and never locks anybody out."""
 
 import asyncio
 import logging
@@ -16,32 +14,33 @@ from server.net.addresses import address_of
 logger = logging.getLogger(__name__)
 
 FREE = 10
-"Wrong keys of an address that cost nothing: people mistype, and a page asks for several things."
+"Wrong keys per address that cost nothing: people mistype, and a page makes several requests."
 
 FORGET_S = 60.0
-"After so long without a wrong key an address begins anew."
+"Time without a wrong key after which an address starts again from zero, in seconds."
 
 MAX_WAIT_S = 8.0
-"""The longest time that one answer is held back, reached with the fourth that costs. With the 256
-connections that an address may hold that is 32 keys a second; a random key of 16 characters takes
-longer than there is time."""
+"""Longest delay of one answer, reached with the fourth attempt that costs. With the 256 connections
+that an address may hold, this allows 32 keys a second; a random key of 16 characters cannot be
+found at that rate."""
 
 MAX_ADDRESSES = 4096
-"The ones longest quiet are forgotten: some 0.5 MB."
+"""Addresses to remember, some 0.5 MB. The one without a wrong key for the longest time is forgotten
+first."""
 
 
 class KeyAttemptLimiter:
-    """Those of one listener. Times are in seconds of any clock."""
+    """Counts the wrong keys that one listener received, per address."""
 
     def __init__(self) -> None:
         self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     async def slow_down(self, remote: str | None) -> None:
-        """A wrong key came from there: hold its answer back, however many others wait. Each holds a
-        connection, whose number is limited.
+        """Delays the answer to a wrong key, however many other answers are delayed now.
 
-        Raises Unauthorized too_many_wrong_keys, unless this one was free. The status stays 401:
-        who mistyped the key is asked for it again, and no client library tries the same one again.
+        Each holds a connection, and their number is limited. Raises Unauthorized
+        too_many_wrong_keys, unless the attempt was free. The status stays 401: a user who mistyped
+        is asked again, and client libraries do not repeat a 401.
         """
         wait_s = self.came(remote, asyncio.get_running_loop().time())
         if not wait_s:
@@ -54,7 +53,8 @@ class KeyAttemptLimiter:
         )
 
     def came(self, remote: str | None, now: float) -> float:
-        """How long the answer to a wrong key is held back."""
+        """Counts a wrong key and returns how many seconds to delay its answer. now: seconds of any
+        monotonic clock."""
         source = _source_of(remote)
         count, last = self._wrong.pop(source, (0, now))
         count = 1 if now - last > FORGET_S else count + 1
@@ -70,8 +70,8 @@ class KeyAttemptLimiter:
 
 
 def _source_of(remote: str | None) -> str:
-    """The key under which an address is counted: for IPv6 its network, as whoever has one address
-    there has all of them."""
+    """Returns the name under which an address is counted. For IPv6 that is its network: a machine
+    with one address there can use all of them."""
     address = address_of(remote or "")
     if not isinstance(address, IPv6Address):
         return str(address)

@@ -1,27 +1,27 @@
-"""URLs with a raw text in them: Willow's devices put what shall be spoken there as it is.
-
-Other servers in front of WIS let that pass; our HTTP parser ends a URL at its first space.
-"""
+"""Escapes raw text in request lines: Willow devices put the text to speak into the URL unescaped.
+Other servers in front of WIS let that pass; our HTTP parser ends a URL at its first space."""
 
 import re
 
 START = b"GET /api/tts?"
 
-MAX_LINE_BYTES = 8190  # what the parser takes
+MAX_LINE_BYTES = 8190  # the parser's limit
 
 _LINE = re.compile(rb"GET (.*) (HTTP/1\.[01]\r?)", re.DOTALL)
 _RAW = re.compile(rb'[^!-~]|["#<>\\^`{|}]|[&+](?= )')
-"What a URL cannot hold, and what would end or change the text: before a space it is a part of it."
+"""Bytes that a URL cannot hold, or that would end or change the text. `&` and `+` before a space
+belong to the text."""
 
 
 class RequestLine:
-    """The first bytes of a connection, on their way to the parser. A device opens one for each."""
+    """Holds back the request line of a new connection until it is complete, and escapes raw text.
+    Only the first request of a connection: a Willow device opens a new connection for each text."""
 
     def __init__(self) -> None:
         self._waiting: bytearray | None = bytearray()
 
     def push(self, data: bytes) -> bytes:
-        """What the parser may have now; empty until the line is complete."""
+        """Takes received bytes; returns those for the parser, empty until the line is complete."""
         if self._waiting is None:
             return data
         self._waiting += data
@@ -34,7 +34,7 @@ class RequestLine:
 
 
 def escaped(line: bytes) -> bytes:
-    """The line with percent-escapes for what is raw."""
+    """Returns the request line with raw bytes percent-encoded."""
     found = _LINE.fullmatch(line)
     if found is None:
         return line
