@@ -1,1 +1,1 @@
-"""Sockets and addresses: listeners, TLS, allow-lists, mDNS."""
+"""Sockets and addresses: listeners, TLS, allow-lists and mDNS."""

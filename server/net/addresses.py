@@ -1,4 +1,4 @@
-"""Addresses and names of this machine, and what a Host header means."""
+"""Addresses and names of this machine, and the parsing of Host headers."""
 
 import re
 import socket
@@ -12,7 +12,7 @@ _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\[\]:/@\s]+)(:(?P<port>[0-9]{
 
 
 def address_of(name: str) -> IpAddress | None:
-    """The IP address that a text is; None for a name."""
+    """Parses an IP address; returns None for a name."""
     try:
         return ip_address(name.strip("[]").partition("%")[0])
     except ValueError:
@@ -20,7 +20,7 @@ def address_of(name: str) -> IpAddress | None:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a host name or address can only mean this machine."""
+    """Returns True if a host name or address can only mean this machine."""
     address = address_of(name)
     if address is not None:
         return address.is_loopback
@@ -28,13 +28,13 @@ def is_loopback(name: str) -> bool:
 
 
 def is_unspecified(name: str) -> bool:
-    """0.0.0.0 or ::, that is every address of this machine."""
+    """Returns True for 0.0.0.0 and ::, which mean every address of this machine."""
     address = address_of(name)
     return address is not None and address.is_unspecified
 
 
 def host_name(header: str) -> str | None:
-    """Name or address in a Host header, lower case, without port; None when it is malformed."""
+    """Returns the name or address of a Host header, lower case, without port; None if malformed."""
     match = _HOST.fullmatch(header.strip().lower())
     if match is None or int(match["port"] or 0) > MAX_PORT:
         return None
@@ -42,7 +42,7 @@ def host_name(header: str) -> str | None:
 
 
 def lan_addresses() -> tuple[IpAddress, ...]:
-    """Addresses under which other machines may reach this one, IPv4 first."""
+    """Lists the addresses under which other machines may reach this one, IPv4 first."""
     import psutil  # not above: server/net/port_check.py runs before it is installed
 
     found = {
@@ -57,12 +57,12 @@ def lan_addresses() -> tuple[IpAddress, ...]:
 
 
 def own_names() -> tuple[str, ...]:
-    """This machine's names as a neighbour may type them."""
+    """Returns this machine's names as a user on the same network may type them."""
     name = socket.gethostname().lower()
     short = name.partition(".")[0]
     return tuple(dict.fromkeys((name, short, f"{short}.local")))
 
 
 def url_host(host: str) -> str:
-    """A host as a URL writes it: IPv6 in brackets."""
+    """Writes a host as in a URL: IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host

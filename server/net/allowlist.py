@@ -1,4 +1,4 @@
-"""Networks that are let in by doors whose clients have no key: `networks` of several sections."""
+"""Networks whose clients need no key: the setting `networks` of several sections."""
 
 import socket
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from core.errors import ConfigError
 from devices.ip_allowlist import IpNetwork
 
 LAN = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
-"Private addresses (RFC 1918, 4193) and those of a single link."
+"Private addresses (RFC 1918, RFC 4193) and link-local addresses."
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 
 def networks_of(names: Sequence[str], setting: str) -> tuple[IpNetwork, ...]:
-    """Those that are named, `lan` among them, and always this machine. Raises ConfigError, which
-    names the `setting`."""
+    """Parses the named networks; `lan` stands for all private ones, and this machine is always in.
+    Raises ConfigError, which names the `setting`."""
     named = [one for name in names for one in (LAN if name == "lan" else (name,))]
     try:
         return tuple(ip_network(one) for one in (*LOOPBACK, *named))
@@ -24,7 +24,7 @@ def networks_of(names: Sequence[str], setting: str) -> tuple[IpNetwork, ...]:
 
 
 def listening_host(names: Sequence[str], networks: Sequence[IpNetwork]) -> str:
-    """The address to listen on: all of this machine's where others may connect."""
+    """Returns the address to listen on: this machine only, or all if other machines may connect."""
     if not names:
         return "127.0.0.1"
     has_6 = any(one.version == 6 and not one.is_loopback for one in networks)

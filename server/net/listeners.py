@@ -1,4 +1,4 @@
-"""Sockets. They are bound before models load, so that a taken port is known at once."""
+"""Binds listening sockets; before models load, so that a taken port is reported at once."""
 
 import errno
 import resource
@@ -9,26 +9,25 @@ from core.errors import ConfigError, EarshotError
 from server.net.addresses import is_loopback, is_unspecified, lan_addresses, url_host
 
 BACKLOG = 65_535
-"""Connections that wait to be accepted: more than any system allows, and each takes its own limit
-(`net.core.somaxconn`). One that finds no room tries again a second later."""
+"""Length of the queue of connections that wait to be accepted. It is above any system's limit, so
+each system applies its own (`net.core.somaxconn`). A client that finds the queue full tries again a
+second later."""
 
 UNTAKEN_TIMEOUT_MS = 120_000
-"""A client that takes nothing of what it was sent for so long is gone. Devices that play what they
-are sent take some every few seconds."""
+"""Time after which a client that takes none of the data sent to it counts as gone. Devices that
+play a stream take some of it every few seconds."""
 
 
 class AddressInUse(EarshotError):
-    """Another program listens there."""
+    """Raised when another program listens on the address."""
 
     code = "address_in_use"
 
 
 def bind(host: str, port: int, *, setting: str = "--port") -> list[socket.socket]:
-    """Listening sockets for every address `host` means. Port 0 takes one free port for all.
-
-    Raises AddressInUse, which names the `setting` that chooses the port, or ConfigError when the
-    address is not one of ours.
-    """
+    """Binds listening sockets on every address that `host` means. Port 0 takes one free port for
+    all. Raises AddressInUse, which names the `setting` that chooses the port, or ConfigError if the
+    address is not one of this machine's."""
     sockets: list[socket.socket] = []
     try:
         for family, address in _resolve(host):
@@ -55,9 +54,9 @@ def _listen(family: socket.AddressFamily, address: str, port: int, setting: str)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # `::` means every address of both kinds; anything else is what it says.
+            # `::` is to take IPv4 too; every other IPv6 address takes only IPv6.
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; its accepted connections inherit it
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # only on Linux; accepted connections inherit it
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_TIMEOUT_MS)
         opened.bind((address, port))
         opened.listen(BACKLOG)
@@ -75,7 +74,7 @@ def _listen(family: socket.AddressFamily, address: str, port: int, setting: str)
 
 
 def urls(host: str, sockets: Sequence[socket.socket], *, is_tls: bool) -> list[str]:
-    """Where a browser finds the server, this machine's own address first."""
+    """Lists the URLs of the server for a browser, the one for this machine itself first."""
     scheme = "https" if is_tls else "http"
     port = sockets[0].getsockname()[1]
     hosts = [host]
@@ -88,19 +87,17 @@ def urls(host: str, sockets: Sequence[socket.socket], *, is_tls: bool) -> list[s
 
 
 def is_local_only(sockets: Sequence[socket.socket]) -> bool:
-    """Whether only this machine can reach the sockets."""
+    """Returns True if only this machine can reach the sockets."""
     return all(is_loopback(str(opened.getsockname()[0])) for opened in sockets)
 
 
 def raise_file_limit() -> int:
-    """As many open files as the system lets this process have: each connection is one.
-
-    Returns how many those are.
-    """
+    """Raises the limit of open files to what the system allows: each connection is one file.
+    Returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (ValueError, OSError):  # macOS says "unlimited", and takes less
+        except (ValueError, OSError):  # macOS reports "unlimited" but accepts less
             return soft
     return hard

@@ -1,4 +1,4 @@
-"""mDNS: the local network learns of the Wyoming server. protocols/wyoming.md section 4."""
+"""Announces the Wyoming server by mDNS, see protocols/wyoming.md section 4."""
 
 import logging
 import socket
@@ -10,17 +10,17 @@ from server.net.addresses import IpAddress
 logger = logging.getLogger(__name__)
 
 SERVICE = "_wyoming._tcp.local."
-"What Home Assistant looks for."
+"Service type that Home Assistant looks for."
 
 MAX_NAME_CHARS = 63
-"Of one label of a DNS name; a machine's may fill it alone."
+"Largest length of one label of a DNS name. The machine's name alone may fill it."
 
 
 @asynccontextmanager
 async def mdns_service(port: int, addresses: Sequence[IpAddress]) -> AsyncIterator[None]:
-    """While the body runs. Where it cannot be told (no multicast; another has our name), a line
-    says so, and Home Assistant takes host and port by hand. The name is the machine's, so that it
-    stays."""
+    """Announces the Wyoming server until the context is left. The name is derived from the
+    machine's, so it stays the same. If announcing fails (no multicast, or the name is taken), one
+    warning is logged, and host and port must be entered in Home Assistant by hand."""
     from zeroconf import Error
 
     async with AsyncExitStack() as stack:
@@ -32,7 +32,7 @@ async def mdns_service(port: int, addresses: Sequence[IpAddress]) -> AsyncIterat
 
 
 async def _announce(port: int, addresses: Sequence[IpAddress], stack: AsyncExitStack) -> str:
-    """Under which name. Raises zeroconf.Error, OSError."""
+    """Registers the service and returns its name. Raises zeroconf.Error or OSError."""
     from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
     name = f"earshot-{socket.gethostname().partition('.')[0].lower()}"[:MAX_NAME_CHARS]
@@ -44,6 +44,6 @@ async def _announce(port: int, addresses: Sequence[IpAddress], stack: AsyncExitS
         server=f"{name}.local.",
     )
     responder = AsyncZeroconf()
-    stack.push_async_callback(responder.async_close)  # takes back what was registered, no other's
+    stack.push_async_callback(responder.async_close)  # unregisters only what was registered here
     await responder.async_register_service(info)
     return str(info.name)

@@ -1,8 +1,8 @@
-"""`python -m server.net.port_check OPTIONS OF SERVE`: ends with 3 when `earshot serve` would find
-its port taken.
+"""Checks early whether the port is taken: `python -m server.net.port_check [OPTIONS OF SERVE]`.
 
-`make run` asks before it installs or fetches anything, so this needs nothing but Python. It knows
-where a port may be set, not all that may be wrong about it: that is said by `earshot serve`.
+Exits with 3 if `earshot serve` would find its port taken. `make run` calls it before it installs or
+fetches anything, so it needs nothing but Python. It only knows where a port may be set; every other
+mistake in the settings is reported by `earshot serve`.
 """
 
 import argparse
@@ -20,7 +20,8 @@ HOST, PORT = "127.0.0.1", 8080
 
 
 def address(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[str, int]:
-    """Where the server would listen: flags, variables, the file, defaults. Raises ValueError."""
+    """Returns (host, port) of the server: from flags, variables, the file or defaults. Raises
+    ValueError."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for flag in ("--host", "--port", "--config"):
         parser.add_argument(flag)
@@ -43,7 +44,8 @@ def address(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[str, 
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """3: the port is taken. What cannot be judged here is left to the server."""
+    """Returns 3 if the port is taken, else 0. Settings that cannot be read here are left to the
+    server."""
     try:
         host, port = address(arguments, environ)
         for opened in bind(host, port):

@@ -1,4 +1,5 @@
-"""HTTPS. `auto` signs a certificate itself: browsers ask once, then give the microphone."""
+"""Sets up HTTPS. `auto` makes a self-signed certificate, for which a browser asks the user once.
+Browsers allow the microphone only over HTTPS, except on this machine."""
 
 import ssl
 from collections.abc import Sequence
@@ -16,22 +17,26 @@ from core.errors import ConfigError
 from server.net.addresses import IpAddress
 from server.runtime.state_dir import TLS_FILE, write_private
 
-LIFETIME = timedelta(days=397)  # what browsers accept at most from public authorities
+LIFETIME = timedelta(days=397)  # longest lifetime that browsers accept from public authorities
 RENEW_BEFORE = timedelta(days=14)
-CLOCK_SKEW = timedelta(hours=1)  # of a phone that has just been switched on
+CLOCK_SKEW = timedelta(hours=1)  # the clock of a phone that has just been switched on may be behind
 
 
 @dataclass(frozen=True, slots=True)
 class TlsContext:
+    """TLS context of a listener, with the fingerprint of its certificate."""
+
     context: ssl.SSLContext
     fingerprint: str
-    "SHA-256 of the certificate, as browsers show it."
+    "SHA-256 of the certificate in the form in which browsers show it."
 
 
 def open_tls(
     setting: str, folder: Path, names: Sequence[str], addresses: Sequence[IpAddress], now: datetime
 ) -> TlsContext | None:
-    """TLS as `server.tls` says it; None for off. Raises ConfigError for unusable files."""
+    """Opens TLS as the setting `server.tls` asks: `off`, `auto` or `CERT:KEY`. folder: holds our
+    own certificate. names, addresses: what our own certificate must cover. now: decides whether it
+    must be renewed. Returns None for `off`. Raises ConfigError for unusable files."""
     if setting == "off":
         return None
     if setting == "auto":
@@ -59,7 +64,8 @@ def _load(certificate: Path, key: Path | None) -> TlsContext:
 def _is_usable(
     file: Path, names: Sequence[str], addresses: Sequence[IpAddress], now: datetime
 ) -> bool:
-    """There, still valid for a while, and made for everything this machine is called now."""
+    """Returns True if our certificate exists, is valid long enough and covers all names and
+    addresses."""
     try:
         certificate = x509.load_pem_x509_certificate(file.read_bytes())
         alternative = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -76,12 +82,12 @@ def _is_usable(
 
 
 def _dns_names(names: Sequence[str]) -> list[str]:
-    """What a certificate can carry: ASCII, at most 64 characters in its common name."""
+    """Returns the names that a certificate can carry: ASCII, at most 64 characters each."""
     return list(dict.fromkeys(["localhost", *(n for n in names if n.isascii() and len(n) <= 64)]))
 
 
 def _make(names: Sequence[str], addresses: Sequence[IpAddress], now: datetime) -> bytes:
-    """Certificate and key in one PEM."""
+    """Returns a new self-signed certificate and its key in one PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Earshot")])
     loopback = (ip_address("127.0.0.1"), ip_address("::1"))
