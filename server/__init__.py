@@ -1,1 +1,2 @@
-"""The composition root: command line, configuration, access, metrics. Knows everybody."""
+"""Composition root: command line, configuration, access and metrics. It may import every
+package."""

@@ -1,4 +1,4 @@
-"""`earshot`: one command, few subcommands, one clear line and an exit code for what goes wrong."""
+"""Entry point of `earshot`: one command with subcommands, clear errors and exit codes."""
 
 import argparse
 import sys
@@ -24,14 +24,15 @@ variables (EARSHOT_PORT, EARSHOT_TURN__SILENCE_MS), then from flags. `earshot co
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the process ends with what it returns."""
+    """Runs one command and returns the exit code of the process."""
     started = time.monotonic()
     parser = _parser(arguments)
     options = parser.parse_args(arguments)
     if options.command is None:
         parser.print_help()
         return 0
-    # Only now: numpy, msgspec and asyncio take three times as long as printing the help does.
+    # The import of `run` waits until here: numpy, msgspec and asyncio take three times as long as
+    # printing the help does.
     from server.commands.run import run
 
     return run(options, started)
@@ -59,7 +60,7 @@ def _parser(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
 def _add_tools(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]", given: list[str]
 ) -> None:
-    """The commands beside the server; their options are imported only when they are wanted."""
+    """Adds the other commands. The options of a command are imported only if it is called."""
     talk = commands.add_parser(
         "talk", help="speak a recording or the microphone to a server and hear the answer"
     )

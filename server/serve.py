@@ -1,4 +1,4 @@
-"""`earshot serve`: from a configuration to a server that runs until it is told to stop."""
+"""`earshot serve`: opens the listeners and runs the server until a signal stops it."""
 
 import asyncio
 import logging
@@ -35,12 +35,13 @@ from web.page import willow_page_routes, willow_pages
 logger = logging.getLogger(__name__)
 
 FEW_FILES = 1024
-"Fewer is no usual limit: somebody set it, or forgot it."
+"""Limit of open files below which a warning is logged. No system's default is lower, so it was set
+on purpose or by mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundListener:
-    """One port, on every address that the host means."""
+    """One port, bound on every address that the host means."""
 
     sockets: Sequence[socket.socket]
     tls: TlsContext | None
@@ -49,28 +50,28 @@ class BoundListener:
 
 @dataclass(frozen=True, slots=True)
 class BoundListeners:
-    """The listeners with their rules, before anything is behind them."""
+    """Bound listeners with their access rules, before any route is mounted."""
 
     main: BoundListener
     willow: Sequence[BoundListener]
-    "What they take is only Willow's."
+    "Listeners that serve only Willow's routes."
     was: BoundListener | None
-    "Of Willow's application server; None: it is off."
+    "Listener of Willow's application server; None if it is off."
     was_gate: AccessGate
+    "Access rules of `was`."
     wyoming: Sequence[socket.socket]
-    "Empty: it is off."
+    "Sockets of the Wyoming server; empty if it is off."
     notes: Sequence[str]
-    "For the log."
+    "Warnings for the log. They are collected before logging is set up."
     gate: AccessGate
+    "Access rules of the other HTTP listeners."
     is_new_key: bool
-    "Made just now: the only time that it is printed."
+    "The key was made now. Only then it is printed."
 
 
 def run(config: Config, started: float) -> None:
-    """Serve until a signal. `started`: `time.monotonic()` when the process began.
-
-    Raises ConfigError, AddressInUse, EngineError.
-    """
+    """Serves until a signal arrives. started: `time.monotonic()` at the start of the process, for
+    the log. Raises ConfigError, AddressInUse or EngineError."""
     files = raise_file_limit()
     with ExitStack() as stack:
         entrance = open_entrance(config, stack)
@@ -85,13 +86,15 @@ def run(config: Config, started: float) -> None:
 
 
 def open_entrance(config: Config, stack: ExitStack) -> BoundListeners:
-    """Bind, and find or make the key and the certificates; `stack` closes the sockets."""
+    """Binds all sockets and finds or makes the key and the certificate. stack: closes the sockets.
+    Raises ConfigError or AddressInUse."""
     server, willow = config.server, config.willow
     main = _bound(config, server.port, "--port", stack)
     plain = _bound(config, willow.http_port, "willow.http_port", stack)
     secure = _bound(config, willow.https_port, "willow.https_port", stack)
     was = _bound(config, willow.was_port, "willow.was_port", stack, host=willow.was_host)
     wyoming, note = _bound_wyoming(config.wyoming, stack)
+    # Willow's HTTPS listener needs a certificate even where the main listener has no TLS.
     own_tls = "auto" if secure and server.tls == "off" else server.tls
     is_local, is_was_local = (
         is_local_only(sockets) and not server.needs_key_here for sockets in (main, was)
@@ -129,8 +132,8 @@ def open_entrance(config: Config, stack: ExitStack) -> BoundListeners:
 def _bound(
     config: Config, port: int, setting: str, stack: ExitStack, *, host: str = ""
 ) -> list[socket.socket]:
-    """Nothing for the port 0 of a listener that is off; for the main one it is a free port. `host`:
-    where it is not the main one's."""
+    """Binds a port; `stack` closes it. Returns no socket for port 0, which turns a listener off.
+    For the main listener port 0 means a free port. host: replaces the main listener's host."""
     if port == 0 and setting != "--port":
         return []
     sockets = bind(host or config.server.host, port, setting=setting)
@@ -142,7 +145,9 @@ def _bound(
 def _bound_wyoming(
     wyoming: WyomingConfig, stack: ExitStack
 ) -> tuple[list[socket.socket], Sequence[str]]:
-    """Nothing where it is off; nothing but a note where another program has the usual port."""
+    """Binds the Wyoming port; returns (sockets, notes for the log). No sockets if it is off, or if
+    another program has the usual port: then a note says so. Raises AddressInUse for any other port.
+    """
     if wyoming.port == 0:
         return [], ()
     try:
@@ -163,15 +168,16 @@ def _listener(
 
 
 def _names(config: Config) -> list[str]:
-    """What this server may be called in a Host header or a certificate."""
+    """Lists the names that this server may have in a Host header or a certificate."""
     bound = [] if is_unspecified(config.server.host) else [config.server.host]
     return list(dict.fromkeys([*own_names(), *bound, *config.server.allowed_hosts]))
 
 
 def _greet(config: Config, entrance: BoundListeners) -> None:
-    """What a person needs: where the key is, once itself in a ready address, the certificate's
+    """Prints what the operator needs: where the key is, a new key's URL once, and the
     fingerprint."""
-    say = partial(print, flush=True)  # a container's log would see it only at the end
+    # without flush, a container's log would show it only at the end
+    say = partial(print, flush=True)
     if entrance.is_new_key:
         say("Whoever connects needs the key. It is shown only this once; open")
         for url in entrance.main.urls[1:] or entrance.main.urls:
@@ -188,7 +194,7 @@ def _greet(config: Config, entrance: BoundListeners) -> None:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed: it halves what a WebSocket frame costs."""
+    """Returns uvloop's loop factory if it is installed: it halves the cost of a WebSocket frame."""
     try:
         from uvloop import new_event_loop
     except ImportError:
@@ -245,7 +251,7 @@ async def _serve(config: Config, entrance: BoundListeners, started: float) -> No
 async def _wyoming(
     config: Config, sockets: Sequence[socket.socket], parts: ServerAssembly, limit: AddressLimit
 ) -> AsyncIterator[None]:
-    """The Wyoming server and its announcement, while the body runs."""
+    """Runs the Wyoming server and its mDNS announcement until the context is left."""
     wyoming, port = config.wyoming, sockets[0].getsockname()[1]
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(parts.wyoming.run(sockets, limit), name="wyoming")
@@ -260,7 +266,7 @@ async def _wyoming(
 def _routes(
     config: Config, parts: ServerAssembly, metrics: PrometheusMetrics, lifecycle: Lifecycle
 ) -> tuple[Sequence[Route], Sequence[Route]]:
-    """Those of the main listener, and of Willow's own."""
+    """Returns the routes of the main listener, and those of Willow's own listeners."""
 
     def details(state: LifecycleState) -> Health:
         return Health(

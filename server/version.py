@@ -1,13 +1,13 @@
-"""The installed version, and the name it is installed by."""
+"""Version of the installed package."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 DISTRIBUTION = "earshot-server"
-"On the package index, `earshot` is another project."
+"Name of the package. On the package index `earshot` is another project."
 
 
 def product_version() -> str:
-    """As the package says; 0 when run from a folder that was never installed."""
+    """Returns the package's version, or 0 if it runs from a folder that was never installed."""
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:

@@ -1,1 +1,1 @@
-"""What a running process needs: life cycle, metrics, logs, clock, state folder."""
+"""Services of a running process: life cycle, metrics, logs, clock and state folder."""

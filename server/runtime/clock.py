@@ -1,4 +1,4 @@
-"""The real clock and the trace file: what `core.ports` asks of the machine."""
+"""Real clock and trace file, as `core.ports` declares them."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class SystemClock:
-    """A `Clock`."""
+    """Implements `core.ports.Clock` with the system's clocks."""
 
     def now(self) -> float:
         return time.monotonic()
@@ -28,7 +28,8 @@ class SystemClock:
 
 
 class JsonlTraceSink:
-    """A `TraceSink`: one JSON object per line, whole lines only, so that a crash cuts nothing."""
+    """Writes the trace as one JSON object per line. Implements `core.ports.TraceSink`. Each line
+    goes out in one write, so that a crash leaves no partial line."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -39,7 +40,8 @@ class JsonlTraceSink:
 
 @contextmanager
 def open_trace(path: str) -> Iterator[JsonlTraceSink | None]:
-    """Append to the file, readable by its owner only; None for an empty path."""
+    """Opens the file for appending, readable by its owner only; yields None for an empty path.
+    Raises ConfigError if the file cannot be opened."""
     if not path:
         yield None
         return

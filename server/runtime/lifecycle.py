@@ -1,4 +1,4 @@
-"""Starting, ready, draining: what `/health` says, and how a signal ends the server."""
+"""Life cycle of the server: starting, ready, draining. `/health` shows it; signals end it."""
 
 import asyncio
 import logging
@@ -13,17 +13,20 @@ logger = logging.getLogger(__name__)
 LifecycleState = Literal["starting", "ready", "draining"]
 
 SAME_SIGNAL_S = 0.1
-"Two signals within it are one: `timeout` and some supervisors send theirs twice at once."
+"""Two signals within this time count as one, in seconds: `timeout` and some supervisors send two at
+once."""
 
 CLOSE_GRACE_S = 1.0
-"After their turns have had their time, sessions say goodbye and free what they hold."
+"Time in seconds that sessions get after draining to send their goodbye and free resources."
 
 LEAVE_TIMEOUT_S = 2.0
-"After a second signal: workers die and sockets close in less, or we go without."
+"""Time in seconds after a second signal. Workers and sockets end in less; otherwise the process
+exits without them."""
 
 
 class DrainableWork(Protocol):
-    """What lets running work finish: `pipeline.session.sessions.Sessions`."""
+    """Work that can be finished before the server stops, such as
+    `pipeline.session.sessions.Sessions`."""
 
     @property
     def count(self) -> int: ...
@@ -32,14 +35,14 @@ class DrainableWork(Protocol):
 
 
 class Lifecycle:
-    """The server's state, and the wish to stop."""
+    """State of the server, and the request to stop."""
 
     def __init__(self) -> None:
         self._is_loaded: Callable[[], bool] = lambda: False
         self._stop = asyncio.Event()
 
     def watch(self, is_loaded: Callable[[], bool]) -> None:
-        """From now on `is_loaded` says whether every model is there; one may be restarting."""
+        """Sets the function that tells whether every model is loaded; one may be restarting."""
         self._is_loaded = is_loaded
 
     @property
@@ -49,17 +52,18 @@ class Lifecycle:
         return "ready" if self._is_loaded() else "starting"
 
     def stop(self) -> None:
-        """Ask the server to drain and end."""
+        """Asks the server to drain and end."""
         self._stop.set()
 
     async def stopped(self) -> None:
-        """Wait until somebody asked."""
+        """Waits until `stop` is called."""
         await self._stop.wait()
 
 
 @contextmanager
 def signals(lifecycle: Lifecycle) -> Iterator[None]:
-    """SIGTERM and SIGINT drain; a second one leaves at once, without waiting for turns."""
+    """Handles SIGTERM and SIGINT while the context is open: the first drains, the second exits at
+    once."""
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
 
@@ -75,7 +79,7 @@ def signals(lifecycle: Lifecycle) -> Iterator[None]:
         if loop.time() - first_at < SAME_SIGNAL_S:
             return
         logger.warning("%s again: leaving without waiting", number.name)
-        loop.call_later(LEAVE_TIMEOUT_S, os._exit, 1)  # were a worker to keep us
+        loop.call_later(LEAVE_TIMEOUT_S, os._exit, 1)  # in case a worker blocks the exit
         if main is not None:
             main.cancel()
 
@@ -90,7 +94,7 @@ def signals(lifecycle: Lifecycle) -> Iterator[None]:
 
 
 async def drain(work: DrainableWork, timeout_s: float) -> None:
-    """Let turns finish for `timeout_s` at most, and end whatever the work does."""
+    """Drains the work for at most `timeout_s`, then returns even if sessions have not closed."""
     try:
         async with asyncio.timeout(timeout_s + CLOSE_GRACE_S):
             await work.drain(timeout_s)

@@ -1,4 +1,4 @@
-"""Log lines: text for people or JSON for machines, with a request id and without secrets."""
+"""Formats log lines: text for people or JSON for machines, with request id and without secrets."""
 
 import logging
 import re
@@ -13,28 +13,31 @@ import msgspec
 from server.config import LogConfig
 
 NOISY = ("aioice", "aiortc", "alembic", "faster_whisper", "asyncio", "httpcore2", "httpx2", "mcp")
-"Libraries that tell at info what only they need to know."
+"Libraries whose info messages matter only to their developers: limited to warnings."
 
 SILENT = ("mcp.client.stdio", "mcp.client.sse", "mcp.client.streamable_http")
-"""Libraries that tell what somebody else's program printed, with a traceback for each line; and
-that one went away, which `pipeline/tools/mcp` says in one."""
+"""Libraries limited to critical messages. They log what a tool server's program prints, with a
+traceback for each line, and that it has gone away, which `pipeline/tools/mcp` already logs in one
+line."""
 
 request_id: ContextVar[str] = ContextVar("request_id", default="")
-"Of the request being served; tasks started by it inherit it."
+"Id of the request being served. Tasks started by it inherit the id."
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-"What a caller could forge lines with, or steer a terminal."
+"Characters with which a caller could forge log lines or control a terminal."
 
 _SECRETS = re.compile(
     r"(?i)(?P<before>bearer\s+|openai-insecure-api-key\.|[#?&]key=|(?<![a-z])(?:ek|sk)[-_]"
-    r"|(?<![a-z])dev_(?=[A-Za-z0-9_-]{43})"  # a device's key; its id is shorter
+    r"|(?<![a-z])dev_(?=[A-Za-z0-9_-]{43})"  # a device's key; a device id is shorter
     r"|basic\s+(?=[A-Za-z0-9+/]{16})|://[^\s/:@]*:(?=[^\s/@]+@))"
     r"[A-Za-z0-9._~+/=-]{4,}"
 )
+"Text that looks like a key: it is cut out of log lines."
 
 
 def set_up(config: LogConfig, *, secrets: Iterable[str] = (), stream: TextIO | None = None) -> None:
-    """Send every logger to `stream` (standard error), once, as configured."""
+    """Sends all loggers to `stream` (default: standard error) in the configured form. secrets:
+    texts that are replaced by `[secret]` in every line."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.addFilter(_add_request_id)
     known = [secret for secret in secrets if secret]
@@ -48,14 +51,14 @@ def set_up(config: LogConfig, *, secrets: Iterable[str] = (), stream: TextIO | N
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without known secrets and without what looks like one."""
+    """Returns the text without the known secrets and without anything that looks like a key."""
     for secret in secrets:
         text = text.replace(secret, "[secret]")
     return _SECRETS.sub(r"\g<before>[secret]", text)
 
 
 def one_line(text: str) -> str:
-    """The text with control characters written as escapes."""
+    """Returns the text with control characters written as escapes."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
@@ -65,7 +68,7 @@ def _add_request_id(record: logging.LogRecord) -> bool:
 
 
 class TextFormatter(logging.Formatter):
-    """`12:00:01.250 INFO  server.http.app: message [req_...]`"""
+    """Formats lines as `12:00:01.250 INFO    server.http.app: message [req_...]`."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__(
@@ -74,7 +77,8 @@ class TextFormatter(logging.Formatter):
         self._secrets = tuple(secrets)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
-        record.message = one_line(record.message)  # a traceback comes after and keeps its lines
+        # a traceback follows later and keeps its line breaks
+        record.message = one_line(record.message)
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
@@ -84,7 +88,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line; `time` is UTC."""
+    """Formats each record as one JSON object per line; `time` is UTC."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__()

@@ -1,7 +1,5 @@
-"""Every metric of the server, declared in one table; `core.ports.Metrics` over prometheus_client.
-
-Labels have few values: never a session, a call, a path with an id or anything a caller wrote.
-"""
+"""Declares every metric of the server in one table; implements `core.ports.Metrics` for Prometheus.
+Labels have few values: never a session, a call, a path with an id or text of a caller."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,33 +13,34 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from core.http.routes import Route
 
 STAGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2.5, 5, 10)
-"Dense where an answer feels instant (under 300 ms) or slow (over 1 s)."
+"Stages of a turn. Dense where an answer feels instant (under 300 ms) or slow (over 1 s)."
 
 COMPUTE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-"From a decoded frame to a long utterance on a slow processor."
+"Recognition calls: from a decoded frame to a long utterance on a slow processor."
 
 LOAD_BUCKETS_S = (0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
-"From PocketSphinx to a large Whisper from a cold disk."
+"Model loads: from PocketSphinx to a large Whisper from a cold disk."
 
 PAUSE_BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.2, 0.5)
-"Around the 20 ms in which a packet goes; 60 ms is our promise."
+"Reaction to a barge-in. Dense around the 20 ms of one packet; the target is 60 ms."
 
 FACTOR_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2.5, 5)
-"Time over sound: above 1 a voice cannot keep up with itself."
+"Processing time divided by audio length. Above 1 a voice cannot keep up with playback."
 
 LOSS_BUCKETS = (0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-"Nobody hears less than 1 %; a tenth costs words."
+"Packet loss as a share. Below 1 % it is inaudible; 10 % costs words."
 
 NETWORK_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.06, 0.1, 0.2, 0.4, 1)
-"From one room to a phone on the other side of the world."
+"Round trip and jitter: from the same room to a phone on the other side of the world."
 
 BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
-"Items in a call; 64 is the most that a recogniser can be set to."
+"Items in one call. A recogniser's batch size can be set to 64 at most."
 
 
 @dataclass(frozen=True, slots=True)
 class MetricDeclaration:
-    """One metric as the code names it; counters get `_total` when they are shown."""
+    """Declaration of one metric under its name in the code. Prometheus adds `_total` to
+    counters."""
 
     kind: Literal["counter", "gauge", "histogram"]
     help: str
@@ -173,7 +172,7 @@ METRICS: Mapping[str, MetricDeclaration] = {
 
 
 class PrometheusMetrics:
-    """An undeclared name, or wrong labels, is a bug and raises."""
+    """Implements `core.ports.Metrics`. An undeclared name or wrong labels are a bug, and raise."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -198,7 +197,7 @@ class PrometheusMetrics:
         metric.set(value)
 
     def exposition(self) -> bytes:
-        """Everything in Prometheus' text format."""
+        """Returns all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def _of(self, name: str, labels: Mapping[str, str]) -> Counter | Gauge | Histogram:
@@ -223,7 +222,7 @@ def _make(
 
 
 def metrics_routes(metrics: PrometheusMetrics) -> tuple[Route, ...]:
-    """`GET /metrics`."""
+    """Returns the route `GET /metrics`."""
 
     async def show(_: aioweb.Request) -> aioweb.Response:
         metrics.gauge("earshot_tasks", len(asyncio.all_tasks()))

@@ -1,4 +1,4 @@
-"""Files that only their owner may read: the API key, the certificate."""
+"""State folder with files that only their owner may read: the API key and the certificate."""
 
 import os
 import re
@@ -13,13 +13,13 @@ KEY_FILE = "api-key"
 TLS_FILE = "tls.pem"
 
 KEY_PATTERN = "[A-Za-z0-9._~-]{16,256}"
-"""With no character that a URL or a subprotocol minds. Fewer than 16 can be guessed, by who sends
-thousands of guesses a second for months."""
+"""Characters and length of a key. None of the characters needs quoting in a URL or a WebSocket
+subprotocol. A key of fewer than 16 could be guessed in months at thousands of attempts a second."""
 KEY_CHARS = "16 to 256 of A-Z a-z 0-9 . _ ~ -"
 
 
 def open_folder(path: str) -> Path:
-    """The state folder, made at need. Raises ConfigError when it cannot be."""
+    """Returns the state folder, and creates it if needed. Raises ConfigError if that fails."""
     folder = Path(path).expanduser()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -29,18 +29,16 @@ def open_folder(path: str) -> Path:
 
 
 def shut_folder(path: str) -> Sequence[str]:
-    """Take rights of others from the state folder and from our files in it, as far as they exist.
-
-    What was done, for the log. Raises ConfigError for what belongs to another user. (The database
-    sees to its files itself.)
-    """
+    """Removes other users' rights from the state folder and from our files in it, if they exist.
+    The database protects its own files. Returns log lines that say what was changed. Raises
+    ConfigError for files of another user."""
     folder = Path(path).expanduser()
     ours = (folder, folder / KEY_FILE, folder / TLS_FILE)
     return [done for one in ours if (done := make_private(one, "config.paths.state_dir"))]
 
 
 def write_private(file: Path, data: bytes) -> None:
-    """Write whole or not at all, readable by the owner only."""
+    """Writes a file that only the owner can read, whole or not at all. Raises ConfigError."""
     partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -53,8 +51,8 @@ def write_private(file: Path, data: bytes) -> None:
 
 
 def read_key(path: str) -> str | None:
-    """The key that an earlier start made, if any. Raises ConfigError, also for one that somebody
-    wrote there and that can be guessed."""
+    """Returns the key that an earlier start stored, or None. Raises ConfigError if the file is
+    unreadable or holds a key that is too easy to guess."""
     file = Path(path).expanduser() / KEY_FILE
     try:
         key = file.read_text(encoding="ascii").strip()
@@ -70,7 +68,7 @@ def read_key(path: str) -> str | None:
 
 
 def make_key(folder: Path) -> str:
-    """A new key, stored. 256 random bits, with no character that a URL or a subprotocol minds."""
+    """Makes and stores a new key of 256 random bits, safe in URLs and WebSocket subprotocols."""
     key = secrets.token_urlsafe(32)
     write_private(folder / KEY_FILE, key.encode() + b"\n")
     return key
