@@ -1,1 +1,1 @@
-"""`earshot models`: list, pull, convert, remove and check the weights in the models folder."""
+"""Models folder and hubs, for `earshot models`: list, pull, convert, remove and check weights."""

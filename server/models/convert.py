@@ -1,4 +1,4 @@
-"""A checkpoint into CTranslate2's form, by its own converter in a process of its own."""
+"""Converts a checkpoint to CTranslate2's format, with its own converter in a separate process."""
 
 import os
 import re
@@ -30,24 +30,26 @@ INSTALL_ADVICE = (
 )
 
 FAILED_LINES = 3
-"Of the converter's last words: the error, and a bit of where."
+"Number of the converter's last lines in the error message: the error, and a bit of its location."
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
+    """Parameters of one conversion."""
+
     checkpoint: Path
     name: str
     quantization: str
     python: str = ""
-    "The interpreter that has the libraries; empty: ours."
+    "Interpreter that has the libraries; empty: the one that runs Earshot."
     source: str = ""
-    "Where the checkpoint came from."
+    "Origin of the checkpoint, for the model's record."
     padding: AsrPadding | None = None
-    "What the weights were trained with, for their notes; None: as usual, or what is known of them."
+    "Padding that the weights were trained with; None: the usual, or what is known of them."
 
 
 def check_name(name: str, models_dir: Path) -> None:
-    """Whether a model may get that name. Raises ModelsError."""
+    """Raises ModelsError if a new model cannot have that name."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
         raise ModelsError(f"{name!r} is no name for a model: letters, digits, and . _ - inside")
     if (models_dir / name).exists():
@@ -55,7 +57,7 @@ def check_name(name: str, models_dir: Path) -> None:
 
 
 def check_checkpoint(folder: Path) -> None:
-    """Whether it can be converted. Raises ModelsError."""
+    """Raises ModelsError if the folder holds no checkpoint that can be converted."""
     if (folder / "model.bin").is_file():
         entry = find_entry(short_name(folder.name))
         origin = entry.origin if entry and entry.origin else "its checkpoint"
@@ -71,16 +73,17 @@ def check_checkpoint(folder: Path) -> None:
 
 
 def check_tools(python: str) -> None:
-    """Whether the libraries are there. Raises ToolsMissing."""
+    """Raises MissingConversionTools if the libraries are not installed."""
     if python:
-        return  # its own words come when it runs
+        return  # another interpreter reports missing libraries when it runs
     missing = [library for library in LIBRARIES if find_spec(library) is None]
     if missing:
         raise MissingConversionTools(f"converting needs {' and '.join(missing)}: {INSTALL_ADVICE}")
 
 
 def convert(wanted: Conversion, models_dir: Path) -> Path:
-    """Returns the new model's folder. Blocking, minutes for a large one. Raises ModelsError."""
+    """Converts; returns the new model's folder. Blocking; takes minutes for a large model. Raises
+    ModelsError."""
     partial = partial_folder(models_dir, wanted.name)
     shutil.rmtree(partial, ignore_errors=True)
     models_dir.mkdir(parents=True, exist_ok=True)
@@ -105,13 +108,13 @@ def convert(wanted: Conversion, models_dir: Path) -> Path:
 
 
 def padding_of(checkpoint: Path) -> AsrPadding | None:
-    """What the catalogue knows of a checkpoint that was pulled."""
+    """Returns the padding that the catalogue knows for a pulled checkpoint, or None."""
     entry = find_entry(checkpoint.name.removesuffix(".checkpoint"))
     return entry.padding if entry else None
 
 
 def write_notes(folder: Path, padding: AsrPadding | None) -> None:
-    """The new model's own notes, unless the checkpoint's came with it."""
+    """Writes the new model's notes, unless they came with the checkpoint."""
     file = folder / NOTES_FILE
     if padding is not None and not file.exists():
         file.write_bytes(msgspec.json.encode({"padding": padding}) + b"\n")
@@ -119,7 +122,8 @@ def write_notes(folder: Path, padding: AsrPadding | None) -> None:
 
 def _run(wanted: Conversion, output: Path) -> None:
     python = wanted.python or sys.executable
-    # -P: the script's folder is ours, and its names must not stand before the libraries'.
+    # -P keeps the script's folder off the import path: module names there would hide the
+    # libraries'.
     command = [python, "-P", str(SCRIPT), str(wanted.checkpoint), str(output), wanted.quantization]
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TQDM_DISABLE": "1"}
     environment = {**os.environ, **quiet}

@@ -1,4 +1,4 @@
-"""Files of a hub into a folder: each continued where it was cut, checked, whole or not there."""
+"""Downloads files of a hub into a folder: interrupted files are continued, and all are checked."""
 
 import hashlib
 import shutil
@@ -14,7 +14,7 @@ from server.models.progress import DownloadProgress
 BLOCK_BYTES = 256 * 1024
 
 SPARE_BYTES = 64 * 2**20
-"Room that a download leaves on the disk."
+"Free space in bytes that must remain on the disk."
 
 
 def fetch(
@@ -23,8 +23,7 @@ def fetch(
     folder: Path,
     progress: DownloadProgress,
 ) -> None:
-    """Make `folder` hold these files, under their bare names. What is there and right stays.
-
+    """Downloads the files into `folder` under their bare names; correct files that exist stay.
     Raises ModelsError; then the finished files and a part of the next one remain for another try.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +47,8 @@ def sha256(path: Path) -> str:
 
 
 def _part(file: HubFile, folder: Path) -> Path:
-    """Named after the content, so that what changed on the hub is never continued."""
+    """Returns the path of a partial file. It contains the content's hash: a file that changed on
+    the hub is never continued."""
     return folder / f"{file.name}.{file.identity[:16]}.part"
 
 
@@ -72,7 +72,7 @@ def _check_room(waiting: Sequence[HubFile], parts: dict[HubFile, Path], folder: 
 
 
 def _fetch_one(hub: Hub, file: HubFile, part: Path, progress: DownloadProgress) -> None:
-    """Complete the part; a broken connection is made anew and goes on where it broke."""
+    """Completes one file; after a broken connection it goes on where it stopped."""
     failures = 0
     while True:
         before = _size(part)
@@ -91,7 +91,7 @@ def _fetch_one(hub: Hub, file: HubFile, part: Path, progress: DownloadProgress) 
 def _stream(hub: Hub, file: HubFile, part: Path, progress: DownloadProgress) -> None:
     start = _size(part)
     with hub.open(file, start) as answer:
-        if start and answer.status != 206:  # it sends everything
+        if start and answer.status != 206:  # the server ignored the range and sends everything
             progress.add(-start)
             start = 0
         expected = file.size_bytes
@@ -100,7 +100,7 @@ def _stream(hub: Hub, file: HubFile, part: Path, progress: DownloadProgress) -> 
         with part.open("r+b" if start else "wb") as opened:
             opened.seek(start)
             received = start
-            # What is longer than listed, like a network's login page, is not read to its end.
+            # An answer longer than listed, such as a network's login page, is not read to its end.
             while expected is None or received < expected:
                 if not (block := _read(answer, hub, file)):
                     break
@@ -124,21 +124,22 @@ def _read(answer: Any, hub: Hub, file: HubFile) -> bytes:
 
 
 def _check(file: HubFile, part: Path) -> None:
-    """A part with the wrong content is thrown away: continuing it would never end well."""
+    """Deletes a part with wrong content, since continuing it would never end well. Raises
+    ModelsError."""
     if wrong := _mismatch(file, part):
         part.unlink()
         raise ModelsError(f"{file.repository}/{file.path} came damaged: {wrong}; pull it again")
 
 
 def _mismatch(file: HubFile, path: Path) -> str:
-    """How a file differs from what the hub says about it; empty when it does not."""
+    """Returns how a file differs from the hub's description; empty if it does not."""
     size = path.stat().st_size
     if file.size_bytes is not None and size != file.size_bytes:
         return f"{size} bytes instead of {file.size_bytes}"
     if file.sha256:
         kind, expected, found = "sha256", file.sha256, sha256(path)
     elif file.git_sha1:
-        content = path.read_bytes()  # git holds small files only
+        content = path.read_bytes()  # git holds only small files
         blob = b"blob %d\0" % len(content) + content
         kind, expected = "git hash", file.git_sha1
         found = hashlib.sha1(blob, usedforsecurity=False).hexdigest()

@@ -1,32 +1,34 @@
-"""What can go wrong with a hub or a models folder."""
+"""Errors of hubs and of the models folder."""
 
 from core.errors import EarshotError
 
 
 class ModelsError(EarshotError):
-    """A model cannot be fetched, converted, removed or used; the message says why."""
+    """Raised when a model cannot be fetched, converted, removed or used; the message gives the
+    reason."""
 
     code = "model_failed"
 
 
 class HubUnreachable(ModelsError):
-    """No connection, no answer in time, or the server keeps failing. Later it may work."""
+    """Raised if there is no connection, no answer in time, or only server errors. It may work
+    later."""
 
     code = "hub_unreachable"
     retryable = True
 
 
 class HubBusy(HubUnreachable):
-    """It answers that it cannot now."""
+    """Raised when the hub answers that it cannot serve the request now."""
 
 
 class HubOffline(HubUnreachable):
-    """Something is missing, and looking for it on the network was forbidden."""
+    """Raised when a file is missing and network access was forbidden."""
 
     code = "offline"
 
 
 class MissingConversionTools(ModelsError):
-    """Converting needs libraries that are not installed."""
+    """Raised when libraries for converting are not installed."""
 
     code = "tools_missing"

@@ -1,8 +1,6 @@
-"""One decode at the first start on a GPU: memory tells what fits, only time what is fast enough.
-
-The figure is noted in the models folder, where `earshot models bench` notes its own, so that the
-next start does not ask again.
-"""
+"""Times one decode at the first start on a GPU. Memory decides which model fits; only a measurement
+decides which is fast enough. The time is noted in the models folder, like those of `earshot models
+bench`, so that the next start does not measure again."""
 
 import asyncio
 import logging
@@ -28,15 +26,16 @@ from serving.model import ServedModel
 logger = logging.getLogger(__name__)
 
 DecodeTimer = Callable[[AsrModelOffer], Awaitable[float]]
-"Milliseconds that one utterance takes. Raises EarshotError when it cannot be decoded."
+"""Function that returns the milliseconds for one utterance. Raises EarshotError if it cannot be
+decoded."""
 
 MAX_START_S = 120.0
-"For loading a model and two decodes; a model that needs longer is too slow for speech."
+"Time limit in seconds for loading a model and two decodes. A slower model is too slow for speech."
 
 
 async def with_times(config: Config, found: PlacementInputs, timer: DecodeTimer) -> PlacementInputs:
-    """The survey with a figure for the model that `auto` takes on a GPU. One that turns out to be
-    too slow leaves its place to the next, which is measured too. Raises EngineMissing,
+    """Returns the survey with a measured time for the model that `auto` takes on a GPU. A model
+    that is too slow gives way to the next, which is measured too. Raises EngineMissing or
     ConfigError."""
     asr = config.asr
     if asr.engine not in (AUTO, WHISPER) or asr.model != AUTO or "model" in asr.options:
@@ -47,7 +46,7 @@ async def with_times(config: Config, found: PlacementInputs, timer: DecodeTimer)
         if choice.name != WHISPER or model is None or benchmark_on(model, found.hardware):
             break
         (offer, *_) = find_offers(config, machine(config, found))
-        if CPU in offer.memory_mb:  # sizes that processors compute in time are known
+        if CPU in offer.memory_mb:  # for processors it is known which sizes are fast enough
             break
         measured = await _measured(offer, found, timer)
         if measured is None:
@@ -83,7 +82,7 @@ def _noted(found: PlacementInputs, model: WhisperWeights, measured: ModelBenchma
 
 
 def timer_of(clock: Clock, metrics: Metrics) -> DecodeTimer:
-    """By the model itself in one worker, as the server would run it."""
+    """Returns a timer that runs the model in one worker, as the server would."""
 
     async def took_ms(offer: AsrModelOffer) -> float:
         pcm = await spoken(SENTENCES[1])
@@ -94,7 +93,7 @@ def timer_of(clock: Clock, metrics: Metrics) -> DecodeTimer:
                 fastest_s = await _fastest_s(served, pcm, clock)
                 running.cancel()
         except ExceptionGroup as group:
-            # The worker and whoever waits for it fail with the same error.
+            # The worker and the code that waits for it fail with the same error.
             first, others = group.split(EarshotError)
             if first is None or others is not None:
                 raise
@@ -109,7 +108,7 @@ def _leaf(group: BaseException) -> BaseException:
 
 
 async def _fastest_s(served: ServedModel, pcm: Pcm, clock: Clock) -> float:
-    """Of two decodes: the first one warms the model up."""
+    """Returns the faster of two decodes, in seconds: the first one warms up the model."""
     await served.ready()
     fastest_s = math.inf
     for _ in range(2):

@@ -1,8 +1,6 @@
-"""A hub of models: what a repository holds at one commit, and the bytes of its files.
-
-Our own, because `huggingface_hub` 2 begins an interrupted file anew in every process and checks no
-checksum.
-"""
+"""Client of a model hub: lists the files of a repository at one commit, and reads their bytes. It
+replaces `huggingface_hub`: version 2 restarts interrupted files in every process and checks no
+checksum."""
 
 import threading
 import time
@@ -20,13 +18,13 @@ from server.models.errors import HubBusy, HubUnreachable, ModelsError
 
 HUB = "https://huggingface.co"
 STALL_S = 15.0
-"Without one byte for so long, a connection is given up."
+"Longest time without a byte, in seconds; then the connection is given up."
 
 ATTEMPTS = 4
-"In a row without a new byte; then the hub counts as unreachable."
+"Attempts in a row without a new byte; then the hub counts as unreachable."
 
 MAX_LISTING_BYTES = 16 * 2**20
-"A repository of ten thousand files lists in 2 MB."
+"Limit of a repository's listing. Ten thousand files take 2 MB."
 
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -50,7 +48,7 @@ class _RepositoryInfo(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file of a repository at one commit."""
+    """File of a repository at one commit."""
 
     repository: str
     commit: str
@@ -58,9 +56,9 @@ class HubFile:
     size_bytes: int | None
     "None: the hub does not say."
     sha256: str = ""
-    "Of large files; empty when the hub does not say."
+    "Checksum of a large file; empty if the hub does not say."
     git_sha1: str = ""
-    "Of small ones: git's hash of `blob <size>`, a zero byte and the content."
+    "Checksum of a small file: git's hash of `blob <size>`, a zero byte and the content."
 
     @property
     def name(self) -> str:
@@ -68,22 +66,22 @@ class HubFile:
 
     @property
     def identity(self) -> str:
-        """Differs when the content does."""
+        """Returns a text that differs if the content differs."""
         return self.sha256 or self.git_sha1 or self.commit
 
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """One hub, reached over HTTP. Blocking."""
+    """One model hub, reached over HTTP. Blocking."""
 
     endpoint: str = HUB
     token: str = field(default="", repr=False)
     stall_s: float = STALL_S
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
-    "Between attempts."
+    "Waits between attempts."
 
     def __post_init__(self) -> None:
-        """Raises ModelsError without saying the address: errors and progress would show it."""
+        """Checks the address. Raises ModelsError without quoting it: it may hold a password."""
         try:
             address = urlsplit(self.endpoint)
             _ = address.port
@@ -98,7 +96,7 @@ class Hub:
             )
 
     def files(self, repository: str, revision: str = "main") -> tuple[HubFile, ...]:
-        """What a repository holds. `revision`: a branch, a tag or a commit. Raises ModelsError."""
+        """Lists a repository's files. `revision`: branch, tag or commit. Raises ModelsError."""
         where = f"api/models/{quote(repository)}/revision/{quote(revision, safe='')}?blobs=true"
         what = f"{repository} at {revision}"
         body = self._listing(where, what)
@@ -109,13 +107,15 @@ class Hub:
         return tuple(_file(repository, listing.sha, sibling) for sibling in listing.siblings)
 
     def open(self, file: HubFile, start: int) -> Any:
-        """The response with the file's bytes from `start` on (status 206), or with all (200)."""
+        """Opens a file for reading. Returns the response with the bytes from `start` on (status
+        206), or with all (200)."""
         where = f"{quote(file.repository)}/resolve/{quote(file.commit)}/{quote(file.path)}"
         headers = {"Range": f"bytes={start}-"} if start else {}
         return self._open(where, headers, f"{file.repository}/{file.path}")
 
     def unreachable(self, within_s: float) -> str | None:
-        """Why the hub does not answer within that time; None if it does, whatever it says."""
+        """Returns why the hub does not answer within that time; None if it answers anything below
+        500."""
         answer: list[str | None] = []
 
         def ask() -> None:
@@ -127,7 +127,7 @@ class Hub:
             except (OSError, ValueError, HTTPException) as error:
                 answer.append(reason(error))
 
-        # The socket's timeout does not cover name resolution, which can hang: the thread does.
+        # The socket's timeout does not cover name resolution, which can hang. The thread's does.
         thread = threading.Thread(target=ask, daemon=True)
         thread.start()
         thread.join(within_s)
@@ -165,7 +165,7 @@ class Hub:
         request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310  (checked above)
         request.add_header("User-Agent", "earshot")
         if self.token:
-            # Not sent on to the storage that a hub redirects to.
+            # An unredirected header is not sent to the storage that a hub redirects to.
             request.add_unredirected_header("Authorization", f"Bearer {self.token}")
         return urllib.request.urlopen(request, timeout=timeout_s)  # noqa: S310
 
@@ -185,7 +185,7 @@ class Hub:
 
 
 def reason(error: BaseException) -> str:
-    """The short form of what a connection died of."""
+    """Returns the reason of a connection error in one short line."""
     inner = getattr(error, "reason", error)
     if isinstance(inner, TimeoutError):
         return "no answer in time"

@@ -1,4 +1,4 @@
-"""What lies in the models folder."""
+"""Lists the contents of the models folder."""
 
 import re
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from server.models.download import sha256
 FolderKind = Literal["model", "voice", "checkpoint", "partial", "broken"]
 
 WORTH: tuple[FolderKind, ...] = ("model", "voice", "checkpoint", "broken", "partial")
-"The best first, where a name fits several."
+"Kinds in the order of preference if a name fits several folders."
 
 CHECKPOINTS = ("*.safetensors", "pytorch_model*.bin", "*.pt")
-"Weights that must be converted."
+"File patterns of weights that must be converted."
 
 PARTIAL = re.compile(r"\.(.+)\.partial")
-"A download that was cut: a hidden folder."
+"Name pattern of an interrupted download: a hidden folder."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class ModelFolder:
     kind: FolderKind
     size_bytes: int
     weight_type: str = ""
-    "Of the file; on a CPU it is computed in int8 all the same, see asr.options.compute_type."
+    """Number type of the weights in the file. On a CPU they are computed in int8, see
+    asr.options.compute_type."""
     languages: str = ""
     problem: str = ""
 
@@ -53,7 +54,7 @@ def holds_checkpoint(folder: Path) -> bool:
 
 
 def installed(models_dir: Path) -> tuple[ModelFolder, ...]:
-    """Every model, checkpoint and half of one, by name. Reads headers only."""
+    """Lists all models, checkpoints and partial downloads, by kind and name. Reads only headers."""
     if not models_dir.is_dir():
         return ()
     found = [_look(folder) for folder in models_dir.iterdir() if folder.is_dir()]
@@ -61,8 +62,8 @@ def installed(models_dir: Path) -> tuple[ModelFolder, ...]:
 
 
 def find_installed(models_dir: Path, name: str) -> ModelFolder:
-    """By its folder's name, or else its short name or an alias: a model that can be used before
-    the rest. Raises ModelsError that lists what is."""
+    """Finds a model by its folder's name, else by its short name or an alias. Of several matches a
+    usable model comes first. Raises ModelsError that lists the existing names."""
     everything = installed(models_dir)
     entry = find_entry(name)
     wanted = {name, entry.name} if entry else {name}
@@ -121,24 +122,26 @@ def _files(folder: Path) -> Iterator[Path]:
     return (path for path in folder.rglob("*") if path.is_file())
 
 
-# Where a model's files came from, and what they were: `source.json` in its folder.
+# Origin and checksums of a model's files: `source.json` in its folder.
 
 FILE = "source.json"
 
 
 class SourceRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Origin and checksums of a model's files."""
+
     source: str
-    "A repository on a hub, or the folder that was converted."
+    "Repository on a hub, or the folder that was converted."
     revision: str = ""
-    "The commit."
+    "Commit of the repository."
     quantization: str = ""
-    "As it was converted here."
+    "Number type chosen when it was converted here; empty if it was not."
     files: dict[str, str] = {}
-    "Name -> sha256."
+    "File name -> sha256."
 
 
 def write_record(folder: Path, record: SourceRecord) -> None:
-    """With the checksum of every file that the folder holds."""
+    """Writes the record with the checksum of every file in the folder."""
     files = {path.name: sha256(path) for path in sorted(folder.iterdir()) if path.name != FILE}
     whole = msgspec.structs.replace(record, files=files)
     data = msgspec.json.format(msgspec.json.encode(whole), indent=2)
@@ -146,7 +149,8 @@ def write_record(folder: Path, record: SourceRecord) -> None:
 
 
 def read_record(folder: Path) -> SourceRecord | None:
-    """None: nobody wrote one. Raises ModelsError for one that cannot be read."""
+    """Reads the record of a folder; None if there is none. Raises ModelsError if it cannot be
+    read."""
     path = folder / FILE
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""How far a download is: a bar on a terminal, a line now and then elsewhere."""
+"""Shows the progress of a download: a bar on a terminal, otherwise a few lines."""
 
 import time
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from typing import TextIO
 BAR_WIDTH = 24
 REDRAW_S = 0.2
 LINE_EVERY = 0.25
-"Without a terminal: a line per quarter."
+"Without a terminal one line is written per quarter of the download."
 
 
 class DownloadProgress:
-    """Bytes of one download. `out` is written to; a terminal gets the bar."""
+    """Progress of one download, written to `out`."""
 
     def __init__(self, out: TextIO, now: Callable[[], float] = time.monotonic) -> None:
         self._out, self._now = out, now
@@ -21,7 +21,7 @@ class DownloadProgress:
         self._next_share = LINE_EVERY
 
     def start(self, total_bytes: int, done_bytes: int) -> None:
-        """`total_bytes` is 0 when the hub does not say."""
+        """Begins the display. `total_bytes` is 0 if the hub does not say the size."""
         self._total, self._done, self._resumed = total_bytes, done_bytes, done_bytes
         self._began_s = self._now()
         if done_bytes:
@@ -30,7 +30,7 @@ class DownloadProgress:
             self._next_share = (done_bytes / total_bytes // LINE_EVERY + 1) * LINE_EVERY
 
     def add(self, count: int) -> None:
-        """Negative: thrown away, to be fetched anew."""
+        """Adds received bytes. Negative: bytes were dropped and are fetched again."""
         self._done += count
         if self._is_terminal:
             if self._now() - self._drawn_s >= REDRAW_S:

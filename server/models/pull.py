@@ -1,4 +1,4 @@
-"""Fetching a model: into a hidden folder that gets its name when everything in it is right."""
+"""Downloads a model into a hidden folder, which gets its final name when all files are correct."""
 
 import fcntl
 import os
@@ -22,11 +22,13 @@ from serving.placement.choose import LIVE_MS, WHISPER, EnginePreference, Whisper
 from serving.placement.hardware import Hardware
 
 HELD: Mapping[str, SourceKind] = {"model": "ct2", "checkpoint": "checkpoint", "voice": "voice"}
-"What a folder may hold that is whole -> what was pulled."
+"Kind of a complete folder -> kind of the source that was pulled."
 
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
+    """Folder of a pulled model. `is_new`: it was downloaded now."""
+
     folder: Path
     kind: SourceKind
     is_new: bool
@@ -39,10 +41,9 @@ def pull(
     progress: DownloadProgress,
     revision: str | None = None,
 ) -> PullResult:
-    """Have it in the models folder; `hub` is None when nothing may be fetched. Raises ModelsError.
-
-    What is there is left alone, unless a revision is asked for and it is another one.
-    """
+    """Makes sure that a model is in the models folder. hub: None if nothing may be fetched.
+    revision: branch, tag or commit. An existing model is left alone, unless another revision is
+    asked for. Raises ModelsError."""
     if source.revision != MAIN:
         revision = revision or source.revision
     there = find_there(source, models_dir)
@@ -51,7 +52,7 @@ def pull(
     if hub is None:
         raise HubOffline(_missing(source, models_dir, revision))
     if source.endpoint and source.endpoint != hub.endpoint:
-        hub = replace(hub, endpoint=source.endpoint, token="")  # the token is another hub's
+        hub = replace(hub, endpoint=source.endpoint, token="")  # the token belongs to another hub
     planned = plan(hub, source, revision)
     if there and _recorded_revision(there.folder) == planned.files[0].commit:
         return there
@@ -65,7 +66,7 @@ def pull(
 
 
 def find_there(source: ModelSource, models_dir: Path) -> PullResult | None:
-    """The folder that already is what is wanted, and not broken."""
+    """Returns the complete folder that already holds the source, or None."""
     everything = installed(models_dir)
     for one in everything:
         if one.path == models_dir / source.folder and one.kind in HELD:
@@ -93,10 +94,9 @@ def _recorded_revision(folder: Path) -> str:
 
 @contextmanager
 def _locked(partial: Path, source: ModelSource) -> Iterator[None]:
-    """Two downloads into one folder would spoil each other's parts.
-
-    The folder itself is locked, so the lock goes with it when it gets its name.
-    """
+    """Locks a partial download: two downloads into one folder would damage each other's parts. The
+    folder itself is locked, so the lock stays valid when the folder is renamed. Raises ModelsError
+    if another process holds it."""
     descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if not _is_ours(descriptor, partial):
@@ -107,7 +107,8 @@ def _locked(partial: Path, source: ModelSource) -> Iterator[None]:
 
 
 def _is_ours(descriptor: int, folder: Path) -> bool:
-    """Lock it; it may have got its name, and be no longer there, since it was opened."""
+    """Takes the lock; returns False if it is held, or if the folder was renamed since it was
+    opened."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(descriptor), folder.stat())
@@ -116,7 +117,7 @@ def _is_ours(descriptor: int, folder: Path) -> bool:
 
 
 def _finish(partial: Path, planned: DownloadPlan, source: ModelSource) -> None:
-    """Look at what came, and note what it is."""
+    """Checks the downloaded files, removes others and writes the record."""
     if planned.kind == "ct2":
         weights = read_weights_file(partial / "model.bin")
         if weights.spec != "WhisperSpec":
@@ -126,33 +127,35 @@ def _finish(partial: Path, planned: DownloadPlan, source: ModelSource) -> None:
     for path in partial.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
-        elif path.name not in wanted:  # parts of what the hub held before
+        elif path.name not in wanted:  # parts of an older version on the hub
             path.unlink()
     write_record(partial, SourceRecord(source.repository, planned.files[0].commit))
 
 
 def _publish(partial: Path, folder: Path) -> Path:
-    """Give it its name; what had the name goes away afterwards."""
+    """Renames the folder to its final name, then deletes what had that name before."""
     old = folder.with_name(f".{folder.name}.old.{os.getpid()}")
     if folder.exists():
         folder.rename(old)
     partial.rename(folder)
     if old.is_symlink():
-        old.unlink()  # what it points to is somebody else's
+        old.unlink()  # the target of the link is not ours to remove
     shutil.rmtree(old, ignore_errors=True)
     return folder
 
 
-# Which model to fetch for this machine, by the rule that chooses among those that are there.
+# Choice of the model to fetch for this machine, with the server's rule for installed models.
 
 NOBODY_TIMED: Mapping[str, ModelBenchmark] = {}
+"No measurements."
 
 
 def automatic(
     hardware: Hardware, measured: Mapping[str, ModelBenchmark] = NOBODY_TIMED
 ) -> tuple[CatalogueEntry, str]:
-    """The one that would be taken if all the sizes were in the models folder, and why. `measured`:
-    the figures that are noted there, by folder; also of models that are not there any more."""
+    """Returns the catalogue entry to fetch, and why. It is the one that the server would take if
+    all sizes were installed. measured: noted times by folder, also of models that were removed
+    since."""
     offered = {entry.folder: entry for entry in entries() if entry.is_automatic}
     weights = [
         WhisperWeights(Path(folder), entry.size_mb, measured=measured.get(folder))

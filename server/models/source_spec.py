@@ -1,4 +1,4 @@
-"""From what somebody wants to the files that make it up."""
+"""Resolves the name of a model to the files to download."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,8 @@ SourceKind = Literal["ct2", "checkpoint", "voice"]
 MAIN = "main"
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-"Of a hub. Its name becomes a folder's: nothing hidden, nothing elsewhere."
+"""Name of a repository on a hub. It becomes a folder's name, so it can be neither hidden nor a path
+elsewhere."""
 
 CT2_FILES = (*WHISPER_FILES, "preprocessor_config.json", "vocabulary.json", "vocabulary.txt")
 
@@ -26,43 +27,41 @@ TOKENIZER_FILES = (
     "preprocessor_config.json", "special_tokens_map.json", "tokenizer.json",
     "tokenizer_config.json", "vocab.json",
 )  # fmt: skip
-"What a checkpoint has beside its weights."
+"Files that a checkpoint has in addition to its weights."
 
 WEIGHTS = (r"model\.safetensors", r"model-\d+-of-\d+\.safetensors|model\.safetensors\.index\.json",
            r"pytorch_model\.bin", r"pytorch_model-\d+-of-\d+\.bin|pytorch_model\.bin\.index\.json",
            r"[^/]+\.pt")  # fmt: skip
-"A checkpoint's weights; the first form that is there is taken."
+"Patterns of a checkpoint's weights; the first one that matches is taken."
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Something on a hub."""
+    """Model or voice on a hub."""
 
     title: str
     folder: str
-    "What its folder in the models directory will be called."
+    "Name of its folder in the models directory."
     repository: str
     entry: CatalogueEntry | None = None
     endpoint: str = ""
-    "Of the address that was given; empty: the configured hub."
+    "Hub in the given address; empty: the configured hub."
     revision: str = MAIN
     paths: tuple[str, ...] = ()
-    "Of a voice: its files, which are all there is to fetch."
+    "Files of a voice. Only these are fetched."
 
 
 @dataclass(frozen=True, slots=True)
 class DownloadPlan:
-    """The files to fetch."""
+    """Files to download, and what they are."""
 
     kind: SourceKind
     files: tuple[HubFile, ...]
 
 
 def source_of(wanted: str) -> ModelSource:
-    """A name of the catalogue, a voice, `organisation/repository`, or the address of its page.
-
-    Raises ModelUnknown, ModelsError.
-    """
+    """Parses a catalogue name, a voice, `organisation/repository` or the address of its page.
+    Raises UnknownModelError or ModelsError."""
     if (voice := voice_of(wanted)) is not None:
         return ModelSource(wanted, voice.folder, voice.repository, paths=voice.paths)
     if "://" in wanted:
@@ -74,14 +73,14 @@ def source_of(wanted: str) -> ModelSource:
 
 
 def checkpoint_of(entry: CatalogueEntry) -> ModelSource:
-    """The unconverted form of a known model."""
+    """Returns the unconverted form of a known model."""
     if entry.format == "openai":
         return ModelSource(entry.name, entry.folder, entry.repository, entry)
     return ModelSource(entry.origin, entry.origin.replace("/", "--"), entry.origin)
 
 
 def plan(hub: Hub, source: ModelSource, revision: str | None) -> DownloadPlan:
-    """What to fetch of it. Raises ModelsError when it holds no Whisper."""
+    """Lists the files to download. Raises ModelsError if the repository holds no Whisper model."""
     listed = hub.files(source.repository, revision or source.revision)
     names = {file.path for file in listed}
     if source.paths:
@@ -114,7 +113,7 @@ def _voice_files(listed: Sequence[HubFile], source: ModelSource) -> tuple[HubFil
 
 
 def _beside(hub: Hub, entry: CatalogueEntry) -> tuple[HubFile, ...]:
-    """The tokenizer of the model that a bare .pt file was trained from."""
+    """Returns the tokenizer files of the model from which a bare .pt file was trained."""
     return tuple(
         file
         for file in hub.files(entry.origin)

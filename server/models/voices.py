@@ -1,8 +1,6 @@
-"""Voices that can be pulled by name, where they lie in the models folder, and how they are found.
-
-Piper's are one repository with a folder for each voice; Kokoro is one model with all its voices, in
-the form that `kokoro-onnx` reads.
-"""
+"""Voices that can be pulled by name, and their files in the models folder. Piper's voices are one
+repository with a folder for each voice. Kokoro is one model with all its voices, in the format of
+`kokoro-onnx`."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +18,7 @@ KOKORO_REPOSITORY = "fastrtc/kokoro-onnx"
 KOKORO_FILES = ("kokoro-v1.0.onnx", "voices-v1.0.bin")
 
 PIPER_NAME = re.compile(r"(([a-z]{2,3})_[A-Z]{2})-([A-Za-z0-9_]+)-(x_low|low|medium|high)")
-"`en_US-lessac-medium`: language and country, speaker, quality."
+"Pattern of `en_US-lessac-medium`: language and country, speaker, quality."
 
 PREFIX = f"{PIPER}:"
 _FOLDER = f"{PIPER}--"
@@ -28,7 +26,7 @@ _FOLDER = f"{PIPER}--"
 
 @dataclass(frozen=True, slots=True)
 class VoiceSource:
-    """What is fetched of a repository, and the name of the folder it gets."""
+    """Files to fetch from a repository, and the name of their folder."""
 
     repository: str
     folder: str
@@ -36,7 +34,8 @@ class VoiceSource:
 
 
 def voice_of(wanted: str) -> VoiceSource | None:
-    """`piper:en_US-lessac-medium` or `kokoro`; None: it names no voice. Raises ModelsError."""
+    """Parses `piper:en_US-lessac-medium` or `kokoro`; None if it names no voice. Raises
+    ModelsError."""
     if wanted == KOKORO:
         return VoiceSource(KOKORO_REPOSITORY, KOKORO, KOKORO_FILES)
     if not wanted.startswith(PREFIX):
@@ -54,7 +53,7 @@ def voice_of(wanted: str) -> VoiceSource | None:
 
 
 def name_of(folder: str) -> str | None:
-    """What a folder of the models directory is pulled as, if it is a voice's."""
+    """Returns the name under which a folder's voice is pulled; None if it holds no voice."""
     if folder == KOKORO:
         return KOKORO
     is_piper = folder.startswith(_FOLDER) and PIPER_NAME.fullmatch(folder.removeprefix(_FOLDER))
@@ -62,7 +61,7 @@ def name_of(folder: str) -> str | None:
 
 
 def files_of(folder: Path) -> tuple[Path, ...]:
-    """A voice's files, whether they are there or not; the model first."""
+    """Returns the paths of a voice's files, existing or not; the model first."""
     if folder.name == KOKORO:
         return tuple(folder / name for name in KOKORO_FILES)
     model = folder / f"{folder.name.removeprefix(_FOLDER)}.onnx"
@@ -70,15 +69,13 @@ def files_of(folder: Path) -> tuple[Path, ...]:
 
 
 def is_voice(folder: Path) -> bool:
-    """It lies where a pulled voice lies, and is whole."""
+    """Returns True if the folder is that of a pulled voice and is complete."""
     return name_of(folder.name) is not None and all(file.is_file() for file in files_of(folder))
 
 
 def with_pulled(engine: str, options: Mapping[str, Any], models_dir: Path) -> Mapping[str, Any]:
-    """An engine's options where weights are named, or left out, and were pulled: with their paths.
-
-    Raises ConfigError for the name of a voice that was not pulled.
-    """
+    """Adds the paths of pulled weights to an engine's options, if they are named or left out.
+    Raises ConfigError for the name of a voice that was not pulled."""
     if engine == KOKORO:
         folder = models_dir / KOKORO
         if options.get("model") or options.get("voices") or not is_voice(folder):
@@ -95,7 +92,7 @@ def with_pulled(engine: str, options: Mapping[str, Any], models_dir: Path) -> Ma
 
 
 def setting(folder: Path) -> str:
-    """What to write into the configuration to speak with a pulled voice."""
+    """Returns the lines of configuration that select a pulled voice."""
     if folder.name == KOKORO:
         return f'[tts]\nengine = "{KOKORO}"'
     name = folder.name.removeprefix(_FOLDER)
@@ -103,7 +100,7 @@ def setting(folder: Path) -> str:
 
 
 def _piper(model: str, models_dir: Path) -> Path:
-    """A name's file; a path is left as it is."""
+    """Returns the file of a named voice; a path is returned as it is."""
     name = model.removeprefix(PREFIX)
     if not PIPER_NAME.fullmatch(name) or Path(model).expanduser().exists():
         return Path(model)
@@ -118,5 +115,5 @@ def _piper(model: str, models_dir: Path) -> Path:
 
 
 def _pulled(models_dir: Path) -> list[Path]:
-    """Of Piper."""
+    """Lists the folders of pulled Piper voices."""
     return [one for one in sorted(models_dir.glob(f"{_FOLDER}*")) if is_voice(one)]
