@@ -1,1 +1,1 @@
-"""The commands of `earshot`."""
+"""Implements the commands of `earshot`, except `talk` and `bench`."""

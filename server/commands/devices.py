@@ -1,4 +1,4 @@
-"""`earshot devices ACTION`: what a running server knows of devices, over its HTTP API."""
+"""`earshot devices ACTION`: manages the devices of a running server over its HTTP API."""
 
 import argparse
 import asyncio
@@ -27,7 +27,7 @@ KEY_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
 def run(options: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> ExitCode:
-    """Raises EarshotError."""
+    """Runs one action and prints the result. Raises EarshotError."""
     address = address_of(options, config, environ)
     try:
         asyncio.run(_main(options, address))
@@ -38,8 +38,8 @@ def run(options: argparse.Namespace, config: Config, environ: Mapping[str, str])
 
 
 def address_of(options: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> Address:
-    """The stored key goes to this machine's own server only: another one would learn it. Raises
-    ConfigError."""
+    """Returns the server's address with the key to use. Raises ConfigError. The stored key goes
+    only to this machine's own server: another server would learn it."""
     given = options.key or next(filter(None, map(environ.get, KEY_VARIABLES)), None)
     try:
         address = parse_address(options.url or _own_url(config), given)
@@ -50,7 +50,7 @@ def address_of(options: argparse.Namespace, config: Config, environ: Mapping[str
     key = address.key
     if key is None and (is_own or is_here):
         key = config.server.api_key or read_key(config.paths.state_dir)
-    # Its certificate need not name 127.0.0.1, and nobody else listens there.
+    # Our own certificate need not name 127.0.0.1, and no other program can listen on that port.
     return Address(address.url, key, options.insecure or (is_own and is_here))
 
 
@@ -64,11 +64,14 @@ def _own_url(config: Config) -> str:
 
 
 class _DevicesApi:
+    """Client for the devices API of one server."""
+
     def __init__(self, address: Address, session: ClientSession) -> None:
         self._address, self._session = address, session
 
     async def ask(self, method: str, path: str, body: object = None) -> bytes:
-        """Raises CannotConnect, RequestError with the server's own words."""
+        """Sends one request and returns the answer's body. Raises CannotConnect, or RequestError
+        with the server's own message."""
         data = None if body is None else msgspec.json.encode(body)
         url = f"{self._address.url}{path}"
         with reaching(self._address):
@@ -83,7 +86,7 @@ class _DevicesApi:
         return answered
 
     async def find(self, word: str) -> DeviceView:
-        """By id, name or hardware id. Raises NotFound."""
+        """Finds a device by id, name or hardware id. Raises NotFound."""
         devices = await self.devices()
         found = [one for one in devices if word == one.id] or [
             one
@@ -109,7 +112,7 @@ async def _main(options: argparse.Namespace, address: Address) -> None:
 
 
 async def _act(options: argparse.Namespace, server: _DevicesApi) -> tuple[str, bytes]:
-    """What to print, and what the server answered."""
+    """Performs the action; returns the text for people and the server's JSON answer."""
     match options.action:
         case "list":
             answered = await server.ask("GET", DEVICES)
@@ -175,7 +178,7 @@ def _edit(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _field(text: str) -> tuple[str, Any]:
-    """`volume=60` as JSON has it. Raises ConfigError."""
+    """Parses a field of a profile such as `volume=60`. Raises ConfigError."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigError(f"{text!r}: a field of a profile is written NAME=VALUE")

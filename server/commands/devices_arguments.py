@@ -1,4 +1,4 @@
-"""The options of `earshot devices`."""
+"""Command line options of `earshot devices`."""
 
 import argparse
 from collections.abc import Sequence
@@ -31,11 +31,11 @@ ACTIONS: Sequence[tuple[str, Sequence[str], str]] = (
     ("ota", (ONE, "[FIRMWARE]"), "give it firmware of the server: a version, or the newest"),
     ("logs", (ONE,), "what happened on it lately; never words"),
 )
-"Name, arguments, what it does."
+"Name, arguments and description of each action."
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
-    """Every action of `earshot devices`."""
+    """Adds the actions of `earshot devices` to the parser."""
     parser.description = "The devices that a running server knows."
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG

@@ -1,4 +1,4 @@
-"""Devices and their logs as lines for people."""
+"""Formats devices and their logs as text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ HEADS = ("NAME", "KIND", "AREA", "STATE", "LAST SEEN", "ID")
 
 
 def table(devices: Sequence[DeviceView]) -> str:
-    """A line for each."""
+    """Formats devices as a table with one line each."""
     if not devices:
         return "no device has come yet"
     rows = [HEADS, *map(_row, devices)]
@@ -19,7 +19,7 @@ def table(devices: Sequence[DeviceView]) -> str:
 
 
 def entry_line(entry: Mapping[str, Any]) -> str:
-    """Of a log."""
+    """Formats one entry of a device's log."""
     timing = entry.get("timing") or {}
     marks = sorted(timing.items(), key=lambda mark: mark[1])
     told = entry.get("code") or ", ".join(f"{name} {ms:.0f} ms" for name, ms in marks)

@@ -1,4 +1,4 @@
-"""`earshot doctor`: what is installed, reachable, chosen, and why; whether the main job can run."""
+"""`earshot doctor`: reports what is installed, reachable and chosen, and if Earshot can answer."""
 
 import asyncio
 import sys
@@ -38,18 +38,20 @@ from serving.placement.offers import AsrModelOffer
 from serving.placement.whisper import usable_gpus
 
 MARKS = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
+"Verdict of a probe -> mark at the start of its line."
 
 
 @dataclass(slots=True)
 class LoadedEngines:
-    """Engines that could be loaded, to be asked for something."""
+    """Engines that could be loaded, for probes that need them."""
 
     llm: Llm | None = None
     voices: dict[str, Tts] = field(default_factory=dict[str, Tts])
 
 
 def examine(config: Config) -> Iterator[ProbeResult]:
-    """Look at everything. Blocking; loads engines and asks them for a word, downloads nothing."""
+    """Yields the results of all checks. Blocking. Loads the engines and sends each a short request.
+    Downloads nothing."""
     yield ProbeResult("ok", f"Python {sys.version.split()[0]} at {sys.executable}")
     found = survey(config.paths.models_dir)
     yield from _machine(found)
@@ -66,7 +68,7 @@ def examine(config: Config) -> Iterator[ProbeResult]:
 
 
 def show(findings: Iterator[ProbeResult]) -> bool:
-    """Print findings as they come. True when nothing failed."""
+    """Prints results as they come. Returns True if none failed."""
     failed = 0
     for finding in findings:
         print(f"{MARKS[finding.verdict]}  {finding.what}", flush=True)
@@ -111,7 +113,7 @@ def _weights(config: Config, found: PlacementInputs) -> ProbeResult:
 def _engines(
     config: Config, kind: EngineKind, found: PlacementInputs, loaded: LoadedEngines
 ) -> Iterator[ProbeResult]:
-    """What there is of a kind, which one is chosen, and whether it really works."""
+    """Reports which engines of a kind exist, which one is chosen, and if it loads."""
     for engine in found.known[kind]:
         is_ours = engine.origin == BUILT_IN
         whose = engine.name if is_ours else f"{engine.name} of {engine.origin}"
@@ -147,14 +149,14 @@ def _chosen(
 
 
 def _timing(voice: TtsInfo) -> str:
-    """How it is known which words of a cut answer were heard."""
+    """Says how the server finds out which words of an interrupted answer were played."""
     if voice.has_word_times:
         return "says when each word sounds: a cut answer keeps the words that were heard"
     return "gives no word times: the words of a cut answer are counted in proportion to its sound"
 
 
 def _recognisers(config: Config, found: PlacementInputs) -> Iterator[ProbeResult]:
-    """The one that is loaded at start, tried; then what else can be asked for."""
+    """Reports the recogniser that is loaded at start, after a test, then the others."""
     try:
         of = machine(config, found)
         wished, *others = find_offers(config, of)
@@ -185,7 +187,8 @@ def _told(offer: AsrModelOffer) -> str:
 
 
 def _tried(offer: AsrModelOffer) -> tuple[AsrModelOffer, str]:
-    """What the server will have: this or, with the reason, its fallback. Raises EarshotError."""
+    """Returns the model that the server will use: `offer`, or its fallback with the reason. Raises
+    EarshotError if neither works."""
     try:
         _try(offer)
     except EarshotError as error:
@@ -197,14 +200,14 @@ def _tried(offer: AsrModelOffer) -> tuple[AsrModelOffer, str]:
 
 
 def _try(offer: AsrModelOffer) -> None:
-    """Load it as a worker does, and decode a second of sound. Raises EarshotError."""
+    """Loads the model as a worker does, and decodes a second of audio. Raises EarshotError."""
     model = load("asr", offer.engine, offer.options)
     model.decode([warmup_item(model.info)])
     model.close()
 
 
 def _plugins(config: Config) -> Iterator[ProbeResult]:
-    """Tools and doors of other packages: those that the configuration names, then the others."""
+    """Reports plugins: first those that the configuration names, then the others."""
     try:
         for chosen in choose_plugins("earshot.doors", config.doors):
             yield ProbeResult("ok", f"door of {chosen.label}: opens with the server")
@@ -220,7 +223,7 @@ def _plugins(config: Config) -> Iterator[ProbeResult]:
 
 
 def _devices(config: Config) -> ProbeResult:
-    """The database of devices; without it the page is answered all the same."""
+    """Checks the device database. A failure is only a note: the web page works without it."""
     try:
         known = count_devices(database_url(config))
     except ConfigError as error:
@@ -233,7 +236,8 @@ def _devices(config: Config) -> ProbeResult:
 
 
 def _prompt(config: Config, llm: Llm) -> Iterator[ProbeResult]:
-    """Whether instructions and tools leave room for a conversation; MCP servers' come on top."""
+    """Reports if instructions and tools leave room for a conversation. Tools of MCP servers need
+    extra room."""
     model = llm.model if isinstance(llm, HybridLlm) else llm
     if model.context_tokens is None:
         return

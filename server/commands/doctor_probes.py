@@ -1,4 +1,4 @@
-"""Probes of `earshot doctor`: each asks one thing that an answer needs, within a time limit."""
+"""Probes of `earshot doctor`. Each checks one thing that an answer needs, within a time limit."""
 
 import asyncio
 import logging
@@ -24,32 +24,35 @@ from server.config import Config
 ProbeVerdict = Literal["ok", "note", "fail"]
 
 LLM_LIMIT_S = 30.0
-"A model that is not in memory is loaded for the first question."
+"Time limit in seconds. A model that is not in memory is loaded for the first question."
 VOICE_LIMIT_S = 20.0
-"For the first sound of one word, the model's load included."
+"Time limit in seconds for the first audio of one word, including loading the model."
 MCP_LIMIT_S = 15.0
-"A server that is a program may install itself first; its tools come later then."
+"""Time limit in seconds. A server that is a program may install itself first; then it is reported
+as late."""
 HOUSE_LIMIT_S = 15.0
+"Time limit for Home Assistant's answer, in seconds."
 
 LLM_ADVICE = "; start its server, or correct base_url, model and api_key under llm.options"
 VOICE_ADVICE = "; correct tts.options, or take the engine espeak, which needs no server"
 HOUSE_ADVICE = "; the rest works without it: see home_assistant.url and token"
 
 LOW_DISK_MB = 500
-"Weights of one model need more; a trace fills this in days."
+"Free space in MB below which a note is given. One model needs more, and a trace fills it in days."
 FULL_DISK_MB = 20
-"The database and its journal cannot grow any more."
+"Free space in MB below which the probe fails: the database and its journal cannot grow any more."
 
 WORD = {"de": "Hallo.", "fr": "Bonjour.", "es": "Hola."}
-"What a voice is asked to say; in other languages `Hello.`"
+"Word that a voice is asked to speak, by language; in other languages `Hello.`"
 
 WITH_THE_SERVER = ("transformers", "vllm")
-"Language models that the server starts itself: loading one takes minutes and much memory."
+"""Language models that the server starts itself. They are not probed: loading takes minutes and
+much memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """One thing that was looked at. A `fail` means that a spoken question gets no answer."""
+    """Result of one check. `fail` means that a spoken question gets no answer."""
 
     verdict: ProbeVerdict
     what: str
@@ -57,16 +60,16 @@ class ProbeResult:
 
 @runtime_checkable
 class ProbeableLlm(Protocol):
-    """A language model that can say what it is without answering."""
+    """Language model that can be identified without generating text."""
 
     async def probe(self) -> str:
-        """Which model answers where. Raises EngineError where none can."""
+        """Returns which model answers, and where. Raises EngineError if none can."""
         ...
 
 
 async def probe_all(config: Config, llm: Llm | None, voices: dict[str, Tts]) -> list[ProbeResult]:
-    """All probes side by side, their findings in a fixed order. `llm`, `voices`: those that could
-    be loaded."""
+    """Runs all probes at the same time; returns their results in a fixed order. llm, voices:
+    engines that could be loaded."""
     probes: list[Awaitable[ProbeResult]] = []
     if llm is not None:
         probe = partial(probe_llm, llm)
@@ -91,8 +94,8 @@ async def _within(
     probe: Callable[[], Awaitable[ProbeResult]],
     advice: str = "",
 ) -> ProbeResult:
-    """Its finding; a probe that is late, or fails in any way, is one as well. `advice`: what helps
-    against both."""
+    """Runs a probe with a time limit; a timeout or an exception becomes a result too. otherwise:
+    verdict in that case. advice: text about what helps, added to the message."""
     try:
         async with asyncio.timeout(limit_s):
             return await probe()
@@ -102,12 +105,12 @@ async def _within(
         return ProbeResult("fail", f"{what}: {error}")
     except EarshotError as error:
         return ProbeResult(otherwise, f"{what}: {error} ({error.code}){advice}")
-    except Exception as error:  # an engine that others wrote may raise anything
+    except Exception as error:  # an engine of another package may raise anything
         return ProbeResult(otherwise, f"{what}: {type(error).__name__}: {error}{advice}")
 
 
 async def probe_llm(llm: Llm) -> ProbeResult:
-    """Ask the language model for a word."""
+    """Asks the language model for a word."""
     model = llm.model if isinstance(llm, HybridLlm) else llm
     if isinstance(model, LlmWithServer) or model.name in WITH_THE_SERVER:
         return ProbeResult("note", f"llm: {model.name} starts with the server and was not tried")
@@ -133,7 +136,7 @@ async def _first_words(model: Llm) -> AsyncGenerator[object, None]:
 
 
 async def probe_voice(config: Config, voices: dict[str, Tts]) -> ProbeResult:
-    """Have the configured voice say one word."""
+    """Lets the configured voice speak one word."""
     language = config.language
     try:
         choice = choose_voice(voices, language, config.assistant.voice)
@@ -156,19 +159,21 @@ async def _said(word: str) -> AsyncIterator[str]:
 
 
 def _mcp(config: Config) -> Sequence[Awaitable[ProbeResult]]:
-    """Without its tools a question is answered all the same."""
+    """Creates the probes of MCP servers. Their failure is only a note: questions are answered
+    without them."""
     try:
         servers = mcp_tools(config.tools.mcp)
     except ConfigError as error:
         return [_found(ProbeResult("fail", str(error)))]
-    logging.getLogger("pipeline.tools.mcp.client").setLevel(logging.ERROR)  # the finding says it
+    # the result says it already
+    logging.getLogger("pipeline.tools.mcp.client").setLevel(logging.ERROR)
     return [
         _within(MCP_LIMIT_S, f"mcp {one.name}", "note", partial(probe_mcp, one)) for one in servers
     ]
 
 
 async def probe_mcp(server: McpToolProvider) -> ProbeResult:
-    """Connect and list its tools."""
+    """Connects to an MCP server and lists its tools."""
     with single_error():
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(server.run(), name=f"mcp-{server.name}")
@@ -182,7 +187,7 @@ async def probe_mcp(server: McpToolProvider) -> ProbeResult:
 
 
 async def probe_house(config: Config) -> ProbeResult:
-    """Without Home Assistant, what we know ourselves still works."""
+    """Reads Home Assistant's entities. Without it, the built-in tools still work."""
     found = await fetch_once(config.home_assistant.as_settings())
     counted = f"{len(found.entities)} exposed entities in {len(found.areas)} areas"
     verdict: ProbeVerdict = "ok" if found.entities else "note"
@@ -198,7 +203,8 @@ async def _found(finding: ProbeResult) -> ProbeResult:
 
 
 def probe_disk(setting: str, path: str) -> ProbeResult:
-    """Room for what is written, in the folder or in the one where it will be made."""
+    """Checks the free space and the write permission of a folder, or of the parent where it will be
+    made."""
     folder = Path(path).expanduser().absolute()
     there = next(one for one in (folder, *folder.parents) if one.exists())
     free_mb = shutil.disk_usage(there).free // 2**20
@@ -214,7 +220,8 @@ def probe_disk(setting: str, path: str) -> ProbeResult:
 
 
 def spare_voices(chosen: str, tts: Tts, load_spare: Callable[[], object]) -> dict[str, Tts]:
-    """The voices that the server would have: the chosen one, and the one that speaks the rest."""
+    """Returns the TTS engines that the server would have: the chosen one, and espeak for other
+    languages."""
     voices = {chosen: tts}
     if chosen != SPEAKS_ALL:
         with suppress(EarshotError):

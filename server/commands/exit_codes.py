@@ -1,4 +1,4 @@
-"""What the process ends with, for scripts and service managers."""
+"""Exit codes of the process, for scripts and service managers."""
 
 from enum import IntEnum
 
@@ -18,15 +18,16 @@ class ExitCode(IntEnum):
     "Wrong arguments or configuration."
     ADDRESS_IN_USE = 3
     ENGINE_MISSING = 4
-    "An engine, or its weights, is not there or does not load."
+    "An engine or its weights are missing or do not load."
     CONNECTION_FAILED = 5
-    "talk: the server cannot be reached, refused the call, or went away. models: so the hub."
+    """talk: the server cannot be reached, refused the call, or went away. models: the same for the
+    hub."""
     INTERRUPTED = 130
     "Ctrl-C before there was anything to drain."
 
 
 def exit_for(error: EarshotError) -> ExitCode:
-    """The exit code of an expected failure."""
+    """Returns the exit code of an expected failure."""
     match error:
         case ConfigError() | UnknownModelError():
             return ExitCode.USAGE
@@ -41,7 +42,7 @@ def exit_for(error: EarshotError) -> ExitCode:
 
 
 def expected_failure(error: BaseException) -> EarshotError | None:
-    """The expected failure that an exception is or carries; None for a bug."""
+    """Returns the expected failure that an exception is or contains; None for a bug."""
     if isinstance(error, EarshotError):
         return error
     if isinstance(error, BaseExceptionGroup):

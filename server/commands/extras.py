@@ -1,8 +1,6 @@
 """`earshot extras`: lists the optional parts of Earshot and installs them into this environment.
-
-They are the extras of the distribution. Their requirements are read from its metadata, so it makes
-no difference whether Earshot runs from a checkout or from a wheel.
-"""
+They are the extras of the Python package. Their requirements come from its metadata, so it works in
+a checkout and with a wheel."""
 
 import argparse
 import sys
@@ -29,13 +27,15 @@ EXTRAS: Mapping[str, str] = {
     "torch": "Whisper and language models in torch, and `earshot models convert`",
     "wake": "wake words; its wheels need glibc 2.35",
 }
+"Name of an extra -> what it adds."
 
 STAMP = Path(sys.prefix) / ".earshot-installed"
-"Where scripts/install.sh keeps which extras an environment has, one a line after the first."
+"""File in which scripts/install.sh notes the extras of an environment, one per line after the first
+line."""
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
-    """The actions of `earshot extras`; without one it lists."""
+    """Adds the actions of `earshot extras`; without an action it lists."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     what = "what there is, and what of it is installed"
     actions.add_parser("list", help=what, description=what)
@@ -47,7 +47,7 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Raises InstallFailed, IndexUnreachable, ConfigError."""
+    """Runs one action. Raises InstallError, IndexUnreachable or ConfigError."""
     try:
         required = requires(DISTRIBUTION) or []
     except PackageNotFoundError:
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def requirements_of(extra: str, required: Iterable[str]) -> list[str]:
-    """What an extra needs on this machine, beside what Earshot needs anyway."""
+    """Lists what an extra needs on this machine beyond Earshot's own requirements."""
     found = []
     for line in required:
         requirement = Requirement(line)
@@ -74,7 +74,8 @@ def requirements_of(extra: str, required: Iterable[str]) -> list[str]:
 
 
 def is_satisfied(line: str) -> bool:
-    """Whether an installed package meets the requirement, with the extras that it names."""
+    """Returns True if an installed package meets the requirement, including the extras that it
+    names."""
     requirement = Requirement(line)
     try:
         there, needs = version(requirement.name), requires(requirement.name) or []
@@ -121,14 +122,15 @@ def _add(names: Iterable[str], required: Iterable[str]) -> ExitCode:
 
 
 def _from_lock(wanted: Iterable[str]) -> tuple[str, ...]:
-    """pip's options that take release and hash from the lock; none if it lacks one of these."""
+    """Returns pip options that take releases and hashes from the lock; none if a package is not in
+    it."""
     if not locked_names(LOCK).issuperset(map(name_of, wanted)):
         return ()
     return ("--require-hashes", "--constraint", str(LOCK))
 
 
 def _remember(name: str) -> None:
-    """scripts/install.sh then keeps the extra when it installs a newer Earshot."""
+    """Notes the extra, so that scripts/install.sh keeps it when it installs a newer Earshot."""
     if STAMP.is_file():
         with STAMP.open("a", encoding="utf-8") as stamp:
             stamp.write(f"{name}\n")

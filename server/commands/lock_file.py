@@ -1,9 +1,8 @@
-"""requirements.lock, the releases and hashes that an installation from a checkout takes.
+"""Reads requirements.lock: the releases and hashes for an installation from a checkout.
 
-`python -m server.commands.lock_file locked|free EXTRA,EXTRA` prints what scripts/install.sh asks
-pip for:
-the requirements of pyproject.toml that are in the lock, or those that are not. It runs before
-anything is installed, so this file needs nothing but Python.
+`python -m server.commands.lock_file locked|free EXTRA,EXTRA` prints the requirements of
+pyproject.toml that are in the lock, or those that are not; scripts/install.sh gives them to pip. It
+runs before anything is installed, so this file needs nothing but Python.
 """
 
 import re
@@ -15,24 +14,22 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 LOCK = ROOT / "requirements.lock"
-"In a checkout; a wheel has none."
+"Path of the lock in a checkout; a wheel has none."
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==", re.MULTILINE)
 
 
 def name_of(requirement: str) -> str:
-    """The package that a requirement is for, as the index spells it."""
+    """Returns the name of a requirement's package in the index's spelling."""
     found = _NAME.match(requirement)
     assert found, requirement
     return re.sub(r"[-_.]+", "-", found[0]).lower()
 
 
 def locked_names(lock: Path = LOCK) -> frozenset[str]:
-    """The packages that the lock pins; none where there is no lock.
-
-    torch is not among them: which build of it is right depends on the machine.
-    """
+    """Returns the packages that the lock pins; none without a lock. torch is not among them: the
+    right build of it depends on the machine."""
     try:
         text = lock.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -41,10 +38,8 @@ def locked_names(lock: Path = LOCK) -> frozenset[str]:
 
 
 def requirements(extras: Sequence[str], *, is_locked: bool) -> list[str]:
-    """The checkout's requirements that are in the lock, or those that are not.
-
-    Raises KeyError for an unknown extra.
-    """
+    """Lists the checkout's requirements that are in the lock, or those that are not. Raises
+    KeyError for an unknown extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = list(project["dependencies"])
     for extra in extras:
@@ -54,7 +49,7 @@ def requirements(extras: Sequence[str], *, is_locked: bool) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """2: there is no such extra."""
+    """Prints the requirements. Returns 2 for an unknown extra, else 0."""
     kind, extras = arguments
     try:
         found = requirements(extras.split(",") if extras else (), is_locked=kind == "locked")

@@ -1,4 +1,4 @@
-"""Runs the command that was parsed; what goes wrong becomes one line and an exit code."""
+"""Runs the parsed command; an expected failure becomes one line and an exit code."""
 
 import argparse
 import asyncio
@@ -11,7 +11,8 @@ from server.config.load import FLAGS, EffectiveConfig, load
 
 
 def run(options: argparse.Namespace, started: float) -> int:
-    """Returns the exit code. `started`: `time.monotonic()` when the process began."""
+    """Runs the command and returns the exit code. `started`: `time.monotonic()` at process
+    start."""
     try:
         return int(_run(options, started))
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -73,19 +74,21 @@ def _run(options: argparse.Namespace, started: float) -> int:
 
 
 def _key_for(options: argparse.Namespace, url: str) -> str | None:
-    """The key of a server, this machine's own included, whose key lies in the state folder."""
+    """Returns the key for a server. For this machine's own server that is the one in the state
+    folder."""
     from server.commands.devices import address_of
 
     asked = argparse.Namespace(url=url, key=options.key, insecure=options.insecure)
     try:
         return address_of(asked, load(os.environ).config, os.environ).key
-    except ConfigError:  # what is wrong with the address, the client says; others need no settings
+    # the client reports a wrong address itself; other commands need no settings
+    except ConfigError:
         given: str | None = options.key
         return given
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    """A wrong configuration is a finding here, like all that keeps the job from running."""
+    """Runs doctor. A wrong configuration is printed like any other failed check."""
     from server.commands import doctor
     from server.commands.doctor_probes import ProbeResult
 

@@ -1,4 +1,4 @@
-"""`earshot engines ACTION`: engines that need an environment of their own."""
+"""`earshot engines ACTION`: installs engines that need a Python environment of their own."""
 
 import argparse
 import sys
@@ -19,7 +19,7 @@ ENGINES = (VLLM,)
 
 
 def folder_of(state_dir: str, engine: str) -> Path:
-    """Where an engine's environment is, or would be."""
+    """Returns the folder of an engine's environment, installed or not."""
     return Path(state_dir).expanduser().absolute() / "engines" / engine
 
 
@@ -51,7 +51,7 @@ def _action(
 
 
 def run(options: argparse.Namespace, config: Config, visible_gpus: str | None) -> ExitCode:
-    """Raises EarshotError. `visible_gpus`: what CUDA_VISIBLE_DEVICES says."""
+    """Runs one action. visible_gpus: value of CUDA_VISIBLE_DEVICES. Raises EarshotError."""
     try:
         match options.action:
             case "install":

@@ -1,8 +1,6 @@
-"""pip in another environment: its progress in few lines, its failures in one.
-
-`python -m server.commands.engines.pip pip|venv` reads what one of them said and prints why it
-failed: for scripts/install.sh, so this file needs nothing but Python.
-"""
+"""Runs pip in another environment and turns its output into short messages. `python -m
+server.commands.engines.pip pip|venv` reads the output of pip or venv and prints why it failed.
+scripts/install.sh uses that, so this file needs nothing but Python."""
 
 import re
 import subprocess
@@ -16,9 +14,10 @@ from core.errors import EarshotError
 from server.models.errors import HubUnreachable
 
 TOLD_MB = 20.0
-"Downloads from this size on are told of: the others are many, and quick."
+"Smallest download that is reported, in MB: smaller ones are many, and quick."
 
 KEPT_LINES = 40
+"Number of pip's last lines that are kept to explain a failure."
 
 _SIZE = re.compile(r"^\s*Downloading (\S+) \(([\d.]+) (kB|MB|GB)\)")
 _MB = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}
@@ -34,24 +33,25 @@ NO_NETWORK = (
     "NameResolutionError",
     "ProxyError",
 )
-"What pip says of each try when there is no way to the index; then it finds no package."
+"""Texts in pip's output when the index cannot be reached. pip itself only reports that it finds no
+package."""
 
 
 NO_VENV = ("No module named ensurepip", "No module named venv", "ensurepip is not available")
-"What Debian's and Ubuntu's Python says when python3-venv is missing."
+"Texts in the output of Debian's and Ubuntu's Python when python3-venv is missing."
 
 _NOT_WRITABLE = re.compile(r"\[Errno (?:13|30)\] ([A-Z][a-z -]+): '([^']+)'")
 _WRONG_HASH = re.compile(r"^ {4}(\S+) from ", re.MULTILINE)
 
 
 class InstallError(EarshotError):
-    """An environment could not be made or filled; the message says why."""
+    """Raised when an environment cannot be made or filled; the message gives the reason."""
 
     code = "engine_install_failed"
 
 
 class IndexUnreachable(HubUnreachable):
-    """There is no way to the package index."""
+    """Raised when the package index cannot be reached."""
 
     code = "index_unreachable"
 
@@ -59,7 +59,8 @@ class IndexUnreachable(HubUnreachable):
 def pip(
     python: Path, *arguments: str, tell: Callable[[str], None], log: TextIO | None = None
 ) -> None:
-    """Run `python -m pip ARGUMENTS`. Raises InstallFailed, IndexUnreachable."""
+    """Runs `python -m pip ARGUMENTS`. tell: receives progress messages. log: receives pip's whole
+    output. Raises InstallError or IndexUnreachable."""
     base = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input"]
     command = [*base, *arguments]
     last: deque[str] = deque(maxlen=KEPT_LINES)
@@ -87,7 +88,7 @@ def pip(
 
 
 def large_download(line: str) -> str:
-    """What to tell of a line of pip; empty: nothing."""
+    """Returns the message for a line of pip about a large download; empty for any other line."""
     found = _SIZE.match(line)
     if found is None:
         return ""
@@ -99,7 +100,7 @@ def large_download(line: str) -> str:
 
 
 def failure(lines: Sequence[str]) -> EarshotError:
-    """What pip's last lines mean."""
+    """Returns the error that pip's last lines mean."""
     text = "\n".join(lines)
     if reason := _disk_problem(text):
         return InstallError(reason)
@@ -125,7 +126,7 @@ def failure(lines: Sequence[str]) -> EarshotError:
 
 
 def venv_failure(lines: Sequence[str]) -> InstallError:
-    """What the last lines of `python -m venv` or `python -m ensurepip` mean."""
+    """Returns the error that the last lines of `python -m venv` or `python -m ensurepip` mean."""
     text = "\n".join(lines)
     if reason := _disk_problem(text):
         return InstallError(reason)
@@ -139,7 +140,7 @@ def venv_failure(lines: Sequence[str]) -> InstallError:
 
 
 def _disk_problem(text: str) -> str:
-    """Why nothing could be written; empty when that is not the problem."""
+    """Returns why nothing could be written; empty if the disk is not the problem."""
     if "No space left on device" in text or "Errno 28" in text:
         return "the disk is full; pip also needs room in TMPDIR"
     if "Disk quota exceeded" in text:

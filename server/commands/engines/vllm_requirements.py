@@ -1,8 +1,6 @@
-"""What a vLLM for processors needs, from its own metadata. Runs in vLLM's environment as a script:
-`python -I vllm_requirements.py DISTRIBUTION` prints JSON, {"torch": "torch==...", "others": [...]}.
-
-Only pip's companion `packaging` is needed, which was installed there first.
-"""
+"""Prints what vLLM for processors requires, from its own metadata, as JSON. Runs as a script in
+vLLM's environment: `python -I vllm_requirements.py DISTRIBUTION` prints {"torch": "torch==...",
+"others": [...]}. It needs only pip's companion `packaging`, which was installed there before."""
 
 import json
 import sys
@@ -12,20 +10,18 @@ from importlib.metadata import requires
 from packaging.requirements import Requirement
 
 VERSION = "0.32.0"
-"The release of vLLM, for processors as for GPUs. A newer one may change options and answers."
+"Release of vLLM, for processors and GPUs. A newer one may change options and answers."
 
 TORCH = "torch"
 
 EXCLUDED_PACKAGES = ("torchaudio", "torchvision", "torchcodec")
-"""Required for pictures, films and sound, which we never send; from the package index they come for
-CUDA, and beside a torch for processors they break the import of transformers."""
+"""Required by vLLM for images, video and audio, which we never send. The package index has them
+only for CUDA, and with a torch for processors they break the import of transformers."""
 
 
 def recipe(required: Iterable[str], extra: str = "") -> Mapping[str, str | list[str]]:
-    """Which torch, and what else, as this interpreter needs it. Markers are resolved.
-
-    Raises ValueError when no torch is named.
-    """
+    """Returns torch's requirement and all others, with markers resolved for this interpreter.
+    Raises ValueError if there is no torch."""
     torch, others = "", []
     for line in required:
         requirement = Requirement(line)

@@ -1,4 +1,4 @@
-"""What `earshot models` understands."""
+"""Command line options of `earshot models`."""
 
 import argparse
 from pathlib import Path

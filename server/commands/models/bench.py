@@ -1,6 +1,5 @@
-"""`earshot models bench`: both Whisper engines with the same model, here and now. What is faster is
-noted in the models folder, and `auto` takes it.
-"""
+"""`earshot models bench`: times both Whisper engines with the same model on this machine. The
+faster one is noted in the models folder, and `auto` takes it."""
 
 import asyncio
 import os
@@ -28,13 +27,16 @@ SENTENCES = (
     "Turn on the kitchen lights and close the garage door.",
     "Add milk, bread and a dozen eggs to my shopping list, then tell me what else is on it.",
 )
+"Sentences that are spoken by the embedded voice and decoded."
 ROUNDS = 5
-"In turn, so that both meet the same neighbours; the first of each warms it up."
+"""Rounds that are measured. The engines take turns, so that both meet the same load. One more round
+before warms them up."""
 
 
 def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
-    """Lines that tell how it went. `checkpoint`: a folder or a model's name; empty: the one that is
-    called as the model is. Blocking; loads both. Raises ModelsError, EarshotError."""
+    """Measures both engines and yields lines that say how it went. Blocking; loads both models.
+    checkpoint: folder or model name for the second engine; empty: the checkpoint whose name matches
+    the model's. Raises ModelsError or EarshotError."""
     model = find_installed(models_dir, name)
     if model.kind != "model":
         raise ModelsError(f"{name} is no model of {WHISPER}, but a {model.kind}")
@@ -48,7 +50,7 @@ def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
         engines.append(load("asr", WHISPER, {"model": str(model.path)}))
         engines.append(load("asr", WHISPER_TORCH, {"model": str(folder)}))
         first_ms, second_ms = _times_ms(engines, clips)
-    except (RuntimeError, ValueError) as error:  # the libraries' own
+    except (RuntimeError, ValueError) as error:  # errors of the libraries themselves
         raise ModelsError(f"{name}: does not decode: {error}") from error
     finally:
         for engine in engines:
@@ -76,7 +78,7 @@ def _checkpoint(models_dir: Path, model: ModelFolder, wanted: str) -> Path:
 
 
 def _times_ms(engines: Sequence[AsrModel], clips: Sequence[Pcm]) -> list[float]:
-    """Median of single utterances, by engine."""
+    """Returns the median time of one utterance in ms, for each engine."""
     found: list[list[float]] = [[] for _ in engines]
     for round_ in range(ROUNDS + 1):
         for times, engine in zip(found, engines, strict=True):
@@ -89,7 +91,7 @@ def _times_ms(engines: Sequence[AsrModel], clips: Sequence[Pcm]) -> list[float]:
 
 
 async def spoken(sentence: str) -> Pcm:
-    """By the embedded voice. Raises EarshotError when it cannot speak."""
+    """Speaks a sentence with the embedded voice. Raises EarshotError if it cannot speak."""
     tts = load("tts", "espeak", {})
     resampler = Resampler(tts.info.rate_hz, ASR_RATE_HZ)
 

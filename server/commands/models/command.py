@@ -1,4 +1,4 @@
-"""`earshot models ACTION`: does it, and says how it went."""
+"""`earshot models ACTION`: runs an action and prints the result."""
 
 import argparse
 import os
@@ -28,13 +28,14 @@ from serving.placement.choose import FIXTURES, is_too_slow
 AUTO = "auto"
 
 REACH_S = 3.0
-"Somebody waits for `make run`; a hub that is there answers in well under 1 s."
+"""Time limit for the hub's answer, in seconds. `make run` waits for it; a reachable hub answers in
+well under 1 s."""
 
 TRUE = frozenset({"1", "true", "yes", "on"})
 
 
 def run(options: argparse.Namespace, effective: Callable[[], Config]) -> ExitCode:
-    """Raises EarshotError; `effective` reads the configuration."""
+    """Runs one action. `effective` reads the configuration. Raises EarshotError."""
     try:
         match options.action:
             case "list":
@@ -73,7 +74,7 @@ def _list(options: argparse.Namespace, config: Config) -> ExitCode:
 
 
 def _default(config: Config, models_dir: Path) -> Path | None:
-    """The weights that the server would load; None: it would do without."""
+    """Returns the weights that the server would load; None if it would use none."""
     try:
         choice = choose_one(config, "asr", survey(str(models_dir), ["asr"]))
     except EarshotError:
@@ -83,7 +84,7 @@ def _default(config: Config, models_dir: Path) -> Path | None:
 
 
 def _hub(options: argparse.Namespace) -> Hub | None:
-    """None: nothing may be fetched."""
+    """Returns the hub to fetch from; None if nothing may be fetched."""
     if options.offline or os.environ.get("HF_HUB_OFFLINE", "").lower() in TRUE:
         return None
     return Hub(
@@ -94,7 +95,8 @@ def _hub(options: argparse.Namespace) -> Hub | None:
 
 
 def _chosen(options: argparse.Namespace, models_dir: Path) -> ModelSource:
-    """What to pull; `auto` looks at the machine, at what was timed there, and says why."""
+    """Returns what to pull. For `auto` it looks at the machine and at noted times, and prints
+    why."""
     if options.wanted != AUTO:
         return source_of(options.wanted)
     hardware = survey(str(models_dir), []).hardware
@@ -123,7 +125,8 @@ def _tell(pulled: PullResult, options: argparse.Namespace) -> ExitCode:
 
 
 def _pull_if_possible(options: argparse.Namespace, effective: Callable[[], Config]) -> ExitCode:
-    """For `make run`: never in the way of the start. One line says how it went."""
+    """Fetches a model for `make run`, and never keeps the server from starting. One line says the
+    result."""
     title, otherwise = options.wanted, "the embedded speech recognition works without"
     try:
         models_dir = _models_dir(options, effective)
@@ -150,8 +153,8 @@ def _pull_if_possible(options: argparse.Namespace, effective: Callable[[], Confi
 
 
 def _usable(found: PlacementInputs, config: Config) -> Path | None:
-    """Weights that are there, and that the start may take: where it chooses by itself, those that
-    were not measured to be too slow."""
+    """Returns installed weights that the server may load. If the server chooses by itself, weights
+    that were measured as too slow do not count."""
     is_chosen = config.asr.model != AUTO or "model" in config.asr.options
     for one in found.weights:
         if one.path.name not in FIXTURES and (is_chosen or not is_too_slow(one, found.hardware)):
@@ -196,10 +199,10 @@ def _remove(options: argparse.Namespace, models_dir: Path) -> ExitCode:
             print("left alone")
             return ExitCode.OK
     if one.path.is_symlink():
-        one.path.unlink()  # what it points to is outside, and somebody else's
+        one.path.unlink()  # the target of the link is outside, and not ours to remove
     else:
         going = one.path.with_name(f".{one.path.name}.going.{os.getpid()}")
-        one.path.rename(going)  # a model that is half gone must not be loaded
+        one.path.rename(going)  # a half removed model must not be loaded
         shutil.rmtree(going)
     print(f"removed {one.path}")
     return ExitCode.OK

@@ -1,4 +1,4 @@
-"""`earshot models doctor`: whether a model is whole, loads, and decodes."""
+"""`earshot models doctor`: checks that a model is complete, loads and decodes."""
 
 import time
 from collections.abc import Generator, Iterator
@@ -23,7 +23,7 @@ SHOWN_LANGUAGES = 8
 
 
 def check(one: ModelFolder) -> Iterator[ProbeResult]:
-    """Look at everything about it, until something is wrong. Blocking; loads the weights."""
+    """Yields results until something is wrong. Blocking; loads the weights."""
     if one.kind == "partial":
         yield ProbeResult("note", f"{one.name}: half fetched; pull it again to go on")
         return
@@ -41,7 +41,7 @@ def check(one: ModelFolder) -> Iterator[ProbeResult]:
 
 
 def _checksums(one: ModelFolder) -> Generator[ProbeResult, None, int]:
-    """Returns how many files are not what they were."""
+    """Compares the files with their recorded checksums. Returns the number of changed files."""
     try:
         record = read_record(one.path)
     except EarshotError as error:
@@ -73,7 +73,7 @@ def _speaks(one: ModelFolder) -> Iterator[ProbeResult]:
     began_s = time.monotonic()
     try:
         voice: Tts = load("tts", engine, options)
-    except EarshotError as error:  # its library is an extra
+    except EarshotError as error:  # the library of the voice is an extra
         yield ProbeResult("fail", f"{one.name}: {error}")
         return
     took_s = time.monotonic() - began_s
@@ -93,7 +93,7 @@ def _runs(one: ModelFolder) -> Iterator[ProbeResult]:
     except EarshotError as error:
         yield ProbeResult("fail", f"{one.name}: {error}")
         return
-    except (RuntimeError, ValueError) as error:  # CTranslate2's own
+    except (RuntimeError, ValueError) as error:  # CTranslate2's own errors
         yield ProbeResult("fail", f"{one.name}: does not decode: {error}")
         return
     decode_ms = (time.monotonic() - loaded_s) * 1000

@@ -1,4 +1,4 @@
-"""`earshot models list`: what is in the models folder, and what could be."""
+"""`earshot models list`: shows the models folder and the models that can be pulled."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +14,8 @@ from serving.catalogue import entries
 def as_table(
     models_dir: Path, found: Sequence[ModelFolder], default: Path | None, everything: bool
 ) -> Iterator[str]:
-    """Lines for people."""
+    """Yields lines for people. default: weights that the server would load. everything: describes
+    each model that can be pulled."""
     if found:
         rows: list[tuple[str, ...]] = [("", "NAME", "SIZE", "TYPE", "LANGUAGES", "FOLDER")]
         rows += [_row(one, one.path == default) for one in found]

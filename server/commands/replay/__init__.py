@@ -1,1 +1,1 @@
-"""`earshot replay`: a recorded session's sound through the code as it is now, and what changed."""
+"""`earshot replay`: plays a recorded session's audio through the present code and shows changes."""

@@ -1,8 +1,6 @@
-"""`earshot replay TRACE`: arguments, one run, what is printed.
-
-Exit codes: 0 every turn has the same words; 1 some have not, or a session could not be replayed;
-2 no such trace, or wrong arguments.
-"""
+"""`earshot replay TRACE`: parses options, replays sessions and prints the differences. Exit codes:
+0 all turns have the same words; 1 some turns differ, or a session could not be replayed; 2 the
+trace does not exist, or wrong arguments."""
 
 import argparse
 import asyncio
@@ -28,10 +26,11 @@ from server.commands.replay.trace_reader import RecordedSession, read
 from server.config import Config
 
 DIFFERENT = 1
+"Exit code for a difference."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `replay`."""
+    """Adds the options of `replay` to the parser."""
     parser.add_argument("trace", type=Path, metavar="TRACE", help="JSONL file with sound in it")
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
     parser.add_argument("--session", action="append", default=[], metavar="ID", help="only this")
@@ -51,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, config: Callable[[], Config]) -> int:
-    """Replay what the options say; returns the exit code. Raises ConfigError, EngineError."""
+    """Replays the chosen sessions; returns the exit code. Raises ConfigError or EngineError."""
     try:
         sessions = chosen(read(options.trace), options.session)
     except RequestError as error:
@@ -68,7 +67,7 @@ def run(options: argparse.Namespace, config: Callable[[], Config]) -> int:
 async def _replayed(
     sessions: Sequence[RecordedSession], config: Config, speed: float, acts: bool
 ) -> list[SessionDiff]:
-    """One after the other: side by side they would take each other's time."""
+    """Replays sessions one after the other: at the same time they would slow each other down."""
     if all(unplayable(session) for session in sessions):
         return [SessionDiff(session, (), unplayable(session)) for session in sessions]
     async with replay_environment(config, acts=acts) as stage:

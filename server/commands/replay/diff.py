@@ -1,4 +1,4 @@
-"""Turns as they were beside turns as they are: which words changed, and which times."""
+"""Compares recorded turns with replayed ones: changed words and changed times."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,18 +10,20 @@ from bench.tools.stats import markdown
 from server.commands.replay.trace_reader import RecordedSession, RecordedTurn
 
 TOTAL = "response latency"
+"Name of the row for the response latency."
 
 
 @dataclass(frozen=True, slots=True)
 class TurnPair:
-    """A turn and what became of it; None: there is none, or there was none."""
+    """A recorded turn and its replay; None if the turn exists only on the other side."""
 
     old: RecordedTurn | None
     new: RecordedTurn | None
 
     @property
     def is_same(self) -> bool:
-        """The same was heard and answered. How a turn ended counts where nothing was heard."""
+        """True if transcript and answer are the same. For turns without words the status counts
+        too."""
         if self.old is None or self.new is None:
             return False
         return self.old.words == self.new.words
@@ -29,12 +31,12 @@ class TurnPair:
 
 @dataclass(frozen=True, slots=True)
 class SessionDiff:
-    """Of one session."""
+    """Differences of one session."""
 
     session: RecordedSession
     pairs: Sequence[TurnPair]
     problem: str = ""
-    "Why it was not replayed."
+    "Reason why the session was not replayed; empty if it was."
 
     @property
     def is_same(self) -> bool:
@@ -42,7 +44,8 @@ class SessionDiff:
 
 
 def pairs(old: Sequence[RecordedTurn], new: Sequence[RecordedTurn]) -> list[TurnPair]:
-    """By what was heard; turns that changed stand beside each other as far as there are two."""
+    """Pairs old and new turns by transcript; changed turns are paired in their order as far as
+    possible."""
     matcher = SequenceMatcher(None, [t.transcript for t in old], [t.transcript for t in new], False)
     found: list[TurnPair] = []
     for _, old_begin, old_end, new_begin, new_end in matcher.get_opcodes():
@@ -59,7 +62,7 @@ def pairs(old: Sequence[RecordedTurn], new: Sequence[RecordedTurn]) -> list[Turn
 
 
 def as_text(differences: Sequence[SessionDiff]) -> str:
-    """For people."""
+    """Formats the differences as text."""
     lines: list[str] = []
     for difference in differences:
         lines += [*_session(difference), ""]
@@ -71,7 +74,7 @@ def as_text(differences: Sequence[SessionDiff]) -> str:
 
 
 def as_json(differences: Sequence[SessionDiff]) -> dict[str, Any]:
-    """For programs."""
+    """Returns the differences for JSON."""
     return {
         "is_same": all(each.is_same for each in differences),
         "sessions": [
@@ -88,7 +91,7 @@ def as_json(differences: Sequence[SessionDiff]) -> dict[str, Any]:
 
 
 def stage_table(found: Sequence[TurnPair]) -> str:
-    """Medians of the turns that are on both sides."""
+    """Formats the median times of turns that exist on both sides, as a table."""
     rows = [
         [name, f"{was:.0f}", f"{now:.0f}", f"{now - was:+.0f}"]
         for name, (was, now) in _stages(found).items()
@@ -137,7 +140,7 @@ def _pair(number: int, pair: TurnPair) -> Iterator[str]:
 
 
 def _took(pair: TurnPair) -> str:
-    """Response latency then and now, of those that there are; nothing where nothing was heard."""
+    """Formats the response latency then and now; empty if the turns have none."""
     found = [turn.latency_ms for turn in (pair.old, pair.new) if turn is not None]
     if all(latency_ms is None for latency_ms in found):
         return ""

@@ -1,4 +1,4 @@
-"""A recorded session's sound through a live session, in real time: fed and played as it was."""
+"""Plays a recorded session's audio through a live session in real time, as its client did."""
 
 import asyncio
 import logging
@@ -32,14 +32,14 @@ from server.runtime.metrics import PrometheusMetrics
 logger = logging.getLogger(__name__)
 
 TAIL_S = 10.0
-"After its last sample: for the answer to what was said last."
+"Time in seconds after the last sample, for the answer to the last utterance."
 
 FRAME_SAMPLES = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
 
 
 @dataclass(slots=True)
 class MemoryTraceSink:
-    """A `TraceSink` in memory."""
+    """Trace sink that keeps the records in memory."""
 
     records: list[TraceRecord] = field(default_factory=list[TraceRecord])
 
@@ -49,7 +49,7 @@ class MemoryTraceSink:
 
 @dataclass(frozen=True, slots=True)
 class ReplayEnvironment:
-    """Engines and skills as a server has them, and what the sessions on it tell."""
+    """Sessions with a server's engines and tools, and the records of their trace."""
 
     sessions: Sessions
     kept: MemoryTraceSink
@@ -58,11 +58,11 @@ class ReplayEnvironment:
 
 @dataclass(slots=True)
 class ReplayClient:
-    """What a client that plays by itself knows of the answer that sounded last."""
+    """Client that plays answers by itself; tracks the answer whose audio came last."""
 
     item_id: str = ""
     samples: int = 0
-    "Of its sound, so far."
+    "Number of samples received of that answer."
 
     def take(self, event: OutputAudioDelta) -> None:
         if event.item_id != self.item_id:
@@ -78,8 +78,8 @@ class ReplayClient:
 async def replay_environment(
     config: Config, *, acts: bool = False
 ) -> AsyncIterator[ReplayEnvironment]:
-    """Ready for replays while the body runs. `acts`: tools that change something are called, in the
-    real house. Raises EngineMissing, ConfigError; possibly as an ExceptionGroup."""
+    """Yields an environment for replays. acts: tools that change something are called, also in the
+    real house. Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup."""
     kept, rehearsal = MemoryTraceSink(), RecordedToolResults()
     with_words = structs.replace(config, trace=TraceConfig(transcripts=True))
     instead = None if acts else rehearsal.instead
@@ -90,10 +90,12 @@ async def replay_environment(
 async def replay(
     stage: ReplayEnvironment, session: RecordedSession, speed: float = 1.0
 ) -> list[RecordedTurn]:
-    """Its turns as they come now. `speed`: of the sound; other than 1, times mean little. Without
-    effect where the client played by itself: such a one plays by the clock.
+    """Replays a session; returns its turns as they are now.
 
-    Raises RequestError for settings that cannot be any more.
+    speed: factor for feeding and playing the audio; other than 1, times mean little. It has no
+    effect on a session whose client played by itself: such a client follows the real clock.
+
+    Raises RequestError for settings that are no longer valid.
     """
     settings, paced_by, client = (
         session.settings or SessionSettings(),
@@ -113,7 +115,7 @@ async def replay(
         if paced_by == "server":
             background += [tasks.create_task(_play(live, speed), name="replay-playout")]
         await _speak(live, client, session, speed)
-        with suppress(TimeoutError):  # it may have ended in the middle of a word
+        with suppress(TimeoutError):  # the recording may have ended in the middle of a word
             async with asyncio.timeout(TAIL_S):
                 await live.settled()
         for task in background:
@@ -124,7 +126,7 @@ async def replay(
 async def _speak(
     live: Session, client: ReplayClient, session: RecordedSession, speed: float
 ) -> None:
-    """Feed it a frame per 20 ms, and do what the client did where it did it."""
+    """Feeds one frame per 20 ms and repeats the client's actions at their positions."""
     clock, steps = asyncio.get_running_loop().time, list(session.steps)
     began_at = clock()
     for start in range(0, len(session.pcm), FRAME_SAMPLES):
@@ -138,7 +140,8 @@ async def _speak(
 
 
 def _do(live: Session, client: ReplayClient, step: RecordedAction) -> None:
-    """What the session refuses now is told by what is missing."""
+    """Repeats one action of the client. If the session refuses it now, the difference shows in the
+    turns."""
     try:
         match step.do:
             case SessionSettings() as settings:
@@ -158,7 +161,7 @@ def _do(live: Session, client: ReplayClient, step: RecordedAction) -> None:
 
 
 async def _play(live: Session, speed: float) -> None:
-    """Take the answer's sound as a call does: a frame per 20 ms."""
+    """Takes the answer's audio as a call does: one frame per 20 ms."""
     clock = asyncio.get_running_loop().time
     began_at, tick = clock(), 0
     while True:
@@ -168,14 +171,14 @@ async def _play(live: Session, speed: float) -> None:
 
 
 async def _read(live: Session, client: ReplayClient) -> None:
-    """Nobody listens to the events, but somebody has to take them."""
+    """Reads the session's events, as its queue must not fill up."""
     async for event in live.events:
         if isinstance(event, OutputAudioDelta):
             client.take(event)
 
 
 def unplayable(session: RecordedSession) -> str:
-    """Why it cannot be replayed; empty when it can."""
+    """Returns why a session cannot be replayed; empty if it can."""
     if not len(session.pcm):
         return "its trace has no sound (trace.audio)"
     if session.settings is None:
@@ -184,8 +187,8 @@ def unplayable(session: RecordedSession) -> str:
 
 
 def chosen(sessions: Sequence[RecordedSession], wanted: Sequence[str]) -> list[RecordedSession]:
-    """Those that were named, or all. Raises RequestError for a name that is not there, or when
-    there is none."""
+    """Returns the named sessions, or all. Raises RequestError for an unknown name or an empty
+    trace."""
     if not sessions:
         raise RequestError("no session in it")
     for name in wanted:

@@ -1,4 +1,5 @@
-"""What answers in place of tools that change something: a replay is not to open a real garage."""
+"""Replaces tools that change something by their recorded results: a replay must not open a
+garage."""
 
 import json
 import logging
@@ -16,27 +17,29 @@ from server.commands.replay.trace_reader import RecordedToolCall
 logger = logging.getLogger(__name__)
 
 OWN = (HomeTools, ListTools, TimerTools)
-"Providers whose world is this process's own and ends with it: demo house, list and timers."
+"Providers that only change things inside this process: demo house, lists and timers."
 
 NOT_RUN = as_json(ToolOutcome({"message": "not run in a replay"}, error="not_run_in_replay"))
+"Result for the model if a call has no recorded result."
 
 
 class RecordedToolResults:
-    """Of a run of replays, one session at a time."""
+    """Recorded tool results of the session that is being replayed."""
 
     def __init__(self) -> None:
         self._results: dict[tuple[str, str], deque[str]] = {}
 
     def begin(self, called: Iterable[RecordedToolCall]) -> None:
-        """A session begins whose tools answered this."""
+        """Takes the recorded calls of the next session."""
         self._results.clear()
         for one in called:
             key = one.name, _canonical(one.arguments)
             self._results.setdefault(key, deque()).append(one.output)
 
     def instead(self, call: ToolCall, tool: Tool) -> str | None:
-        """An `Instead`: the recorded result of the same call, each once; where there is none, that
-        it was not run. Whoever only reads is called."""
+        """Returns the recorded result of the same call, each once, or that it was not run
+        (`ToolOverride`). Returns None for tools that only read and for tools of this process: they
+        are called."""
         if tool.spec.is_read_only or isinstance(tool.provider, OWN):
             return None
         if waiting := self._results.get((call.name, _canonical(call.arguments))):

@@ -1,4 +1,4 @@
-"""A trace, read back: what each session was asked, what it heard, and what came of it."""
+"""Reads a trace back: the settings, audio, client actions and turns of each session."""
 
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,15 +21,15 @@ TraceRecord = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """One turn as its trace tells it."""
+    """One turn of a trace."""
 
     status: str
     transcript: str
     answer: str
     stages_ms: Mapping[str, float]
-    "Name -> how long it took."
+    "Stage -> its duration in ms."
     latency_ms: float | None
-    "End of speech to first sound."
+    "Time from the end of speech to the first audio of the answer; None if there was none."
     marks_ms: Mapping[str, float] = field(default_factory=dict[str, float])
     "Moment -> ms from the end of speech."
 
@@ -40,50 +40,51 @@ class RecordedTurn:
 
 @dataclass(frozen=True, slots=True)
 class RecordedTruncation:
-    """A client that plays by itself tells how much of an answer it has played."""
+    """Message of a client that plays by itself: how much of an answer it has played."""
 
     audio_end_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedAction:
-    """Something that the client did, once it had sent so many samples."""
+    """Action of the client, at a position in its audio."""
 
     at: int
+    "Number of input samples that the client had sent before."
     do: SessionSettings | RecordedTruncation | Literal["commit", "respond", "clear", "cancel"]
-    """New settings; how much was played; what a client without turn detection asks for; that it
-    forgets its input, or wants no answer."""
+    """New settings; how much of an answer was played; commit of the input or request for a response
+    by a client without turn detection; clearing of the input; cancelling of the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedToolCall:
-    """One call of a tool of the server's, and its result."""
+    """One call of a server-side tool, with its result."""
 
     name: str
     arguments: Mapping[str, Any]
     output: str
-    "JSON, as the model saw it."
+    "Result as JSON, as the model received it."
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedSession:
-    """One session."""
+    """One session of a trace."""
 
     id: str
     settings: SessionSettings | None
-    "As it began; None: the trace does not tell."
+    "Settings at the beginning; None if the trace has none."
     pcm: Pcm = field(repr=False)
-    "What it heard, 16 kHz; nothing where the trace has no sound."
+    "Received audio, int16 at 16 kHz; empty if the trace has no audio."
     steps: Sequence[RecordedAction]
     turns: Sequence[RecordedTurn]
     has_words: bool
     is_cut: bool
-    "It went on longer than its sound."
+    "The session went on longer than its recorded audio."
     paced_by: PlayoutPacing = "server"
-    "Who played its answers at their pace: we (WebRTC, boards), or its client (WebSocket)."
+    "Side that paced the answers' audio: server (WebRTC, boards) or client (WebSocket)."
     place: DeviceLocation = UNKNOWN_LOCATION
     called: Sequence[RecordedToolCall] = ()
-    "In the order of the results."
+    "Calls with results, in the order of the results."
 
     @property
     def sound_s(self) -> float:
@@ -91,7 +92,8 @@ class RecordedSession:
 
 
 def read(path: Path) -> list[RecordedSession]:
-    """Every session, in the order in which they began. Raises RequestError, naming the line."""
+    """Reads all sessions, in the order in which they began. Raises RequestError that names the
+    line."""
     sessions: dict[str, list[TraceRecord]] = {}
     try:
         with path.open("rb") as lines:
@@ -104,7 +106,7 @@ def read(path: Path) -> list[RecordedSession]:
 
 
 def parse_session(name: str, records: Sequence[TraceRecord]) -> RecordedSession:
-    """Raises RequestError for settings or sound that cannot be."""
+    """Builds a session from its records. Raises RequestError for invalid settings or audio."""
     chunks: list[Pcm] = []
     steps: list[RecordedAction] = []
     first: TraceRecord | None = None
@@ -141,7 +143,8 @@ def parse_session(name: str, records: Sequence[TraceRecord]) -> RecordedSession:
 
 
 def turns(records: Iterable[TraceRecord]) -> list[RecordedTurn]:
-    """In the order in which they were committed or asked for; each is told when its sound ends."""
+    """Returns the turns in the order in which they were committed or requested. The trace has them
+    in another order: each is written when its audio ends."""
     places: dict[str, float] = {}
     transcripts: dict[str, str] = {}
     answers: dict[str, list[str]] = {}
@@ -175,7 +178,7 @@ def turns(records: Iterable[TraceRecord]) -> list[RecordedTurn]:
 def _did(
     record: TraceRecord, now: SessionSettings | None, paced_by: PlayoutPacing
 ) -> RecordedTruncation | Literal["commit", "respond", "clear", "cancel"] | None:
-    """What the client must have done for this to be told; None: nothing."""
+    """Returns the client action that caused a record; None if there is none."""
     is_manual = now is not None and now.turn_detection is None
     match record["event"]:
         case "InputCommitted" if is_manual:
@@ -186,13 +189,15 @@ def _did(
             return "clear"
         case "ResponseDone" if record.get("reason") == "client_cancelled" and _is_said(record):
             return "cancel"
-        case "ItemTruncated" if paced_by == "client":  # else we say where we stopped
+        # a server-paced session truncates its answers by itself
+        case "ItemTruncated" if paced_by == "client":
             return RecordedTruncation(int(record["audio_end_ms"]))
     return None
 
 
 def _is_said(record: TraceRecord) -> bool:
-    """Not beside the conversation: those responses are not asked for again."""
+    """Returns True for responses in the conversation. Out-of-band responses are not requested
+    again."""
     return bool((record.get("terms") or {}).get("in_conversation", True))
 
 
@@ -239,7 +244,7 @@ def _pcm(record: TraceRecord, name: str) -> Pcm:
 
 
 def _settings(record: TraceRecord, name: str) -> SessionSettings:
-    """Without a wake word: what a trace holds was heard behind it, and the word is not in it."""
+    """Returns the settings without the wake word: the trace holds only audio after it."""
     try:
         return replace(msgspec.convert(record["settings"], SessionSettings), wake_word="")
     except (KeyError, msgspec.ValidationError) as error:
@@ -247,7 +252,8 @@ def _settings(record: TraceRecord, name: str) -> SessionSettings:
 
 
 def _paced_by(record: TraceRecord | None, name: str) -> PlayoutPacing:
-    """Older traces do not tell: those sessions are taken for calls."""
+    """Returns which side paced the session. Older traces do not say: they count as paced by the
+    server."""
     paced_by = (record or {}).get("paced_by", "server")
     if paced_by not in get_args(PlayoutPacing):
         raise RequestError(f"session {name}: paced by {paced_by!r}, not by server or client")
