@@ -1,7 +1,6 @@
-"""Every setting: its type, range, default and a sentence. `server/config/load.py` fills them in.
-
-The sentences are data (`Meta.description`), because `earshot config` prints them.
-"""
+"""Declares every setting: its type, range, default and description. The descriptions are data
+(`Meta.description`), because `earshot config` prints them. `server/config/load.py` reads the
+values."""
 
 from typing import Annotated, Any, Literal
 
@@ -29,7 +28,7 @@ NameList = tuple[str, ...]
 
 
 class ServerConfig(Section, frozen=True):
-    """The main listener and what it lets in."""
+    """Settings of the main listener: addresses, access and limits."""
 
     host: Annotated[
         str,
@@ -106,7 +105,7 @@ class ServerConfig(Section, frozen=True):
                 " This machine and trusted_proxies may hold any number."
             ),
         ),
-    ] = 256  # a browser holds six; a house behind one address some dozens
+    ] = 256  # a browser holds six; the clients of a house behind one address some dozens
     trusted_proxies: Annotated[
         NameList,
         Meta(
@@ -127,7 +126,7 @@ class ServerConfig(Section, frozen=True):
     drain_timeout_s: Annotated[
         float,
         Meta(ge=0, le=600, description="How long running turns may finish after SIGTERM."),
-    ] = 8.0  # `docker stop` kills after 10
+    ] = 8.0  # shorter than the 10 s after which `docker stop` kills
     idle_timeout_s: Annotated[
         float,
         Meta(
@@ -144,22 +143,22 @@ class ServerConfig(Section, frozen=True):
         self.proxies()
 
     def proxies(self) -> tuple[IpNetwork, ...]:
-        """This machine and the trusted proxies. Raises ConfigError."""
+        """Returns this machine's networks and those of the trusted proxies. Raises ConfigError."""
         return networks_of(self.trusted_proxies, "server.trusted_proxies")
 
     @property
     def needs_key_here(self) -> bool:
-        """Whether who comes from this machine needs the key, too."""
+        """True if clients on this machine need the key too."""
         return self.require_key or bool(self.api_key) or bool(self.allowed_hosts)
 
     @property
     def trusts_this_machine(self) -> bool:
-        """Whether its programs need no key, so that its devices need no approval."""
+        """True if programs of this machine need no key, so that its devices need no approval."""
         return is_loopback(self.host) and not self.needs_key_here
 
 
 class PathsConfig(Section, frozen=True):
-    """Where things lie."""
+    """Folders of the server."""
 
     models_dir: Annotated[
         str, Meta(min_length=1, description="Folder of model weights, one folder per model.")
@@ -171,7 +170,7 @@ class PathsConfig(Section, frozen=True):
 
 
 class EngineConfig(Section, frozen=True):
-    """One kind of engine."""
+    """Settings of one kind of engine."""
 
     engine: Annotated[
         str,
@@ -186,7 +185,7 @@ class EngineConfig(Section, frozen=True):
 
 
 class AsrConfig(EngineConfig, frozen=True):
-    """Speech recognition: one model is loaded at start, sessions and requests may name others."""
+    """Settings of speech recognition. One model is loaded at start; clients may name others."""
 
     model: Annotated[
         str,
@@ -241,7 +240,7 @@ class AsrConfig(EngineConfig, frozen=True):
 
 
 class ModelsConfig(Section, frozen=True):
-    """What requests may call models."""
+    """Settings of model names in requests."""
 
     strict: Annotated[
         bool,
@@ -255,7 +254,7 @@ class ModelsConfig(Section, frozen=True):
 
 
 class LogConfig(Section, frozen=True):
-    """What is written to standard error."""
+    """Settings of the log on standard error."""
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Least level that is shown.")
@@ -267,7 +266,7 @@ class LogConfig(Section, frozen=True):
 
 
 class TraceConfig(Section, frozen=True):
-    """A record of every session, for replay."""
+    """Settings of the trace, a record of every session for replay."""
 
     path: Annotated[
         str,
@@ -288,7 +287,7 @@ class TraceConfig(Section, frozen=True):
 
 
 class Config(Section, frozen=True):
-    """Everything, as one TOML file holds it."""
+    """All settings, as one TOML file holds them."""
 
     language: Annotated[
         str,

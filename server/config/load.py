@@ -1,7 +1,5 @@
-"""Defaults, one TOML file, `EARSHOT_*` variables and flags become one checked `Config`.
-
-Later sources win. A key nobody knows and a value out of range are fatal and name themselves.
-"""
+"""Reads defaults, one TOML file, `EARSHOT_*` variables and flags into one checked `Config`. Later
+sources win. An unknown key or a value out of range is an error that names the key."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -21,32 +19,35 @@ from server.config.types import describe, is_secret, kind_of, masked
 ENV_PREFIX = "EARSHOT_"
 DEFAULT_FILE = "earshot.toml"
 NOT_SETTINGS = ("EARSHOT_CONFIG", "EARSHOT_KEY")
-"Ours, but no settings: the file, and the key that `talk` sends; as `EARSHOT_CI_*` of test runs."
+"""Variables that are no settings: the path of the file, and the key for `talk`. `EARSHOT_CI_*` of
+test runs are none either."""
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "--host": ("server", "host"),
     "--port": ("server", "port"),
     "--tls": ("server", "tls"),
     "--log-level": ("log", "level"),
 }
-"Options of the command line that are settings."
+"Command line options that set a setting."
 SHORT_SECTIONS = ("server", "paths")
-"Sections a variable may leave out: EARSHOT_PORT is EARSHOT_SERVER__PORT."
+"Sections that a variable may leave out: EARSHOT_PORT means EARSHOT_SERVER__PORT."
 
 SettingPath = tuple[str, ...]
+"Names of the sections and of the setting, such as ('server', 'port')."
 
 
 @dataclass(frozen=True, slots=True)
 class EffectiveConfig:
-    """The configuration in force, and which source each changed setting came from."""
+    """Configuration in force, with the source of each setting that is not a default."""
 
     config: Config
     origins: Mapping[SettingPath, str]
-    "('server', 'port') -> `file:earshot.toml`, `env:EARSHOT_PORT` or `flag:--port`."
+    """Setting -> source: ('server', 'port') -> `file:earshot.toml`, `env:EARSHOT_PORT` or
+    `flag:--port`."""
 
 
 @dataclass(slots=True)
 class _ConfigDraft:
-    """Values as they come in, with what is wrong about them."""
+    """Values read so far, with their sources and the problems found."""
 
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[SettingPath, str] = field(default_factory=dict)
@@ -66,10 +67,9 @@ def load(
     file: Path | None = None,
     flags: Mapping[str, str] | None = None,
 ) -> EffectiveConfig:
-    """Read every source. `flags`: `--port` -> text, as the command line gave them.
-
-    Raises ConfigError with one line per problem.
-    """
+    """Reads all sources and checks the values. environ: environment variables. file: TOML file;
+    None: the one in EARSHOT_CONFIG or ./earshot.toml. flags: text of command line options, such as
+    `--port`. Raises ConfigError with one line per problem."""
     draft = _ConfigDraft()
     if state_home := environ.get("XDG_STATE_HOME"):
         _add_leaf(draft, ("paths", "state_dir"), f"{state_home}/earshot", "env:XDG_STATE_HOME")
@@ -81,13 +81,13 @@ def load(
         raise ConfigError("\n".join(draft.problems))
     try:
         config = msgspec.convert(draft.values, Config)
-    except msgspec.ValidationError as error:  # a variable that sets a key inside an open table
+    except msgspec.ValidationError as error:  # a variable set a key inside an open table
         raise ConfigError(f"config: {error}") from error
     return EffectiveConfig(config, draft.origins)
 
 
 def _find_file(environ: Mapping[str, str], file: Path | None) -> Path | None:
-    """Only a file that somebody named must exist."""
+    """Returns the file to read. Only a file that was named must exist."""
     if file is not None:
         return file
     if named := environ.get("EARSHOT_CONFIG"):
@@ -115,7 +115,7 @@ def _leaves(
     at: SettingPath,
     label: str,
 ) -> Iterator[tuple[SettingPath, Any]]:
-    """Every setting in a table, sections unfolded; unknown keys and wrong sections are noted."""
+    """Yields all settings in a table, sections unfolded. Notes unknown keys and wrong sections."""
     fields = {f.name: kind_of(f.type) for f in struct.fields}
     for name, value in table.items():
         kind = fields.get(name)
@@ -143,7 +143,7 @@ def _add_environment(draft: _ConfigDraft, environ: Mapping[str, str]) -> None:
 
 
 def _path_of(path: SettingPath) -> SettingPath | None:
-    """The setting that a variable's name means, or None."""
+    """Returns the setting that a variable's name means, or None."""
     for candidate in (path, *((section, *path) for section in SHORT_SECTIONS)):
         kind, rest = _resolve(candidate)
         is_setting = kind is not None and not isinstance(kind, inspect.StructType)
@@ -153,7 +153,7 @@ def _path_of(path: SettingPath) -> SettingPath | None:
 
 
 def _resolve(path: SettingPath) -> tuple[inspect.Type | None, SettingPath]:
-    """Type of the setting on the way of `path`, and what of the path lies inside it."""
+    """Returns the type of the setting on this path, and the part of the path inside its value."""
     kind: inspect.Type | None = _struct(Config)
     for depth, name in enumerate(path):
         if not isinstance(kind, inspect.StructType):
@@ -163,14 +163,14 @@ def _resolve(path: SettingPath) -> tuple[inspect.Type | None, SettingPath]:
 
 
 def _annotated(path: SettingPath) -> inspect.Type:
-    """Type of a setting together with its description."""
+    """Returns the type of a setting together with its description."""
     section, _ = _resolve(path[:-1])
     assert isinstance(section, inspect.StructType)
     return next(f.type for f in section.fields if f.name == path[-1])
 
 
 def _add_leaf(draft: _ConfigDraft, path: SettingPath, value: Any, origin: str) -> None:
-    """Check one value against its setting's type; text from variables is read as that type."""
+    """Checks one value against its setting's type. Text from variables is parsed as that type."""
     kind, inside = _resolve(path)
     assert kind is not None, f"no such setting: {path}"
     source, _, name = origin.partition(":")
@@ -185,7 +185,7 @@ def _add_leaf(draft: _ConfigDraft, path: SettingPath, value: Any, origin: str) -
     if is_text:
         value = _from_text(kind, value)
     try:
-        # Inside an otherwise empty Config, so that ranges and descriptions apply.
+        # Checked inside an otherwise empty Config, so that ranges and cross-checks apply.
         checked = msgspec.convert(_nested(path, value), Config, strict=not is_text)
     except msgspec.ValidationError as error:
         draft.problems.append(f"{label}{_what(error, path, value)}")
@@ -196,7 +196,8 @@ def _add_leaf(draft: _ConfigDraft, path: SettingPath, value: Any, origin: str) -
 
 
 def _is_unicode(text: str) -> bool:
-    """False for what Python makes of bytes in a variable that are no UTF-8 (PEP 383)."""
+    """Returns False if a variable held bytes that are no UTF-8, which Python marks as in PEP
+    383."""
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -211,7 +212,8 @@ def _from_text(kind: inspect.Type, text: str) -> Any:
 
 
 def _as_toml(text: Any) -> Any:
-    """A number, boolean, list or table written as in TOML; anything else is itself."""
+    """Parses text as a TOML value: number, boolean, list or table. Returns any other text as it
+    is."""
     if not isinstance(text, str):
         return text
     try:
@@ -227,7 +229,8 @@ def _nested(path: SettingPath, value: Any) -> Any:
 
 
 def _what(error: msgspec.ValidationError, path: SettingPath, value: Any) -> str:
-    """`: expected int in [0, 65535], got 'x'`, or where inside a list or table it went wrong."""
+    """Returns the text of a problem: `: expected int in [0, 65535], got 'x'`, or the place in the
+    value."""
     message, _, where = str(error).partition(" - at `$")
     inside = where.rstrip("`").removeprefix("." + ".".join(path))
     if not inside:
@@ -245,7 +248,7 @@ def _struct(cls: type) -> inspect.StructType:
 
 
 def _variables() -> list[str]:
-    """Name of every variable that sets something, the short ones too."""
+    """Lists the names of all variables that set something, the short forms included."""
     return [
         ENV_PREFIX + "__".join(part).upper()
         for path in setting_paths()
@@ -256,7 +259,7 @@ def _variables() -> list[str]:
 def setting_paths(
     struct: inspect.StructType | None = None, at: SettingPath = ()
 ) -> Iterator[SettingPath]:
-    """Every setting there is."""
+    """Yields the paths of all settings."""
     for f in (struct or _struct(Config)).fields:
         kind = kind_of(f.type)
         if isinstance(kind, inspect.StructType):

@@ -1,4 +1,4 @@
-"""`earshot config`: the effective configuration as TOML, each setting with source and sentence."""
+"""`earshot config`: prints all settings as TOML, each with its source and description."""
 
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time
@@ -12,7 +12,7 @@ from server.config.types import describe, kind_of, masked, sentence_of
 
 
 def show(effective: EffectiveConfig) -> str:
-    """TOML that `--config` reads back, except for the masked secrets."""
+    """Returns TOML that `--config` can read back, except for the masked secrets."""
     struct = inspect.type_info(type(effective.config))
     assert isinstance(struct, inspect.StructType)
     values = msgspec.to_builtins(effective.config)
@@ -25,7 +25,7 @@ def _table(
     at: tuple[str, ...],
     origins: Mapping[tuple[str, ...], str],
 ) -> Iterator[str]:
-    """A table's own settings, then its tables: what TOML needs."""
+    """Yields a table's own settings, then its tables: TOML needs this order."""
     sections = []
     for setting in struct.fields:
         path = (*at, setting.name)
@@ -35,7 +35,7 @@ def _table(
             continue
         yield f"# {sentence_of(setting.type)} ({describe(setting.type)}; {_origin(path, origins)})"
         value = masked(values[setting.name], setting.name)
-        # TOML knows no null: what is not set stays a comment.
+        # TOML has no null: a setting without a value stays a comment.
         yield f"# {setting.name} =" if value is None else f"{setting.name} = {to_toml(value)}"
     for path, kind in sections:
         yield f"\n[{'.'.join(path)}]"
@@ -43,13 +43,13 @@ def _table(
 
 
 def _origin(path: tuple[str, ...], origins: Mapping[tuple[str, ...], str]) -> str:
-    """Where a setting came from; several sources when parts of a table came from each."""
+    """Returns the source of a setting; several if its table was put together from several."""
     found = [origin for known, origin in origins.items() if known[: len(path)] == path]
     return ", ".join(dict.fromkeys(found)) or "default"
 
 
 def to_toml(value: Any) -> str:
-    """One TOML value; tables are written inline."""
+    """Writes one TOML value; tables are written inline."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -1,4 +1,4 @@
-"""Types of settings in words: what a wrong value is told, and what `earshot config` says."""
+"""Describes the types of settings in words, for error messages and `earshot config`."""
 
 import re
 from collections.abc import Mapping
@@ -10,38 +10,38 @@ from msgspec.structs import asdict
 MASK = "********"
 
 PLUGIN_NAME = "^[a-z][a-z0-9_]{0,31}$"
-"Of a tool or a door that another package adds."
+"Pattern for the name of a tool or a door that another package adds."
 
 SECRET_WORDS = frozenset({"key", "apikey", "token", "secret", "password"})
-"A setting with one of these words in its name is never printed."
+"Words of secret settings: a setting with one of them in its name is never printed."
 
 
 SECRET_TABLES = frozenset({"env", "headers"})
-"Nor is any value in a table of this name."
+"Tables of secrets: no value in a table of this name is printed."
 
 _PASSWORD = re.compile(r"(?<=://)(?P<user>[^\s/:@]*):[^\s/@]+(?=@)")
-"Of a URL, as a database has it."
+"Password in a URL, such as a database's."
 
 
 def kind_of(kind: inspect.Type) -> inspect.Type:
-    """The type under its description."""
+    """Returns the type without its description."""
     return kind_of(kind.type) if isinstance(kind, inspect.Metadata) else kind
 
 
 def sentence_of(kind: inspect.Type) -> str:
-    """The setting's one sentence; empty when it has none."""
+    """Returns the description of a setting; empty if it has none."""
     if not isinstance(kind, inspect.Metadata):
         return ""
     return str((kind.extra_json_schema or {}).get("description", ""))
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting of this name holds what must not be shown."""
+    """Returns True if a setting of this name holds a secret."""
     return any(word in SECRET_WORDS for word in name.lower().split("_"))
 
 
 def masked(value: Any, name: str) -> Any:
-    """The value with every secret in it replaced."""
+    """Returns the value with every secret in it replaced."""
     if isinstance(value, Mapping):
         if name in SECRET_TABLES:
             return dict.fromkeys(value, MASK)
@@ -54,7 +54,7 @@ def masked(value: Any, name: str) -> Any:
 
 
 def describe(kind: inspect.Type) -> str:
-    """`int in [0, 65535]`, `one of 'debug', 'info'`, `list of str`, ..."""
+    """Describes a type: `int in [0, 65535]`, `one of 'debug', 'info'`, `list of text`, ..."""
     if isinstance(kind, inspect.Metadata) and "title" in (kind.extra_json_schema or {}):
         return str((kind.extra_json_schema or {})["title"])
     match kind_of(kind):
@@ -90,7 +90,7 @@ def _range(number: inspect.IntType | inspect.FloatType) -> str:
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of settings; its secrets stay out of logs and tracebacks."""
+    """Base of all tables of settings. Its secrets stay out of logs and tracebacks."""
 
     def __repr__(self) -> str:
         shown = (f"{name}={masked(value, name)!r}" for name, value in asdict(self).items())

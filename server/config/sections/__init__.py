@@ -1,1 +1,1 @@
-"""The sections of the configuration, a file for each."""
+"""Declares the sections of the configuration, one file each."""

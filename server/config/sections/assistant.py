@@ -1,4 +1,4 @@
-"""Settings of the assistant, `[assistant]`: what sessions and questions begin with."""
+"""Section `[assistant]`: how sessions begin."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from pipeline.shared.settings import DEFAULT, BargeInPolicy, SessionSettings, Tu
 
 
 class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """How the assistant is, where a client or a conversation's profile does not say."""
+    """Settings of the assistant where neither the client nor a conversation's profile sets them."""
 
     instructions: Annotated[
         str,
@@ -84,7 +84,7 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
     def settings(self, turn_detection: TurnDetection) -> SessionSettings:
-        """What a session begins with."""
+        """Returns the settings with which a session begins."""
         return SessionSettings(
             turn_detection=turn_detection,
             instructions=self.instructions,

@@ -1,4 +1,4 @@
-"""Settings of the device registry, `[devices]`."""
+"""Section `[devices]`: the device registry."""
 
 from datetime import timedelta
 from typing import Annotated, Literal
@@ -11,7 +11,7 @@ from server.net.allowlist import networks_of
 
 
 class DevicesConfig(Section, frozen=True):
-    """Which devices there are, who approves new ones, and where that is kept."""
+    """Settings for approving new devices, their keys and the database."""
 
     approval: Annotated[
         Literal["ask", "networks"],
@@ -58,7 +58,7 @@ class DevicesConfig(Section, frozen=True):
         networks_of(self.networks, "devices.networks")
 
     def as_settings(self, *, trusts_this_machine: bool) -> RegistrySettings:
-        """The same as the registry takes it."""
+        """Returns the settings in the registry's form."""
         named = self.networks if self.approval == "networks" else ()
         return RegistrySettings(
             rule=ApprovalRule(

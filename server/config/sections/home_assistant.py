@@ -1,4 +1,4 @@
-"""Settings of Home Assistant as the house, `[home_assistant]`."""
+"""Section `[home_assistant]`: Home Assistant as the house."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,15 +12,15 @@ from pipeline.tools.mcp import McpServerSettings
 from server.config.types import Section
 
 OWN_AGENT_ID = "conversation.earshot"
-"What Home Assistant calls us, where we are its conversation agent."
+"Id of Earshot in Home Assistant, if Earshot is its conversation agent."
 
 MCP_PATH = "/api/mcp"
 MCP_SSE_PATH = "/mcp_server/sse"
-"Of versions before 2025.8 or so, which know no other way."
+"Path of the MCP server in versions before 2025.8 or so, which have only this one."
 
 
 class HomeAssistantConfig(Section, frozen=True):
-    """Home Assistant, which Earshot hands over what is said about the house."""
+    """Settings of the Home Assistant that gets the user's commands for the house."""
 
     url: Annotated[
         str,
@@ -90,7 +90,7 @@ class HomeAssistantConfig(Section, frozen=True):
             )
 
     def as_settings(self) -> HomeAssistantSettings:
-        """Reads the token's file. Raises ConfigError."""
+        """Returns the settings in the client's form. Reads the token's file. Raises ConfigError."""
         return HomeAssistantSettings(
             url=self.url.rstrip("/"),
             token=self._token(),
@@ -101,7 +101,7 @@ class HomeAssistantConfig(Section, frozen=True):
         )
 
     def as_mcp_server(self) -> McpServerSettings:
-        """Its MCP server, as one of `[tools.mcp]`. Raises ConfigError."""
+        """Returns Home Assistant's MCP server in the form of `[tools.mcp]`. Raises ConfigError."""
         return McpServerSettings(
             url=self.url.rstrip("/") + MCP_PATH,
             sse_url=self.url.rstrip("/") + MCP_SSE_PATH,

@@ -1,4 +1,4 @@
-"""Settings of the way between a caller and us, `[ice]`."""
+"""Section `[ice]`: the network path between callers and the server."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ from server.runtime.clock import SystemClock
 
 
 class _SecretSection(Struct, frozen=True, forbid_unknown_fields=True):
-    """Its secrets stay out of logs and tracebacks."""
+    """Section whose secrets stay out of logs and tracebacks."""
 
     def __repr__(self) -> str:
         shown = (f"{name}={masked(value, name)!r}" for name, value in structs.asdict(self).items())
@@ -27,7 +27,7 @@ class _SecretSection(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IceServerConfig(_SecretSection, frozen=True):
-    """One STUN or TURN server, with one kind of credential or none."""
+    """Settings of one STUN or TURN server, with one kind of credential or none."""
 
     urls: Annotated[
         tuple[str, ...],
@@ -65,7 +65,8 @@ class IceServerConfig(_SecretSection, frozen=True):
 
 
 class IceConfig(_SecretSection, frozen=True):
-    """How callers over WebRTC reach the server; as it is, in the local network only."""
+    """Settings for callers over WebRTC. With the defaults they reach the server only in the local
+    network."""
 
     servers: Annotated[
         tuple[IceServerConfig, ...],
@@ -111,7 +112,7 @@ class IceConfig(_SecretSection, frozen=True):
             raise ConfigError(f"ice.public_address: {self.public_address!r} is no IP address")
 
     def as_settings(self) -> IceSettings:
-        """The same as a peer takes it, with this machine's clock. Raises ConfigError."""
+        """Returns the settings in a peer's form, with this machine's clock. Raises ConfigError."""
         if self.relay_only and not any(server.relays for server in self.servers):
             raise ConfigError("config.ice.relay_only: there is no TURN server in ice.servers")
         return IceSettings(
@@ -125,7 +126,7 @@ class IceConfig(_SecretSection, frozen=True):
         )
 
     def _ports(self) -> PortRange | None:
-        """Raises ConfigError."""
+        """Parses the port range; None if any free port may be used. Raises ConfigError."""
         if not self.ports:
             return None
         first, _, last = self.ports.partition("-")

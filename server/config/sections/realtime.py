@@ -1,4 +1,4 @@
-"""Settings of the Realtime door, `[realtime]`, and the prompts that its clients may name."""
+"""Sections `[realtime]` and `[prompts]`: the Realtime door and its stored prompts."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ PromptText = Annotated[str, Meta(min_length=1, max_length=MAX_CHARS)]
 
 
 class RealtimeConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """What clients of the Realtime door may have this server do."""
+    """Settings of what clients of the Realtime door may make this server do."""
 
     mcp_hosts: Annotated[
         tuple[str, ...],
@@ -49,13 +49,13 @@ class RealtimeConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PromptConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """One stored prompt. `{{name}}` in a text is a place for a value of the client."""
+    """One stored prompt. A client's value takes the place of `{{name}}` in its text."""
 
     text: PromptText
     version: PromptVersion = "1"
-    "Of `text`."
+    "Version of `text`."
     former: dict[PromptVersion, PromptText] = field(default_factory=dict)
-    "Version -> its text, for clients that name an older one."
+    "Older version -> its text, for clients that name that version."
 
     def __post_init__(self) -> None:
         if self.version in self.former:

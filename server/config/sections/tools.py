@@ -1,4 +1,4 @@
-"""Settings of the assistant's tools, `[tools]`: functions of one's own, and MCP servers."""
+"""Section `[tools]`: functions of Python modules, plugins and MCP servers."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,11 +8,11 @@ from pipeline.tools.mcp.settings import McpServerSettings
 from server.config.types import PLUGIN_NAME
 
 ServerName = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,24}$")]
-"In front of the names of its tools when another server has the same."
+"Name of an MCP server. It is put before a tool's name if another server has a tool of that name."
 
 
 class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the assistant can do beside the skills that are built in."""
+    """Settings of tools in addition to the built-in skills."""
 
     timeout_s: Annotated[
         float,

@@ -1,4 +1,4 @@
-"""Settings of turns, `[turn]`."""
+"""Section `[turn]`: turn detection."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from serving.llm_slots import MAX_LIVE
 
 
 class TurnConfig(Section, frozen=True):
-    """How a turn ends, where the client does not say."""
+    """Settings of turn detection where the client sets none."""
 
     detection: Annotated[
         Literal["server_vad", "semantic_vad"],
@@ -55,7 +55,7 @@ class TurnConfig(Section, frozen=True):
     ] = MAX_LIVE
 
     def as_turn_detection(self) -> TurnDetection:
-        """The same as a session takes it."""
+        """Returns the settings in a session's form."""
         return TurnDetection(
             kind=self.detection,
             threshold=self.threshold,

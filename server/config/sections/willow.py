@@ -1,4 +1,4 @@
-"""Settings of Willow's doors, `[willow]`: its inference server and its application server."""
+"""Section `[willow]`: Willow's inference server and its application server."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +13,12 @@ from server.config.types import Section
 from server.net.allowlist import listening_host, networks_of
 
 FOLDER = "willow"
-"In the state folder: `firmware/VERSION/BOARD.bin` and `assets/audio/NAME`."
+"Folder in the state folder: `firmware/VERSION/BOARD.bin` and `assets/audio/NAME`."
 
 
 class WillowConfig(Section, frozen=True):
-    """Willow's devices and clients; their paths under /api are also on the main listener."""
+    """Settings for Willow's devices and clients. Their paths under /api are also on the main
+    listener."""
 
     http_port: Annotated[
         int,
@@ -109,11 +110,12 @@ class WillowConfig(Section, frozen=True):
 
     @property
     def was_host(self) -> str:
-        """The address of was_port: all of this machine's where others may connect."""
+        """Address to listen on for was_port: all of this machine if other machines may connect."""
         return listening_host(self.networks, self._networks())
 
     def as_page_settings(self, *, trusts_this_machine: bool) -> KeylessPageSettings:
-        """Whose pages need no key. `trusts_this_machine`: False where it needs the key, too."""
+        """Returns the sites whose pages need no key. trusts_this_machine: False if this machine
+        needs the key too."""
         return KeylessPageSettings(
             frozenset(self.page_origins), self._networks(), trusts_this_machine
         )
@@ -121,7 +123,8 @@ class WillowConfig(Section, frozen=True):
     def as_settings(
         self, state_dir: str, usual: SessionSettings, version: str, *, trusts_this_machine: bool
     ) -> WasSettings:
-        """The application server's. `usual`: what a conversation begins with."""
+        """Returns the application server's settings. `usual`: settings with which a conversation
+        begins."""
         return WasSettings(
             networks=self._networks(),
             trusts_this_machine=trusts_this_machine,
@@ -134,5 +137,5 @@ class WillowConfig(Section, frozen=True):
         )
 
     def _networks(self) -> tuple[IpNetwork, ...]:
-        """Raises ConfigError."""
+        """Parses the networks. Raises ConfigError."""
         return networks_of(self.networks, "willow.networks")

@@ -1,4 +1,4 @@
-"""Settings of the Wyoming door, `[wyoming]`."""
+"""Section `[wyoming]`: the Wyoming door."""
 
 from typing import Annotated
 
@@ -10,11 +10,12 @@ from server.config.types import Section
 from server.net.allowlist import listening_host, networks_of
 
 USUAL_PORT = 10300
-"Where Home Assistant expects it."
+"Port on which Home Assistant expects a Wyoming server."
 
 
 class WyomingConfig(Section, frozen=True):
-    """Home Assistant's voice protocol, which has no key: networks are let in."""
+    """Settings of Home Assistant's voice protocol. It has no key, so access depends on the
+    network."""
 
     port: Annotated[
         int,
@@ -55,11 +56,11 @@ class WyomingConfig(Section, frozen=True):
 
     @property
     def host(self) -> str:
-        """The address to listen on: all of this machine's where others may connect."""
+        """Address to listen on: all of this machine if other machines may connect."""
         return listening_host(self.networks, self._networks())
 
     def as_settings(self, *, trusts_this_machine: bool = True) -> WyomingSettings:
-        """The same as the door takes it."""
+        """Returns the settings in the door's form."""
         return WyomingSettings(
             networks=self._networks(),
             max_connections=self.max_connections,
@@ -67,5 +68,5 @@ class WyomingConfig(Section, frozen=True):
         )
 
     def _networks(self) -> tuple[IpNetwork, ...]:
-        """Raises ConfigError."""
+        """Parses the networks. Raises ConfigError."""
         return networks_of(self.networks, "wyoming.networks")

@@ -1,4 +1,4 @@
-"""Settings of the door for xiaozhi boards, `[xiaozhi]`."""
+"""Section `[xiaozhi]`: the door for xiaozhi boards."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +13,11 @@ from server.config.types import Section
 from server.net.allowlist import networks_of
 
 FOLDER = "xiaozhi/firmware"
-"In the state folder."
+"Folder of firmware in the state folder."
 
 
 class XiaozhiConfig(Section, frozen=True):
-    """Boards with xiaozhi's stock firmware, on the main listener under /xiaozhi."""
+    """Settings for boards with xiaozhi's stock firmware, on the main listener under /xiaozhi."""
 
     networks: Annotated[
         tuple[str, ...],
@@ -79,12 +79,13 @@ class XiaozhiConfig(Section, frozen=True):
         networks_of(self.networks, "xiaozhi.networks")
 
     def as_settings(self, state_dir: str, fresh: SessionSettings) -> XiaozhiSettings:
-        """The same as the door takes it. `fresh`: what a session begins with."""
+        """Returns the settings in the door's form. `fresh`: settings with which a session
+        begins."""
         detection = replace(fresh.turn_detection or TurnDetection(), kind=self.detection)
         return XiaozhiSettings(
             networks=networks_of(self.networks, "xiaozhi.networks"),
             url=self.url,
-            # The board has heard its own wake word already.
+            # The board has detected its own wake word already.
             fresh=replace(fresh, wake_word="", turn_detection=detection),
             dialogue=DialogueSettings(max_silence_s=self.max_silence_s, max_turn_s=self.max_turn_s),
             folder=Path(state_dir).expanduser() / FOLDER,
