@@ -1,1 +1,1 @@
-"""OpenAI Realtime over WebSocket and WebRTC; docs/realtime.md says what is ours."""
+"""OpenAI's Realtime API over WebSocket and WebRTC. docs/realtime.md lists our additions."""

@@ -1,8 +1,6 @@
-"""Ephemeral keys (`ek_...`): what a browser gets instead of the server's key.
-
-One opens sessions as they were fixed when it was minted, until it expires. Only hashes are kept:
-whoever reads the server's memory, a log or a repr finds no key.
-"""
+"""Client secrets (`ek_...`): short-lived keys that a browser gets instead of the server's key. A
+client secret opens sessions with the settings that were fixed when it was made, until it expires.
+Only hashes are kept: nobody can read a key from the server's memory, a log or a repr."""
 
 import secrets
 from dataclasses import dataclass, fields, replace
@@ -23,16 +21,20 @@ from signaling.realtime.session.settings import SessionConfiguration
 PREFIX = "ek_"
 
 DEFAULT_TTL_S = 600
+"Lifetime of a client secret if the request names none, in seconds."
 MAX_LIVE = 10_000
-"A table that a slip of a script fills in seconds, and no house needs."
+"""Largest number of live secrets. No household needs as many, and a faulty script could make them
+in seconds."""
 MAX_BYTES = 16 * 1024 * 1024
-"Session objects of all live keys, as JSON. One has 256 KiB at most and 1 kB usually."
+"""Memory limit for the session objects of all live secrets, as JSON. One has 256 KiB at most and
+usually 1 kB."""
 MAX_SESSIONS = 2
-"A browser needs one; while it reconnects, two."
+"Sessions at once with one secret. A browser needs one, and two while it reconnects."
 RETRY_AFTER_S = 10
-"So long the shortest-lived one lives."
+"Wait that a refused client is told, in seconds: the shortest lifetime of a secret."
 
 Lifetime = Annotated[int, Meta(ge=10, le=7200)]
+"Lifetime of a secret in seconds."
 
 
 class ExpiresAfter(StrictStruct, frozen=True):
@@ -41,14 +43,14 @@ class ExpiresAfter(StrictStruct, frozen=True):
 
 
 class ClientSecretExtension(StrictStruct, frozen=True):
-    """Fields that only this server offers."""
+    """Fields that OpenAI's API does not have."""
 
     ends_sessions: bool = False
-    "Sessions that the key opened end when it expires."
+    "Sessions that the secret opened end when it expires."
 
 
 class ClientSecretRequest(StrictStruct, frozen=True):
-    """The body of `POST /v1/realtime/client_secrets`."""
+    """Body of `POST /v1/realtime/client_secrets`."""
 
     expires_after: ExpiresAfter | None = None
     session: SessionObject | None = None
@@ -58,7 +60,7 @@ class ClientSecretRequest(StrictStruct, frozen=True):
 class ClientSecretResponse(Struct, frozen=True):
     value: str
     expires_at: int
-    "Unix time."
+    "Expiry as Unix time, in seconds."
     session: dict[str, Any]
 
     def __repr__(self) -> str:
@@ -67,19 +69,19 @@ class ClientSecretResponse(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ClientSecret:
-    """One live key: what it opens."""
+    """One live client secret, with the settings of the sessions that it opens."""
 
     session: SessionObject
     guest: ClientSecretHolder
     ends_at: float
-    "On the server's monotonic clock."
+    "Expiry on the server's monotonic clock, in seconds."
     ends_sessions: bool
     size_bytes: int
-    "The size of the session object as JSON."
+    "Size of the session object as JSON."
 
 
 class ClientSecretStore:
-    """Every live key of the server."""
+    """All live client secrets of the server."""
 
     def __init__(
         self,
@@ -89,13 +91,15 @@ class ClientSecretStore:
         max_bytes: int = MAX_BYTES,
         max_sessions: int = MAX_SESSIONS,
     ) -> None:
-        """`max_sessions`: sessions that one key may have at once."""
+        """Creates an empty store. max_live: secrets at once. max_bytes: session objects of all
+        secrets together. max_sessions: sessions at once with one secret."""
         self._clock = clock
         self._max_live, self._max_bytes, self._max_sessions = max_live, max_bytes, max_sessions
         self._live: dict[bytes, ClientSecret] = {}
 
     def mint(self, asked: ClientSecretRequest) -> tuple[str, int]:
-        """A new key and the Unix time of its end. Raises Overloaded too_many_client_secrets."""
+        """Makes a new secret; returns it with its expiry as Unix time. Raises OverloadedError
+        too_many_client_secrets."""
         self._forget_expired()
         session = asked.session or RealtimeSession()
         size_bytes = len(msgspec.json.encode(session))
@@ -121,13 +125,13 @@ class ClientSecretStore:
         return token, int(ends.timestamp())
 
     def knows(self, token: str) -> bool:
-        """Whether it opens anything now."""
+        """Returns True if the token is a live client secret."""
         minted = self._live.get(_hash(token))
         return minted is not None and self._clock.now() < minted.ends_at
 
     def minted_for(self, token: str | None) -> ClientSecret | None:
-        """The key that this token is; None: it is no client secret. Raises Unauthorized for
-        one that expired."""
+        """Returns the live client secret of a token; None if the token is no client secret. Raises
+        Unauthorized for a secret that is unknown or has expired."""
         if token is not None and self.knows(token):
             minted = self._live[_hash(token)]
             if not minted.ends_sessions:
@@ -148,12 +152,12 @@ def _hash(token: str) -> bytes:
     return sha256(token.encode("utf-8", "replace")).digest()
 
 
-# What the ephemeral key that opened a session has fixed of it.
+# Rules for sessions that a client secret opened: what the secret has fixed cannot be changed.
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSecretConfiguration(SessionConfiguration):
-    """Of a session that an ephemeral key opened; what is changed of them stays of this kind."""
+    """Configuration of a session that a client secret opened. Changed copies keep this class."""
 
 
 def as_minted(terms: SessionConfiguration) -> ClientSecretConfiguration:
@@ -163,7 +167,8 @@ def as_minted(terms: SessionConfiguration) -> ClientSecretConfiguration:
 
 
 def check_conversation(asked: str | None, minted: str | None) -> None:
-    """A browser's key must not open somebody else's conversation. Raises RequestError."""
+    """Raises RequestError if a client with a secret names another conversation than the secret's. A
+    browser's key must not open another user's conversation."""
     if asked is not None and asked != minted:
         raise RequestError(
             "The conversation is fixed by the client secret: leave it out.",
@@ -173,8 +178,8 @@ def check_conversation(asked: str | None, minted: str | None) -> None:
 
 
 def check_type(old: SessionConfiguration, new: SessionConfiguration) -> None:
-    """A key that was made for writing down must not open a session that answers, nor the other way
-    round. Raises RequestError."""
+    """Raises RequestError if an update changes the session's type and a client secret has fixed it.
+    A secret for transcription must not open a session that answers, nor the reverse."""
     if isinstance(old, ClientSecretConfiguration) and new.settings.answers != old.settings.answers:
         was = "realtime" if old.settings.answers else "transcription"
         raise RequestError(

@@ -1,4 +1,5 @@
-"""One client and its session, whatever carries the texts: events in are applied, others sent."""
+"""Connects one client and its session, independent of the transport: applies client events, sends
+server events."""
 
 import asyncio
 import logging
@@ -56,11 +57,11 @@ logger = logging.getLogger(__name__)
 PADDING_PARAM = "session.earshot.transcription.padding"
 
 MAX_UNTAKEN = 256
-"Events that the client has not taken yet, when it adds one more item."
+"A new item waits until fewer events than this wait for the client."
 
 
 class DisconnectReason(Enum):
-    """Why a connection ended."""
+    """Reason for the end of a connection."""
 
     CLIENT = "the client left"
     IDLE = "nothing happened for too long"
@@ -70,19 +71,20 @@ class DisconnectReason(Enum):
 
 
 class RealtimeClientGone(EarshotError):
-    """Raised by `send`: nobody is there any more."""
+    """Raised by `send` if the client has left."""
 
     code = "client_gone"
 
 
 class SlowClient(EarshotError):
-    """Raised by `send`: the client does not take what it is sent."""
+    """Raised by `send` if the client does not read what it is sent."""
 
     code = "client_lagging"
 
 
 class RealtimeConnection:
-    """Owner: the task that calls `run`. `send` may raise ClientGone and ClientLagging."""
+    """Connection of one client to its session. The task that calls `run` owns it. `send` may raise
+    RealtimeClientGone and SlowClient."""
 
     def __init__(
         self,
@@ -96,8 +98,15 @@ class RealtimeConnection:
         home: RealtimeHomeSource | None = None,
         max_event_bytes: int | None = None,
     ) -> None:
-        """`max_event_bytes`: above it the transport takes no text. Raises RequestError where these
-        terms alone cannot be told."""
+        """Prepares the connection; `run` serves it.
+
+        session: what the client's events act on. terms: the session's configuration. send: sends
+        one text to the client. idle_timeout_s: the session ends after this time without an event or
+        speech. home: source of `earshot.home` events. max_event_bytes: largest text that the
+        transport takes; None: no limit.
+
+        Raises RequestError if the event that shows these terms would be larger.
+        """
         self._ends_in_s = terms.guest.ends_in_s if terms.guest else None
         self._session = session
         self._send_text = send
@@ -117,16 +126,17 @@ class RealtimeConnection:
         self._tasks: asyncio.TaskGroup | None = None
         self._watch: asyncio.Task[None] | None = None
         self._watched: str | None = None
-        "In which language the client watches the home."
+        "Language in which the client watches the home."
         self._now = asyncio.get_running_loop().time
         self._active_at = self._now()
         self._turns = EventLoopShare()
-        "Of the client and of those beside it."
+        "Work of this client and its sideband connections, to share the event loop fairly."
         self.asides: set[SidebandOutbox] = set()
-        "Who is told what happens, too: see `aside`."
+        "Sideband connections, which receive the events too; see `join`."
 
     async def run(self) -> DisconnectReason:
-        """Send `session.created`, then everything that happens, until the session ends."""
+        """Sends `session.created`, then all events until the session ends. Returns the reason of
+        the end."""
         self._touch()
         try:
             await self._run()
@@ -164,7 +174,7 @@ class RealtimeConnection:
             aside.close()
 
     def join(self, aside: SidebandOutbox) -> None:
-        """Somebody else is told what happens from here on."""
+        """Adds a sideband connection: it gets `session.created`, then all events from now on."""
         for begun in self._translator.created():
             aside.tell(begun)
         if self._end is not None:
@@ -172,10 +182,10 @@ class RealtimeConnection:
         self.asides.add(aside)
 
     async def receive(self, text: str, aside: SidebandOutbox | None = None) -> None:
-        """Apply one event of the client, or of this aside; what is wrong with it is answered, not
-        raised."""
+        """Applies one event of the client or of a sideband connection. An invalid event is answered
+        with an `error` event, not raised."""
         if self._end is not None:
-            return  # too late: the session takes nothing any more
+            return  # too late: the session accepts nothing any more
         self._touch()
         self._turns.came(self._active_at)
         is_large = len(text) >= LARGE_EVENT_CHARS
@@ -192,16 +202,16 @@ class RealtimeConnection:
 
     @property
     def wants_quality(self) -> bool:
-        """Whether the client asked how good its connection is."""
+        """True if the client asked for events about the quality of its connection."""
         return QUALITY_EVENT in self._translator.terms.include
 
     async def tell_quality(self, quality: ConnectionStats) -> None:
-        """If the client asked."""
+        """Sends the connection's quality, if the client asked for it."""
         if self.wants_quality:
             await self._send(self._translator.connection(quality))
 
     async def refuse_binary(self, aside: SidebandOutbox | None = None) -> None:
-        """The answer to a frame that is no text."""
+        """Answers a binary frame with an `error` event."""
         self._touch()
         self._turns.came(self._active_at)
         if self._turns.next(SAMPLES_PER_EVENT):
@@ -211,11 +221,11 @@ class RealtimeConnection:
         self._turns.left(self._now())
 
     async def refuse_too_large(self, aside: SidebandOutbox | None = None) -> None:
-        """The answer to a text that the transport could not take."""
+        """Answers a text that was too large for the transport with an `error` event."""
         await self._refuse(too_large(MAX_EVENT_BYTES), aside=aside)
 
     async def tell_flooded(self, unread: int) -> None:
-        """The last that a client is told whose events cannot be kept."""
+        """Sends the last event of a client that sends faster than its events can be read."""
         message = f"The call ends: {unread} events wait to be read, and more came."
         await self._send(
             self._translator.error("too_many_events", message, kind="rate_limit_error"),
@@ -223,18 +233,18 @@ class RealtimeConnection:
         )
 
     def close(self, end: DisconnectReason = DisconnectReason.CLIENT) -> None:
-        """Ask `run` to end. The first reason stays."""
+        """Asks `run` to end. The first reason stays."""
         if self._end is None:
             self._end = end
         self._session.close()
-        if self._tasks is None:  # it does not run: `run` will not release them
+        if self._tasks is None:  # `run` is not active, so it will not release them
             self._release_asides()
 
     async def _apply(self, event: ClientEvent) -> None:
         if isinstance(event, InputAppend):
             await self._hear(event)
             return
-        await self._feed(self._upload.take())  # what was said before it comes before it
+        await self._feed(self._upload.take())  # audio that came before the event goes first
         session = self._session
         match event:
             case SessionUpdate():
@@ -281,7 +291,7 @@ class RealtimeConnection:
         self._follow_home()
 
     async def _warn_of_padding(self) -> None:
-        """Tells a client whose padding is not for its model, and is shown another one."""
+        """Sends a warning if the client's padding does not fit its model and was replaced."""
         settings, instead = self._translator.terms.settings, self._translator.padding_instead
         if instead is not None:
             message = (
@@ -291,7 +301,8 @@ class RealtimeConnection:
             await self._send(self._translator.warning("padding_replaced", message, PADDING_PARAM))
 
     async def _add_item(self, event: ItemCreate) -> None:
-        """Its images are sent back, so that who sends them has to take what is sent."""
+        """Adds an item. It waits while many events are unread: images are sent back to the client,
+        so it must read to send more."""
         made = new_item(event.item)
         self._fitting.check(of_conversation(ItemAdded(made.item, None)), "item")
         heard = await decode_recordings(made.recordings, self._translator.terms.heard_as)
@@ -301,18 +312,18 @@ class RealtimeConnection:
     async def _hear(self, event: InputAppend) -> None:
         self._needs("websocket", "input_audio_buffer.append")
         if event.event_id != self._translator.appended:
-            await asyncio.sleep(0)  # what is to be told by now is of the event before
+            await asyncio.sleep(0)  # errors that are due now belong to the previous event
             self._translator.appended = event.event_id
         audio_ms = self._upload.push(event.audio)
         if not self._translator.terms.says_input_rate:
             await self._check_rate(audio_ms)
-        # Without turn detection nothing happens until the client says so: no frame is urgent.
+        # Without turn detection nothing happens until the client commits, so no frame is urgent.
         gathers = self._translator.terms.settings.turn_detection is None
         if not gathers or self._upload.is_slice:
             await self._feed(self._upload.take())
 
     async def _check_rate(self, audio_ms: float) -> None:
-        """Names a rate that is evidently another than the client left us to think."""
+        """Sends a warning once if the audio's real rate is evidently not the declared one."""
         if self._input_rate.is_suspect(1000 * self._now(), audio_ms):
             logger.warning("! session %s: its audio seems to be 16 kHz, not 24", self._session.id)
             await self._send(self._translator.warning("input_rate_suspected", WARNING, PARAM))
@@ -353,7 +364,8 @@ class RealtimeConnection:
             aside.tell(out)
 
     async def _send(self, out: Json, *, is_for_all: bool = True) -> None:
-        """A client that cannot be reached ends the session; nothing more is sent to it then."""
+        """Sends an event to the client, and to its sideband connections if `is_for_all`. If the
+        client cannot be reached, the session ends and nothing more is sent to it."""
         for aside in self.asides if is_for_all else ():
             aside.tell(out)
         if self._end in (DisconnectReason.CLIENT, DisconnectReason.LAGGING):
@@ -390,7 +402,8 @@ class RealtimeConnection:
         self.close(DisconnectReason.EXPIRED)
 
     def _follow_home(self) -> None:
-        """Watch the home if the client wants it, in the session's language."""
+        """Starts or stops watching the home, as the client's settings say, in the session's
+        language."""
         terms = self._translator.terms
         wanted = self._home is not None and "earshot.home" in terms.include
         language = terms.settings.language

@@ -1,4 +1,4 @@
-"""What the Realtime door is made of and what it answers over HTTP."""
+"""Realtime door: its HTTP handlers, its calls and its settings."""
 
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,17 +31,22 @@ from signaling.realtime.transports.websocket import serve
 
 @dataclass(frozen=True, slots=True)
 class RealtimeSettings:
+    """Settings of the Realtime door."""
+
     idle_timeout_s: float = 600
-    "WebSocket: without any event or audio from the client, and nothing happening, for so long."
+    """WebSocket: time in seconds without any event or audio, in either direction, after which it
+    ends."""
     call_idle_timeout_s: float = 3600
-    "WebRTC: its audio never stops, so without an event or speech for so long."
+    """WebRTC: time in seconds without an event or speech. Silent audio does not count, as it never
+    stops."""
     peer: PeerSettings = field(default_factory=PeerSettings)
     fresh: SessionSettings = field(default_factory=SessionSettings)
-    "Of a session whose client has said nothing yet."
+    "Settings of a session before its client sends any."
 
 
 class RealtimeDoor:
-    """`run` must be running while calls are taken; cancelling it ends them."""
+    """Realtime door with its HTTP handlers. `run` must be active while calls are accepted;
+    cancelling it ends them."""
 
     def __init__(
         self,
@@ -53,7 +58,7 @@ class RealtimeDoor:
         settings: RealtimeSettings | None = None,
         secrets: ClientSecretStore | None = None,
     ) -> None:
-        """`secrets`: None for a server that mints no ephemeral keys."""
+        """Creates the door. `secrets`: None for a server that makes no client secrets."""
         self.secrets = secrets
         self._settings = settings = settings or RealtimeSettings()
         self._sessions, self._metrics, self._home = sessions, metrics, home
@@ -86,27 +91,28 @@ class RealtimeDoor:
         )
 
     async def client_secret(self, request: aioweb.Request) -> aioweb.Response:
-        """Mint an ephemeral key for one kind of session."""
+        """Makes a client secret for sessions with these settings."""
         asked = read_secret_request(await request.read())
         return _json(self._mint(asked))
 
     async def beta_session(self, request: aioweb.Request) -> aioweb.Response:
-        """The same for clients of the beta, with a flat session."""
+        """Makes a client secret for clients of the beta API, whose session object is flat."""
         return await self._mint_flat(request, is_transcription=False)
 
     async def beta_transcription_session(self, request: aioweb.Request) -> aioweb.Response:
         return await self._mint_flat(request, is_transcription=True)
 
     async def call(self, request: aioweb.Request) -> aioweb.Response:
-        """An offer in, the answer out; the call outlives the request."""
+        """Answers an SDP offer and starts the call, which outlives the request."""
         offer = await read_offer(request, self._fresh, self._minted(request))
         terms = replace(offer.terms, is_beta=is_beta(request.headers))
-        # A caller that hangs up before it has the answer cannot name the call to end it.
+        # A caller that hangs up before the answer never learns the id to end the call, so the call
+        # ends with the request.
         call_id, answer = await while_connected(request, self.calls.start(offer.sdp, terms))
         return _answered(call_id, answer)
 
     async def legacy_call(self, request: aioweb.Request) -> aioweb.Response:
-        """The same for clients of the beta: always raw SDP."""
+        """Answers the SDP offer of a client of the beta API, which is always raw SDP."""
         sdp = await read_sdp(request)
         terms = terms_of(request.query, self._fresh, minted=self._minted(request))
         starting = self.calls.start(sdp, replace(terms, is_beta=True))
@@ -114,7 +120,7 @@ class RealtimeDoor:
         return _answered(call_id, answer)
 
     async def offer_again(self, request: aioweb.Request) -> aioweb.Response:
-        """No call takes a second offer; the error says whether there is such a call."""
+        """Refuses a second offer for a call; the error says whether the call exists."""
         self.calls.refuse_offer(request.match_info["call_id"])
         return aioweb.Response()
 
@@ -137,8 +143,8 @@ class RealtimeDoor:
         return ClientSecretResponse(value, expires_at, session_json(terms, new_id("sess")))
 
     def _minted(self, request: aioweb.Request) -> ClientSecret | None:
-        """What the request's client secret was made for; None: it came with the owner's key.
-        Raises Unauthorized."""
+        """Returns the request's client secret; None if it came with the server's key. Raises
+        Unauthorized."""
         return None if self.secrets is None else self.secrets.minted_for(request[TOKEN])
 
     def _fresh(self, conversation_id: str | None) -> SessionSettings:

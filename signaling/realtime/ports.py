@@ -1,4 +1,4 @@
-"""What the door needs of the rest, as small Protocols; `server/` wires the real ones."""
+"""Protocols of what the door needs from other packages; `server/` connects the real objects."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable
@@ -15,18 +15,18 @@ from pipeline.shared.settings import ResponseRequest, SessionSettings
 
 
 class RealtimeSessionEvents(AsyncIterable[SessionEvent], Protocol):
-    """Ends with the session. `overflowed`: it ended because nobody took the events."""
+    """Events of a session, until it ends. `overflowed`: it ended because the events were not
+    read."""
 
     overflowed: bool
 
     async def room(self, below: int) -> None:
-        """Until fewer than `below` wait to be taken, or the session ends."""
+        """Waits until fewer than `below` events are unread, or the session ends."""
         ...
 
 
 class RealtimeSessionPort(Protocol):
-    """One session as the door drives it: `pipeline.session.session.Session`. Nothing here
-    blocks."""
+    """One session as the door uses it, see `pipeline.session.session.Session`. No method blocks."""
 
     @property
     def id(self) -> str: ...
@@ -38,7 +38,8 @@ class RealtimeSessionPort(Protocol):
     def configure(self, settings: SessionSettings) -> None: ...
     @property
     def padding_instead(self) -> AsrPadding | None:
-        """The padding that the recogniser uses in place of the configured one; None: that one."""
+        """Padding that the recogniser uses instead of the configured one; None if it uses that
+        one."""
         ...
 
     def commit_input(self) -> None: ...
@@ -57,10 +58,11 @@ class RealtimeSessionPort(Protocol):
 
 
 class RealtimeSessionsPort(Protocol):
-    """`pipeline.session.sessions.Sessions`. Raises Overloaded, RequestError."""
+    """All sessions, see `pipeline.session.sessions.Sessions`. Raises OverloadedError or
+    RequestError."""
 
     def remembered(self, fresh: SessionSettings, conversation_id: str | None) -> SessionSettings:
-        """What a connection to this conversation begins with."""
+        """Returns the settings with which a connection to this conversation begins."""
         ...
 
     def open(
@@ -75,14 +77,15 @@ class RealtimeSessionsPort(Protocol):
 
 
 class RealtimeHomeSource(Protocol):
-    """`pipeline.tools.home.home.DemoHome`."""
+    """Home whose state clients can watch, see `pipeline.tools.home.home.DemoHome`."""
 
     def watch(self, language: str | None = None) -> AsyncGenerator[Any, None]:
-        """The home now, then after each change; a slow reader skips to the latest state."""
+        """Yields the home's state now and after each change; a slow reader skips to the latest
+        state."""
         ...
 
 
 class CallGuard(Protocol):
-    """Runs one call's work; a bug in it is logged and ends that call, not its neighbours."""
+    """Runs one call's work. A bug in it is logged and ends only that call."""
 
     async def __call__(self, work: Awaitable[None], name: str) -> None: ...

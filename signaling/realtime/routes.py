@@ -1,4 +1,4 @@
-"""The Realtime door's routes, for the server to mount and to describe."""
+"""Routes of the Realtime door, with their descriptions for the API's documentation."""
 
 from dataclasses import replace
 

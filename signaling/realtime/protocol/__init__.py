@@ -1,1 +1,1 @@
-"""The Realtime wire protocol: client events, server events, audio formats."""
+"""Wire protocol of the Realtime API: client events, server events and audio formats."""

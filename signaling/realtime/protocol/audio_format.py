@@ -1,4 +1,4 @@
-"""Audio as events carry it, both ways: base64 of s16le at 24 or 16 kHz, or of G.711 at 8 kHz."""
+"""Audio in events: base64 of s16le at 24 or 16 kHz, or of G.711 at 8 kHz, in both directions."""
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
@@ -15,14 +15,14 @@ from media.resample import Resampler
 from signaling.realtime.protocol.structs import OptionalField, StrictStruct
 
 WIRE_RATE_HZ = 24_000
-"PCM of the Realtime API is 24 kHz in both directions; clients hard-code it."
+"Rate of PCM in the Realtime API, in both directions. Clients hard-code it."
 
 WIDE_RATE_HZ = 16_000
-"Ours beside it: what microphones of small devices and speech toolkits have."
+"Our additional rate, which microphones of small devices and speech toolkits use."
 
 MAX_DELTA_SAMPLES = 12_000
-"""Audio per `response.output_audio.delta`: 0.5 s at 24 kHz, 32 kB as base64. Clients can start on
-it at once, and it stays below the 64 KiB that some of them take as the limit of a message."""
+"""Most audio per `response.output_audio.delta`: 0.5 s at 24 kHz, 32 kB as base64. Clients can start
+playing at once, and it stays below 64 KiB, a limit of messages in some clients."""
 
 PCM: FormatName = "audio/pcm"
 WIDE_PCM: FormatName = "audio/pcm;rate=16000"
@@ -46,7 +46,7 @@ AudioFormat: TypeAlias = PcmFormat | PcmuFormat | PcmaFormat
 
 
 def name_of(sent: AudioFormat | None) -> FormatName:
-    """Null: the usual one."""
+    """Returns the name of a format; null means 24 kHz PCM."""
     match sent:
         case PcmFormat(rate=16000):
             return WIDE_PCM
@@ -59,7 +59,7 @@ def name_of(sent: AudioFormat | None) -> FormatName:
 
 
 def says_rate(sent: AudioFormat | None) -> bool:
-    """Whether a client said its rate, in words or by a format that has only one."""
+    """Returns True if the client stated its rate, directly or by a format that has only one."""
     return sent is not None and not (isinstance(sent, PcmFormat) and not sent.rate)
 
 
@@ -78,7 +78,7 @@ def sample_bytes(name: FormatName) -> int:
 
 
 def decode_audio(data: bytes, name: FormatName) -> Pcm:
-    """Raises RequestError invalid_audio."""
+    """Decodes a client's audio to int16 PCM. Raises RequestError invalid_audio."""
     return from_bytes(data) if _is_pcm(name) else g711.decode(data, _LAWS[name])
 
 
@@ -98,13 +98,14 @@ class _OutputItem:
 
 
 class OutputAudioEncoder:
-    """The sound of one item after another, from 24 kHz to what the client takes."""
+    """Encodes the audio of one item after another, from 24 kHz PCM to the client's format."""
 
     def __init__(self) -> None:
         self._item: _OutputItem | None = None
 
     def push(self, item_id: str, pcm: Pcm, name: FormatName) -> Iterator[str]:
-        """Base64 in pieces of at most MAX_DELTA_SAMPLES. An item keeps the format it began with."""
+        """Yields base64 pieces of at most MAX_DELTA_SAMPLES. An item keeps the format it began
+        with."""
         item = self._item
         if item is None or item.id != item_id:
             item = _OutputItem(item_id, name, Resampler(WIRE_RATE_HZ, rate_of(name)))
@@ -112,7 +113,7 @@ class OutputAudioEncoder:
         return _pieces(item.resampler.push(pcm), item.format)
 
     def finish(self, item_id: str) -> Iterator[str]:
-        """What the resampler still holds of it."""
+        """Yields the rest of an item's audio that the resampler still holds."""
         item, self._item = self._item, None
         if item is None or item.id != item_id:
             return iter(())

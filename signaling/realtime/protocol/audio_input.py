@@ -1,4 +1,4 @@
-"""Audio that a client sends as events, as 16 kHz frames for the session."""
+"""Decodes audio that a client sends as events, into 16 kHz frames for the session."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -14,11 +14,12 @@ from pipeline.user_turn.controller import MAX_HELD_MS, MIN_COMMIT_MS
 from signaling.realtime.protocol.audio_format import PCM, decode_audio, rate_of, sample_bytes
 
 SLICE_MS = 200
-"So much at once is resampled and heard; others have their turn in between."
+"""Most audio that is resampled and processed at once, in ms. Other clients have their turn in
+between."""
 
 
 class InputAudioDecoder:
-    """One client's audio, resampled as one stream however it is cut."""
+    """Decodes one client's audio, resampled as one stream however it is cut into events."""
 
     def __init__(self, format_: FormatName = PCM) -> None:
         self._start = 0
@@ -27,14 +28,14 @@ class InputAudioDecoder:
         self._begin(format_)
 
     def expect(self, format_: FormatName) -> None:
-        """What comes from here on is in this format; what was kept must have been taken."""
+        """Sets the format of the audio from here on. Earlier audio must have been taken."""
         if format_ != self._format:
             self._begin(format_)
 
     def push(self, audio: str) -> float:
-        """Keeps it, until it is taken. Returns how many ms it is. Raises RequestError for what is
-        no such audio."""
-        if data := _sound(audio, self._format, "audio"):  # nothing would be kept for ever
+        """Keeps the audio until it is taken; returns its length in ms. Raises RequestError
+        invalid_audio."""
+        if data := _sound(audio, self._format, "audio"):  # empty audio would stay in the list
             self._held.append(data)
             self._held_bytes += len(data)
         samples = len(data) // sample_bytes(self._format)
@@ -42,12 +43,12 @@ class InputAudioDecoder:
 
     @property
     def is_slice(self) -> bool:
-        """So much is kept that a frame of less would be dear: most of what one costs it costs
-        whatever its length."""
+        """True if a full slice is kept. Shorter frames cost more: most of a frame's cost does not
+        depend on its length."""
         return self._held_bytes >= self._slice_bytes
 
     def take(self) -> Iterator[AudioFrame]:
-        """What is kept, as frames of at most SLICE_MS."""
+        """Yields the kept audio as frames of at most SLICE_MS."""
         if not self._held:
             return
         held = decode_audio(b"".join(self._held), self._format)
@@ -62,13 +63,14 @@ class InputAudioDecoder:
         self._format = format_
         samples = ms_to_samples(SLICE_MS, rate_of(format_))
         self._slice_bytes = samples * sample_bytes(format_)
-        # Live: what came is heard now, not with the next 20 ms.
+        # In live mode the resampler holds nothing back: audio is processed now, not with the next
+        # 20 ms.
         self._resampler = Resampler(rate_of(format_), ASR_RATE_HZ, live=True)
 
 
 async def decode_recordings(recordings: Mapping[int, str], format_: FormatName) -> dict[int, Pcm]:
-    """What is said in the parts of an item, 16 kHz. Raises RequestError invalid_audio for what is
-    no such audio, too short, or together too long."""
+    """Decodes the recordings in an item's content parts, to 16 kHz. Raises RequestError
+    invalid_audio if one is invalid or too short, or if they are too long together."""
     sent = {index: _recording(audio, format_, index) for index, audio in recordings.items()}
     total_ms = samples_to_ms(sum(map(len, sent.values())), rate_of(format_))
     if total_ms > MAX_HELD_MS:
@@ -84,7 +86,7 @@ async def decode_recordings(recordings: Mapping[int, str], format_: FormatName) 
         pieces: list[Pcm] = []
         for piece in _slices(pcm, format_):
             pieces.append(resampler.push(piece))
-            await asyncio.sleep(0)  # three minutes at once would hold up every other session
+            await asyncio.sleep(0)  # three minutes at once would delay every other session
         heard[index] = np.concatenate([*pieces, resampler.flush()])
     return heard
 
@@ -102,16 +104,17 @@ def _recording(audio: str, format_: FormatName, index: int) -> Pcm:
 
 
 def _slices(pcm: Pcm, format_: FormatName) -> Iterator[Pcm]:
-    """At once, five minutes would take 0.1 s of the loop."""
+    """Cuts audio into slices: resampling five minutes at once would block the event loop for
+    0.1 s."""
     step = ms_to_samples(SLICE_MS, rate_of(format_))
     for at in range(0, len(pcm), step):
         yield pcm[at : at + step]
 
 
 def _sound(audio: str, format_: FormatName, param: str) -> bytes:
-    """Whole samples."""
+    """Decodes base64 to bytes of whole samples. Raises RequestError invalid_audio."""
     try:
-        # As strict as base64's own, and four times as fast.
+        # As strict as Python's base64 module, and four times as fast.
         data = msgspec.convert(audio, bytes)
     except msgspec.ValidationError:
         raise RequestError(

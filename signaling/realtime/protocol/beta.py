@@ -1,8 +1,6 @@
-"""The beta shape of the API, translated at the edge: event names, and the flat session object.
-
-Client events become GA events before they are checked, so that both are held to the same rules;
-what is no object where one should be is left for those rules to refuse. No state, no I/O.
-"""
+"""Translates the beta shape of the API: event names, and the flat session object. Client events
+become GA events before they are checked, so that both shapes meet the same rules. Values of a wrong
+type are left for those rules to refuse. No state, no I/O."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,6 +23,7 @@ _SERVER_TYPES: Mapping[str, str] = {
 }
 
 _UNKNOWN_THERE = ("conversation.item.done", "input_audio_buffer.timeout_triggered")
+"Events that the beta does not have."
 
 _UNKNOWN_FIELDS = (
     "type",
@@ -34,7 +33,7 @@ _UNKNOWN_FIELDS = (
     "truncation",
     "earshot",
 )
-"Of a session: what the flat object has elsewhere, or not at all."
+"Fields of a session that the flat object has under another name, or not at all."
 
 _FORMATS: Mapping[str, str] = {
     "pcm16": "audio/pcm",
@@ -44,7 +43,7 @@ _FORMATS: Mapping[str, str] = {
 _BETA_FORMATS: Mapping[str, str] = {ga: beta for beta, ga in _FORMATS.items()}
 
 _PARTS: Mapping[str, str] = {"text": "output_text", "audio": "output_audio"}
-"Of an assistant's message."
+"Names of the parts of an assistant's message, beta -> GA."
 _BETA_PARTS: Mapping[str, str] = {ga: beta for beta, ga in _PARTS.items()}
 
 _SESSION: Mapping[str, tuple[str, ...]] = {
@@ -59,19 +58,19 @@ _SESSION: Mapping[str, tuple[str, ...]] = {
     "max_response_output_tokens": ("max_output_tokens",),
     "temperature": ("earshot", "temperature"),
 }
-"Field of the flat object -> where it is now; all others have kept their names."
+"Field of the flat object -> its path in the GA object. All other fields have the same name."
 
 
 def is_beta(headers: Mapping[str, str]) -> bool:
-    """Whether a request says that its client speaks the beta shape."""
+    """Returns True if a request's headers say that its client uses the beta shape."""
     offered = headers.get("Sec-WebSocket-Protocol", "").split(",")
     marks = headers.get(HEADER, "").split(",")
     return MARK in (m.strip() for m in marks) or SUBPROTOCOL in (o.strip() for o in offered)
 
 
 def is_beta_update(raw: Json) -> bool:
-    """Whether a client's first event says so: an update of a session without the type that the GA
-    shape needs, with a field that only the flat object has."""
+    """Returns True if a client's first event is in the beta shape. That is a session update without
+    the type that the GA shape needs, with a field that only the flat object has."""
     kind, session = raw.get("type"), raw.get("session")
     if kind != "session.update" or not isinstance(session, dict):
         return isinstance(kind, str) and kind in _CLIENT_TYPES
@@ -79,7 +78,7 @@ def is_beta_update(raw: Json) -> bool:
 
 
 def to_ga(raw: Json) -> Json:
-    """One client event."""
+    """Translates one client event to the GA shape."""
     kind = raw.get("type")
     if not isinstance(kind, str):
         return raw
@@ -96,19 +95,21 @@ def to_ga(raw: Json) -> Json:
 
 
 def session_to_ga(flat: Json, *, is_transcription: bool = False) -> Json:
-    """One that has a `type` is in the GA shape already."""
+    """Translates a session object to the GA shape. One that has a `type` is in that shape
+    already."""
     if "type" in flat:
         return flat
     session: Json = {"type": "transcription" if is_transcription else "realtime"}
     for name, value in flat.items():
         if is_transcription and name == "modalities":
-            continue  # shown to clients, which send it back
+            continue  # clients see it in their session and send it back
         _put(session, _SESSION.get(name, (name,)), _value_to_ga(name, value))
     return session
 
 
 def secret_request_to_ga(flat: Any, *, is_transcription: bool) -> Any:
-    """The body of `POST /v1/realtime/sessions`: a session, and maybe how long its key lives."""
+    """Translates the body of `POST /v1/realtime/sessions`: a session, and perhaps its key's
+    lifetime."""
     if not isinstance(flat, dict):
         return flat
     session = {name: value for name, value in flat.items() if name != "client_secret"}
@@ -127,7 +128,7 @@ def session_to_beta(session: Json) -> Json:
 
 
 def to_beta(event: Json) -> Json | None:
-    """One server event; None: the beta has none for it."""
+    """Translates one server event to the beta shape; None if the beta has no such event."""
     kind = event["type"]
     if kind in _UNKNOWN_THERE:
         return None
@@ -168,7 +169,8 @@ def _response_to_beta(response: Json) -> Json:
 
 
 def _item(item: Json, parts: Mapping[str, str]) -> Json:
-    """A user's parts are called the same in both."""
+    """Renames the parts of an assistant's message. A user's parts have the same names in both
+    shapes."""
     content = item.get("content")
     if item.get("role") != "assistant" or not isinstance(content, list):
         return item
@@ -176,7 +178,8 @@ def _item(item: Json, parts: Mapping[str, str]) -> Json:
 
 
 def _without_images(item: Json) -> Json:
-    """The beta knows none; a client of the GA shape may have added one to the conversation."""
+    """Removes images, which the beta does not have; a client with the GA shape may have added
+    one."""
     content = [part for part in item.get("content", ()) if part["type"] != "input_image"]
     return {**item, "content": content} if "content" in item else item
 
@@ -188,7 +191,7 @@ def _part(part: Any, parts: Mapping[str, str]) -> Any:
 
 def _value_to_ga(name: str, value: Any) -> Any:
     if name == "modalities" and isinstance(value, list) and "audio" in value:
-        return ["audio"]  # with its transcript, as ever
+        return ["audio"]  # audio includes its transcript, as in the beta
     if name.endswith("_audio_format") and isinstance(value, str):
         return {"type": _FORMATS.get(value, value)}
     return value
@@ -203,7 +206,7 @@ def _value_to_beta(name: str, value: Any) -> Any:
 
 
 def _param_to_beta(param: str | None) -> str | None:
-    """`session.audio.output.voice` -> `session.voice`."""
+    """Translates the path of a field: `session.audio.output.voice` -> `session.voice`."""
     if param is None:
         return None
     root, _, path = param.partition(".")
@@ -227,7 +230,8 @@ def _at(tree: Json, path: tuple[str, ...]) -> Any:
 
 
 def _put(tree: Json, path: tuple[str, ...], value: Any) -> None:
-    """What is no object on the way is left as the client sent it."""
+    """Sets a value in nested objects. A client's value that is no object on the way stays as it
+    is."""
     *above, last = path
     node: Any = tree
     for step in above:

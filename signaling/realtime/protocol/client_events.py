@@ -1,4 +1,4 @@
-"""What a client may send. A closed union, read with `match`."""
+"""Events that a client may send, as a closed union for `match`."""
 
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -25,28 +25,29 @@ from signaling.realtime.session.tools import (
 )
 
 ItemId = Annotated[str, Meta(min_length=1, max_length=64)]
-"Ids are kept with the conversation and repeated in errors: a bound on what a client sends."
+"""Id of an item. Ids are stored with the conversation and repeated in errors, so their length is
+limited."""
 CallId = Annotated[str, Meta(min_length=1, max_length=128)]
-"""Models choose them."""
+"Id of a function call. Language models choose these ids."
 
 
 Metadata: TypeAlias = Annotated[
     dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]],
     Meta(max_length=16),
 ]
-"The client's notes on a response, bounded as the hosted service bounds them."
+"Client's notes on a response, with the limits of the hosted service."
 
 
 MAX_PARTS = 64
-"Of one message."
+"Largest number of parts in a message."
 
 
 MAX_EVENT_ID_LENGTH = 512
-"As the hosted service: it is kept, and repeated in errors."
+"Limit of the hosted service. The id is kept, and repeated in errors."
 
 
 class ClientEventBase(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
-    """Every client event may carry an id, which an error repeats."""
+    """Base of all client events. A client may give an id, which an error repeats."""
 
     event_id: Annotated[str, Meta(max_length=MAX_EVENT_ID_LENGTH)] | None = None
 
@@ -72,7 +73,7 @@ class OutputClear(ClientEventBase, frozen=True, tag="output_audio_buffer.clear")
 
 
 class ContentPartObject(StrictStruct, frozen=True):
-    """A part of a message; which fields it needs depends on the type and the role."""
+    """Part of a message. Its required fields depend on the type and the role."""
 
     type: Literal["input_text", "input_audio", "input_image", "output_text", "output_audio"]
     text: str | None = None
@@ -86,7 +87,7 @@ class NewItem(StrictStruct, frozen=True, tag_field="type"):
     id: ItemId | None = None
     object: Literal["realtime.item"] | None = None
     status: ItemStatus | None = None
-    "Has no effect, as with the hosted service."
+    "Accepted and without effect, as with the hosted service."
 
 
 class NewMessage(NewItem, frozen=True, kw_only=True, tag="message"):
@@ -106,7 +107,7 @@ class NewFunctionOutput(NewItem, frozen=True, kw_only=True, tag="function_call_o
 
 
 class NewApprovalResponse(StrictStruct, frozen=True, tag_field="type", tag="mcp_approval_response"):
-    """The client allows a call of one of its MCP servers, or does not."""
+    """Client's decision on a call of a tool of one of its MCP servers."""
 
     approval_request_id: ItemId
     approve: bool
@@ -116,7 +117,7 @@ class NewApprovalResponse(StrictStruct, frozen=True, tag_field="type", tag="mcp_
 
 
 class NewMcpCall(StrictStruct, frozen=True, kw_only=True, tag_field="type", tag="mcp_call"):
-    """A call that was made elsewhere, and what came of it."""
+    """Tool call that was made elsewhere, with its result."""
 
     server_label: McpServerLabel
     name: McpToolName
@@ -136,7 +137,7 @@ class NewMcpTool(StrictStruct, frozen=True):
 
 
 class NewMcpList(StrictStruct, frozen=True, kw_only=True, tag_field="type", tag="mcp_list_tools"):
-    """What a server had to offer once: kept as it was, nothing is connected for it."""
+    """Tool list of an MCP server, kept as a record: no server is connected for it."""
 
     server_label: McpServerLabel
     tools: Annotated[list[NewMcpTool], Meta(max_length=MAX_TOOLS)]
@@ -147,7 +148,8 @@ class NewMcpList(StrictStruct, frozen=True, kw_only=True, tag_field="type", tag=
 class NewApprovalRequest(
     StrictStruct, frozen=True, kw_only=True, tag_field="type", tag="mcp_approval_request"
 ):
-    """A call that waited for consent elsewhere: kept as it was, it cannot be allowed here."""
+    """Request for approval that was made elsewhere, kept as a record: it cannot be approved
+    here."""
 
     server_label: McpServerLabel
     name: McpToolName
@@ -157,7 +159,7 @@ class NewApprovalRequest(
 
 
 class NewItemReference(StrictStruct, frozen=True, tag_field="type", tag="item_reference"):
-    """An item that the conversation has, as part of a response's own context."""
+    """Item of the conversation, as a part of a response's own context."""
 
     id: ItemId
 
@@ -196,7 +198,7 @@ class ResponseAudio(StrictStruct, frozen=True):
 
 
 class ResponseExtension(StrictStruct, frozen=True):
-    """What the hosted service has no field for; its beta has."""
+    """Fields of a response that the hosted service does not have; its beta has them."""
 
     temperature: OptionalField[Temperature] = UNSET
 
@@ -205,7 +207,7 @@ InputItem: TypeAlias = NewConversationItem | NewItemReference
 
 
 class ResponseParams(StrictStruct, frozen=True):
-    """What differs for one answer."""
+    """Settings of one response that differ from the session's."""
 
     output_modalities: OptionalField[Modalities] = UNSET
     instructions: OptionalField[str] = UNSET

@@ -1,4 +1,4 @@
-"""Responses as server events: several may be under way, each in its own form. No I/O."""
+"""Encodes responses as server events. Several may be open, each in its own format. No I/O."""
 
 from dataclasses import dataclass, field
 from typing import Any, assert_never
@@ -61,24 +61,26 @@ ARGUMENTS = "response.function_call_arguments"
 
 @dataclass(frozen=True, slots=True)
 class _OpenResponse:
-    """A response that is being given."""
+    """State of a response that is not done yet."""
 
     modality: Modality = "audio"
     in_conversation: bool = True
     spoken_as: FormatName | None = None
-    "None: as the session's, when its sound begins."
+    "Audio format of the response; None: that of the session when the audio begins."
     spoken: OutputAudioEncoder = field(default_factory=OutputAudioEncoder)
 
 
 class ResponseEventEncoder:
-    """Of one connection. `sends_sound`: as events; else it is on the media track."""
+    """Encodes the response events of one connection. sends_sound: audio goes out as events;
+    otherwise it is on the media track."""
 
     def __init__(self, conversation_id: str, *, sends_sound: bool) -> None:
         self._conversation_id, self._sends_sound = conversation_id, sends_sound
         self._given: dict[str, _OpenResponse] = {}
 
     def told(self, happened: ResponseEvent, terms: SessionConfiguration) -> list[Json]:
-        """`terms`: of the session, now."""
+        """Returns the server events for one session event. `terms`: the session's configuration
+        now."""
         match happened:
             case ResponseCreated(response_id=response_id, modality=modality, terms=asked):
                 given = _OpenResponse(modality, asked.in_conversation, asked.audio_format)
@@ -128,13 +130,14 @@ class ResponseEventEncoder:
                 of_call: Json = {**_item_ids(happened), "call_id": call.call_id}
                 said = event(f"{ARGUMENTS}.done", **of_call, name=call.name)
                 return [{**said, "arguments": call.arguments}, whole, *in_list]
-            case _:  # clients run a call as soon as its arguments are done: one cut off never is
+            case _:  # no `arguments.done`: a client would run the call, and this one was cut off
                 return [whole, *in_list]
 
     def _whole(
         self, stage: str, happened: OutputItemAdded | OutputItemDone
     ) -> tuple[Json, list[Json]]:
-        """The item in the response, and in the conversation, if it is there."""
+        """Returns the item's event in the response, and those in the conversation if it belongs
+        there."""
         out = item_json(happened.item)
         ids: Json = {"response_id": happened.response_id, "output_index": happened.output_index}
         whole = event(f"response.output_item.{stage}", **ids, item=out)
@@ -207,7 +210,7 @@ def _item_ids(happened: OutputItemAdded | OutputItemDone) -> Json:
     }
 
 
-# What is heard, and what becomes of the conversation's items, as server events. No I/O.
+# Encodes input and the items of the conversation as server events. No I/O.
 
 InputEvent = (
     SpeechStarted
@@ -222,7 +225,7 @@ ConversationEvent = ItemAdded | ItemDone | ItemTruncated | ItemDeleted | ItemRet
 
 
 class InputEventEncoder:
-    """Of one connection: remembers where speech began."""
+    """Encodes the input events of one connection. It remembers where speech began."""
 
     def __init__(self) -> None:
         self._speech_start_ms: int | None = None
@@ -235,7 +238,8 @@ class InputEventEncoder:
             case SpeechStopped(item_id, end_ms):
                 self._speech_start_ms = None
                 return [_speech("stopped", item_id=item_id, audio_end_ms=end_ms)]
-            case SpeechDiscarded(item_id):  # no event of its own: speech of no length ends
+            # the protocol has no event for it: a segment of length zero ends
+            case SpeechDiscarded(item_id):
                 end_ms_or_none, self._speech_start_ms = self._speech_start_ms, None
                 if end_ms_or_none is None:
                     return []
@@ -254,7 +258,7 @@ class InputEventEncoder:
 
 
 def transcription(happened: TranscriptionEvent, terms: SessionConfiguration) -> list[Json]:
-    """Nothing for a client that asked for no transcripts."""
+    """Encodes events of transcription; returns nothing if the client asked for no transcripts."""
     if not terms.settings.transcribes:
         return []
     match happened:

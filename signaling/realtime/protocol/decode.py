@@ -1,4 +1,4 @@
-"""One text frame of a client to a client event. Bounded, no state."""
+"""Decodes one text of a client to a client event. Bounded, no state."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -11,13 +11,13 @@ from signaling.realtime.protocol.client_events import MAX_EVENT_ID_LENGTH, Clien
 from signaling.realtime.protocol.validation import MAX_NAME_LENGTH, validate
 
 MAX_APPEND_BYTES = 15 * 1024 * 1024
-"Of audio in one event, as the API allows."
+"Largest audio in one event, as in the hosted API."
 
 MAX_EVENT_BYTES = MAX_APPEND_BYTES // 3 * 4 + 64 * 1024
-"So much as base64, and the rest of its event."
+"Largest event: that audio as base64, and the event's other fields."
 
 MAX_CONTROL_EVENT_BYTES = 256 * 1024
-"Any other event; the longest instructions of a real client have some 50 kB."
+"Largest event without audio. The longest instructions of a real client have some 50 kB."
 
 MEDIA = ("audio", "image_url")
 "Fields of an item's content that may be long."
@@ -30,7 +30,8 @@ _straight: Callable[[str], ClientEvent] = msgspec.json.Decoder(ClientEvent).deco
 
 
 class BadEvent(RequestError):
-    """A client event that cannot be taken. `event_id` is the client's own, if it could be read."""
+    """Raised for a client event that is invalid. `event_id`: the client's own, if it could be
+    read."""
 
     def __init__(
         self, message: str, *, code: str, param: str | None = None, event_id: str | None = None
@@ -42,11 +43,12 @@ class BadEvent(RequestError):
 def decode(
     text: str, reshape: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 ) -> ClientEvent:
-    """`reshape`: from an older shape into ours, before anything is checked. Raises BadEvent."""
+    """Decodes and checks an event. reshape: translates an older shape to ours before the check.
+    Raises BadEvent."""
     if reshape is None and len(text) <= MAX_CONTROL_EVENT_BYTES:
         with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
             return _straight(text)
-    # What is wrong is taken apart to say why, what is long to say of what it has too much.
+    # The slow path: an invalid event is parsed again to say why, a long one to count its parts.
     raw = _decoded(text)
     if reshape is not None:
         raw = reshape(raw)
@@ -68,7 +70,8 @@ def decode(
 def _decoded(text: str) -> dict[str, Any]:
     _check_size(len(text), MAX_EVENT_BYTES)
     most = MAX_CONTROL_EVENT_BYTES
-    # What may be long is base64, which has none of these: 20 MiB of `{},` took 600 MB and 0.6 s.
+    # Fields that may be long hold base64, which has none of these characters. 20 MiB of `{},` took
+    # 600 MB and 0.6 s to parse.
     if len(text) > most and sum(map(text.count, ",[{")) > most:
         raise too_large(most)
     try:
@@ -81,13 +84,13 @@ def _decoded(text: str) -> dict[str, Any]:
 
 
 def _event_id(raw: dict[str, Any]) -> str | None:
-    """What an error may repeat."""
+    """Returns the event's id if it is short enough to be repeated in an error."""
     sent = raw.get("event_id")
     return sent if isinstance(sent, str) and len(sent) <= MAX_EVENT_ID_LENGTH else None
 
 
 def _media_size(raw: dict[str, Any]) -> int:
-    """Of the audio and images in items: those have limits of their own."""
+    """Returns the size of audio and images in items: they have limits of their own."""
     response = raw.get("response")
     sent = _listed(response, "input") if isinstance(response, dict) else []
     items = [raw.get("item"), *sent]
@@ -102,7 +105,8 @@ def _listed(raw: dict[str, Any], name: str) -> list[Any]:
 
 
 def _check_size(size: int, limit_bytes: int, event_id: str | None = None) -> None:
-    """Counts characters: JSON of clients is ASCII or close to it."""
+    """Raises BadEvent if an event is too large. Counts characters: clients' JSON is mostly
+    ASCII."""
     if size > limit_bytes:
         raise too_large(limit_bytes, f"{size} bytes", event_id)
 

@@ -1,25 +1,28 @@
-"""Notices a client that sends 16 kHz where 24 kHz is understood: its sound is heard too fast."""
+"""Detects a client that sends 16 kHz audio declared as 24 kHz, which plays too fast."""
 
 from collections import deque
 from dataclasses import dataclass
 from statistics import median
 
 WINDOW_MS = 10_000
-"Of arrivals that are looked at: long enough that no short stutter of a network counts."
+"""Span of appends that is examined, in ms: long enough that a short stutter of the network does not
+count."""
 
 MIN_APPENDS = 20
-"Fewer say nothing about how evenly they come."
+"Smallest number of appends in the window. Fewer do not show how evenly they come."
 
 MAX_APPENDS = 2048
-"""More within the window come from no microphone: the shortest appends of browsers are 128 samples,
-at 16 kHz 8 ms; 1,250 of them fill it. After so many the count begins anew."""
+"""Largest number of appends in the window. A microphone sends fewer: the shortest appends of
+browsers are 128 samples, 8 ms at 16 kHz, and 1,250 of them fill the window. At the limit counting
+starts again."""
 
 LATENESS = (1.4, 1.6)
-"""What the usual append of such a client takes, in its own length: 24 / 16. One of an honest client
-takes its length, however often the client pauses in between."""
+"""Range of the median interval between appends, divided by an append's declared length. For 16 kHz
+declared as 24 kHz it is 24 / 16. For an honest client it is 1, however often it pauses."""
 
 SHARE = (0.62, 0.71)
-"How much sound has come in that time: 16 / 24, and a little for where the window ends."
+"""Range of declared audio divided by real time in the window: 16 / 24, with some tolerance for its
+end."""
 
 PARAM = "session.audio.input.format"
 
@@ -33,22 +36,23 @@ WARNING = (
 @dataclass(frozen=True, slots=True)
 class _AudioAppend:
     interval_ms: float
-    "Since the append before."
+    "Time since the previous append."
     audio_ms: float
 
 
 class SampleRateCheck:
-    """The appends of one client. It reads no clock."""
+    """Examines the appends of one client. It reads no clock."""
 
     def __init__(self) -> None:
         self._arrivals: deque[_AudioAppend] = deque()
         self._wall_ms = self._audio_ms = 0.0
-        "Sums over the arrivals: a sum anew for each append would take ever longer."
+        "Sums over the window: a new sum for each append would take longer and longer."
         self._last_ms: float | None = None
         self._is_told = False
 
     def is_suspect(self, now_ms: float, audio_ms: float) -> bool:
-        """Takes an append that came now. True once: the sound is evidently 16 kHz."""
+        """Adds an append. Returns True once, if the audio is evidently 16 kHz. now_ms: time of its
+        arrival. audio_ms: its length at the declared rate."""
         last_ms, self._last_ms = self._last_ms, now_ms
         if self._is_told or last_ms is None or audio_ms <= 0:
             return False
@@ -60,7 +64,7 @@ class SampleRateCheck:
         return self._is_told
 
     def _add(self, arrival: _AudioAppend) -> None:
-        # After a pause, what was before says nothing any more.
+        # After a pause, earlier appends say nothing about the rate.
         is_pause = arrival.interval_ms >= WINDOW_MS
         if is_pause or len(self._arrivals) == MAX_APPENDS:
             self._arrivals.clear()

@@ -1,4 +1,4 @@
-"""Server events as JSON objects, with exactly the fields of the GA shapes. No state, no ids."""
+"""Builds server events as JSON objects with exactly the fields of the GA API. No state, no ids."""
 
 from time import perf_counter
 from typing import Any, assert_never
@@ -40,6 +40,7 @@ Json = dict[str, Any]
 TRANSCRIPTION = "conversation.item.input_audio_transcription"
 
 NOT_COUNTED = TokenUsage()
+"Usage of a response for which no tokens were counted."
 
 
 def event(kind: str, /, **fields: Any) -> Json:
@@ -53,7 +54,8 @@ def to_text(out: Json) -> str:
 def error_event(
     code: str, message: str, *, kind: str, param: str | None = None, event_id: str | None = None
 ) -> Json:
-    """`kind`: invalid_request_error or server_error. `event_id`: the client's event at fault."""
+    """Builds an `error` event. kind: invalid_request_error, server_error or rate_limit_error.
+    event_id: the client's event that caused it."""
     error = {"type": kind, "code": code, "message": message, "param": param, "event_id": event_id}
     return event("error", error=error)
 
@@ -88,7 +90,7 @@ def item_json(item: Item) -> Json:
 
 
 def part_json(modality: Modality, text: str) -> Json:
-    """The content part of an answer."""
+    """Builds the content part of an assistant's message."""
     if modality == "audio":
         return {"type": "audio", "transcript": text}
     return {"type": "text", "text": text}
@@ -135,7 +137,7 @@ def transcription_completed(happened: TranscriptionCompleted) -> list[Json]:
 
 
 def listed(stage: str, item: Json, previous_item_id: str | None) -> Json:
-    """An item in the conversation: `added` or `done`."""
+    """Builds the event for an item in the conversation. `stage`: `added` or `done`."""
     return event(f"conversation.item.{stage}", previous_item_id=previous_item_id, item=item)
 
 
@@ -196,8 +198,9 @@ def _status_details(done: ResponseDone) -> Json | None:
 
 
 def _usage(done: ResponseDone) -> Json | None:
-    """Token counts; None where nothing was counted: no model reads nothing. Our engines take text,
-    so none are audio; images count as text, since servers do not tell them apart."""
+    """Returns token counts; None if nothing was counted, as each model call reads some tokens. Our
+    engines read text, so no tokens count as audio. Images count as text, since model servers do not
+    separate them."""
     usage = done.usage
     if usage == NOT_COUNTED:
         return None
@@ -223,7 +226,7 @@ def _content(part: ContentPart, role: str) -> Json:
             return {"type": "output_audio", "transcript": transcript or ""}
         case AudioPart(transcript=transcript):
             return {"type": "input_audio", "transcript": transcript}
-        case ImagePart(url=url, detail=detail):  # no URL: it is not kept any more
+        case ImagePart(url=url, detail=detail):  # no URL: the image is no longer stored
             return {"type": "input_image", "image_url": url or None, "detail": detail}
         case TextPart(text=text):
             return {"type": "output_text" if ours else "input_text", "text": text}
@@ -231,13 +234,13 @@ def _content(part: ContentPart, role: str) -> Json:
             assert_never(part)
 
 
-# `earshot.connection`: how good the connection is, for clients that list it in `include`.
+# Event `earshot.connection`: quality of the connection, for clients that list it in `include`.
 
 QUALITY_EVENT = "earshot.connection"
 
 
 def connection_json(quality: ConnectionStats) -> dict[str, Any]:
-    """`up`: from the client to us."""
+    """Builds the quality object. `up`: from the client to us; `down`: the other direction."""
     return {
         "transport": quality.transport,
         "round_trip_ms": _rounded(quality.round_trip_ms),
@@ -267,24 +270,26 @@ def _rounded(value: float | None, digits: int = 1) -> float | None:
 
 
 class RoundTripMeter:
-    """A WebSocket's, by its protocol's own pings: every client answers them, proxies pass them."""
+    """Measures a WebSocket's round trip with protocol pings, which clients answer and proxies pass
+    on."""
 
     def __init__(self, ws: aioweb.WebSocketResponse) -> None:
         self._ws = ws
         self._asked = 0
         self._asked_at: float | None = None
-        "None: the last one is answered."
+        "Time of the last ping; None once it is answered."
 
     async def ask(self) -> None:
-        """Nothing while an answer is due. Raises ConnectionError."""
+        """Sends a ping, unless the last one is still unanswered. Raises ConnectionError."""
         if self._asked_at is not None:
             return
         self._asked += 1
-        self._asked_at = perf_counter()  # uvloop's time counts whole milliseconds
+        self._asked_at = perf_counter()  # uvloop's clock counts whole milliseconds
         await self._ws.ping(self._payload())
 
     def answered(self, payload: bytes) -> float | None:
-        """Milliseconds; None for a pong that answers no question of ours, as the heartbeat's."""
+        """Takes a pong; returns the round trip in ms. None for a pong to another ping, such as the
+        heartbeat's."""
         if self._asked_at is None or payload != self._payload():
             return None
         took_s, self._asked_at = perf_counter() - self._asked_at, None

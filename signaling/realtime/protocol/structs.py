@@ -1,4 +1,4 @@
-"""What every JSON object of a client is made of."""
+"""Base class and helpers for the JSON objects of clients."""
 
 from typing import TypeAlias, TypeVar
 
@@ -6,15 +6,15 @@ from msgspec import Struct, UnsetType
 
 T = TypeVar("T")
 OptionalField: TypeAlias = T | UnsetType | None
-"UNSET: the client did not send this key."
+"Field that a client may leave out. UNSET: the key was not sent; None: it was sent as null."
 
 
 class StrictStruct(Struct, frozen=True, forbid_unknown_fields=True):
-    """A JSON object in which every key must be known."""
+    """JSON object in which unknown keys are errors."""
 
 
 def updated_value(sent: OptionalField[T], current: T, cleared: T) -> T:
-    """The value in effect: not sent keeps the current one, null takes it back."""
+    """Returns the new value of a field: a missing key keeps `current`, null gives `cleared`."""
     if isinstance(sent, UnsetType):
         return current
     return cleared if sent is None else sent

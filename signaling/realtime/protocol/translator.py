@@ -1,4 +1,5 @@
-"""Session events to Realtime server events and client texts to client events. No I/O."""
+"""Translates session events to Realtime server events, and client texts to client events. No
+I/O."""
 
 from dataclasses import replace
 from typing import Literal, assert_never
@@ -66,7 +67,7 @@ ErrorKind = Literal["invalid_request_error", "server_error", "rate_limit_error"]
 
 
 class EventTranslator:
-    """One connection's translation. It only remembers what an event needs from an earlier one."""
+    """Translator of one connection. It remembers only what later events need from earlier ones."""
 
     def __init__(
         self,
@@ -80,32 +81,32 @@ class EventTranslator:
         self._session_id, self._conversation_id = session_id, conversation_id
         self._transport = transport
         self.padding_instead: AsrPadding | None = None
-        "The padding that the recogniser uses in place of the one asked for; None: that one."
+        "Padding that the recogniser uses instead of the requested one; None if it uses that one."
         self._sent = 0
         self._has_received = False
         self.appended: str | None = None
-        "What the client called the event whose sound was fed last."
+        "Client's id of the event whose audio was fed last."
         self._input = InputEventEncoder()
         self._responses = ResponseEventEncoder(
             conversation_id, sends_sound=transport == "websocket"
         )
 
     def receive(self, text: str) -> ClientEvent:
-        """One text frame as an event. Raises BadEvent."""
+        """Decodes one text of the client. Raises BadEvent."""
         is_ga = self._has_received and not self.terms.is_beta
         return decode(text, None if is_ga else self._reshaped)
 
     def _reshaped(self, raw: Json) -> Json:
         if not self._has_received:
             self._has_received = True
-            if is_beta_update(raw):  # it has read `session.created` in the other shape
+            if is_beta_update(raw):  # the client has already read `session.created` in the GA shape
                 self.terms = replace(self.terms, is_beta=True)
         return to_ga(raw) if self.terms.is_beta else raw
 
     def created(self) -> list[Json]:
-        """What a client is told first."""
+        """Returns the first events of a connection."""
         begun = [event("session.created", session=self._session_json(self.terms))]
-        if self.terms.settings.answers:  # a transcription has no conversation to tell of
+        if self.terms.settings.answers:  # a transcription session has no conversation
             conversation = {"id": self._conversation_id, "object": "realtime.conversation"}
             begun.append(event("conversation.created", conversation=conversation))
         return [self._numbered(out) for out in begun]
@@ -114,7 +115,7 @@ class EventTranslator:
         return self._numbered(self.shown(self.terms))
 
     def shown(self, terms: SessionConfiguration) -> Json:
-        """How an update to these terms would be told, without its number."""
+        """Returns the event for an update to these terms, without an event id."""
         return event("session.updated", session=self._session_json(terms))
 
     def error(
@@ -129,29 +130,30 @@ class EventTranslator:
         return self._numbered(error_event(code, message, kind=kind, param=param, event_id=event_id))
 
     def warning(self, code: str, message: str, param: str) -> Json:
-        """What a client should know though nothing failed; ours."""
+        """Returns our own event for a problem that did not make anything fail."""
         return self._numbered(event("earshot.warning", code=code, message=message, param=param))
 
     def home(self, home: object) -> Json:
-        """`home`: anything that JSON can be made of."""
+        """Returns the event for the state of the home. `home`: any value that can be encoded as
+        JSON."""
         return self._numbered(event("earshot.home", home=home))
 
     def connection(self, quality: ConnectionStats) -> Json:
         return self._numbered(event(QUALITY_EVENT, connection=connection_json(quality)))
 
     def to_json(self, happened: SessionEvent) -> list[Json]:
-        """The server events for one session event, in the order to send them."""
+        """Returns the server events for one session event, in sending order."""
         if isinstance(happened, OutputAudioDelta | PlayoutStarted) and not self.terms.has_spoken:
             self.terms = replace(self.terms, has_spoken=True)
         return [self._numbered(out) for out in self._translated(happened)]
 
     def to_text(self, out: Json) -> str | None:
-        """An event as this client reads it; None: it knows no such event."""
+        """Returns an event as text in the client's shape; None if that shape has no such event."""
         shown = to_beta(out) if self.terms.is_beta else out
         return None if shown is None else to_text(shown)
 
     def _session_json(self, terms: SessionConfiguration) -> Json:
-        """The session as it is in effect."""
+        """Returns the session object with the values in effect."""
         padding = self.padding_instead or terms.settings.padding
         in_effect = replace(terms, settings=replace(terms.settings, padding=padding))
         return session_json(in_effect, self._session_id)
@@ -208,7 +210,7 @@ class EventTranslator:
                 assert_never(happened)
 
     def _playout(self, happened: PlayoutStarted | PlayoutStopped | PlayoutCleared) -> list[Json]:
-        if self._transport == "websocket":  # its client owns the play-out clock
+        if self._transport == "websocket":  # the client paces its own playout
             return []
         match happened:
             case PlayoutStarted():

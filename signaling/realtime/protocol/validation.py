@@ -1,4 +1,4 @@
-"""Turns a wrong field into an error that says which one, what was wrong and what is allowed."""
+"""Turns msgspec's errors into messages that name the field, the problem and the allowed values."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -20,14 +20,12 @@ _WRONG_TYPE = re.compile(r"^Expected `(?P<wanted>[^`]*)`, got `(?P<got>[^`]*)`")
 _STEP = re.compile(r"[^.\[\]]+|\[[^\]]*\]")
 
 MAX_NAME_LENGTH = 64
-"Of what a client sent, so much is repeated in an error: enough to find a typo."
+"Characters of a client's text that an error repeats: enough to find a typo."
 
 
 def validate(raw: Any, wanted: type[T], *, prefix: str = "") -> T:
-    """`raw` (decoded JSON) as `wanted`.
-
-    Raises RequestError with `param` (below `prefix`) and code unknown_parameter,
-    missing_required_parameter, invalid_type or invalid_value.
+    """Converts `raw` (decoded JSON) to the type `wanted`. Raises RequestError with `param` (below
+    `prefix`) and code unknown_parameter, missing_required_parameter, invalid_type or invalid_value.
     """
     try:
         return msgspec.convert(raw, wanted)
@@ -37,7 +35,8 @@ def validate(raw: Any, wanted: type[T], *, prefix: str = "") -> T:
 
 @contextmanager
 def params_below(prefix: str) -> Iterator[None]:
-    """RequestErrors raised inside name their `param` from the outermost object on."""
+    """Adds a prefix to the `param` of RequestErrors raised inside, so that it starts at the outer
+    object."""
     try:
         yield
     except RequestError as error:
@@ -48,8 +47,9 @@ def params_below(prefix: str) -> Iterator[None]:
 
 @contextmanager
 def missing_in(action: str) -> Iterator[None]:
-    """An item that is not there has the hosted code of what was asked of it (delete, retrieve,
-    truncate): clients pass over that one, and some end their connection over any other."""
+    """Replaces the code of a missing item by the hosted service's code for this action. action:
+    delete, retrieve or truncate. Clients ignore that code, and some end their connection over any
+    other."""
     try:
         yield
     except RequestError as error:
@@ -100,7 +100,7 @@ def _info(wanted: type) -> inspect.Type:
 
 
 def _nodes(raw: Any, wanted: type, path: str) -> list[inspect.Type]:
-    """What may stand at the path: several where a union leaves it open."""
+    """Returns the types that may stand at the path: several if a union leaves it open."""
     nodes = _chosen(_flat(_info(wanted)), raw)
     for step in _STEP.findall(path):
         raw = raw.get(step) if isinstance(raw, dict) else _element(raw, step)
@@ -114,7 +114,7 @@ def _element(raw: Any, step: str) -> Any:
 
 
 def _chosen(nodes: list[inspect.Type], raw: Any) -> list[inspect.Type]:
-    """Of a tagged union, what the tag in `raw` says; everything if it says nothing known."""
+    """Returns the type of a tagged union that the tag in `raw` selects; all if it selects none."""
     if not isinstance(raw, dict):
         return nodes
     tagged = [
@@ -148,7 +148,7 @@ def _fields(nodes: list[inspect.Type]) -> set[str]:
 
 
 def _values(raw: Any, wanted: type, path: str) -> set[object]:
-    """The literals or tags that may stand at the path; empty where it is not an enumeration."""
+    """Returns the literals or tags that may stand at the path; empty if it is no enumeration."""
     above, _, last = path.rpartition(".")
     tags: set[object] = {
         node.tag

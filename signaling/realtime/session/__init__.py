@@ -1,1 +1,1 @@
-"""The Realtime session object and its conversion to settings."""
+"""Session object of the Realtime API, and its conversion to our settings."""

@@ -1,4 +1,4 @@
-"""How the user's speech is to be heard: what clients send of it, and what they are shown."""
+"""Settings of the user's audio, transcription and turn detection: parsing and display."""
 
 from dataclasses import replace
 from typing import Any, Literal
@@ -21,20 +21,20 @@ _FRESH = SessionSettings()
 
 NOISE_PARAM = "session.audio.input.noise_reduction"
 FULL_STRENGTH = 1
-"What the hosted service begins with."
+"Strength with which the hosted service begins, the only one that we accept."
 
 
 def with_noise_reduction(
     settings: SessionSettings, sent: OptionalField[InputNoiseReduction]
 ) -> SessionSettings:
-    """Null: none. Raises RequestError."""
+    """Applies a client's noise reduction; null turns it off. Raises RequestError."""
     if isinstance(sent, UnsetType):
         return settings
     return replace(settings, noise_reduction="off" if sent is None else _kind(settings, sent))
 
 
 def _kind(settings: SessionSettings, sent: InputNoiseReduction) -> NoiseMode:
-    """What is not sent stays as it is, where there is something."""
+    """Returns the new mode; a missing type keeps the mode in effect, if there is one."""
     if sent_object(sent.strength) not in (None, FULL_STRENGTH):
         raise RequestError(
             f"'{NOISE_PARAM}.strength' is not supported: how much quieter noise gets, the type "
@@ -61,7 +61,8 @@ def noise_reduction_json(settings: SessionSettings) -> dict[str, Any] | None:
 def with_transcription(
     settings: SessionSettings, sent: InputTranscription, asr: str
 ) -> SessionSettings:
-    """`asr`: our name for the model that was sent, or the one in effect."""
+    """Applies a client's transcription settings. asr: our name for the requested model, or the one
+    in effect."""
     return replace(
         settings,
         transcribes=True,
@@ -76,7 +77,7 @@ def with_transcription(
 def with_decoding(
     settings: SessionSettings, sent: DecodingOptions | UnsetType | None
 ) -> SessionSettings:
-    """Null takes everything back."""
+    """Applies a client's decoding options; null resets all of them."""
     if isinstance(sent, UnsetType):
         return settings
     base = _FRESH if sent is None else settings
@@ -106,7 +107,7 @@ def transcription_json(settings: SessionSettings) -> dict[str, Any]:
 
 
 def decoding_json(settings: SessionSettings) -> dict[str, Any]:
-    """What differs from the server's own choice."""
+    """Returns the decoding options that differ from the server's own choice."""
     return {
         name: getattr(settings, name)
         for name in DecodingOptions.__struct_fields__
@@ -114,11 +115,12 @@ def decoding_json(settings: SessionSettings) -> dict[str, Any]:
     }
 
 
-# How turns are to end: what clients send of it, and what they are shown.
+# Turn detection: parsing and display.
 
 
 def with_turn_detection(now: TurnDetection | None, sent: ServerVad | SemanticVad) -> TurnDetection:
-    """Another kind begins with its own defaults; the same kind keeps what was not sent."""
+    """Applies a client's turn detection. Another kind begins with its own defaults; the same kind
+    keeps the fields that were not sent."""
     kind: Literal["server_vad", "semantic_vad"] = (
         "server_vad" if isinstance(sent, ServerVad) else "semantic_vad"
     )

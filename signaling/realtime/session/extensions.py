@@ -1,4 +1,5 @@
-"""How answers are given, beyond what the hosted service has fields for: both ways."""
+"""Settings of responses, most of them without a field in the hosted service: parsing and
+display."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +25,7 @@ NAMES: Mapping[str, str] = {
     "temperature": "answer_temperature",
     "tools": "tools",
 }
-"What the field `earshot` calls a setting, and what the session does."
+"Name in the client's field `earshot` -> name of the session's setting."
 
 UNLIMITED = "inf"
 
@@ -44,7 +45,7 @@ def with_extension(settings: SessionSettings, sent: SessionExtension) -> Session
 
 
 def output_limit(settings: SessionSettings, sent: RealtimeSession) -> int | None:
-    """Tokens of one answer; None: no limit."""
+    """Returns the largest number of tokens of one response; None: no limit."""
     limit = sent.max_output_tokens
     if isinstance(limit, UnsetType):
         return settings.max_output_tokens
@@ -54,7 +55,7 @@ def output_limit(settings: SessionSettings, sent: RealtimeSession) -> int | None
 def effort_of(
     sent: OptionalField[ReasoningConfiguration], now: ReasoningEffort | None = None
 ) -> ReasoningEffort | None:
-    """How much the model is to think; None: as it likes."""
+    """Returns the requested reasoning effort; None: the model decides."""
     if isinstance(sent, UnsetType):
         return now
     return None if sent is None else updated_value(sent.effort, now, None)
@@ -89,7 +90,7 @@ def truncation_json(how: ContextTruncation) -> str | dict[str, Any]:
 
 
 def model_json(settings: SessionSettings) -> dict[str, Any]:
-    """What the model was asked for beyond its own ways."""
+    """Returns the requests to the model that differ from its own defaults."""
     shown: dict[str, Any] = {}
     if settings.parallel_tool_calls is not None:
         shown["parallel_tool_calls"] = settings.parallel_tool_calls
@@ -99,7 +100,7 @@ def model_json(settings: SessionSettings) -> dict[str, Any]:
 
 
 def extension_json(settings: SessionSettings) -> dict[str, Any]:
-    """What differs from a fresh session."""
+    """Returns the settings in `earshot` that differ from a fresh session's."""
     shown: dict[str, Any] = {}
     for name, setting in NAMES.items():
         value = getattr(settings, setting)

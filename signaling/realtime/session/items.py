@@ -1,4 +1,4 @@
-"""Items that a client adds to the conversation."""
+"""Converts items that a client adds to the conversation."""
 
 import binascii
 import re
@@ -42,30 +42,34 @@ from signaling.realtime.protocol.client_events import (
 )
 
 MAX_IMAGE_CHARS = 2 * 1024 * 1024
-"Of one image's data URL, 1.5 MB as a file: a photo of 2000 pixels. Models see no more."
+"""Limit of one image's data URL, 1.5 MB as a file: a photo of 2000 pixels. Models process no more
+detail."""
 
 READ_ONLY_HINT = "readOnlyHint"
-"The one annotation of a tool that is kept."
+"Annotation of a tool that is kept; all others are dropped."
 
 _ALLOWED = {
     "system": ("input_text",),
     "user": ("input_text", "input_audio", "input_image"),
     "assistant": ("output_text", "output_audio"),
 }
+"Types of content parts by the role of the message."
 _IMAGE = re.compile(r"data:image/(?:png|jpeg);base64,")
 _MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
 
 
 @dataclass(frozen=True, slots=True)
 class ClientItem:
+    """Item from a client, with the audio that is still to be recognised."""
+
     item: Item
     recordings: Mapping[int, str] = field(default_factory=dict[int, str])
-    "Part of the item -> base64 of what is said there, in the session's input format."
+    "Index of the content part -> base64 of its audio, in the session's input format."
 
 
 def new_item(item: NewConversationItem | NewApprovalResponse, prefix: str = "item") -> ClientItem:
-    """With an id, if the client gave none. Raises RequestError for content we cannot take, its
-    `param` below `prefix`."""
+    """Converts an item; gives it an id if the client gave none. Raises RequestError for unsupported
+    content, with its `param` below `prefix`."""
     item_id = item.id or new_id("item")
     match item:
         case NewMessage(role=role, content=content):
@@ -108,7 +112,7 @@ def _call(sent: NewMcpCall, item_id: str) -> McpCallItem:
 
 
 def _known_as(name: str) -> str:
-    """Models know it by the name that such a tool would have here."""
+    """Returns the name that the tool would have here, by which models know it."""
     return NOT_IN_NAMES.sub("_", name)[:MAX_NAME_CHARS]
 
 
@@ -138,7 +142,7 @@ def _part(content: ContentPartObject, role: str, param: str) -> ContentPart:
             url = _image(_needed(content.image_url, f"{param}.image_url"), f"{param}.image_url")
             return ImagePart(url, content.detail or "auto")
         case "input_audio" if content.audio is not None:
-            return AudioPart()  # what is said there decides, not what the client says of it
+            return AudioPart()  # the recognised text counts, not a transcript of the client
         case "input_audio":
             return AudioPart(
                 _needed(content.transcript, f"{param}.audio", "It has no transcript either.")
@@ -159,7 +163,8 @@ def _needed(value: str | None, param: str, why: str = "") -> str:
 
 
 def _image(url: str, param: str) -> str:
-    """A server that fetched addresses for its clients would reach what they cannot."""
+    """Checks an image and returns its data URL. Raises RequestError. Other URLs are refused: a
+    server that fetched them for its clients would reach hosts that the clients cannot."""
     if len(url) > MAX_IMAGE_CHARS:
         raise RequestError(
             f"'{param}' has {len(url)} characters; the limit is {MAX_IMAGE_CHARS}.",

@@ -1,4 +1,5 @@
-"""MCP servers as clients declare them, and their items, both ways. Secrets go in, never out."""
+"""MCP servers and their items in client JSON: parsing and display. Secrets are read, never
+shown."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
@@ -28,7 +29,7 @@ from signaling.realtime.protocol.structs import OptionalField, StrictStruct, sen
 
 MAX_HEADERS = 32
 MAX_HEADER_CHARS = 8192
-"As web servers take them, the longest tokens included."
+"Longest header value, as web servers accept it; it fits the longest tokens."
 
 McpServerLabel = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")]
 McpToolName = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -38,7 +39,7 @@ HeaderValue = Annotated[str, Meta(pattern=r"^[ -~]*$", max_length=MAX_HEADER_CHA
 NOT_THEIRS = frozenset(
     ("connection", "content-length", "content-type", "host", "transfer-encoding", "upgrade")
 )
-"Headers that belong to the request, not to who may make it."
+"Headers that describe the request itself; a client must not set them."
 
 
 class FilterObject(StrictStruct, frozen=True):
@@ -64,7 +65,7 @@ class McpTool(StrictStruct, frozen=True, tag="mcp", tag_field="type"):
     require_approval: OptionalField[Literal["always", "never"] | ApprovalObject] = UNSET
     server_description: OptionalField[Annotated[str, Meta(max_length=1000)]] = UNSET
     defer_loading: OptionalField[bool] = UNSET
-    "All tools are offered at once, as ever."
+    "Accepted without effect: all tools are always offered at once."
     allowed_callers: OptionalField[list[Literal["direct", "programmatic"]]] = UNSET
 
     def __repr__(self) -> str:
@@ -77,8 +78,9 @@ class McpChoice(StrictStruct, frozen=True, tag="mcp", tag_field="type"):
 
 
 def remote_server(sent: McpTool, param: str, at: str) -> ClientMcpServer:
-    """`param`: where it stands. Raises RequestError for what there is not here, and for a URL that
-    nobody could fetch."""
+    """Converts a client's MCP server. param: path of its field, for errors. at: the same path below
+    the session or response. Raises RequestError for unsupported features and for a URL that cannot
+    be fetched."""
     for name in ("connector_id", "tunnel_id"):
         if not isinstance(getattr(sent, name), UnsetType | None):
             raise RequestError(
@@ -98,7 +100,7 @@ def remote_server(sent: McpTool, param: str, at: str) -> ClientMcpServer:
         try:
             parse_fetch_target(
                 url
-            )  # checked here already: what a session has is shown, its URL taken apart
+            )  # checked here already: the session shows its servers, and that parses the URL
         except UrlNotAllowed as why:
             raise RequestError(
                 f"The MCP server {sent.server_label!r} is refused: {why}.",
@@ -129,7 +131,8 @@ def _left_out(sent: McpTool) -> frozenset[str]:
 
 
 def server_json(server: ClientMcpServer) -> dict[str, Any]:
-    """Without `authorization` and `headers`, and the part of the URL where keys are put, too."""
+    """Returns the server's JSON without secrets: no `authorization`, no `headers`, no query of the
+    URL."""
     scheme, netloc, path, *_ = urlsplit(server.url)
     return {
         "type": "mcp",
@@ -167,7 +170,7 @@ def mcp_item_json(item: McpItem) -> dict[str, Any]:
 
 
 def _result_json(result: str | None) -> dict[str, Any]:
-    """Texts as the tool wrote them, anything else as JSON."""
+    """Returns a call's output or error: text as the tool wrote it, anything else as JSON."""
     if result is None:
         return {"output": None, "error": None}
     data = decode(result)
@@ -190,7 +193,7 @@ def _tool_json(tool: McpToolDefinition) -> dict[str, Any]:
 
 
 def _headers(sent: McpTool, param: str) -> Mapping[str, str]:
-    """With the token, which is no header of the client's. Raises RequestError."""
+    """Returns the headers, with the token as Authorization. Raises RequestError."""
     headers = dict(sent_object(sent.headers) or {})
     token = sent_object(sent.authorization)
     for name in headers:
@@ -224,7 +227,8 @@ def _filter_json(filter_: McpToolFilter) -> dict[str, Any]:
 
 
 def _approval(sent: Literal["always", "never"] | ApprovalObject | None) -> ApprovalPolicy:
-    """As the hosted service: who says nothing is asked each time."""
+    """Converts the approval policy. Without one each call needs approval, as with the hosted
+    service."""
     if isinstance(sent, ApprovalObject):
         return ApprovalPolicy(_filter(sent_object(sent.always)), _filter(sent_object(sent.never)))
     return NEVER if sent == "never" else ALWAYS

@@ -1,4 +1,4 @@
-"""What a request says about the session it wants: query, raw SDP, or a form of SDP and session."""
+"""Parses requests for a session: query, raw SDP, or a form with SDP and session object."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -33,15 +33,15 @@ SDP = "application/sdp"
 FORM = "multipart/form-data"
 
 MAX_ID_LENGTH = 64
-"Our ids have 29 characters, a client's own 36; the server keeps them."
+"Limit of a conversation id, which the server keeps. Ours have 29 characters, a client's UUID 36."
 
 
 SessionSettingsFactory: TypeAlias = Callable[[str | None], SessionSettings]
-"Conversation id -> what a connection to it begins with."
+"Conversation id -> settings with which a connection to it begins."
 
 
 class CallForm(StrictStruct, frozen=True):
-    """The parts of the form."""
+    """Parts of the form."""
 
     sdp: str
     session: SessionObject | None = None
@@ -53,6 +53,8 @@ class _SessionPart(StrictStruct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class CallOffer:
+    """SDP offer with the session's configuration."""
+
     sdp: str
     terms: SessionConfiguration
 
@@ -63,9 +65,12 @@ def terms_of(
     sent: SessionObject | None = None,
     minted: ClientSecret | None = None,
 ) -> SessionConfiguration:
-    """`fresh` with `model`, `intent=transcription`, `conversation_id` of the query, and with the
-    session object that was sent. `minted`: what the request's ephemeral key was made for; its type,
-    model and conversation stay, whatever the query says. Raises RequestError."""
+    """Builds the configuration of a new session. Raises RequestError.
+
+    query: may hold `model`, `intent=transcription` and `conversation_id`. fresh: settings to start
+    from. sent: session object of the request. minted: client secret of the request; its type, model
+    and conversation stay, whatever the query says.
+    """
     if "call_id" in query:
         raise RequestError(
             "An offer begins a call of its own; a WebSocket may follow one by its id.",
@@ -99,12 +104,13 @@ def terms_of(
 
 
 def _named(minted: SessionObject) -> dict[str, str]:
-    """A query that says no more than what it was made for."""
+    """Returns a query that only names the secret's conversation."""
     conversation_id = conversation_of(minted)
     return {} if conversation_id is None else {"conversation_id": conversation_id}
 
 
 def _within(fixed: SessionConfiguration, wished: SessionConfiguration) -> SessionConfiguration:
+    """Returns the wished configuration within the client secret's limits. Raises RequestError."""
     check_type(fixed, wished)
     settings = replace(wished.settings, llm=fixed.settings.llm)
     check_conversation(wished.conversation_id, fixed.conversation_id)
@@ -114,7 +120,8 @@ def _within(fixed: SessionConfiguration, wished: SessionConfiguration) -> Sessio
 async def read_offer(
     request: aioweb.Request, fresh: SessionSettingsFactory, minted: ClientSecret | None = None
 ) -> CallOffer:
-    """Raises RequestError for another body than SDP or the form of `sdp` and `session`."""
+    """Reads a body of SDP, or a form with `sdp` and `session`. Raises RequestError for any other
+    body."""
     if request.content_type == SDP:
         return CallOffer(await read_sdp(request), terms_of(request.query, fresh, minted=minted))
     if request.content_type != FORM:
@@ -136,8 +143,8 @@ async def read_offer(
 def read_secret_request(
     body: bytes, reshape: Callable[[Any], Any] = lambda raw: raw
 ) -> ClientSecretRequest:
-    """No body asks for a session as it is by default; `reshape`: from an older shape. Raises
-    RequestError."""
+    """Parses the request for a client secret. No body means a session with default settings.
+    reshape: translates an older shape. Raises RequestError or PayloadTooLarge."""
     if len(body) > MAX_CONTROL_EVENT_BYTES:
         raise PayloadTooLarge(
             f"The body has {len(body)} bytes; the limit is {MAX_CONTROL_EVENT_BYTES}."
@@ -146,15 +153,13 @@ def read_secret_request(
 
 
 async def read_sdp(request: aioweb.Request) -> str:
-    """The body as text. Raises RequestError."""
+    """Returns the body as text. Raises RequestError."""
     return _sdp(await request.read())
 
 
 async def _form(request: aioweb.Request) -> dict[str, bytes]:
-    """The parts that are known, as bytes, whether sent as fields or as files.
-
-    The whole form has the application's limit. Raises RequestError invalid_form, TooLarge.
-    """
+    """Returns the known parts of a form as bytes, sent as fields or as files. The application's
+    size limit applies to the whole form. Raises RequestError invalid_form or PayloadTooLarge."""
     parts: dict[str, bytes] = {}
     try:
         form = await request.multipart()

@@ -1,4 +1,4 @@
-"""A stored prompt as a client names it, in a session or a response; both ways."""
+"""References to stored prompts, in a session or a response: parsing and display."""
 
 from typing import Annotated, Any, TypeAlias
 
@@ -19,11 +19,11 @@ class TextValue(StrictStruct, frozen=True, tag="input_text", tag_field="type"):
 
 
 class ImageValue(Struct, frozen=True, tag="input_image", tag_field="type"):
-    """Known, so that the refusal can say so: instructions are text."""
+    """Recognised only so that the refusal can name it: the values of a prompt are text."""
 
 
 class FileValue(Struct, frozen=True, tag="input_file", tag_field="type"):
-    """As `ImageValue`."""
+    """Recognised only for the refusal, as `ImageValue`."""
 
 
 PromptVariable: TypeAlias = str | TextValue | ImageValue | FileValue
@@ -38,7 +38,7 @@ class PromptReference(StrictStruct, frozen=True):
 
 
 def prompt_use(sent: PromptReference, prefix: str) -> PromptSelection:
-    """Raises RequestError for values that are no text."""
+    """Converts a reference to a stored prompt. Raises RequestError for values that are no text."""
     variables: dict[str, str] = {}
     for name, value in (sent_object(sent.variables) or {}).items():
         if isinstance(value, ImageValue | FileValue):
@@ -54,7 +54,8 @@ def prompt_use(sent: PromptReference, prefix: str) -> PromptSelection:
 
 
 def instructions_of(use: PromptSelection, prompts: PromptLibrary, prefix: str) -> str:
-    """Raises RequestError: see `PromptLibrary.instructions`."""
+    """Returns the prompt's text with its values. Raises RequestError, see
+    `PromptLibrary.instructions`."""
     with params_below(prefix):
         return prompts.instructions(use)
 

@@ -1,4 +1,4 @@
-"""One answer as a client asks for it: `response.create`, and what its events repeat."""
+"""Converts the parameters of `response.create` to a request for one response."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ from signaling.realtime.session.tools import own_choice, read_client_tools
 def response_request(
     params: ResponseParams | None, prompts: PromptLibrary = NO_PROMPTS
 ) -> ResponseRequest:
-    """Raises RequestError for what we cannot do."""
+    """Converts the parameters. Raises RequestError for unsupported ones."""
     if params is None:
         return ResponseRequest()
     modalities, audio = sent_object(params.output_modalities), sent_object(params.audio)
@@ -50,7 +50,7 @@ def response_request(
 
 
 def _instructions(params: ResponseParams, prompts: PromptLibrary) -> str | None:
-    """Those that were written count, not the prompt's."""
+    """Returns the instructions. Written ones take precedence over those of a prompt."""
     prompt, written = sent_object(params.prompt), sent_object(params.instructions)
     if prompt is None:
         return written

@@ -1,7 +1,8 @@
-"""The session object as clients send it. Only sent keys count; null takes a setting back.
+"""Session object as clients send it. A missing key changes nothing; null resets a setting.
 
-A field that the hosted service knows and we have no use for is accepted: `session.updated` shows
-what is in effect. What would change the answers if it were left out is refused (see `session`).
+Fields of the hosted service that have no use here are accepted, and `session.updated` shows what is
+in effect. Fields that would change the responses are refused instead of ignored (see
+`settings.py`).
 """
 
 from typing import Annotated, Any, Literal
@@ -25,17 +26,18 @@ Include = Literal[
     "earshot.wake",
     "item.input_audio_transcription.logprobs",
 ]
+"Events and fields that clients get only on request."
 
 LOGPROBS = "item.input_audio_transcription.logprobs"
 
 MAX_PREFIX_PADDING_MS = 2000
-"Audio kept before speech costs memory in every silent session."
+"Limit in ms, since audio kept before speech costs memory in every silent session."
 
 MAX_SILENCE_MS = 10_000
-"A longer pause is no pause: turn detection off says the same."
+"Limit in ms. A longer pause has the same effect as no turn detection."
 
 MAX_OUTPUT_TOKENS = 4096
-"As the hosted service; `inf` is as many as the model gives."
+"Limit of the hosted service. `inf` means as many as the model produces."
 
 OutputTokens = Annotated[int, Meta(ge=1, le=MAX_OUTPUT_TOKENS)]
 Modalities = Annotated[list[Literal["text", "audio"]], Meta(min_length=1, max_length=1)]
@@ -44,7 +46,7 @@ Language = Annotated[str, Meta(min_length=1, max_length=16)]
 Keyword = Annotated[str, Meta(min_length=1, max_length=100)]
 ToolName = Annotated[str, Meta(min_length=1, max_length=128)]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
-"Of a language model."
+"Sampling temperature of a language model."
 Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -58,7 +60,7 @@ class InputTranscription(StrictStruct, frozen=True):
 
 
 class InputNoiseReduction(StrictStruct, frozen=True):
-    """For a microphone at the mouth, or one across the room."""
+    """Noise reduction for a microphone at the mouth (near_field) or across the room (far_field)."""
 
     type: OptionalField[Literal["near_field", "far_field"]] = UNSET
     strength: OptionalField[float] = UNSET
@@ -69,7 +71,8 @@ class TokenLimits(StrictStruct, frozen=True):
 
 
 class RetentionRatioTruncation(StrictStruct, frozen=True):
-    """Its type is no tag: where no other object may stand, msgspec takes one without."""
+    """Truncation that keeps a share of the context window. Its type is a plain field, not a tag:
+    msgspec accepts an object without its tag where no other object may stand."""
 
     type: Literal["retention_ratio"]
     retention_ratio: Annotated[float, Meta(ge=0, le=1)]
@@ -77,7 +80,8 @@ class RetentionRatioTruncation(StrictStruct, frozen=True):
 
 
 class TracingConfiguration(StrictStruct, frozen=True):
-    """Known, so that clients that send it can connect: there is no dashboard to write to."""
+    """Accepted so that clients that send it can connect. It has no effect: there is no
+    dashboard."""
 
     group_id: str | None = None
     metadata: Any = None
@@ -130,7 +134,7 @@ class TranscriptionAudio(StrictStruct, frozen=True):
 
 
 class DecodingOptions(StrictStruct, frozen=True):
-    """What the hosted service has no field for; see `engines.base.AsrOptions`."""
+    """Decoding options that the hosted service does not have; see `engines.base.AsrOptions`."""
 
     task: OptionalField[AsrTask] = UNSET
     prefix: OptionalField[Annotated[str, Meta(max_length=MAX_PROMPT_CHARS)]] = UNSET
@@ -151,7 +155,7 @@ class SessionExtension(StrictStruct, frozen=True):
 
 
 class RealtimeSession(StrictStruct, frozen=True, tag="realtime", tag_field="type"):
-    """A session that answers."""
+    """Session with responses."""
 
     model: OptionalField[str] = UNSET
     instructions: OptionalField[str] = UNSET
@@ -170,7 +174,7 @@ class RealtimeSession(StrictStruct, frozen=True, tag="realtime", tag_field="type
 
 
 class TranscriptionSession(StrictStruct, frozen=True, tag="transcription", tag_field="type"):
-    """A session that only writes down what it hears."""
+    """Session that only transcribes."""
 
     audio: OptionalField[TranscriptionAudio] = UNSET
     include: OptionalField[list[Include]] = UNSET

@@ -1,4 +1,4 @@
-"""The session object and our settings, both ways."""
+"""Converts between the session object and our settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -50,37 +50,40 @@ from signaling.realtime.session.tools import choice_json, own_choice, read_clien
 HOSTED_VOICES = frozenset(
     ("alloy", "ash", "ballad", "cedar", "coral", "echo", "marin", "sage", "shimmer", "verse")
 )
-"Stock clients send one of these by default; they mean our default voice."
+"""Voices of the hosted service. Common clients send one of them by default, which selects our
+default voice."""
 
 _FRESH = SessionSettings()
 _WHOLE = ("output_modalities", "audio", "tools", "tool_choice", "max_output_tokens")
-"""Who sends all of these sends a whole session, as it was shown to him or as his library fills it:
-there an empty text is only the place of one."""
+"""Keys of a whole session object. A client that sends all of them returns what it was shown, or
+fills in defaults: an empty text among them is only a placeholder."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionConfiguration:
-    """What a connection and its client agreed on, and what they can no longer change."""
+    """Configuration of one connection: the settings in effect, and what is fixed once connected."""
 
     settings: SessionSettings = _FRESH
     include: frozenset[str] = frozenset()
-    "Events and fields that only those get who ask."
+    "Events and fields that clients get only on request."
     prompt: PromptSelection | None = None
-    "The stored one that its client named."
+    "Stored prompt that the client named."
     conversation_id: str | None = None
-    "The conversation to go on with; None: a new one."
+    "Conversation to continue; None: a new one."
     heard_as: FormatName = PCM
+    "Format of the client's audio."
     spoken_as: FormatName = PCM
+    "Format of the audio that the client gets."
     says_input_rate: bool = False
-    "The client said the rate of its audio; otherwise it may be another than we think."
+    "The client stated the rate of its audio; otherwise the real rate may differ."
     is_beta: bool = False
-    "The client speaks the beta shape."
+    "The client uses the beta shape of the API."
     has_spoken: bool = False
-    "The client has had sound of an answer: the voice stays."
+    "The client has received audio of a response, so the voice cannot be changed any more."
     guest: ClientSecretHolder | None = None
-    "The client came with a client secret; None: with the owner's key."
+    "Holder of the client secret; None if the client came with the server's key."
     knows_conversations: bool = False
-    "The client sent the field `earshot`, so it is shown it."
+    "The client sent the field `earshot`, so it is shown that field."
 
 
 def own_voice(voice: str | VoiceId) -> str:
@@ -89,13 +92,14 @@ def own_voice(voice: str | VoiceId) -> str:
 
 
 def conversation_of(sent: SessionObject) -> str | None:
-    """The conversation that a session object asks for."""
+    """Returns the id of the conversation that a session object asks for, or None."""
     extension = sent_object(sent.earshot)
     return sent_object(extension.conversation_id) if extension else None
 
 
 def apply_session_update(terms: SessionConfiguration, sent: SessionObject) -> SessionConfiguration:
-    """The terms with what was sent. Raises RequestError for what we cannot do."""
+    """Returns the configuration with a client's changes. Raises RequestError for unsupported
+    ones."""
     settings = replace(terms.settings, answers=isinstance(sent, RealtimeSession))
     if isinstance(sent, RealtimeSession):
         prompt = _prompt(terms, sent)
@@ -109,7 +113,8 @@ def apply_session_update(terms: SessionConfiguration, sent: SessionObject) -> Se
 
 
 def check_unchanged(old: SessionConfiguration, new: SessionConfiguration) -> None:
-    """What is fixed once connected. Raises Conflict."""
+    """Raises Conflict if an update changes what is fixed once connected. That is the model, the
+    conversation, and the voice after its first audio."""
     if new.settings.llm != old.settings.llm:
         raise Conflict(
             "The model cannot be changed after connecting: choose it in the request.",
@@ -132,7 +137,7 @@ def check_unchanged(old: SessionConfiguration, new: SessionConfiguration) -> Non
 
 
 def session_json(terms: SessionConfiguration, session_id: str) -> dict[str, Any]:
-    """The full object, as it is in effect."""
+    """Returns the full session object with the values in effect."""
     settings = terms.settings
     common: dict[str, Any] = {"id": session_id, "include": sorted(terms.include) or None}
     if terms.knows_conversations:
@@ -173,7 +178,7 @@ def output_json(
     speed: float | None = None,
     format_: FormatName | None = None,
 ) -> dict[str, Any]:
-    """`voice`, `format_`: None for the session's."""
+    """Returns the JSON of the audio output. `voice`, `format_`: None for the session's."""
     out: dict[str, Any] = {
         "format": format_json(format_ or terms.spoken_as),
         "voice": voice or terms.settings.voice,
@@ -188,7 +193,8 @@ def _prompt(terms: SessionConfiguration, sent: RealtimeSession) -> PromptSelecti
 
 
 def _instructions(terms: SessionConfiguration, sent: RealtimeSession, stored: str) -> str:
-    """Those that are written count; `stored`, those of the prompt, where none are."""
+    """Returns the instructions in effect. `stored`: those of the prompt, used where none are
+    written."""
     settings, now = terms.settings, terms.settings.instructions
     if sent_object(sent.prompt):
         now = stored
@@ -199,7 +205,8 @@ def _instructions(terms: SessionConfiguration, sent: RealtimeSession, stored: st
 
 
 def _is_uninstructed(settings: SessionSettings, sent: RealtimeSession) -> bool:
-    """An empty text is a wish, too; null and another prompt take it back."""
+    """Returns True if the client wants no instructions at all, not even the default ones. It asks
+    for that with an empty text. Null or another prompt takes the wish back."""
     is_whole = all(not isinstance(getattr(sent, name), UnsetType) for name in _WHOLE)
     if isinstance(sent.instructions, UnsetType) or (sent.instructions == "" and is_whole):
         return settings.is_uninstructed and isinstance(sent.prompt, UnsetType)

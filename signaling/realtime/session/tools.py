@@ -1,4 +1,4 @@
-"""Tools that the client has for the model: functions that it runs, MCP servers; both ways."""
+"""Client's tools in JSON: functions that it runs itself, and MCP servers; parsing and display."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from signaling.realtime.protocol.structs import OptionalField, StrictStruct
 from signaling.realtime.session.mcp import McpChoice, McpTool, remote_server, server_json
 
 MAX_TOOLS = 128
-"As the hosted service; each costs a model context."
+"Limit of the hosted service. Each tool takes space in the model's context window."
 
 FunctionName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
 
 _NOTHING: Mapping[str, Any] = {"type": "object", "properties": {}}
-"Of a function that takes no arguments."
+"Parameters of a function without arguments."
 
 _FRESH = SessionSettings()
 
@@ -30,7 +30,7 @@ class FunctionTool(StrictStruct, frozen=True, tag="function", tag_field="type"):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
-    "Sent by clients that share their tools with other APIs; models are asked as ever."
+    "Accepted without effect: clients that share tools with other APIs send it."
 
 
 class FunctionChoice(StrictStruct, frozen=True, tag="function", tag_field="type"):
@@ -43,14 +43,15 @@ ToolChoiceObject: TypeAlias = Literal["auto", "none", "required"] | FunctionChoi
 
 @dataclass(frozen=True, slots=True)
 class ClientToolSet:
-    """What a client has for the model: functions that it runs, MCP servers that we call."""
+    """Client's tools for the model: functions that the client runs, MCP servers that we call."""
 
     functions: tuple[ToolSpec, ...] = ()
     servers: tuple[ClientMcpServer, ...] = ()
 
 
 def read_client_tools(sent: OptionalField[ToolDefinitions], prefix: str) -> ClientToolSet | None:
-    """None: nothing was sent; null takes them back. Raises RequestError."""
+    """Converts a client's tools; None if nothing was sent, an empty set for null. Raises
+    RequestError."""
     if isinstance(sent, UnsetType):
         return None
     specs: dict[str, ToolSpec] = {}
@@ -65,7 +66,8 @@ def read_client_tools(sent: OptionalField[ToolDefinitions], prefix: str) -> Clie
                     code="invalid_value",
                     param=f"{param}.server_label",
                 )
-            # What a session is given is checked by the session, which names the field in it.
+            # The session checks its own servers and prefixes the path of the field; a response does
+            # not.
             at = param if prefix == "response" else f"tools[{index}]"
             servers[tool.server_label] = remote_server(tool, param, at)
             continue
@@ -87,7 +89,7 @@ def read_client_tools(sent: OptionalField[ToolDefinitions], prefix: str) -> Clie
 
 
 def own_choice(sent: OptionalField[ToolChoiceObject]) -> ToolChoice | None:
-    """None: nothing was sent."""
+    """Converts the tool choice; None if nothing was sent."""
     match sent:
         case UnsetType():
             return None

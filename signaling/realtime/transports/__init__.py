@@ -1,1 +1,1 @@
-"""Transports of Realtime events: WebRTC, WebSocket, sideband connections."""
+"""Transports of Realtime events: WebRTC, WebSocket and sideband connections."""

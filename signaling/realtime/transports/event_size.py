@@ -1,8 +1,9 @@
-"""What a client can be sent: over WebRTC no event above what its end of the channel takes.
+"""Limits the size of events: over WebRTC a client's data channel takes only messages up to a limit.
 
-Chromium takes 256 KiB, a peer that does not say 64 KiB (RFC 8841 section 6.1). An event that would
-be larger is prevented where a client asks for it, else it is shown without its images, and if even
-that is too large an error tells of it: a client is never dropped for what it may not be sent.
+Chromium takes 256 KiB, a peer that does not say its limit 64 KiB (RFC 8841 section 6.1). A request
+that would cause a larger event is refused. Any other large event is sent without its images; if it
+is still too large, the client gets an error event instead. A client is never disconnected for an
+event that it cannot receive.
 """
 
 from core.errors import RequestError
@@ -10,18 +11,19 @@ from signaling.realtime.protocol.server_events import Json, to_text
 from signaling.realtime.protocol.translator import EventTranslator
 
 MARGIN_BYTES = 512
-"For what is not known yet when an event is weighed: its number, and the item that it follows."
+"""Reserve in bytes for parts that are unknown when an event is measured: its id, and the id of the
+previous item."""
 
 
 class EventSizeLimit:
-    """`limit_bytes`: None where there is none."""
+    """Size limit of one connection's events. `limit_bytes`: None for no limit."""
 
     def __init__(self, translator: EventTranslator, limit_bytes: int | None) -> None:
         self._translator = translator
         self._limit_bytes = limit_bytes
 
     def check(self, out: Json, param: str) -> None:
-        """Raises RequestError if the client could not be sent this event."""
+        """Raises RequestError if the client could not receive this event."""
         if self._limit_bytes is None:
             return
         text = self._translator.to_text(_without_images(out))
@@ -35,7 +37,7 @@ class EventSizeLimit:
             )
 
     def text(self, out: Json) -> str | None:
-        """The event as the client is sent it; None: it knows no such event."""
+        """Returns the text to send for an event; None if the client's shape has no such event."""
         text = self._translator.to_text(out)
         if text is None or self._takes(text):
             return text
@@ -47,12 +49,12 @@ class EventSizeLimit:
 
     def _takes(self, text: str) -> bool:
         limit = self._limit_bytes
-        # Almost all are far below it in any encoding.
+        # Most events are far below the limit in any encoding.
         return limit is None or 4 * len(text) <= limit or len(text.encode()) <= limit
 
 
 def _without_images(out: Json) -> Json:
-    """As of images that are not kept any more."""
+    """Removes the images' data, as for images that are no longer stored."""
     item = out.get("item")
     if item is None or "content" not in item:
         return out

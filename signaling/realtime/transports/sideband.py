@@ -1,8 +1,6 @@
-"""A second client of a call (`?call_id=`): it is told what the call's is, and may send events, too.
-
-That is how a server of somebody's runs the tools of a call that a browser holds. The call is the
-browser's: the aside may lag or leave, and nothing of it is lost.
-"""
+"""Sideband connection: a second client of a call (`?call_id=`) that receives its events and may
+send. A server uses it to run the tools of a call that a browser holds. The call belongs to the
+browser: it goes on without loss if the sideband client is slow or leaves."""
 
 import asyncio
 import logging
@@ -32,13 +30,14 @@ from signaling.realtime.transports.sideband_outbox import SidebandOutbox
 logger = logging.getLogger(__name__)
 
 MAX_SIDEBANDS = 4
-"Of one call; each is told all that the API has events for."
+"Limit per call, as each sideband connection gets all events of the hosted API."
 
 
 async def serve_sideband(
     request: aioweb.Request, connection: RealtimeConnection
 ) -> aioweb.StreamResponse:
-    """From upgrade to close; ends with the call. Raises RequestError before the upgrade."""
+    """Serves a sideband connection from upgrade to close; it ends with the call. Raises
+    RequestError before the upgrade."""
     ws = EventSocket()
     if not ws.can_prepare(request).ok:
         raise RequestError("This path speaks WebSocket.", code="websocket_expected")
@@ -73,8 +72,9 @@ async def _joined(
 async def _tell(
     ws: EventSocket, told: SidebandOutbox, tasks: asyncio.TaskGroup
 ) -> DisconnectReason:
-    """Until the call ends, or the client is gone or lags. After a call there is a last chance to
-    take what is left; who lags had it."""
+    """Sends events until the call ends, or the client leaves or is too slow. Returns the reason.
+    After the call the client has a last chance to read what is left, unless it was too slow before.
+    """
     writing = tasks.create_task(_write(ws, told))
     await told.closed.wait()
     await asyncio.wait([writing], timeout=0 if told.overflowed else LAST_CHANCE_S)

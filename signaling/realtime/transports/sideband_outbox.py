@@ -1,4 +1,4 @@
-"""What an aside is to be told, and in which shape it speaks."""
+"""Queue of events for one sideband connection, in its shape of the API."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,24 +10,25 @@ from signaling.realtime.protocol.decode import decode
 from signaling.realtime.protocol.server_events import Json, to_text
 
 MAX_UNTAKEN_EVENTS = 1024
-"Without audio: minutes of a lively call."
+"Limit of unread events. Without audio events it covers minutes of a lively call."
 
 MAX_UNTAKEN_CHARS = 4 * 1024 * 1024
-"""Of these events together, which is bytes or close to it: a `session.updated` may have 256 kB. One
-event alone is always kept."""
+"""Limit of the unread events' characters, which are about as many bytes: a `session.updated` may
+have 256 kB. A single event is always kept."""
 
 OWN_EVENTS = "earshot."
-"""How our own events begin. `session.include` is of the call's client, who asked for them: clients
-of the hosted service, as asides are, may fail over an event that they do not know."""
+"""Prefix of our own events. They are sent only to the call's own client, which asked for them in
+`session.include`: clients of the hosted service may fail over an unknown event."""
 
 
 class SidebandOutbox(Outbox[str]):
-    """For one aside; whoever lags, by number or by size, is cut off."""
+    """Unread events of one sideband connection. Too many or too large ones end the connection."""
 
     def __init__(
         self, max_untaken_events: int = MAX_UNTAKEN_EVENTS, *, is_beta: bool = False
     ) -> None:
-        """`is_beta`: it speaks the beta shape, whatever the call's own client speaks."""
+        """Creates an empty queue. `is_beta`: its client uses the beta shape, independent of the
+        call's client."""
         super().__init__(max_untaken_events)
         self._is_beta = is_beta
         self.closed = asyncio.Event()
@@ -35,11 +36,11 @@ class SidebandOutbox(Outbox[str]):
         self._chars = 0
 
     def read(self, text: str) -> ClientEvent:
-        """One text of the aside as an event. Raises BadEvent."""
+        """Decodes one text of the client. Raises BadEvent."""
         return decode(text, to_ga if self._is_beta else None)
 
     def tell(self, out: Json) -> None:
-        """In its shape, unless it is none of the events that it knows."""
+        """Queues an event in the client's shape, unless that shape does not have it."""
         if out["type"].startswith(OWN_EVENTS):
             return
         shown = to_beta(out) if self._is_beta else out
@@ -54,13 +55,13 @@ class SidebandOutbox(Outbox[str]):
             super().put(item)
 
     def cut(self) -> None:
-        """It lags."""
+        """Ends the queue because the client is too slow."""
         if not self.closed.is_set():
             self.overflowed = True
             self.close()
 
     def leave(self) -> None:
-        """The client did."""
+        """Ends the queue because the client has left."""
         self.has_left |= not self.closed.is_set()
         self.close()
 

@@ -1,4 +1,4 @@
-"""Calls over WebRTC: each lives in a task of its own, from the offer until its peer is gone."""
+"""Calls over WebRTC. Each runs in its own task, from the offer until its peer is closed."""
 
 import asyncio
 import logging
@@ -25,19 +25,22 @@ from signaling.realtime.session.settings import SessionConfiguration
 logger = logging.getLogger(__name__)
 
 MAX_UNREAD_EVENTS = 256
-"A client sends a handful of events per turn; each takes well under a millisecond."
+"""Limit of unread events. A client sends a handful per turn, and each takes well under a
+millisecond."""
 
 CHANNEL_TIMEOUT_S = 15
-"From connected to an open event channel; without one nobody hears what the session says."
+"""Time limit in seconds from connecting to an open event channel. Without it the client gets no
+events."""
 
 LINGER_S = 0.5
-"Between the last event and closing the peer: aiortc does not flush a data channel."
+"Time in seconds from the last event to closing the peer: aiortc does not flush a data channel."
 
 RETRY_AFTER_S = 5
+"Wait that a refused caller is told, in seconds."
 
 
 class RealtimeCalls:
-    """Every call of the server. `run` owns their tasks; cancelling it ends them all."""
+    """All calls of the server. `run` owns their tasks; cancelling it ends them all."""
 
     def __init__(
         self,
@@ -69,11 +72,9 @@ class RealtimeCalls:
             self._tasks = None
 
     async def start(self, offer_sdp: str, terms: SessionConfiguration) -> tuple[str, str]:
-        """The new call's id and the SDP answer.
-
-        The session is admitted before the answer, so that a full server and wrong settings are
-        errors of this request: Overloaded, RequestError.
-        """
+        """Starts a call; returns its id and the SDP answer. The session is opened before the
+        answer, so that a full server and wrong settings are errors of this request. Raises
+        OverloadedError or RequestError."""
         if self._tasks is None:
             raise OverloadedError(
                 "no calls are taken now", retry_after_s=RETRY_AFTER_S, code="draining"
@@ -84,20 +85,20 @@ class RealtimeCalls:
         return call.id, await call.answered
 
     async def hang_up(self, call_id: str) -> None:
-        """Ends when everything is freed. Raises NotFound."""
+        """Ends a call; returns when everything is freed. Raises NotFound."""
         call = self._find(call_id)
         call.hang_up()
         await call.ended.wait()
 
     def connection(self, call_id: str) -> RealtimeConnection:
-        """Of a call that was answered. Raises NotFound."""
+        """Returns the connection of a call that was answered. Raises NotFound."""
         call = self._find(call_id)
         if call.connection is None:
             raise NotFound("This call has not been answered.", code="call_not_found")
         return call.connection
 
     def refuse_offer(self, call_id: str) -> None:
-        """Raises NotFound, or Conflict for a call that lives."""
+        """Raises Conflict for a live call, else NotFound."""
         self._find(call_id)
         raise Conflict(
             "This call is already answered: a new offer is a new call.",
@@ -120,7 +121,7 @@ class RealtimeCalls:
 
 
 class RealtimeCall:
-    """One call. Create it in a running loop."""
+    """One call. It must be created in a running event loop."""
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class RealtimeCall:
     ) -> None:
         self.id = new_id("rtc")
         self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        "The SDP answer, or why there is none. Whoever stops waiting for it ends the call."
+        "SDP answer, or the error instead of it. The caller ends the call by cancelling this."
         self.ended = asyncio.Event()
         self._sessions, self._metrics, self._home = sessions, metrics, home
         self._peer_settings = peer_settings
@@ -145,7 +146,8 @@ class RealtimeCall:
             self._peer.stop()
 
     async def run(self, offer_sdp: str, terms: SessionConfiguration, idle_timeout_s: float) -> None:
-        """Until the peer is gone or the session over; everything is freed then."""
+        """Serves the call until the peer is gone or the session has ended; everything is freed
+        then."""
         refusal: EarshotError | None = None
         try:
             opened = self._sessions.open(
@@ -174,7 +176,7 @@ class RealtimeCall:
         terms: SessionConfiguration,
         idle_timeout_s: float,
     ) -> EarshotError | None:
-        """Lead the whole call; or return why the offer cannot be answered."""
+        """Serves the whole call; returns an error if the offer cannot be answered."""
         peer = self._peer = Peer(
             PeerCallbacks(
                 pull=session.pull,
@@ -189,7 +191,7 @@ class RealtimeCall:
             answer = await peer.answer(offer_sdp)
         except EarshotError as error:
             return error
-        if self.answered.done():  # nobody waits for it any more
+        if self.answered.done():  # the caller has left before the answer
             await peer.close()
             return None
         try:
@@ -232,7 +234,7 @@ class RealtimeCall:
     async def _converse(
         self, peer: Peer, connection: RealtimeConnection, tasks: asyncio.TaskGroup
     ) -> None:
-        """From the open channel to the end of the session, which ends the call."""
+        """Handles events from the open channel to the end of the session, which ends the call."""
         try:
             async with asyncio.timeout(peer.settings.connect_timeout_s + CHANNEL_TIMEOUT_S):
                 await self._opened.wait()
@@ -260,6 +262,6 @@ class RealtimeCall:
             peer.stop(CloseReason.LAGGING)
 
     async def _send(self, text: str) -> None:
-        """Never blocks; the peer itself ends when its client lags."""
+        """Queues a text without blocking. The peer itself ends if its client is too slow."""
         if self._peer is not None:
             self._peer.send(text)

@@ -1,4 +1,4 @@
-"""The Realtime API over a WebSocket: the client sends audio as events and paces what it plays."""
+"""Realtime API over a WebSocket: the client sends audio as events and paces its own playout."""
 
 import asyncio
 import logging
@@ -31,6 +31,7 @@ _CLOSE: Mapping[DisconnectReason, tuple[int, bytes]] = {
     DisconnectReason.LAGGING: TOO_SLOW,
     DisconnectReason.SERVER: (WSCloseCode.SERVICE_RESTART, b"going away"),
 }
+"Reason of the end -> close code and text."
 
 
 async def serve(
@@ -43,10 +44,11 @@ async def serve(
     fresh: SessionSettingsFactory,
     minted: ClientSecret | None = None,
 ) -> aioweb.StreamResponse:
-    """One client from upgrade to close. Raises RequestError and Overloaded before the upgrade."""
+    """Serves one client from upgrade to close. Raises RequestError or OverloadedError before the
+    upgrade."""
     terms = terms_of(request.query, fresh, minted=minted)
     terms = replace(terms, is_beta=is_beta(request.headers))
-    ws = EventSocket(autoping=False)  # we look at the pongs
+    ws = EventSocket(autoping=False)  # pongs are read here, to measure the round trip
     if not ws.can_prepare(request).ok:
         raise RequestError(
             "This path speaks WebSocket; POST an SDP offer for WebRTC.", code="websocket_expected"
@@ -94,7 +96,8 @@ async def _converse(
 
 
 async def _ask(trip: RoundTripMeter, connection: RealtimeConnection) -> None:
-    """For a round trip, as long as the client wants to know; `_read` gets the answer."""
+    """Sends pings at regular intervals while the client wants quality reports; `_read` gets the
+    pongs."""
     with suppress(ConnectionError):
         while True:
             await asyncio.sleep(EVERY_S)
@@ -108,7 +111,7 @@ async def _read(
     trip: RoundTripMeter,
     metrics: Metrics,
 ) -> None:
-    """Until the WebSocket closes, whoever closes it."""
+    """Reads the client's messages until the WebSocket closes."""
     async for message in ws:
         match message.type:
             case WSMsgType.TEXT:
