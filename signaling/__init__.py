@@ -1,1 +1,1 @@
-"""Doors for live audio: I/O shells around sessions, with the codec beside each."""
+"""Doors for live audio. Each has a codec without I/O and a shell of I/O around sessions."""

@@ -1,9 +1,7 @@
-"""Where the gate puts the token of a request, for the doors to know what it opens.
-
-No door reads a header for it: two readings may differ, and then a token opens what it may not.
-"""
+"""Key under which the access gate stores a request's token, for the doors. No door reads the token
+from a header itself: two parsers may differ, and then a token opens more than it may."""
 
 from aiohttp import web as aioweb
 
 TOKEN = aioweb.RequestKey[str | None]("token")
-"None: the request has none, or the server's own key."
+"Token of the request; None if it has none, or the server's own key."

@@ -1,4 +1,4 @@
-"""How good the connections of all calls are, for the metrics and for whoever asks."""
+"""Measures the connection quality of calls, for the metrics and for clients."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -9,13 +9,15 @@ from core.ports import Metrics
 from media.webrtc.stats import ConnectionStatsMeter
 
 EVERY_S = 2.0
-"What a person notices, and RTCP reports are about as frequent; measuring takes 40 µs."
+"""Interval of measurements, in seconds. Users notice changes of about that length, and RTCP reports
+are about as frequent. One measurement takes 40 µs."""
 
 
 async def quality_reports(
     meter: ConnectionStatsMeter, metrics: Metrics
 ) -> AsyncGenerator[ConnectionStats]:
-    """For ever: its quality now and then, each noted in the metrics."""
+    """Measures a call's quality at regular intervals, without end, and records it in the
+    metrics."""
     while True:
         await asyncio.sleep(EVERY_S)
         quality = await meter.measure()
@@ -24,7 +26,7 @@ async def quality_reports(
 
 
 async def record_quality(meter: ConnectionStatsMeter, metrics: Metrics) -> None:
-    """For a call of which nobody asks."""
+    """Records the quality of a call whose client wants no reports."""
     async with aclosing(quality_reports(meter, metrics)) as qualities:
         async for _ in qualities:
             pass

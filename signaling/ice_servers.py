@@ -1,4 +1,4 @@
-"""`GET /earshot/ice`: the STUN and TURN servers, as a browser's `RTCPeerConnection` takes them."""
+"""`GET /earshot/ice`: STUN and TURN servers in the form of a browser's `RTCPeerConnection`."""
 
 from collections.abc import Callable, Iterable
 
@@ -20,11 +20,11 @@ class IceServerObject(Struct, frozen=True, omit_defaults=True):
 
 
 class IceConfiguration(Struct, frozen=True):
-    """An RTCConfiguration; browsers leave out what they do not know."""
+    """An RTCConfiguration. Browsers ignore fields that they do not know."""
 
     iceServers: tuple[IceServerObject, ...]  # noqa: N815
     ttl_s: int
-    "For how long the credentials are good: a call begun with them ends then, if it is relayed."
+    "Lifetime of the credentials, in seconds. A relayed call that uses them ends after it."
 
 
 class IceDoor:
@@ -32,7 +32,7 @@ class IceDoor:
         self._settings = settings
 
     async def show(self, _: aioweb.Request) -> aioweb.Response:
-        """New credentials each time."""
+        """Returns the servers, with new credentials for each request."""
         servers = self._settings.minted(new_id("ice"))
         configuration = IceConfiguration(
             tuple(map(_object, servers)), self._settings.credential_ttl_s
@@ -45,7 +45,7 @@ class IceDoor:
 
 
 def ice_routes(door: IceDoor, admits: Callable[[str], bool] | None = None) -> tuple[Route, ...]:
-    """`admits`: the ephemeral keys that open calls, which may need these servers."""
+    """Returns the route. `admits`: accepts client secrets, whose calls may need these servers."""
     return (
         Route(
             "GET",
@@ -60,7 +60,7 @@ def ice_routes(door: IceDoor, admits: Callable[[str], bool] | None = None) -> tu
 
 
 def links(servers: Iterable[IceServer]) -> list[str]:
-    """The servers as values of `Link` headers (RFC 9725, 4.6)."""
+    """Returns the servers as values of `Link` headers (RFC 9725, 4.6)."""
     return [_link(url, server) for server in servers for url in server.urls]
 
 
@@ -76,7 +76,7 @@ def _link(url: str, server: IceServer) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A quoted-string of RFC 9110, 5.6.4."""
+    """Returns a quoted-string of RFC 9110, 5.6.4."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

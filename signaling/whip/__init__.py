@@ -1,1 +1,1 @@
-"""WHIP (RFC 9725): publish sound over WebRTC, read what was said."""
+"""WHIP (RFC 9725): clients publish audio over WebRTC and read its transcript."""

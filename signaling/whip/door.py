@@ -1,4 +1,4 @@
-"""WHIP over HTTP (RFC 9725): publish, trickle, end; and what was said as server-sent events."""
+"""WHIP over HTTP (RFC 9725): publish, trickle, end; the transcript as server-sent events."""
 
 from http import HTTPStatus
 
@@ -20,7 +20,8 @@ PATH = "/whip"
 
 
 class WhipDoor:
-    """`run` must be running while there are publications; cancelling it ends them."""
+    """WHIP door with its HTTP handlers. `run` must be active while there are publications;
+    cancelling it ends them."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class WhipDoor:
         await self.publications.run()
 
     async def publish(self, request: aioweb.Request) -> aioweb.Response:
-        """An offer in, the answer out; the publication outlives the request."""
+        """Answers an SDP offer and starts the publication, which outlives the request."""
         _needs(request, SDP)
         offer = read_offer(await request.read(), request.query)
         settings = settings_of(request.query, self._settings.fresh)
@@ -50,7 +51,8 @@ class WhipDoor:
         )
 
     async def trickle(self, request: aioweb.Request) -> aioweb.Response:
-        """Candidates that the client found after its offer, or ICE anew (4.3)."""
+        """Takes candidates that the client found after its offer, or restarts ICE (RFC 9725,
+        4.3)."""
         publication = self._of(request)
         _needs(request, SDP_FRAGMENT)
         wants_restart = check_if_match(request.headers.get("If-Match"), publication.etag)
@@ -65,7 +67,8 @@ class WhipDoor:
         return aioweb.Response(status=HTTPStatus.NO_CONTENT)
 
     async def end(self, request: aioweb.Request) -> aioweb.Response:
-        """Answered when everything is freed; If-Match says nothing here (4.2)."""
+        """Ends the publication; answers when everything is freed. If-Match has no meaning here
+        (4.2)."""
         await self._of(request).end()
         return aioweb.Response(status=HTTPStatus.OK)
 
@@ -75,7 +78,7 @@ class WhipDoor:
             return await stream(request, sent, self._metrics)
 
     async def probe(self, _: aioweb.Request) -> aioweb.Response:
-        """GET and HEAD of the endpoint: it is there (4.2)."""
+        """Answers GET and HEAD of the endpoint, to show that it exists (4.2)."""
         return aioweb.Response(status=HTTPStatus.NO_CONTENT)
 
     async def probe_one(self, request: aioweb.Request) -> aioweb.Response:

@@ -1,4 +1,4 @@
-"""What a WHIP offer may be: sound, sent to us (RFC 9725, section 4.4); no I/O."""
+"""Checks a WHIP offer: it must be audio sent to us (RFC 9725, section 4.4). No I/O."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from pipeline.shared.settings import SessionSettings
 SDP = "application/sdp"
 
 MAX_OFFER_BYTES = 64 * 1024
-"A browser's has 3-10 kB."
+"Limit of an offer. A browser's has 3 to 10 kB."
 
 _DIRECTION = re.compile(r"^a=(sendrecv|sendonly|recvonly|inactive)\r?$", re.MULTILINE)
 _MEDIA = re.compile(r"^m=(\S+) (\d+)", re.MULTILINE)
@@ -19,11 +19,9 @@ UNACCEPTABLE = "offer_not_acceptable"
 
 
 def read_offer(data: bytes, query: Mapping[str, str]) -> str:
-    """Raises TooLarge, or RequestError invalid_sdp, offer_not_acceptable, invalid_value.
-
-    Video is refused, not left unanswered (4.4.3): nobody shall think that it is seen. Who cannot
-    send without it says `video=ignore`.
-    """
+    """Returns a valid offer as text. Video is refused instead of ignored (4.4.3): no user shall
+    believe that it is seen. Clients that cannot send without video use `video=ignore`. Raises
+    PayloadTooLarge, or RequestError invalid_sdp, offer_not_acceptable or invalid_value."""
     if len(data) > MAX_OFFER_BYTES:
         raise PayloadTooLarge(f"an offer of {len(data)} bytes, limit {MAX_OFFER_BYTES}")
     try:
@@ -46,7 +44,7 @@ def read_offer(data: bytes, query: Mapping[str, str]) -> str:
 
 
 def ignores_video(query: Mapping[str, str]) -> bool:
-    """Raises RequestError."""
+    """Returns True if the query says `video=ignore`. Raises RequestError for any other value."""
     value = query.get("video")
     if value not in (None, "ignore"):
         raise RequestError(
@@ -56,7 +54,7 @@ def ignores_video(query: Mapping[str, str]) -> bool:
 
 
 def settings_of(query: Mapping[str, str], fresh: SessionSettings) -> SessionSettings:
-    """Transcription only, in the query's `language`, by its `model`."""
+    """Returns settings for transcription only, with the query's `language` and `model`."""
     return replace(
         fresh,
         answers=False,
@@ -66,14 +64,15 @@ def settings_of(query: Mapping[str, str], fresh: SessionSettings) -> SessionSett
 
 
 def unacceptable(error: RequestError) -> RequestError:
-    """What is good SDP, but not for us, is 422 here (4.4.3); anything else stays as it is."""
+    """Gives valid SDP that we cannot accept the code for status 422 (4.4.3). Other errors stay as
+    they are."""
     if error.code in ("sdp_without_audio", "sdp_without_opus"):
         return _unacceptable(str(error))
     return error
 
 
 def _sections(sdp: str) -> Iterator[tuple[str, str]]:
-    """Kind and direction of each section in use."""
+    """Yields kind and direction of each section in use."""
     starts = list(_MEDIA.finditer(sdp))
     session = sdp[: starts[0].start()] if starts else sdp
     inherited = _direction(session, "sendrecv")

@@ -1,4 +1,4 @@
-"""What the door needs of the rest, as small Protocols; `server/` wires the real ones."""
+"""Protocols of what the door needs from other packages; `server/` connects the real objects."""
 
 from collections.abc import AsyncIterable, Awaitable
 from contextlib import AbstractAsyncContextManager
@@ -10,13 +10,14 @@ from pipeline.shared.settings import SessionSettings
 
 
 class WhipSessionEvents(AsyncIterable[SessionEvent], Protocol):
-    """Ends with the session. `overflowed`: it ended because nobody took the events."""
+    """Events of a session, until it ends. `overflowed`: it ended because the events were not
+    read."""
 
     overflowed: bool
 
 
 class WhipSessionPort(Protocol):
-    """`pipeline.session.session.Session`. Nothing here blocks."""
+    """One session as the door uses it, see `pipeline.session.session.Session`. No method blocks."""
 
     @property
     def events(self) -> WhipSessionEvents: ...
@@ -26,7 +27,8 @@ class WhipSessionPort(Protocol):
 
 
 class WhipSessionsPort(Protocol):
-    """`pipeline.session.sessions.Sessions`. Raises Overloaded, RequestError."""
+    """All sessions, see `pipeline.session.sessions.Sessions`. Raises OverloadedError or
+    RequestError."""
 
     def open(
         self,
@@ -39,6 +41,6 @@ class WhipSessionsPort(Protocol):
 
 
 class PublicationGuard(Protocol):
-    """Runs one publication's work; a bug in it is logged and ends that one, not its neighbours."""
+    """Runs one publication's work. A bug in it is logged and ends only that publication."""
 
     async def __call__(self, work: Awaitable[None], name: str) -> None: ...

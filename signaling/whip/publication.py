@@ -1,4 +1,4 @@
-"""Publications: each lives in a task of its own, from the offer until its peer is gone."""
+"""Publications. Each runs in its own task, from the offer until its peer is closed."""
 
 import asyncio
 import logging
@@ -34,30 +34,34 @@ from signaling.whip.transcript_feed import TranscriptFeed, event_of
 logger = logging.getLogger(__name__)
 
 ANY_LABEL = ""
-"A publisher names its data channel as it likes."
+"Label that accepts any data channel: publishers choose its name themselves."
 
 RETRY_AFTER_S = 5
+"Wait that a refused client is told, in seconds."
 
 IDLE = "idle"
-"Why a publication ended in which nothing was said for too long; other reasons are the peer's."
+"Reason for the end if there was no speech for too long. All other reasons come from the peer."
 
 _NORMAL = (CloseReason.CLOSED, CloseReason.REMOTE_CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
 class WhipSettings:
+    """Settings of the WHIP door."""
+
     peer: PeerSettings = field(default_factory=PeerSettings)
     fresh: SessionSettings = field(default_factory=SessionSettings)
-    "Of a session whose client has said nothing."
+    "Settings of a session whose client sent none."
     idle_timeout_s: float = 3600
-    "Sound never stops, so without any speech for so long."
+    """Time in seconds without speech after which a publication ends. Silent audio does not count,
+    as it never stops."""
 
     def receiving(self) -> PeerSettings:
         return replace(self.peer, plays=False, channel_label=ANY_LABEL)
 
 
 class Publications:
-    """All of them. `run` owns their tasks; cancelling it ends them."""
+    """All publications of the server. `run` owns their tasks; cancelling it ends them."""
 
     def __init__(
         self,
@@ -84,8 +88,8 @@ class Publications:
             self._tasks = None
 
     async def start(self, offer: str, settings: SessionSettings) -> tuple["Publication", str]:
-        """A new one and the SDP answer. Its session is admitted first, so a full server is an
-        error of this request. Raises Overloaded, RequestError."""
+        """Starts a publication; returns it with the SDP answer. The session is opened first, so
+        that a full server is an error of this request. Raises OverloadedError or RequestError."""
         if self._tasks is None:
             raise OverloadedError(
                 "nothing may be published now", retry_after_s=RETRY_AFTER_S, code="draining"
@@ -95,7 +99,7 @@ class Publications:
         return made, await made.answered
 
     def find(self, publication_id: str) -> "Publication":
-        """Raises NotFound."""
+        """Returns a live publication. Raises NotFound."""
         found = self._live.get(publication_id)
         if found is None:
             raise no_such_publication()
@@ -111,14 +115,15 @@ class Publications:
 
 
 class Publication:
-    """One. Create it in a running loop."""
+    """One publication. It must be created in a running event loop."""
 
     def __init__(self, owner: Publications, settings: SessionSettings, offer: str) -> None:
         self.id = new_id("whip")
         self.etag = _new_etag()
-        "Names its ICE session."
+        "Identifies the current ICE session."
         self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        "The SDP answer, or why there is none. Whoever stops waiting for it ends the publication."
+        """SDP answer, or the error instead of it. The caller ends the publication by cancelling
+        this."""
         self.ended = asyncio.Event()
         self.feed = TranscriptFeed()
         self._owner, self._settings = owner, settings
@@ -130,17 +135,18 @@ class Publication:
         self._peer: Peer | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._restart: IceRestart | None = None
-        "The one under way."
+        "ICE restart that is in progress."
         self._restarting: asyncio.Task[None] | None = None
 
     async def end(self) -> None:
-        """Answered when everything is freed."""
+        """Ends the publication; returns when everything is freed."""
         if self._peer is not None:
             self._peer.stop()
         await self.ended.wait()
 
     async def trickle(self, fragment: SdpFragment) -> None:
-        """Raises RequestError for a restart of ICE, TooLarge."""
+        """Adds candidates to the ICE session. Raises RequestError for a fragment that would restart
+        ICE, or PayloadTooLarge."""
         if fragment.ufrag not in (None, self._ufrag):
             raise RequestError(
                 "This ice-ufrag is not that of the ETag; a restart of ICE says If-Match: *",
@@ -157,10 +163,9 @@ class Publication:
             await self._peer.add_candidates(fragment.candidates)
 
     async def restart(self, fragment: SdpFragment) -> str:
-        """Our side of a new ICE session, as a fragment; `etag` names it from now on.
-
-        Raises RequestError, Conflict ice_not_connected, Overloaded.
-        """
+        """Begins an ICE restart; returns our side as a fragment. `etag` names the new ICE session
+        then. Raises RequestError, Conflict ice_not_connected, OverloadedError, or NotFound if the
+        publication ends meanwhile."""
         if fragment.password is None or fragment.ufrag in (None, self._ufrag):
             raise RequestError(
                 "A restart needs a new ice-ufrag and its ice-pwd.", code="invalid_sdp_fragment"
@@ -169,7 +174,7 @@ class Publication:
             raise Conflict("there is no connection yet to restart", code="ice_not_connected")
         restart = IceRestart(self._peer.ice, self._peer.settings.ice)
         side = await restart.begin(fragment.ufrag, fragment.password, fragment.candidates)
-        if self._tasks is None:  # it ended meanwhile
+        if self._tasks is None:  # the publication ended meanwhile
             await restart.close()
             raise no_such_publication()
         if self._restarting is not None:
@@ -182,7 +187,8 @@ class Publication:
         return write_fragment(self._mid, side.ufrag, side.password, side.candidates)
 
     async def run(self, offer: str) -> None:
-        """Until the peer is gone or the session over; everything is freed then."""
+        """Serves the publication until the peer is gone or the session has ended; everything is
+        freed then."""
         refusal: EarshotError | None = None
         try:
             opened = self._owner.sessions.open(self._settings, paced_by="server", door="whip")
@@ -199,7 +205,7 @@ class Publication:
             self.feed.close(self._reason)
 
     async def _publish(self, session: WhipSessionPort, offer: str) -> EarshotError | None:
-        """All of it; or return why the offer cannot be answered."""
+        """Serves the whole publication; returns an error if the offer cannot be answered."""
         peer = self._peer = Peer(
             PeerCallbacks(
                 pull=session.pull,
@@ -215,7 +221,7 @@ class Publication:
             return unacceptable(error)
         except EarshotError as error:
             return error
-        if self.answered.done():  # nobody waits for it any more
+        if self.answered.done():  # the caller has left before the answer
             await peer.close()
             return None
         self.answered.set_result(answer)
@@ -242,7 +248,7 @@ class Publication:
                 self._restart = None
 
     async def _tell(self, session: WhipSessionPort, peer: Peer) -> None:
-        """Everybody who reads, until the session is over, which ends the publication."""
+        """Sends events to all readers until the session ends, which ends the publication."""
         async for happened in session.events:
             event = event_of(happened)
             if event is not None:
@@ -253,7 +259,7 @@ class Publication:
         peer.stop()
 
     def _catch_up(self) -> None:
-        """The data channel has opened."""
+        """Sends the kept events when the data channel has opened."""
         self._has_channel = True
         if self._peer is not None:
             for sent in self.feed.kept:

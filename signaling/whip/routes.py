@@ -1,4 +1,4 @@
-"""The WHIP door's routes, for the server to mount and to describe."""
+"""Routes of the WHIP door, with their descriptions for the API's documentation."""
 
 from core.http.routes import Route
 from signaling.whip.door import PATH, SDP_FRAGMENT, WhipDoor

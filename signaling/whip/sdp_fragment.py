@@ -1,4 +1,4 @@
-"""`application/trickle-ice-sdpfrag` (RFC 8840, section 9), and If-Match; no I/O."""
+"""Parses `application/trickle-ice-sdpfrag` (RFC 8840, section 9) and If-Match. No I/O."""
 
 import re
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from core.errors import PayloadTooLarge, RequestError
 from media.webrtc.ice.candidates import MAX_CANDIDATES
 
 MAX_FRAGMENT_BYTES = 64 * 1024
-"As for an offer; a candidate has 150 bytes."
+"Limit of a fragment, the same as for an offer; one candidate has 150 bytes."
 
 ANY = "*"
 
@@ -21,17 +21,17 @@ _ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"')
 
 @dataclass(frozen=True, slots=True)
 class SdpFragment:
-    """What one PATCH says."""
+    """Content of one PATCH."""
 
     ufrag: str | None
-    "None: it does not say; it means the ICE session that there is."
+    "ICE user name fragment. None: not given; the fragment is for the current ICE session."
     candidates: tuple[str, ...]
-    "As `candidate:...`; those of another ICE session are left out (RFC 8838, section 11)."
+    "Candidates as `candidate:...`, without those of another ICE session (RFC 8838, section 11)."
     password: str | None = field(default=None, repr=False)
 
 
 def read_fragment(data: bytes) -> SdpFragment:
-    """Raises RequestError invalid_sdp_fragment, TooLarge."""
+    """Parses a fragment. Raises RequestError invalid_sdp_fragment or PayloadTooLarge."""
     if len(data) > MAX_FRAGMENT_BYTES:
         raise PayloadTooLarge(f"a fragment of {len(data)} bytes, limit {MAX_FRAGMENT_BYTES}")
     try:
@@ -52,7 +52,7 @@ def read_fragment(data: bytes) -> SdpFragment:
 
 
 def write_fragment(mid: str, ufrag: str, password: str, candidates: Iterable[str]) -> str:
-    """Our side of a new ICE session; all of it, as we do not trickle."""
+    """Writes our side of a new ICE session. It is complete, as we do not trickle."""
     lines = (
         "a=ice-options:trickle",
         f"a=group:BUNDLE {mid}",
@@ -67,34 +67,33 @@ def write_fragment(mid: str, ufrag: str, password: str, candidates: Iterable[str
 
 
 def mid_of(sdp: str) -> str:
-    """Of an offer's audio section."""
+    """Returns the mid of an offer's audio section, or "0"."""
     start = re.search(r"^m=audio ", sdp, re.MULTILINE)
     match = _MID.search(sdp, start.end()) if start else None
     return match[1] if match else "0"
 
 
 def ufrag_of(sdp: str) -> str | None:
-    """The offer's; of the first section where they differ, as we bundle."""
+    """Returns the offer's ICE user name fragment. If the sections differ, that of the first counts,
+    as we bundle."""
     match = re.search(r"^a=ice-ufrag:([^\r\n]*)", sdp, re.MULTILINE)
     return match[1] if match else None
 
 
 def check_if_match(header: str | None, etag: str) -> bool:
-    """Whether the client asks for a restart, `*`; else it means the ICE session that there is.
-
-    Raises RequestError if_match_required or etag_mismatch. (RFC 9725, 4.3.1; RFC 9110, 13.1.1)
-    """
+    """Returns True for an ICE restart (`*`), False if the header names the current ICE session.
+    Raises RequestError if_match_required or etag_mismatch (RFC 9725, 4.3.1; RFC 9110, 13.1.1)."""
     if header is None:
         raise RequestError("If-Match must name the ETag of the answer", code="if_match_required")
-    if header.strip() in (ANY, f'"{ANY}"'):  # the RFC's own example quotes it
+    if header.strip() in (ANY, f'"{ANY}"'):  # the example in the RFC has quotes around it
         return True
-    if etag not in _ETAG.findall(header):  # a weak one is another text
+    if etag not in _ETAG.findall(header):  # a weak ETag is a different text and does not match
         raise RequestError("If-Match names another ICE session", code="etag_mismatch")
     return False
 
 
 def _the_one(lines: list[str], name: str, pattern: re.Pattern[str]) -> str | None:
-    """An attribute that may stand in each section, but is the same in all."""
+    """Returns an attribute that may stand in each section but must be the same in all."""
     values = {line.partition(":")[2] for line in lines if line.startswith(f"a={name}:")}
     if len(values) > 1:
         raise _bad(f"more than one {name}")

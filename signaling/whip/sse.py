@@ -1,4 +1,4 @@
-"""A publication's feed as server-sent events (WHATWG HTML, 9.2)."""
+"""Sends a publication's transcript feed as server-sent events (WHATWG HTML, 9.2)."""
 
 import asyncio
 import logging
@@ -16,40 +16,43 @@ logger = logging.getLogger(__name__)
 HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",  # nginx would hold events back
+    "X-Accel-Buffering": "no",  # nginx would buffer the events
 }
 
 HEARTBEAT_S = 15.0
-"Proxies end a silent answer after 30 to 60 s; and so we notice a reader that has gone."
+"""Interval of comments on a silent stream, in seconds. Proxies end a silent answer after 30 to 60
+s, and a write shows that a reader has gone."""
 
 STALL_S = 10.0
-"For a reader that takes nothing, although some 2 MB in the sockets' buffers are full."
+"""Time limit for one write, in seconds. Before a write blocks, some 2 MB in the sockets' buffers
+are full."""
 
 LAGGING = "reader_lagging"
 
 
 def last_event_id(headers: Mapping[str, str]) -> int:
-    """What a reader that comes back has read; 0 where it says nothing we could have sent."""
+    """Returns the number of the last event that a returning reader has; 0 if it sent no valid
+    number."""
     text = headers.get("Last-Event-ID", "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
 
 
 def server_sent(sent: FeedEntry) -> bytes:
-    """JSON has no raw line breaks, so one `data` line is enough."""
+    """Encodes one event. JSON has no raw line breaks, so one `data` line is enough."""
     return f"event: {sent.kind}\nid: {sent.number}\ndata: {sent.text}\n\n".encode()
 
 
 async def stream(
     request: aioweb.Request, unread: Outbox[FeedEntry], metrics: Metrics
 ) -> aioweb.StreamResponse:
-    """Until the feed ends; a reader that does not keep up is disconnected."""
+    """Streams events until the feed ends. A reader that is too slow is disconnected."""
     response = aioweb.StreamResponse(headers=HEADERS)
     await response.prepare(request)
     lags = is_gone = False
     try:
         await _write_all(response, unread)
     except* ConnectionError:
-        is_gone = True  # which is how most streams end
+        is_gone = True  # most streams end this way
     except* TimeoutError:
         lags = True
     if lags or unread.overflowed:

@@ -1,4 +1,4 @@
-"""What was said, for everybody who reads it: each reader has a bound, and late ones catch up."""
+"""Transcript of a publication for several readers. Each has a limited queue; late ones catch up."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -13,14 +13,15 @@ from core.events import HypothesisChanged, SessionEvent, TranscriptionCompleted,
 from core.queues import Outbox
 
 MAX_UNREAD = 256
-"Half a minute of the fastest hypotheses."
+"Limit of a reader's unread events: half a minute of the fastest hypotheses."
 
 MAX_READERS = 8
 
 MAX_KEPT = 100
-"Finished utterances that a reader who comes late, or again, still gets: some minutes of speech."
+"Number of finished utterances kept for readers that come late or return: some minutes of speech."
 
 RETRY_AFTER_S = 5
+"Wait that a refused reader is told, in seconds."
 
 
 class FeedEvent(Struct, frozen=True, tag_field="type"):
@@ -28,7 +29,7 @@ class FeedEvent(Struct, frozen=True, tag_field="type"):
 
 
 class FeedHypothesis(FeedEvent, frozen=True, tag="hypothesis"):
-    """Words while they are spoken; `stable` only grows."""
+    """Words while they are spoken. `stable` only grows."""
 
     item_id: str
     stable: str
@@ -36,7 +37,7 @@ class FeedHypothesis(FeedEvent, frozen=True, tag="hypothesis"):
 
 
 class FinalTranscript(FeedEvent, frozen=True, tag="completed"):
-    """An utterance; empty when it was noise."""
+    """Final transcript of an utterance; empty if it was noise."""
 
     item_id: str
     transcript: str
@@ -45,19 +46,23 @@ class FinalTranscript(FeedEvent, frozen=True, tag="completed"):
 
 
 class TranscriptFailure(FeedEvent, frozen=True, tag="failed"):
+    """Transcription of an utterance failed."""
+
     item_id: str
     code: str
     message: str
 
 
 class FeedEnd(FeedEvent, frozen=True, tag="closed"):
-    """The last one: why the publication ended."""
+    """Last event: the reason for the end of the publication."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
+    """One event of the feed, encoded as JSON. `is_kept`: late readers get it too."""
+
     number: int
     kind: str
     text: str
@@ -65,7 +70,7 @@ class FeedEntry:
 
 
 def event_of(happened: SessionEvent) -> FeedEvent | None:
-    """What readers are told of it."""
+    """Returns the readers' event for a session event; None if they get none."""
     match happened:
         case HypothesisChanged():
             return FeedHypothesis(happened.item_id, happened.stable, happened.unstable)
@@ -80,7 +85,7 @@ def event_of(happened: SessionEvent) -> FeedEvent | None:
 
 
 class TranscriptFeed:
-    """Owner: the publication. `put` never blocks."""
+    """Feed of one publication, which owns it. `put` never blocks."""
 
     def __init__(self) -> None:
         self._kept: deque[FeedEntry] = deque(maxlen=MAX_KEPT)
@@ -105,7 +110,7 @@ class TranscriptFeed:
 
     @contextmanager
     def reading(self, after: int = 0) -> Iterator[Outbox[FeedEntry]]:
-        """What is kept and newer than number `after`, then all that comes; ends with the feed.
+        """Yields a queue with the kept events after number `after`, then all new ones.
 
         Raises Overloaded too_many_readers.
         """
@@ -128,7 +133,7 @@ class TranscriptFeed:
             self._readers.discard(reader)
 
     def close(self, reason: str) -> None:
-        """The last event, then the end of every reader."""
+        """Sends the last event and ends all queues."""
         if self._is_closed:
             return
         self._is_closed = True
