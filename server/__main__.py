@@ -116,6 +116,8 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 class _Version(argparse.Action):
+    """Prints the version, which is read only then."""
+
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
         from server.version import product_version
 

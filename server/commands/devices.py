@@ -24,6 +24,7 @@ from server.runtime.state_dir import read_key
 DEVICES = "/v1/devices"
 
 KEY_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+"Statuses for which the error says that the key was refused."
 
 
 def run(options: argparse.Namespace, config: Config, environ: Mapping[str, str]) -> ExitCode:

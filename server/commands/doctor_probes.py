@@ -22,6 +22,7 @@ from server.compose.llm_and_tts import SPEAKS_ALL, ClosableEngine, LlmWithServer
 from server.config import Config
 
 ProbeVerdict = Literal["ok", "note", "fail"]
+"Result of a check: works, works with a restriction, or keeps Earshot from answering."
 
 LLM_LIMIT_S = 30.0
 "Time limit in seconds. A model that is not in memory is loaded for the first question."

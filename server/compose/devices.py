@@ -25,16 +25,16 @@ class DeviceServices:
     """Services that every device door gets."""
 
     registry: DeviceRegistry
-    "Also serves as the doors' `Directory`."
+    "Known devices; also implements `devices.directory.DeviceDirectory`."
     settings: DatabaseSettingsStore
     presence: Presence
-    "Tells which devices are connected now."
+    "Devices that are connected now."
     journal: DeviceEventLog
     "Latest events of the devices, for the devices API."
     announcements: Announcements
     "Its `run` delivers the announcements that wait."
     tools: DeviceToolProvider
-    "Tools that connected devices offer themselves, such as a volume control."
+    "Tools that connected devices offer, for example a volume control."
 
 
 @asynccontextmanager

@@ -98,10 +98,12 @@ class ModelCards:
     "Setting `models.strict`: unknown model names are refused."
 
     def cards(self) -> tuple[ModelCard, ...]:
+        """Lists the models."""
         others = (self._engines.choices[kind].name for kind in ("llm", "tts"))
         return tuple(ModelCard(id=name) for name in (*self._engines.asr, *others))
 
     def knows(self, name: str) -> bool:
+        """Returns True if requests may use this model name."""
         return not self._is_strict or self._engines.asr.get(name) is not None
 
 

@@ -19,6 +19,7 @@ NAMES_WAIT_S = 3.0
 such as PocketSphinx, would otherwise know none of them."""
 
 MCP_NAME = "home_assistant"
+"Name of Home Assistant's MCP server among the configured ones."
 
 REACH: Mapping[ConnectionState, HomeReachability] = {
     ConnectionState.CONNECTING: "away",

@@ -40,6 +40,7 @@ BUILT_IN_DOORS = (
 "Names that a door of another package must not have."
 
 _PARAMETER = re.compile(r"\{[^{}]*\}")
+"Path parameter such as `{name}`."
 
 
 @dataclass(frozen=True, slots=True)

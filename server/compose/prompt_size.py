@@ -41,6 +41,7 @@ class PromptSize:
 
     @property
     def answer_tokens(self) -> int:
+        """Tokens reserved for the answer, at most a quarter of the context window."""
         return min(ANSWER_TOKENS, self.context_tokens // 4)
 
     @property
@@ -51,6 +52,7 @@ class PromptSize:
 
     @property
     def fits(self) -> bool:
+        """True if enough tokens are left for a conversation."""
         return self.left_tokens >= TALK_TOKENS
 
     def __str__(self) -> str:

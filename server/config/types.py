@@ -8,6 +8,7 @@ from msgspec import Struct, inspect
 from msgspec.structs import asdict
 
 MASK = "********"
+"Text shown in place of a secret."
 
 PLUGIN_NAME = "^[a-z][a-z0-9_]{0,31}$"
 "Pattern for the name of a tool or a door that another package adds."

@@ -20,6 +20,7 @@ SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 "Prefix of the WebSocket subprotocol that carries a browser's key: a browser cannot set headers."
 
 ANY = "*"
+"Entry of the allowed origins that allows every site."
 
 HostCheck: TypeAlias = Callable[[str], bool]
 "Check of a token on a path that accepts other keys than the server's."

@@ -74,6 +74,8 @@ class HttpRunner(aioweb.AppRunner):
 
 
 class _HttpServer(aioweb.Server):
+    """aiohttp's server, which creates connections of our class."""
+
     def __init__(self, plain: aioweb.Server, metrics: Metrics) -> None:
         super().__init__(plain.request_handler, request_factory=_checked(plain.request_factory))
         self._count = metrics.count
@@ -128,6 +130,9 @@ class FormBody:
 
 
 class _HttpConnection(aioweb.RequestHandler):
+    """One HTTP connection: adds time limits, refuses bodies and answers invalid requests. It
+    overrides methods of aiohttp's RequestHandler, some of them private."""
+
     __slots__ = (
         "_body",
         "_count",

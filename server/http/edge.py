@@ -71,6 +71,7 @@ STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
 
 MAX_REQUEST_ID_CHARS = 64  # a UUID has 36; a proxy's trace id 55
 _REQUEST_ID = re.compile(rf"[!-~]{{1,{MAX_REQUEST_ID_CHARS}}}")
+"Allowed ids of callers: printable ASCII without spaces."
 
 BASIC_PATHS = "/api/"
 """Path prefix where a 401 also offers HTTP's Basic scheme, for Willow's clients. Elsewhere it would
@@ -137,6 +138,7 @@ PREPARED = aioweb.RequestKey("prepared", aioweb.StreamResponse)
 "Response whose head has been sent: it cannot be replaced by an error any more."
 
 REQUEST_ID = aioweb.RequestKey("request_id", str)
+"Id of the request, for the answer's header and the log."
 
 
 def edge(metrics: Metrics, max_body_bytes: int) -> Middleware:

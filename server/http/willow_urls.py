@@ -4,10 +4,12 @@ Other servers in front of WIS let that pass; our HTTP parser ends a URL at its f
 import re
 
 START = b"GET /api/tts?"
+"Beginning of a request that may hold raw text. All other requests pass unchanged."
 
 MAX_LINE_BYTES = 8190  # the parser's limit
 
 _LINE = re.compile(rb"GET (.*) (HTTP/1\.[01]\r?)", re.DOTALL)
+"Request line with its target and version."
 _RAW = re.compile(rb'[^!-~]|["#<>\\^`{|}]|[&+](?= )')
 """Bytes that a URL cannot hold, or that would end or change the text. `&` and `+` before a space
 belong to the text."""

@@ -21,8 +21,10 @@ from serving.catalogue import find_entry, short_name
 from serving.placement.ct2_header import read_weights_file
 
 SCRIPT = Path(convert_whisper.__file__)
+"Converter, run as a script in another interpreter."
 
 LIBRARIES = ("ctranslate2", "torch", "transformers")
+"Libraries that the converter imports."
 
 INSTALL_ADVICE = (
     "install them with `earshot extras add torch`, or give --python with the interpreter of an"

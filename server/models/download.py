@@ -12,6 +12,7 @@ from server.models.hub import ATTEMPTS, Hub, HubFile, reason
 from server.models.progress import DownloadProgress
 
 BLOCK_BYTES = 256 * 1024
+"Largest number of bytes read at once."
 
 SPARE_BYTES = 64 * 2**20
 "Free space in bytes that must remain on the disk."
@@ -42,6 +43,7 @@ def fetch(
 
 
 def sha256(path: Path) -> str:
+    """Returns the SHA-256 of a file in hexadecimal."""
     with path.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 

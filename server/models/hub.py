@@ -27,14 +27,19 @@ MAX_LISTING_BYTES = 16 * 2**20
 "Limit of a repository's listing. Ten thousand files take 2 MB."
 
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+"HTTP statuses after which another attempt may succeed."
 
 
 class _LfsInfo(msgspec.Struct, frozen=True):
+    """Size and checksum of a large file, in the hub's listing."""
+
     sha256: str
     size: int
 
 
 class _Sibling(msgspec.Struct, frozen=True, rename="camel"):
+    """One file in the hub's listing."""
+
     rfilename: str
     size: int | None = None
     blob_id: str = ""
@@ -42,6 +47,8 @@ class _Sibling(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _RepositoryInfo(msgspec.Struct, frozen=True):
+    """Hub's listing of a repository at one commit."""
+
     sha: str
     siblings: tuple[_Sibling, ...] = ()
 
@@ -54,7 +61,7 @@ class HubFile:
     commit: str
     path: str
     size_bytes: int | None
-    "None: the hub does not say."
+    "None if the hub does not say."
     sha256: str = ""
     "Checksum of a large file; empty if the hub does not say."
     git_sha1: str = ""
@@ -62,6 +69,7 @@ class HubFile:
 
     @property
     def name(self) -> str:
+        """File name without folders."""
         return self.path.rpartition("/")[2]
 
     @property

@@ -15,6 +15,7 @@ from serving.placement.ct2_header import read_weights_file
 from server.models.download import sha256
 
 FolderKind = Literal["model", "voice", "checkpoint", "partial", "broken"]
+"Content of a folder. partial: an interrupted download. broken: files are missing or invalid."
 
 WORTH: tuple[FolderKind, ...] = ("model", "voice", "checkpoint", "broken", "partial")
 "Kinds in the order of preference if a name fits several folders."
@@ -42,14 +43,18 @@ class ModelFolder:
 
 
 class _WhisperConfig(msgspec.Struct):
+    """Part of a Whisper model's config.json that tells its languages."""
+
     lang_ids: list[int] = []
 
 
 def partial_folder(models_dir: Path, folder: str) -> Path:
+    """Returns the hidden folder into which a model is downloaded or converted."""
     return models_dir / f".{folder}.partial"
 
 
 def holds_checkpoint(folder: Path) -> bool:
+    """Returns True if the folder has weights that must be converted."""
     return any(next(folder.glob(form), None) for form in CHECKPOINTS)
 
 

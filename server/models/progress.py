@@ -6,6 +6,7 @@ from typing import TextIO
 
 BAR_WIDTH = 24
 REDRAW_S = 0.2
+"Smallest time between two drawings of the bar, in seconds."
 LINE_EVERY = 0.25
 "Without a terminal one line is written per quarter of the download."
 
@@ -43,6 +44,7 @@ class DownloadProgress:
         self._line(text)
 
     def finish(self) -> None:
+        """Shows the final state."""
         if self._is_terminal:
             self._draw()
             self._out.write("\n")

@@ -13,14 +13,17 @@ from serving.catalogue import CatalogueEntry, require_entry, find_entry
 from serving.placement.choose import WHISPER_FILES
 
 SourceKind = Literal["ct2", "checkpoint", "voice"]
+"Kind of a download. ct2: weights of CTranslate2. checkpoint: weights that must be converted."
 
 MAIN = "main"
+"Default branch of a repository."
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 """Name of a repository on a hub. It becomes a folder's name, so it can be neither hidden nor a path
 elsewhere."""
 
 CT2_FILES = (*WHISPER_FILES, "preprocessor_config.json", "vocabulary.json", "vocabulary.txt")
+"Files of a CTranslate2 model; not every model has all of them."
 
 TOKENIZER_FILES = (
     "added_tokens.json", "config.json", "generation_config.json", "merges.txt", "normalizer.json",

@@ -21,7 +21,9 @@ PIPER_NAME = re.compile(r"(([a-z]{2,3})_[A-Z]{2})-([A-Za-z0-9_]+)-(x_low|low|med
 "Pattern of `en_US-lessac-medium`: language and country, speaker, quality."
 
 PREFIX = f"{PIPER}:"
+"Prefix of a Piper voice's name in `earshot models pull`."
 _FOLDER = f"{PIPER}--"
+"Prefix of a Piper voice's folder."
 
 
 @dataclass(frozen=True, slots=True)

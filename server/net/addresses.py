@@ -9,6 +9,7 @@ IpAddress = IPv4Address | IPv6Address
 MAX_PORT = 65_535
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^\[\]:/@\s]+)(:(?P<port>[0-9]{1,5}))?")
+"Host header: name or address, IPv6 in brackets, with an optional port."
 
 
 def address_of(name: str) -> IpAddress | None:

@@ -11,6 +11,7 @@ LAN = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00:
 "Private addresses (RFC 1918, RFC 4193) and link-local addresses."
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
+"Addresses of this machine itself."
 
 
 def networks_of(names: Sequence[str], setting: str) -> tuple[IpNetwork, ...]:

@@ -19,6 +19,7 @@ from server.runtime.state_dir import TLS_FILE, write_private
 
 LIFETIME = timedelta(days=397)  # longest lifetime that browsers accept from public authorities
 RENEW_BEFORE = timedelta(days=14)
+"Remaining lifetime below which our certificate is replaced at the next start."
 CLOCK_SKEW = timedelta(hours=1)  # the clock of a phone that has just been switched on may be behind
 
 

@@ -21,9 +21,11 @@ class SystemClock:
     """Implements `core.ports.Clock` with the system's clocks."""
 
     def now(self) -> float:
+        """Returns monotonic time in seconds."""
         return time.monotonic()
 
     def wall(self) -> datetime:
+        """Returns the date and time in the local time zone."""
         return datetime.now().astimezone()
 
 

@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 logger = logging.getLogger(__name__)
 
 LifecycleState = Literal["starting", "ready", "draining"]
+"State of the server. starting: models are loading, or a crashed one is."
 
 SAME_SIGNAL_S = 0.1
 """Two signals within this time count as one, in seconds: `timeout` and some supervisors send two at

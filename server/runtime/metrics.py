@@ -169,6 +169,7 @@ METRICS: Mapping[str, MetricDeclaration] = {
         "counter", "Requests by route and status.", ("route", "status")
     ),
 }
+"Metric name in the code -> its declaration."
 
 
 class PrometheusMetrics:

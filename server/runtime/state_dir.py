@@ -16,6 +16,7 @@ KEY_PATTERN = "[A-Za-z0-9._~-]{16,256}"
 """Characters and length of a key. None of the characters needs quoting in a URL or a WebSocket
 subprotocol. A key of fewer than 16 could be guessed in months at thousands of attempts a second."""
 KEY_CHARS = "16 to 256 of A-Z a-z 0-9 . _ ~ -"
+"Rule for keys in words, for error messages."
 
 
 def open_folder(path: str) -> Path:

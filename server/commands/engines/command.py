@@ -16,6 +16,7 @@ from serving.placement.hardware import detect_hardware
 VLLM = "vllm"
 
 ENGINES = (VLLM,)
+"Engines that can be installed into an environment of their own."
 
 
 def folder_of(state_dir: str, engine: str) -> Path:

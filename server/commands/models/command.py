@@ -26,12 +26,14 @@ from serving.placement.benchmarks import read_benchmarks
 from serving.placement.choose import FIXTURES, is_too_slow
 
 AUTO = "auto"
+"Argument that stands for the best model for this machine."
 
 REACH_S = 3.0
 """Time limit for the hub's answer, in seconds. `make run` waits for it; a reachable hub answers in
 well under 1 s."""
 
 TRUE = frozenset({"1", "true", "yes", "on"})
+"Values of an environment variable that switch it on."
 
 
 def run(options: argparse.Namespace, effective: Callable[[], Config]) -> ExitCode:

@@ -18,6 +18,7 @@ from server.models.voices import PIPER, with_pulled
 from serving.placement.choose import WHISPER
 
 WARM_UP_S = 1.0
+"Length of the noise that is decoded as a test, in seconds."
 
 SHOWN_LANGUAGES = 8
 

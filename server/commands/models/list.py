@@ -41,6 +41,7 @@ def as_table(
 
 
 def as_json(models_dir: Path, found: Sequence[ModelFolder], default: Path | None) -> str:
+    """Returns installed and known models as JSON, for programs."""
     known = set(_to_pull(found))
     whole: dict[str, Any] = {
         "models_dir": str(models_dir),

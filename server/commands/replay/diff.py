@@ -40,6 +40,7 @@ class SessionDiff:
 
     @property
     def is_same(self) -> bool:
+        """True if the session was replayed and all turns have the same words."""
         return not self.problem and all(pair.is_same for pair in self.pairs)
 
 

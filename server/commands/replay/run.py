@@ -35,6 +35,7 @@ TAIL_S = 10.0
 "Time in seconds after the last sample, for the answer to the last utterance."
 
 FRAME_SAMPLES = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
+"Samples per frame at the recogniser's rate."
 
 
 @dataclass(slots=True)
@@ -65,12 +66,14 @@ class ReplayClient:
     "Number of samples received of that answer."
 
     def take(self, event: OutputAudioDelta) -> None:
+        """Counts received audio; a new item starts again from zero."""
         if event.item_id != self.item_id:
             self.item_id, self.samples = event.item_id, 0
         self.samples += len(event.pcm)
 
     @property
     def sent_ms(self) -> int:
+        """Length of the received audio of the current answer, in ms."""
         return int(samples_to_ms(self.samples, CLIENT_RATE_HZ))
 
 

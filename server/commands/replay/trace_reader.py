@@ -17,6 +17,7 @@ from pipeline.shared.settings import PlayoutPacing, SessionSettings
 from pipeline.shared.trace import ANSWERED, CALLED, CONFIGURED, HEARD, NOT_HEARD
 
 TraceRecord = Mapping[str, Any]
+"One line of a trace, decoded from JSON. It has at least `session` and `event`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class RecordedTurn:
 
     @property
     def words(self) -> tuple[str, str]:
+        """Transcript and answer, which are compared with a replay."""
         return self.transcript, self.answer
 
 
@@ -88,6 +90,7 @@ class RecordedSession:
 
     @property
     def sound_s(self) -> float:
+        """Length of the received audio, in seconds."""
         return samples_to_ms(len(self.pcm), ASR_RATE_HZ) / 1000
 
 
