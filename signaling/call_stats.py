@@ -33,6 +33,7 @@ async def record_quality(meter: ConnectionStatsMeter, metrics: Metrics) -> None:
 
 
 def count_quality(quality: ConnectionStats, metrics: Metrics) -> None:
+    """Records one measurement of a connection in the metrics. `up`: from the client to us."""
     if quality.round_trip_ms is not None:
         seconds = quality.round_trip_ms / 1000
         metrics.observe("earshot_connection_round_trip_seconds", seconds)

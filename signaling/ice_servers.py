@@ -28,6 +28,8 @@ class IceConfiguration(Struct, frozen=True):
 
 
 class IceDoor:
+    """HTTP handler that shows STUN and TURN servers to clients."""
+
     def __init__(self, settings: IceSettings) -> None:
         self._settings = settings
 

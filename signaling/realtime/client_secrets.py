@@ -19,6 +19,7 @@ from signaling.realtime.session.schema import RealtimeSession, SessionObject
 from signaling.realtime.session.settings import SessionConfiguration
 
 PREFIX = "ek_"
+"Prefix of a client secret, the same as in the hosted API."
 
 DEFAULT_TTL_S = 600
 "Lifetime of a client secret if the request names none, in seconds."
@@ -31,13 +32,15 @@ usually 1 kB."""
 MAX_SESSIONS = 2
 "Sessions at once with one secret. A browser needs one, and two while it reconnects."
 RETRY_AFTER_S = 10
-"Wait that a refused client is told, in seconds: the shortest lifetime of a secret."
+"`Retry-After` for a refused client, in seconds: the shortest lifetime of a secret."
 
 Lifetime = Annotated[int, Meta(ge=10, le=7200)]
 "Lifetime of a secret in seconds."
 
 
 class ExpiresAfter(StrictStruct, frozen=True):
+    """Lifetime of a new client secret."""
+
     anchor: Literal["created_at"] = "created_at"
     seconds: Lifetime = DEFAULT_TTL_S
 
@@ -58,6 +61,8 @@ class ClientSecretRequest(StrictStruct, frozen=True):
 
 
 class ClientSecretResponse(Struct, frozen=True):
+    """New client secret, with the session that it opens."""
+
     value: str
     expires_at: int
     "Expiry as Unix time, in seconds."
@@ -161,6 +166,7 @@ class ClientSecretConfiguration(SessionConfiguration):
 
 
 def as_minted(terms: SessionConfiguration) -> ClientSecretConfiguration:
+    """Marks a configuration as one that a client secret fixed."""
     return ClientSecretConfiguration(
         **{one.name: getattr(terms, one.name) for one in fields(terms)}
     )

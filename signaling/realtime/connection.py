@@ -55,6 +55,7 @@ from signaling.realtime.transports.sideband_outbox import SidebandOutbox
 logger = logging.getLogger(__name__)
 
 PADDING_PARAM = "session.earshot.transcription.padding"
+"Field that a warning about padding names."
 
 MAX_UNTAKEN = 256
 "A new item waits until fewer events than this wait for the client."

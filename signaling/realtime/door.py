@@ -75,6 +75,8 @@ class RealtimeDoor:
         await self.calls.run()
 
     async def websocket(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """Serves a WebSocket: a session of its own, or with `call_id` a sideband connection of a
+        call."""
         minted = self._minted(request)
         if (call_id := request.query.get("call_id")) is not None:
             if minted is not None:
@@ -100,6 +102,7 @@ class RealtimeDoor:
         return await self._mint_flat(request, is_transcription=False)
 
     async def beta_transcription_session(self, request: aioweb.Request) -> aioweb.Response:
+        """Makes a client secret for a beta client's transcription session."""
         return await self._mint_flat(request, is_transcription=True)
 
     async def call(self, request: aioweb.Request) -> aioweb.Response:
@@ -125,6 +128,7 @@ class RealtimeDoor:
         return aioweb.Response()
 
     async def hang_up(self, request: aioweb.Request) -> aioweb.Response:
+        """Ends a call; answers when everything is freed."""
         await self.calls.hang_up(request.match_info["call_id"])
         return aioweb.Response(status=HTTPStatus.OK)
 

@@ -14,6 +14,7 @@ _QUERY = {
     "intent": "`transcription`: only write down what is heard.",
 }
 _ADMISSION = ("server_full", "draining", "model_not_found", "unsupported_parameter")
+"Error codes of every request that opens a session."
 _OFFER = (
     *_ADMISSION,
     "invalid_sdp",
@@ -21,6 +22,7 @@ _OFFER = (
     "sdp_without_opus",
     "sdp_too_large",
 )
+"Error codes of an SDP offer."
 _SESSION = (
     "invalid_form",
     "invalid_json",
@@ -32,6 +34,7 @@ _SESSION = (
     "unsupported_media_type",
     "voice_not_found",
 )
+"Error codes of a form with a session object."
 _MINTING = (
     "invalid_json",
     "invalid_type",
@@ -40,10 +43,12 @@ _MINTING = (
     "unknown_parameter",
     "unsupported_parameter",
 )
+"Error codes of requests for a client secret."
 _LOCATION = {"Location": "`/v1/realtime/calls/rtc_...`: the call, for hanging up."}
 
 
 def routes(door: RealtimeDoor) -> tuple[Route, ...]:
+    """Returns the routes of the door; those for client secrets only if it makes them."""
     secrets = door.secrets
     if secrets is None:
         return (*_ways_in(door), *_call_routes(door))

@@ -73,6 +73,7 @@ class WhipDoor:
         return aioweb.Response(status=HTTPStatus.OK)
 
     async def events(self, request: aioweb.Request) -> aioweb.StreamResponse:
+        """Streams the transcript as server-sent events."""
         publication = self._of(request)
         with publication.feed.reading(last_event_id(request.headers)) as sent:
             return await stream(request, sent, self._metrics)
@@ -82,6 +83,7 @@ class WhipDoor:
         return aioweb.Response(status=HTTPStatus.NO_CONTENT)
 
     async def probe_one(self, request: aioweb.Request) -> aioweb.Response:
+        """Answers if the publication is live."""
         self._of(request)
         return aioweb.Response(status=HTTPStatus.NO_CONTENT)
 

@@ -13,14 +13,16 @@ MAX_OFFER_BYTES = 64 * 1024
 "Limit of an offer. A browser's has 3 to 10 kB."
 
 _DIRECTION = re.compile(r"^a=(sendrecv|sendonly|recvonly|inactive)\r?$", re.MULTILINE)
+"Direction of a section, or of the whole session description."
 _MEDIA = re.compile(r"^m=(\S+) (\d+)", re.MULTILINE)
+"First line of a section, with its kind and port. Port 0 means that it is not used."
 
 UNACCEPTABLE = "offer_not_acceptable"
 
 
 def read_offer(data: bytes, query: Mapping[str, str]) -> str:
-    """Returns a valid offer as text. Video is refused instead of ignored (4.4.3): no user shall
-    believe that it is seen. Clients that cannot send without video use `video=ignore`. Raises
+    """Returns a valid offer as text. Video is refused instead of ignored (4.4.3): otherwise a user
+    could believe that it is seen. Clients that cannot send without video use `video=ignore`. Raises
     PayloadTooLarge, or RequestError invalid_sdp, offer_not_acceptable or invalid_value."""
     if len(data) > MAX_OFFER_BYTES:
         raise PayloadTooLarge(f"an offer of {len(data)} bytes, limit {MAX_OFFER_BYTES}")

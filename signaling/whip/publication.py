@@ -37,7 +37,7 @@ ANY_LABEL = ""
 "Label that accepts any data channel: publishers choose its name themselves."
 
 RETRY_AFTER_S = 5
-"Wait that a refused client is told, in seconds."
+"`Retry-After` for a refused client, in seconds."
 
 IDLE = "idle"
 "Reason for the end if there was no speech for too long. All other reasons come from the peer."
@@ -57,6 +57,7 @@ class WhipSettings:
     as it never stops."""
 
     def receiving(self) -> PeerSettings:
+        """Returns settings for a peer that only receives."""
         return replace(self.peer, plays=False, channel_label=ANY_LABEL)
 
 
@@ -77,9 +78,11 @@ class Publications:
 
     @property
     def count(self) -> int:
+        """Number of live publications."""
         return len(self._live)
 
     async def run(self) -> None:
+        """Accepts publications until it is cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -283,6 +286,7 @@ class Publication:
 
 
 def no_such_publication() -> NotFound:
+    """Returns the error for an unknown publication."""
     return NotFound("There is no such publication, or it has ended.", code="publication_not_found")
 
 

@@ -11,6 +11,7 @@ MAX_FRAGMENT_BYTES = 64 * 1024
 "Limit of a fragment, the same as for an offer; one candidate has 150 bytes."
 
 ANY = "*"
+"Value of If-Match that asks for an ICE restart."
 
 _LINE = re.compile(r"[a-z]=.*")
 _UFRAG = re.compile(r"[A-Za-z0-9+/]{4,256}")

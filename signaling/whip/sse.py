@@ -28,6 +28,7 @@ STALL_S = 10.0
 are full."""
 
 LAGGING = "reader_lagging"
+"Error code in the metrics."
 
 
 def last_event_id(headers: Mapping[str, str]) -> int:

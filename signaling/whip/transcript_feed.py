@@ -21,7 +21,7 @@ MAX_KEPT = 100
 "Number of finished utterances kept for readers that come late or return: some minutes of speech."
 
 RETRY_AFTER_S = 5
-"Wait that a refused reader is told, in seconds."
+"`Retry-After` for a refused reader, in seconds."
 
 
 class FeedEvent(Struct, frozen=True, tag_field="type"):
@@ -95,9 +95,11 @@ class TranscriptFeed:
 
     @property
     def kept(self) -> tuple[FeedEntry, ...]:
+        """Finished utterances for readers that come late, the oldest first."""
         return tuple(self._kept)
 
     def put(self, event: FeedEvent) -> FeedEntry:
+        """Numbers an event, keeps it if it is final, and sends it to all readers."""
         self._count += 1
         kind = str(event.__struct_config__.tag)
         text = msgspec.json.encode(event).decode()
@@ -112,7 +114,7 @@ class TranscriptFeed:
     def reading(self, after: int = 0) -> Iterator[Outbox[FeedEntry]]:
         """Yields a queue with the kept events after number `after`, then all new ones.
 
-        Raises Overloaded too_many_readers.
+        Raises OverloadedError too_many_readers.
         """
         if len(self._readers) >= MAX_READERS:
             raise OverloadedError(

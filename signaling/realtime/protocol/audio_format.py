@@ -26,11 +26,14 @@ playing at once, and it stays below 64 KiB, a limit of messages in some clients.
 
 PCM: FormatName = "audio/pcm"
 WIDE_PCM: FormatName = "audio/pcm;rate=16000"
+"Our additional format: PCM at 16 kHz. A session and its responses name formats by these texts."
 
 _LAWS: Mapping[FormatName, g711.G711Law] = {"audio/pcmu": "mu", "audio/pcma": "a"}
 
 
 class PcmFormat(StrictStruct, frozen=True, tag="audio/pcm", tag_field="type"):
+    """PCM, s16le. Without a rate it is 24 kHz."""
+
     rate: OptionalField[Literal[16000, 24000]] = UNSET
 
 
@@ -64,16 +67,19 @@ def says_rate(sent: AudioFormat | None) -> bool:
 
 
 def format_json(name: FormatName) -> dict[str, Any]:
+    """Returns a format as JSON."""
     return {"type": PCM, "rate": rate_of(name)} if _is_pcm(name) else {"type": name}
 
 
 def rate_of(name: FormatName) -> int:
+    """Returns the sample rate of a format in Hz."""
     if name == WIDE_PCM:
         return WIDE_RATE_HZ
     return WIRE_RATE_HZ if name == PCM else g711.RATE_HZ
 
 
 def sample_bytes(name: FormatName) -> int:
+    """Returns the bytes of one sample of a format."""
     return 2 if _is_pcm(name) else 1
 
 
@@ -83,6 +89,7 @@ def decode_audio(data: bytes, name: FormatName) -> Pcm:
 
 
 def encode_audio(pcm: Pcm, name: FormatName) -> bytes:
+    """Encodes int16 PCM, already at the format's rate."""
     return to_bytes(pcm) if _is_pcm(name) else g711.encode(pcm, _LAWS[name])
 
 
@@ -92,6 +99,8 @@ def _is_pcm(name: FormatName) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _OutputItem:
+    """Item whose audio is being encoded."""
+
     id: str
     format: FormatName
     resampler: Resampler

@@ -8,9 +8,12 @@ from typing import Any
 from signaling.realtime.protocol.server_events import Json
 
 HEADER, MARK = "OpenAI-Beta", "realtime=v1"
+"Header, and its value, with which a client says that it uses the beta shape."
 SUBPROTOCOL = "openai-beta.realtime-v1"
+"WebSocket subprotocol with the same meaning, for browsers, which cannot set headers."
 
 _CLIENT_TYPES: Mapping[str, str] = {"transcription_session.update": "session.update"}
+"Client events with another name, beta -> GA."
 
 _SERVER_TYPES: Mapping[str, str] = {
     "conversation.item.added": "conversation.item.created",
@@ -21,6 +24,7 @@ _SERVER_TYPES: Mapping[str, str] = {
     "response.output_audio_transcript.delta": "response.audio_transcript.delta",
     "response.output_audio_transcript.done": "response.audio_transcript.done",
 }
+"Server events with another name, GA -> beta."
 
 _UNKNOWN_THERE = ("conversation.item.done", "input_audio_buffer.timeout_triggered")
 "Events that the beta does not have."
@@ -40,6 +44,7 @@ _FORMATS: Mapping[str, str] = {
     "g711_ulaw": "audio/pcmu",
     "g711_alaw": "audio/pcma",
 }
+"Audio formats, beta -> GA."
 _BETA_FORMATS: Mapping[str, str] = {ga: beta for beta, ga in _FORMATS.items()}
 
 _PARTS: Mapping[str, str] = {"text": "output_text", "audio": "output_audio"}
@@ -119,6 +124,7 @@ def secret_request_to_ga(flat: Any, *, is_transcription: bool) -> Any:
 
 
 def session_to_beta(session: Json) -> Json:
+    """Translates a session object to the flat shape of the beta."""
     flat = {name: value for name, value in session.items() if name not in _UNKNOWN_FIELDS}
     for name, path in _SESSION.items():
         value = _at(session, path)
@@ -218,6 +224,7 @@ def _param_to_beta(param: str | None) -> str | None:
 
 
 _MISSING = object()
+"Marks a path that does not exist, as null is a valid value."
 
 
 def _at(tree: Json, path: tuple[str, ...]) -> Any:

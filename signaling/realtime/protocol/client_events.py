@@ -84,6 +84,8 @@ class ContentPartObject(StrictStruct, frozen=True):
 
 
 class NewItem(StrictStruct, frozen=True, tag_field="type"):
+    """Fields that messages, function calls and their results share."""
+
     id: ItemId | None = None
     object: Literal["realtime.item"] | None = None
     status: ItemStatus | None = None
@@ -204,6 +206,7 @@ class ResponseExtension(StrictStruct, frozen=True):
 
 
 InputItem: TypeAlias = NewConversationItem | NewItemReference
+"Item in a response's own context."
 
 
 class ResponseParams(StrictStruct, frozen=True):

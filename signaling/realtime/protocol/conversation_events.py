@@ -55,8 +55,10 @@ ResponseEvent = (
     | OutputItemDone
     | ResponseDone
 )
+"Session events of a response."
 
 ARGUMENTS = "response.function_call_arguments"
+"Common beginning of two event types."
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +233,7 @@ class InputEventEncoder:
         self._speech_start_ms: int | None = None
 
     def told(self, happened: InputEvent) -> list[Json]:
+        """Returns the server events for one event of the input."""
         match happened:
             case SpeechStarted(item_id, start_ms):
                 self._speech_start_ms = start_ms
@@ -278,6 +281,7 @@ def transcription(happened: TranscriptionEvent, terms: SessionConfiguration) -> 
 
 
 def of_conversation(happened: ConversationEvent) -> Json:
+    """Returns the server event for a change of the conversation."""
     match happened:
         case ItemAdded(item, previous):
             return listed("added", item_json(item), previous)

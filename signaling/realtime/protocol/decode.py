@@ -25,8 +25,10 @@ MEDIA = ("audio", "image_url")
 _KINDS: Mapping[str, type[ClientEvent]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(ClientEvent)
 }
+"Event type -> its class."
 
 _straight: Callable[[str], ClientEvent] = msgspec.json.Decoder(ClientEvent).decode
+"Fast path: decodes and checks a text in one step."
 
 
 class BadEvent(RequestError):
@@ -112,6 +114,7 @@ def _check_size(size: int, limit_bytes: int, event_id: str | None = None) -> Non
 
 
 def too_large(limit_bytes: int, size: str = "more", event_id: str | None = None) -> BadEvent:
+    """Returns the error for an event above its limit."""
     message = f"The event has {size}; the limit is {limit_bytes} bytes."
     return BadEvent(message, code="event_too_large", event_id=event_id)
 

@@ -25,6 +25,7 @@ SHARE = (0.62, 0.71)
 end."""
 
 PARAM = "session.audio.input.format"
+"Field that the warning names."
 
 WARNING = (
     "The audio comes at two thirds of real time, as 16 kHz does that is read as 24 kHz: it is heard"
@@ -35,6 +36,8 @@ WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class _AudioAppend:
+    """Arrival of one append."""
+
     interval_ms: float
     "Time since the previous append."
     audio_ms: float

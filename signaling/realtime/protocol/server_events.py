@@ -36,18 +36,22 @@ from signaling.realtime.session.mcp import mcp_item_json
 from signaling.realtime.session.settings import SessionConfiguration, output_json
 
 Json = dict[str, Any]
+"Server event, or a part of it, before encoding."
 
 TRANSCRIPTION = "conversation.item.input_audio_transcription"
+"Common beginning of the transcription's event types."
 
 NOT_COUNTED = TokenUsage()
 "Usage of a response for which no tokens were counted."
 
 
 def event(kind: str, /, **fields: Any) -> Json:
+    """Builds an event of this type."""
     return {"type": kind, **fields}
 
 
 def to_text(out: Json) -> str:
+    """Encodes an event as JSON text."""
     return encode(out).decode()
 
 
@@ -61,6 +65,7 @@ def error_event(
 
 
 def item_json(item: Item) -> Json:
+    """Builds an item of the conversation."""
     common: Json = {"id": item.id, "object": "realtime.item"}
     match item:
         case MessageItem(role=role, parts=parts, status=status):
@@ -99,6 +104,7 @@ def part_json(modality: Modality, text: str) -> Json:
 def response_json(
     happened: ResponseCreated | ResponseDone, conversation_id: str, session: SessionConfiguration
 ) -> Json:
+    """Builds the response object of `response.created` and `response.done`."""
     terms = happened.terms
     response: Json = {
         "id": happened.response_id,
@@ -122,6 +128,7 @@ def response_json(
 
 
 def transcription_completed(happened: TranscriptionCompleted) -> list[Json]:
+    """Builds the final transcription: a delta with all words, then `completed`."""
     ids: Json = {"item_id": happened.item_id, "content_index": happened.content_index}
     completed = event(
         f"{TRANSCRIPTION}.completed",
@@ -142,6 +149,7 @@ def listed(stage: str, item: Json, previous_item_id: str | None) -> Json:
 
 
 def turn_json(traced: TurnTimeline) -> Json:
+    """Builds the timeline of a turn for `earshot.turn`. Times are in ms."""
     return {
         "id": traced.turn_id,
         "item_id": traced.item_id,
@@ -163,6 +171,7 @@ def turn_json(traced: TurnTimeline) -> Json:
 
 
 def limits_json(told: RateLimits) -> list[Json]:
+    """Builds the limits of `rate_limits.updated`."""
     return [
         {
             "name": one.name,

@@ -21,4 +21,5 @@ def updated_value(sent: OptionalField[T], current: T, cleared: T) -> T:
 
 
 def sent_object(sent: OptionalField[T]) -> T | None:
+    """Returns the value, or None if the key was not sent."""
     return None if isinstance(sent, UnsetType) else sent

@@ -112,6 +112,7 @@ class EventTranslator:
         return [self._numbered(out) for out in begun]
 
     def updated(self) -> Json:
+        """Returns the event that shows the session after an update."""
         return self._numbered(self.shown(self.terms))
 
     def shown(self, terms: SessionConfiguration) -> Json:
@@ -127,6 +128,7 @@ class EventTranslator:
         param: str | None = None,
         event_id: str | None = None,
     ) -> Json:
+        """Returns an `error` event, see `error_event`."""
         return self._numbered(error_event(code, message, kind=kind, param=param, event_id=event_id))
 
     def warning(self, code: str, message: str, param: str) -> Json:
@@ -139,6 +141,7 @@ class EventTranslator:
         return self._numbered(event("earshot.home", home=home))
 
     def connection(self, quality: ConnectionStats) -> Json:
+        """Returns the event about the connection's quality."""
         return self._numbered(event(QUALITY_EVENT, connection=connection_json(quality)))
 
     def to_json(self, happened: SessionEvent) -> list[Json]:

@@ -14,10 +14,12 @@ from core.errors import RequestError
 T = TypeVar("T")
 
 _AT = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+"End of msgspec's message: the path of the wrong value."
 _UNKNOWN = re.compile(r"unknown field `(?P<name>.*)`", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(?P<name>.*)`")
 _WRONG_TYPE = re.compile(r"^Expected `(?P<wanted>[^`]*)`, got `(?P<got>[^`]*)`")
 _STEP = re.compile(r"[^.\[\]]+|\[[^\]]*\]")
+"One step of a path: a key, or an index in brackets."
 
 MAX_NAME_LENGTH = 64
 "Characters of a client's text that an error repeats: enough to find a typo."

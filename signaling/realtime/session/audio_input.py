@@ -18,6 +18,7 @@ from signaling.realtime.session.schema import (
 )
 
 _FRESH = SessionSettings()
+"Settings of a fresh session, to which null resets a field."
 
 NOISE_PARAM = "session.audio.input.noise_reduction"
 FULL_STRENGTH = 1
@@ -54,6 +55,7 @@ def _kind(settings: SessionSettings, sent: InputNoiseReduction) -> NoiseMode:
 
 
 def noise_reduction_json(settings: SessionSettings) -> dict[str, Any] | None:
+    """Returns the noise reduction as clients see it."""
     mode = settings.noise_reduction
     return None if mode == "off" else {"type": mode}
 
@@ -96,6 +98,7 @@ def with_decoding(
 
 
 def transcription_json(settings: SessionSettings) -> dict[str, Any]:
+    """Returns the transcription settings as clients see them."""
     shown: dict[str, Any] = {"model": settings.asr, "language": settings.language}
     if settings.languages:
         shown["languages"] = list(settings.languages)
@@ -153,6 +156,7 @@ def with_turn_detection(now: TurnDetection | None, sent: ServerVad | SemanticVad
 
 
 def turn_detection_json(detection: TurnDetection | None) -> dict[str, Any] | None:
+    """Returns the turn detection as clients see it; None if it is off."""
     if detection is None:
         return None
     both: dict[str, Any] = {

@@ -17,6 +17,7 @@ from signaling.realtime.session.schema import (
 )
 
 _FRESH = SessionSettings()
+"Settings of a fresh session, to which null resets a field."
 
 NAMES: Mapping[str, str] = {
     "barge_in": "barge_in",
@@ -28,9 +29,11 @@ NAMES: Mapping[str, str] = {
 "Name in the client's field `earshot` -> name of the session's setting."
 
 UNLIMITED = "inf"
+"Value of `max_output_tokens` for no limit."
 
 
 def with_extension(settings: SessionSettings, sent: SessionExtension) -> SessionSettings:
+    """Applies the client's field `earshot`."""
     tools = updated_value(sent.tools, settings.tools, _FRESH.tools)
     return replace(
         settings,
@@ -65,6 +68,8 @@ def with_truncation(
     now: ContextTruncation,
     sent: OptionalField[Literal["auto", "disabled"] | RetentionRatioTruncation],
 ) -> ContextTruncation:
+    """Applies the client's rule for a conversation that exceeds the context window; null resets
+    it."""
     match sent:
         case UnsetType():
             return now
@@ -79,6 +84,7 @@ def with_truncation(
 
 
 def truncation_json(how: ContextTruncation) -> str | dict[str, Any]:
+    """Returns the truncation as clients see it."""
     if not how.is_allowed:
         return "disabled"
     if how == AS_FITS:

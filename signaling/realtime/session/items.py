@@ -55,7 +55,9 @@ _ALLOWED = {
 }
 "Types of content parts by the role of the message."
 _IMAGE = re.compile(r"data:image/(?:png|jpeg);base64,")
+"Beginning of an image's data URL."
 _MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
+"First bytes of PNG and JPEG files."
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,16 +43,22 @@ NOT_THEIRS = frozenset(
 
 
 class FilterObject(StrictStruct, frozen=True):
+    """Selection of a server's tools, by name or by being read-only."""
+
     tool_names: OptionalField[list[McpToolName]] = UNSET
     read_only: OptionalField[bool] = UNSET
 
 
 class ApprovalObject(StrictStruct, frozen=True):
+    """Tools whose calls always or never need the client's approval."""
+
     always: OptionalField[FilterObject] = UNSET
     never: OptionalField[FilterObject] = UNSET
 
 
 class McpTool(StrictStruct, frozen=True, tag="mcp", tag_field="type"):
+    """MCP server in a client's list of tools."""
+
     server_label: McpServerLabel
     server_url: OptionalField[Annotated[str, Meta(min_length=1, max_length=1024)]] = UNSET
     connector_id: OptionalField[str] = UNSET
@@ -73,6 +79,8 @@ class McpTool(StrictStruct, frozen=True, tag="mcp", tag_field="type"):
 
 
 class McpChoice(StrictStruct, frozen=True, tag="mcp", tag_field="type"):
+    """Tool choice: this MCP server, or one of its tools."""
+
     server_label: McpServerLabel
     name: McpToolName | None = None
 
@@ -148,6 +156,7 @@ McpItem: TypeAlias = McpListItem | McpApprovalRequestItem | McpApprovalResponseI
 
 
 def mcp_item_json(item: McpItem) -> dict[str, Any]:
+    """Returns an item of an MCP server as clients see it."""
     match item:
         case McpListItem(server_label=label, tools=tools):
             shown = [_tool_json(tool) for tool in tools]

@@ -48,6 +48,8 @@ class CallForm(StrictStruct, frozen=True):
 
 
 class _SessionPart(StrictStruct, frozen=True):
+    """Form part with the session, for the paths in errors."""
+
     session: SessionObject
 
 

@@ -15,6 +15,8 @@ PromptVariableName = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class TextValue(StrictStruct, frozen=True, tag="input_text", tag_field="type"):
+    """Text for a place in a prompt."""
+
     text: str
 
 
@@ -30,6 +32,8 @@ PromptVariable: TypeAlias = str | TextValue | ImageValue | FileValue
 
 
 class PromptReference(StrictStruct, frozen=True):
+    """Client's reference to a stored prompt, with values for its places."""
+
     id: PromptVariableName
     version: OptionalField[PromptVariableName] = UNSET
     variables: OptionalField[
@@ -61,4 +65,5 @@ def instructions_of(use: PromptSelection, prompts: PromptLibrary, prefix: str) -
 
 
 def prompt_json(use: PromptSelection) -> dict[str, Any]:
+    """Returns a reference to a prompt as clients see it."""
     return {"id": use.id, "version": use.version, "variables": dict(use.variables) or None}

@@ -51,6 +51,8 @@ Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
 class InputTranscription(StrictStruct, frozen=True):
+    """Transcription settings."""
+
     model: OptionalField[str] = UNSET
     language: OptionalField[str] = UNSET
     prompt: OptionalField[Annotated[str, Meta(max_length=MAX_PROMPT_CHARS)]] = UNSET
@@ -93,6 +95,8 @@ class ReasoningConfiguration(StrictStruct, frozen=True):
 
 
 class ServerVad(StrictStruct, frozen=True, tag="server_vad", tag_field="type"):
+    """Turn detection by a fixed silence after the speech."""
+
     threshold: OptionalField[Annotated[float, Meta(ge=0, le=1)]] = UNSET
     prefix_padding_ms: OptionalField[Annotated[int, Meta(ge=0, le=MAX_PREFIX_PADDING_MS)]] = UNSET
     silence_duration_ms: OptionalField[Annotated[int, Meta(ge=0, le=MAX_SILENCE_MS)]] = UNSET
@@ -102,6 +106,8 @@ class ServerVad(StrictStruct, frozen=True, tag="server_vad", tag_field="type"):
 
 
 class SemanticVad(StrictStruct, frozen=True, tag="semantic_vad", tag_field="type"):
+    """Turn detection that also estimates by the words if the turn is over."""
+
     eagerness: OptionalField[Literal["low", "medium", "high", "auto"]] = UNSET
     create_response: OptionalField[bool] = UNSET
     interrupt_response: OptionalField[bool] = UNSET
@@ -145,6 +151,8 @@ class DecodingOptions(StrictStruct, frozen=True):
 
 
 class SessionExtension(StrictStruct, frozen=True):
+    """Settings that the hosted service does not have, in the field `earshot`."""
+
     conversation_id: OptionalField[Annotated[str, Meta(min_length=1, max_length=64)]] = UNSET
     transcription: OptionalField[DecodingOptions] = UNSET
     barge_in: OptionalField[BargeInPolicy] = UNSET

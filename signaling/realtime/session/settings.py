@@ -54,6 +54,7 @@ HOSTED_VOICES = frozenset(
 default voice."""
 
 _FRESH = SessionSettings()
+"Settings of a fresh session, to which null resets a field."
 _WHOLE = ("output_modalities", "audio", "tools", "tool_choice", "max_output_tokens")
 """Keys of a whole session object. A client that sends all of them returns what it was shown, or
 fills in defaults: an empty text among them is only a placeholder."""
@@ -87,6 +88,7 @@ class SessionConfiguration:
 
 
 def own_voice(voice: str | VoiceId) -> str:
+    """Returns our name for a voice: the default voice for the hosted service's names."""
     name = voice.id if isinstance(voice, VoiceId) else voice
     return DEFAULT if name in HOSTED_VOICES else name
 

@@ -23,9 +23,12 @@ _NOTHING: Mapping[str, Any] = {"type": "object", "properties": {}}
 "Parameters of a function without arguments."
 
 _FRESH = SessionSettings()
+"Settings of a fresh session, to which null resets a field."
 
 
 class FunctionTool(StrictStruct, frozen=True, tag="function", tag_field="type"):
+    """Function that the client runs itself."""
+
     name: FunctionName
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -34,6 +37,8 @@ class FunctionTool(StrictStruct, frozen=True, tag="function", tag_field="type"):
 
 
 class FunctionChoice(StrictStruct, frozen=True, tag="function", tag_field="type"):
+    """Tool choice: this function."""
+
     name: FunctionName
 
 
@@ -106,6 +111,7 @@ def own_choice(sent: OptionalField[ToolChoiceObject]) -> ToolChoice | None:
 def tools_json(
     tools: Sequence[ToolSpec], servers: Sequence[ClientMcpServer]
 ) -> list[dict[str, Any]]:
+    """Returns functions and MCP servers as clients see them."""
     functions = [
         {
             "type": "function",
@@ -119,6 +125,7 @@ def tools_json(
 
 
 def choice_json(choice: ToolChoice) -> str | dict[str, Any]:
+    """Returns the tool choice as clients see it."""
     match choice:
         case NamedTool(name=name):
             return {"type": "function", "name": name}

@@ -37,6 +37,7 @@ LAST_CHANCE_S = 2
 reason."""
 
 TOO_SLOW = (WSCloseCode.POLICY_VIOLATION, b"client too slow")
+"Close code and reason for a client that does not read."
 
 CLOSE_TIMEOUT_S = 2
 "Time limit in seconds for the client's part of the closing handshake."
@@ -106,12 +107,15 @@ class EventSocket(aioweb.WebSocketResponse):
         return not transport.get_write_buffer_size()
 
     async def pong(self, message: bytes = b"") -> None:
+        """Answers a ping. A closed connection is no error here."""
         with suppress(ConnectionError):  # the connection closes, and the next message reports that
             await super().pong(message)
 
     async def close(
         self, *, code: int = WSCloseCode.OK, message: bytes = b"", drain: bool = True
     ) -> bool:
+        """Closes the WebSocket within SEND_TIMEOUT_S, after an error event if a text was too
+        large."""
         if code == WSCloseCode.MESSAGE_TOO_BIG and self.on_too_large is not None:
             with suppress(ConnectionError):
                 await self.on_too_large()

@@ -36,7 +36,7 @@ LINGER_S = 0.5
 "Time in seconds from the last event to closing the peer: aiortc does not flush a data channel."
 
 RETRY_AFTER_S = 5
-"Wait that a refused caller is told, in seconds."
+"`Retry-After` for a refused caller, in seconds."
 
 
 class RealtimeCalls:
@@ -61,9 +61,11 @@ class RealtimeCalls:
 
     @property
     def count(self) -> int:
+        """Number of live calls."""
         return len(self._live)
 
     async def run(self) -> None:
+        """Accepts calls until it is cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -142,6 +144,7 @@ class RealtimeCall:
         self._unread: Outbox[str | bytes] = Outbox(MAX_UNREAD_EVENTS)
 
     def hang_up(self) -> None:
+        """Asks the call to end, without waiting."""
         if self._peer is not None:
             self._peer.stop()
 
