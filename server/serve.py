@@ -70,7 +70,7 @@ class BoundListeners:
 
 
 def run(config: Config, started: float) -> None:
-    """Serves until a signal arrives. started: `time.monotonic()` at the start of the process, for
+    """Serves until a signal arrives. `started`: `time.monotonic()` at the start of the process, for
     the log. Raises ConfigError, AddressInUse or EngineError."""
     files = raise_file_limit()
     with ExitStack() as stack:
@@ -86,8 +86,8 @@ def run(config: Config, started: float) -> None:
 
 
 def open_entrance(config: Config, stack: ExitStack) -> BoundListeners:
-    """Binds all sockets and finds or makes the key and the certificate. stack: closes the sockets.
-    Raises ConfigError or AddressInUse."""
+    """Binds all sockets and finds or makes the key and the certificate. `stack`: closes the
+    sockets. Raises ConfigError or AddressInUse."""
     server, willow = config.server, config.willow
     main = _bound(config, server.port, "--port", stack)
     plain = _bound(config, willow.http_port, "willow.http_port", stack)
@@ -133,7 +133,7 @@ def _bound(
     config: Config, port: int, setting: str, stack: ExitStack, *, host: str = ""
 ) -> list[socket.socket]:
     """Binds a port; `stack` closes it. Returns no socket for port 0, which turns a listener off.
-    For the main listener port 0 means a free port. host: replaces the main listener's host."""
+    For the main listener port 0 means a free port. `host`: replaces the main listener's host."""
     if port == 0 and setting != "--port":
         return []
     sockets = bind(host or config.server.host, port, setting=setting)
@@ -203,6 +203,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(config: Config, entrance: BoundListeners, started: float) -> None:
+    """Assembles the server, opens its listeners, and drains them after a signal."""
     metrics = PrometheusMetrics()
     lifecycle = Lifecycle()
     with signals(lifecycle):

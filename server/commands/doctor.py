@@ -130,6 +130,8 @@ def _engines(
 def _chosen(
     config: Config, kind: EngineKind, found: PlacementInputs, loaded: LoadedEngines
 ) -> ProbeResult:
+    """Loads the chosen engine of a kind, and keeps language model and voices in `loaded` for
+    probes."""
     try:
         choice = choose_one(config, kind, found)
         engine = load(kind, choice.name, choice.options)
@@ -256,6 +258,7 @@ def _prompt(config: Config, llm: Llm) -> Iterator[ProbeResult]:
 
 
 def _listener(config: Config) -> Iterator[ProbeResult]:
+    """Checks if the main listener can be opened, and says which machines can then connect."""
     where = f"{config.server.host} port {config.server.port}"
     try:
         sockets = bind(config.server.host, config.server.port)

@@ -69,7 +69,7 @@ class ProbeableLlm(Protocol):
 
 
 async def probe_all(config: Config, llm: Llm | None, voices: dict[str, Tts]) -> list[ProbeResult]:
-    """Runs all probes at the same time; returns their results in a fixed order. llm, voices:
+    """Runs all probes at the same time; returns their results in a fixed order. `llm`, `voices`:
     engines that could be loaded."""
     probes: list[Awaitable[ProbeResult]] = []
     if llm is not None:
@@ -95,8 +95,8 @@ async def _within(
     probe: Callable[[], Awaitable[ProbeResult]],
     advice: str = "",
 ) -> ProbeResult:
-    """Runs a probe with a time limit; a timeout or an exception becomes a result too. otherwise:
-    verdict in that case. advice: text about what helps, added to the message."""
+    """Runs a probe with a time limit; a timeout or an exception becomes a result too. `otherwise`:
+    verdict in that case. `advice`: text about what helps, added to the message."""
     try:
         async with asyncio.timeout(limit_s):
             return await probe()

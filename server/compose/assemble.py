@@ -62,7 +62,7 @@ class DrainGroup:
 
     async def drain(self, timeout_s: float) -> None:
         """Accepts no new work, lets turns, recordings and responses finish, then ends all sessions.
-        timeout_s: longest wait, in seconds. What is not done by then is cancelled."""
+        `timeout_s`: longest wait, in seconds. What is not done by then is cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._sessions.drain(timeout_s))
             others = [tasks.create_task(other.drain()) for other in self._others]
@@ -100,7 +100,7 @@ async def assemble(
 ) -> AsyncIterator[ServerAssembly]:
     """Yields the parts of a working server; leaving the context ends every task and worker.
 
-    sink: receives the trace instead of the configured file. instead: replaces tool calls, see
+    `sink`: receives the trace instead of the configured file. `instead`: replaces tool calls, see
     `Toolbox`.
 
     Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup because a TaskGroup is
@@ -168,6 +168,7 @@ def _surroundings(
     metrics: Metrics,
     trace: TraceSink | None,
 ) -> SessionServices:
+    """Builds the services that every session uses."""
     chosen = engines.engine_set(config.language, is_strict=config.models.strict)
     return SessionServices(
         replace(
@@ -196,6 +197,7 @@ def _core(
     home: DemoHome,
     devices: DeviceServices,
 ) -> Backend:
+    """Builds the services that the doors share."""
     prompts = PromptLibrary({name: one.as_stored() for name, one in config.prompts.items()})
     usual, languages = (
         config.assistant.settings(config.turn.as_turn_detection()),

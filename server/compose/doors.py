@@ -108,7 +108,7 @@ class ModelCards:
 
 
 def open_doors(core: Backend, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
-    """Creates all doors. chosen: doors of other packages. Raises ConfigError for a door that does
+    """Creates all doors. `chosen`: doors of other packages. Raises ConfigError for a door that does
     not open."""
     config, engines = core.config, core.engines
     plugins = open_plugin_doors(chosen, _services(core))

@@ -79,8 +79,8 @@ class Engines:
         return {kind: choice.name for kind, choice in self.choices.items()}
 
     def engine_set(self, language: str, *, is_strict: bool = True) -> EngineSet:
-        """Returns the engines in the form in which sessions choose among them. language: language
-        of a session that names none. is_strict: see the setting `models.strict`."""
+        """Returns the engines in the form in which sessions choose among them. `language`: language
+        of a session that names none. `is_strict`: see the setting `models.strict`."""
         return EngineSet(
             self.vad,
             asr=self.asr,

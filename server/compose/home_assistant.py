@@ -44,7 +44,7 @@ async def run_home_assistant(
     config: HomeAssistantConfig, shown: DemoHome, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[HomeAssistantServices | None]:
     """Yields Home Assistant's tools and names, or None if it is not configured. It connects in the
-    background; leaving the context disconnects. shown: demo home that the page shows; it mirrors
+    background; leaving the context disconnects. `shown`: demo home that the page shows; it mirrors
     this house. Raises ConfigError; inside an ExceptionGroup once the context is entered."""
     if not config.url:
         yield None

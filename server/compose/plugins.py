@@ -60,7 +60,7 @@ class ChosenPlugin:
         return f"{self.section} ({self.plugin.origin})"
 
     def create(self, protocol: type, *given: object) -> Any:
-        """Calls the module's `create` with the settings and checks the result. protocol: class
+        """Calls the module's `create` with the settings and checks the result. `protocol`: class
         whose members the result must have. Raises ConfigError, whatever the package's code raises.
         """
         try:
@@ -88,8 +88,9 @@ class OpenedDoor:
 
 
 def choose_plugins(group: Group, tables: Mapping[str, Mapping[str, Any]]) -> list[ChosenPlugin]:
-    """Imports the plugins that the configuration names. Blocking. tables: plugin name -> settings.
-    Raises ConfigError for a name that no package has, a broken package, or wrong settings."""
+    """Imports the plugins that the configuration names. Blocking. `tables`: plugin name ->
+    settings. Raises ConfigError for a name that no package has, a broken package, or wrong
+    settings."""
     found = _found(group)
     chosen = []
     for name, options in tables.items():
@@ -109,7 +110,7 @@ def choose_plugins(group: Group, tables: Mapping[str, Mapping[str, Any]]) -> lis
 
 
 def create_tools(config: ToolsConfig, taken: Collection[str] = ()) -> dict[str, ToolProvider]:
-    """Creates the tools of other packages, by their label in messages. Blocking. taken: names of
+    """Creates the tools of other packages, by their label in messages. Blocking. `taken`: names of
     built-in tools. Raises ConfigError, also if a plugin uses one of these names."""
     providers: dict[str, ToolProvider] = {}
     for one in choose_plugins("earshot.tools", config.plugins):

@@ -72,8 +72,8 @@ class PromptSize:
 
 
 def prompt_size(config: Config, llm: Llm, tools: Sequence[ToolSpec]) -> PromptSize | None:
-    """Estimates the largest request of a conversation; None if the model's limit is unknown. tools:
-    tools that the model can be shown."""
+    """Estimates the largest request of a conversation; None if the model's limit is unknown.
+    `tools`: tools that the model can be shown."""
     if llm.context_tokens is None:
         return None
     offers_all = config.tools.offered == "all"

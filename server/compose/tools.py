@@ -20,8 +20,8 @@ async def configured_tools(
     config: ToolsConfig, taken: Collection[str] = ()
 ) -> AsyncIterator[tuple[ToolProvider, ...]]:
     """Yields functions of modules, then tools of other packages, then MCP servers. MCP servers
-    connect in the background; leaving the context disconnects them. taken: names of built-in tools.
-    Raises ConfigError; inside an ExceptionGroup once the context is entered."""
+    connect in the background; leaving the context disconnects them. `taken`: names of built-in
+    tools. Raises ConfigError; inside an ExceptionGroup once the context is entered."""
     servers = mcp_tools(config.mcp)
     functions = FunctionTools(await asyncio.to_thread(load_functions, config.modules))
     plugins = await asyncio.to_thread(create_tools, config, taken)

@@ -67,9 +67,9 @@ def load(
     file: Path | None = None,
     flags: Mapping[str, str] | None = None,
 ) -> EffectiveConfig:
-    """Reads all sources and checks the values. environ: environment variables. file: TOML file;
-    None: the one in EARSHOT_CONFIG or ./earshot.toml. flags: text of command line options, such as
-    `--port`. Raises ConfigError with one line per problem."""
+    """Reads all sources and checks the values. `environ`: environment variables. `file`: TOML file;
+    None: the one in EARSHOT_CONFIG or ./earshot.toml. `flags`: text of command line options, such
+    as `--port`. Raises ConfigError with one line per problem."""
     draft = _ConfigDraft()
     if state_home := environ.get("XDG_STATE_HOME"):
         _add_leaf(draft, ("paths", "state_dir"), f"{state_home}/earshot", "env:XDG_STATE_HOME")
@@ -130,6 +130,7 @@ def _leaves(
 
 
 def _add_environment(draft: _ConfigDraft, environ: Mapping[str, str]) -> None:
+    """Adds the settings of all `EARSHOT_*` variables. Unknown ones are noted as problems."""
     for variable in sorted(environ):
         if not variable.startswith(ENV_PREFIX) or variable in NOT_SETTINGS:
             continue

@@ -79,9 +79,9 @@ class AccessGate:
         admits: HostCheck | None = None,
         is_known: bool = False,
     ) -> AccessGrant:
-        """Decides on a request. is_public: the path needs no key. admits: accepts tokens of this
-        path that are not the key. is_known: the caller's address alone is enough. Raises Forbidden
-        (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
+        """Decides on a request. `is_public`: the path needs no key. `admits`: accepts tokens of
+        this path that are not the key. `is_known`: the caller's address alone is enough. Raises
+        Forbidden (`forbidden_host`, `forbidden_origin`) or Unauthorized."""
         name = self._check_host(caller)
         is_foreign = caller.is_cross_site or not _is_same_origin(caller)
         is_elsewhere = (
@@ -91,8 +91,8 @@ class AccessGate:
         is_key = self._is_key(caller.token)
         token = None if is_key else caller.token
         opens = is_key or _is_admitted(token, admits)
-        # A browser sends a remembered password to every site's request, so a foreign page needs
-        # more.
+        # A browser sends a remembered password with requests of any page, so it does not count on a
+        # foreign page.
         has_key = is_known or (opens and not (is_foreign and caller.is_basic))
         if is_public and not has_key:
             return AccessGrant(is_trusted=not needs_key, token=token)

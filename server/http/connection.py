@@ -179,6 +179,7 @@ class _HttpConnection(aioweb.RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Gives received bytes to the parser, or drops them after a refused body."""
         if self._upgraded:  # a WebSocket: it has its own limits, and each call costs
             self._deadline = None
             super().data_received(data)
@@ -202,7 +203,7 @@ class _HttpConnection(aioweb.RequestHandler):
         super().resume_reading(resume_parser)
 
     def _came(self, *, is_more: bool) -> None:
-        """Sets the deadline for what must come next. is_more: new bytes came; otherwise only
+        """Sets the deadline for what must come next. `is_more`: new bytes came; otherwise only
         buffered ones were parsed."""
         if self._body is not None:
             if self._body.is_eof():
@@ -227,6 +228,7 @@ class _HttpConnection(aioweb.RequestHandler):
         self._timer = self._loop.call_at(self._deadline, self._look)
 
     def _look(self) -> None:
+        """Runs when the timer fires: sets it again, or ends a phase that has taken too long."""
         self._timer = None
         if self._deadline is None or self.transport is None:
             return
@@ -269,6 +271,7 @@ class _HttpConnection(aioweb.RequestHandler):
         await super().shutdown(timeout)
 
     async def _let_go(self) -> None:
+        """Ends our side, then drops for LINGER_S at most what the client still sends."""
         transport = self.transport
         if transport is None or transport.is_closing():
             return

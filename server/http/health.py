@@ -26,7 +26,7 @@ def health_routes(
     lifecycle: Lifecycle, details: Callable[[LifecycleState], Health]
 ) -> tuple[Route, ...]:
     """Returns the health route. It answers 503 while starting or draining, for load balancers.
-    details: builds the report for a trusted caller."""
+    `details`: builds the report for a trusted caller."""
 
     async def show(request: aioweb.Request) -> aioweb.Response:
         state = lifecycle.state

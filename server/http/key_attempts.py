@@ -53,8 +53,8 @@ class KeyAttemptLimiter:
         )
 
     def came(self, remote: str | None, now: float) -> float:
-        """Counts a wrong key and returns how many seconds to delay its answer. now: seconds of any
-        monotonic clock."""
+        """Counts a wrong key and returns how many seconds to delay its answer. `now`: seconds of
+        any monotonic clock."""
         source = _source_of(remote)
         count, last = self._wrong.pop(source, (0, now))
         count = 1 if now - last > FORGET_S else count + 1

@@ -91,6 +91,7 @@ def _fetch_one(hub: Hub, file: HubFile, part: Path, progress: DownloadProgress) 
 
 
 def _stream(hub: Hub, file: HubFile, part: Path, progress: DownloadProgress) -> None:
+    """Downloads the missing rest of a file and appends it to the part."""
     start = _size(part)
     with hub.open(file, start) as answer:
         if start and answer.status != 206:  # the server ignored the range and sends everything

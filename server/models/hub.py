@@ -178,6 +178,7 @@ class Hub:
         return urllib.request.urlopen(request, timeout=timeout_s)  # noqa: S310
 
     def _refused(self, error: urllib.error.HTTPError, what: str) -> ModelsError:
+        """Returns the error that an HTTP status means."""
         if error.code in RETRYABLE_STATUSES:
             return HubBusy(f"{self.endpoint}: HTTP status {error.code} for {what}")
         if error.code in {401, 403}:

@@ -80,6 +80,7 @@ def find_installed(models_dir: Path, name: str) -> ModelFolder:
 
 
 def _look(folder: Path) -> ModelFolder | None:
+    """Returns what a folder holds; None if it holds nothing of ours."""
     size = sum(path.stat().st_size for path in _files(folder))
     if partial := PARTIAL.fullmatch(folder.name):
         name = name_of(partial[1]) or short_name(partial[1])

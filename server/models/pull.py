@@ -41,8 +41,8 @@ def pull(
     progress: DownloadProgress,
     revision: str | None = None,
 ) -> PullResult:
-    """Makes sure that a model is in the models folder. hub: None if nothing may be fetched.
-    revision: branch, tag or commit. An existing model is left alone, unless another revision is
+    """Makes sure that a model is in the models folder. `hub`: None if nothing may be fetched.
+    `revision`: branch, tag or commit. An existing model is left alone, unless another revision is
     asked for. Raises ModelsError."""
     if source.revision != MAIN:
         revision = revision or source.revision
@@ -154,7 +154,7 @@ def automatic(
     hardware: Hardware, measured: Mapping[str, ModelBenchmark] = NOBODY_TIMED
 ) -> tuple[CatalogueEntry, str]:
     """Returns the catalogue entry to fetch, and why. It is the one that the server would take if
-    all sizes were installed. measured: noted times by folder, also of models that were removed
+    all sizes were installed. `measured`: noted times by folder, also of models that were removed
     since."""
     offered = {entry.folder: entry for entry in entries() if entry.is_automatic}
     weights = [

@@ -133,6 +133,7 @@ def _only(files: Sequence[HubFile], paths: Sequence[str]) -> tuple[HubFile, ...]
 
 
 def _page(address: str) -> ModelSource:
+    """Parses the address of a model's page, perhaps with a branch or commit. Raises ModelsError."""
     try:
         parts = urlsplit(address)
     except ValueError as error:

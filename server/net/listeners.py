@@ -49,6 +49,7 @@ def _resolve(host: str) -> list[tuple[socket.AddressFamily, str]]:
 
 
 def _listen(family: socket.AddressFamily, address: str, port: int, setting: str) -> socket.socket:
+    """Opens one listening socket. Raises AddressInUse or ConfigError."""
     where = f"{url_host(address)}:{port}"
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -35,9 +35,9 @@ class TlsContext:
 def open_tls(
     setting: str, folder: Path, names: Sequence[str], addresses: Sequence[IpAddress], now: datetime
 ) -> TlsContext | None:
-    """Opens TLS as the setting `server.tls` asks: `off`, `auto` or `CERT:KEY`. folder: holds our
-    own certificate. names, addresses: what our own certificate must cover. now: decides whether it
-    must be renewed. Returns None for `off`. Raises ConfigError for unusable files."""
+    """Opens TLS as the setting `server.tls` asks: `off`, `auto` or `CERT:KEY`. `folder`: holds our
+    own certificate. `names`, `addresses`: what our own certificate must cover. `now`: decides
+    whether it must be renewed. Returns None for `off`. Raises ConfigError for unusable files."""
     if setting == "off":
         return None
     if setting == "auto":

@@ -36,7 +36,7 @@ _SECRETS = re.compile(
 
 
 def set_up(config: LogConfig, *, secrets: Iterable[str] = (), stream: TextIO | None = None) -> None:
-    """Sends all loggers to `stream` (default: standard error) in the configured form. secrets:
+    """Sends all loggers to `stream` (default: standard error) in the configured form. `secrets`:
     texts that are replaced by `[secret]` in every line."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.addFilter(_add_request_id)

@@ -52,7 +52,7 @@ def _action(
 
 
 def run(options: argparse.Namespace, config: Config, visible_gpus: str | None) -> ExitCode:
-    """Runs one action. visible_gpus: value of CUDA_VISIBLE_DEVICES. Raises EarshotError."""
+    """Runs one action. `visible_gpus`: value of CUDA_VISIBLE_DEVICES. Raises EarshotError."""
     try:
         match options.action:
             case "install":

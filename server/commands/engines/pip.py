@@ -60,8 +60,8 @@ class IndexUnreachable(HubUnreachable):
 def pip(
     python: Path, *arguments: str, tell: Callable[[str], None], log: TextIO | None = None
 ) -> None:
-    """Runs `python -m pip ARGUMENTS`. tell: receives progress messages. log: receives pip's whole
-    output. Raises InstallError or IndexUnreachable."""
+    """Runs `python -m pip ARGUMENTS`. `tell`: receives progress messages. `log`: receives pip's
+    whole output. Raises InstallError or IndexUnreachable."""
     base = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input"]
     command = [*base, *arguments]
     last: deque[str] = deque(maxlen=KEPT_LINES)

@@ -35,8 +35,8 @@ before warms them up."""
 
 def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
     """Measures both engines and yields lines that say how it went. Blocking; loads both models.
-    checkpoint: folder or model name for the second engine; empty: the checkpoint whose name matches
-    the model's. Raises ModelsError or EarshotError."""
+    `checkpoint`: folder or model name for the second engine; empty: the checkpoint whose name
+    matches the model's. Raises ModelsError or EarshotError."""
     model = find_installed(models_dir, name)
     if model.kind != "model":
         raise ModelsError(f"{name} is no model of {WHISPER}, but a {model.kind}")
@@ -63,6 +63,7 @@ def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
 
 
 def _checkpoint(models_dir: Path, model: ModelFolder, wanted: str) -> Path:
+    """Returns the folder of the checkpoint to compare with. Raises ModelsError if it is unclear."""
     if wanted:
         folder = Path(wanted).expanduser()
         return folder.absolute() if folder.is_dir() else find_installed(models_dir, wanted).path

@@ -83,6 +83,7 @@ def _speaks(one: ModelFolder) -> Iterator[ProbeResult]:
 
 
 def _runs(one: ModelFolder) -> Iterator[ProbeResult]:
+    """Loads a Whisper model and decodes a second of noise; reports the times."""
     began_s = time.monotonic()
     try:
         model = load("asr", WHISPER, {"model": str(one.path)})

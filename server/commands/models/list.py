@@ -14,8 +14,8 @@ from serving.catalogue import entries
 def as_table(
     models_dir: Path, found: Sequence[ModelFolder], default: Path | None, everything: bool
 ) -> Iterator[str]:
-    """Yields lines for people. default: weights that the server would load. everything: describes
-    each model that can be pulled."""
+    """Yields lines for people. `default`: weights that the server would load. `everything`:
+    describes each model that can be pulled."""
     if found:
         rows: list[tuple[str, ...]] = [("", "NAME", "SIZE", "TYPE", "LANGUAGES", "FOLDER")]
         rows += [_row(one, one.path == default) for one in found]

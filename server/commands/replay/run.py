@@ -81,8 +81,8 @@ class ReplayClient:
 async def replay_environment(
     config: Config, *, acts: bool = False
 ) -> AsyncIterator[ReplayEnvironment]:
-    """Yields an environment for replays. acts: tools that change something are called, also in the
-    real house. Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup."""
+    """Yields an environment for replays. `acts`: tools that change something are called, also in
+    the real house. Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup."""
     kept, rehearsal = MemoryTraceSink(), RecordedToolResults()
     with_words = structs.replace(config, trace=TraceConfig(transcripts=True))
     instead = None if acts else rehearsal.instead
@@ -95,7 +95,7 @@ async def replay(
 ) -> list[RecordedTurn]:
     """Replays a session; returns its turns as they are now.
 
-    speed: factor for feeding and playing the audio; other than 1, times mean little. It has no
+    `speed`: factor for feeding and playing the audio; other than 1, times mean little. It has no
     effect on a session whose client played by itself: such a client follows the real clock.
 
     Raises RequestError for settings that are no longer valid.

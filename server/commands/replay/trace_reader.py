@@ -205,6 +205,7 @@ def _is_said(record: TraceRecord) -> bool:
 
 
 def _called(records: Iterable[TraceRecord], name: str) -> list[RecordedToolCall]:
+    """Returns the tool calls with their results. Raises RequestError for an invalid one."""
     calls: dict[str, TraceRecord] = {}
     found: list[RecordedToolCall] = []
     try:

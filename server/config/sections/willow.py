@@ -114,7 +114,7 @@ class WillowConfig(Section, frozen=True):
         return listening_host(self.networks, self._networks())
 
     def as_page_settings(self, *, trusts_this_machine: bool) -> KeylessPageSettings:
-        """Returns the sites whose pages need no key. trusts_this_machine: False if this machine
+        """Returns the sites whose pages need no key. `trusts_this_machine`: False if this machine
         needs the key too."""
         return KeylessPageSettings(
             frozenset(self.page_origins), self._networks(), trusts_this_machine
