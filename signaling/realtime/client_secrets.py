@@ -96,8 +96,8 @@ class ClientSecretStore:
         max_bytes: int = MAX_BYTES,
         max_sessions: int = MAX_SESSIONS,
     ) -> None:
-        """Creates an empty store. max_live: secrets at once. max_bytes: session objects of all
-        secrets together. max_sessions: sessions at once with one secret."""
+        """Creates an empty store. `max_live`: secrets at once. `max_bytes`: session objects of all
+        secrets together. `max_sessions`: sessions at once with one secret."""
         self._clock = clock
         self._max_live, self._max_bytes, self._max_sessions = max_live, max_bytes, max_sessions
         self._live: dict[bytes, ClientSecret] = {}

@@ -101,10 +101,10 @@ class RealtimeConnection:
     ) -> None:
         """Prepares the connection; `run` serves it.
 
-        session: what the client's events act on. terms: the session's configuration. send: sends
-        one text to the client. idle_timeout_s: the session ends after this time without an event or
-        speech. home: source of `earshot.home` events. max_event_bytes: largest text that the
-        transport takes; None: no limit.
+        `session`: what the client's events act on. `terms`: the session's configuration. `send`:
+        sends one text to the client. `idle_timeout_s`: the session ends after this time without an
+        event or speech. `home`: source of `earshot.home` events. `max_event_bytes`: largest text
+        that the transport takes; None: no limit.
 
         Raises RequestError if the event that shows these terms would be larger.
         """
@@ -242,6 +242,7 @@ class RealtimeConnection:
             self._release_asides()
 
     async def _apply(self, event: ClientEvent) -> None:
+        """Applies a valid event. Raises EarshotError if the session refuses it."""
         if isinstance(event, InputAppend):
             await self._hear(event)
             return
@@ -277,6 +278,7 @@ class RealtimeConnection:
                 assert_never(event)
 
     async def _update(self, event: SessionUpdate) -> None:
+        """Applies a session update. All checks come before the first change."""
         terms = apply_session_update(self._translator.terms, event.session)
         check_unchanged(self._translator.terms, terms)
         check_type(self._translator.terms, terms)
@@ -311,6 +313,7 @@ class RealtimeConnection:
         self._session.add_item(made.item, event.previous_item_id, heard)
 
     async def _hear(self, event: InputAppend) -> None:
+        """Takes audio of the client. Without turn detection it is gathered into large frames."""
         self._needs("websocket", "input_audio_buffer.append")
         if event.event_id != self._translator.appended:
             await asyncio.sleep(0)  # errors that are due now belong to the previous event
@@ -347,6 +350,7 @@ class RealtimeConnection:
     async def _refuse(
         self, error: EarshotError, event_id: str | None = None, aside: SidebandOutbox | None = None
     ) -> None:
+        """Counts an error and answers it, only to the connection that caused it."""
         if isinstance(error, BadEvent):
             event_id = error.event_id
         self._metrics.count("earshot_errors", code=error.code)

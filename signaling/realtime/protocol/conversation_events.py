@@ -124,6 +124,7 @@ class ResponseEventEncoder:
         return [whole, *in_list, event("response.content_part.added", **ids, part=part)]
 
     def _done(self, happened: OutputItemDone) -> list[Json]:
+        """Returns the events that end an output item."""
         whole, in_list = self._whole("done", happened)
         match happened.item:
             case MessageItem(text=text):
@@ -148,6 +149,7 @@ class ResponseEventEncoder:
         return whole, [listed(stage, out, happened.previous_item_id)]
 
     def _content_done(self, done: OutputItemDone, text: str) -> list[Json]:
+        """Returns the events that end the text and the audio of an item."""
         given = self._of(done.response_id)
         ids = {**_item_ids(done), "content_index": 0}
         closed = event("response.content_part.done", **ids, part=part_json(given.modality, text))

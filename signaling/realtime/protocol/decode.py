@@ -45,7 +45,7 @@ class BadEvent(RequestError):
 def decode(
     text: str, reshape: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 ) -> ClientEvent:
-    """Decodes and checks an event. reshape: translates an older shape to ours before the check.
+    """Decodes and checks an event. `reshape`: translates an older shape to ours before the check.
     Raises BadEvent."""
     if reshape is None and len(text) <= MAX_CONTROL_EVENT_BYTES:
         with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -70,6 +70,7 @@ def decode(
 
 
 def _decoded(text: str) -> dict[str, Any]:
+    """Parses JSON text to an object. Raises BadEvent, also for JSON with too many parts."""
     _check_size(len(text), MAX_EVENT_BYTES)
     most = MAX_CONTROL_EVENT_BYTES
     # Fields that may be long hold base64, which has none of these characters. 20 MiB of `{},` took

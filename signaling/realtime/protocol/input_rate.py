@@ -54,8 +54,8 @@ class SampleRateCheck:
         self._is_told = False
 
     def is_suspect(self, now_ms: float, audio_ms: float) -> bool:
-        """Adds an append. Returns True once, if the audio is evidently 16 kHz. now_ms: time of its
-        arrival. audio_ms: its length at the declared rate."""
+        """Adds an append. Returns True once, if the audio is evidently 16 kHz. `now_ms`: time of
+        its arrival. `audio_ms`: its length at the declared rate."""
         last_ms, self._last_ms = self._last_ms, now_ms
         if self._is_told or last_ms is None or audio_ms <= 0:
             return False

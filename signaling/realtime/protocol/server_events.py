@@ -58,8 +58,8 @@ def to_text(out: Json) -> str:
 def error_event(
     code: str, message: str, *, kind: str, param: str | None = None, event_id: str | None = None
 ) -> Json:
-    """Builds an `error` event. kind: invalid_request_error, server_error or rate_limit_error.
-    event_id: the client's event that caused it."""
+    """Builds an `error` event. `kind`: invalid_request_error, server_error or rate_limit_error.
+    `event_id`: the client's event that caused it."""
     error = {"type": kind, "code": code, "message": message, "param": param, "event_id": event_id}
     return event("error", error=error)
 
@@ -192,6 +192,7 @@ def _logprob(data: bytes, value: float) -> Json:
 
 
 def _status_details(done: ResponseDone) -> Json | None:
+    """Returns why a response was not completed; None if it was."""
     if done.status == "completed":
         return None
     details: Json = {"type": done.status}

@@ -49,7 +49,7 @@ def params_below(prefix: str) -> Iterator[None]:
 
 @contextmanager
 def missing_in(action: str) -> Iterator[None]:
-    """Replaces the code of a missing item by the hosted service's code for this action. action:
+    """Replaces the code of a missing item by the hosted service's code for this action. `action`:
     delete, retrieve or truncate. Clients ignore that code, and some end their connection over any
     other."""
     try:
@@ -61,6 +61,7 @@ def missing_in(action: str) -> Iterator[None]:
 
 
 def _error(text: str, raw: Any, wanted: type, prefix: str) -> RequestError:
+    """Builds our error from msgspec's message, which names the path and the problem."""
     at = _AT.search(text)
     path, problem = (at["path"], text[: at.start()]) if at else ("", text)
     path = path.removesuffix(".")

@@ -63,8 +63,8 @@ def noise_reduction_json(settings: SessionSettings) -> dict[str, Any] | None:
 def with_transcription(
     settings: SessionSettings, sent: InputTranscription, asr: str
 ) -> SessionSettings:
-    """Applies a client's transcription settings. asr: our name for the requested model, or the one
-    in effect."""
+    """Applies a client's transcription settings. `asr`: our name for the requested model, or the
+    one in effect."""
     return replace(
         settings,
         transcribes=True,

@@ -130,6 +130,7 @@ def _listed(tool: NewMcpTool, param: str) -> McpToolDefinition:
 
 
 def _part(content: ContentPartObject, role: str, param: str) -> ContentPart:
+    """Converts one content part. Raises RequestError for content that the role cannot have."""
     if content.type not in _ALLOWED[role]:
         raise RequestError(
             f"Invalid value for '{param}.type' in a message of the {role}. "

@@ -69,9 +69,9 @@ def terms_of(
 ) -> SessionConfiguration:
     """Builds the configuration of a new session. Raises RequestError.
 
-    query: may hold `model`, `intent=transcription` and `conversation_id`. fresh: settings to start
-    from. sent: session object of the request. minted: client secret of the request; its type, model
-    and conversation stay, whatever the query says.
+    `query`: may hold `model`, `intent=transcription` and `conversation_id`. `fresh`: settings to
+    start from. `sent`: session object of the request. `minted`: client secret of the request; its
+    type, model and conversation stay, whatever the query says.
     """
     if "call_id" in query:
         raise RequestError(
@@ -146,7 +146,7 @@ def read_secret_request(
     body: bytes, reshape: Callable[[Any], Any] = lambda raw: raw
 ) -> ClientSecretRequest:
     """Parses the request for a client secret. No body means a session with default settings.
-    reshape: translates an older shape. Raises RequestError or PayloadTooLarge."""
+    `reshape`: translates an older shape. Raises RequestError or PayloadTooLarge."""
     if len(body) > MAX_CONTROL_EVENT_BYTES:
         raise PayloadTooLarge(
             f"The body has {len(body)} bytes; the limit is {MAX_CONTROL_EVENT_BYTES}."

@@ -59,6 +59,8 @@ def _instructions(params: ResponseParams, prompts: PromptLibrary) -> str | None:
 
 
 def _items(sent: Sequence[InputItem]) -> tuple[Item | ItemReference, ...]:
+    """Converts the response's own context. Raises RequestError, also for audio without a
+    transcript."""
     items: list[Item | ItemReference] = []
     for index, item in enumerate(sent):
         if isinstance(item, NewItemReference):

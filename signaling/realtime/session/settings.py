@@ -218,6 +218,7 @@ def _is_uninstructed(settings: SessionSettings, sent: RealtimeSession) -> bool:
 def _with_answering(
     settings: SessionSettings, sent: RealtimeSession, instructions: str
 ) -> SessionSettings:
+    """Applies the fields that only a session with responses has."""
     modalities = updated_value(sent.output_modalities, [settings.modality], [_FRESH.modality])
     tools = read_client_tools(sent.tools, "session")
     changed = replace(
@@ -243,6 +244,7 @@ def _with_answering(
 def _with_formats(
     terms: SessionConfiguration, audio: OptionalField[SessionAudio | TranscriptionAudio]
 ) -> SessionConfiguration:
+    """Applies the audio formats of both directions."""
     heard = (
         sent_object(audio.input) if isinstance(audio, SessionAudio | TranscriptionAudio) else None
     )
@@ -265,6 +267,7 @@ def _with_output(settings: SessionSettings, sent: AudioOutput) -> SessionSetting
 
 
 def _with_input(settings: SessionSettings, sent: AudioInput) -> SessionSettings:
+    """Applies transcription, noise reduction and turn detection; null turns each of them off."""
     if sent.transcription is None:
         settings = replace(settings, transcribes=False)
     elif isinstance(sent.transcription, InputTranscription):
@@ -279,6 +282,7 @@ def _with_input(settings: SessionSettings, sent: AudioInput) -> SessionSettings:
 
 
 def _with_extension(terms: SessionConfiguration, sent: SessionObject) -> SessionConfiguration:
+    """Applies `include` and the field `earshot`."""
     include: Sequence[str] = updated_value(sent.include, sorted(terms.include), [])
     settings = replace(terms.settings, logprobs=LOGPROBS in include)
     if extension := sent_object(sent.earshot):

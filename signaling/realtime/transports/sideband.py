@@ -58,6 +58,8 @@ async def serve_sideband(
 async def _joined(
     connection: RealtimeConnection, told: SidebandOutbox
 ) -> AsyncIterator[SidebandOutbox]:
+    """Registers the queue with the call while the context is open. Raises RequestError if the call
+    has too many sideband connections."""
     if len(connection.asides) >= MAX_SIDEBANDS:
         raise RequestError(
             f"{MAX_SIDEBANDS} clients follow this call already.", code="too_many_asides"

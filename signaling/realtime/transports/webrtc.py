@@ -217,6 +217,7 @@ class RealtimeCall:
         return None
 
     async def _talk(self, peer: Peer, connection: RealtimeConnection) -> None:
+        """Runs the peer until it ends, with the events and the quality reports at the same time."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._converse(peer, connection, tasks), name=f"{self.id}-events")
             meter = tasks.create_task(self._measure(peer, connection), name=f"{self.id}-quality")
@@ -253,6 +254,7 @@ class RealtimeCall:
         peer.stop()
 
     async def _read(self, peer: Peer, connection: RealtimeConnection) -> None:
+        """Gives the client's events to the connection. Ends the call if they come too fast."""
         async for message in self._unread:
             if isinstance(message, str):
                 await connection.receive(message)

@@ -74,6 +74,7 @@ async def _converse(
     home: RealtimeHomeSource | None,
     idle_timeout_s: float,
 ) -> DisconnectReason:
+    """Connects the WebSocket to the session until one of them ends; returns the reason."""
     connection = RealtimeConnection(
         session,
         terms,
