@@ -1,5 +1,5 @@
-"""Chooses engines from hardware, model files and configuration, for server start and `earshot
-doctor`."""
+"""Chooses engines from hardware, model files and configuration, for server start and
+`earshot doctor`."""
 
 import os
 from collections.abc import Mapping, Sequence

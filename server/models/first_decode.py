@@ -1,6 +1,6 @@
 """Times one decode at the first start on a GPU. Memory decides which model fits; only a measurement
-decides which is fast enough. The time is noted in the models folder, like those of `earshot models
-bench`, so that the next start does not measure again."""
+decides which is fast enough. The time is noted in the models folder, like those of
+`earshot models bench`, so that the next start does not measure again."""
 
 import asyncio
 import logging

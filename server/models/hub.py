@@ -61,7 +61,7 @@ class HubFile:
     commit: str
     path: str
     size_bytes: int | None
-    "None if the hub does not say."
+    "Size of the file; None if the hub does not say."
     sha256: str = ""
     "Checksum of a large file; empty if the hub does not say."
     git_sha1: str = ""

@@ -1,6 +1,6 @@
-"""Runs pip in another environment and turns its output into short messages. `python -m
-server.commands.engines.pip pip|venv` reads the output of pip or venv and prints why it failed.
-scripts/install.sh uses that, so this file needs nothing but Python."""
+"""Runs pip in another environment and turns its output into short messages.
+`python -m server.commands.engines.pip pip|venv` reads the output of pip or venv and prints why it
+failed. scripts/install.sh uses that, so this file needs nothing but Python."""
 
 import re
 import subprocess

@@ -95,8 +95,9 @@ class VllmInstaller:
                 raise venv_failure((done.stdout + done.stderr).splitlines())
 
     def _fill(self, log: TextIO) -> None:
-        """Installs vLLM and what it needs. For processors vLLM comes without its requirements, as
-        they name a torch with CUDA. torch is installed next, and pinned for all other packages."""
+        """Installs vLLM and what it needs. For processors vLLM comes without its requirements,
+        because the usual index may lack the torch that they name. torch is installed next, and
+        pinned for all other packages."""
         self._pip(log, "--upgrade", "pip", "packaging")
         self.tell(f"installing {DISTRIBUTION[self.device]} {VERSION}")
         release = f"{DISTRIBUTION[self.device]}=={VERSION}"

@@ -1,4 +1,4 @@
-"""Detects a client that sends 16 kHz audio declared as 24 kHz, which plays too fast."""
+"""Detects a client that sends 16 kHz audio declared as 24 kHz."""
 
 from collections import deque
 from dataclasses import dataclass

@@ -86,9 +86,9 @@ class McpChoice(StrictStruct, frozen=True, tag="mcp", tag_field="type"):
 
 
 def remote_server(sent: McpTool, param: str, at: str) -> ClientMcpServer:
-    """Converts a client's MCP server. `param`: path of its field, for errors. `at`: the same path
-    below the session or response. Raises RequestError for unsupported features and for a URL that
-    cannot be fetched."""
+    """Converts a client's MCP server. `param`: path of its field, for errors. `at`: path for
+    errors that the session finds later. Raises RequestError for unsupported features and for a URL
+    that cannot be fetched."""
     for name in ("connector_id", "tunnel_id"):
         if not isinstance(getattr(sent, name), UnsetType | None):
             raise RequestError(

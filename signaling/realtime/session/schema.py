@@ -106,7 +106,7 @@ class ServerVad(StrictStruct, frozen=True, tag="server_vad", tag_field="type"):
 
 
 class SemanticVad(StrictStruct, frozen=True, tag="semantic_vad", tag_field="type"):
-    """Turn detection that also estimates by the words if the turn is over."""
+    """Turn detection that also estimates how likely the turn is over."""
 
     eagerness: OptionalField[Literal["low", "medium", "high", "auto"]] = UNSET
     create_response: OptionalField[bool] = UNSET
