@@ -81,8 +81,7 @@ def _key_for(options: argparse.Namespace, url: str) -> str | None:
     asked = argparse.Namespace(url=url, key=options.key, insecure=options.insecure)
     try:
         return address_of(asked, load(os.environ).config, os.environ).key
-    # the client reports a wrong address itself; other commands need no settings
-    except ConfigError:
+    except ConfigError:  # the client reports a wrong address; other servers need no settings
         given: str | None = options.key
         return given
 

@@ -22,7 +22,7 @@ from server.runtime.logs import request_id
 
 logger = logging.getLogger(__name__)
 
-HEADER_LIMIT_BYTES = 8190  # of one header line; cookies of a shared localhost can be large
+HEADER_LIMIT_BYTES = 8190  # limit of one header line; cookies of a shared localhost can be large
 
 HEADER_TIMEOUT_S = 10.0
 "Time for a header: from the connection, or from the first byte of a later request, to its end."
@@ -180,7 +180,7 @@ class _HttpConnection(aioweb.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Gives received bytes to the parser, or drops them after a refused body."""
-        if self._upgraded:  # a WebSocket: it has its own limits, and each call costs
+        if self._upgraded:  # a WebSocket has limits of its own, and checks cost time per call
             self._deadline = None
             super().data_received(data)
             return

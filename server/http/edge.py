@@ -57,12 +57,13 @@ STATUS: Mapping[type[EarshotError], tuple[HTTPStatus, int]] = {
 
 STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
     "method_not_allowed": HTTPStatus.METHOD_NOT_ALLOWED,
-    "unauthorized_voice": HTTPStatus.NOT_ACCEPTABLE,  # what Willow devices have a text for
+    "unauthorized_voice": HTTPStatus.NOT_ACCEPTABLE,  # Willow devices have a text for this status
     "too_many_guesses": HTTPStatus.TOO_MANY_REQUESTS,
     "unsupported_media_type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "unsupported_content_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "upload_stalled": HTTPStatus.REQUEST_TIMEOUT,
-    "etag_mismatch": HTTPStatus.PRECONDITION_FAILED,  # this and the next three as WHIP defines them
+    # RFC 9725 (WHIP) defines this one and the next three
+    "etag_mismatch": HTTPStatus.PRECONDITION_FAILED,
     "unknown_ice_session": HTTPStatus.UNPROCESSABLE_ENTITY,
     "if_match_required": HTTPStatus.PRECONDITION_REQUIRED,
     "offer_not_acceptable": HTTPStatus.UNPROCESSABLE_ENTITY,

@@ -44,7 +44,7 @@ def host_name(header: str) -> str | None:
 
 def lan_addresses() -> tuple[IpAddress, ...]:
     """Lists the addresses under which other machines may reach this one, IPv4 first."""
-    import psutil  # not above: server/net/port_check.py runs before it is installed
+    import psutil  # imported here: server/net/port_check.py runs before psutil is installed
 
     found = {
         address

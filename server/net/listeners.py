@@ -55,7 +55,7 @@ def _listen(family: socket.AddressFamily, address: str, port: int, setting: str)
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # `::` is to take IPv4 too; every other IPv6 address takes only IPv6.
+            # `::` must accept IPv4 too; any other IPv6 address accepts only IPv6.
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # only on Linux; accepted connections inherit it
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_TIMEOUT_MS)

@@ -129,7 +129,7 @@ def parse_session(name: str, records: Sequence[TraceRecord]) -> RecordedSession:
             steps.append(RecordedAction(heard, did))
     while steps and steps[-1] == RecordedAction(
         heard, "cancel"
-    ):  # the session's end, as a trace has it
+    ):  # closing the session also cancels its response
         steps.pop()
     return RecordedSession(
         name,
