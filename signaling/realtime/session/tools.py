@@ -71,7 +71,7 @@ def read_client_tools(sent: OptionalField[ToolDefinitions], prefix: str) -> Clie
                     code="invalid_value",
                     param=f"{param}.server_label",
                 )
-            # The session checks its own servers and prefixes the path of the field; a response does
+            # A session's own checks add the prefix to the path of the field; those of a response do
             # not.
             at = param if prefix == "response" else f"tools[{index}]"
             servers[tool.server_label] = remote_server(tool, param, at)

@@ -83,8 +83,7 @@ class EventSocket(aioweb.WebSocketResponse):
                 return
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await self.send_str(text)
-        # aiohttp's own error before it writes, a plain one while it waits
-        except ConnectionError as exc:
+        except ConnectionError as exc:  # aiohttp's own before a write, a plain one during it
             raise RealtimeClientGone("the WebSocket is closed") from exc
         except TimeoutError as exc:
             raise SlowClient(f"an event was not taken within {SEND_TIMEOUT_S} s") from exc
