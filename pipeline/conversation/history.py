@@ -40,15 +40,17 @@ ROOT = "root"
 
 
 SILENCE = "..."
-"What the model is told that the user said: one that answers nobody repeats itself."
+"Text that the model sees as the user's silence. Without it, models repeat themselves."
 
 
 NOTHING_SAID = MessageItem("silence", "user", (TextPart(SILENCE),))
 
 
 def is_after_silence(items: Sequence[Item] | None) -> bool:
-    """Whether `items` end with the silence of a user who was waited for. None: the conversation as
-    it is."""
+    """Returns whether the input ends with a silence instead of words of the user.
+
+    None: the conversation itself.
+    """
     return items is not None and NOTHING_SAID in items[-1:]
 
 

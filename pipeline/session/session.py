@@ -108,7 +108,7 @@ class Session:
         self._engines, self._clock = surroundings.engines, surroundings.clock
         self._metrics, self._conversation = surroundings.metrics, conversation
         self._changed = asyncio.Event()
-        "Set by every event: what a drain waits for may be over."
+        "Set by every event: `settled` checks then whether the session is at rest."
         self._reporting = SessionOutbox(
             surroundings.open_trace(self.id),
             surroundings.metrics,
