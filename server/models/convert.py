@@ -11,12 +11,18 @@ from pathlib import Path
 
 import msgspec
 
-from engines.runtime import convert_whisper
 from engines.asr.whisper.model_info import NOTES_FILE
 from engines.base import AsrPadding
-from server.models.errors import ModelsError, MissingConversionTools
-from server.models.inventory import CHECKPOINTS, holds_checkpoint, partial_folder
-from server.models.inventory import SourceRecord, read_record, write_record
+from engines.runtime import convert_whisper
+from server.models.errors import MissingConversionTools, ModelsError
+from server.models.inventory import (
+    CHECKPOINTS,
+    SourceRecord,
+    holds_checkpoint,
+    partial_folder,
+    read_record,
+    write_record,
+)
 from serving.catalogue import find_entry, short_name
 from serving.placement.ct2_header import read_weights_file
 

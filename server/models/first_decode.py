@@ -13,15 +13,15 @@ from core.errors import EarshotError, EngineError
 from core.ids import new_id
 from core.ports import Clock, Metrics
 from engines.base import AsrItem
-from server.config import Config
 from server.commands.models.bench import SENTENCES, spoken
 from server.compose.choices import PlacementInputs, choose_one, find_offers, machine
-from serving.placement.choose import AUTO, WHISPER, WhisperWeights, benchmark_on
+from server.config import Config
+from serving.model import ServedModel
 from serving.placement.benchmarks import ModelBenchmark, device_name, save_benchmark
+from serving.placement.choose import AUTO, WHISPER, WhisperWeights, benchmark_on
 from serving.placement.offers import AsrModelOffer
 from serving.placement.whisper import CPU
 from serving.scheduling.scheduler import DecodePriority
-from serving.model import ServedModel
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,9 @@ async def with_times(config: Config, found: PlacementInputs, timer: DecodeTimer)
     return found
 
 
-async def _measured(offer: AsrModelOffer, found: PlacementInputs, timer: DecodeTimer) -> ModelBenchmark | None:
+async def _measured(
+    offer: AsrModelOffer, found: PlacementInputs, timer: DecodeTimer
+) -> ModelBenchmark | None:
     device = device_name(found.hardware)
     logger.info("asr: %s was never timed on %s: one decode", offer.name, device)
     try:
@@ -70,7 +72,9 @@ async def _measured(offer: AsrModelOffer, found: PlacementInputs, timer: DecodeT
     return ModelBenchmark("", took_ms, device=device)
 
 
-def _noted(found: PlacementInputs, model: WhisperWeights, measured: ModelBenchmark) -> PlacementInputs:
+def _noted(
+    found: PlacementInputs, model: WhisperWeights, measured: ModelBenchmark
+) -> PlacementInputs:
     try:
         save_benchmark(model.path.parent, model.path.name, measured)
     except OSError as error:

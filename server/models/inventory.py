@@ -5,14 +5,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
 import msgspec
+
 from core.errors import EarshotError
+from server.models.download import sha256
 from server.models.errors import ModelsError
 from server.models.voices import files_of, name_of
 from serving.catalogue import find_entry, short_name
 from serving.placement.choose import WHISPER_FILES
 from serving.placement.ct2_header import read_weights_file
-from server.models.download import sha256
 
 FolderKind = Literal["model", "voice", "checkpoint", "partial", "broken"]
 "Content of a folder. partial: an interrupted download. broken: files are missing or invalid."

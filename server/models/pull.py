@@ -7,18 +7,29 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from server.models.errors import ModelsError, HubOffline
+
 from server.models.download import fetch
+from server.models.errors import HubOffline, ModelsError
 from server.models.hub import Hub
-from server.models.inventory import installed, partial_folder
+from server.models.inventory import (
+    SourceRecord,
+    installed,
+    partial_folder,
+    read_record,
+    write_record,
+)
 from server.models.progress import DownloadProgress
-from server.models.inventory import SourceRecord, read_record, write_record
-from server.models.source_spec import MAIN, SourceKind, DownloadPlan, ModelSource, plan
-from serving.placement.ct2_header import read_weights_file
-from collections.abc import Mapping
+from server.models.source_spec import MAIN, DownloadPlan, ModelSource, SourceKind, plan
 from serving.catalogue import CatalogueEntry, entries
 from serving.placement.benchmarks import ModelBenchmark
-from serving.placement.choose import LIVE_MS, WHISPER, EnginePreference, WhisperWeights, best_whisper
+from serving.placement.choose import (
+    LIVE_MS,
+    WHISPER,
+    EnginePreference,
+    WhisperWeights,
+    best_whisper,
+)
+from serving.placement.ct2_header import read_weights_file
 from serving.placement.hardware import Hardware
 
 HELD: Mapping[str, SourceKind] = {"model": "ct2", "checkpoint": "checkpoint", "voice": "voice"}
@@ -165,7 +176,7 @@ def automatic(
     best, why, is_untimed = best_whisper(weights, EnginePreference(engine=WHISPER), hardware, where)
     if is_untimed:
         why += (
-            f". The first start times it; if a sentence takes more than {LIVE_MS:.0f} ms, the start "
-            "takes a smaller one that is there, and `earshot models pull` then fetches one"
+            f". The first start times it; if a sentence takes more than {LIVE_MS:.0f} ms, the "
+            "start takes a smaller one that is there, and `earshot models pull` then fetches one"
         )
     return offered[best.name], why

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from server.models.errors import ModelsError
 from server.models.hub import Hub, HubFile
 from server.models.voices import voice_of
-from serving.catalogue import CatalogueEntry, require_entry, find_entry
+from serving.catalogue import CatalogueEntry, find_entry, require_entry
 from serving.placement.choose import WHISPER_FILES
 
 SourceKind = Literal["ct2", "checkpoint", "voice"]

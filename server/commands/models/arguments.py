@@ -47,8 +47,8 @@ def _pull(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         nargs="?",
         default="auto",
-        help="a known name (`list --all`), auto (the default), ORGANISATION/REPOSITORY, or its page's address;"
-        " voices: piper:VOICE (piper:en_US-lessac-medium), kokoro",
+        help="a known name (`list --all`), auto (the default), ORGANISATION/REPOSITORY, or its"
+        " page's address; voices: piper:VOICE (piper:en_US-lessac-medium), kokoro",
     )
     parser.add_argument("--best-effort", action="store_true", help="end with 0 whatever happens")
     _add_source(parser)

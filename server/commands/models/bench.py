@@ -18,9 +18,9 @@ from engines.registry import load
 from media.resample import Resampler
 from server.models.errors import ModelsError
 from server.models.inventory import ModelFolder, find_installed, installed
+from serving.placement.benchmarks import ModelBenchmark, device_name, save_benchmark
 from serving.placement.choose import WHISPER, WHISPER_TORCH
 from serving.placement.hardware import detect_hardware
-from serving.placement.benchmarks import ModelBenchmark, device_name, save_benchmark
 
 SENTENCES = (
     "What time is it?",
@@ -55,7 +55,9 @@ def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
     finally:
         for engine in engines:
             engine.close()
-    save_benchmark(models_dir, model.path.name, ModelBenchmark(str(folder), first_ms, second_ms, device))
+    save_benchmark(
+        models_dir, model.path.name, ModelBenchmark(str(folder), first_ms, second_ms, device)
+    )
     faster = WHISPER_TORCH if second_ms < first_ms else WHISPER
     times = f"{WHISPER} {first_ms:.1f} ms, {WHISPER_TORCH} {second_ms:.1f} ms"
     yield f"{times} per utterance, median, on {device}"

@@ -13,12 +13,11 @@ from server.commands.models.list import as_json, as_table
 from server.compose.choices import PlacementInputs, choose_one, survey
 from server.config import Config
 from server.models import convert as conversion
-from server.models.pull import automatic
 from server.models.errors import ModelsError
 from server.models.hub import HUB, STALL_S, Hub
 from server.models.inventory import find_installed, installed
 from server.models.progress import DownloadProgress
-from server.models.pull import PullResult, find_there, pull
+from server.models.pull import PullResult, automatic, find_there, pull
 from server.models.source_spec import ModelSource, checkpoint_of, source_of
 from server.models.voices import setting
 from serving.catalogue import find_entry

@@ -12,8 +12,7 @@ from engines.base import AsrItem, AsrModel, Tts
 from engines.registry import load
 from server.commands.doctor_probes import ProbeResult
 from server.models.download import sha256
-from server.models.inventory import ModelFolder
-from server.models.inventory import read_record
+from server.models.inventory import ModelFolder, read_record
 from server.models.voices import PIPER, with_pulled
 from serving.placement.choose import WHISPER
 
@@ -29,7 +28,9 @@ def check(one: ModelFolder) -> Iterator[ProbeResult]:
         yield ProbeResult("note", f"{one.name}: half fetched; pull it again to go on")
         return
     if one.kind == "checkpoint":
-        yield ProbeResult("note", f"{one.name}: a checkpoint; `earshot models convert` makes a model")
+        yield ProbeResult(
+            "note", f"{one.name}: a checkpoint; `earshot models convert` makes a model"
+        )
         return
     if one.kind == "broken":
         yield ProbeResult("fail", f"{one.name}: {one.path} {one.problem}")
@@ -49,7 +50,9 @@ def _checksums(one: ModelFolder) -> Generator[ProbeResult, None, int]:
         yield ProbeResult("fail", str(error))
         return 1
     if record is None:
-        yield ProbeResult("note", f"{one.name}: nobody noted its checksums; it was not pulled by us")
+        yield ProbeResult(
+            "note", f"{one.name}: nobody noted its checksums; it was not pulled by us"
+        )
         return 0
     wrong = [name for name, digest in record.files.items() if _digest(one.path / name) != digest]
     if wrong:

@@ -15,11 +15,10 @@ from msgspec.json import decode, encode
 from engines.base import AsrItem
 from engines.registry import load
 from server.models.convert import LIBRARIES
-from server.models.inventory import find_installed
-from server.models.inventory import read_record
+from server.models.inventory import find_installed, read_record
+from tests.engines.nano import NANO
 from tests.server.models.cli import earshot, last_line
 from tests.server.models.fake_hub import FakeHub, serving
-from tests.engines.nano import NANO
 from tests.shared import NEEDS_SHARED, ROOT, SHARED
 from tests.speech import say
 

@@ -9,17 +9,16 @@ import pytest
 
 from engines.asr.whisper.decode import ALWAYS
 from engines.asr.whisper.model_info import Settings, paddings, read_notes
-from server.models.pull import automatic
 from server.models.convert import padding_of, write_notes
 from server.models.errors import ModelsError
 from server.models.hub import Hub
-from server.models.inventory import find_installed, installed
+from server.models.inventory import FILE, find_installed, installed, read_record
 from server.models.progress import DownloadProgress
-from server.models.inventory import FILE, read_record
+from server.models.pull import automatic
 from server.models.source_spec import checkpoint_of, source_of
 from serving.catalogue import require_entry
 from serving.placement.benchmarks import ModelBenchmark
-from serving.placement.ct2_header import UnreadableWeightsError, Ct2WeightsHeader, read_weights_file
+from serving.placement.ct2_header import Ct2WeightsHeader, UnreadableWeightsError, read_weights_file
 from serving.placement.hardware import Gpu, Hardware
 from tests.server.models.fake_hub import weights_file
 
@@ -257,7 +256,7 @@ def test_addresses_that_cannot_be_read_are_refused() -> None:
     with pytest.raises(ModelsError, match="is no address: Invalid IPv6 URL"):
         source_of("http://[x/organisation/name")
     for endpoint in ("http://[x", "http://hub:hush"):
-        with pytest.raises(ModelsError, match="cannot be read as a URL$"):
+        with pytest.raises(ModelsError, match=r"cannot be read as a URL$"):
             Hub(endpoint)
 
 

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from server.models.errors import HubUnreachable, ModelsError, HubOffline
 from server.models.download import fetch
+from server.models.errors import HubOffline, HubUnreachable, ModelsError
 from server.models.hub import Hub
-from server.models.inventory import find_installed, partial_folder
+from server.models.inventory import find_installed, partial_folder, read_record, write_record
 from server.models.progress import DownloadProgress
 from server.models.pull import PullResult, pull
-from server.models.inventory import read_record, write_record
 from server.models.source_spec import checkpoint_of, source_of
 from serving.catalogue import UnknownModelError, require_entry
 from tests.server.models.fake_hub import TINY, FakeHub, serving, weights_file, whisper_files
@@ -205,7 +204,12 @@ def test_checkpoints(tmp_path: Path, fake: FakeHub) -> None:
         "pytorch_model.bin": b"y",
     }
     fake.repositories["openai/whisper-large-v2"] = beside | sharded
-    pulled = pull(checkpoint_of(require_entry("large-v2")), tmp_path, fake.hub(), DownloadProgress(io.StringIO()))
+    pulled = pull(
+        checkpoint_of(require_entry("large-v2")),
+        tmp_path,
+        fake.hub(),
+        DownloadProgress(io.StringIO()),
+    )
     assert (pulled.kind, pulled.folder.name) == ("checkpoint", "openai--whisper-large-v2")
     names = {path.name for path in pulled.folder.iterdir()}
     assert names == {*beside, "model.safetensors", "source.json"}

@@ -8,12 +8,11 @@ import pytest
 
 from core.errors import ConfigError
 from server.commands.models.doctor import check
-from server.models.errors import ModelsError, HubOffline
-from server.models.inventory import find_installed, installed, partial_folder
+from server.commands.models.list import as_table
+from server.models.errors import HubOffline, ModelsError
+from server.models.inventory import find_installed, installed, partial_folder, read_record
 from server.models.progress import DownloadProgress
 from server.models.pull import PullResult, pull
-from server.models.inventory import read_record
-from server.commands.models.list import as_table
 from server.models.source_spec import source_of
 from server.models.voices import KOKORO_REPOSITORY, PIPER_REPOSITORY, setting, with_pulled
 from tests.conftest import require
