@@ -1,7 +1,9 @@
 """The documents as a reader finds them: indexes are complete, and links lead somewhere."""
 
+import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ PERFORMANCE_LINES = 150
 
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(rf"`((?:{'|'.join(PACKAGES)}|tests)/[\w./-]+(?:\.py|\.toml|\.js|\.c|\.h|/))`")
+_FUNCTION = re.compile(rf"`((?:{'|'.join(PACKAGES)})/[\w./-]+\.py):([A-Za-z_][\w.]*)`")
 _CODE = re.compile(r"`[^`]+`")
 _LINK = re.compile(r"!?\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)(?:\s+\"[^\"]*\")?\)")
 _HEADING = re.compile(r"^#+ +(.*?) *#*$", re.MULTILINE)
@@ -49,6 +52,22 @@ def _links(page: Path) -> Iterator[tuple[str, str]]:
         if not re.match(r"[a-z]+:", target):
             path, _, anchor = target.partition("#")
             yield path, anchor
+
+
+@cache
+def _definitions(file: str) -> frozenset[str]:
+    """Functions and classes of a module, and the methods of the classes as `CLASS.NAME`."""
+    found: set[str] = set()
+    for node in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {
+                f"{node.name}.{method.name}"
+                for method in node.body
+                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
+            }
+    return frozenset(found)
 
 
 def _anchors(page: Path) -> set[str]:
@@ -96,6 +115,40 @@ def test_every_file_that_a_page_names_exists() -> None:
         if "KIND" not in name and not (ROOT / name).exists()
     ]
     assert missing == []
+
+
+def test_every_function_that_a_page_names_exists() -> None:
+    """Pages name a function or a class as `FILE.py:NAME`, a method as `FILE.py:CLASS.NAME`."""
+    named = {
+        (file, name): page
+        for page in _pages()
+        if page.parts[:2] != ("docs", "history")
+        for file, name in _FUNCTION.findall(_prose(page))
+    }
+    assert len(named) > 100
+    missing = [
+        f"{page}: {file}:{name}"
+        for (file, name), page in named.items()
+        if not (ROOT / file).is_file() or name not in _definitions(file)
+    ]
+    assert missing == []
+
+
+def test_the_way_of_a_frame_is_counted_as_it_is_listed() -> None:
+    page = _prose(Path("docs/architecture.md"))
+    hops = re.findall(r"^(\d+)\. `([\w./]+\.py):", page, re.MULTILINE)
+    assert [int(number) for number, _ in hops] == [*range(1, len(hops) + 1)]
+    files = {file for _, file in hops}
+    of_pipeline = sum(file.startswith("pipeline/") for file in files)
+    assert f"**{len(hops)} hops in {len(files)} files**, {of_pipeline} of them in" in page
+
+
+def test_the_architecture_names_every_folder() -> None:
+    page = _prose(Path("docs/architecture.md"))
+    folders = {f"`{package}`" for package in PACKAGES}
+    stages = (ROOT / "pipeline").glob("[!_.]*/__init__.py")
+    folders |= {f"`{stage.parent.name}/`" for stage in stages}
+    assert {one for one in folders if f"| {one} |" not in page} == set()
 
 
 def test_lines_are_at_most_120_columns_wide() -> None:
