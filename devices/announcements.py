@@ -1,5 +1,5 @@
-"""What is to be said unasked finds the device that asked, another one in its room, or waits for it:
-boards have no connection while they are idle."""
+"""Delivery of announcements: to the device that asked, to another device in its room, or later. An
+announcement may have to wait, because boards have no connection while they are idle."""
 
 import asyncio
 import logging
@@ -15,22 +15,26 @@ from devices.presence import ConnectedDevice, DeviceNotification, Presence
 logger = logging.getLogger(__name__)
 
 WAIT_S = 900.0
-"A timer that rang a quarter of an hour ago is worth telling; one of this morning is not."
+"""Longest wait of an announcement, in seconds. A timer that rang 15 minutes ago is still worth
+announcing; a timer of this morning is not."""
 
 MAX_WAITING_PER_TARGET = 8
-"More at once is no reminder; the oldest go first."
+"""Limit per device or area; the oldest are dropped. More announcements at once would not help the
+user."""
 
 MAX_WAITING = 500
+"Limit for all devices and areas together."
 
 SETTLE_S = 0.5
-"A device that just came says first what it wants; one whose refusals are changes is not hurried."
+"""Pause after a device connected, in seconds. A new device first sends its own requests. A device
+that refuses announcements and changes its state often is not asked again at once."""
 
 NOTIFY_TIMEOUT_S = 20.0
-"A device that has not taken a notice by then does not; the notice goes on waiting."
+"Longest wait for a device to accept an announcement. After that the announcement goes on waiting."
 
 
 class ConversationPort(Protocol):
-    """The conversations, as far as announcements need them."""
+    """Access to the conversations, as far as announcements need it."""
 
     async def announce(self, conversation_id: str, text: str) -> bool: ...
 
@@ -38,26 +42,29 @@ class ConversationPort(Protocol):
 
 
 class AreaDirectory(Protocol):
-    """The directory, as far as announcements need it."""
+    """Access to the device directory, as far as announcements need it."""
 
     async def in_area(self, area: str) -> Sequence[Device]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class PendingNotification:
-    """A notice that nobody could hear yet."""
+    """An announcement that could not be delivered yet."""
 
     notice: DeviceNotification
     device_id: str
-    "Whose it is; empty: of any device in the area."
+    "Id of the device that it is for; empty: for any device in the area."
     area: str
-    "Where another device may say it; empty: nowhere."
+    "Area in which another device may play it; empty: no other device may."
     until: float
-    "Clock.now() when nobody wants to hear it any more."
+    "Time after which it is dropped, on the scale of Clock.now()."
 
 
 class Announcements:
-    """The `Announcer` of timers. `run` must be running: it brings what waits."""
+    """Delivers announcements, such as those of timers; implements `Announcer`.
+
+    `run` must be running: it delivers the announcements that wait.
+    """
 
     def __init__(
         self, talks: ConversationPort, rooms: AreaDirectory, presence: Presence, clock: Clock
@@ -67,8 +74,11 @@ class Announcements:
         self._next_change = asyncio.Event()
 
     async def announce(self, conversation_id: str, text: str) -> bool:
-        """Where the conversation is open; else on the device that held it; else in its room; else
-        it waits for the device. False: nobody is there, and there is no device to wait for."""
+        """Announces `text` in the open conversation, else on its last device, else in its room.
+
+        If none of these works, the announcement waits for the device. Returns False when there is
+        no device to wait for either.
+        """
         if await self._talks.announce(conversation_id, text):
             return True
         place, notice = self._talks.place_of(conversation_id), DeviceNotification(text=text)
@@ -79,14 +89,19 @@ class Announcements:
         return bool(place.device_id)
 
     async def to_device(self, device: Device, notice: DeviceNotification) -> bool:
-        """Nowhere but there. False: it waits for the device."""
+        """Announces on this device only. Returns False when the announcement has to wait for the
+        device."""
         if await self._say(device.id, "", notice):
             return True
         self._keep(notice, device.id, "")
         return False
 
     async def to_area(self, area: str, notice: DeviceNotification) -> Sequence[str]:
-        """On every device in the area that is here: their ids. Empty: it waits for the first."""
+        """Announces on every connected device of the area and returns the ids of those that
+        accepted.
+
+        If none accepts, the announcement waits for the first device of the area.
+        """
         ids = [one.id for one in await self._rooms.in_area(area)]
         async with asyncio.TaskGroup() as tasks:
             told = {one: tasks.create_task(self._tell(one, notice)) for one in ids}
@@ -96,7 +111,7 @@ class Announcements:
         return heard
 
     def counts(self) -> Mapping[str, int]:
-        """Device id -> how many notices wait for it."""
+        """Returns how many announcements wait for each device, by device id."""
         found: dict[str, int] = {}
         for one in self._waiting:
             if one.device_id:
@@ -104,21 +119,22 @@ class Announcements:
         return found
 
     def waiting_in(self, area: str) -> int:
-        """How many notices wait for any device of this area."""
+        """Returns how many announcements wait for any device of this area."""
         wanted = area.strip().casefold()
         return sum(1 for one in self._waiting if not one.device_id and _folded(one.area) == wanted)
 
     def forget(self, device_id: str) -> None:
-        """What waits for this device."""
+        """Drops the announcements that wait for this device."""
         self._waiting = [one for one in self._waiting if one.device_id != device_id]
         self._note_change()
 
     def changed(self) -> asyncio.Event:
-        """Set when something begins or ends to wait."""
+        """Returns the event that is set when the list of waiting announcements next changes."""
         return self._next_change
 
     async def run(self) -> None:
-        """Bring what waits as devices come and become idle. Until cancelled."""
+        """Delivers waiting announcements when devices connect or become idle. Runs until
+        cancelled."""
         while True:
             here, kept = self._presence.changed(), self.changed()
             await self._bring()
@@ -128,7 +144,8 @@ class Announcements:
                 await asyncio.sleep(SETTLE_S)
 
     async def _bring(self) -> None:
-        """To all at once, so that a slow one holds up nobody else; to each in order."""
+        """Delivers to all targets at the same time, so that a slow device delays no other; to each
+        in order."""
         targets = {_target(one) for one in self._waiting}
         async with asyncio.TaskGroup() as tasks:
             for target in targets:
@@ -137,7 +154,7 @@ class Announcements:
     async def _bring_to(self, target: tuple[str, str]) -> None:
         for one in [one for one in self._waiting if _target(one) == target]:
             if not any(other is one for other in self._waiting):
-                continue  # its device was forgotten while those before it were brought
+                continue  # removed meanwhile, e.g. because its device was forgotten
             is_over = one.until <= self._clock.now()
             if is_over or await self._say(one.device_id, one.area, one.notice):
                 self._waiting = [other for other in self._waiting if other is not one]
@@ -146,7 +163,7 @@ class Announcements:
                 logger.info("= a notice for %s %s", one.device_id or "an area", what)
 
     async def _say(self, device_id: str, area: str, notice: DeviceNotification) -> bool:
-        """On the device, or on another one in the area."""
+        """Announces on the device, or on another device in the area."""
         if device_id and await self._tell(device_id, notice):
             return True
         if not area or not self._presence.ids():
@@ -191,7 +208,7 @@ class Announcements:
 
 
 async def wait_for_any(*events: asyncio.Event, timeout_s: float | None = None) -> bool:
-    """Until one of them is set; False: none was in time."""
+    """Waits until one of the events is set. Returns False when the time is up before that."""
     async with asyncio.TaskGroup() as tasks:
         waits = [tasks.create_task(one.wait()) for one in events]
         done, _ = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,8 @@
-"""Which of several devices that heard the same wake word answers. Pure: `now` is given.
+"""Decides which of several devices that detected the same wake word answers. Pure: `now` is given.
 
-The levels that devices tell are not comparable: one stands in a corner, another has its gain turned
-up. So each device's own mean is learnt, and what counts is how much louder than usual it heard.
+The levels that devices report are not comparable: one device stands in a corner, another has a
+higher gain. So the mean level of each device is learnt. What counts is how much louder than usual a
+device received the wake word.
 """
 
 from collections.abc import Iterator
@@ -9,28 +10,31 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 WINDOW_S = 0.2
-"Wake words of one moment reach us within 100 ms over Wi-Fi; half of WAS's 400 ms is enough."
+"""How long reports of a wake word are collected, in seconds. Reports of the same wake word arrive
+within 100 ms over Wi-Fi. WAS waits 400 ms; half of that is enough."""
 
 LATE_S = 1.5
-"""After the first of a group: whoever comes now heard the same wake word over a slow network. A
-wake word takes half a second to say, and a command follows it."""
+"""A report this long after the first of its group still belongs to the same wake word, over a slow
+network. A wake word takes half a second to say, and a command follows it."""
 
 CAUTION = 4.0
-"A mean of so many wake words is believed by half: one of a single wake word says little."
+"A device's mean counts half after this many wake words: the mean of one wake word says little."
 
 MAX_CORRECTION_DB = 12.0
-"More is not a place or a gain: it is a broken microphone, or somebody who only speaks to that one."
+"""Limit of the correction. A larger difference is not explained by place or gain: the microphone is
+broken, or one person always speaks to this device only."""
 
 QUIETEST_DB, LOUDEST_DB = -120.0, 20.0
-"Of any microphone: one wrong number must not spoil the means for hundreds of wake words."
+"""Plausible range of any microphone: one wrong number must not spoil the mean for hundreds of wake
+words."""
 
 MEMORY = 50.0
-"The mean follows a device that was moved within so many wake words."
+"The mean adapts within about this many wake words, for instance after a device was moved."
 
 
 @dataclass(frozen=True, slots=True)
 class ArbitrationVerdict:
-    """One contender's. The winner's comes first."""
+    """Decision about one contender. In a list of verdicts the winner comes first."""
 
     device: str
     won: bool
@@ -38,24 +42,25 @@ class ArbitrationVerdict:
 
 @dataclass(slots=True)
 class _UsualLevel:
-    """A device's mean level."""
+    """Mean level of one device."""
 
     mean_db: float = 0.0
     count: float = 0.0
 
     def add(self, level_db: float) -> None:
+        """Adds a level to the mean; beyond MEMORY levels the mean is exponential."""
         self.count = min(self.count + 1, MEMORY)
         self.mean_db += (level_db - self.mean_db) / self.count
 
 
 @dataclass(slots=True)
 class _WakeContest:
-    """One wake word in one group."""
+    """One wake word in one group of devices, and the devices that reported it."""
 
     began: float
     levels: dict[str, float | None] = field(default_factory=dict)
     winner: str = ""
-    "Empty: not decided yet."
+    "Name of the winner; empty: not decided yet."
 
     @property
     def is_decided(self) -> bool:
@@ -63,8 +68,16 @@ class _WakeContest:
 
 
 class Arbitration:
-    """Groups are independent of each other. Every contender gets exactly one verdict per wake word,
-    and exactly one contender of a group wins."""
+    """Decides for each wake word which device of a group answers.
+
+    Groups are independent of each other. Every contender gets exactly one verdict per wake word,
+    and exactly one contender of a group wins. Example:
+
+        verdicts = arbitration.heard("kitchen", "dev_1", -20.0, {"dev_1", "dev_2"}, now)  # [] yet
+        ...
+        if (due := arbitration.due()) is not None and now >= due:
+            verdicts = arbitration.tick(now)  # one winner, all others lose
+    """
 
     def __init__(self) -> None:
         self._races: dict[str, _WakeContest] = {}
@@ -73,13 +86,18 @@ class Arbitration:
     def heard(
         self, group: str, device: str, level_db: float | None, known: AbstractSet[str], now: float
     ) -> list[ArbitrationVerdict]:
-        """A device heard the wake word. `known`: all devices of the group that could have heard it,
-        this one included or not. What is decided by it, perhaps nothing yet."""
+        """Records that a device detected the wake word, and returns the verdicts that follow, if
+        any.
+
+        level_db: the level that the device reported; None: it reports none. known: all devices of
+        the group that could have detected it; `device` may be missing from it.
+        """
         if level_db is not None:
             level_db = max(QUIETEST_DB, min(LOUDEST_DB, level_db))
         verdicts: list[ArbitrationVerdict] = []
         race = self._races.get(group)
-        is_old = race is not None and device in race.levels  # nobody hears a wake word twice
+        # a device reports the same wake word only once
+        is_old = race is not None and device in race.levels
         if race is not None and not race.is_decided and (is_old or now >= race.began + WINDOW_S):
             verdicts += self._decide(race)
         if race is None or is_old or now >= race.began + LATE_S:
@@ -93,8 +111,11 @@ class Arbitration:
         return verdicts
 
     def left(self, group: str, device: str, known: AbstractSet[str]) -> list[ArbitrationVerdict]:
-        """A device is gone, which nobody has to wait for, and which cannot win any more. `known`:
-        those that are left."""
+        """Removes a device that disconnected, and returns the verdicts that follow.
+
+        The others need not wait for it, and it cannot win any more. known: the devices that are
+        left.
+        """
         self.gave_up(group, device)
         race = self._races.get(group)
         if race is None or race.is_decided:
@@ -106,18 +127,21 @@ class Arbitration:
         return self._decide(race) if known <= race.levels.keys() else []
 
     def gave_up(self, group: str, device: str) -> None:
-        """The winner will not bring the command. Those that lost have stopped listening, and cannot
-        be told otherwise; whoever hears the wake word from now on is not late."""
+        """Ends the contest because the winner will not send the command.
+
+        The losers stopped listening, and no message can change that. A device that detects the wake
+        word from now on begins a new contest.
+        """
         race = self._races.get(group)
         if race is not None and race.winner == device:
             del self._races[group]
 
     def due(self) -> float | None:
-        """When `tick` has something to decide; None: nothing waits."""
+        """Returns the time at which `tick` has something to decide; None: nothing waits."""
         return min((race.began + WINDOW_S for race in self._undecided()), default=None)
 
     def tick(self, now: float) -> list[ArbitrationVerdict]:
-        """Decide what waited long enough, and forget what is long over."""
+        """Decides contests whose window is over, and removes old ones."""
         ripe = [race for race in self._undecided() if now >= race.began + WINDOW_S]
         verdicts = [verdict for race in ripe for verdict in self._decide(race)]
         over = [name for name, race in self._races.items() if now >= race.began + LATE_S]
@@ -126,11 +150,12 @@ class Arbitration:
         return verdicts
 
     def forget(self, device: str) -> None:
-        """What was learnt of a device that is no longer known."""
+        """Drops the mean level of a device that is no longer known."""
         self._usual.pop(device, None)
 
     def correction_db(self, device: str) -> float:
-        """How much louder than the others this device usually hears; 0 while nothing is known."""
+        """Returns how much louder than the others this device usually is, in dB; 0 while too little
+        is known."""
         own = self._usual.get(device)
         if own is None or not own.count:
             return 0.0
@@ -148,7 +173,8 @@ class Arbitration:
 
     def _decide(self, race: _WakeContest) -> list[ArbitrationVerdict]:
         def rank(device: str) -> tuple[bool, float, str]:
-            """The best first. Who says no level wins only among its like; ties go by name."""
+            """Sorts the best first. A device without a level wins only among others without one;
+            ties go by name."""
             level_db = race.levels[device]
             if level_db is None:
                 return True, 0.0, device

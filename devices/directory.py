@@ -1,5 +1,8 @@
-"""Who a device is and whether it may be served, as every device door needs it. The registry behind
-it keeps this in a database; doors only know this file."""
+"""What a device is and whether it may be served, as every device door needs it.
+
+`devices/registry` implements the protocols of this module with a database; doors know only this
+module.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,54 +14,54 @@ from media.processing.modes import EchoMode
 from pipeline.shared.settings import SessionSettings
 
 DeviceKind = Literal["xiaozhi", "willow", "wyoming"]
-"""The protocol that a device speaks."""
+"The protocol that a device speaks."
 
 DeviceEcho = Literal[EchoMode, ""]
-"""Empty: as everywhere."""
+"The device's echo mode; empty: the server's setting."
 
 ApprovalState = Literal["new", "approved", "blocked"]
-"""`new`: somebody has to approve it first; `blocked`: somebody said no."""
+"`new`: a person has to approve it first; `blocked`: a person refused it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceClaims:
-    """What a device says of itself when it comes. Nothing of it is to be trusted but `address`."""
+    """What a device claims about itself when it connects. Only `address` can be trusted."""
 
     kind: DeviceKind
     hardware_id: str
-    "Its MAC (lower case, colons); for what has none, its address."
+    "Its MAC (lower case, colons); its address if the device has no MAC."
     address: str
-    """From where it came, an IP address. Empty where a proxy's headers say that it came from
-    elsewhere: a loopback address is approved unasked."""
+    """IP address that it connects from. Empty where a proxy's headers say that the request came
+    from elsewhere, because a loopback address is approved without asking."""
     name: str = ""
     board: str = ""
     firmware: str = ""
     language: str = ""
-    "ISO 639-1, of its own display."
+    "Language of its own display, in ISO 639-1."
     identity: bytes = field(default=b"", repr=False)
-    """A digest of what the device keeps to itself: everybody in its network knows its MAC. Empty:
-    its protocol has no such thing."""
+    """Digest of a secret of the device. Its MAC is no proof: everybody in its network knows it.
+    Empty: its protocol has no secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProfile:
-    """How the assistant is to be on a device; an empty or None value: as everywhere."""
+    """Settings of the sessions of one device. An empty or None value means the server's setting."""
 
     voice: str = ""
     language: str = ""
-    "ISO 639-1."
+    "In ISO 639-1."
     instructions: str = ""
     wake_word: str = ""
     volume: int | None = None
-    "0 to 100, of the device's loudspeaker."
+    "Volume of the device's loudspeaker, 0 to 100."
     answer_temperature: float | None = None
     tools: tuple[str, ...] | None = None
     "Names of the server's tools that may be used; None: all."
     echo: DeviceEcho = ""
-    "For boards that hear themselves, among boards that do not."
+    "Echo mode, for boards whose microphone picks up their own loudspeaker."
 
     def applied(self, settings: SessionSettings) -> SessionSettings:
-        """The settings that a session on this device begins with."""
+        """Returns the settings that a session on this device begins with."""
         return replace(
             settings,
             voice=self.voice or settings.voice,
@@ -76,15 +79,16 @@ class DeviceProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A device as it is known."""
+    """A device as the registry knows it."""
 
     id: str
-    "Ours, `dev_...`: stays when it is renamed or gets other firmware."
+    """Id that Earshot gave it, `dev_...`. It stays when the device is renamed or gets other
+    firmware."""
     kind: DeviceKind
     hardware_id: str
     name: str
     area: str = ""
-    "The room it stands in; empty: not said."
+    "The room it stands in; empty: not set."
     standing: ApprovalState = "new"
     profile: DeviceProfile = field(default_factory=DeviceProfile)
     board: str = ""
@@ -92,63 +96,85 @@ class Device:
     address: str = ""
     last_seen: datetime | None = None
     pairing_code: str = field(default="", repr=False)
-    """Shown on, or spoken by, a device while it waits; empty once it is approved, where its kind
-    shows none, and for who comes while another one waits under it."""
+    """Code that the device shows or speaks while it waits for approval. Empty once it is
+    approved, where its kind shows no code, and for a newcomer while another one waits under
+    this hardware id."""
     has_new_identity: bool = False
-    """It was approved, and came with another identity: it was reset, or somebody uses its MAC. Who
-    has the former one is served; the other waits under `pairing_code`."""
+    """The device was approved, and one with another identity came: it was reset, or another
+    device uses its MAC. The one with the former identity is served; the other waits under
+    `pairing_code`."""
     identity: bytes = field(default=b"", repr=False)
-    "Of the `DeviceClaims` that was approved; empty: none is known."
+    "Identity of the `DeviceClaims` that was approved; empty: none is known."
 
 
 class DeviceDirectory(Protocol):
-    """The devices that are known. Every call may raise StorageFailed."""
+    """The known devices. Every call may raise StorageError."""
 
     async def check_in(self, contact: DeviceClaims) -> Device:
-        """Know the device from now on, when and whence it was seen last. One that was never seen
-        before is new, or approved where the configuration says that its network is enough. So is
-        one with another identity than was approved, as it is told here."""
+        """Records the device, and when and from where it was last seen.
+
+        A device that was never seen before is `new`, or approved if the configuration trusts its
+        network. The same holds for a device with an identity other than the approved one: this is
+        what the result says.
+        """
         ...
 
     async def find(
         self, kind: DeviceKind, hardware_id: str, identity: bytes = b""
     ) -> Device | None:
-        """`identity`: of who asks, for whom another one's device is `new`; empty: of nobody."""
+        """Returns the device, or None if it is unknown.
+
+        identity: that of the device that asks; for it, a device approved with another identity is
+        `new`. Empty: identities are not compared.
+        """
         ...
 
     async def issue_token(self, device_id: str, identity: bytes = b"") -> str:
-        """A new key for a device that is approved, or that shows a code and waits: then the key
-        opens nothing before the approval. It is told once and kept as a digest; the last few hold
-        on until they expire. `identity`: of the board, which alone may use it. Raises NotFound."""
+        """Returns a new key for a device that is approved, or that shows a code and waits for
+        approval.
+
+        A key of a waiting device opens nothing before the approval. The key is returned only here
+        and stored as a digest; the last few keys stay valid until they expire. identity: that of
+        the board, which alone may use the key. Raises NotFound.
+        """
         ...
 
     async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
-        """Whose key this is; None: nobody's, expired, or of a device that is not approved, or not
-        with this identity."""
+        """Returns the approved device that this key belongs to.
+
+        None: the key is unknown or expired, its device is not approved, or it has another identity.
+        """
         ...
 
     async def waits(self, token: str, identity: bytes) -> Device | None:
-        """The device that waits for approval under a code, whose key this is; None: none does."""
+        """Returns the device with this key that waits for approval under a code; None: there is
+        none."""
         ...
 
     async def in_area(self, area: str) -> Sequence[Device]:
-        """Approved ones."""
+        """Returns the approved devices of the area."""
         ...
 
     def changed(self) -> asyncio.Event:
-        """Set at the next change of any device (a new one, approved, renamed, forgotten)."""
+        """Returns the event that is set at the next change of any device (new, approved, renamed,
+        forgotten)."""
         ...
 
 
 class DeviceSettingsStore(Protocol):
-    """Small JSON values of the device doors, kept beside the devices. Every call may raise
-    StorageFailed."""
+    """Small JSON values of the device doors, stored together with the devices.
+
+    Every call may raise StorageError.
+    """
 
     async def read(self, key: str, device_id: str = "") -> Any:
-        """None: never written. `key` begins with the door's name (`willow.config`); `device_id`:
-        the value is that device's, and is forgotten with it."""
+        """Returns the value, or None if it was never written.
+
+        key: begins with the door's name (`willow.config`). device_id: the device that the value
+        belongs to; it is deleted with the device.
+        """
         ...
 
     async def write(self, key: str, value: Any, device_id: str = "") -> None:
-        """Anything that JSON has; None: forget it. Raises NotFound for an unknown device."""
+        """Stores a JSON value; None deletes it. Raises NotFound for an unknown device."""
         ...

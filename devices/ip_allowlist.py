@@ -1,4 +1,5 @@
-"""Who may come to doors whose clients have no key: machines of the networks that are named."""
+"""Checks of IP addresses, for doors whose clients have no key: only devices in named networks may
+connect."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +10,10 @@ IpAddress = IPv4Address | IPv6Address
 
 
 def address_of(peer: str | None) -> IpAddress | None:
-    """As a socket says it: without the zone, an IPv4 address as such. None: gone already."""
+    """Parses the address of a socket, without zone; an IPv4 address in IPv6 form becomes IPv4.
+
+    Returns None for a connection that is already closed.
+    """
     try:
         address = ip_address((peer or "").partition("%")[0])
     except ValueError:
@@ -18,6 +22,7 @@ def address_of(peer: str | None) -> IpAddress | None:
 
 
 def is_among(address: IpAddress, networks: Iterable[IpNetwork]) -> bool:
+    """Returns True if the address is in one of the networks."""
     return any(address in one for one in networks)
 
 
@@ -26,13 +31,18 @@ class KeylessPageSettings:
     """Pages of other sites that need no key: WIS's browser client cannot send one."""
 
     origins: frozenset[str] = frozenset()
+    "Origins of these pages, as in the Origin header."
     networks: tuple[IpNetwork, ...] = ()
-    "Where their browsers may be."
+    "Networks of the browsers that show these pages."
     trusts_this_machine: bool = True
-    "False: what comes from this machine may be a forwarder of bytes, behind which anybody is."
+    """False: requests from this machine may come through a proxy, so their address says nothing
+    about the client."""
 
     def admits(self, origin: str, peer: str | None) -> bool:
-        """Any program can say an origin, so that its address counts, too."""
+        """Returns True if a page with this origin may be served without a key.
+
+        The address counts too, because any program can send any origin.
+        """
         address = address_of(peer)
         if address is None or (address.is_loopback and not self.trusts_this_machine):
             return False

@@ -1,6 +1,8 @@
-"""Where a device may be sent for the sound of a notification: to this server, or to a host that
-the operator named. It fetches the URL itself, from inside the home network:
-see `core.http.fetch_policy`."""
+"""Checks the URLs that notifications make a device fetch.
+
+Allowed are this server and hosts that the operator named. The device fetches the URL itself, from
+inside the home network: see `core.http.fetch_policy`.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -12,14 +14,19 @@ logger = logging.getLogger(__name__)
 
 
 class AudioUrlPolicy:
-    """`hosts`: names or addresses, each with `:port` or for any port."""
+    """Allowed URLs for the sound of notifications.
+
+    hosts: names or addresses, each with `:port`, or without for any port.
+    """
 
     def __init__(self, hosts: Sequence[str] = (), resolve: HostResolver | None = None) -> None:
         self._hosts = HostAllowlist(hosts, resolve)
 
     async def check(self, url: str, own: str) -> None:
-        """`own`: this server as the device calls it, `http://192.168.1.2:8502`. Raises RequestError
-        audio_url_refused, which says why."""
+        """Checks one URL. Raises RequestError audio_url_refused, which says why.
+
+        own: this server's address as the device uses it, such as `http://192.168.1.2:8502`.
+        """
         try:
             await self._check(url, own)
         except UrlNotAllowed as why:

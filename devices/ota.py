@@ -1,6 +1,6 @@
 """Firmware images that devices fetch: a folder of `VERSION/BOARD.bin`, filled by the operator.
 
-Names come from requests, so they are held to a form that cannot leave the folder; links are not
+Names come from requests, so they must have a form that cannot leave the folder. Links are not
 followed either.
 """
 
@@ -22,7 +22,8 @@ SUFFIX = ".bin"
 MAX_NAME_CHARS = 64
 
 MAX_LISTED = 1000
-"Files: beyond that nobody reads the list, and each costs its checksum once."
+"""Limit of the files that are listed: a longer list is of no use, and each file's checksum is
+computed once."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _RELEASE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,5}")
@@ -33,7 +34,7 @@ _CHUNK_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirmwareFile:
-    """One image."""
+    """One firmware image."""
 
     version: str
     board: str
@@ -44,15 +45,17 @@ class FirmwareFile:
 
 
 class FirmwareFolder:
-    """Every call reads the disk, so call it in a thread. `root` need not exist."""
+    """Folder of firmware images. Every method reads the disk, so call it in a thread. `root` need
+    not exist."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._digests: dict[tuple[Path, int, int], str] = {}
-        "By path, size and time of change: an image of 4 MB takes 10 ms."
+        "Checksums by path, size and time of change: that of a 4 MB image takes 10 ms."
 
     def find(self, version: str, board: str) -> FirmwareFile:
-        """Raises RequestError invalid_value for a name that is none; NotFound."""
+        """Returns an image. Raises RequestError invalid_value for a malformed name, and
+        NotFound."""
         check_name("version", version)
         check_name("platform", board)
         found = self._firmware(version, board)
@@ -61,7 +64,7 @@ class FirmwareFolder:
         return found
 
     def all(self) -> Sequence[FirmwareFile]:
-        """The newest version first."""
+        """Returns all images, the newest version first."""
         found: list[FirmwareFile] = []
         for version, board in self._names():
             firmware = self._firmware(version, board) if len(found) < MAX_LISTED else None
@@ -70,23 +73,25 @@ class FirmwareFolder:
         return sorted(found, key=lambda one: (age(one.version), one.board), reverse=True)
 
     def of(self, board: str) -> Sequence[FirmwareFile]:
-        """For this board, the newest version first."""
+        """Returns the images for this board, the newest version first."""
         return [one for one in self.all() if one.board == board]
 
     def releases(self, board: str) -> Sequence[FirmwareFile]:
-        """For this board, the newest first, without pre-releases and what is no number."""
+        """Returns the releases for this board, the newest first. Pre-releases and versions that are
+        no number are left out."""
         return [one for one in self.of(board) if is_release(one.version)]
 
     def newest(self, board: str) -> FirmwareFile | None:
-        """Of the releases, else of what there is. None: there is none for this board."""
+        """Returns the newest release, or the newest image if there is no release; None: there is no
+        image."""
         return next(iter(self.releases(board) or self.of(board)), None)
 
     def place(self, board: str) -> str:
-        """Where an image for this board is to be put, for people."""
+        """Returns the path for an image for this board, as a text for people."""
         return str(self.root / "VERSION" / f"{board or 'BOARD'}{SUFFIX}")
 
     def delete(self, version: str, board: str) -> None:
-        """Raises RequestError invalid_value; NotFound."""
+        """Deletes an image. Raises RequestError invalid_value, and NotFound."""
         path = self.find(version, board).path
         path.unlink(missing_ok=True)
         if not any(path.parent.iterdir()):
@@ -116,7 +121,8 @@ class FirmwareFolder:
         if digest is None:
             digest = _sha256(path)
             others = {one: its for one, its in self._digests.items() if one[0] != path}
-            self._digests = {**others, key: digest}  # in several threads: replaced, never changed
+            # several threads read it: it is replaced, never changed
+            self._digests = {**others, key: digest}
         return FirmwareFile(
             version=version,
             board=board,
@@ -129,10 +135,11 @@ class FirmwareFolder:
 async def image_for(
     folder: FirmwareFolder, board: str, wanted: str, param: str = "firmware"
 ) -> FirmwareFile | None:
-    """`wanted`: a version, or empty for the newest. None: there is none for this board.
+    """Returns the image of a version. wanted: a version, or empty for the newest. None: there is
+    none.
 
-    Raises RequestError invalid_value for what is no version; firmware_url_refused for a URL: images
-    are not signed, so whoever chooses where they come from owns the device.
+    Raises RequestError invalid_value for a malformed version, and firmware_url_refused for a URL:
+    images are not signed, so a client that could choose their source would control the device.
     """
     if "://" in wanted:
         raise RequestError(
@@ -149,7 +156,7 @@ async def image_for(
 
 
 def check_name(param: str, name: str) -> str:
-    """A version's, a board's or a file's. Raises RequestError."""
+    """Returns `name` if it is a valid name of a version, board or file. Raises RequestError."""
     if len(name) > MAX_NAME_CHARS or not _NAME.fullmatch(name) or ".." in name:
         logger.warning("! a %s that is no name was refused, of %d characters", param, len(name))
         raise RequestError(
@@ -162,7 +169,7 @@ def check_name(param: str, name: str) -> str:
 
 
 def is_release(version: str) -> bool:
-    """Numbers with dots between them, and nothing else."""
+    """Returns True for numbers with dots between them and nothing else."""
     return _RELEASE.fullmatch(version) is not None
 
 
@@ -170,15 +177,18 @@ Age = tuple[tuple[int, ...], bool, tuple[tuple[bool, int, str], ...]]
 
 
 def age(version: str) -> Age:
-    """To sort by: 0.10 is newer than 0.9, and than its own `0.10-rc.10`, that than `0.10-rc.9`.
-    What has no number (WAS's `local`) is the oldest; what follows a `+` counts for nothing."""
+    """Returns a sort key: 0.10 is newer than 0.9 and than `0.10-rc.10`, which is newer than
+    `0.10-rc.9`.
+
+    A version without a number (WAS's `local`) is the oldest. Text after a `+` is ignored.
+    """
     release, _, candidate = version.partition("+")[0].partition("-")
     numbers = tuple(int(one[:9]) for one in _NUMBERS.findall(release))
     return numbers, not candidate, tuple(map(_part_age, _PARTS.findall(candidate)))
 
 
 def _part_age(part: str) -> tuple[bool, int, str]:
-    """Numbers by their value, and before words (semver.org, 11.4)."""
+    """Sorts numbers by value, and before words (semver.org, 11.4)."""
     return (False, int(part[:9]), "") if part[0] in "0123456789" else (True, 0, part)
 
 

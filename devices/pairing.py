@@ -1,4 +1,4 @@
-"""How a device becomes approved: by its network, or by a code that it shows and a person types."""
+"""Approval of devices: by their network, or by a code that the device shows and a person types."""
 
 import secrets
 from collections import OrderedDict, deque
@@ -13,31 +13,34 @@ from devices.ip_allowlist import IpNetwork, address_of, is_among
 CODE_DIGITS = 6
 
 CODE_LIFE_S = 600.0
-"How long a code holds; the device shows a new one afterwards, at its next contact."
+"Life of a code, in seconds. Afterwards the device shows a new code at its next contact."
 
 SHOWS_CODE: Container[DeviceKind] = frozenset({"xiaozhi"})
-"Kinds whose protocol has a code that is shown or spoken; others are approved without one."
+"Kinds whose protocol can show or speak a code; other kinds are approved without one."
 
 MAX_WRONG_GUESSES = 5
-"Within a minute, of everybody: so a code that holds ten minutes meets fifty guesses of a million."
+"""Limit of wrong codes in a minute, from all clients together. During the ten minutes of a code,
+fifty of a million codes can be tried."""
 
 GUESS_WINDOW_S = 60.0
+"Time in which the wrong codes are counted."
 
 MAX_REMEMBERED = 64
-"Used codes, to say that rather than that they are unknown."
+"""Number of used codes that are remembered, to report "used" instead of "unknown"."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRule:
-    """Who needs no person's approval."""
+    """Rule that says which devices are approved without a person."""
 
     networks: tuple[IpNetwork, ...] = ()
-    "Beside this machine itself."
+    "Networks whose devices are approved, in addition to this machine."
     trusts_this_machine: bool = True
-    "False: a proxy may be what comes from there."
+    "False: connections from this machine may come from a proxy."
 
     def approves(self, address: str) -> bool:
-        """Of a connection's address; never of what is none."""
+        """Returns True if a device at this IP address is approved. False for text that is no
+        address."""
         found = address_of(address)
         if found is None or found.is_loopback:
             return found is not None and self.trusts_this_machine
@@ -46,20 +49,24 @@ class ApprovalRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySettings:
+    """Settings of the device registry."""
+
     rule: ApprovalRule = field(default_factory=ApprovalRule)
-    "Who is approved unasked."
+    "Rule for approval without a person."
     token_life: timedelta = timedelta(days=365)
+    "Life of a key of a device."
     new_life: timedelta = timedelta(days=7)
-    "How long a device that nobody approved is kept after it was last seen."
+    "How long a device that nobody approved is kept after its last contact."
 
 
 def new_code() -> str:
-    """Six random digits."""
+    """Returns six random digits."""
     return f"{secrets.randbelow(10**CODE_DIGITS):0{CODE_DIGITS}d}"
 
 
 def read_code(text: str) -> str:
-    """A code as people type it (`123 456`, `123-456`). Raises RequestError."""
+    """Returns the digits of a code as people type it (`123 456`, `123-456`). Raises
+    RequestError."""
     digits = "".join(one for one in text if one not in " -")
     if len(digits) != CODE_DIGITS or not (digits.isascii() and digits.isdigit()):
         raise RequestError(
@@ -71,13 +78,17 @@ def read_code(text: str) -> str:
 
 
 def is_code_expired(moment: datetime | None, now: datetime) -> bool:
-    """Whether a code that holds until then, if there is one, holds no more."""
+    """Returns True if the code is no longer valid at `now`, or if there is none (`moment` is
+    None)."""
     return moment is None or moment <= now
 
 
 def check_shown(shown: str, expires: datetime | None, said: str, now: datetime) -> None:
-    """Whether who approves a device by its id saw what this one shows: another may have come in its
-    place since. Empty: nothing. Raises Conflict pairing_code_needed, _unknown or _expired."""
+    """Checks that the person who approves a device by its id saw the code that this device shows.
+
+    Another device may have taken its place meanwhile. shown, said: empty for no code. Raises
+    Conflict pairing_code_needed, pairing_code_unknown or pairing_code_expired.
+    """
     if shown and not said:
         raise Conflict(
             f"it shows {CODE_DIGITS} digits; compare them, and approve it with them",
@@ -103,15 +114,17 @@ def _expired() -> Conflict:
 
 
 class PairingAttempts:
-    """Counts wrong codes, and says what became of a wrong one."""
+    """Counter of wrong codes, which also knows the used codes."""
 
     def __init__(self) -> None:
         self._wrong: deque[float] = deque(maxlen=MAX_WRONG_GUESSES)
         self._used: OrderedDict[str, None] = OrderedDict()
 
     def begin(self, now: float) -> None:
-        """Every try counts as wrong until it is right: many at once are many. `now`: monotonic
-        seconds. Raises Overloaded too_many_guesses."""
+        """Counts an attempt as wrong until `right` is called, so that parallel attempts count too.
+
+        now: monotonic seconds. Raises OverloadedError too_many_guesses.
+        """
         if len(self._wrong) == MAX_WRONG_GUESSES and now - self._wrong[0] < GUESS_WINDOW_S:
             wait_s = int(GUESS_WINDOW_S - (now - self._wrong[0])) + 1
             raise OverloadedError(
@@ -122,13 +135,14 @@ class PairingAttempts:
         self._wrong.append(now)
 
     def right(self, code: str) -> None:
+        """Takes the last attempt back from the count and remembers the code as used."""
         self._wrong.pop()
         self._used[code] = None
         if len(self._used) > MAX_REMEMBERED:
             self._used.popitem(last=False)
 
     def wrong(self, code: str, *, is_expired: bool) -> RequestError:
-        """The error to raise."""
+        """Returns the error to raise for a wrong code."""
         if is_expired:
             return _expired()
         if code in self._used:

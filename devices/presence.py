@@ -1,5 +1,7 @@
-"""Which devices are connected now and what they do: announcements find them here, the page shows
-it. In memory only; the directory knows those that are away, too."""
+"""Registry of connected devices and their activity, for announcements and the page.
+
+It is in memory only; the directory also knows devices that are away.
+"""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,12 +10,14 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 DeviceActivity = Literal["idle", "listening", "thinking", "speaking"]
+"What a connected device does now."
 
 DeviceEventKind = Literal["connected", "disconnected", "turn", "error"]
+"Kinds of events in a device's log."
 
 
 class DeviceEventSink(Protocol):
-    """Keeps what happens on devices, for `earshot devices logs`."""
+    """Receiver of events of devices, for `earshot devices logs`."""
 
     def __call__(
         self,
@@ -27,46 +31,53 @@ class DeviceEventSink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceNotification:
-    """Something to be shown and heard on a device unasked."""
+    """An announcement for a device."""
 
     text: str
-    "Spoken in the device's voice, and shown where it has a display."
+    "Spoken in the device's voice, and shown if it has a display."
     audio_url: str = ""
     "Played in place of the spoken text, by devices that fetch sound themselves."
 
 
 class ConnectedDevice(Protocol):
-    """A connected device, as its door has it."""
+    """A connected device, as its door implements it."""
 
     @property
     def doing(self) -> DeviceActivity: ...
 
     @property
     def timing(self) -> Mapping[str, float] | None:
-        """The last turn's marks (`core.events`), for the waterfall; None before the first."""
+        """Marks of the last turn (`core.events`), for the waterfall; None before the first turn."""
         ...
 
     async def notify(self, notice: DeviceNotification) -> bool:
-        """False: it cannot be heard there now (no socket while idle, volume of a phone call)."""
+        """Announces something. Returns False if it cannot be played now (no socket while idle,
+        phone call)."""
         ...
 
     async def restart(self) -> bool:
-        """Reboot the device. False: this kind cannot be told to."""
+        """Reboots the device. Returns False if this kind of device has no such command."""
         ...
 
     async def update(self, firmware: str) -> bool:
-        """Take this firmware: a version that the door has; empty: the newest it has. False: this
-        kind cannot be told to, not now, or there is none. Raises RequestError for a URL."""
+        """Starts a firmware update. firmware: a version that the door has; empty: the newest.
+
+        Returns False if this kind has no such command, cannot do it now, or there is no such image.
+        Raises RequestError for a URL.
+        """
         ...
 
     async def close(self) -> None:
-        """End its connection: it was forgotten or blocked, or came twice."""
+        """Closes its connection: the device was forgotten or blocked, or opened a second
+        connection."""
         ...
 
 
 class Presence:
-    """Every connected device by the directory's id. Two connections of one device: the newer is the
-    device, the door closes the older."""
+    """Connected devices by the directory's id.
+
+    When a device has two connections, the newer counts and the door closes the older.
+    """
 
     def __init__(self, witness: DeviceEventSink | None = None) -> None:
         self._live: dict[str, ConnectedDevice] = {}
@@ -78,8 +89,11 @@ class Presence:
     def here(
         self, device_id: str, live: ConnectedDevice, identity: bytes = b""
     ) -> Iterator[ConnectedDevice | None]:
-        """While the body runs the device counts as connected. Yields the connection that it
-        replaces, which the caller closes. `identity`: that of the device as it was let in."""
+        """Counts the device as connected while the body runs.
+
+        Yields the connection that it replaces, which the caller closes. identity: the device's when
+        it was admitted.
+        """
         former = self._live.get(device_id)
         self._live[device_id], self._identities[device_id] = live, identity
         self._tell(device_id, "connected")
@@ -99,28 +113,30 @@ class Presence:
         return tuple(self._live)
 
     def all_here(self) -> Mapping[str, tuple[ConnectedDevice, bytes]]:
-        """By the directory's id: the connections as they are now, each with the identity that was
-        let in."""
+        """Returns the present connections by the directory's id, each with the identity that was
+        admitted."""
         return {one: (live, self._identities[one]) for one, live in self._live.items()}
 
     def note_change(self) -> None:
-        """A door calls it when a device does something else."""
+        """Reports that the activity of a device changed; called by doors."""
         self._next_change.set()
         self._next_change = asyncio.Event()
 
     def note_turn(self, device_id: str) -> None:
-        """A door calls it when a turn is over; the device's log keeps its `timing`."""
+        """Reports that a turn is over; called by doors. The device's log stores the `timing`."""
         live = self._live.get(device_id)
         self._tell(device_id, "turn", timing=live.timing if live else None)
         self.note_change()
 
     def note_error(self, device_id: str, code: str) -> None:
-        """A door calls it when something failed on a device, connected or not: the stable code of
-        an error (`core.errors`), never words."""
+        """Reports an error of a device, connected or not; called by doors.
+
+        code: the stable code of an error (`core.errors`), never words of users.
+        """
         self._tell(device_id, "error", code=code)
 
     def changed(self) -> asyncio.Event:
-        """Set at the next change."""
+        """Returns the event that is set at the next change."""
         return self._next_change
 
     def _tell(

@@ -1,1 +1,1 @@
-"""Devices over HTTP: for the page, the command line and whoever holds the key."""
+"""HTTP API of the devices, for the page, the command line and any client with the server's key."""

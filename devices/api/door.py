@@ -1,4 +1,4 @@
-"""What the page and the command line do with devices."""
+"""Handlers of the HTTP API of the devices, which the page and the command line use."""
 
 import asyncio
 import logging
@@ -39,24 +39,29 @@ from devices.registry.sanitize import MAX_NAME_CHARS, short
 logger = logging.getLogger(__name__)
 
 SETTLE_S = 0.1
-"Changes come in bursts (a device connects, listens): watchers get what they came to."
+"""Wait before an update is sent, in seconds. Changes come in bursts (a device connects, then
+listens), so watchers get the state after the burst."""
 
 AGAIN_S = 5.0
-"After a look that failed: a device that was blocked just then stays connected no longer."
+"""Seconds until the next try after the database failed. Until then a device that was just blocked
+may stay connected."""
 
 MAX_WATCHERS = 64
 
 KINDS_WITHOUT_SPEECH: Container[DeviceKind] = frozenset({"wyoming"})
-"Kinds that nothing can be said on unasked: Home Assistant asks, and is not asked."
+"Kinds that cannot play announcements. Wyoming only answers requests of Home Assistant."
 
 
 class DeviceLog(msgspec.Struct, frozen=True):
+    """The log of one device."""
+
     entries: list[DeviceLogEntry]
-    "The oldest first, at most 100; the server's memory, empty after its start."
+    """At most 100 entries, the oldest first. Kept in memory only, so empty after a start of the
+    server."""
 
 
 class DevicesDoor:
-    """Handlers; `devices.api.routes` says what each is for."""
+    """HTTP handlers for the devices; `devices.api.routes` says what each of them does."""
 
     def __init__(
         self,
@@ -68,21 +73,24 @@ class DevicesDoor:
         images: Mapping[DeviceKind, FirmwareFolder] | None = None,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        """`check` raises RequestError for a profile with which no session could begin; `images`:
-        the firmware of those kinds that have some."""
+        """check: raises RequestError for a profile with which no session could begin. images:
+        firmware folders of the kinds of devices that have one. heartbeat_s: interval of the
+        heartbeats of `watch`, in seconds."""
         self._check, self._images = check, images or {}
         self._registry, self._presence, self._journal = registry, presence, journal
         self._announcements, self._heartbeat_s = announcements, heartbeat_s
         self._watchers = EventStreamSubscribers("the devices", MAX_WATCHERS, heartbeat_s)
 
     async def run(self) -> None:
-        """End the connections of devices that may not be served any more, whoever decided it and
-        on whichever server. Until cancelled."""
+        """Closes the connections of devices that may no longer be served. Runs until cancelled.
+
+        It does not matter who decided that, or on which of several servers.
+        """
         while True:
             changed, again_s = self._registry.changed(), None
             try:
                 await self._end_unwelcome()
-            except StorageError:  # which the database has logged
+            except StorageError:  # the database has logged it
                 again_s = AGAIN_S
             await wait_for_any(changed, timeout_s=again_s)
 
@@ -192,7 +200,8 @@ class DevicesDoor:
         return await self._watchers.show(request, response, self._changes())
 
     async def _changes(self) -> AsyncGenerator[bytes, None]:
-        """Server-sent events: all devices, then again when anything is different."""
+        """Yields server-sent events: the list of all devices, and the list again after each
+        change."""
         shown = b""
         while True:
             sources = (self._registry, self._presence, self._announcements)
@@ -208,7 +217,10 @@ class DevicesDoor:
         return DeviceList([self._view(one) for one in await self._registry.everyone()])
 
     def _check_profile(self, profile: DeviceProfile) -> None:
-        """A device that is refused for it could not say why."""
+        """Raises RequestError for a profile with which no session could begin.
+
+        It is checked here because a device that is refused later could not say why.
+        """
         try:
             self._check(profile)
         except RequestError as error:
@@ -222,7 +234,7 @@ class DevicesDoor:
     async def _approved(self, deciding: Awaitable[Device]) -> aioweb.Response:
         try:
             return self._decided(await deciding, "approved")
-        except EarshotError as error:  # never the code, which may be another device's
+        except EarshotError as error:  # never log the code: it may belong to another device
             logger.warning("! devices: an approval was refused: %s", error.code)
             raise
 
@@ -234,7 +246,7 @@ class DevicesDoor:
         return await self._registry.by_id(_id_of(request))
 
     async def _live(self, request: aioweb.Request) -> tuple[Device, ConnectedDevice]:
-        """Raises NotFound, Conflict device_away."""
+        """Returns the device and its connection. Raises NotFound, or Conflict device_away."""
         device = await self._device(request)
         live = self._presence.find(device.id)
         if live is None:
@@ -253,7 +265,7 @@ class DevicesDoor:
             if not is_approved:
                 self._announcements.forget(device_id)
             is_same = device is not None and identity == device.identity
-            # Who came meanwhile was let in by what the directory says now.
+            # A device that connected meanwhile was admitted by the present state of the directory.
             if live and not (is_approved and is_same) and self._presence.find(device_id) is live:
                 await live.close()
 
@@ -273,7 +285,7 @@ async def _notice(request: aioweb.Request) -> DeviceNotification:
 
 
 async def _told(asking: Awaitable[bool], device: Device, what: str) -> aioweb.Response:
-    """Raises Conflict not_supported."""
+    """Answers that the action was started. Raises Conflict not_supported if it is not possible."""
     if not await asking:
         why = f"{device.name} ({device.kind}) cannot {what} from here, or not now"
         raise Conflict(why, code="not_supported")

@@ -1,4 +1,5 @@
-"""The last things that happened on each device, in memory: `earshot devices logs`. No words."""
+"""Log of the last events of each device, in memory, for `earshot devices logs`. It has no words of
+users."""
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
@@ -11,23 +12,24 @@ from devices.presence import DeviceEventKind
 MAX_PER_DEVICE = 100
 
 MAX_DEVICES = 200
-"A full journal is some 20 MB; the devices longest without an entry go first."
+"""Limit on devices with a log; a full log is some 20 MB. The device whose last event is oldest goes
+first."""
 
 
 class DeviceLogEntry(Struct, frozen=True, omit_defaults=True):
-    """One thing that happened."""
+    """One event of a device."""
 
     at: str
-    "ISO 8601, of the server's clock."
+    "Time by the server's clock, in ISO 8601."
     what: DeviceEventKind
     code: str = ""
-    "Of an error, stable."
+    "Stable code of an error; empty for other events."
     timing: Mapping[str, float] | None = None
-    "Of a turn: moment -> ms from the end of speech."
+    "Marks of a turn: moment -> ms from the end of speech. None for other events."
 
 
 class DeviceEventLog:
-    """The `Witness` of `Presence`."""
+    """Keeps the events of all devices; the `DeviceEventSink` of `Presence`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -49,7 +51,7 @@ class DeviceEventLog:
             self._kept.popitem(last=False)
 
     def of(self, device_id: str) -> Sequence[DeviceLogEntry]:
-        """The oldest first."""
+        """Returns the entries of a device, the oldest first."""
         return tuple(self._kept.get(device_id, ()))
 
     def forget(self, device_id: str) -> None:

@@ -1,4 +1,4 @@
-"""The routes of devices, for the server to mount and to describe."""
+"""Routes of the HTTP API of the devices, for the server and its OpenAPI description."""
 
 from core.http.routes import Route
 from devices.api.door import DeviceLog, DevicesDoor

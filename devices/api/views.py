@@ -1,4 +1,5 @@
-"""The JSON of devices, both ways. docs/devices.md shows it."""
+"""JSON bodies of the HTTP API of the devices, requests and responses. docs/devices.md shows
+them."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from devices.presence import ConnectedDevice, DeviceActivity
 from devices.registry.sanitize import MAX_NAME_CHARS
 
 MAX_NOTICE_CHARS = 1000
-"A minute of speech."
+"About a minute of speech."
 
 MAX_URL_CHARS = 2000
 
@@ -23,14 +24,14 @@ T = TypeVar("T")
 
 
 class DeviceView(Struct, frozen=True):
-    """A device as it is known, and what it does now."""
+    """A device as the registry knows it, and its present state."""
 
     id: str
     kind: DeviceKind
     hardware_id: str
     name: str
     area: str
-    "Empty: not said."
+    "Empty: no area is set."
     standing: ApprovalState
     board: str
     firmware: str
@@ -38,27 +39,32 @@ class DeviceView(Struct, frozen=True):
     last_seen: datetime | None
     "To the minute; ISO 8601 in UTC."
     pairing_code: str
-    "What a device shows that waits for approval; empty once somebody decided."
+    """Code that a device shows while it waits for approval; empty once the device is approved or
+    blocked."""
     has_new_identity: bool
-    """An approved device came reset, or somebody uses its hardware id: `approve` and `pair` are for
-    who came."""
+    """An approved device came back with another identity: it was reset, or another device uses its
+    hardware id. `approve` and `pair` then approve the newcomer."""
     profile: DeviceProfile
     is_connected: bool
     doing: DeviceActivity | None
     "None: it is not connected."
     timing: Mapping[str, float] | None
-    "Of its last turn: moment -> ms from the end of speech. None: none yet, or not connected."
+    """Marks of its last turn: moment -> ms from the end of speech. None: no turn yet, or not
+    connected."""
     waiting: int
-    "Notices that it hears at its next contact."
+    "Number of announcements that it plays at its next contact."
 
 
 class DeviceList(Struct, frozen=True):
+    """All known devices."""
+
     devices: list[DeviceView]
     "The longest known first."
 
 
 class ProfileEdit(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is not given stays; an empty or null value is as everywhere."""
+    """Changes of a profile. Fields that are not given stay; an empty or null value means the
+    server's setting."""
 
     voice: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
     language: Annotated[str, Meta(pattern="^([a-z]{2,3})?$")] | UnsetType = UNSET
@@ -70,6 +76,7 @@ class ProfileEdit(Struct, frozen=True, forbid_unknown_fields=True):
     echo: DeviceEcho | UnsetType = UNSET
 
     def applied(self, profile: DeviceProfile) -> DeviceProfile:
+        """Returns `profile` with these changes."""
         given = {
             name: value
             for name in self.__struct_fields__
@@ -79,7 +86,7 @@ class ProfileEdit(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeviceEdit(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is not given stays."""
+    """Changes of a device. Fields that are not given stay."""
 
     name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARS)] | UnsetType = UNSET
     area: Annotated[str, Meta(max_length=MAX_NAME_CHARS)] | UnsetType = UNSET
@@ -87,27 +94,37 @@ class DeviceEdit(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PairRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Approval of the device that shows this code."""
+
     code: str
     "Six digits; spaces and dashes do not matter."
 
 
 class ApproveRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Approval of a device by its id."""
+
     code: str = ""
-    "The `pairing_code` that was seen; empty where there is none."
+    "The `pairing_code` that the device shows; empty where it shows none."
 
 
 class NotificationRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """An announcement."""
+
     text: Annotated[str, Meta(min_length=1, max_length=MAX_NOTICE_CHARS)]
     audio_url: Annotated[str, Meta(pattern="^(https?://.*)?$", max_length=MAX_URL_CHARS)] = ""
     "Played in place of the spoken text, by devices that fetch sound themselves."
 
 
 class FirmwareUpdateRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Firmware update of a device."""
+
     firmware: Annotated[str, Meta(max_length=MAX_URL_CHARS)] = ""
     "A version that the server has for this board; empty: the newest it has."
 
 
 class FirmwareImage(Struct, frozen=True):
+    """One firmware image that the server has."""
+
     version: str
     size_bytes: int
     sha256: str
@@ -115,30 +132,37 @@ class FirmwareImage(Struct, frozen=True):
 
 
 class FirmwareList(Struct, frozen=True):
+    """The firmware that the server has for a device."""
+
     images: list[FirmwareImage]
     "For this device's board, the newest version first."
     place: str
-    "Where the operator puts further ones; empty: this kind of device gets none from here."
+    "Folder for further images; empty: devices of this kind get no firmware from this server."
 
 
 class NotificationResult(Struct, frozen=True):
+    """Result of an announcement on one device."""
+
     is_heard: bool
-    "False: it waits until the device is there, at most a quarter of an hour."
+    "False: it waits until the device connects, at most 15 minutes."
 
 
 class AreaNotificationResult(Struct, frozen=True):
+    """Result of an announcement in an area."""
+
     devices: list[str]
-    "Ids of those that said it; empty: the first that comes will, within a quarter of an hour."
+    "Ids of the devices that play it; empty: the first that connects within 15 minutes will."
 
 
 class DeviceActionResult(Struct, frozen=True):
-    """The device was told to."""
+    """The device accepted the command."""
 
     id: str
 
 
 def view_of(device: Device, live: ConnectedDevice | None, waiting: int) -> DeviceView:
-    """What is known of a device, and what it does."""
+    """Returns the view of a device. live: its connection, None if it has none. waiting:
+    announcements for it."""
     return DeviceView(
         **{name: getattr(device, name) for name in _KNOWN},
         is_connected=live is not None,
@@ -155,7 +179,10 @@ _NAMED = re.compile(r"(?:missing required|unknown) field `(?P<name>[^`]*)`")
 
 
 def read_body(body: bytes, wanted: type[T]) -> T:
-    """Raises RequestError invalid_json, or invalid_value with the field and what is allowed."""
+    """Decodes a JSON body; an empty body counts as `{}`.
+
+    Raises RequestError invalid_json, or invalid_value with the field and the allowed values.
+    """
     try:
         return msgspec.json.decode(body or b"{}", type=wanted)
     except msgspec.ValidationError as error:

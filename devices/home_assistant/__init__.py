@@ -1,4 +1,4 @@
-"""Home Assistant as the house: Earshot is its client, and hands it what is said about the house.
+"""Home Assistant as the house: Earshot is its client, and passes on commands about the house.
 
-The other direction, Home Assistant using our ears and voices, is `devices/wyoming`.
+The other direction, Home Assistant using Earshot's recognition and voices, is `devices/wyoming`.
 """

@@ -1,4 +1,5 @@
-"""Home Assistant, connected in the background, again whenever it was lost; its names kept fresh."""
+"""Client of Home Assistant. It connects in the background, reconnects, and keeps the names up to
+date."""
 
 import asyncio
 import logging
@@ -29,30 +30,37 @@ logger = logging.getLogger(__name__)
 
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
-"Between attempts; doubled each time."
+"Longest wait between attempts; the wait is doubled each time."
 
 LASTED_S = 10.0
-"A connection of that length was one: the next attempt comes after the first wait again."
+"""A connection that lasted this long counts as good: the next attempt comes after the first wait
+again."""
 
 DEBOUNCE_S = 2.0
-"Adding an integration changes the registries a hundred times within a second."
+"""Wait for further changes, in seconds. Adding an integration changes the registries a hundred
+times within a second."""
 
 FIRST_BYTE_S = 2.0
-"To be connected over REST: somebody waits to be told that there is nobody."
+"Limit for connecting over REST: a user waits to be told that Home Assistant cannot be reached."
 
 
 class ConnectionState(Enum):
+    """State of the connection to Home Assistant."""
+
     CONNECTING = "connecting"
-    "Not tried to the end yet."
+    "The first attempt is not finished."
     CONNECTED = "connected"
     AWAY = "away"
-    "It is tried again, less and less often."
+    "Not connected; it is tried again, with growing waits."
     REFUSED = "refused"
-    "Not tried again: the token is wrong, or our address is banned."
+    "Not tried again: the token is wrong, or Home Assistant has banned our address."
 
 
 class HomeAssistantClient:
-    """One client for all conversations. `run` connects; all else may be called at any time."""
+    """One client of Home Assistant for all conversations.
+
+    `run` connects; all other methods may be called at any time, connected or not.
+    """
 
     def __init__(
         self,
@@ -68,23 +76,23 @@ class HomeAssistantClient:
         self.house = HomeAssistantHouse()
         self.state = ConnectionState.CONNECTING
         self.reason = ""
-        "Why it is not connected."
+        "Why it is not connected; empty while it is."
         self._clock, self._metrics, self._mirror = clock, metrics, mirror
         self._first_wait_s, self._debounce_s = first_wait_s, debounce_s
         self._began_s = 0.0
         self._http: ClientSession | None = None
         self._link: HomeAssistantWebSocket | None = None
         self._wake = asyncio.Event()
-        "There is reason to try now."
+        "Set when it is worth connecting at once."
         self._changed = asyncio.Event()
-        "Something is called otherwise."
+        "Set when names in the house may have changed."
         self._moved = asyncio.Event()
-        "Replaced with each new state."
+        "Set and replaced at each change of the state."
         self._settled = asyncio.Event()
-        "The names are there, or will not be soon."
+        "Set when the names are known, or will not be known soon."
 
     async def settled(self, timeout_s: float) -> None:
-        """Wait until the names are known, or the first attempt has failed."""
+        """Waits until the names are known or the first attempt has failed, at most `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._settled.wait()
@@ -92,19 +100,24 @@ class HomeAssistantClient:
             logger.info("home assistant: no names after %g s; starting without", timeout_s)
 
     async def until(self, *states: ConnectionState) -> None:
-        """Wait for one of these states."""
+        """Waits for one of these states."""
         while self.state not in states:
             await self._moved.wait()
 
     async def converse(
         self, text: str, language: str, conversation_id: str | None
     ) -> ConversationResult:
-        """What Home Assistant does about a sentence, and says. Over REST while there is no
-        connection. Raises HouseError; RemoteProtocolError; Overloaded."""
+        """Sends a sentence to Home Assistant, which acts on it, and returns its answer.
+
+        Uses REST while there is no WebSocket connection. language: that of the user;
+        `settings.language` overrides it. conversation_id: Home Assistant's id of a conversation to
+        continue; None: a new one. Raises HomeAssistantError, RemoteProtocolError and
+        OverloadedError.
+        """
         wanted: dict[str, str] = {"text": text, "language": self.settings.language or language}
         if self.settings.agent_id:
             wanted["agent_id"] = self.settings.agent_id
-        if conversation_id is not None:  # null is no id, but an error
+        if conversation_id is not None:  # an id of null is refused with an error
             wanted["conversation_id"] = conversation_id
         began_s, how = self._clock.now(), "cancelled"
         try:
@@ -124,7 +137,8 @@ class HomeAssistantClient:
         return answer
 
     async def call_service(self, domain: str, service: str, data: dict[str, Any]) -> None:
-        """Do one thing to the entities that `data` names under `entity_id`. Raises HouseError."""
+        """Calls a service for the entities that `data` names under `entity_id`. Raises
+        HomeAssistantError."""
         link = self._link
         if link is None:
             raise self._absent()
@@ -135,7 +149,8 @@ class HomeAssistantClient:
             raise HomeAssistantTimeout(f"no answer within {self.settings.timeout_s:g} s") from None
 
     async def run(self) -> None:
-        """Be connected, until cancelled. Ends by itself when it is refused. Never raises."""
+        """Keeps the connection until cancelled. Returns when Home Assistant refuses it. Never
+        raises an error."""
         wait_s = self._first_wait_s
         timeout = ClientTimeout(total=None, sock_connect=FIRST_BYTE_S)
         async with ClientSession(timeout=timeout, cookie_jar=DummyCookieJar()) as self._http:
@@ -146,8 +161,9 @@ class HomeAssistantClient:
                 wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
     async def _attempt(self, http: ClientSession) -> bool:
-        """One connection from its beginning to its end; False when there shall be no other."""
-        if self._is_refused():  # over REST, meanwhile
+        """Runs one connection from its beginning to its end. Returns False when no other shall
+        follow."""
+        if self._is_refused():  # refused meanwhile, over REST
             return False
         self._began_s = self._clock.now()
         try:
@@ -158,14 +174,15 @@ class HomeAssistantClient:
             self._lost(_first(errors))
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            raise asyncio.CancelledError  # a TaskGroup that ends with errors forgets it
+            # a TaskGroup that ends with errors swallows the cancellation
+            raise asyncio.CancelledError
         return not self._is_refused()
 
     def _is_refused(self) -> bool:
         return self.state is ConnectionState.REFUSED
 
     async def _pause(self, seconds: float) -> None:
-        """Or until somebody has reached it."""
+        """Waits, or less if Home Assistant was reached over REST meanwhile."""
         self._wake.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -174,7 +191,7 @@ class HomeAssistantClient:
             pass
 
     async def _connected(self, http: ClientSession) -> None:
-        """One connection. Raises whatever ends it, possibly as an ExceptionGroup."""
+        """Runs one connection. Raises what ends it, possibly as an ExceptionGroup."""
         async with (
             connect(http, self.settings, self._heard) as link,
             asyncio.TaskGroup() as tasks,
@@ -208,7 +225,7 @@ class HomeAssistantClient:
         except (
             HomeAssistantCommandError,
             ConfigError,
-        ) as error:  # old, not allowed, or odd: the page shows less
+        ) as error:  # an old version, no permission, or odd data: the page shows less
             logger.warning("! home assistant: the page does not show its states: %s", error)
 
     def _heard(self, event: SubscriptionEvent) -> None:
@@ -236,7 +253,7 @@ class HomeAssistantClient:
             self._refuse(error)
             self._wake.set()
             raise
-        self._wake.set()  # it is there again
+        self._wake.set()  # Home Assistant can be reached again
         return result
 
     def _absent(self) -> HomeAssistantError:
@@ -277,7 +294,7 @@ class HomeAssistantClient:
         )
 
     def _lost(self, error: Exception) -> None:
-        """Told once for each reason: it may be away for days."""
+        """Logs each reason once as a warning: Home Assistant may be away for days."""
         reason = (str(error) or type(error).__name__).replace(self.settings.token, "********")
         level = logging.DEBUG if reason == self.reason else logging.WARNING
         logger.log(level, "! home assistant: %s", reason)
@@ -286,7 +303,7 @@ class HomeAssistantClient:
 
 
 def _first(error: Exception) -> Exception:
-    """Of a group: later ones are its echo."""
+    """Returns the first error of a group; later ones are its consequences."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -296,7 +313,8 @@ def _first(error: Exception) -> Exception:
 
 
 async def fetch_once(settings: HomeAssistantSettings) -> HomeAssistantHouse:
-    """Connect, learn what there is, and leave. Raises EarshotError: Refused, Away, ..."""
+    """Connects, reads the house, and disconnects. Raises HomeAssistantError or another
+    EarshotError."""
     async with ClientSession(cookie_jar=DummyCookieJar()) as http:
         try:
             with single_error():

@@ -1,7 +1,7 @@
-"""What `conversation/process` answers, over REST and WebSocket alike. Pure.
+"""Answers of `conversation/process`, the same over REST and WebSocket. Pure.
 
-<https://developers.home-assistant.io/docs/intent_conversation_api>. HTTP says 200 for errors too:
-`response_type` decides.
+<https://developers.home-assistant.io/docs/intent_conversation_api>. The HTTP status is 200 for
+errors too: `response_type` decides.
 """
 
 import re
@@ -13,17 +13,17 @@ from typing import Any
 from core.errors import RemoteProtocolError
 
 MAX_SPEECH_CHARS = 2000
-"Two minutes of speech."
+"Limit of a spoken answer: two minutes of speech."
 
 MAX_TOUCHED = 100
-"Entities that an answer names; all lights of a large house."
+"Limit of the entities that an answer names: all lights of a large house."
 
 NOT_UNDERSTOOD = "no_intent_match"
 
 
 @dataclass(frozen=True, slots=True)
 class IntentResponseTarget:
-    """What a command acted on, or a question was about."""
+    """An entity or area that a command changed, or that a question was about."""
 
     kind: str
     "entity, area, domain, device, device_class, floor or custom."
@@ -33,17 +33,19 @@ class IntentResponseTarget:
 
 @dataclass(frozen=True, slots=True)
 class ConversationResult:
+    """Home Assistant's answer to one sentence."""
+
     kind: str
     "action_done, query_answer or error."
     code: str
-    """Of an error: no_intent_match, no_valid_targets, failed_to_handle, unknown, or what later
-    versions add; else empty."""
+    """Code of an error: no_intent_match, no_valid_targets, failed_to_handle, unknown, or a code of
+    a later version. Empty without an error."""
     speech: str
-    "Its own words, in the language that it was asked in; may be empty."
+    "Answer in words, in the language of the question; may be empty."
     conversation_id: str
-    "To be sent with what is said next; empty: there is none."
+    "Id to send along with the next sentence; empty: there is none."
     continues: bool
-    "It asked back: the next sentence is for it."
+    "True when Home Assistant asked back: the next sentence is for it."
     succeeded: tuple[IntentResponseTarget, ...]
     failed: tuple[IntentResponseTarget, ...]
 
@@ -53,7 +55,7 @@ class ConversationResult:
 
 
 def parse(result: Any) -> ConversationResult:
-    """Raises RemoteProtocolError for what is no answer."""
+    """Reads an answer. Raises RemoteProtocolError when it is malformed."""
     response = result.get("response") if isinstance(result, dict) else None
     if not isinstance(response, dict) or not isinstance(response.get("response_type"), str):
         raise RemoteProtocolError("Home Assistant: an answer without response_type")
@@ -92,15 +94,16 @@ def _text(value: Any) -> str:
     return value[:MAX_SPEECH_CHARS] if isinstance(value, str) else ""
 
 
-# Which of Home Assistant's conversations goes on in which of ours. Pure: `now_s` is given.
+# Mapping of Earshot's conversations to Home Assistant's. Pure: `now_s` is given.
 
 EXPIRES_S = 300.0
 "Home Assistant forgets a conversation five minutes after its last sentence."
 
 AWAITS_S = 60.0
-"How long a question that it asked back stands."
+"How long the next sentence counts as the answer to a question of Home Assistant, in seconds."
 
 MAX_KEPT = 1000
+"Limit of the conversations that are remembered."
 
 
 @dataclass(slots=True)
@@ -111,13 +114,14 @@ class _ConversationId:
 
 
 class ConversationIds:
-    """By our conversation's id; the longest unused go first."""
+    """Home Assistant's conversation ids, by Earshot's conversation id. The longest unused are
+    dropped first."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, _ConversationId] = OrderedDict()
 
     def id(self, ours: str, now_s: float) -> str | None:
-        """What to send along; None: nothing at all, for a new conversation."""
+        """Returns the id to send along; None: send no id, to begin a new conversation."""
         thread = self._kept.get(ours)
         if thread is None or now_s - thread.used_s > EXPIRES_S:
             self._kept.pop(ours, None)
@@ -125,12 +129,12 @@ class ConversationIds:
         return thread.id
 
     def is_asking(self, ours: str, now_s: float) -> bool:
-        """Whether the next sentence is the answer to something that Home Assistant asked."""
+        """Returns True if the next sentence is the answer to a question of Home Assistant."""
         thread = self._kept.get(ours)
         return thread is not None and thread.is_asking and now_s - thread.used_s <= AWAITS_S
 
     def answered(self, ours: str, theirs: str, now_s: float, *, is_asking: bool) -> None:
-        """An answer has come with this id; empty: without one."""
+        """Records an answer and its conversation id. theirs: empty when the answer had no id."""
         self._kept.pop(ours, None)
         if not ours or not theirs:
             return

@@ -1,4 +1,5 @@
-"""What the page shows of the house: entities of the kinds that it draws, in their areas, live."""
+"""Mirrors Home Assistant's entities on the page: those of kinds that the page draws, in their
+areas, live."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -16,10 +17,10 @@ NOWHERE = AreaConfig(
     "no_area",
     {"en": ("elsewhere",), "de": ("anderswo",), "fr": ("ailleurs",), "es": ("otros lugares",)},
 )
-"Where entities are that are in no area; one of Home Assistant's with that id serves as well."
+"Area for entities that are in none. If Home Assistant has an area with this id, that one is used."
 
 MAX_NUMBER = 10_000
-"Of an attribute, either way: percents, volumes and temperatures are smaller."
+"Limit of an attribute, positive or negative: percentages, volumes and temperatures are smaller."
 
 STATES: Mapping[str, Mapping[str, str]] = {
     "cover": {"open": "open", "opening": "open", "closed": "closed", "closing": "closed"},
@@ -32,7 +33,8 @@ STATES: Mapping[str, Mapping[str, str]] = {
     "media_player": {"playing": "playing", "buffering": "playing", "off": "off", "standby": "off"},
     "climate": {"off": "off"},
 }
-"Theirs -> ours, where they differ; `DEFAULT_STATES` for those that are not there."
+"""Home Assistant's state -> Earshot's, where they differ. States that are missing here map to
+`DEFAULT_STATES`."""
 
 DEFAULT_STATES = {"cover": "closed", "lock": "locked", "media_player": "paused", "climate": "heat"}
 
@@ -46,11 +48,12 @@ ATTRIBUTES: Mapping[str, tuple[tuple[str, str, float], ...]] = {
     ),
     "media_player": (("volume_level", "volume", 100),),
 }
-"Kind -> their attribute, ours, and the factor between them."
+"Kind -> Home Assistant's attribute, Earshot's attribute, and the factor between them."
 
 
 class EntityMirror:
-    """Keeps a `DemoHome` as Home Assistant is. Nothing but this changes its devices then."""
+    """Keeps a `DemoHome` equal to Home Assistant. Nothing else changes the devices of that home
+    then."""
 
     def __init__(self, home: DemoHome) -> None:
         self._home = home
@@ -59,8 +62,12 @@ class EntityMirror:
         self._shown: tuple[HomeAssistantEntity, ...] | None = None
 
     async def show(self, house: HomeAssistantHouse, link: HomeAssistantWebSocket) -> None:
-        """Of a connection that is new, or whose house has changed. Raises Rejected, Away;
-        ConfigError for a house that cannot be drawn."""
+        """Shows the entities of a new connection or a changed house, and subscribes to their
+        states.
+
+        Raises HomeAssistantCommandError, HomeAssistantUnreachable, and ConfigError for a house that
+        cannot be drawn.
+        """
         shown = tuple(one for one in house.entities if one.domain in KINDS)[:MAX_ENTITIES]
         if link is self._link and shown == self._shown:
             return
@@ -70,13 +77,14 @@ class EntityMirror:
         self._home.furnish(as_home_config(house, shown))
         self._shown = shown
         ids = [one.id for one in shown]
-        # All entities' states, were there no ids.
+        # Without ids it would subscribe to the states of all entities.
         self._subscription = (
             await link.subscribe("subscribe_entities", entity_ids=ids) if ids else None
         )
 
     def take(self, event: SubscriptionEvent) -> None:
-        """States of entities: added with `a`, changed with `c` and `+`, in their short form."""
+        """Applies states of entities, in the short form of `subscribe_entities`: `a` has new
+        entities, `c` has changes with the new values under `+`."""
         for entity_id, state in _tables(event.event.get("a")).items():
             self._update(entity_id, state)
         for entity_id, change in _tables(event.event.get("c")).items():
@@ -93,7 +101,7 @@ class EntityMirror:
 
 
 def as_home_config(house: HomeAssistantHouse, shown: tuple[HomeAssistantEntity, ...]) -> HomeConfig:
-    """The house as a home of ours; its names are in whatever language they are."""
+    """Converts the house to a `HomeConfig`. Names go under `en`, whatever their language is."""
     areas = [AreaConfig(one.id, {"en": one.names}) for one in house.areas[: MAX_AREAS - 1]]
     known = {area.id for area in areas}
     if NOWHERE.id not in known and any(one.area not in known for one in shown):

@@ -1,4 +1,4 @@
-"""What keeps Home Assistant from doing something; each `code` has a sentence in `words.toml`."""
+"""Errors of Home Assistant. Each `code` has a sentence for the user in `words.toml`."""
 
 import tomllib
 from collections.abc import Mapping
@@ -9,34 +9,37 @@ from core.errors import EarshotError
 
 
 class HomeAssistantError(EarshotError):
-    """Base of these."""
+    """Base class of all errors of Home Assistant."""
 
     code = "house_failed"
 
 
 class HomeAssistantUnreachable(HomeAssistantError):
-    """Nobody answers there, the connection broke, or it is just starting."""
+    """Home Assistant cannot be reached, the connection broke, or it is just starting."""
 
     code = "house_unreachable"
     retryable = True
 
 
 class HomeAssistantTimeout(HomeAssistantError):
-    """No answer in time; what was asked for may still happen."""
+    """Home Assistant did not answer in time. What was asked for may still happen."""
 
     code = "house_timeout"
     retryable = True
 
 
 class HomeAssistantAccessError(HomeAssistantError):
-    """It does not take the token, or has banned our address. Trying again makes it worse: after a
-    few wrong tokens it bans the address for good."""
+    """Home Assistant refuses the token, or has banned our address.
+
+    It must not be tried again: after a few wrong tokens Home Assistant bans the address
+    permanently.
+    """
 
     code = "house_refused"
 
 
 class HomeAssistantCommandError(HomeAssistantError):
-    """It answered a command with an error of its own; `theirs` is its code."""
+    """Home Assistant answered a command with an error of its own. theirs: its error code."""
 
     code = "house_failed"
 
@@ -45,13 +48,13 @@ class HomeAssistantCommandError(HomeAssistantError):
         self.theirs = theirs
 
 
-# What is said when Home Assistant says nothing itself.
+# Sentences for the user, for errors for which Home Assistant has no words itself.
 
 USUAL = "house_failed"
 
 
 def error_sentence(code: str, language: str) -> str:
-    """The sentence for an error's code, in the user's language or in English."""
+    """Returns the sentence for an error's code, in the user's language or in English."""
     texts = _texts().get(code) or _texts()[USUAL]
     return texts.get(language.partition("-")[0], texts["en"])
 

@@ -1,6 +1,7 @@
-"""Home Assistant's WebSocket messages, sans I/O: commands with increasing ids, answers to them.
+"""Codec of Home Assistant's WebSocket messages: commands with increasing ids, and their answers. No
+I/O.
 
-<https://developers.home-assistant.io/docs/api/websocket>. Whatever comes is checked here.
+<https://developers.home-assistant.io/docs/api/websocket>. All received messages are checked here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,46 +18,49 @@ MAX_FRAME_BYTES = 32 * 2**20
 "The states of 20 000 entities, with their attributes, are some 15 MB."
 
 MAX_MESSAGES = 10_000
-"In one coalesced frame; Home Assistant sends what has gathered within one step of its loop."
+"""Limit per coalesced frame. Home Assistant puts into a frame what gathers within one step of its
+loop."""
 
 MAX_MESSAGE_CHARS = 300
-"Kept of what it says about an error."
+"Limit of the text of an error that is kept."
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The answer to one command."""
+    """Answer to one command."""
 
     id: int
     value: Any
-    "Whatever the command gives; None for a pong."
+    "Result of the command; None for a pong."
     error: HomeAssistantCommandError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionEvent:
-    """Something happened that the command `id` subscribed to."""
+    """Event of a subscription. id: that of the command that subscribed."""
 
     id: int
     event: Mapping[str, Any]
 
 
 class CommandEncoder:
-    """Ids of one connection: they begin at 1, and each is greater than the one before."""
+    """Encodes commands of one connection with ids that begin at 1 and increase."""
 
     def __init__(self) -> None:
         self._ids = count(1)
 
     def encode(self, kind: str, fields: Mapping[str, Any]) -> tuple[int, str]:
-        """The command's id and its frame."""
+        """Returns the command's id and its frame."""
         number = next(self._ids)
         message = {"id": number, "type": kind, **fields}
         return number, msgspec.json.encode(message).decode()
 
 
 def decode(frame: str) -> Iterator[CommandResult | SubscriptionEvent]:
-    """The messages of one frame, which may be an array of them. Raises RemoteProtocolError for
-    what is none; kinds that are not known are passed over."""
+    """Yields the messages of a frame, which may be an array of messages. Unknown kinds are skipped.
+
+    Raises RemoteProtocolError for a malformed frame.
+    """
     messages = _parsed(frame)
     if not isinstance(messages, list):
         messages = [messages]
@@ -69,8 +73,8 @@ def decode(frame: str) -> Iterator[CommandResult | SubscriptionEvent]:
 
 
 def greeting(frame: str) -> tuple[str, str]:
-    """Kind and text of a message before the connection is authorized: `auth_required`, `auth_ok`,
-    `auth_invalid`. Raises RemoteProtocolError."""
+    """Returns kind and text of a message before the authorization is complete: `auth_required`,
+    `auth_ok` or `auth_invalid`. Raises RemoteProtocolError."""
     message = _parsed(frame)
     if isinstance(message, list) and len(message) == 1:
         message = message[0]

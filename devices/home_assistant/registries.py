@@ -1,6 +1,7 @@
-"""What the house consists of, and how people call it, from Home Assistant's registries. Pure.
+"""Reads entities, areas and their names from Home Assistant's registries. Pure.
 
-Only what is exposed to Assist: nobody can ask for the rest, and recognition shall not hear it.
+Only entities that are exposed to Assist count: users cannot ask for the others, so recognition must
+not expect their names.
 """
 
 import asyncio
@@ -13,17 +14,18 @@ from devices.home_assistant.errors import HomeAssistantCommandError, HomeAssista
 from devices.home_assistant.websocket import HomeAssistantWebSocket
 
 MAX_ENTITIES = 2000
-"Exposed ones that are known by name; sentences are matched against all of them in every turn."
+"""Limit of the exposed entities that are known by name: each sentence is matched against all of
+them."""
 
 MAX_AREAS = 300
 MAX_NAME_CHARS = 80
-"A name must be sayable."
+"Limit of a name; longer names are not spoken."
 
 MAX_ALIASES = 10
-"Of one thing."
+"Limit of the aliases of one entity or area."
 
 ASSISTANT = "conversation"
-"What Assist is called where exposing is set."
+"Name of Assist in the settings that expose entities."
 
 USUALLY_EXPOSED = frozenset(
     {
@@ -31,51 +33,56 @@ USUALLY_EXPOSED = frozenset(
         *("todo", "vacuum", "water_heater"),
     }
 )
-"Domains that Home Assistant exposes unless told otherwise; it decides when it is first asked."
+"Domains that Home Assistant exposes by default. It decides when it is first asked about an entity."
 
 CONTROLLED = USUALLY_EXPOSED | {
     *("alarm_control_panel", "button", "input_boolean", "lawn_mower", "lock", "script", "siren"),
     "valve",
 }
-"What people tell to do something; other domains are asked about, and rarely by name."
+"Domains that people give commands to. Others are only asked about, and rarely by name."
 
 
 @dataclass(frozen=True, slots=True)
 class HomeAssistantEntity:
+    """An entity that is exposed to Assist."""
+
     id: str
     domain: str
     names: tuple[str, ...]
-    "The one that is shown first, then aliases."
+    "The name that is shown, then the aliases."
     area: str = ""
-    "Id of its area, or of its device's; empty: it is in none."
+    "Id of its area, or of its device's area; empty: it has none."
     device_class: str = ""
     is_decided: bool = True
-    "Surely exposed; False: it will probably be, once Home Assistant is asked about it."
+    "True: surely exposed. False: probably, but Home Assistant has not decided yet."
 
 
 @dataclass(frozen=True, slots=True)
 class HomeAssistantArea:
+    """An area and its names."""
+
     id: str
     names: tuple[str, ...]
 
     def called(self, name: str) -> str:
-        """That name if it is one of its own, else the one that is shown."""
+        """Returns `name` if it is a name of this area, else the name that is shown."""
         return name if name.casefold() in map(str.casefold, self.names) else self.names[0]
 
 
 @dataclass(frozen=True, slots=True)
 class HomeAssistantHouse:
-    """Everything that can be asked for. Equal houses are called the same."""
+    """All entities, areas and floors that users can name. Two houses are equal if all their names
+    are."""
 
     entities: tuple[HomeAssistantEntity, ...] = ()
     areas: tuple[HomeAssistantArea, ...] = ()
     floors: tuple[str, ...] = ()
-    "Their names, aliases included."
+    "Names of the floors, with aliases."
     left_out: int = 0
-    "Exposed entities beyond MAX_ENTITIES."
+    "Number of exposed entities beyond MAX_ENTITIES."
 
     def area(self, name: str) -> HomeAssistantArea | None:
-        """The area of that name, alias or id."""
+        """Returns the area with this name, alias or id; None: there is none."""
         wanted = name.casefold()
         for area in self.areas:
             if wanted == area.id.casefold() or wanted in map(str.casefold, area.names):
@@ -83,7 +90,8 @@ class HomeAssistantHouse:
         return None
 
     def keywords(self, limit: int) -> tuple[str, ...]:
-        """What recognition should expect, areas first: they are in most sentences."""
+        """Returns at most `limit` names that recognition should expect. Areas come first: most
+        sentences have one."""
         named = [one.names for one in self.areas] + [one.names for one in self.entities]
         firsts = [names[0] for names in named]
         others = [name for names in named for name in names[1:]]
@@ -92,21 +100,22 @@ class HomeAssistantHouse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySnapshot:
-    """What Home Assistant told; any of it may be missing or odd."""
+    """Answers of Home Assistant's registries; each may be missing or malformed."""
 
     states: Any
-    "`get_states`."
+    "Result of `get_states`."
     entries: Any
-    "`config/entity_registry/get_entries`: entity id -> its entry with aliases and options."
+    """Result of `config/entity_registry/get_entries`: entity id -> its entry with aliases and
+    options."""
     devices: Any
     areas: Any
     floors: Any
     exposed: Any
-    "`homeassistant/expose_entity/list`; None when the token's user may not ask."
+    "Result of `homeassistant/expose_entity/list`; None when the token's user may not ask."
 
 
 def house(told: RegistrySnapshot) -> HomeAssistantHouse:
-    """The house that these describe."""
+    """Builds the house from the answers of the registries."""
     areas = tuple(_areas(told.areas))
     known = {area.id for area in areas}
     devices = _tables(told.devices)
@@ -135,7 +144,7 @@ def house(told: RegistrySnapshot) -> HomeAssistantHouse:
                 decision is True,
             )
         )
-    # What can be switched goes first: sensors are many, and rarely spoken of.
+    # Entities that can be switched go first: sensors are many and rarely named.
     found.sort(key=lambda one: (one.domain not in CONTROLLED, one.id))
     floors = tuple(n for one in _tables(told.floors) for n in _names_of(one))[:MAX_AREAS]
     return HomeAssistantHouse(
@@ -144,7 +153,8 @@ def house(told: RegistrySnapshot) -> HomeAssistantHouse:
 
 
 def candidates(states: Any, exposed: Any) -> list[str]:
-    """Entities whose registry entries are worth asking for: not those that are surely hidden."""
+    """Returns ids of the entities whose registry entries are worth reading: those that may be
+    exposed."""
     ids = (state.get("entity_id") for state in _tables(states))
     known = [one for one in ids if isinstance(one, str)]
     likely = CONTROLLED if exposed is None else USUALLY_EXPOSED
@@ -152,13 +162,16 @@ def candidates(states: Any, exposed: Any) -> list[str]:
 
 
 def _is_listed(entity_id: str, exposed: Any) -> bool:
-    """The list has what is exposed; of the rest it does not say whether that was decided."""
+    """Returns True if the list of exposed entities has this one.
+
+    For other entities the list does not say whether Home Assistant has decided.
+    """
     told = _table(_table(exposed).get("exposed_entities")).get(entity_id)
     return _table(told).get(ASSISTANT) is True
 
 
 def _decision(entity_id: str, entry: Mapping[str, Any], exposed: Any) -> bool | None:
-    """Whether Home Assistant exposes it; None: it has not been asked yet."""
+    """Returns whether Home Assistant exposes the entity; None: it has not decided yet."""
     if _is_listed(entity_id, exposed):
         return True
     option = _table(_table(entry.get("options")).get(ASSISTANT)).get("should_expose")
@@ -166,7 +179,7 @@ def _decision(entity_id: str, entry: Mapping[str, Any], exposed: Any) -> bool | 
 
 
 def _by_itself(entity_id: str, entry: Mapping[str, Any]) -> bool:
-    """What it will decide."""
+    """Returns whether Home Assistant would expose the entity by default."""
     is_hidden = entry.get("entity_category") or entry.get("hidden_by")
     return not is_hidden and entity_id.partition(".")[0] in USUALLY_EXPOSED
 
@@ -183,7 +196,7 @@ def _names_of(one: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _names(name: Any, aliases: Any) -> tuple[str, ...]:
-    """The first one is shown; aliases come in any order."""
+    """Returns the shown name, then the aliases, which come in any order and are sorted here."""
     others = [one for one in aliases if isinstance(one, str)] if isinstance(aliases, list) else []
     told = [" ".join(one.split()) for one in (name, *sorted(others)) if isinstance(one, str)]
     good = (one for one in told if 0 < len(one) <= MAX_NAME_CHARS)
@@ -202,7 +215,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-# Asks a connected Home Assistant what the house consists of.
+# Reads the house from a connected Home Assistant.
 
 logger = logging.getLogger(__name__)
 
@@ -212,17 +225,17 @@ CHANGES = (
     "entity_registry_updated",
     "floor_registry_updated",
 )
-"Events after which things may be called otherwise."
+"Events after which names may have changed."
 
 TIMEOUT_S = 30.0
-"Of one list: a small computer with thousands of entities takes seconds."
+"Limit for one list: a small computer with thousands of entities takes seconds."
 
 ENTRIES_AT_ONCE = 500
-"Registry entries per request: more would hold up Home Assistant's own loop."
+"Registry entries per request: more would block Home Assistant's own event loop."
 
 
 async def fetch(link: HomeAssistantWebSocket) -> HomeAssistantHouse:
-    """Everything that is exposed, with its names. Raises Away."""
+    """Reads all exposed entities, with names. Raises HomeAssistantUnreachable."""
     states = await _ask(link, "get_states")
     exposed = await _ask(link, "homeassistant/expose_entity/list")
     entries: dict[str, Any] = {}
@@ -239,18 +252,19 @@ async def fetch(link: HomeAssistantWebSocket) -> HomeAssistantHouse:
         floors=await _ask(link, "config/floor_registry/list"),
         exposed=exposed,
     )
-    # 5 000 states are a tenth of a second of work.
+    # 5 000 states take a tenth of a second, too long for the event loop.
     return await asyncio.to_thread(house, told)
 
 
 async def subscribe(link: HomeAssistantWebSocket) -> None:
-    """Be told of changes, as far as the token's user may be. Raises Away."""
+    """Subscribes to changes, as far as the token's user may. Raises HomeAssistantUnreachable."""
     for kind in CHANGES:
         await _ask(link, "subscribe_events", event_type=kind)
 
 
 async def _ask(link: HomeAssistantWebSocket, kind: str, **fields: Any) -> Any:
-    """The answer; None when it knows no such command, or the token's user may not ask."""
+    """Returns the answer; None when Home Assistant does not know the command or does not permit
+    it."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             return await link.call(kind, **fields)

@@ -1,4 +1,4 @@
-"""`POST /api/conversation/process`: a sentence while there is no WebSocket."""
+"""`POST /api/conversation/process`: sends a sentence while there is no WebSocket."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,20 +15,24 @@ from devices.home_assistant.errors import (
 from devices.home_assistant.settings import HomeAssistantSettings
 
 MAX_BODY_BYTES = 2**20
-"An answer is a few kB; one that names a thousand entities is 100."
+"Limit of an answer. An answer has a few kB; an answer that names a thousand entities has 100 kB."
 
 
 async def process(
     http: ClientSession, settings: HomeAssistantSettings, wanted: Mapping[str, str]
 ) -> Any:
-    """The answer as it came. Raises Refused, Away, Rejected, RemoteProtocolError."""
+    """Sends the request and returns the decoded answer.
+
+    Raises HomeAssistantAccessError, HomeAssistantUnreachable, HomeAssistantCommandError and
+    RemoteProtocolError.
+    """
     try:
         async with http.post(
             settings.conversation_url,
             json=wanted,
             headers=settings.headers,
             ssl=settings.verify_tls,
-            allow_redirects=False,  # the token is for nobody else
+            allow_redirects=False,  # no other server may get the token
         ) as response:
             status, body = response.status, bytearray()
             async for chunk in response.content.iter_any():

@@ -1,7 +1,8 @@
-"""A command of ours as Home Assistant's services, for what its own sentences do not understand.
+"""Maps Earshot's commands to Home Assistant's services, for sentences that it does not understand.
+Pure.
 
-Pure. Only on entities that are surely exposed, and never on locks and alarms: for those its own
-rules decide.
+Only entities that are surely exposed are touched, and never locks and alarms: for those Home
+Assistant's own rules decide.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,18 +12,20 @@ from typing import Any
 from devices.home_assistant.registries import HomeAssistantEntity, HomeAssistantHouse
 
 MAX_TARGETS = 50
-"More at once is a misunderstanding."
+"A command for more entities is probably a misunderstanding."
 
 Data = Callable[[Mapping[str, Any]], dict[str, Any] | None]
-"Slots -> the service's data; None: they do not say enough."
+"Function from slots to the service's data; None: the slots do not say enough."
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceCall:
+    """One call of a service of Home Assistant."""
+
     domain: str
     service: str
     data: dict[str, Any]
-    "With `entity_id`, a list."
+    "Contains `entity_id`, a list."
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +94,15 @@ WAYS: Mapping[str, Mapping[str, _ServiceRule]] = {
     "HassVacuumStart": {"vacuum": _ServiceRule("start")},
     "HassVacuumReturnToBase": {"vacuum": _ServiceRule("return_to_base")},
 }
-"Intent -> domain -> what is called."
+"Intent -> domain -> the service to call."
 
 
 def plan(house: HomeAssistantHouse, intent: str, slots: Mapping[str, Any]) -> list[ServiceCall]:
-    """One call for each domain that is meant; empty when it is not clear what, or not to be done
-    this way. Without a name the area must be known, and without a domain the name."""
+    """Returns one service call per domain that the command is about.
+
+    The result is empty when the target is unclear or may not be controlled in this way. A command
+    without a name needs an area, and a command without a domain needs a name.
+    """
     ways = WAYS.get(intent, {})
     targets = [one for one in _targets(house, slots) if one.domain in ways and one.is_decided]
     calls: dict[str, ServiceCall] = {}

@@ -1,24 +1,27 @@
-"""Where Home Assistant is, and how it is spoken to."""
+"""Settings of the connection to Home Assistant."""
 
 from dataclasses import dataclass, field
 
 BUILT_IN_AGENT = "conversation.home_assistant"
-"Home Assistant's own sentences: an agent that is us would ask us again, without end."
+"""Home Assistant's own sentence matching. An agent that uses Earshot would ask us again, in an
+endless loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeAssistantSettings:
+    """Address, token and limits of the connection to Home Assistant."""
+
     url: str
-    "Its address as a browser has it, without a path."
+    "Its address as in a browser, without a path."
     token: str = field(repr=False)
     verify_tls: bool = True
     agent_id: str = BUILT_IN_AGENT
     language: str = ""
-    "In which it is spoken to; empty: the one that the user speaks."
+    "Language of the sentences that are sent; empty: the language of the user."
     timeout_s: float = 8.0
-    "How long a sentence may take."
+    "Limit for one sentence, in seconds."
     refresh_s: float = 900.0
-    "Names are fetched again after this, beside whenever it tells that they changed."
+    "Interval in seconds after which names are read again, in addition to each reported change."
 
     @property
     def websocket_url(self) -> str:
@@ -26,7 +29,7 @@ class HomeAssistantSettings:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Of requests over HTTP."""
+        """Headers of HTTP requests."""
         return {"Authorization": f"Bearer {self.token}"}
 
     @property

@@ -1,4 +1,4 @@
-"""Home Assistant as a tool: what is said about the house is handed over as it was said."""
+"""Home Assistant as a tool: it gets each sentence about the house as the user said it."""
 
 import asyncio
 import logging
@@ -15,17 +15,17 @@ from devices.home_assistant.registries import HomeAssistantHouse
 from devices.home_assistant.services import plan
 from engines.llm.intents import understand
 
-# "Turn on the lights", said in the kitchen: the sentence with the room in it.
+# Adds the room to a sentence: "Turn on the lights", said in the kitchen, gets "in the kitchen".
 #
-# `conversation/process` takes no device, so Home Assistant cannot know where somebody speaks
+# `conversation/process` takes no device, so Home Assistant cannot know where the user speaks
 # (home-assistant.md, section 3). A sentence with the room added is used only if it is understood as
 # the same command about that room: grammar differs too much to trust a pattern.
 
 TextParser = Callable[[str], tuple[str, Mapping[str, Any]] | None]
-"A sentence -> its intent and slots; None when no sentence fits."
+"Function from a sentence to its intent and slots; None when no sentence template fits."
 
 SAYS_WHERE = ("area", "name", "floor", "preferred_area_id")
-"Slots with one of which a command needs no room."
+"Slots that name a place: a command with one of them needs no room."
 
 MEANT_HERE = (
     "HassClimateGetTemperature",
@@ -36,7 +36,8 @@ MEANT_HERE = (
     "HassTurnOff",
     "HassTurnOn",
 )
-"What is meant for the room when it does not say where; music and questions are for the house."
+"""Intents that are meant for the room of the speaker when they name no place. Music and questions
+are for the whole house."""
 
 PATTERNS: Mapping[str, tuple[str, ...]] = {
     "en": ("{text} in the {area}", "{text} in {area}"),
@@ -62,18 +63,19 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "{text} en el {area}",
     ),
 }
-"`first` and `last`: all words but the last, and that one: German verbs end a sentence."
+"`first` stands for all words but the last, `last` for the last one: German verbs end a sentence."
 
 
 def wants_room(intent: str, slots: Mapping[str, Any]) -> bool:
-    """Whether a command means the room it is said in."""
+    """Returns True if a command is meant for the room in which it is said."""
     if slots.get("everywhere") or any(slots.get(key) for key in SAYS_WHERE):
         return False
     return intent in MEANT_HERE
 
 
 def with_room(text: str, area: str, language: str, understand: TextParser) -> str | None:
-    """The sentence with the room in it; None when none of ours is understood."""
+    """Returns the sentence with the room in it; None when no variant is understood as the same
+    command."""
     wanted = understand(text)
     if wanted is None:
         return None
@@ -97,32 +99,35 @@ logger = logging.getLogger(__name__)
 NAME = "home_assistant"
 
 MAX_TEXT_CHARS = 1000
-"Of a sentence; nobody tells a house more at once."
+"Limit of a sentence: commands are shorter."
 
 MAX_LISTED_CHARS = 1500
-"Of names in the description; the rest is found by asking."
+"Limit of the names in the tool's description; other names are found by asking."
 
 SLACK_S = 2.0
-"After its own time limit, with a sentence of its own, the tool still has this long."
+"""Extra time limit of the tool, in seconds: `converse` times out first, and its error has a
+sentence for the user."""
 
 OF_SENTENCES = (NOT_UNDERSTOOD, "no_valid_targets")
-"Errors after which our own understanding of a sentence is tried."
+"Errors of Home Assistant after which Earshot's own understanding of the sentence is tried."
 
 SentenceParser = Callable[[str, str, Sequence[ToolSpec]], tuple[str, Mapping[str, Any]] | None]
-"Text, language and tools -> intent and slots."
+"Function from text, language and tools to intent and slots."
 
 
 def by_templates(
     text: str, language: str, tools: Sequence[ToolSpec]
 ) -> tuple[str, Mapping[str, Any]] | None:
-    """What the embedded language model understands."""
+    """Parses a sentence as the embedded language model does; the default `SentenceParser`."""
     found = understand(text, language, tools)
     return None if found is None else (found.intent, found.slots)
 
 
 class HomeAssistantTools:
-    """A ToolProvider with one tool, which takes a sentence. `by`: how sentences are understood
-    here, to put a room into them."""
+    """Tool provider with one tool, which takes a sentence for Home Assistant.
+
+    by: the parser that is used to add the room to a sentence.
+    """
 
     def __init__(
         self, home: HomeAssistantClient, clock: Clock, *, by: SentenceParser = by_templates
@@ -145,8 +150,11 @@ class HomeAssistantTools:
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
     ) -> ToolOutcome:
-        """`text`, and from the embedded model `intent` and `slots`. What went wrong is an outcome
-        with a sentence for the user."""
+        """Runs the tool. arguments: `text`, and from the embedded model also `intent` and `slots`.
+
+        Errors of Home Assistant are returned as an outcome with a sentence for the user. Raises
+        RequestError for arguments that are not valid.
+        """
         text = arguments.get("text")
         if not isinstance(text, str) or not 0 < len(text.strip()) <= MAX_TEXT_CHARS:
             raise RequestError(
@@ -168,7 +176,7 @@ class HomeAssistantTools:
         self, text: str, intent: str, slots: dict[str, Any], context: ToolContext
     ) -> ToolOutcome:
         area = self._home.house.area(context.place.area) if context.place.area else None
-        if area is not None and not intent:  # a language model's words
+        if area is not None and not intent:  # the text comes from a language model
             specs = self.tools(context)
             found = await asyncio.to_thread(self._by, text, context.language, specs)
             intent, slots = (found[0], dict(found[1])) if found is not None else ("", slots)
@@ -176,7 +184,7 @@ class HomeAssistantTools:
             room = area.called(context.place.area)
             slots["area"] = room
             said = await asyncio.to_thread(self._in_room, text, room, context)
-            if said is None:  # it would be done to the whole house, or to nothing
+            if said is None:  # without the room it would act on the whole house, or on nothing
                 return await self._by_services(intent, slots, context) or await self._said(
                     text, context
                 )
@@ -205,7 +213,7 @@ class HomeAssistantTools:
     async def _by_services(
         self, intent: str, slots: Mapping[str, Any], context: ToolContext
     ) -> ToolOutcome | None:
-        """None: there is no way."""
+        """Calls services directly. Returns None when no service fits."""
         calls = plan(self._home.house, intent, slots)
         if not calls:
             return None

@@ -1,4 +1,4 @@
-"""One authorized WebSocket to Home Assistant: commands out, their results and events in."""
+"""One authorized WebSocket to Home Assistant: sends commands, receives their results and events."""
 
 import asyncio
 import logging
@@ -23,22 +23,24 @@ from devices.home_assistant.settings import HomeAssistantSettings
 logger = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
-"To be connected and authorized; its own limit is 10 s."
+"Limit for the connection, and again for the authorization. Home Assistant's own limit is 10 s."
 
 PING_EVERY_S = 30.0
-"A cable that was pulled shows in nothing else."
+"Interval of pings: only a ping notices that a cable was pulled."
 
 PONG_TIMEOUT_S = 10.0
 
 MAX_PENDING = 64
-"Commands that wait for their answer."
+"Limit of the commands that wait for their answer."
 
 FORBIDDEN = (401, 403)
-"Of the upgrade: a proxy that wants a password; an address that Home Assistant has banned."
+"""HTTP statuses of the upgrade: a proxy that wants a password; an address that Home Assistant has
+banned."""
 
 
 class HomeAssistantWebSocket:
-    """Usable while its `run` runs. `on_event`: what subscriptions tell."""
+    """One connection; usable while its `run` runs. on_event: called for each event of a
+    subscription."""
 
     def __init__(
         self, ws: ClientWebSocketResponse, on_event: Callable[[SubscriptionEvent], None]
@@ -48,12 +50,16 @@ class HomeAssistantWebSocket:
         self._pending: dict[int, asyncio.Future[Any]] = {}
 
     async def call(self, kind: str, **fields: Any) -> Any:
-        """The result of one command. Raises Rejected with Home Assistant's own error; Away when the
-        connection is lost meanwhile; Overloaded. Has no time limit of its own."""
+        """Sends one command and returns its result. It has no time limit of its own.
+
+        Raises HomeAssistantCommandError with Home Assistant's own error, HomeAssistantUnreachable
+        when the connection is lost meanwhile, and OverloadedError when MAX_PENDING commands wait.
+        """
         return (await self._called(kind, fields))[1]
 
     async def subscribe(self, kind: str, **fields: Any) -> int:
-        """The subscription's id, to end it with. Raises as `call` does."""
+        """Subscribes and returns the subscription's id, with which it can be ended. Raises as
+        `call` does."""
         return (await self._called(kind, fields))[0]
 
     async def _called(self, kind: str, fields: Mapping[str, Any]) -> tuple[int, Any]:
@@ -72,7 +78,10 @@ class HomeAssistantWebSocket:
             del self._pending[number]
 
     async def run(self) -> None:
-        """Until the connection ends. Raises Away, RemoteProtocolError in an ExceptionGroup."""
+        """Reads messages until the connection ends.
+
+        Raises HomeAssistantUnreachable or RemoteProtocolError in an ExceptionGroup.
+        """
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._ping(), name="home-assistant-ping")
@@ -112,8 +121,11 @@ async def connect(
     settings: HomeAssistantSettings,
     on_event: Callable[[SubscriptionEvent], None],
 ) -> AsyncIterator[HomeAssistantWebSocket]:
-    """An authorized connection, whose `run` is the caller's to run. Raises Refused; Away;
-    RemoteProtocolError; aiohttp's ClientError."""
+    """Connects and authorizes; yields the connection. The caller has to run its `run`.
+
+    Raises HomeAssistantAccessError, HomeAssistantUnreachable, RemoteProtocolError and aiohttp's
+    ClientError.
+    """
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             ws = await http.ws_connect(

@@ -1,1 +1,2 @@
-"""The devices in a database: SQLite's file, or whatever else SQLAlchemy's URL names."""
+"""Device registry in a database: an SQLite file, or another database that SQLAlchemy's URL
+names."""

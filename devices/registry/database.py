@@ -1,4 +1,4 @@
-"""One database, one thread that speaks to it: the event loop never waits for a disk."""
+"""Access to one database through one thread, so that the event loop never waits for a disk."""
 
 import asyncio
 import logging
@@ -32,24 +32,27 @@ from devices.registry.tables import devices
 logger = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 15.0
-"A device that waits longer has given up; longer than the database is given for one statement."
+"""Limit for one call, in seconds. It is longer than the database's limit for one statement
+(BUSY_S); a device that waits longer has given up."""
 
 BUSY_S = 5
-"Another process may write for so long: SQLite's lock, PostgreSQL's statements and connecting."
+"""Longest wait for another process that writes, in seconds: for SQLite's lock, and for PostgreSQL's
+statements and connections."""
 
 TRIES = 3
-"""Of work that runs into a constraint: somebody wrote the same at the same moment, or a random code
-is another's."""
+"""Attempts when a constraint fails: another process wrote the same at the same moment, or a random
+code is already taken."""
 
 T = TypeVar("T")
 
 Transaction = Callable[[Connection], T]
-"Runs in the thread, in one transaction; may be run again, so it changes nothing else."
+"""Work that runs in the thread, in one transaction. It may be run again, so it must have no side
+effects."""
 
 
 class Database:
-    """`run` does one transaction after the other. What cannot be reached is tried again by the
-    next: a server outlives its database."""
+    """Runs one transaction after the other. After a failure the next call connects again, so the
+    server survives a restart of its database."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -58,17 +61,18 @@ class Database:
 
     @property
     def driver(self) -> str:
-        """As SQLAlchemy names it, `postgresql+psycopg`."""
+        """Name of the driver in SQLAlchemy's form, such as `postgresql+psycopg`."""
         return self._engine.url.drivername
 
     def how_to_connect(self) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """What the driver's own `connect` is given, by place and by name."""
+        """Returns the arguments for the driver's own `connect`, positional and by name."""
         url = self._engine.url
         listed, named = self._engine.dialect.create_connect_args(url)
         return listed, {**named, **_options(url).get("connect_args", {})}
 
     async def run(self, work: Transaction[T]) -> T:
-        """Raises StorageFailed, and what `work` raises on its own account."""
+        """Runs `work` in a transaction and returns its result. Raises StorageError, and errors of
+        `work`."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
@@ -77,7 +81,7 @@ class Database:
             raise StorageError("the database of devices does not answer") from error
 
     async def close(self) -> None:
-        """When what is under way is done."""
+        """Closes the database after the transaction that is running."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, self._engine.dispose)
         self._thread.shutdown(wait=False)
@@ -107,7 +111,8 @@ class Database:
 
 @asynccontextmanager
 async def open_database(url: str) -> AsyncIterator[Database]:
-    """Raises ConfigError for a URL that can never work. One that does not work now is logged."""
+    """Opens a database. Raises ConfigError for a URL that can never work. A database that cannot be
+    reached now is only logged."""
     database = Database(engine_of(url))
     try:
         await database.run(lambda connection: None)
@@ -120,18 +125,19 @@ async def open_database(url: str) -> AsyncIterator[Database]:
 
 
 def sqlite_url(file: Path) -> str:
+    """Returns SQLAlchemy's URL for an SQLite file."""
     return URL.create("sqlite", database=str(file)).render_as_string()
 
 
 def engine_of(url: str) -> Engine:
-    """Raises ConfigError."""
+    """Returns SQLAlchemy's engine for a URL. Raises ConfigError."""
     try:
         parsed = make_url(url)
         if parsed.get_backend_name() == "postgresql" and "+" not in parsed.drivername:
             parsed = parsed.set(drivername="postgresql+psycopg")
         engine = create_engine(parsed, pool_pre_ping=True, hide_parameters=True, **_options(parsed))
     except (ArgumentError, NoSuchModuleError):
-        # Its own text repeats the URL, password included.
+        # SQLAlchemy's own text repeats the URL, with the password.
         raise ConfigError(
             "config.devices.database: must be an SQLAlchemy URL like"
             " postgresql://user:password@host/name or sqlite:////path/to/file.db"
@@ -157,23 +163,28 @@ def _options(url: URL) -> dict[str, Any]:
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
-    connection.isolation_level = None  # Python's own would begin too late for changes of tables
-    connection.execute("PRAGMA journal_mode = WAL")  # one write to the disk in place of three
+    # Python's own transactions would begin too late for changes of tables
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode = WAL")  # one write to the disk instead of three
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA foreign_keys = ON")
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")  # waits now; one that waits later may deadlock
+    # takes the lock now; a transaction that asks for it later may deadlock
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 SQLITE_SIDE_FILES = ("-wal", "-shm", "-journal")
-"Ends of the names of files that SQLite has beside its own, with the same content in them."
+"Endings of the files that SQLite keeps next to its own. They have the same content."
 
 
 def _shut_file(url: URL) -> None:
-    """SQLite's files are their owner's alone: they hold who is in the house, and digests of keys.
-    Raises ConfigError for those of another user."""
+    """Makes SQLite's files private to their owner: they name the devices in the house and hold
+    digests of keys.
+
+    Raises ConfigError for files of another user.
+    """
     if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
         file = Path(url.database)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -184,16 +195,18 @@ def _shut_file(url: URL) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """Without the statement, its parameters and the link that SQLAlchemy appends."""
+    """Returns an error's first line, without the statement, parameters and link that SQLAlchemy
+    appends."""
     cause = getattr(error, "orig", None) or error
     return str(cause).partition("\n")[0]
 
 
-# A look at the database from outside of a server; nothing is made or brought up to date.
+# Look at the database from outside of a server; nothing is created or migrated.
 
 
 def count_devices(url: str) -> int | None:
-    """How many are known; None: there are no tables yet. Raises ConfigError, StorageFailed."""
+    """Returns the number of known devices; None: there are no tables yet. Raises ConfigError,
+    StorageError."""
     engine = engine_of(url)
     file = engine.url.database if engine.url.get_backend_name() == "sqlite" else None
     if file is not None and not Path(file).exists():

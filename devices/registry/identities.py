@@ -1,8 +1,8 @@
-"""Whether who comes is who was approved.
+"""Checks whether a device that connects is the one that was approved.
 
-Everybody in its network knows a device's MAC, so a person approves the MAC together with what the
-device keeps to itself. Who comes with the same MAC and something else waits as a new device does,
-and takes nothing from who was approved: one request is not enough to silence a board.
+Everybody in its network knows a device's MAC. So a person approves the MAC together with the digest
+of a secret of the device. A device with the same MAC and another identity waits for approval like a
+new device. The approved device is still served: one request is not enough to silence a board.
 """
 
 import logging
@@ -18,20 +18,24 @@ logger = logging.getLogger(__name__)
 
 
 def has_other_identity(row: Row[Any], identity: bytes) -> bool:
-    """Whether the device is approved, but not with this identity. Empty: nothing to compare."""
+    """Returns True if the device is approved, but with another identity. An empty identity is not
+    compared."""
     return bool(
         row.standing == "approved" and identity and row.identity and row.identity != identity
     )
 
 
 def is_late(row: Row[Any], identity: bytes) -> bool:
-    """Whether somebody else waits for approval under this device's code."""
+    """Returns True if another identity already waits for approval under this device's code."""
     return bool(identity and row.pairing_code and pending_identity(row) not in (None, identity))
 
 
 def device_view_for(row: Row[Any], identity: bytes) -> Device:
-    """The device as it is for who comes with this identity. Who is late is not told the code: a
-    person who compares would take him for who waits under it."""
+    """Returns the device as a client with this identity may see it.
+
+    The code is hidden when another identity waits under it: a person who compares codes would
+    confuse the two.
+    """
     device = queries.device_of(row)
     if has_other_identity(row, identity):
         device = replace(device, standing="new")
@@ -43,19 +47,20 @@ def device_view_for(row: Row[Any], identity: bytes) -> Device:
 def approval_columns(
     connection: Connection, row: Row[Any], identity: bytes | None
 ) -> dict[str, Any]:
-    """The columns of a device that is approved with this identity; keys of another are void."""
+    """Returns the columns that approve a device with this identity, and voids the keys of other
+    identities."""
     if identity != row.identity:
         tokens.revoke(connection, row.id, but=identity)
     return {"standing": "approved", "identity": identity, **queries.NO_CODE}
 
 
 def pending_identity(row: Row[Any]) -> bytes | None:
-    """The identity that a person's approval is for."""
+    """Returns the identity that a person's approval would be for."""
     found: bytes | None = row.claimed_identity or row.identity
     return found
 
 
 def tell_adopted(row: Row[Any]) -> None:
-    """It was approved before identities were kept: a person may want to know when that was made
-    good."""
+    """Logs that a device approved before identities were stored has one now: a person may want to
+    know when."""
     logger.info("= device %s: identity adopted, from now on it is known by it", row.id)

@@ -1,4 +1,4 @@
-"""The tables as this version wants them, whatever version wrote them."""
+"""Migration of the tables to this version, from any earlier version."""
 
 from pathlib import Path
 
@@ -10,22 +10,26 @@ from sqlalchemy import Connection, text
 
 from core.errors import StorageError
 
-_LOCK = 0x6561727368  # of this database, for all who start at once; any number that is ours
+# advisory lock of this database, for servers that start at the same time; an arbitrary number
+_LOCK = 0x6561727368
 
 NEWEST = "head"
+"Alembic's name of the newest revision."
 
 
 def migrate(connection: Connection, revision: str = NEWEST) -> None:
-    """Within the connection's transaction, that is wholly or not at all. Several servers may start
-    at once: SQLite's transactions exclude each other from their beginning, PostgreSQL is asked to.
+    """Migrates within the connection's transaction, so either wholly or not at all.
 
-    Raises StorageFailed for a database that a newer version wrote.
+    Several servers may start at once. SQLite's transactions exclude each other from their
+    beginning; for PostgreSQL a lock is taken. Raises StorageError for a database that a newer
+    version wrote.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
     config = Config()
     folder = str(Path(__file__).parent / "migrations")
-    config.set_main_option("script_location", folder.replace("%", "%%"))  # an ini file's escape
+    # % is escaped as %% in an ini file
+    config.set_main_option("script_location", folder.replace("%", "%%"))
     scripts = ScriptDirectory.from_config(config)
     present = MigrationContext.configure(connection).get_current_revision()
     if present is not None and present not in {one.revision for one in scripts.walk_revisions()}:

@@ -1,6 +1,8 @@
-"""What servers that share one PostgreSQL tell each other: that a device was changed, so that one
-blocked here is gone there too, at once (its NOTIFY and LISTEN). SQLite has one server, and none of
-it."""
+"""Messages between servers that share one PostgreSQL: "devices were changed".
+
+So a device that is blocked on one server is disconnected at once on the others too. They use
+PostgreSQL's NOTIFY and LISTEN. An SQLite database has only one server, so nothing is sent.
+"""
 
 import asyncio
 import logging
@@ -17,26 +19,34 @@ logger = logging.getLogger(__name__)
 CHANNEL = "earshot_devices"
 
 WAITS_S = (1.0, 2.0, 5.0, 10.0, 30.0)
-"Before each further try to listen; the last one again and again."
+"Waits before each further attempt to listen, in seconds; the last one is repeated."
 
 _ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-"Who only listens would never notice a database whose machine lost its power: here after a minute."
+"""TCP keepalive: a connection that only listens would not notice that the database's machine lost
+its power. With it that takes a minute."""
 
 
 class DeviceChangeChannel:
+    """Sends and receives the messages of one server."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
         self._own = secrets.token_hex(8)
-        "Comes with our news, which are none to us."
+        "Payload of this server's messages, so that it can ignore its own."
 
     def tell(self, connection: Connection) -> None:
-        """All other servers, when the transaction is done; nobody if it fails."""
+        """Notifies all other servers when the transaction is committed; nothing is sent if it
+        fails."""
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_notify(CHANNEL, self._own)))
 
     async def follow(self, heard: Callable[[], None]) -> None:
-        """Until cancelled; returns where nothing can be heard. `heard` is called at each change of
-        another server, and after each connection: some may have been missed."""
+        """Receives messages until cancelled; returns at once where the database or driver cannot
+        send any.
+
+        heard: called at each change by another server, and after each connect because messages may
+        have been missed.
+        """
         driver = self._database.driver
         if not driver.startswith("postgresql"):
             return

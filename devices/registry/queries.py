@@ -1,7 +1,7 @@
-"""Statements about devices; each runs inside a transaction of `Database.run`.
+"""SQL statements about devices; each runs inside a transaction of `Database.run`.
 
-Who reads to write by what he read says `is_held`: where several servers share a database, the row
-is then nobody else's until the transaction is over. SQLite's transactions exclude each other.
+A caller that reads in order to write passes `is_held`: where several servers share a database, the
+row is then locked until the transaction is over. SQLite's transactions exclude each other anyway.
 """
 
 import logging
@@ -24,11 +24,11 @@ from devices.registry.tables import devices
 logger = logging.getLogger(__name__)
 
 MAX_NEW = 200
-"""Devices that wait for approval: whoever reaches the server may invent any number of them. The
-longest unseen go first."""
+"""Limit of the devices that wait for approval: any client that reaches the server may invent
+devices. Those not seen for the longest time go first."""
 
 NO_CODE = {"pairing_code": None, "pairing_code_expires": None, "claimed_identity": None}
-"Nobody waits for approval."
+"Columns of a device without a code."
 
 _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
@@ -36,7 +36,7 @@ _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.in
 def first(
     connection: Connection, where: ColumnElement[bool], *, is_held: bool = False
 ) -> Row[Any] | None:
-    """The one device of which this holds, also after a wait for whoever holds it."""
+    """Returns the one device that matches, or None. Waits if another transaction holds the row."""
     asked = select(devices).where(where)
     return connection.execute(asked.with_for_update() if is_held else asked).one_or_none()
 
@@ -44,13 +44,13 @@ def first(
 def by_hardware(
     connection: Connection, kind: str, hardware_id: str, *, is_held: bool = False
 ) -> Row[Any] | None:
-    """The device, if it is known."""
+    """Returns the device with this hardware id, or None if it is unknown."""
     where = (devices.c.kind == kind) & (devices.c.hardware_id == hardware_id)
     return first(connection, where, is_held=is_held)
 
 
 def by_id(connection: Connection, device_id: str, *, is_held: bool = False) -> Row[Any]:
-    """Raises NotFound."""
+    """Returns the device. Raises NotFound."""
     row = first(connection, devices.c.id == device_id, is_held=is_held)
     if row is None:
         raise NotFound(f"there is no device {device_id[:64]!r}", code="device_not_found")
@@ -58,13 +58,14 @@ def by_id(connection: Connection, device_id: str, *, is_held: bool = False) -> R
 
 
 def everyone(connection: Connection) -> Sequence[Device]:
-    """All devices, the longest known first."""
+    """Returns all devices, the longest known first."""
     rows = connection.execute(select(devices).order_by(devices.c.first_seen, devices.c.id))
     return [device_of(row) for row in rows]
 
 
 def insert_device(connection: Connection, contact: DeviceClaims, now: datetime) -> Row[Any]:
-    """The device as new, without a code; or as somebody else has just added it. It is held."""
+    """Adds the device as new, without a code. If another server just added it, that row is
+    returned. It is locked."""
     values = {
         "id": new_id("dev"),
         "kind": contact.kind,
@@ -83,26 +84,27 @@ def insert_device(connection: Connection, contact: DeviceClaims, now: datetime) 
     insert_of = _INSERTS.get(connection.dialect.name)
     wanted = insert_of(devices).on_conflict_do_nothing() if insert_of else insert(devices)
     row = None
-    while row is None:  # again if who has just added it forgets it before we hold it
+    # again if another server added the device and deleted it before this row was locked
+    while row is None:
         connection.execute(wanted.values(values))
         row = by_hardware(connection, contact.kind, contact.hardware_id, is_held=True)
     return row
 
 
 def change(connection: Connection, device_id: str, **values: Any) -> Device:
-    """Set columns. Raises NotFound."""
+    """Sets columns and returns the device. Raises NotFound."""
     return device_of(update_device(connection, device_id, **values))
 
 
 def update_device(connection: Connection, device_id: str, **values: Any) -> Row[Any]:
-    """The same, as its row."""
+    """Sets columns and returns the row. Raises NotFound."""
     if values:
         connection.execute(update(devices).where(devices.c.id == device_id).values(values))
     return by_id(connection, device_id)
 
 
 def make_room(connection: Connection, now: datetime, new_life: timedelta) -> None:
-    """For one more new device."""
+    """Makes room for one more new device: deletes old devices that were never approved."""
     is_new = devices.c.standing == "new"
     connection.execute(delete(devices).where(is_new, devices.c.last_seen < now - new_life))
     count = connection.execute(select(func.count()).where(is_new)).scalar_one()
@@ -114,6 +116,7 @@ def make_room(connection: Connection, now: datetime, new_life: timedelta) -> Non
 
 
 def device_of(row: Row[Any]) -> Device:
+    """Returns the device of a row."""
     return Device(
         id=row.id,
         kind=cast("DeviceKind", row.kind),
@@ -133,14 +136,19 @@ def device_of(row: Row[Any]) -> Device:
 
 
 def code_of(row: Row[Any]) -> str:
-    """What the device shows, or who came in its place; empty: nothing, also where an earlier
-    version made a code for a kind that shows none."""
+    """Returns the code that the device, or the newcomer in its place, shows; empty: none.
+
+    It is also empty where an earlier version made a code for a kind that shows none.
+    """
     return (row.pairing_code or "") if row.kind in SHOWS_CODE else ""
 
 
 def profile_of(row: Row[Any]) -> DeviceProfile:
-    """A newer Earshot on the same database may have written values that this one does not know:
-    those are as everywhere, and the device is served all the same."""
+    """Returns the profile of a row, without values that this version does not know.
+
+    A newer Earshot on the same database may have written them. The device is served all the same,
+    with the server's settings in their place.
+    """
     kept = row.profile if isinstance(row.profile, dict) else {}
     known = {name: value for name, value in kept.items() if _is_known(name, value)}
     if len(known) < len(kept):
@@ -156,7 +164,7 @@ def _is_known(name: str, value: Any) -> bool:
     return True
 
 
-@lru_cache(maxsize=MAX_NEW)  # a row is read again and again; its line is wanted once
+@lru_cache(maxsize=MAX_NEW)  # a row is read again and again, but one log line is enough
 def _tell_unknown(device_id: str, names: str) -> None:
-    """Names only: a value may be somebody's words."""
+    """Logs the names only: a value may contain words of a user."""
     logger.warning("! device %s: its %s is not known here, so as everywhere", device_id, names)

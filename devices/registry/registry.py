@@ -1,4 +1,4 @@
-"""The directory of devices, and what people do with it: approve, name, place, block, forget."""
+"""Directory of devices, with the actions of people: approve, edit, block, forget."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -28,14 +28,21 @@ from devices.registry.sanitize import cleaned
 from devices.registry.tables import devices, settings
 
 NOTED = timedelta(seconds=60)
-"How exactly `last_seen` is kept: a device that comes every second must not write every second."
+"Precision of `last_seen`: a device that comes every second must not cause a write every second."
 
 T = TypeVar("T")
 
 
 class DeviceRegistry:
-    """The `Directory`, and the page's and the command line's way to change it. Every call may raise
-    StorageFailed."""
+    """Implements `DeviceDirectory`, and the changes that the page and the command line make.
+
+    Every call may raise StorageError. Example:
+
+        async with open_database(sqlite_url(file)) as database:
+            registry = DeviceRegistry(database, clock, RegistrySettings())
+            device = await registry.check_in(DeviceClaims("xiaozhi", mac, address))
+            await registry.approve(device.id, device.pairing_code)
+    """
 
     def __init__(self, database: Database, clock: Clock, chosen: RegistrySettings) -> None:
         self._database, self._clock, self._chosen = database, clock, chosen
@@ -44,11 +51,13 @@ class DeviceRegistry:
         self._next_change = asyncio.Event()
 
     async def run(self) -> None:
-        """Hear of what other servers change in the same database, where it can tell."""
+        """Follows the changes that other servers make in the same database, where the database
+        supports it."""
         await self._news.follow(self._note_change)
 
     async def check_in(self, contact: DeviceClaims) -> Device:
-        """Raises RequestError for a hardware id that is none."""
+        """Records the contact; see `DeviceDirectory`. Raises RequestError for a malformed hardware
+        id."""
         contact, now = cleaned(contact), self._clock.wall()
 
         def work(connection: Connection) -> tuple[Device, bool]:
@@ -78,11 +87,11 @@ class DeviceRegistry:
         return await self._database.run(work)
 
     async def by_id(self, device_id: str) -> Device:
-        """Raises NotFound."""
+        """Returns the device. Raises NotFound."""
         return await self._database.run(lambda one: queries.change(one, device_id))
 
     async def everyone(self) -> Sequence[Device]:
-        """The longest known first."""
+        """Returns all devices, the longest known first."""
         return await self._database.run(queries.everyone)
 
     async def in_area(self, area: str) -> Sequence[Device]:
@@ -150,8 +159,11 @@ class DeviceRegistry:
         return self._next_change
 
     async def pair(self, text: str) -> Device:
-        """Approve the device that shows this code. Raises RequestError for what is none, NotFound
-        pairing_code_unknown, Conflict pairing_code_expired or pairing_code_used, Overloaded."""
+        """Approves the device that shows this code.
+
+        Raises RequestError for text that is no code, NotFound pairing_code_unknown, Conflict
+        pairing_code_expired or pairing_code_used, and OverloadedError too_many_guesses.
+        """
         code, now = read_code(text), self._clock.wall()
         self._guesses.begin(self._clock.now())
 
@@ -171,9 +183,11 @@ class DeviceRegistry:
         return device
 
     async def approve(self, device_id: str, code: str = "") -> Device:
-        """Also a blocked one, and one that came with another identity. `code`: what it shows, if
-        anything. Raises NotFound, RequestError for what is no code, Conflict pairing_code_needed,
-        pairing_code_unknown or pairing_code_expired."""
+        """Approves a device by its id, also a blocked one or one that came with another identity.
+
+        code: the code that it shows, if any. Raises NotFound, RequestError for text that is no
+        code, and Conflict pairing_code_needed, pairing_code_unknown or pairing_code_expired.
+        """
         said, now = read_code(code) if code else "", self._clock.wall()
 
         def work(connection: Connection) -> Device:
@@ -185,7 +199,7 @@ class DeviceRegistry:
         return await self._change(work)
 
     async def block(self, device_id: str) -> Device:
-        """It is not served any more, and its keys are void. Raises NotFound."""
+        """Blocks a device: it is not served any more, and its keys are void. Raises NotFound."""
 
         def work(connection: Connection) -> Device:
             queries.by_id(connection, device_id, is_held=True)
@@ -202,7 +216,11 @@ class DeviceRegistry:
         area: str | None = None,
         profile: Callable[[DeviceProfile], DeviceProfile] | None = None,
     ) -> Device:
-        """None: as it was; `profile` is given the one before. Raises NotFound."""
+        """Changes a device. None leaves a value as it is; `profile` maps the old profile to the new
+        one.
+
+        Raises NotFound.
+        """
         given = {"name": name, "area": area}
 
         def work(connection: Connection) -> Device:
@@ -215,7 +233,8 @@ class DeviceRegistry:
         return await self._change(work)
 
     async def forget(self, device_id: str) -> None:
-        """As if it had never come: its keys are void, its settings gone. Raises NotFound."""
+        """Deletes a device with its keys and settings, as if it had never connected. Raises
+        NotFound."""
 
         def work(connection: Connection) -> None:
             queries.by_id(connection, device_id, is_held=True)
@@ -238,11 +257,12 @@ class DeviceRegistry:
     def _brought(
         self, connection: Connection, row: Row[Any], contact: DeviceClaims, now: datetime
     ) -> dict[str, Any]:
-        """The columns that a contact changes; what the device does not say stays."""
+        """Returns the columns that a contact changes; values that the device does not report
+        stay."""
         identity, is_enough = contact.identity, self._chosen.rule.approves(contact.address)
         is_free = is_code_expired(row.pairing_code_expires, now)
         if not (is_enough or is_free) and identities.is_late(row, identity):
-            return {}  # else anybody could void the code that somebody is just typing
+            return {}  # otherwise any client could void the code that a person is just typing
         if identities.has_other_identity(row, identity) and not is_enough:
             return {"claimed_identity": identity, **_code(now)} if is_free else {}
         said = {"board": contact.board, "firmware": contact.firmware, "address": contact.address}
@@ -258,7 +278,7 @@ class DeviceRegistry:
         elif row.standing == "new" and is_free and row.kind in SHOWS_CODE:
             values |= _code(now)
         elif row.claimed_identity is not None and is_free:
-            values |= queries.NO_CODE  # who came in its place did not stay
+            values |= queries.NO_CODE  # the device that came in its place did not come back
         if values or abs(now - row.last_seen) >= NOTED:
             values["last_seen"] = now
         return values
@@ -269,7 +289,7 @@ class DeviceRegistry:
 
 
 def is_in(device: Device, area: str) -> bool:
-    """Whether it stands in this area, as people write it."""
+    """Returns True if the device is in this area; case and outer spaces do not matter."""
     return device.area.strip().casefold() == area.strip().casefold()
 
 

@@ -1,4 +1,4 @@
-"""What devices say of themselves, made fit to be kept and shown."""
+"""Cleaning of the texts that devices send about themselves, before they are stored and shown."""
 
 from dataclasses import replace
 
@@ -6,14 +6,16 @@ from core.errors import RequestError
 from devices.directory import DeviceClaims
 
 MAX_NAME_CHARS = 64
-"Of a name, an area, a board, a firmware: a line on the page."
+"Limit of a name, area, board or firmware: one line on the page."
 
 MAX_HARDWARE_ID_CHARS = 128
 
 
 def cleaned(contact: DeviceClaims) -> DeviceClaims:
-    """Printable and short. Raises RequestError for a hardware id that is none: cutting it could
-    make two devices one."""
+    """Returns the claims with printable and short texts.
+
+    Raises RequestError for a malformed hardware id: if it were cut, two devices could become one.
+    """
     hardware_id = contact.hardware_id.strip()
     if not (0 < len(hardware_id) <= MAX_HARDWARE_ID_CHARS and hardware_id.isprintable()):
         raise RequestError(
@@ -33,13 +35,13 @@ def cleaned(contact: DeviceClaims) -> DeviceClaims:
 
 
 def short(text: str) -> str:
-    """One line of printable characters."""
+    """Returns one line of printable characters."""
     shown = "".join(one if one.isprintable() else " " for one in text[: 4 * MAX_NAME_CHARS])
     return " ".join(shown.split())[:MAX_NAME_CHARS].rstrip()
 
 
 def name_of(contact: DeviceClaims) -> str:
-    """What a new device is called until somebody names it."""
+    """Returns the name of a new device until a person names it."""
     tail = contact.hardware_id.replace(":", "")[-4:]
     usual = contact.hardware_id if contact.kind == "wyoming" else tail
     return contact.name or short(f"{contact.board or contact.kind} {usual}")

@@ -1,4 +1,4 @@
-"""The `Settings` of the device doors, in the same database."""
+"""`DeviceSettingsStore` in the database of the devices."""
 
 from typing import Any
 
@@ -10,6 +10,8 @@ from devices.registry.tables import settings
 
 
 class DatabaseSettingsStore:
+    """Implements `DeviceSettingsStore`; see there."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
 

@@ -1,4 +1,4 @@
-"""What is kept. A change here needs a migration beside it, in `migrations/versions`."""
+"""Tables of the registry. A change here needs a migration in `migrations/versions`."""
 
 from datetime import UTC, datetime
 
@@ -19,7 +19,7 @@ from sqlalchemy.types import TypeDecorator
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment. SQLite keeps no time zone, so every moment is written in UTC."""
+    """A moment in UTC: SQLite stores no time zone."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -50,10 +50,11 @@ devices = Table(
     Column("address", String(64), nullable=False, default=""),
     Column("first_seen", UtcDateTime, nullable=False),
     Column("last_seen", UtcDateTime, nullable=False),
-    Column("pairing_code", String(6)),  # NULL: none, since "" could be there only once
+    # NULL: no code; "" could not be used, since the column is unique
+    Column("pairing_code", String(6)),
     Column("pairing_code_expires", UtcDateTime),
     Column("identity", LargeBinary(32)),  # NULL: none is known
-    Column("claimed_identity", LargeBinary(32)),  # that came since, and waits under the code
+    Column("claimed_identity", LargeBinary(32)),  # of a newcomer, which waits under the code
     UniqueConstraint("kind", "hardware_id", name="devices_hardware"),
     UniqueConstraint("pairing_code", name="devices_pairing_code"),
 )
@@ -65,7 +66,8 @@ tokens = Table(
     Column("device_id", String(40), ForeignKey("devices.id", ondelete="CASCADE"), nullable=False),
     Column("issued", UtcDateTime, nullable=False),
     Column("expires", UtcDateTime, nullable=False),
-    Column("identity", LargeBinary(32)),  # of the board it was given to; NULL: not recorded then
+    # of the board that received it; NULL: from a version without identities
+    Column("identity", LargeBinary(32)),
     Index("tokens_device", "device_id"),
 )
 

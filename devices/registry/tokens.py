@@ -1,5 +1,7 @@
-"""Keys of devices. Only digests are kept: who reads the database cannot speak as a device. A token
-is looked up by its digest, so how long that takes tells nothing about it."""
+"""Keys of devices. Only digests are stored, so a reader of the database cannot act as a device.
+
+A token is looked up by its digest, so the time that takes reveals nothing about the token.
+"""
 
 import secrets
 from datetime import datetime, timedelta
@@ -11,14 +13,15 @@ from sqlalchemy import Connection, Row, delete, insert, select
 from devices.registry.tables import devices, tokens
 
 PREFIX = "dev_"
-"Says what it is to whoever finds one."
+"Prefix that shows a person who finds a key what it is."
 
 MAX_PER_DEVICE = 16
-"A board may ask for one at each start, and fail to keep it; the oldest go first."
+"""Limit per device and identity; the oldest go first. A board may ask for a key at each start and
+fail to store it."""
 
 
 def new_token() -> str:
-    """256 random bits."""
+    """Returns a key of 256 random bits."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
@@ -30,13 +33,17 @@ def keep(
     now: datetime,
     life: timedelta,
 ) -> None:
-    """Stores a key beside the last few of the same board. `identity`: of the board that it is
-    given to; empty: it is not known. Keys of boards that no longer wait for approval are void."""
+    """Stores a key in addition to the last few of the same board.
+
+    identity: of the board that receives it; empty: not known. Deletes keys of boards that no longer
+    wait for approval, and expired keys.
+    """
     is_this = tokens.c.device_id == device.id
     known = [one for one in (device.identity, device.claimed_identity) if one is not None]
     is_gone = tokens.c.identity.is_not(None) & tokens.c.identity.not_in(known)
     connection.execute(delete(tokens).where((tokens.c.expires <= now) | (is_this & is_gone)))
-    # Counted for each identity: who claims a board's MAC must not push out the board's own keys.
+    # Counted for each identity: a device that claims a board's MAC must not push out the board's
+    # keys.
     same = tokens.c.identity == identity if identity else tokens.c.identity.is_(None)
     newest = select(tokens.c.digest).where(is_this, same)
     older = connection.execute(newest.order_by(tokens.c.issued.desc()).offset(MAX_PER_DEVICE - 1))
@@ -52,8 +59,10 @@ def keep(
 
 
 def bearer(connection: Connection, token: str, identity: bytes, now: datetime) -> Row[Any] | None:
-    """The device whose key this is, approved or not. `identity`: of the board that uses it; empty:
-    the door knows none."""
+    """Returns the device that this key belongs to, approved or not.
+
+    identity: of the board that uses the key; empty: the door knows none.
+    """
     where = (tokens.c.digest == digest_of(token)) & (tokens.c.expires > now)
     if identity:
         where &= tokens.c.identity.is_(None) | (tokens.c.identity == identity)
@@ -69,4 +78,5 @@ def revoke(connection: Connection, device_id: str, *, but: bytes | None = None) 
 
 
 def digest_of(token: str) -> bytes:
+    """Returns the digest under which a token is stored."""
     return sha256(token.encode("utf-8", "replace")).digest()

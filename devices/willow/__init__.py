@@ -1,1 +1,1 @@
-"""Willow: what its devices and clients ask a Willow Inference Server."""
+"""Willow: Earshot as inference server (`wis`) and application server (`was`) of Willow devices."""

@@ -1,1 +1,1 @@
-"""Home Assistant's voice protocol: hears, speaks and answers for whoever connects."""
+"""Wyoming, Home Assistant's voice protocol: recognition, speech and answers for its clients."""

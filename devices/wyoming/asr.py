@@ -1,4 +1,5 @@
-"""`transcribe`: sound in as it is spoken, its text out. Sheet section 4, ASR sequence."""
+"""`transcribe`: recognises audio as it is spoken and sends its text. Sheet section 4, ASR
+sequence."""
 
 import asyncio
 
@@ -16,17 +17,18 @@ from pipeline.transcription.stitching import join_texts
 from serving.scheduling.scheduler import DecodePriority
 
 MAX_AUDIO_S = 600
-"Of one utterance. Home Assistant stops after 15 s; dictation is longer."
+"Limit of one utterance. Home Assistant stops after 15 s; dictation is longer."
 
 MAX_WAITING_BYTES = 256 * 1024
-"Of sound, 8 s of a satellite's, that waits for the recogniser; then the client's sending waits."
+"""Limit of the audio that waits for the recogniser, about 8 s of a satellite's. Beyond it the
+client has to wait."""
 
 MIN_PIECE_BYTES = 1024
-"What a piece counts for at least: Python's own for the shortest."
+"Size that a piece counts for at least: Python's own overhead of a short piece."
 
 
 class AudioChunkQueue:
-    """Pieces of an utterance, bounded by their bytes and the longest piece."""
+    """Queue of the pieces of an utterance. It may exceed its limit by one piece."""
 
     def __init__(self) -> None:
         self._pieces: asyncio.Queue[tuple[WyomingAudioFormat, bytes] | None] = asyncio.Queue()
@@ -35,16 +37,17 @@ class AudioChunkQueue:
         self._has_room.set()
 
     async def put(self, form: WyomingAudioFormat, payload: bytes) -> None:
-        """Waits for room."""
+        """Adds a piece; waits for room."""
         await self._has_room.wait()
         self._count(max(len(payload), MIN_PIECE_BYTES))
         self._pieces.put_nowait((form, payload))
 
     def end(self) -> None:
+        """Marks the end of the utterance."""
         self._pieces.put_nowait(None)
 
     async def get(self) -> tuple[WyomingAudioFormat, bytes] | None:
-        """None: that was all."""
+        """Returns the next piece; None: the utterance is over."""
         piece = await self._pieces.get()
         if piece is not None:
             self._count(-max(len(piece[1]), MIN_PIECE_BYTES))
@@ -65,10 +68,10 @@ async def serve_transcribe(
     model: str,
     options: AsrOptions,
 ) -> None:
-    """Words go out stretch by stretch, where the speech is longer
-    than one, then all of them once more, as clients want that know no stretches.
+    """Sends the words segment by segment if the speech has several, then all of them once more.
 
-    Raises EngineError, Overloaded, RequestError, ConnectionError.
+    Clients that do not know segments need the text as a whole. Raises EngineError, OverloadedError,
+    RequestError, ConnectionError.
     """
     opened = transcriber.open(model, options, priority=DecodePriority.FINAL, eager=True)
     async with opened as recording:
@@ -91,7 +94,7 @@ async def _push(sound: AudioChunkQueue, recording: RecordingTranscription) -> No
             if decoder is not None:
                 await recording.push(decoder.flush())
             found, decoder = form, RawDecoder(form.rate_hz, form.bits, form.channels)
-        pcm = await run_in_thread(decoder.push, payload)  # of a megabyte, 30 ms of a core
+        pcm = await run_in_thread(decoder.push, payload)  # decoding a megabyte takes 30 ms
         samples += len(pcm)
         if samples > MAX_AUDIO_S * ASR_RATE_HZ:
             raise PayloadTooLarge(

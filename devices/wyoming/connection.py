@@ -1,4 +1,4 @@
-"""One Wyoming connection: its events in, one piece of work at a time. Sheet section 5."""
+"""One Wyoming connection: receives events and does one piece of work at a time. Sheet section 5."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -22,19 +22,20 @@ from pipeline.session.one_shot import OneShotResponses
 from pipeline.transcription.recording import Transcriber
 
 IDLE_S = 300.0
-"Without an event, theirs or ours. Home Assistant makes a connection for each request."
+"""Limit of the time without an event, in either direction. Home Assistant makes a connection for
+each request."""
 
 DOING: Mapping[str, DeviceActivity] = {
     "hear": "listening",
     "answer": "thinking",
     "speak": "speaking",
 }
-"By the name of the work."
+"Activity by the name of the work."
 
 
 @dataclass(frozen=True, slots=True)
 class WyomingServices:
-    """What connections are served with."""
+    """Services that connections use."""
 
     engines: EngineSet
     transcriber: Transcriber
@@ -47,11 +48,12 @@ class WyomingServices:
 
 
 class WyomingConnection:
-    """`run` until the client goes. Unknown events are left alone: new ones appear every few months.
+    """Serves one connection; `run` returns when the client is gone.
 
-    One piece of work at a time: a request that comes before the last one is answered waits, and
-    with it whatever the client sends behind it. One that comes in the middle of an utterance, or
-    of a text in pieces, ends that: it could not go on while the client's sending waits.
+    Unknown events are ignored: new ones appear every few months. One piece of work runs at a time:
+    a request that comes before the last one is answered waits, and so does everything that the
+    client sends after it. A request in the middle of an utterance, or of a text in pieces, ends
+    that work: its remaining pieces could not be received while the client waits.
     """
 
     def __init__(
@@ -61,23 +63,25 @@ class WyomingConnection:
         tasks: asyncio.TaskGroup,
         changed: Callable[[], None],
     ) -> None:
-        """`changed` is called when it does something else."""
+        """changed: called when the activity changes."""
         self._wire, self._services, self._tasks = wire, services, tasks
         self._changed = changed
         self.doing: DeviceActivity = "idle"
         self._work: asyncio.Task[None] | None = None
         self._transcribe: Event | None = None
-        "What the sound that comes is wanted for; None: for nothing."
+        "The request that incoming audio belongs to; None: the audio is ignored."
         self._waking: WakeDetection | None = None
-        "What listens for wake words to the sound that comes."
+        "The wake word detection that incoming audio is for; None: there is none."
         self._sound: AudioChunkQueue | None = None
-        "Of the utterance that is being heard."
+        "Audio of the utterance in progress."
         self._texts: TextChunkQueue | None = None
-        "Of the text that is being spoken while it comes."
+        "Pieces of the text that is spoken while it arrives."
 
     async def run(self) -> None:
-        """Raises EarshotError, ConnectionError. The work's come from the TaskGroup, which ends
-        this with them."""
+        """Reads events until the client is gone. Raises EarshotError, ConnectionError.
+
+        Errors of the work come from the TaskGroup, which cancels `run`.
+        """
         try:
             while (event := await self._wire.read(IDLE_S)) is not None:
                 await self._take(event)
@@ -94,7 +98,8 @@ class WyomingConnection:
                 text = event.data.get("text")
                 await self._wire.send(Pong(text=text if isinstance(text, str) else None))
             case "transcribe":
-                read_transcribe(event, services.engines)  # what is wrong with it is said now
+                # checked now, so that errors are reported at once
+                read_transcribe(event, services.engines)
                 if self._sound is not None:
                     await self._drop()
                 self._transcribe, self._waking = event, None
@@ -118,11 +123,12 @@ class WyomingConnection:
     async def _hear(self, event: Event) -> None:
         is_stop = event.type == "audio-stop"
         form = None if is_stop else read_format(event)
-        if event.type == "audio-start" and self._sound is not None:  # given up in the middle
+        # the last utterance was given up in the middle
+        if event.type == "audio-start" and self._sound is not None:
             await self._drop()
         if self._sound is None:
             if self._transcribe is None:
-                return  # sound that nobody asked to have heard; also the rest of a cancelled one
+                return  # audio without a request; also the rest of a cancelled utterance
             model, options = read_transcribe(self._transcribe, self._services.engines)
             sound = AudioChunkQueue()
             work = serve_transcribe(self._wire, sound, self._services.transcriber, model, options)

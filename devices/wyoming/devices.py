@@ -1,4 +1,5 @@
-"""The devices behind connections: Home Assistant makes one for each request, and is one device."""
+"""Devices behind connections: Home Assistant opens one connection per request, and is one
+device."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -9,15 +10,16 @@ from devices.wyoming.connection import WyomingConnection
 
 
 class WyomingDevice:
-    """A `Live` of presence: every open connection of one device. Nothing can be told to it."""
+    """Implements `ConnectedDevice` with all open connections of one device. It accepts no
+    announcements or commands."""
 
     timing: Mapping[str, float] | None = None
 
     def __init__(self) -> None:
         self.open: dict[WyomingConnection, asyncio.Task[None] | None] = {}
-        "With the task that serves it."
+        "Open connections, each with the task that serves it."
         self.stay = ExitStack()
-        "Left with the last one."
+        "Closed together with the last connection."
 
     @property
     def doing(self) -> DeviceActivity:
@@ -35,14 +37,14 @@ class WyomingDevice:
         return False
 
     async def close(self) -> None:
-        """What it asked last is not done any more, either."""
+        """Closes all connections; the work in progress is cancelled."""
         for task in self.open.values():
             if task is not None:
                 task.cancel()
 
 
 class WyomingDevices:
-    """Those of approved devices, by the directory's id."""
+    """The connected approved devices, by the directory's id."""
 
     def __init__(self, presence: Presence) -> None:
         self._presence = presence
@@ -50,7 +52,8 @@ class WyomingDevices:
 
     @contextmanager
     def here(self, device_id: str, connection: WyomingConnection) -> Iterator[None]:
-        """While the body runs, in the task that serves the connection."""
+        """Counts the device as connected while the body runs, in the task that serves the
+        connection."""
         guest = self._here.get(device_id)
         if guest is None:
             guest = self._here[device_id] = WyomingDevice()

@@ -1,4 +1,5 @@
-"""Who may connect over Wyoming, and how many: it has no authentication of its own."""
+"""The Wyoming door: limits who may connect, and how often, because the protocol has no
+authentication."""
 
 import asyncio
 import logging
@@ -23,17 +24,17 @@ logger = logging.getLogger(__name__)
 RETRY_AFTER_S = 2
 
 SHARES = 2
-"One address takes half of the places at most, so that it cannot lock all others out."
+"One address gets at most half of the connections, so that it cannot lock out all others."
 
 
 class WyomingGuard(Protocol):
-    """Runs a connection so that a bug in it ends that connection only."""
+    """Runner of a connection: a bug in it ends that connection only."""
 
     async def __call__(self, work: Awaitable[None], name: str) -> None: ...
 
 
 class _WyomingProtocol(asyncio.StreamReaderProtocol):
-    """Bytes of one connection into its reader."""
+    """Passes the bytes of one connection to its reader."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class _WyomingProtocol(asyncio.StreamReaderProtocol):
 
 
 class WyomingDoor:
-    """`run` serves; cancelling it ends every connection."""
+    """The door. `run` serves; cancelling it ends every connection."""
 
     def __init__(
         self,
@@ -66,13 +67,13 @@ class WyomingDoor:
         self._open: dict[WyomingStream, IpAddress] = {}
 
     async def run(self, sockets: Sequence[socket.socket], limit: AddressLimit = NO_LIMIT) -> None:
-        """`sockets`: bound and listening; they are closed with it."""
+        """Serves connections. sockets: bound and listening; they are closed at the end."""
         is_over = False
         async with asyncio.TaskGroup() as tasks:
 
             def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 wire = WyomingStream(reader, writer)
-                if is_over:  # taken by the socket just before it closed
+                if is_over:  # accepted just before the socket was closed
                     wire.abort()
                     return
                 tasks.create_task(self._guard(self._serve(wire, writer), "wyoming connection"))
@@ -86,7 +87,7 @@ class WyomingDoor:
                     is_over = True
 
     async def _serve(self, wire: WyomingStream, writer: asyncio.StreamWriter) -> None:
-        """Raises EarshotError, when the client was told."""
+        """Serves one connection. Raises EarshotError after the client was sent the error."""
         try:
             address = self._let_in(writer)
             if address is not None:
@@ -101,8 +102,9 @@ class WyomingDoor:
             wire.abort()
 
     async def _talk(self, wire: WyomingStream, address: IpAddress) -> None:
-        """Raises EarshotError."""
-        device = await self._checked_in(address)  # who is not approved takes no place
+        """Checks the device in and serves its connection. Raises EarshotError."""
+        # first, because a device that is not approved gets no place
+        device = await self._checked_in(address)
         self._check_room(address)
         self._open[wire] = address
         self._metrics.gauge("earshot_wyoming_connections", len(self._open))
@@ -123,7 +125,7 @@ class WyomingDoor:
             logger.debug("a wyoming client left: %s", group.exceptions[0])
 
     def _check_room(self, address: IpAddress) -> None:
-        """Raises Overloaded."""
+        """Raises OverloadedError if all connections, or all of this address, are in use."""
         most = self._settings.max_connections
         if len(self._open) >= most:
             raise OverloadedError(
@@ -137,9 +139,11 @@ class WyomingDoor:
             )
 
     async def _checked_in(self, address: IpAddress) -> Device | None:
-        """Who comes from elsewhere is a device, known by its address: the protocol says no more.
-        None: this machine's own, where it is trusted. Raises Forbidden not_approved or blocked,
-        StorageFailed."""
+        """Returns the device at this address: the protocol has no other identification.
+
+        None: this machine itself, where it is trusted. Raises Forbidden not_approved or blocked,
+        and StorageError.
+        """
         if address.is_loopback and self._settings.trusts_this_machine:
             return None
         name = str(address)
@@ -157,11 +161,11 @@ class WyomingDoor:
         return device
 
     def _let_in(self, writer: asyncio.StreamWriter) -> IpAddress | None:
-        """Its address; None: it is not to be answered."""
+        """Returns the client's address; None: the connection is dropped."""
         peer = writer.get_extra_info("peername")
         address = address_of(peer[0]) if peer else None
         if address is None:
-            return None  # gone already
+            return None  # closed already
         if is_among(address, self._settings.networks):
             return address
         logger.warning("! wyoming: %s is in no allowed network; it is not served", address)

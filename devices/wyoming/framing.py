@@ -1,5 +1,8 @@
-"""Wyoming's framing, bounded: protocols/wyoming.md section 1. The events are the library's; its
-own reader takes whatever lengths a peer announces."""
+"""Wyoming's framing, with limits: protocols/wyoming.md section 1.
+
+The event classes are those of the library `wyoming`. Its own reader accepts any length that a peer
+announces.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,29 +16,29 @@ from wyoming.event import Event, Eventable, async_write_event
 from core.errors import EarshotError, RemoteProtocolError
 
 MAX_HEADER_BYTES = 64 * 1024
-"Of the JSON line; the library's own clients stop reading there, too."
+"Limit of the JSON line; the library's own clients have the same limit."
 
 MAX_DATA_BYTES = 256 * 1024
-"""Of the JSON behind it: the longest text that is taken, with each character escaped. Decoding it
-takes at most 13 ms, in which nobody else has a turn."""
+"""Limit of the JSON data after the line: the longest allowed text, with each character escaped.
+Decoding it takes at most 13 ms, in which it blocks the event loop."""
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
-"Half a minute of 16 kHz sound in one event; satellites send some milliseconds."
+"Limit of one event's audio: half a minute at 16 kHz. Satellites send a few milliseconds."
 
 MAX_WHY_CHARS = 200
-"Of what is wrong with JSON: where, in something deep, is said at length."
+"Limit of an error about wrong JSON: its path can be long."
 
 LINE_TIMEOUT_S = 10.0
-"From the first byte of a header line to its end: clients write it in one piece."
+"Longest time from the first byte of a header line to its end: clients write it in one piece."
 
 PAUSE_TIMEOUT_S = 30.0
-"Between two pieces of data or payload."
+"Longest pause between two pieces of data or payload."
 
 SEND_TIMEOUT_S = 10.0
-"Who takes nothing for so long is gone."
+"A client that takes nothing for this long counts as gone."
 
 LINGER_S = 2.0
-"How long the client may take to read why it was refused, and to go."
+"Time that a refused client has to read the error and close the connection."
 
 
 class _EventHeader(msgspec.Struct, frozen=True):
@@ -52,24 +55,26 @@ _DATA = msgspec.json.Decoder(dict[str, Any])
 
 
 class WyomingStream:
-    """One connection."""
+    """Events of one connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._sending = asyncio.Lock()
         self._idle: asyncio.Timeout | None = None
-        "Of the event that is waited for."
+        "Timeout of the read in progress."
         self._idle_s = 0.0
         self._has_begun = False
-        "Some of that event came: what is sent meanwhile does not prolong its time."
+        "Part of the event was received: sending does not extend its time limit."
 
     async def read(self, idle_s: float) -> Event | None:
-        """The next event; None at the end, also where it comes in the middle of one, and when
-        nothing came or was taken for `idle_s`: long speech is played while the client is silent.
-        One that has begun has to go on.
+        """Returns the next event.
 
-        Others have their turn before it: a client that writes without end would keep them waiting,
-        since neither its bytes nor room for the answers need to be waited for.
+        Returns None at the end of the stream, also in the middle of an event, and when nothing was
+        received or sent for `idle_s` seconds: the client is silent while it plays long speech. An
+        event that has begun must continue within its own limits.
+
+        Yields to the event loop first. Otherwise a client that writes without pause would block
+        other tasks, since neither reading nor sending would ever have to wait.
 
         Raises RemoteProtocolError.
         """
@@ -98,7 +103,7 @@ class WyomingStream:
                 data = {**data, **more}
             size = _length("payload_length", header.payload_length, MAX_PAYLOAD_BYTES)
             payload = await self._exactly(size) if size else None
-        except ValueError:  # readline: of more than the reader's limit
+        except ValueError:  # readline: the line is longer than the reader's limit
             why = f"a header line of more than {MAX_HEADER_BYTES} bytes"
             raise RemoteProtocolError(why) from None
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -106,7 +111,7 @@ class WyomingStream:
         return Event(header.type, data, payload)
 
     async def _exactly(self, size: int) -> bytes:
-        """Raises IncompleteReadError."""
+        """Reads exactly `size` bytes. Raises IncompleteReadError."""
         pieces: list[bytes] = []
         left = size
         while left:
@@ -119,7 +124,7 @@ class WyomingStream:
         return b"".join(pieces)
 
     def _within(self, wait_s: float) -> None:
-        """What comes next of the event has to be there by then."""
+        """Sets the time limit for the next bytes of the event."""
         self._has_begun = True
         self._prolong(wait_s)
 
@@ -128,10 +133,12 @@ class WyomingStream:
             self._idle.reschedule(asyncio.get_running_loop().time() + wait_s)
 
     async def send(self, *events: Eventable) -> None:
-        """Raises ConnectionError when the client is gone, or takes nothing any more."""
+        """Sends events. Raises ConnectionError when the client is gone or takes nothing any
+        more."""
         await self.send_raw([event.event() for event in events])
 
     async def send_raw(self, events: Sequence[Event]) -> None:
+        """Sends events of the library. Raises ConnectionError."""
         async with self._sending:
             try:
                 async with asyncio.timeout(SEND_TIMEOUT_S):
@@ -144,10 +151,10 @@ class WyomingStream:
             self._prolong(self._idle_s)
 
     async def refuse(self, error: EarshotError) -> None:
-        """Say why, and that nothing more comes: so clients know services. Sheet section 5.
+        """Sends an error and ends the stream. Sheet section 5.
 
-        What the client sends meanwhile is read: closing with something unread resets the
-        connection, and many clients would never see the error.
+        Reads what the client still sends: closing with unread bytes resets the connection, and many
+        clients would never see the error.
         """
         with suppress(ConnectionError, TimeoutError):
             await self.send(Error(text=str(error), code=error.code))
@@ -158,13 +165,14 @@ class WyomingStream:
                     pass
 
     async def close(self) -> None:
-        """When the client has taken what was sent, or does not."""
+        """Closes the connection after the client received everything, or after a timeout."""
         self._writer.close()
         with suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await self._writer.wait_closed()
 
     def abort(self) -> None:
+        """Closes the connection at once."""
         self._writer.transport.abort()
 
 

@@ -1,4 +1,5 @@
-"""`transcript` in: the assistant's answer out, as a service that handles. Sheet section 4."""
+"""`transcript`: sends the assistant's answer; this is Wyoming's service "handle". Sheet section
+4."""
 
 from contextlib import aclosing
 
@@ -11,10 +12,10 @@ from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 
 
 async def serve_handle(wire: WyomingStream, event: Event, exchanges: OneShotResponses) -> None:
-    """As it is written, then whole, which is all that older clients read: by then no sentence has
-    to bridge a wait.
+    """Sends the answer as it is written, then as a whole, which is all that older clients read.
 
-    Raises EngineError, Overloaded, RequestError, Conflict, ConnectionError.
+    The whole answer has no fillers. Raises EngineError, OverloadedError, RequestError, Conflict,
+    ConnectionError.
     """
     question = OneShotRequest(
         " ".join(read_text(event).split()),

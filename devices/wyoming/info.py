@@ -1,4 +1,4 @@
-"""What `describe` is answered with: protocols/wyoming.md section 3. Every key a client requires."""
+"""Answer to `describe`: protocols/wyoming.md section 3. It has every key that a client requires."""
 
 from collections.abc import Iterator
 
@@ -20,13 +20,13 @@ from engines.base.wake import WakeWordEngine
 from pipeline.services import EngineSet
 
 NAME = "earshot"
-"Of every program; Home Assistant shows it."
+"Name of all services; Home Assistant shows it."
 
 _BY = Attribution(name="Earshot", url="")
 
 
 def info_of(engines: EngineSet, version: str) -> Info:
-    """Everything that can be asked for now; nothing is loaded for it."""
+    """Describes the available services; no model is loaded for it."""
     return Info(
         asr=[_asr(engines, version)],
         tts=[_tts(engines, version)],
@@ -36,8 +36,10 @@ def info_of(engines: EngineSet, version: str) -> Info:
 
 
 def _asr(engines: EngineSet, version: str) -> AsrProgram:
-    """Home Assistant's own voice activity detection ends an utterance: what is known of services
-    that end it themselves is section 4 of the sheet."""
+    """Describes recognition. The client's own voice activity detection has to end an utterance.
+
+    Section 4 of the sheet has what is known of services that end it themselves.
+    """
     models = [
         AsrModel(
             name=name,
@@ -85,8 +87,8 @@ def _tts(engines: EngineSet, version: str) -> TtsProgram:
 
 
 def _voices(engines: EngineSet) -> Iterator[tuple[Tts, str, list[str]]]:
-    """Each voice once, with the languages that it speaks. Where two engines have one of the same
-    name, the preferred engine's is meant by it."""
+    """Yields each voice once, with its languages. A name that two engines have means the preferred
+    engine's voice."""
     told: set[str] = set()
     for tts in engines.tts.values():
         for name in dict.fromkeys(name for names in tts.info.voices.values() for name in names):
@@ -96,7 +98,7 @@ def _voices(engines: EngineSet) -> Iterator[tuple[Tts, str, list[str]]]:
 
 
 def _handle(engines: EngineSet, version: str) -> HandleProgram:
-    """The assistant with its skills, which control what it controls."""
+    """Describes the assistant, which can control the home with its skills."""
     llm = engines.language_model("default")
     languages = list(llm.languages or engines.languages())
     return HandleProgram(

@@ -1,4 +1,4 @@
-"""What clients ask for, read and checked: bad fields get an error that names them."""
+"""Reads and checks requests; an error names the wrong field."""
 
 from dataclasses import dataclass, replace
 from reprlib import repr as shown
@@ -14,23 +14,27 @@ from pipeline.services import EngineSet
 from pipeline.shared.settings import DEFAULT
 
 MAX_TEXT_CHARS = 16_384
-"Of one text to speak or to answer; a long reply of a language model has some thousand."
+"""Limit of a text to speak or to answer; a long reply of a language model has a few thousand
+characters."""
 
 MAX_HOTWORDS_CHARS = 4096
 MAX_ID_CHARS = 128
 RATES_HZ = (8000, 192_000)
+"Lowest and highest sample rate."
 MAX_CHANNELS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class WyomingAudioFormat:
+    """Format of the audio in `audio-chunk`: signed PCM."""
+
     rate_hz: int
     bits: int
     channels: int
 
 
 def read_format(event: Event) -> WyomingAudioFormat:
-    """Of `audio-start` and `audio-chunk`. Raises RequestError."""
+    """Reads the format in `audio-start` and `audio-chunk`. Raises RequestError."""
     rate_hz, width, channels = (_whole(event, key) for key in ("rate", "width", "channels"))
     widths = [bits // 8 for bits in BITS]
     _check(RATES_HZ[0] <= rate_hz <= RATES_HZ[1], "rate", rate_hz, "8000 to 192000 Hz")
@@ -40,9 +44,9 @@ def read_format(event: Event) -> WyomingAudioFormat:
 
 
 def read_transcribe(event: Event, engines: EngineSet) -> tuple[str, AsrOptions]:
-    """Of `transcribe`: the model's name and the options.
+    """Reads the model's name and the options in `transcribe`.
 
-    Raises RequestError, NotFound model_not_found.
+    Raises RequestError, and NotFound model_not_found.
     """
     model = _text(event, "name") or DEFAULT
     info = engines.recogniser(model, param="name").info
@@ -68,14 +72,14 @@ def _language(event: Event, info: AsrInfo) -> str | None:
 
 
 def base_language(tag: str) -> str | None:
-    """`en` of `en-US`; None of an empty one."""
+    """Returns `en` for `en-US`; None for an empty tag."""
     return tag.lower().replace("_", "-").partition("-")[0] or None
 
 
 def read_detect(
     event: Event, engine: WakeWordEngine | None
 ) -> tuple[WakeWordEngine, tuple[str, ...]]:
-    """Of `detect`: who listens, and for which words. Raises RequestError."""
+    """Reads `detect`: returns the engine and the names of the wake words. Raises RequestError."""
     if engine is None or not engine.words:
         raise RequestError("this server knows no wake words", code="not_available", param="names")
     known = [word.name for word in engine.words]
@@ -86,20 +90,20 @@ def read_detect(
 
 
 def read_timestamp(event: Event) -> int | None:
-    """In ms, of `audio-start` and `audio-chunk`. Raises RequestError."""
+    """Reads the timestamp in `audio-start` and `audio-chunk`, in ms. Raises RequestError."""
     return None if event.data.get("timestamp") is None else _whole(event, "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceRequest:
-    """How a text is to be spoken; None: left open."""
+    """Voice and language for a text; None: not given."""
 
     voice: str | None
     language: str | None
 
 
 def read_voicing(event: Event, engines: EngineSet) -> VoiceRequest:
-    """Of `synthesize` and `synthesize-start`. Raises RequestError."""
+    """Reads voice and language in `synthesize` and `synthesize-start`. Raises RequestError."""
     kind = _text(event, "text_format") or "text"
     _check(kind == "text", "text_format", kind, "text (no voice here reads SSML)")
     voice = event.data.get("voice")
@@ -114,7 +118,8 @@ def read_voicing(event: Event, engines: EngineSet) -> VoiceRequest:
 
 
 def voice_language(name: str, engines: EngineSet) -> str | None:
-    """Which a voice speaks: the server's own where it speaks several."""
+    """Returns the language of a voice: the server's default if the voice speaks it; None: unknown
+    voice."""
     spoken = [
         code
         for tts in engines.tts.values()
@@ -127,7 +132,7 @@ def voice_language(name: str, engines: EngineSet) -> str | None:
 
 
 def read_text(event: Event) -> str:
-    """`text`, as it came. Raises RequestError."""
+    """Returns `text`, unchanged. Raises RequestError."""
     text = _text(event, "text", most=MAX_TEXT_CHARS)
     if event.data.get("text") is None:
         raise RequestError(
@@ -137,8 +142,10 @@ def read_text(event: Event) -> str:
 
 
 def conversation_of(event: Event) -> str | None:
-    """`context.conversation_id` in a name space of its own: who connects here may not go on with
-    the conversations of others. Raises RequestError."""
+    """Returns `context.conversation_id` with a prefix; None: there is none.
+
+    The prefix keeps clients out of the conversations of other doors. Raises RequestError.
+    """
     context = event.data.get("context")
     if not isinstance(context, dict):
         return None
@@ -147,7 +154,7 @@ def conversation_of(event: Event) -> str | None:
 
 
 def text_language(event: Event) -> str | None:
-    """`language` of a `transcript`."""
+    """Returns `language` of a `transcript`, without its region."""
     return base_language(_text(event, "language"))
 
 

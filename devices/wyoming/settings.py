@@ -1,4 +1,4 @@
-"""What the door is told. Apart from it: the configuration needs no server."""
+"""Settings of the Wyoming door, apart from the door: the configuration imports no server."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,10 @@ from devices.ip_allowlist import IpNetwork
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WyomingSettings:
+    """Settings of the Wyoming door."""
+
     networks: tuple[IpNetwork, ...]
-    "Whose connections are taken."
+    "Networks whose connections are accepted."
     max_connections: int
     trusts_this_machine: bool = True
-    "False: who comes from there is a device like others, that a person approves."
+    "False: a client on this machine is a device like others, which a person approves."

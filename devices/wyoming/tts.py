@@ -1,4 +1,4 @@
-"""`synthesize`, whole or in pieces; the voice begins with the first clause. Sheet section 4."""
+"""`synthesize`, whole or in pieces; the speech begins with the first clause. Sheet section 4."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -16,24 +16,24 @@ from pipeline.speech.file import SpeechFileOptions, SpeechFiles, single_text
 from pipeline.speech.language_id import TextLanguageDetector
 
 RATE_HZ = 22_050
-"""What eSpeak and Piper have. Always the same: Home Assistant writes the head of its WAV file by
+"""Sample rate of eSpeak and Piper. It is fixed: Home Assistant writes the header of its WAV file at
 the first `audio-start`."""
 
 WIDTH_BYTES, CHANNELS = 2, 1
 
 CHUNK_BYTES = 2048 * WIDTH_BYTES
-"As satellites play it: 93 ms."
+"Size of a chunk, as satellites play it: 93 ms."
 
 
 class TextChunkQueue:
-    """Pieces of a text that comes; bounded by its length."""
+    """Queue of the pieces of a text that is still arriving, with a limit for the whole text."""
 
     def __init__(self) -> None:
         self._pieces: asyncio.Queue[str | None] = asyncio.Queue()
         self._chars = 0
 
     def add(self, text: str) -> None:
-        """Raises TooLarge."""
+        """Adds a piece. Raises PayloadTooLarge."""
         self._chars += len(text)
         if self._chars > MAX_TEXT_CHARS:
             raise PayloadTooLarge(f"a text of more than {MAX_TEXT_CHARS} characters, the limit")
@@ -41,21 +41,28 @@ class TextChunkQueue:
             self._pieces.put_nowait(text)
 
     def end(self) -> None:
+        """Marks the end of the text."""
         self._pieces.put_nowait(None)
 
     async def pieces(self) -> AsyncGenerator[str, None]:
+        """Yields the pieces as they arrive."""
         while (text := await self._pieces.get()) is not None:
             yield text
 
 
 class WyomingSynthesizer:
+    """Speaks texts for Wyoming clients."""
+
     def __init__(
         self, engines: EngineSet, reader: SpeechFiles, languages: TextLanguageDetector
     ) -> None:
         self._engines, self._reader, self._languages = engines, reader, languages
 
     async def text(self, wire: WyomingStream, text: str, voicing: VoiceRequest) -> None:
-        """Raises EngineError, Overloaded, RequestError, ConnectionError."""
+        """Speaks a text; without a given language it is detected.
+
+        Raises EngineError, OverloadedError, RequestError, ConnectionError.
+        """
         usual = self._engines.default_language
         spoken = {code for tts in self._engines.tts.values() for code in tts.info.voices}
         language = voicing.language or await self._languages.of(text, usual, spoken)
@@ -64,7 +71,11 @@ class WyomingSynthesizer:
     async def stream(
         self, wire: WyomingStream, texts: TextChunkQueue, voicing: VoiceRequest
     ) -> None:
-        """The same for a text that is still being written, of which nobody knows the language."""
+        """Speaks a text that is still arriving. Without a given language it is the server's
+        default.
+
+        Raises the same errors as `text`.
+        """
         language = voicing.language or self._engines.default_language
         await self._speak(wire, texts.pieces(), SpeechFileOptions(language, voicing.voice))
         await wire.send(SynthesizeStopped())

@@ -1,4 +1,4 @@
-"""`detect`: sound in until a wake word is heard in it. Sheet section 4, wake word."""
+"""`detect`: looks for wake words in the client's audio. Sheet section 4, wake word."""
 
 from dataclasses import dataclass
 
@@ -16,19 +16,19 @@ from media.files.raw import RawDecoder
 
 @dataclass(slots=True)
 class _DetectStream:
-    """One sound, from its start to its stop."""
+    """One stream of audio, from `audio-start` to `audio-stop`."""
 
     wake: WakeWordDetector
     began_ms: int
-    "Of its first sample, in the client's own count."
+    "Time of its first sample, on the client's own clock, in ms."
     form: WyomingAudioFormat | None = None
     decoder: RawDecoder | None = None
     samples: int = 0
-    "Heard so far, at 16 kHz."
+    "Number of samples so far, at 16 kHz."
     is_found: bool = False
 
     def push(self, form: WyomingAudioFormat, payload: bytes) -> tuple[Found, ...]:
-        """Blocking."""
+        """Adds audio and returns the wake words in it. Blocks."""
         parts: list[Pcm] = []
         if form != self.form or self.decoder is None:
             if self.decoder is not None:
@@ -39,7 +39,7 @@ class _DetectStream:
         return self._listen(parts)
 
     def end(self) -> tuple[Found, ...]:
-        """What the resampler held back is heard, too. Blocking."""
+        """Ends the audio and returns the wake words in what the resampler held back. Blocks."""
         return () if self.decoder is None else self._listen([self.decoder.flush()])
 
     def _listen(self, parts: list[Pcm]) -> tuple[Found, ...]:
@@ -52,11 +52,14 @@ class _DetectStream:
 
 
 class WakeDetection:
-    """What a `detect` asked for, until the connection asks for something else. Each piece of sound
-    is listened to as it comes, and its sender waits meanwhile, so nothing piles up."""
+    """One `detect` request, until the connection gets another request.
+
+    Each piece of audio is processed as it arrives, and the client waits meanwhile, so no queue
+    builds up.
+    """
 
     def __init__(self, wire: WyomingStream, event: Event, engine: WakeWordEngine | None) -> None:
-        """Raises RequestError."""
+        """Raises RequestError if the request is wrong or there is no engine."""
         self._wire = wire
         self._engine, self._names = read_detect(event, engine)
         context = event.data.get("context")
@@ -64,7 +67,8 @@ class WakeDetection:
         self._stream: _DetectStream | None = None
 
     async def take(self, event: Event) -> None:
-        """`audio-start`, `audio-chunk`, `audio-stop`. Raises RequestError, ConnectionError."""
+        """Handles `audio-start`, `audio-chunk` and `audio-stop`. Raises RequestError,
+        ConnectionError."""
         if event.type == "audio-stop":
             await self._end()
             return

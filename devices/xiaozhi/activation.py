@@ -1,8 +1,8 @@
-"""The connection of a board that waits until a person types its code.
+"""Connection of a board that waits until a person types its code.
 
-Stock firmware does not connect before that. xiaozhi-sdk does, and takes a refusal for a broken
-server: so it is told hello and the code, and its connection ends when the code was typed, whereupon
-it connects again.
+Stock firmware does not connect before its approval. The client xiaozhi-sdk does, and takes a
+refusal for a broken server. So it gets a hello and the code. Its connection is closed when the code
+was typed, after which it connects again.
 """
 
 import asyncio
@@ -20,13 +20,14 @@ from firmware_protocol.xiaozhi.json_codec import decode_device_message, encode_m
 from firmware_protocol.xiaozhi.messages import AlertMessage, AudioParams, DeviceHello, ServerHello
 
 WAIT_S = 120.0
-"Clients ask for half a minute whether they are approved; a person finds the page in two."
+"""Longest wait for approval. Clients ask for half a minute; a person finds the page within two
+minutes."""
 
 MAX_WAITING = 16
-"Connections of boards that nobody approved: nobody sets up more at once."
+"Limit of connections that wait: nobody sets up more boards at once."
 
 MAX_MESSAGES = 1000
-"A client that sends more than this before its approval is none; sound counts, 17 packets a second."
+"Limit of messages before the approval. Audio counts too, 17 packets per second."
 
 RETRY_AFTER_S = 10
 
@@ -41,9 +42,9 @@ class PendingActivations:
     async def serve(
         self, ws: aioweb.WebSocketResponse, request: aioweb.Request, it: Device
     ) -> None:
-        """Holds the connection until the device is approved, leaves, or WAIT_S have passed.
+        """Keeps the connection until the device is approved, leaves, or WAIT_S have passed.
 
-        Raises Overloaded too_many_waiting before the upgrade.
+        Raises OverloadedError too_many_waiting before the upgrade.
         """
         with self._place():
             await ws.prepare(request)
@@ -72,7 +73,7 @@ class PendingActivations:
             self._waiting -= 1
 
     async def _approved(self, it: Device) -> None:
-        """Returns when the device waits no more: approved, blocked or forgotten."""
+        """Returns when the device no longer waits: it was approved, blocked or forgotten."""
         while True:
             changed = self._directory.changed()
             now = await self._directory.find(it.kind, it.hardware_id, it.identity)
@@ -82,7 +83,7 @@ class PendingActivations:
 
 
 async def _read(ws: aioweb.WebSocketResponse, code: str) -> None:
-    """Answers hello with the code; nothing else that comes is answered."""
+    """Answers hello with the code; other messages get no answer."""
     left = MAX_MESSAGES
     async for message in ws:
         left -= 1
@@ -90,7 +91,7 @@ async def _read(ws: aioweb.WebSocketResponse, code: str) -> None:
             return
         if message.type is WSMsgType.BINARY:
             continue
-        with suppress(BadMessage):  # firmware writes some texts without escaping them
+        with suppress(BadMessage):  # some firmware does not escape its texts
             if isinstance(decode_device_message(message.data), DeviceHello):
                 hello = ServerHello("websocket", new_id("sess"), AudioParams())
                 await ws.send_str(encode_message(hello))

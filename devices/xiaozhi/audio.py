@@ -1,4 +1,4 @@
-"""What a session plays to packets for a device."""
+"""Audio of a device: the session's playout as Opus packets, and the device's packets as frames."""
 
 import numpy as np
 
@@ -9,21 +9,23 @@ from media.pcm import Framer
 from pipeline.playout.playout import PACED_RATE_HZ
 
 RATE_HZ = PACED_RATE_HZ
-"24 kHz, what stock firmware decodes to unless told otherwise."
+"24 kHz, to which stock firmware decodes by default."
 
 PACKET_MS = 60
+"Audio per packet."
 
 BITRATE_BPS = 24_000
-"Speech in packets of 60 ms: 180 bytes each."
+"Bit rate for speech: 180 bytes per packet of 60 ms."
 
 CODEC_DELAY_MS = 6.5
-"What libopus looks ahead for voip (RFC 6716 section 2)."
+"Look-ahead of libopus for voip (RFC 6716 section 2)."
 
 _EMPTY = np.zeros(0, np.int16)
 
 
 class DeviceAudioOutput:
-    """One connection's. A packet has three pulls; what is there of it waits for the rest."""
+    """Encodes the playout of one connection. A packet needs three frames; fewer wait for the next
+    ones."""
 
     def __init__(self, session: XiaozhiSessionPort) -> None:
         self._session = session
@@ -31,11 +33,11 @@ class DeviceAudioOutput:
         self._encoder = OpusEncoder(RATE_HZ, settings)
         self._held = _EMPTY
         self._owes = False
-        "Some of what was pulled last is still in the encoder."
+        "The encoder still holds the end of the last frame."
         self._said: tuple[str, int] | None = None
 
     def packet(self) -> bytes | None:
-        """The next one; None: there is too little sound for it yet, or none."""
+        """Returns the next packet; None: there is not enough audio yet, or none."""
         missing = self._encoder.frame_samples - len(self._held)
         while missing > 0 and (frame := self._session.pull()) is not None:
             self._owes = True
@@ -44,8 +46,10 @@ class DeviceAudioOutput:
         return self._take() if missing <= 0 else None
 
     def rest(self) -> bytes | None:
-        """The last one, filled with silence; None: nothing is left. What the encoder holds back is
-        the end of the last word."""
+        """Returns the last packet, filled with silence; None: nothing is left.
+
+        The encoder holds back the end of the last word, which this flushes.
+        """
         if self._owes:
             self._owes = False
             self._hold(silence(CODEC_DELAY_MS, RATE_HZ))
@@ -56,7 +60,7 @@ class DeviceAudioOutput:
         return self._take()
 
     def new_clause(self) -> str:
-        """What is said from the next packet on, if that was not told yet."""
+        """Returns the text of the clause that the next packet begins; empty: no new clause."""
         clause = self._session.next_clause
         if clause is None or clause[:2] == self._said:
             return ""
@@ -64,7 +68,7 @@ class DeviceAudioOutput:
         return clause[2]
 
     def drop(self) -> None:
-        """It is interrupted."""
+        """Drops the audio that waits, after an interruption."""
         self._held, self._owes = _EMPTY, False
 
     def _hold(self, pcm: Pcm) -> None:
@@ -76,24 +80,27 @@ class DeviceAudioOutput:
         return self._encoder.encode(pcm)
 
 
-# A device's packets to frames of its session: every packet has its time, whatever is in it.
+# The way in: each packet takes its full time, whether it can be decoded or not.
 
 MAX_DTX_BYTES = 3
-"""A packet of so few holds no sound: the encoder's way to say silence (RFC 6716 section 2.1.9).
-Stock firmware sends them in every pause."""
+"""A packet of at most this many bytes holds no sound: it marks silence (RFC 6716 section 2.1.9).
+Stock firmware sends such packets in every pause."""
 
 
 class DeviceAudioInput:
-    """One connection's."""
+    """Decodes the packets of one connection."""
 
     def __init__(self) -> None:
         self.bad = 0
-        "Packets that were no Opus; silence took their place."
+        "Number of packets that were not valid Opus; silence took their place."
         self._decoder = OpusDecoder(ASR_RATE_HZ)
         self._framer = Framer(ASR_RATE_HZ)
 
     def hear(self, packet: bytes, packet_ms: int) -> list[AudioFrame]:
-        """`packet_ms`: how long it is, where it does not say so itself."""
+        """Decodes a packet and returns the frames that are complete.
+
+        packet_ms: length of the audio in a packet that has no valid Opus.
+        """
         return self._framer.push(self._decoded(packet, packet_ms))
 
     def _decoded(self, packet: bytes, packet_ms: int) -> Pcm:

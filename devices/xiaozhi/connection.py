@@ -1,7 +1,8 @@
-"""One board's connection: what its WebSocket brings goes to its session, and back. Sheet section 7.
+"""One board's connection: passes messages and audio between its WebSocket and its session. Sheet
+section 7.
 
-Three tasks: one reads, one tells what happens in the session, one speaks at the pace of the board.
-What is to be done is decided by `firmware_protocol.xiaozhi.state_machine`.
+It has three tasks: one reads, one handles events of the session, one sends audio at the pace of the
+board. `firmware_protocol.xiaozhi.state_machine` decides what to do.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ from pipeline.shared.settings import SessionSettings
 
 @dataclass(frozen=True, slots=True)
 class XiaozhiCloseReason:
-    """Why a connection ends, and the code that its board is told."""
+    """Why a connection ends, and the close code for its board."""
 
     why: str
     code: int = WSCloseCode.OK
@@ -67,34 +68,36 @@ HELLO_EXPECTED = XiaozhiCloseReason("hello_expected", WSCloseCode.PROTOCOL_ERROR
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.02
-"How soon sound is noticed that came without being announced, and that all has been said."
+"Interval in which unannounced audio and the end of the response are noticed."
 
 TICK_S = 1.0
-"While nothing is said: for limits of seconds."
+"Interval while nothing is played, for time limits of some seconds."
 
 SEND_TIMEOUT_S = 10.0
-"For one message: a board that takes none for so long is gone or hangs."
+"Limit for one message: a board that takes none for this long is gone or hangs."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XiaozhiContext:
-    """What a connection has beside its socket and its session."""
+    """What a connection needs besides its socket and its session."""
 
     device: Device
     settings: SessionSettings
-    "What its session begins with."
+    "Settings that its session begins with."
     dialogue: DialogueSettings
     version: str
-    "Ours."
+    "Version of this server."
     clock: Clock
     metrics: Metrics
     presence: Presence
     image_url: Callable[[str], Awaitable[str]]
-    "Where the board fetches a version, or the newest; empty: there is none."
+    """Returns the URL of a firmware version, or of the newest for an empty one; empty: there is
+    none."""
 
 
 class XiaozhiConnection:
-    """Also the `Live` of its device. `run` until either side ends it."""
+    """Serves one connection; also the `ConnectedDevice` of its device. `run` until either side ends
+    it."""
 
     def __init__(
         self,
@@ -113,12 +116,12 @@ class XiaozhiConnection:
         self.tools = ConnectionTools(self._ask_tool, around.version)
         self._asking_tools: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
-        "There is something to say, or to stop."
+        "Set when there is something to play, or to stop."
         self._ended: asyncio.Future[XiaozhiCloseReason] = asyncio.get_running_loop().create_future()
         self._bad_texts = 0
         self._was: DeviceActivity = "idle"
 
-    # What presence sees.
+    # `ConnectedDevice`, used by presence.
 
     @property
     def doing(self) -> DeviceActivity:
@@ -129,7 +132,7 @@ class XiaozhiConnection:
         return self._turns.marks
 
     async def notify(self, notice: DeviceNotification) -> bool:
-        """By its text: such a board fetches no sound."""
+        """Announces the text: a board cannot fetch sound. See `ConnectedDevice`."""
         is_here = not self._ended.done() and self._dialogue.features is not None
         return is_here and bool(notice.text) and self._session.say(notice.text)
 
@@ -140,17 +143,18 @@ class XiaozhiConnection:
         return True
 
     async def update(self, firmware: str) -> bool:
-        """The board fetches an image of ours. Raises RequestError for another URL."""
+        """Makes the board fetch an image of this server. Raises RequestError for a URL."""
         url = await self._around.image_url(firmware)
         return bool(url) and not self._ended.done() and await self.tools.update(url)
 
     async def close(self) -> None:
         self._end(CLOSED)
 
-    # One connection.
+    # The connection.
 
     async def run(self) -> XiaozhiCloseReason:
-        """Raises RemoteProtocolError, which ends it: nothing further could be understood."""
+        """Serves the connection until its end. Raises RemoteProtocolError after bytes that cannot
+        be decoded."""
         async with asyncio.TaskGroup() as tasks:
             work = [
                 tasks.create_task(self._read(tasks), name="xiaozhi-read"),
@@ -174,7 +178,8 @@ class XiaozhiConnection:
 
     async def _read(self, tasks: asyncio.TaskGroup) -> None:
         async for message in self._ws:
-            await asyncio.sleep(0)  # after a stall, or from a flood, many are there at once
+            # after a stall, or from a flood, many messages are there at once
+            await asyncio.sleep(0)
             match message.type:
                 case WSMsgType.BINARY:
                     packet = decode_frame(self._framing, message.data)
@@ -184,7 +189,7 @@ class XiaozhiConnection:
                         await self._take(packet.payload, tasks)
                 case WSMsgType.TEXT:
                     await self._take(message.data, tasks)
-                case WSMsgType.ERROR:  # closed already, with the code of what was wrong
+                case WSMsgType.ERROR:  # aiohttp has closed it already, with a code for the error
                     raise RemoteProtocolError(f"the WebSocket broke: {message.data}")
                 case _:
                     break
@@ -215,13 +220,13 @@ class XiaozhiConnection:
             self._asking_tools = tasks.create_task(self.tools.run(volume), name="xiaozhi-tools")
 
     def _note_bad_text(self, error: BadMessage) -> None:
-        """The first is logged: a board writes the same one again and again."""
+        """Logs the first one: a board sends the same bad text again and again."""
         self._bad_texts += 1
         self._metrics.count("earshot_xiaozhi_bad_input", kind="text")
         level = logging.INFO if self._bad_texts == 1 else logging.DEBUG
         logger.log(level, "! device %s: a message is left out: %s", self._around.device.id, error)
 
-    # What happens in the session.
+    # Events of the session.
 
     async def _tell(self) -> None:
         device_id, presence = self._around.device.id, self._around.presence
@@ -235,14 +240,14 @@ class XiaozhiConnection:
         self._end(OVER)
 
     async def _play_out(self) -> None:
-        """The session has ended, and the board still plays the end of its last word: it falls
-        silent when the connection closes."""
+        """Waits until the board has played the last word: it falls silent when the connection
+        closes."""
         left_s = self._dialogue.pacer.over_at() - self._clock.now()
         if self._dialogue.is_speaking and left_s > 0:
             await asyncio.sleep(left_s)
         await self._act(self._dialogue.interrupted())
 
-    # What the device hears.
+    # Playout.
 
     async def _speak(self) -> None:
         while True:
@@ -251,7 +256,8 @@ class XiaozhiConnection:
             if self._dialogue.is_speaking:
                 await self._say()
                 continue
-            if self._session.next_clause is not None:  # e.g. it had said nothing yet when it began
+            # e.g. there was no text yet when the response began
+            if self._session.next_clause is not None:
                 await self._act(self._dialogue.answer_begun(now))
                 continue
             self._woken.clear()
@@ -260,7 +266,7 @@ class XiaozhiConnection:
                     await self._woken.wait()
 
     async def _say(self) -> None:
-        """At most one packet, when it is due."""
+        """Sends at most one packet, when it is due."""
         pacer = self._dialogue.pacer
         wait_s = pacer.due_at() - self._clock.now()
         if wait_s > 0:
@@ -282,10 +288,11 @@ class XiaozhiConnection:
 
     @property
     def _sent_ms(self) -> int:
-        """For protocol 2: comes back with the sound that is heard while this is played."""
+        """Returns the timestamp for protocol 2. The board returns it with the audio that it records
+        meanwhile."""
         return round(1000 * self._clock.now())
 
-    # Doing.
+    # Actions of the state machine.
 
     async def _act(self, actions: Iterable[DialogueAction]) -> None:
         for action in actions:
@@ -321,6 +328,6 @@ class XiaozhiConnection:
             self._end(LEFT)
 
     def _end(self, end: XiaozhiCloseReason) -> None:
-        """The first reason stays."""
+        """Ends the connection; the first reason counts."""
         if not self._ended.done():
             self._ended.set_result(end)

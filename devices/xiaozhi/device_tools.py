@@ -1,4 +1,4 @@
-"""What devices can do themselves (their volume, their display), offered where they hear."""
+"""Tools of devices (volume, display), offered to the sessions of these devices."""
 
 import asyncio
 import logging
@@ -22,44 +22,48 @@ from firmware_protocol.xiaozhi.mcp import (
 logger = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 10.0
-"Calls run between a device's other work; a person waits no longer either."
+"""Limit for a call, in seconds. A device runs calls between its other work, and a user waits no
+longer either."""
 
 LIST_TIMEOUT_S = 10.0
 
 SEEING = re.compile(
     r"camera|photo|picture|screenshot|snapshot|拍照|照片|图片|图像|摄像|截图|截屏", re.IGNORECASE
 )
-"""Words of tools that look at something, in names or descriptions. Their pictures would go where
-`vision` says, and a model that cannot see would promise what it cannot do."""
+"""Words in names or descriptions of tools that take pictures. Their pictures would go to the
+device's `vision` URL, and a model that cannot see would promise what it cannot do."""
 SEEING_SCREEN = re.compile(
     r"\b(?:see|look|capture|read|view|analy[sz]e)\w*\b[^.]*\bscreen", re.IGNORECASE
 )
-"A screen also has a brightness and a theme: only tools that look at one are left out."
+"Pattern of tools that look at a screen. Tools for its brightness and theme are kept."
 
 READ_ONLY = frozenset({"self.get_device_status"})
 
 SET_VOLUME = "self.audio_speaker.set_volume"
 
 UPDATE = "self.upgrade_firmware"
-"For people, so it is not listed; it is called for one who asked for it on the page."
+"""Not in the device's list for models: it is called only when a person asks for an update on the
+page."""
 
 _NO_TOOLS: Sequence[ToolSpec] = ()
 
 
 class DeviceUnavailable(EarshotError):
+    """The device has disconnected."""
+
     code = "device_gone"
 
 
 class ConnectionTools:
-    """One connection's. `run` asks for them; a device without any is none the worse."""
+    """Tools of one connection. `run` lists them; devices without tools work as well."""
 
     def __init__(self, send: Callable[[Json], Awaitable[None]], version: str) -> None:
-        """`send` takes a JSON-RPC request."""
+        """send: sends a JSON-RPC request to the device."""
         self.specs: Sequence[ToolSpec] = _NO_TOOLS
         self._send = send
         self._client = DeviceMcpClient(("earshot", version))
         self._tools: Mapping[str, DeviceTool] = {}
-        "By alias."
+        "Tools by alias."
         self._calls: dict[int, asyncio.Future[DeviceCallToolResult]] = {}
         self._listing: (
             asyncio.Future[DeviceInitializeResult | DeviceListToolsResult | DeviceMcpError] | None
@@ -67,7 +71,7 @@ class ConnectionTools:
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self, volume: int | None) -> None:
-        """Find out what there is; then set the loudspeaker, if its `volume` is chosen."""
+        """Lists the tools; then sets the loudspeaker's volume, 0 to 100, unless it is None."""
         try:
             async with asyncio.timeout(LIST_TIMEOUT_S):
                 await self._list()
@@ -85,7 +89,7 @@ class ConnectionTools:
                 logger.info("a xiaozhi device refused its volume: %s", called.text)
 
     def receive(self, payload: Mapping[str, Any]) -> None:
-        """What the device answers."""
+        """Handles an answer of the device."""
         match self._client.receive(payload):
             case DeviceCallToolResult() as called:
                 waiting = self._calls.pop(called.id, None)
@@ -98,7 +102,7 @@ class ConnectionTools:
                 logger.debug("< mcp: an answer to nothing that was asked")
 
     async def call(self, alias: str, arguments: Mapping[str, Any]) -> ToolOutcome:
-        """Raises EngineTimeout, DeviceGone."""
+        """Calls a tool. Raises EngineTimeout. Other failures are in the outcome."""
         tool = self._tools.get(alias)
         if tool is None:
             return ToolOutcome({"message": f"the device has no {alias}"}, error="no_such_tool")
@@ -108,7 +112,7 @@ class ConnectionTools:
         return ToolOutcome({"result": called.text})
 
     async def update(self, url: str) -> bool:
-        """Have it fetch its firmware there. False: it does not do that."""
+        """Makes the device fetch firmware from `url`. Returns False if it cannot."""
         if not self._tools:
             return False
         try:
@@ -160,15 +164,15 @@ class ConnectionTools:
 
 
 class DeviceToolProvider:
-    """Every connected device's, as a `ToolProvider`: a session is offered those of the device that
-    it hears with."""
+    """Tool provider for all connected devices: a session is offered the tools of its own device."""
 
     def __init__(self) -> None:
         self._here: dict[str, ConnectionTools] = {}
 
     @contextmanager
     def of(self, device_id: str, tools: ConnectionTools) -> Iterator[None]:
-        """While the body runs; of two connections of one device the newer counts."""
+        """Offers the tools while the body runs; of two connections of one device the newer
+        counts."""
         self._here[device_id] = tools
         try:
             yield
@@ -183,7 +187,7 @@ class DeviceToolProvider:
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
     ) -> ToolOutcome:
-        """Raises EngineTimeout, DeviceGone."""
+        """Calls a tool of the session's device. Raises EngineTimeout, DeviceUnavailable."""
         found = self._here.get(context.place.device_id)
         if found is None:
             raise DeviceUnavailable("the device is not connected any more")
@@ -191,7 +195,7 @@ class DeviceToolProvider:
 
 
 def _needs_eyes(tool: DeviceTool) -> bool:
-    """Whether a tool is for a model that looks at pictures."""
+    """Returns True if the tool is for a model that can look at pictures."""
     about = f"{tool.name} {tool.description}"
     return bool(SEEING.search(about) or SEEING_SCREEN.search(about))
 
@@ -202,6 +206,7 @@ def _spec(tool: DeviceTool) -> ToolSpec:
         tool.description,
         tool.parameters,
         is_read_only=tool.name in READ_ONLY,
-        timeout_s=CALL_TIMEOUT_S + 1,  # its own comes first, and frees the device for the next
+        # longer than the call's own limit, which frees the device for the next call
+        timeout_s=CALL_TIMEOUT_S + 1,
         fallback_name=f"device_{tool.alias}"[:64],
     )

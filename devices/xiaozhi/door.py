@@ -1,4 +1,4 @@
-"""What xiaozhi boards ask of us over HTTP: a check-in at every start, and the upgrade."""
+"""The xiaozhi door: the check-in of boards over HTTP at every start, and their WebSocket."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -40,21 +40,23 @@ logger = logging.getLogger(__name__)
 SOCKET_PATH = "/xiaozhi/v1/"
 
 HEARTBEAT_S = 20.0
-"A board that lost its power says no goodbye: it is noticed within half of it more."
+"Interval of pings. A board that lost its power is noticed at the latest after half of it more."
 
 CLOSE_TIMEOUT_S = 2.0
-"Stock firmware answers no Close, and keeps the connection until it opens the next."
+"Stock firmware does not answer a close frame, and keeps the connection until it opens the next."
 
 PENDING = 202
-"The device asks again in 3 s."
+"""HTTP status "not approved yet"; the device asks again in 3 s."""
 
 BEARER = "Bearer "
 
 SAID = frozenset(("authorization", "device-id", "client-id"))
-"Names of query parameters by which clients in browsers say what boards say in headers."
+"Query parameters with which clients in browsers replace the headers of boards."
 
 
 class XiaozhiDoor:
+    """Handlers of the door."""
+
     def __init__(
         self,
         sessions: XiaozhiSessionsPort,
@@ -66,7 +68,7 @@ class XiaozhiDoor:
         settings: XiaozhiSettings,
         version: str,
     ) -> None:
-        """`version`: ours, as tools of devices are told."""
+        """version: this server's, which the tools of devices are told."""
         self._sessions, self._directory, self._presence = sessions, directory, presence
         self._tools, self._clock, self._metrics = tools, clock, metrics
         self._settings, self._version = settings, version
@@ -77,13 +79,13 @@ class XiaozhiDoor:
         self._open = 0
 
     async def about(self, request: aioweb.Request) -> aioweb.Response:
-        """`GET /xiaozhi/ota/`: for people who look whether this is the right address."""
+        """Handles `GET /xiaozhi/ota/`, for people who check whether the address is right."""
         return aioweb.Response(text="Earshot answers xiaozhi boards here.\n")
 
     async def check_in(self, request: aioweb.Request) -> aioweb.Response:
-        """`POST /xiaozhi/ota/`."""
+        """Handles `POST /xiaozhi/ota/`."""
         address = self._let_in(request)
-        # A page in a browser is no program of that address, which may be approved unasked.
+        # A page in a browser must not be approved because of its address.
         known_at = "" if hdrs.ORIGIN in request.headers else address
         contact = contact_of(request.headers, await request.read(), known_at)
         device = await self._directory.check_in(contact)
@@ -94,7 +96,7 @@ class XiaozhiDoor:
         if device.standing == "blocked":
             raise Forbidden("this device is blocked", code="device_blocked")
         token, is_approved = "", device.standing == "approved"
-        # Clients on computers check in once: they need the key already when the code is typed.
+        # Clients on computers check in only once, so they need the key before the code is typed.
         if is_approved or device.pairing_code:
             token = await self._directory.issue_token(device.id, contact.identity)
         url, now = self._url(request), self._clock.wall()
@@ -105,12 +107,13 @@ class XiaozhiDoor:
         return _readable(request, _json(answer))
 
     async def firmware(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        """`GET /xiaozhi/ota/firmware/{version}/{board}.bin`."""
+        """Handles `GET /xiaozhi/ota/firmware/{version}/{board}.bin`."""
         self._let_in(request)
         return await self.images.send(request.match_info["version"], request.match_info["board"])
 
     async def activate(self, request: aioweb.Request) -> aioweb.Response:
-        """`POST /xiaozhi/ota/activate`. Whatever is in it: a person approves, not a signature."""
+        """Handles `POST /xiaozhi/ota/activate`. The body is ignored: a person approves, not a
+        signature."""
         self._let_in(request)
         device = await self._directory.find(
             "xiaozhi", hardware_id_of(request.headers), identity_of(request.headers)
@@ -124,7 +127,8 @@ class XiaozhiDoor:
         return _readable(request, answer)
 
     async def converse(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        """`GET /xiaozhi/v1/`. Raises Unauthorized, RequestError, Overloaded before the upgrade."""
+        """Handles `GET /xiaozhi/v1/`. Raises Unauthorized, RequestError, OverloadedError before the
+        upgrade."""
         waiting = await self._waiting(request)
         device = waiting or await self._authenticated(request)
         framing = _framing(request)
@@ -166,13 +170,14 @@ class XiaozhiDoor:
             ):
                 if former is not None:
                     await former.close()
-                await self._authenticated(request)  # who blocked it meanwhile found nothing to end
+                # again: if it was blocked meanwhile, there was no connection to close yet
+                await self._authenticated(request)
                 end = await connection.run()
             logger.info("= xiaozhi device %s: %s", device.id, end.why)
         return ws
 
     async def _waiting(self, request: aioweb.Request) -> Device | None:
-        """The device, if it waits for its approval."""
+        """Returns the device if it waits for its approval, else None."""
         said = _said(request)
         identity = identity_of(said)
         device = await self._directory.waits(_token_of(said), identity)
@@ -181,7 +186,8 @@ class XiaozhiDoor:
         return replace(device, identity=identity)
 
     async def _authenticated(self, request: aioweb.Request) -> Device:
-        """Raises Unauthorized: the same for every reason, which only the log tells."""
+        """Returns the approved device. Raises Unauthorized, with the same text for every reason;
+        the log has the reason."""
         said = _said(request)
         token, identity = _token_of(said), identity_of(said)
         device = await self._directory.bearer(token, identity) if token else None
@@ -198,7 +204,7 @@ class XiaozhiDoor:
         )
 
     def _let_in(self, request: aioweb.Request) -> str:
-        """The device's address. Raises Forbidden."""
+        """Returns the device's address. Raises Forbidden."""
         if is_forwarded(request.headers, request.version):
             raise Forbidden("a check-in cannot come through a proxy", code="forbidden_network")
         address = address_of(request.remote)
@@ -210,8 +216,10 @@ class XiaozhiDoor:
         return str(address)
 
     def _url(self, request: aioweb.Request) -> str:
-        """By the name that the board used, with our port: some of them leave that out of `Host`. It
-        cannot use an IPv6 address."""
+        """Returns the URL of the WebSocket, with the host name that the board used and our port.
+
+        Some boards leave the port out of `Host`. They cannot use an IPv6 address.
+        """
         if self._settings.url:
             return self._settings.url
         asked = urlsplit(f"//{request.host}")
@@ -233,12 +241,12 @@ class XiaozhiDoor:
 
 
 def _base(socket_url: str) -> str:
-    """Of this server's other paths, as a board that uses this URL calls it."""
+    """Returns the URL of this server's root, from that of the WebSocket."""
     return "http" + socket_url.removeprefix("ws").removesuffix(SOCKET_PATH)
 
 
 def _framing(request: aioweb.Request) -> ProtocolVersion:
-    """Raises RequestError."""
+    """Reads the protocol version. Raises RequestError."""
     said = _said(request).get("Protocol-Version", "1").strip()
     number = int(said) if said.isascii() and said.isdigit() and len(said) < 3 else 0
     if not is_version(number):
@@ -251,18 +259,18 @@ def _framing(request: aioweb.Request) -> ProtocolVersion:
 
 
 def _said(request: aioweb.Request) -> Mapping[str, str]:
-    """The headers; a browser's WebSocket cannot set them, so its page puts them into the query."""
+    """Returns the headers. A browser's WebSocket cannot set them, so its page uses the query."""
     return request.headers if SAID.isdisjoint(request.query) else CIMultiDict(request.query)
 
 
 def _token_of(said: Mapping[str, str]) -> str:
-    """The device's key; empty: it brings none."""
+    """Returns the device's key; empty: there is none."""
     header = said.get(hdrs.AUTHORIZATION, "")
     return header[len(BEARER) :].strip() if header.startswith(BEARER) else ""
 
 
 def _readable(request: aioweb.Request, answer: aioweb.Response) -> aioweb.Response:
-    """Lets a page in a browser of a network that is let in read what a board may read."""
+    """Allows a page in a browser of an allowed network to read the response."""
     if origin := request.headers.get(hdrs.ORIGIN):
         answer.headers["Access-Control-Allow-Origin"] = origin
         answer.headers["Vary"] = "Origin"

@@ -1,4 +1,4 @@
-"""Firmware for boards: images in a folder of this server, and where a board fetches them."""
+"""Firmware for boards: images in a folder of this server, and their URLs."""
 
 import logging
 from pathlib import Path
@@ -20,36 +20,44 @@ _VERSION_AT = slice(48, 80)
 
 
 class XiaozhiFirmware:
-    """`offers`: boards are told of newer firmware when they start, and fetch it unasked."""
+    """Images and updates. offers: boards learn of newer firmware when they start, and fetch it
+    without asking."""
 
     def __init__(self, folder: FirmwareFolder, *, offers: bool) -> None:
         self.folder = folder
         self._offers = offers
         self._told: set[tuple[Path, str]] = set()
-        "Images that are not what their folder says, and what they say: a line for each, once."
+        """Images whose own version differs from their folder's, with that version. Each is logged
+        once."""
 
     async def url(self, base_url: str, board: str, wanted: str) -> str:
-        """Of a version, or of the newest; empty: there is none for this board. Raises
-        RequestError."""
+        """Returns the URL of a version, or of the newest; empty: there is none for this board.
+
+        Raises RequestError.
+        """
         found = await image_for(self.folder, board, wanted)
         return _url(base_url, found.version, board) if found else ""
 
     async def offer(self, base_url: str, board: str, version: str) -> FirmwareOffer | None:
-        """What a board of this version is told when it starts; None: it keeps what it has."""
+        """Returns the offer for a board that starts with this version; None: it keeps what it
+        has."""
         found = await run_in_thread(self._newest, board) if self._offers else None
         if not found or not is_newer(found, version):
             return None
         return FirmwareOffer(found, _url(base_url, found, board))
 
     async def send(self, version: str, board: str) -> aioweb.StreamResponse:
-        """With a Content-Length: the firmware takes no other (sheet section 1). Raises
-        RequestError, NotFound."""
+        """Returns the file, with a Content-Length because the firmware needs it (sheet section 1).
+
+        Raises RequestError, NotFound.
+        """
         found = await run_in_thread(self.folder.find, version, board)
         headers = {"Content-Type": "application/octet-stream", "X-Checksum-SHA256": found.sha256}
         return aioweb.FileResponse(found.path, headers=headers)
 
     def _newest(self, board: str) -> str:
-        """Of the releases that are what their folder says; empty: there is none."""
+        """Returns the newest release whose own version is that of its folder; empty: there is
+        none."""
         for one in self.folder.releases(board):
             own = version_in(one.path)
             if own in ("", one.version):
@@ -70,8 +78,10 @@ class XiaozhiFirmware:
 
 
 def version_in(image: Path) -> str:
-    """What an ESP32 application says that it is (ESP-IDF, app image format: `esp_app_desc_t` after
-    two headers), printable; empty: it is none, or gone."""
+    """Returns the version inside of an ESP32 application image, printable.
+
+    ESP-IDF, app image format: `esp_app_desc_t` after two headers. Empty: no such image, or no file.
+    """
     try:
         with image.open("rb") as file:
             start = file.read(_VERSION_AT.stop)

@@ -1,7 +1,7 @@
-"""What a board says when it starts, and what it is told. Sheet section 1.
+"""Check-in of a board at its start: its request and the response. Sheet section 1.
 
-The answer is read by firmware that copies every key of `websocket` into its flash and stops for
-ever at one that is longer than 15 characters: no key here is ours.
+The firmware copies every key of `websocket` into its flash, and hangs at a key of more than 15
+characters. So the response has no keys of our own.
 """
 
 import re
@@ -27,12 +27,14 @@ MAX_NAME_CHARS = 64
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _READABLE = re.compile(r"[0-9]{1,6}(?![0-9])[^.]*(\.[0-9]{1,6}(?![0-9])[^.]*){0,5}")
-"""Every part begins with a number: firmware reads it with std::stoi, also of the version that it
-has itself, and stops at what it cannot read."""
+"""Each part must begin with a number: firmware reads it with std::stoi, also in its own version,
+and stops if it cannot."""
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?![a-z])")
 
 
 class WebSocketSection(Struct, frozen=True):
+    """Where and with which key the board connects."""
+
     url: str
     token: str = ""
     version: int = 1
@@ -42,14 +44,17 @@ class WebSocketSection(Struct, frozen=True):
 
 
 class ServerTime(Struct, frozen=True):
+    """Time of this server."""
+
     timestamp: int
-    "ms since 1970."
+    "In ms since 1970."
     timezone_offset: int
-    "Minutes."
+    "In minutes."
 
 
 class FirmwareOffer(Struct, frozen=True):
-    """The same version again: there is no update. A greater one is fetched from `url`."""
+    """Firmware for the board. The board's own version means no update; a greater one is fetched
+    from `url`."""
 
     version: str
     url: str = ""
@@ -60,15 +65,17 @@ class Activation(Struct, frozen=True):
 
     message: str
     challenge: str
-    "Without it a device shows the code and never asks."
+    "Required: without it a device shows the code and never asks."
     code: str | UnsetType = UNSET
-    "Absent: nothing is shown, the device asks all the same, and then checks in again."
+    "Absent: the device shows no code, but still asks, and then checks in again."
     timeout_ms: int = ACTIVATION_TIMEOUT_MS
 
 
 class OtaCheckReply(Struct, frozen=True):
-    """The answer; sections that are absent change nothing on the device. Never `mqtt`, which would
-    win over `websocket`."""
+    """Response to a check-in. Absent sections change nothing on the device.
+
+    There is never a section `mqtt`: it would take precedence over `websocket`.
+    """
 
     server_time: ServerTime
     websocket: WebSocketSection | UnsetType = UNSET
@@ -77,7 +84,7 @@ class OtaCheckReply(Struct, frozen=True):
 
 
 def hardware_id_of(headers: Mapping[str, str]) -> str:
-    """The MAC of `Device-Id`. Raises RequestError."""
+    """Returns the MAC in `Device-Id`. Raises RequestError."""
     mac = headers.get("Device-Id", "").strip().lower()
     if not _MAC.fullmatch(mac):
         raise RequestError(
@@ -89,13 +96,19 @@ def hardware_id_of(headers: Mapping[str, str]) -> str:
 
 
 def identity_of(headers: Mapping[str, str]) -> bytes:
-    """Of the `Client-Id`, which a board makes when its flash is empty, and sends to nobody but us.
-    Who says none has that one."""
+    """Returns the digest of the `Client-Id`: a board makes it when its flash is empty, and sends it
+    only to us.
+
+    A missing `Client-Id` counts as an empty one.
+    """
     return sha256(headers.get("Client-Id", "").strip().encode("utf-8", "replace")).digest()
 
 
 def contact_of(headers: Mapping[str, str], body: bytes, address: str) -> DeviceClaims:
-    """Raises RequestError. A body that is no JSON object says nothing: firmware differs."""
+    """Returns the claims of a check-in. Raises RequestError.
+
+    A body that is no JSON object counts as empty: firmware differs.
+    """
     about = _object(body)
     application, board = _part(about, "application"), _part(about, "board")
     agent_board, _, agent_version = headers.get("User-Agent", "").partition("/")
@@ -114,8 +127,10 @@ def contact_of(headers: Mapping[str, str], body: bytes, address: str) -> DeviceC
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Whether a release is newer than what a board has, that may be a pre-release. What would stop
-    a board is not newer."""
+    """Returns True if a release is newer than the version `than`, which may be a pre-release.
+
+    False if the firmware on the board could not compare the two versions.
+    """
     return (
         is_release(version) and _READABLE.fullmatch(than) is not None and age(version) > age(than)
     )
@@ -129,9 +144,11 @@ def check_in_reply(
     token: str,
     offered: FirmwareOffer | None = None,
 ) -> OtaCheckReply:
-    """What a board is told. `firmware`: its version, as it just said; `token`: its key, which opens
-    nothing before the board is approved; empty: it gets none; `offered`: another version than it
-    has."""
+    """Builds the response for a board.
+
+    firmware: the version that it just reported. token: its key, which opens nothing before its
+    approval; empty: it gets none. offered: newer firmware for it.
+    """
     offset = now.utcoffset()
     same = FirmwareOffer(firmware) if is_release(firmware) else UNSET
     return OtaCheckReply(
@@ -171,5 +188,5 @@ def _text(part: Mapping[str, Any], name: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """What may be shown and logged."""
+    """Returns text that may be shown and logged."""
     return "".join(one for one in text if one.isprintable()).strip()[:MAX_NAME_CHARS]

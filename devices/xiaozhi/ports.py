@@ -1,4 +1,5 @@
-"""What the door needs of the rest, as small Protocols; `server/` wires the real ones."""
+"""What the door needs from other packages, as small Protocols; `server/` passes the
+implementations."""
 
 import asyncio
 from collections.abc import AsyncIterable
@@ -13,13 +14,14 @@ from pipeline.shared.settings import ResponseRequest, SessionSettings
 
 
 class XiaozhiSessionEvents(AsyncIterable[SessionEvent], Protocol):
-    """Ends with the session. `overflowed`: it ended because nobody took the events."""
+    """Events of a session; they end with it. overflowed: it ended because the events were not
+    read."""
 
     overflowed: bool
 
 
 class XiaozhiSessionPort(Protocol):
-    """`pipeline.session.session.Session`, paced by the server. Nothing here blocks."""
+    """`pipeline.session.session.Session`, paced by the server. No method blocks."""
 
     @property
     def id(self) -> str: ...
@@ -45,7 +47,7 @@ class XiaozhiSessionPort(Protocol):
 
 
 class XiaozhiSessionsPort(Protocol):
-    """`pipeline.session.sessions.Sessions`. Raises Overloaded, RequestError."""
+    """`pipeline.session.sessions.Sessions`. Raises OverloadedError, RequestError."""
 
     def open(
         self,

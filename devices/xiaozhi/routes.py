@@ -1,5 +1,8 @@
-"""The xiaozhi door's routes. They need no key of the server: a check-in is answered by network, a
-connection by the device's own key."""
+"""Routes of the xiaozhi door.
+
+They need no key of the server: the network decides about a check-in, the device's own key about a
+connection.
+"""
 
 from core.http.routes import Route
 from devices.xiaozhi.door import SOCKET_PATH, XiaozhiDoor

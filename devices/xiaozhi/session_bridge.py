@@ -1,5 +1,7 @@
-"""Between a session and the dialogue with its board: what happens there is told here, and what the
-dialogue wants is done there."""
+"""Bridge between a session and the dialogue with its board.
+
+Events of the session go to the dialogue; actions of the dialogue are carried out in the session.
+"""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -42,7 +44,7 @@ from pipeline.transcription.stitching import join_texts
 
 
 class SessionBridge:
-    """One connection's."""
+    """Bridge of one connection."""
 
     def __init__(
         self,
@@ -52,15 +54,16 @@ class SessionBridge:
         settings: SessionSettings,
         clock: Clock,
     ) -> None:
-        """`settings`: of the session, in every mode but push-to-talk."""
+        """settings: those of the session, in every mode but push-to-talk."""
         self.marks: Mapping[str, float] | None = None
-        "Of the last turn."
+        "Marks of the last turn; None before the first."
         self._dialogue, self._session, self._mouth = dialogue, session, mouth
         self._settings, self._clock = settings, clock
         self._sounding: str | None = None
-        "The response that goes out."
+        "Id of the response that is being played."
 
     def told(self, happened: SessionEvent) -> Iterable[DialogueAction]:
+        """Passes an event to the dialogue and returns the actions that follow."""
         dialogue, session, now = self._dialogue, self._session, self._clock.now()
         match happened:
             case SpeechStarted():
@@ -90,6 +93,7 @@ class SessionBridge:
         return ()
 
     def obey(self, action: BeginInput | CommitInput | CancelResponse | CreateTextResponse) -> None:
+        """Carries out an action of the dialogue."""
         match action:
             case BeginInput(mode=mode):
                 self._listen(mode)
@@ -109,13 +113,15 @@ class SessionBridge:
         if mode == "manual":
             wanted = replace(wanted, turn_detection=None)
         elif mode == "realtime" and features and features.aec and wanted.echo == "off":
-            # Ahead of what is played by what the device keeps, sound cannot be cancelled reliably.
+            # The device buffers audio, so the server's echo cancellation does not know when it is
+            # played.
             wanted = replace(wanted, echo="half_duplex")
         self._session.configure(wanted)
         self._session.clear_input()
 
     def _commit(self, *, asks: bool) -> None:
-        """Raises RequestError, also where an answer is on its way."""
+        """Ends the utterance. asks: also ask for a response. Raises RequestError, also while a
+        response is active."""
         self._session.commit_input()
         if asks:
             self._session.create_response(ResponseRequest())
@@ -129,7 +135,7 @@ class SessionBridge:
 
 
 def error_in(happened: SessionEvent) -> str:
-    """The stable code of what failed; empty: nothing did."""
+    """Returns the stable code of an error; empty: the event is no error."""
     match happened:
         case TranscriptionFailed(code=code) | ErrorEvent(code=code):
             return code

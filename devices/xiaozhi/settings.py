@@ -1,4 +1,4 @@
-"""What the door is told. Apart from it: the configuration needs no server."""
+"""Settings of the xiaozhi door, apart from the door: the configuration imports no server."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,13 +10,16 @@ from pipeline.shared.settings import SessionSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XiaozhiSettings:
+    """Settings of the xiaozhi door."""
+
     networks: tuple[IpNetwork, ...]
-    "Whose check-ins are answered."
+    "Networks whose check-ins are answered."
     url: str = ""
-    "Of our WebSocket, as devices shall use it; empty: where their check-in came to."
+    "URL of our WebSocket for devices; empty: the address that received their check-in."
     fresh: SessionSettings = field(default_factory=SessionSettings)
+    "Settings that a session begins with, before the device's profile."
     dialogue: DialogueSettings = field(default_factory=DialogueSettings)
     folder: Path = Path("firmware")
-    "Of firmware images, `VERSION/BOARD.bin`; need not exist."
+    "Folder of firmware images, `VERSION/BOARD.bin`; need not exist."
     offers_firmware: bool = False
-    "To boards that start, where it is newer than theirs."
+    "True: boards that start are offered newer firmware."

@@ -1,1 +1,1 @@
-"""Every change of the tables, in order; Alembic runs those that a database has not had."""
+"""All changes of the tables, in order. Alembic runs those that a database does not have yet."""

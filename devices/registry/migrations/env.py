@@ -1,4 +1,4 @@
-"""Run by Alembic, for which `migrate.py` holds the connection, its transaction and the lock."""
+"""Script that Alembic runs; `migrate.py` holds the connection, its transaction and the lock."""
 
 from alembic import context
 from sqlalchemy import Connection
@@ -7,10 +7,10 @@ from devices.registry.tables import metadata
 
 
 def run(connection: Connection) -> None:
-    """Every migration that the database has not had."""
+    """Runs every migration that the database does not have yet."""
     context.configure(connection=connection, target_metadata=metadata, transactional_ddl=False)
     context.run_migrations()
 
 
-if hasattr(context, "config"):  # Alembic loads this file to run it; others only import it
+if hasattr(context, "config"):  # true when Alembic runs this file, false when it is imported
     run(context.config.attributes["connection"])

@@ -1,1 +1,1 @@
-"""Willow's application server (WAS): what its devices say and are told over `/ws`, and its REST."""
+"""Willow's application server (WAS): the socket `/ws` of its devices, and its REST API."""

@@ -1,4 +1,4 @@
-"""Which approved devices are connected, and whose requests come from where."""
+"""Connected approved devices, and the addresses from which their requests come."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,30 +9,35 @@ from devices.ip_allowlist import address_of
 from devices.willow.was.socket.connection import WillowConnection
 
 GRACE_S = 600.0
-"""After its socket went: a device hangs up before it fetches its firmware, and one with bad Wi-Fi
-may still be fetching speech."""
+"""Time after a disconnect in which the address still counts as the device's. A device hangs up
+before it fetches its firmware, and a device with bad Wi-Fi may still be fetching speech."""
 
 MAX_REMEMBERED = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _DepartedDevice:
+    """A device that disconnected a short time ago."""
+
     hardware_id: str
     until: float
-    "Clock.now() from which on requests from its address are nobody's."
+    "Clock.now() after which its address no longer counts."
 
 
 class WillowDevices:
+    """The connected Willow devices, by id and by address."""
+
     def __init__(self, clock: Clock, *, trusts_this_machine: bool = True) -> None:
         self._clock, self._trusts_this_machine = clock, trusts_this_machine
         self._here: dict[str, WillowConnection] = {}
-        "By the directory's id."
+        "Connections by the directory's id."
         self._left: dict[str, _DepartedDevice] = {}
-        "By address: whose requests from there are still a device's."
+        "Departed devices by their address, which still counts as theirs."
 
     @contextmanager
     def here(self, connection: WillowConnection) -> Iterator[None]:
-        """While the body runs the device counts as connected; the newer of two is the device."""
+        """Counts the device as connected while the body runs; the newer of two connections
+        counts."""
         device_id = connection.device.id
         self._here[device_id] = connection
         self._left.pop(connection.address, None)
@@ -54,9 +59,12 @@ class WillowDevices:
         return next((one for one in self._here.values() if does_fit(one)), None)
 
     def admits(self, peer: str | None) -> bool:
-        """Whether requests from this address need no key: an approved device is connected from
-        there, or was a moment ago. Behind an address of this machine there may be a forwarder of
-        bytes, and so anybody: it counts only where this machine is trusted."""
+        """Returns True if requests from this address need no key.
+
+        An approved device must be connected from there, or was until a moment ago. A loopback
+        address counts only where this machine is trusted: it may belong to a proxy, behind which
+        any client could be.
+        """
         address = address_of(peer)
         if address is None or (address.is_loopback and not self._trusts_this_machine):
             return False
@@ -69,10 +77,13 @@ class WillowDevices:
     def speaker(
         self, peer: str | None, query: Mapping[str, str], headers: Mapping[str, str]
     ) -> WillowConnection | None:
-        """The device that asks, of those connected from this address: the one that the request
-        names, in the URL that we gave it (`device`) or in WIS's `x-willow-id`, else the only one
-        that there is. None where that is not clear: several behind one address of which none is
-        named. A name alone is not believed."""
+        """Returns the device that a request comes from, among those connected from this address.
+
+        It is the device that the request names: in the URL that Earshot gave it (`device`) or in
+        WIS's header `x-willow-id`. Without a name it is the only device at the address. None where
+        that is not clear, as with several devices behind one address. A name alone, from another
+        address, is not believed.
+        """
         address = address_of(peer)
         near = [one for one in self._here.values() if address and one.address == str(address)]
         for said in (query.get("device"), headers.get("x-willow-id")):
@@ -82,11 +93,12 @@ class WillowDevices:
 
     @property
     def left(self) -> frozenset[str]:
-        """Hardware ids of those that left a moment ago."""
+        """Returns the hardware ids of devices that disconnected a moment ago."""
         return frozenset(one.hardware_id for one in self._left.values())
 
     def forget(self, hardware_id: str) -> None:
-        """It was blocked or forgotten meanwhile: its address is nobody's."""
+        """Forgets a device that was blocked or deleted after it disconnected: its address needs the
+        key again."""
         self._left = {at: one for at, one in self._left.items() if one.hardware_id != hardware_id}
 
     def _remember(self, connection: WillowConnection) -> None:

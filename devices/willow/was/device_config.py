@@ -1,4 +1,4 @@
-"""What a device's configuration holds, and what of it nobody is shown. wis.md section 2.4."""
+"""Configuration of a device, and the secrets in it. wis.md section 2.4."""
 
 import re
 from collections.abc import Mapping
@@ -11,18 +11,19 @@ from devices.directory import Device
 from firmware_protocol.willow.messages import Scalar
 
 MASK = "********"
-"In place of a secret, in every answer; sent back it leaves the secret as it is."
+"Shown in place of a secret. When a client sends it back, the secret stays as it is."
 
 SECRETS = frozenset(
     {"hass_token", "openhab_token", "mqtt_password", "rest_auth_pass", "rest_auth_header", "PSK"}
 )
+"Names of settings that are secret."
 _URL_PASSWORD = re.compile(
     r"(?P<user>(?<![a-z0-9+.-])[a-z0-9+.-]+://[^/?#:@]*:)(?P<secret>[^/?#]*)@", re.IGNORECASE
 )
-"""As in the `wis_url` of a server that wants its key. It is looked for where a word begins: from
-each of a million letters, all to the last would be looked through."""
+"""Password in a URL, as in the `wis_url` of a server that wants its key. The pattern begins only at
+the start of a word: otherwise each of a million letters would start a search to the end."""
 _SECRET_WORDS = ("token", "pass", "secret", "psk", "key", "auth_header")
-"In names that newer firmware may have."
+"Parts of names of secrets that newer firmware may have."
 
 DEFAULTS: Mapping[str, Scalar] = {
     "aec": True,
@@ -45,8 +46,8 @@ DEFAULTS: Mapping[str, Scalar] = {
     "wake_word": "alexa",
     "was_mode": True,
 }
-"""WAS's, but for two: the server runs commands itself (`was_mode`), and of several devices that
-hear a wake word one answers (`multiwake`)."""
+"""WAS's defaults, apart from two: the server runs commands itself (`was_mode`), and of several
+devices that detect a wake word one answers (`multiwake`)."""
 
 OTHERS: Mapping[str, type] = {
     "hass_host": str,
@@ -77,7 +78,7 @@ OTHERS: Mapping[str, type] = {
     "wis_tts_url_v2": str,
     "wis_url": str,
 }
-"Those without a default here."
+"Settings without a default here, and their types."
 
 RANGES: Mapping[str, range] = {
     "display_timeout": range(1, 3601),
@@ -89,9 +90,10 @@ RANGES: Mapping[str, range] = {
     "vad_mode": range(5),
     "vad_timeout": range(1001),
 }
+"Allowed values of whole numbers."
 
 WAKE_WORDS = ("alexa", "hiesp", "hilexin")
-"Of the firmware's WakeNet9 models."
+"Wake words of the firmware's WakeNet9 models."
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "audio_codec": ("AMR-WB", "PCM", "WAV"),
@@ -99,9 +101,10 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "command_endpoint": ("Home Assistant", "MQTT", "openHAB", "REST"),
     "speech_rec_mode": ("Multinet", "WIS"),
 }
+"Allowed values of texts."
 
 ELSEWHERE = ("hass_token", "mqtt_password", "openhab_token", "rest_auth_pass", "rest_auth_header")
-"A device needs them only where it runs commands itself."
+"Secrets that a device needs only if it runs commands itself."
 
 MAX_VALUE_CHARS = 512
 MAX_VALUES = 100
@@ -109,8 +112,11 @@ _KEY = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 def validate_config(values: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Of a request. Names that are not known are kept: firmware gets new ones. Raises RequestError,
-    which names the value's key and what is allowed, and no secret."""
+    """Checks the configuration in a request. Unknown names are kept: newer firmware has more
+    settings.
+
+    Raises RequestError, which names the key and the allowed values, and no secret.
+    """
     if len(values) > MAX_VALUES:
         raise _wrong("config", f"it has {len(values)} values; at most {MAX_VALUES} are taken")
     found = {key: _checked(key, value) for key, value in values.items() if value is not None}
@@ -138,14 +144,15 @@ def _checked(key: str, value: Any) -> Scalar:
 
 
 def with_text(url: str) -> str:
-    """A TTS URL that ends so that the firmware can append what shall be said."""
+    """Returns a TTS URL that ends with `text=`, so that the firmware can append the text."""
     base, _, query = url.partition("?")
     kept = [one for one in query.split("&") if one and not one.startswith("text=")]
     return f"{base}?{'&'.join([*kept, 'text='])}"
 
 
 def merged(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-    """What was masked stays what it was; where it was not set, it stays so."""
+    """Returns `new` with masked secrets replaced by the old ones; a mask without an old secret is
+    dropped."""
     kept: dict[str, Any] = {}
     for key, value in new.items():
         if value != MASK or not is_secret(key):
@@ -165,7 +172,7 @@ def _merged(new: Any, old: Any) -> Any:
 
 
 def _unmasked(new: str, old: Any) -> str:
-    """With the passwords of the old URLs, in their order."""
+    """Puts the passwords of the old URLs in place of masks, in their order."""
     found = _URL_PASSWORD.finditer(old) if isinstance(old, str) else ()
     secrets = iter([one["secret"] for one in found])
 
@@ -177,16 +184,17 @@ def _unmasked(new: str, old: Any) -> str:
 
 
 def is_secret(key: str) -> bool:
+    """Returns True if a setting with this name is secret."""
     return key in SECRETS or any(word in key.lower() for word in _SECRET_WORDS)
 
 
 def has_secret(key: str, value: Scalar) -> bool:
-    """By its name, or as the password in a URL, wherever that stands."""
+    """Returns True if the name is secret, or a URL with a password is in the value."""
     return is_secret(key) or (isinstance(value, str) and bool(_URL_PASSWORD.search(value)))
 
 
 def masked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """To be shown."""
+    """Returns the values with secrets masked, to be shown."""
     return {
         key: MASK if value and is_secret(key) else _masked(value) for key, value in values.items()
     }
@@ -210,9 +218,12 @@ def effective(
     *,
     with_secrets: bool = True,
 ) -> dict[str, Scalar]:
-    """What this device is to have: WAS's defaults, then the settings for all devices, its profile,
-    its own settings. `base_url`: this server as the device calls it; without `with_secrets` no
-    token and no password is in it, nor a URL that has one."""
+    """Returns the configuration for this device.
+
+    Later entries win: WAS's defaults, this server's URLs, settings for all devices, the device's
+    profile, its own settings. base_url: this server's address as the device uses it. with_secrets:
+    False leaves out tokens, passwords and URLs with a password.
+    """
     ours: dict[str, Scalar] = {
         "wis_url": f"{base_url}/api/willow?device={quote(device.id, safe='')}",
         "wis_tts_url_v2": f"{base_url}/api/tts?{_voice(device)}text=",
@@ -238,7 +249,7 @@ def _of_profile(device: Device) -> dict[str, Scalar]:
 
 
 def _voice(device: Device) -> str:
-    """Of its profile, as a query's beginning."""
+    """Returns the beginning of a URL query with voice and language of the profile."""
     said = {"speaker": device.profile.voice, "language": device.profile.language}
     return "".join(f"{name}={quote(value, safe='')}&" for name, value in said.items() if value)
 

@@ -1,4 +1,5 @@
-"""Which device a `POST /api/willow` is of, whether it may speak, and what becomes of its words."""
+"""Finds the device behind a `POST /api/willow`, decides whether it may speak, and runs its
+command."""
 
 from aiohttp import web as aioweb
 
@@ -9,6 +10,8 @@ from devices.willow.wis.asr import WisTranscript
 
 
 class ConnectedDeviceLookup:
+    """Implements `DeviceLookup` with the connected devices."""
+
     def __init__(self, door: WasDoor) -> None:
         self._door = door
 
@@ -19,15 +22,15 @@ class ConnectedDeviceLookup:
 
 
 class ConnectedDeviceUtterance:
-    """An `Utterance`."""
+    """Implements `DeviceUtterance` for one request of a connected device."""
 
     def __init__(self, door: WasDoor, connection: WillowConnection) -> None:
         self._door, self._connection = door, connection
         self._command: DeviceCommand | None = None
         self._is_awake = False
-        "Its wake word was here before its speech."
+        "The device reported a wake word before its speech."
         self._is_begun = False
-        "It may speak, and has not been heard to the end."
+        "The device may speak, and its speech is not recognised yet."
 
     @property
     def language(self) -> str:
@@ -42,8 +45,11 @@ class ConnectedDeviceUtterance:
         return True
 
     async def heard(self, heard: WisTranscript) -> bool:
-        """Act on it at once, where the device would only carry the words to us. A wake word that a
-        bad Wi-Fi brought after the speech still counts."""
+        """Runs the words as a command at once, in was_mode; see `DeviceUtterance`.
+
+        Otherwise the device would only send the words back to us. A wake word that arrives after
+        the speech, over bad Wi-Fi, still counts.
+        """
         self._is_begun = False
         device_id, wakes = self._connection.device.id, self._door.wakes
         if not self._is_awake and not await wakes.may_speak(device_id):

@@ -1,4 +1,4 @@
-"""The application server's door: `/ws` for devices, and what is common to its REST."""
+"""Door of the application server: `/ws` for devices, and what its REST handlers share."""
 
 import asyncio
 import logging
@@ -33,13 +33,13 @@ from pipeline.session.one_shot import OneShotResponses
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_S = 20.0
-"A device without power is noticed within half of it more."
+"Interval of pings. A device without power is noticed at the latest after half of it more."
 
 CLOSE_TIMEOUT_S = 2.0
-"How long a device may take to answer a close frame."
+"Longest wait for a device to answer a close frame."
 
 MAX_OPEN = 256
-"Sockets, with those of devices that wait."
+"Limit of sockets, including devices that wait for approval."
 
 RETRY_AFTER_S = 5
 
@@ -50,7 +50,7 @@ MAX_VERSION_CHARS = 64
 
 
 class WasDoor:
-    """`run` must be running while devices are connected."""
+    """The application server. `run` must be running while devices are connected."""
 
     def __init__(
         self,
@@ -98,20 +98,24 @@ class WasDoor:
             tasks.create_task(self._forget_unwelcome(), name="willow-unwelcome")
 
     async def _forget_unwelcome(self) -> None:
-        """Whoever left a moment ago and was blocked or forgotten since: its address needs the key.
-        (Sockets look for themselves.)"""
+        """Removes the addresses of devices that were blocked or deleted after they disconnected.
+
+        Sockets of connected devices check this themselves.
+        """
         while True:
             changed = self._services.directory.changed()
             for hardware_id in self.roster.left:
-                with suppress(StorageError):  # looked at again with the next change
+                with suppress(StorageError):  # tried again at the next change
                     device = await self._services.directory.find("willow", hardware_id)
                     if device is None or device.standing != "approved":
                         self.roster.forget(hardware_id)
             await changed.wait()
 
     async def serve(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        """`GET /ws`. Raises RequestError and Overloaded before the upgrade; after it whatever ends
-        the socket, as a close code."""
+        """Handles `GET /ws`. Raises RequestError and OverloadedError before the upgrade.
+
+        After the upgrade an error ends the socket with a close code.
+        """
         ws = aioweb.WebSocketResponse(
             heartbeat=HEARTBEAT_S,
             max_msg_size=MAX_MESSAGE_BYTES,
@@ -127,7 +131,7 @@ class WasDoor:
         return ws
 
     def admits(self, peer: str | None) -> bool:
-        """Whether a device at this address may come without the key."""
+        """Returns True if a device at this address may connect without the key."""
         address = address_of(peer)
         if address is not None and is_among(address, self.settings.networks):
             return True
@@ -136,8 +140,10 @@ class WasDoor:
         return False
 
     async def update(self, connection: WillowConnection, firmware: str) -> bool:
-        """`firmware`: a version, or empty for the newest. False: there is none. Raises RequestError
-        for a URL."""
+        """Makes a device fetch firmware. firmware: a version, or empty for the newest.
+
+        Returns False if there is none. Raises RequestError for a URL.
+        """
         board, base = connection.device.board, connection.arrival.base_url
         found = await image_for(self.firmware, board, firmware, "ota_url")
         if found is None:
@@ -162,6 +168,7 @@ class WasDoor:
 
 
 def arrival_of(request: aioweb.Request) -> SocketOrigin:
+    """Returns the origin of a request. Its address is empty if a proxy forwarded it."""
     is_direct = not is_forwarded(request.headers, request.version)
     address = address_of(request.remote) if is_direct else None
     peer = request.transport.get_extra_info("peername") if request.transport else None

@@ -1,4 +1,4 @@
-"""The application server's routes, for a listener of its own."""
+"""Routes of the application server, which has a listener of its own."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,12 +11,15 @@ from devices.willow.was.rest.handlers import WasRest
 _TAG = "willow"
 
 DEVICE_PATHS = frozenset({("POST", "/api/willow"), ("GET", "/api/tts")})
-"What devices ask of an inference server; here without the key, as they have none."
+"Requests of devices to an inference server; here they need no key, because devices have none."
 
 
 def was_routes(door: WasDoor, inference: Iterable[Route]) -> tuple[Route, ...]:
-    """`inference`: the routes of Willow's inference server. Those that devices ask are open to the
-    addresses of approved ones; so are firmware and sounds. All others take the key."""
+    """Returns all routes. inference: the routes of Willow's inference server.
+
+    The routes that devices use are open to the addresses of approved devices, and so are firmware
+    and sounds. All others need the key.
+    """
     return (
         *(_for_devices(door, one) for one in inference),
         Route(

@@ -1,4 +1,5 @@
-"""What the application server's door is told. Apart from it: the configuration needs no server."""
+"""Settings of the application server's door, apart from the door: the configuration imports no
+server."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,18 +10,22 @@ from pipeline.shared.settings import SessionSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WasSettings:
+    """Settings of the application server's door."""
+
     networks: tuple[IpNetwork, ...]
-    "Whose devices may come without the key."
+    "Networks whose devices may connect without the key."
     trusts_this_machine: bool = True
-    "Whether a device that comes from an address of this machine opens that for others, too."
+    """True: a device that connects from an address of this machine opens that address for its
+    requests too."""
     groups: tuple[tuple[str, ...], ...] = ()
-    "Areas that hear each other."
+    "Groups of areas in which devices detect the same wake word."
     audio_hosts: tuple[str, ...] = ()
-    "Where devices may fetch the sound of notifications, beside here."
+    "Further hosts from which devices may fetch sounds of notifications."
     folder: Path
-    "With `firmware/` and `assets/`; need not exist."
+    "Folder with `firmware/` and `assets/`; need not exist."
     sends_secrets: bool = False
-    "Tokens and the Wi-Fi password, to whoever says an approved device's MAC."
+    """True: tokens and the Wi-Fi password are sent to any client that claims an approved device's
+    MAC."""
     usual: SessionSettings = field(default_factory=SessionSettings)
-    "What a conversation begins with, where the device's profile says nothing."
+    "Settings of a conversation for which the device's profile sets nothing."
     version: str = ""

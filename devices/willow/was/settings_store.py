@@ -1,4 +1,4 @@
-"""Willow's own settings, kept beside the devices."""
+"""Willow's own settings, stored with the devices."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,19 +15,20 @@ from firmware_protocol.willow.messages import NvsMessage, Scalar
 CONFIG, NVS, PUSHED, WAS = "willow.config", "willow.nvs", "willow.pushed", "willow.was"
 
 SSID_CHARS, PSK_CHARS = range(1, 33), range(8, 64)
-"wis.md section 2.4."
+"Allowed lengths in bytes: wis.md section 2.4."
 
 
 @dataclass(frozen=True, slots=True)
 class NvsSettings:
-    """Where devices find their WAS and their Wi-Fi; empty: never said."""
+    """Addresses of WAS and Wi-Fi that devices store; empty: never set."""
 
     was_url: str = ""
     wifi_ssid: str = ""
     wifi_psk: str = field(default="", repr=False)
 
     def message(self, *, with_secrets: bool) -> NvsMessage:
-        """Raises Conflict where a password is in it that may not be sent."""
+        """Returns the message for devices. Raises Conflict if it holds a password that may not be
+        sent."""
         if not with_secrets and (self.wifi_psk or has_secret("was_url", self.was_url)):
             raise Conflict(
                 "a password (of the Wi-Fi, or in WAS's URL) is sent to no device: set"
@@ -38,7 +39,7 @@ class NvsSettings:
         return NvsMessage(self.was_url, self.wifi_ssid, self.wifi_psk)
 
     def as_json(self) -> dict[str, dict[str, str]]:
-        """In WAS's form."""
+        """Returns the settings in WAS's form."""
         return {
             "WAS": {"URL": self.was_url},
             "WIFI": {"PSK": self.wifi_psk, "SSID": self.wifi_ssid},
@@ -46,7 +47,10 @@ class NvsSettings:
 
 
 class WillowSettingsStore:
-    """Every call may raise StorageFailed. A device's id: its own; without: everybody's."""
+    """Store of Willow's settings. Every call may raise StorageError.
+
+    device_id: the device that the settings are for; empty: all devices.
+    """
 
     def __init__(self, settings: DeviceSettingsStore) -> None:
         self._settings = settings
@@ -55,7 +59,7 @@ class WillowSettingsStore:
         return await self._table(CONFIG, device_id)
 
     async def save_config(self, values: Mapping[str, Scalar], device_id: str = "") -> None:
-        """Raises NotFound for an unknown device."""
+        """Stores a configuration. Raises NotFound for an unknown device."""
         await self._settings.write(CONFIG, dict(values) or None, device_id)
 
     async def nvs(self) -> NvsSettings:
@@ -67,17 +71,18 @@ class WillowSettingsStore:
         await self._settings.write(NVS, values)
 
     async def was(self) -> dict[str, Any]:
-        """What WAS's page keeps for itself."""
+        """Returns the settings that WAS's page stores for itself."""
         return await self._table(WAS)
 
     async def save_was(self, values: Mapping[str, Any]) -> None:
         await self._settings.write(WAS, dict(values))
 
     async def was_pushed(self, values: Mapping[str, Scalar], device_id: str) -> bool:
-        """Whether this is the configuration that the device was given last."""
+        """Returns True if the device was last sent this configuration."""
         return bool(await self._settings.read(PUSHED, device_id) == _digest(values))
 
     async def note_pushed(self, values: Mapping[str, Scalar], device_id: str) -> None:
+        """Records the configuration that the device was sent."""
         await self._settings.write(PUSHED, _digest(values), device_id)
 
     async def _table(self, key: str, device_id: str = "") -> dict[str, Any]:
@@ -86,8 +91,10 @@ class WillowSettingsStore:
 
 
 def read_nvs(said: Mapping[str, Any], old: NvsSettings, mask: str) -> NvsSettings:
-    """In WAS's form, `{"WAS": {"URL"}, "WIFI": {"PSK", "SSID"}}`; what is absent or masked stays.
-    Raises RequestError, which names what is wrong and no password."""
+    """Reads `{"WAS": {"URL"}, "WIFI": {"PSK", "SSID"}}`; absent and masked values stay as in `old`.
+
+    Raises RequestError, which names the wrong field and no password.
+    """
     was, wifi = _space(said, "WAS"), _space(said, "WIFI")
     url = _text(was, "URL") or old.was_url
     ssid, psk = _text(wifi, "SSID") or old.wifi_ssid, _text(wifi, "PSK")

@@ -1,1 +1,1 @@
-"""The doors of Willow Inference Server: recognition, speech, chat."""
+"""Willow Inference Server: recognition, speech, chat."""

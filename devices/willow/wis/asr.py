@@ -1,4 +1,4 @@
-"""A recording that is recognised while it comes, and translated as well where that is asked for."""
+"""Recognition of a recording while it arrives, with a translation if that is asked for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -22,23 +22,26 @@ from serving.scheduling.scheduler import DecodePriority
 
 @dataclass(frozen=True, slots=True)
 class WisTranscript:
+    """Result of a recognition."""
+
     text: str
     language: str
     audio_ms: float
+    "Length of the audio."
     infer_ms: float
-    "From the last sample to the text: what the speaker waited."
+    "Time from the last sample to the text: the wait of the speaker."
     translation: str | None = None
     model: str = ""
-    "Which one recognised it, by its own name."
+    "Name of the model that recognised it."
 
     @property
     def speedup(self) -> int:
-        """How many times faster than the speech, rounded down as WIS does."""
+        """Length of the audio divided by `infer_ms`, rounded down as in WIS."""
         return int(self.audio_ms / self.infer_ms) if self.infer_ms > 0 else 0
 
 
 class WisTranscription:
-    """`push` until the audio is over, then `heard`."""
+    """One recognition: call `push` until the audio is over, then `heard`."""
 
     def __init__(
         self,
@@ -54,11 +57,11 @@ class WisTranscription:
 
     @property
     def samples(self) -> int:
-        """Pushed so far."""
+        """Number of samples that were pushed so far, at 16 kHz."""
         return self._samples
 
     async def push(self, pcm: Pcm) -> None:
-        """Raises TooLarge."""
+        """Adds samples, mono at 16 kHz. Raises PayloadTooLarge beyond `max_audio_s`."""
         self._samples += len(pcm)
         if self._samples > self.max_audio_s * ASR_RATE_HZ:
             limit = f"{self.max_audio_s:g} s, the limit"
@@ -68,7 +71,11 @@ class WisTranscription:
                 await recording.push(pcm)
 
     async def heard(self, *, since: float | None = None) -> WisTranscript:
-        """The text; `infer_ms` counts from `since` or now. Raises EngineError, Overloaded."""
+        """Ends the audio and returns the text. since: start of `infer_ms`, on the scale of
+        Clock.now(); None: now.
+
+        Raises EngineError, OverloadedError.
+        """
         began = self._clock.now() if since is None else since
         for recording in self._recordings:
             recording.end()
@@ -95,8 +102,10 @@ async def open_transcription(
     priority: DecodePriority,
     max_audio_s: float,
 ) -> AsyncIterator[WisTranscription]:
-    """Leaving it frees all that is still being recognised. What is not for BATCH is being said
-    just now: recognition uses its pauses."""
+    """Opens a recognition; leaving the context cancels what is still being recognised.
+
+    Any priority but BATCH means live speech: recognition then uses its pauses.
+    """
     is_live = priority is not DecodePriority.BATCH
     wanted = [ask.options, *([ask.translation] if ask.translation else [])]
     async with AsyncExitStack() as stack:
@@ -110,16 +119,17 @@ async def open_transcription(
         yield WisTranscription(recordings, ask, model, clock, max_audio_s)
 
 
-# Words while they are spoken, for clients that ask for them; the text that counts comes later.
+# Partials while the user speaks, for clients that ask for them; the final text comes separately.
 
 
 @asynccontextmanager
 async def partial_transcripts(
     recogniser: Recogniser, options: AsrOptions, clock: Clock, tell: Callable[[str, str], None]
 ) -> AsyncIterator[Callable[[Pcm], None]]:
-    """Gives what takes the sound; `tell` gets all words so far, and those that will stay.
+    """Yields a function that takes the audio. tell: called with all words so far, and their stable
+    prefix.
 
-    Partials are the first thing to go when the server is busy: then there are none.
+    Partials are the first to be dropped when the server is busy: then there are none.
     """
 
     def found(agreed: PartialHypothesis, _: int) -> None:

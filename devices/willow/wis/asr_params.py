@@ -1,4 +1,4 @@
-"""What a request wants recognised, and how: Willow's names, our options."""
+"""Recognition parameters: Willow's names, mapped to Earshot's options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,42 +14,43 @@ from pipeline.transcription.recogniser import Recogniser
 from pipeline.transcription.recording import Transcriber
 
 SIZES = ("tiny", "base", "small", "medium", "large")
-"What Willow's clients call models; its own browser client always asks for `large`."
+"Willow's names of model sizes; its own browser client always asks for `large`."
 
 BEAMS = range(1, MAX_BEAM_SIZE + 1)
 
 TASKS: tuple[AsrTask, ...] = ("transcribe", "translate")
 
 ENGLISH = "en"
-"What translations are in: Whisper translates into no other language."
+"Language of translations: Whisper translates into no other."
 
 
 @dataclass(frozen=True, slots=True)
 class AsrParams:
+    """What a request asks of recognition."""
+
     model: str
-    "As our engines call it."
+    "Name of the engine in Earshot."
     options: AsrOptions
     translation: AsrOptions | None = None
-    "Also into English."
+    "Options of a second recognition that translates into English; None: no translation."
     returns_english: bool = False
-    "The translation is only for speech that is not English."
+    "True: the translation is only given for speech that is not English."
     note: str = field(default="", compare=False)
-    "What was wished for and is done otherwise."
+    "Remark for the log if a wish could not be met, e.g. another model is used."
 
 
 class AsrParamsReader:
-    """Reads wishes, with what is loaded here in mind."""
+    """Reads parameters and checks them against the loaded engines."""
 
     def __init__(self, engines: EngineSet, transcriber: Transcriber) -> None:
         self._engines, self._transcriber = engines, transcriber
 
     def read(self, wishes: Mapping[str, Any], usual_language: str = "") -> AsrParams:
-        """`model`, `detect_language`, `force_language`, `beam_size`, `translate`, `task`,
+        """Reads `model`, `detect_language`, `force_language`, `beam_size`, `translate`, `task` and
         `return_language`.
-        `usual_language`: where no wish says one; empty: the server's.
 
-        Raises RequestError model_not_found, unsupported_language, unsupported_parameter,
-        invalid_value.
+        usual_language: language if no parameter names one; empty: the server's. Raises RequestError
+        model_not_found, unsupported_language, unsupported_parameter or invalid_value.
         """
         model, note = self._model(text_of(wishes, "model"))
         info = self._engines.recogniser(model).info
@@ -71,11 +72,11 @@ class AsrParamsReader:
         return AsrParams(model, options, note=note)
 
     def recogniser(self, ask: AsrParams) -> Recogniser:
-        """What `ask` asks."""
+        """Returns the recogniser that `ask` names."""
         return self._engines.recogniser(ask.model)
 
     def _model(self, name: str) -> tuple[str, str]:
-        """Our name for it, and what to say about that."""
+        """Returns Earshot's name of the model, and a remark if another one is used."""
         here = self._engines.asr
         if name.lower() in ("", DEFAULT):
             return DEFAULT, ""
@@ -108,7 +109,7 @@ class AsrParamsReader:
     def _returns_english(
         self, wishes: Mapping[str, Any], info: AsrInfo, options: AsrOptions
     ) -> bool:
-        """Whether `return_language` asks for a translation. Raises RequestError."""
+        """Returns True if `return_language` asks for a translation. Raises RequestError."""
         wanted = text_of(wishes, "return_language").lower()
         spoken = options.language or (info.languages[0] if len(info.languages) == 1 else None)
         if not wanted or wanted == spoken or options.task == "translate":
@@ -130,7 +131,7 @@ class AsrParamsReader:
 
 
 def _task(wishes: Mapping[str, Any]) -> AsrTask:
-    """Raises RequestError."""
+    """Reads `task`. Raises RequestError."""
     task = text_of(wishes, "task").lower() or "transcribe"
     for known in TASKS:
         if task == known:
@@ -139,7 +140,8 @@ def _task(wishes: Mapping[str, Any]) -> AsrTask:
 
 
 def _not_returned(wanted: str, spoken: str | None) -> RequestError:
-    """`spoken`: the language that needs no translation, where it is known."""
+    """Returns the error for a language that cannot be returned. spoken: the spoken language, if
+    known."""
     allowed = allowed_text(dict.fromkeys(filter(None, (ENGLISH, spoken))))
     why = "nothing here translates into any other language than English"
     return invalid("return_language", wanted, f"{allowed}; {why}", code="unsupported_language")

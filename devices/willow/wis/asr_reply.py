@@ -1,4 +1,5 @@
-"""Answers small enough for a device that reads once, at most 2048 bytes (and breaks at exactly)."""
+"""Responses that fit a device, which reads only once, at most 2048 bytes (and fails at exactly
+2048)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,34 +13,34 @@ from devices.willow.wis.params import shortened
 MAX_REPLY_BYTES = 2047
 
 MAX_ERROR_CHARS = 300
-"Of an error's message: even with six bytes a character it fits."
+"Limit of an error's message: it fits even with six bytes per character."
 
 ELLIPSIS = "…"
 
 
 class DeviceAsrReply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """As a device gets it; the three numbers only with `stats`."""
+    """Result for a device; the three numbers only with `stats`."""
 
     language: str
     text: str
     infer_time: float | None = None
-    "ms"
+    "In ms."
     infer_speedup: int | None = None
     audio_duration: int | None = None
-    "ms"
+    "In ms."
     translation: str | None = None
     model: str | None = None
-    "Which one recognised it."
+    "Name of the model that recognised it."
 
 
 class FileAsrReply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of a file."""
+    """Result for an uploaded file."""
 
     infer_time: float
-    "ms"
+    "In ms."
     infer_speedup: int
     audio_duration: int
-    "ms"
+    "In ms."
     language: str
     text: str
     translation: str | None = None
@@ -47,6 +48,7 @@ class FileAsrReply(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def file_reply(heard: WisTranscript) -> bytes:
+    """Encodes the result for an uploaded file."""
     return msgspec.json.encode(
         FileAsrReply(
             round(heard.infer_ms, 3),
@@ -61,7 +63,8 @@ def file_reply(heard: WisTranscript) -> bytes:
 
 
 def device_reply(heard: WisTranscript, *, stats: bool) -> bytes:
-    """At most MAX_REPLY_BYTES: a text that is too long ends at a word, with an ellipsis."""
+    """Encodes the result for a device in at most MAX_REPLY_BYTES. A longer text is cut at a word,
+    with an ellipsis."""
     fields: dict[str, object] = {"language": heard.language, "text": heard.text}
     if stats:
         fields["infer_time"] = round(heard.infer_ms, 3)
@@ -85,7 +88,8 @@ def _bounded(fields: Mapping[str, object]) -> bytes:
 
 
 def _cut(text: str, excess_bytes: int) -> str:
-    """Shorter by at least one character; by so many bytes unless characters are escaped."""
+    """Shortens the text by about `excess_bytes`, and by at least one character. Characters that
+    JSON escapes need another call."""
     whole = text.removesuffix(ELLIPSIS)
     data = whole.encode()
     room = max(0, len(data) - excess_bytes - len(ELLIPSIS.encode()))
@@ -96,7 +100,7 @@ def _cut(text: str, excess_bytes: int) -> str:
 
 @contextmanager
 def briefly() -> Iterator[None]:
-    """Errors of the body, and what engines say of theirs, get short enough for a device."""
+    """Shortens the messages of errors in its body so that they fit a device."""
     try:
         yield
     except EarshotError as error:

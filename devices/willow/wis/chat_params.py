@@ -1,4 +1,4 @@
-"""What is asked of the assistant, with WIS's names."""
+"""Parameters of a question to the assistant, with WIS's names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +14,13 @@ from pipeline.shared.settings import DEFAULT
 MAX_NEW_TOKENS = range(1, 16_385)
 TEMPERATURES = (0.0, 2.0)
 TOP_P = (0.01, 1.0)
-"Servers refuse 0."
+"The lower limit is not 0, because servers refuse 0."
 PENALTIES = (0.5, 2.0)
 
 USUAL_TEMPERATURE = 0.7
-"""WIS's, where neither the query nor this server's settings say one. Its 512 tokens are the default
-of our engines; its top_p and its penalty of 1.15 are not taken over: they suited one model, and a
-penalty on what was said before garbles calls of tools. `reference/wis.md` section 1.2."""
+"""WIS's temperature, used if neither the query nor this server's settings set one. WIS's 512 tokens
+are the default of our engines. Its top_p and its penalty of 1.15 are not used: they suited one
+model, and a penalty on earlier text damages tool calls. `reference/wis.md` section 1.2."""
 
 MAX_ID_CHARS = 128
 
@@ -28,8 +28,8 @@ FOREIGN = ("cross-site", "same-site")
 
 
 def read_question(query: Mapping[str, Any], text: str) -> OneShotRequest:
-    """`max_new_tokens`, `temperature`, `top_p`, `repetition_penalty`, and ours: `language`,
-    `model`, `conversation_id`. Raises RequestError."""
+    """Reads `max_new_tokens`, `temperature`, `top_p`, `repetition_penalty`, and Earshot's own
+    `language`, `model` and `conversation_id`. Raises RequestError."""
     return OneShotRequest(
         text,
         conversation_id=text_of(query, "conversation_id")[:MAX_ID_CHARS] or None,
@@ -44,9 +44,12 @@ def read_question(query: Mapping[str, Any], text: str) -> OneShotRequest:
 
 
 def check_site(request: aioweb.Request) -> None:
-    """Raises Forbidden. These are GET requests that may switch a light or speak: an image, a sound
-    or a link in a page of another site asks them without an Origin, which the gate would have seen,
-    but with a password that the browser remembers."""
+    """Raises Forbidden if the request may come from a page of another site.
+
+    These GET requests may switch a light or speak. An image, sound or link in a page of another
+    site sends them without an Origin, which the gate would check, but with a password that the
+    browser remembers.
+    """
     headers = request.headers
     if "Origin" in headers or not _may_be_foreign(headers, request.host):
         return
@@ -57,8 +60,11 @@ def check_site(request: aioweb.Request) -> None:
 
 
 def _may_be_foreign(headers: Mapping[str, str], host: str) -> bool:
-    """Browsers say it to https and to loopback; elsewhere the page must be known by its address, or
-    the key be one that no browser sends by itself."""
+    """Returns True if another site's page may have caused the request.
+
+    To https and loopback addresses browsers send `Sec-Fetch-Site`. Elsewhere the Referer must be
+    one of our pages, or the key of a kind that no browser sends by itself.
+    """
     if site := headers.get("Sec-Fetch-Site"):
         return site in FOREIGN
     is_browser = headers.get("User-Agent", "").startswith("Mozilla/")

@@ -1,4 +1,4 @@
-"""The assistant behind WIS's `/api/chatbot`: a text in, its answer as text or as speech out."""
+"""The assistant behind WIS's `/api/chatbot`: takes a text, answers with text or speech."""
 
 from dataclasses import replace
 
@@ -24,17 +24,17 @@ from pipeline.shared.settings import DEFAULT
 from pipeline.speech.file import SpeechFiles
 
 FORMAT = "flac"
-"What WIS spoke in where `format` is absent."
+"WIS's audio format if `format` is absent."
 
 
 class ChatbotReply(msgspec.Struct, frozen=True):
-    """As WIS says it."""
+    """Answer in WIS's form."""
 
     response: str
 
 
 class Chatbot:
-    """One answer per request."""
+    """Handlers that return one answer per request."""
 
     def __init__(
         self, engines: EngineSet, exchanges: OneShotResponses, reader: SpeechFiles
@@ -42,7 +42,7 @@ class Chatbot:
         self._engines, self._exchanges, self._reader = engines, exchanges, reader
 
     async def write(self, request: aioweb.Request) -> aioweb.Response:
-        """`GET /api/chatbot`."""
+        """Handles `GET /api/chatbot`."""
         check_site(request)
         question = read_question(request.query, read_text(request.query))
         headers = {"Cache-Control": "no-store"}
@@ -52,7 +52,7 @@ class Chatbot:
         return aioweb.Response(body=msgspec.json.encode(answer), content_type=JSON, headers=headers)
 
     async def say(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        """`GET /api/chatbot/tts`."""
+        """Handles `GET /api/chatbot/tts`."""
         check_site(request)
         question = read_question(request.query, read_text(request.query))
         wanted = read_tts_params(request.query, self._engines, usual=FORMAT)
@@ -61,15 +61,17 @@ class Chatbot:
         return await while_connected(request, self.speak(request, question, wanted))
 
     async def text(self, question: OneShotRequest) -> str:
-        """The whole answer. Raises EngineError, Overloaded, RequestError."""
+        """Returns the whole answer. Raises EngineError, OverloadedError, RequestError."""
         async with self._exchanges.open(question) as exchange:
             return await exchange.text()
 
     async def speak(
         self, request: aioweb.Request, question: OneShotRequest, wanted: TtsParams
     ) -> aioweb.StreamResponse:
-        """The voice begins with the answer's first clause. Raises as `text`, and
-        unsupported_language before anything is asked."""
+        """Streams the answer as speech, from its first clause on.
+
+        Raises the errors of `text`, and unsupported_language before the question is asked.
+        """
         async with self._exchanges.open(replace(question, is_spoken=True)) as exchange:
             plan = exchange.plan
             language = spoken_language(plan.language, self._engines)

@@ -1,4 +1,4 @@
-"""WIS's WebSocket to the assistant: a text frame in, the answer to it as a text frame out."""
+"""WIS's WebSocket to the assistant: each text frame is a question, each answer a text frame."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -17,31 +17,36 @@ from pipeline.conversation.conversation import Conversation
 from pipeline.session.one_shot import OneShotResponses
 
 HEARTBEAT_S = 20.0
-"Proxies cut silent connections at 30 to 60 s; a vanished client is noticed within half of it more."
+"""Interval of pings. Proxies cut silent connections at 30 to 60 s. A client that vanished is
+noticed at the latest after half of it more."""
 
 IDLE_S = 3600.0
-"Without a frame of the client's."
+"Limit of the time without a frame of the client."
 
 SEND_TIMEOUT_S = 10.0
 MAX_FRAME_BYTES = 64 * 1024
 "The longest text has 16 kB in UTF-8."
 
 MAX_WAITING = 8
-"Questions while one is being answered, and announcements that wait for the wire."
+"Limit of waiting questions, and of announcements that wait to be sent."
 
 RETRY_AFTER_S = 5
 
 
 class ChatbotSocket:
-    """Each connection is a conversation, or goes on with the one that it names. What is said in it
-    unasked (a timer rings) comes as a frame of its own."""
+    """Serves the connections. Each has a conversation of its own, or continues the one that it
+    names.
+
+    Announcements in the conversation (a timer rings) are sent as frames of their own.
+    """
 
     def __init__(self, chatbot: Chatbot, exchanges: OneShotResponses, *, max_open: int) -> None:
         self._chatbot, self._exchanges, self._max_open = chatbot, exchanges, max_open
         self._open = 0
 
     async def serve(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        """`GET /api/ws/chatbot`. Raises RequestError and Overloaded before the upgrade."""
+        """Handles `GET /api/ws/chatbot`. Raises RequestError and OverloadedError before the
+        upgrade."""
         check_site(request)
         wanted = read_question(request.query, "").conversation_id
         ws = aioweb.WebSocketResponse(
@@ -84,7 +89,8 @@ class _ChatbotConnection:
         self._unasked: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING)
 
     async def run(self) -> None:
-        """Until the client goes; then what is being answered is cancelled."""
+        """Serves the connection until the client closes it; then the answer in progress is
+        cancelled."""
         self._conversation.speakers.append(self)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -99,7 +105,7 @@ class _ChatbotConnection:
             self._conversation.left_by(self)
 
     def say(self, text: str) -> bool:
-        """Unasked. False: it cannot be told here."""
+        """Queues an announcement. Returns False if it cannot be sent here."""
         try:
             self._unasked.put_nowait(text)
         except asyncio.QueueFull:
@@ -107,9 +113,10 @@ class _ChatbotConnection:
         return not self._ws.closed
 
     async def _read(self) -> None:
-        """All the time, also while an answer is made: only so its end is noticed."""
+        """Reads all the time, also while an answer is made: only so is the end of the connection
+        noticed."""
         while True:
-            await asyncio.sleep(0)  # thousands may be there at once: others have their turn between
+            await asyncio.sleep(0)  # thousands may be queued: other tasks run between them
             try:
                 message = await self._ws.receive(IDLE_S)
             except TimeoutError:
@@ -143,7 +150,8 @@ class _ChatbotConnection:
             await self._send(await self._unasked.get())
 
     async def _send(self, text: str) -> None:
-        """Who is gone, or takes nothing, is left alone: reading ends then."""
+        """Sends a frame. A client that is gone or takes nothing is not an error: reading then
+        ends."""
         try:
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await self._ws.send_str(text)
@@ -154,7 +162,8 @@ class _ChatbotConnection:
 
 
 def error_frame(error: EarshotError) -> str:
-    """An error as a frame: WIS had none, so it looks as over HTTP, where a text does not."""
+    """Returns an error as a frame. WIS had none, so it has the JSON form of HTTP errors, unlike an
+    answer."""
     detail = {
         "message": str(error),
         "type": "invalid_request_error" if isinstance(error, RequestError) else "server_error",

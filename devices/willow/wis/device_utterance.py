@@ -1,4 +1,4 @@
-"""Devices that are known beside their requests: the application server knows who speaks."""
+"""Interface to the application server, which knows the device behind a request."""
 
 from typing import Protocol
 
@@ -12,24 +12,31 @@ class DeviceUtterance(Protocol):
 
     @property
     def language(self) -> str:
-        """In which that device is spoken to; empty: not said."""
+        """Language that is spoken to the device; empty: not set."""
         ...
 
     async def may_speak(self) -> bool:
-        """False: another device of the room answers, so this one's speech is not recognised."""
+        """Returns False if another device of the room answers: this one's speech is not
+        recognised."""
         ...
 
     async def heard(self, heard: WisTranscript) -> bool:
-        """The words, before they are sent to the device. False: another device turned out to be the
-        one that answers, so they are nobody's."""
+        """Takes the words before they are sent to the device.
+
+        Returns False if another device turned out to be the one that answers: the words are then
+        dropped.
+        """
         ...
 
     def over(self) -> None:
-        """The device has its answer, or is gone."""
+        """Ends the utterance: the device has its response, or is gone."""
         ...
 
 
 class DeviceLookup(Protocol):
+    """Finds the device behind a request."""
+
     def utterance(self, request: aioweb.Request) -> DeviceUtterance | None:
-        """None: nobody knows which device asks; then it is only recognised."""
+        """Returns the utterance of the device that sent it. None: unknown device; its speech is
+        only recognised."""
         ...

@@ -1,4 +1,4 @@
-"""What the Willow door is made of and what it answers over HTTP."""
+"""The Willow inference door: its parts and its HTTP handlers."""
 
 import asyncio
 import logging
@@ -54,15 +54,18 @@ logger = logging.getLogger(__name__)
 JSON = "application/json"
 
 FORM_BYTES = 64 * 1024
-"What a form has beside its recording."
+"Size of a form without its recording."
 
 
 @dataclass(frozen=True, slots=True)
 class WillowSettings:
+    """Limits of the door."""
+
     reply_timeout_s: float = 9.0
-    "After a device's last byte. Its own patience ends at 10 s (5 s in old firmware)."
+    "Time limit after a device's last byte. Devices give up after 10 s (5 s in old firmware)."
     max_stream_s: float = 600.0
-    "Speech of one `POST /api/willow`, or between start and stop of a call. Devices stop at 5 s."
+    """Limit of speech in one `POST /api/willow`, or between start and stop of a call. Devices stop
+    at 5 s."""
     max_file_s: float = 2 * 3600.0
     max_calls: int = 32
     peer: PeerSettings = field(default_factory=call_settings)
@@ -70,18 +73,21 @@ class WillowSettings:
 
 
 class WisSessionDescription(msgspec.Struct, frozen=True):
-    """The body of `POST /api/rtc/asr`, and its answer."""
+    """Body of `POST /api/rtc/asr`, and of its response."""
 
     sdp: str
     type: str
 
 
 class WisPong(msgspec.Struct, frozen=True):
+    """Response of the ping."""
+
     message: str
 
 
 class WillowDoor:
-    """`run` must be running while calls are taken; cancelling it ends them."""
+    """The inference server. `run` must be running while calls are taken; cancelling it ends
+    them."""
 
     def __init__(
         self,
@@ -116,7 +122,7 @@ class WillowDoor:
 
     @property
     def max_body_bytes(self) -> int:
-        """Of an upload, with a form around it."""
+        """Limit of an upload, including the form around it."""
         return self._spools.limits.max_bytes + FORM_BYTES
 
     async def run(self) -> None:
@@ -126,12 +132,12 @@ class WillowDoor:
         return _json(msgspec.json.encode(WisPong("pong")))
 
     async def file(self, request: aioweb.Request) -> aioweb.Response:
-        """`POST /api/asr`."""
+        """Handles `POST /api/asr`."""
         heard = await self._hear_file(request, self._read(request.query), DecodePriority.BATCH)
         return _json(file_reply(heard))
 
     async def device(self, request: aioweb.Request) -> aioweb.Response:
-        """`POST /api/willow`."""
+        """Handles `POST /api/willow`."""
         with briefly():
             if switch_of(request.query, "voice_auth"):
                 raise RequestError(
@@ -159,8 +165,11 @@ class WillowDoor:
         *,
         stats: bool,
     ) -> aioweb.Response:
-        """Of a device whose wake word and commands are known: one that lost its room's wake word is
-        read and not heard, and what the other said is acted on while its words are sent back."""
+        """Handles speech of a device that the application server knows.
+
+        The speech of a device that lost the arbitration is read and dropped. The words of the
+        winner are run as a command while they are sent back to it.
+        """
         try:
             nothing = WisTranscript(
                 "", ask.options.language or self._engines.default_language, 0, 0
@@ -182,7 +191,7 @@ class WillowDoor:
             utterance.over()
 
     async def offer(self, request: aioweb.Request) -> aioweb.Response:
-        """`POST /api/rtc/asr`."""
+        """Handles `POST /api/rtc/asr`."""
         try:
             offer = msgspec.json.decode(await request.read(), type=WisSessionDescription)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -197,7 +206,7 @@ class WillowDoor:
         return _json(msgspec.json.encode(WisSessionDescription(answer, "answer")))
 
     async def speech(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        """`GET /api/tts`."""
+        """Handles `GET /api/tts`."""
         check_site(request)
         text = read_text(request.query)
         wanted = read_tts_params(request.query, self._engines)
@@ -209,11 +218,11 @@ class WillowDoor:
         return await while_connected(request, speak(request, file, is_sized=wanted.kind == "wav"))
 
     async def converse(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        """`POST /api/sts`."""
+        """Handles `POST /api/sts`."""
         return await self.speech_to_speech.serve(request, self._read(request.query))
 
     async def clone(self, request: aioweb.Request) -> aioweb.Response:
-        """`POST /api/tts`."""
+        """Handles `POST /api/tts`: refuses, because voices cannot be uploaded."""
         raise RequestError(
             "voices cannot be uploaded; GET /api/tts speaks with those that are installed",
             code="unsupported_operation",
@@ -241,7 +250,7 @@ class WillowDoor:
     async def _hear_file(
         self, request: aioweb.Request, ask: AsrParams, priority: DecodePriority
     ) -> WisTranscript:
-        """The recording in a form."""
+        """Recognises the recording in a form."""
         with self._spools.open() as spool:
             await spool_form(request, spool, self.max_body_bytes)
             began = self._clock.now()

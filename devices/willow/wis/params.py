@@ -1,4 +1,5 @@
-"""Numbers and switches as Willow's clients write them: in a query, a header or a JSON object."""
+"""Numbers and switches in the forms that Willow's clients use: in a query, a header or a JSON
+object."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -11,11 +12,12 @@ _SWITCHES: Mapping[str, bool] = {
 }
 
 MAX_SHOWN_CHARS = 60
-"Of a wrong value in an error: an answer to a device has 2 KB."
+"Limit of a wrong value that an error repeats: a response to a device has 2 KB."
 
 
 def text_of(values: Mapping[str, Any], name: str) -> str:
-    """Empty when it is absent, empty or null."""
+    """Returns the text; empty when it is absent, empty or null. Raises RequestError for other
+    types."""
     value = values.get(name)
     if value is None:
         return ""
@@ -25,7 +27,7 @@ def text_of(values: Mapping[str, Any], name: str) -> str:
 
 
 def switch_of(values: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
-    """Raises RequestError."""
+    """Returns a switch (true, 1, yes, on, ...). Raises RequestError."""
     text = text_of(values, name)
     found = _SWITCHES.get(text.lower()) if text else default
     if found is None:
@@ -34,11 +36,11 @@ def switch_of(values: Mapping[str, Any], name: str, *, default: bool = False) ->
 
 
 def whole_of(values: Mapping[str, Any], name: str, allowed: range | Collection[int]) -> int | None:
-    """None when it is absent. Raises RequestError."""
+    """Returns a whole number; None when it is absent. Raises RequestError."""
     text = text_of(values, name)
     if not text:
         return None
-    # Eleven digits hold everything that is allowed; int() of a million takes a second.
+    # Eleven digits hold all allowed values; int() of a million digits takes a second.
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else None
     if number is None or number not in allowed:
         raise invalid(name, text, allowed_text(allowed))
@@ -46,7 +48,7 @@ def whole_of(values: Mapping[str, Any], name: str, allowed: range | Collection[i
 
 
 def number_of(values: Mapping[str, Any], name: str, low: float, high: float) -> float | None:
-    """None when it is absent. Raises RequestError."""
+    """Returns a number from `low` to `high`; None when it is absent. Raises RequestError."""
     text = text_of(values, name)
     if not text:
         return None
@@ -60,15 +62,18 @@ def number_of(values: Mapping[str, Any], name: str, low: float, high: float) -> 
 
 
 def allowed_text(allowed: range | Collection[Any]) -> str:
+    """Returns the allowed values as a text for an error."""
     if isinstance(allowed, range):
         return f"{allowed[0]} to {allowed[-1]}"
     return ", ".join(str(one) for one in allowed)
 
 
 def invalid(name: str, value: object, allowed: str, *, code: str = "invalid_value") -> RequestError:
+    """Returns the error for a wrong value."""
     shown = shortened(str(value), MAX_SHOWN_CHARS)
     return RequestError(f"{name} is {shown!r}; allowed: {allowed}", code=code, param=name)
 
 
 def shortened(text: str, max_chars: int) -> str:
+    """Returns at most `max_chars` characters, the last an ellipsis if the text was cut."""
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"

@@ -1,4 +1,4 @@
-"""The Willow door's routes, for the server to mount and to describe."""
+"""Routes of the Willow door, for the server and its OpenAPI description."""
 
 from dataclasses import replace
 
@@ -59,7 +59,7 @@ _SPOKEN = ("client_gone", "download_stalled", "engine_busy", "engine_failed")
 
 
 def routes(door: WillowDoor) -> tuple[Route, ...]:
-    # The assistant is not for pages without a key: it may switch lights.
+    # The assistant is not open to pages without a key: it may switch lights.
     for_pages = (*_listening(door), _calls(door), *_speaking(door))
     return (
         *(replace(one, admits_page=door.settings.pages.admits) for one in for_pages),
@@ -205,7 +205,7 @@ def _assistant(door: WillowDoor) -> tuple[Route, ...]:
 
 
 def _both(route: Route) -> tuple[Route, Route]:
-    """Under /api, and without it as WIS's README and older clients have it."""
+    """Returns the route under /api, and without it as WIS's README and older clients have it."""
     return route, replace(route, path=route.path.removeprefix("/api"))
 
 

@@ -1,4 +1,5 @@
-"""WIS's `POST /api/sts`: a recording in; its words, translation or answer out, spoken."""
+"""WIS's `POST /api/sts`: takes a recording; speaks its words, its translation or the answer to
+it."""
 
 from collections.abc import Awaitable, Callable
 
@@ -17,16 +18,19 @@ from pipeline.speech.file import SpeechFiles, single_text
 from serving.scheduling.scheduler import DecodePriority
 
 UploadRecogniser = Callable[[aioweb.Request, AsrParams, DecodePriority], Awaitable[WisTranscript]]
+"Function that recognises the recording in an upload."
 
 
 class SpeechToSpeech:
+    """Handler of `POST /api/sts`."""
+
     def __init__(
         self, engines: EngineSet, chatbot: Chatbot, reader: SpeechFiles, hear: UploadRecogniser
     ) -> None:
         self._engines, self._chatbot, self._reader, self._hear = engines, chatbot, reader, hear
 
     async def serve(self, request: aioweb.Request, ask: AsrParams) -> aioweb.StreamResponse:
-        """Raises RequestError, also no_speech; EngineError; Overloaded."""
+        """Handles a request. Raises RequestError (also no_speech), EngineError, OverloadedError."""
         query = request.query
         wanted = read_tts_params(query, self._engines, usual=FORMAT)
         is_question = switch_of(query, "answer")
@@ -40,7 +44,7 @@ class SpeechToSpeech:
         is_english = heard.translation is not None or ask.options.task == "translate"
         language = ENGLISH if is_english else heard.language
         if is_question:
-            # `model` is the recogniser's here.
+            # Here the parameter `model` names the recogniser.
             asked = {**query, "model": "", "language": language}
             question = read_question(asked, text)
             return await while_connected(request, self._chatbot.speak(request, question, wanted))

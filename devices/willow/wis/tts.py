@@ -1,4 +1,4 @@
-"""Answers that are sound files: which one is wanted, and how it goes out while it is made."""
+"""Responses that are sound files: their parameters, and sending them while they are made."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -19,21 +19,21 @@ from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFile, SpeechFileOptions
 
 RATE_HZ = ASR_RATE_HZ
-"Willow's player resamples everything to this."
+"Willow's player resamples everything to this rate."
 
 MAX_TEXT_CHARS = 4096
 
 SPEEDS = (0.25, 4.0)
 
 WHOLE_TIMEOUT_S = 2.0
-"""The sizes in a WAV file's head are known when all of it is made. A slow voice with a long text
-begins to sound after this long instead, with a head that leaves the sizes open: a device's patience
-ends at 5 s in old firmware."""
+"""Longest wait for a complete WAV file, in seconds. The sizes in its header are known only when it
+is complete. A longer file is sent while it is made, with open sizes in the header: old firmware
+gives up after 5 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class TtsParams:
-    """How the sound shall be."""
+    """Format and voice of a sound file."""
 
     kind: str
     voice: str | None = None
@@ -42,7 +42,7 @@ class TtsParams:
 
 
 def read_text(query: Mapping[str, str]) -> str:
-    """`text`, which must be there. Raises RequestError."""
+    """Returns `text`, which is required. Raises RequestError."""
     text = " ".join(text_of(query, "text").split())
     if not text:
         raise RequestError(
@@ -60,8 +60,12 @@ def read_text(query: Mapping[str, str]) -> str:
 def read_tts_params(
     query: Mapping[str, str], engines: EngineSet, *, usual: str = "wav"
 ) -> TtsParams:
-    """`format`, `speaker`, `speed`. Raises RequestError. A voice that is not here is spoken by the
-    language's own: a device asks for `CLB`, a voice of WIS, by itself."""
+    """Reads `format`, `speaker` and `speed`. usual: the format if none is given. Raises
+    RequestError.
+
+    An unknown voice is replaced by the language's own: devices ask for `CLB`, a voice of WIS, by
+    default.
+    """
     kind = text_of(query, "format").lower() or usual
     if kind not in FORMATS:
         raise invalid("format", kind, allowed_text([one.upper() for one in FORMATS]))
@@ -70,7 +74,8 @@ def read_tts_params(
 
 
 def _known_voice(speaker: str, engines: EngineSet) -> tuple[str | None, str | None]:
-    """With its language, which is the text's where nothing else says one."""
+    """Returns the voice and its language. The text is in that language if nothing else names
+    one."""
     for tts in engines.tts.values():
         for language, names in tts.info.voices.items():
             for name in names:
@@ -80,12 +85,12 @@ def _known_voice(speaker: str, engines: EngineSet) -> tuple[str | None, str | No
 
 
 def read_language(query: Mapping[str, str]) -> str | None:
-    """`language` without its region; None where it is absent."""
+    """Returns `language` without its region; None if it is absent."""
     return text_of(query, "language").lower().replace("_", "-").partition("-")[0] or None
 
 
 def spoken_language(language: str | None, engines: EngineSet) -> str:
-    """That one, or the server's. Raises RequestError unsupported_language."""
+    """Returns the language, or the server's default. Raises RequestError unsupported_language."""
     spoken = {code for tts in engines.tts.values() for code in tts.info.voices}
     language = language or engines.default_language
     if language not in spoken:
@@ -96,11 +101,12 @@ def spoken_language(language: str | None, engines: EngineSet) -> str:
 
 
 def manner(wanted: TtsParams, language: str) -> SpeechFileOptions:
+    """Returns the options of a sound file."""
     return SpeechFileOptions(language, wanted.voice, wanted.speed or 1.0)
 
 
 def head_only(request: aioweb.Request, wanted: TtsParams) -> aioweb.Response | None:
-    """The answer to somebody who asks for nothing but the head: nothing is done for it."""
+    """Returns the response to a HEAD request, without making any sound; None for other requests."""
     if request.method != METH_HEAD:
         return None
     return aioweb.Response(headers=_headers(content_type_of(wanted.kind)))
@@ -109,10 +115,11 @@ def head_only(request: aioweb.Request, wanted: TtsParams) -> aioweb.Response | N
 async def speak(
     request: aioweb.Request, sound: SpeechFile, *, is_sized: bool = False
 ) -> aioweb.StreamResponse:
-    """The sound as it is made. Raises EngineError before the first byte; later the connection is
-    cut, so that half an answer is not kept as a whole one.
+    """Sends the sound while it is made.
 
-    `is_sized`: a WAV file that is sent with its true sizes, as WIS does, if it is made soon.
+    is_sized: send a WAV file with its true sizes, as WIS does, if it is complete in time. Raises
+    EngineError before the first byte. After that an error cuts the connection, so that the client
+    does not take half an answer as complete.
     """
     async with aclosing(sound.chunks()) as chunks:
         if not is_sized:
@@ -147,8 +154,8 @@ async def _stream(
 async def _made_soon(
     chunks: AsyncGenerator[bytes, None], tasks: asyncio.TaskGroup
 ) -> tuple[bytes, asyncio.Task[bytes | None] | None]:
-    """What is made within WHOLE_TIMEOUT_S, and the piece that is under way then; None: that is all
-    there is."""
+    """Returns what is made within WHOLE_TIMEOUT_S and the task of the next piece; None: it is
+    complete."""
     made = bytearray()
     step = tasks.create_task(_next(chunks))
     try:

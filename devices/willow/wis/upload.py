@@ -1,4 +1,5 @@
-"""A device's speech, recognised as it arrives; files in other containers, when they are there."""
+"""Uploads: a device's speech is recognised as it arrives, files in other containers when they are
+complete."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
@@ -27,11 +28,11 @@ CHANNELS = (1, 2)
 CODECS = ("pcm", *dict.fromkeys(FORMATS.split(",")))
 
 MAX_PARTS = 100
-"Of a form, of which one is read."
+"Limit of the parts of a form, of which one is used."
 
 PIECE_BYTES = 4 * 1024
-"""Decoded in one go, in a thread. A byte can be a frame of AMR, so this can be 82 s of silence, of
-which the limit of the recording takes notice in between."""
+"""Bytes that are decoded at once, in a thread. One byte can be a frame of AMR, so they can be 82 s
+of silence; the limit of a recording is checked between these pieces."""
 
 _CHUNK_BYTES = 64 * 1024
 _AMR = ("amr", "amrnb", "amrwb")
@@ -39,7 +40,7 @@ _AMR = ("amr", "amrnb", "amrwb")
 
 @dataclass(frozen=True, slots=True)
 class WillowAudioFormat:
-    """What the four headers of `POST /api/willow` say."""
+    """Audio format in the four headers of `POST /api/willow`."""
 
     codec: str
     rate_hz: int
@@ -48,7 +49,8 @@ class WillowAudioFormat:
 
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> "WillowAudioFormat":
-        """Absent and empty ones have defaults. Raises RequestError, naming header and values."""
+        """Reads the headers; those absent or empty have defaults. Raises RequestError with header
+        and allowed values."""
         codec = text_of(headers, "x-audio-codec").lower() or "pcm"
         if codec not in CODECS:
             raise invalid("x-audio-codec", codec, allowed_text(CODECS))
@@ -60,7 +62,8 @@ class WillowAudioFormat:
         )
 
     def decoder(self) -> AudioByteDecoder | None:
-        """None: the whole file is needed. Containers know their rate themselves."""
+        """Returns a decoder of pieces; None: the whole file is needed. Containers know their rate
+        themselves."""
         if self.codec == "pcm":
             return RawDecoder(self.rate_hz, self.bits, self.channels)
         if self.codec == "wav":
@@ -74,9 +77,10 @@ async def transcribe_stream(
     hearing: WisTranscription,
     spool: UploadSpool,
 ) -> bool:
-    """Push it as it comes. False: it waits in the spool, for `listen_to_file`.
+    """Recognises the body as it arrives. Returns False if it is in the spool, for
+    `transcribe_file`.
 
-    Raises RequestError unsupported_audio; TooLarge; Overloaded; ClientGone.
+    Raises RequestError unsupported_audio, PayloadTooLarge, OverloadedError, ClientDisconnected.
     """
     decoder = form.decoder()
     taken = b""
@@ -89,7 +93,8 @@ async def transcribe_stream(
                 if not hearing.samples:
                     raise RequestError("the body has no audio samples", code="unsupported_audio")
                 return True
-            except UnsupportedWavError:  # a WAV file for FFmpeg; its bytes so far are kept
+            # a WAV file that only FFmpeg can read; its bytes so far are kept
+            except UnsupportedWavError:
                 assert isinstance(decoder, WavDecoder)
                 taken = bytes(decoder.taken)
         await spool.write(taken)
@@ -101,8 +106,10 @@ async def transcribe_stream(
 async def transcribe_file(
     hearing: WisTranscription, spool: UploadSpool, decoder: FileDecoder
 ) -> None:
-    """Decode and push what the spool holds. Raises RequestError unsupported_audio; TooLarge;
-    Overloaded; EngineCrashed."""
+    """Decodes the file in the spool and recognises it.
+
+    Raises RequestError unsupported_audio, PayloadTooLarge, OverloadedError and EngineError.
+    """
     limits = FileLimits(max_duration_s=hearing.max_audio_s)
     async with aclosing(decoder.blocks(await spool.file(), limits=limits)) as decoded:
         async for pcm in decoded:
@@ -110,9 +117,9 @@ async def transcribe_file(
 
 
 async def body_of(request: aioweb.Request, max_bytes: int) -> AsyncGenerator[bytes, None]:
-    """The request's body as it comes, in pieces of at most PIECE_BYTES.
+    """Yields the request's body as it arrives, in pieces of at most PIECE_BYTES.
 
-    Raises TooLarge, RequestError upload_stalled, ClientGone.
+    Raises PayloadTooLarge, RequestError upload_stalled, ClientDisconnected.
     """
     total = 0
     while data := await _piece(request):
@@ -137,11 +144,11 @@ async def _piece(request: aioweb.Request) -> bytes:
 
 
 async def spool_form(request: aioweb.Request, spool: UploadSpool, max_bytes: int) -> None:
-    """The part `audio_file` of a form into the spool; other parts are ignored, but of them all at
-    most `max_bytes` are read.
+    """Writes the part `audio_file` of a form into the spool. Other parts are ignored.
 
-    Raises RequestError unsupported_media_type, invalid_form, missing_required_parameter,
-    upload_stalled; TooLarge; Overloaded; ClientGone.
+    max_bytes: limit of all parts together. Raises RequestError unsupported_media_type,
+    invalid_form, missing_required_parameter and upload_stalled; PayloadTooLarge, OverloadedError,
+    ClientDisconnected.
     """
     if request.content_type != FORM:
         raise RequestError(

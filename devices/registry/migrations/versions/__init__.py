@@ -1,1 +1,1 @@
-"""One file per change. A released one is never edited."""
+"""One file per change. A released file is never edited."""

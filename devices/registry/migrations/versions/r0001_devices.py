@@ -1,4 +1,4 @@
-"""Devices and their tokens."""
+"""Adds devices and their tokens."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Run by Alembic."""
+    """Creates the tables; run by Alembic."""
     op.create_table(
         "devices",
         sa.Column("id", sa.String(40), primary_key=True),

@@ -1,4 +1,4 @@
-"""Settings of the device doors."""
+"""Adds settings of the device doors."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Run by Alembic."""
+    """Creates the table; run by Alembic."""
     op.create_table(
         "settings",
         sa.Column("owner", sa.String(40), primary_key=True),

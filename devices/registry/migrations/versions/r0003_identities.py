@@ -1,5 +1,8 @@
-"""Digests of what devices keep to themselves. Those approved before have none: the first that comes
-is taken for theirs, so that nobody has to approve them again for the upgrade."""
+"""Adds identities: digests of secrets of the devices.
+
+Devices approved before have none. The first identity that such a device shows is taken as its own,
+so that nobody has to approve it again after the upgrade.
+"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,6 +12,6 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Run by Alembic."""
+    """Adds the columns; run by Alembic."""
     for name in ("identity", "claimed_identity"):
         op.add_column("devices", sa.Column(name, sa.LargeBinary(32)))

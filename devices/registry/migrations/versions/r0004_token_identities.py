@@ -1,5 +1,8 @@
-"""The identity of the board that a key was given to. A board that waits for approval has its key
-already, and nobody but that board may use it. Keys of earlier versions have none."""
+"""Adds to each key the identity of the board that received it.
+
+A board that waits for approval already has its key, and only that board may use it. Keys of earlier
+versions have no identity.
+"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,5 +12,5 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    """Run by Alembic."""
+    """Adds the column; run by Alembic."""
     op.add_column("tokens", sa.Column("identity", sa.LargeBinary(32)))

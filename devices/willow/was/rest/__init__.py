@@ -1,1 +1,1 @@
-"""The REST operations of Willow Application Server."""
+"""REST API of Willow Application Server."""

@@ -1,4 +1,4 @@
-"""Bodies of WAS's REST, read and bounded."""
+"""Bodies of WAS's REST requests, with limits."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,11 +8,12 @@ import msgspec
 from core.errors import RequestError
 
 MAX_DEPTH = 32
-"Objects in objects; what WAS keeps has three. Settings are merged and masked by recursion."
+"""Limit of nested objects: settings are merged and masked by recursion. WAS's own settings have
+three levels."""
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """Raises RequestError invalid_json."""
+    """Reads a JSON object. Raises RequestError invalid_json."""
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -25,8 +26,10 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def read_path(body: bytes) -> tuple[str, str]:
-    """Version and board of `{"path": "VERSION/BOARD.bin"}`, as they came. Raises RequestError
-    invalid_json."""
+    """Reads version and board of `{"path": "VERSION/BOARD.bin"}`, unchecked.
+
+    Raises RequestError invalid_json.
+    """
     try:
         found = msgspec.json.decode(body, type=Mapping[str, str])["path"]
     except (msgspec.DecodeError, UnicodeError, RecursionError, KeyError):
@@ -36,7 +39,10 @@ def read_path(body: bytes) -> tuple[str, str]:
 
 
 def _is_deep(value: object) -> bool:
-    """Level by level: a walk by recursion would fail on what it looks for."""
+    """Returns True if the value has too many levels.
+
+    Looks level by level: recursion would fail on exactly the values that it looks for.
+    """
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [inner for one in level for inner in _within(one)]

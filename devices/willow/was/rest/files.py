@@ -1,4 +1,4 @@
-"""Files that devices fetch: their firmware, and sounds of notifications."""
+"""Files that devices fetch: firmware, and sounds of notifications."""
 
 from mimetypes import guess_type
 from pathlib import Path
@@ -17,24 +17,24 @@ from devices.willow.wis.params import invalid, text_of
 ASSET_TYPES = ("audio", "image", "other")
 
 AUDIO = {b"RIFF": "audio/wav", b"fLaC": "audio/flac"}
-"First bytes of what the firmware plays, as WAS has it."
+"First bytes of the formats that the firmware plays, as in WAS."
 
 
 class WasFiles:
-    """Its methods are handlers. Files have a Content-Length: the firmware takes no other."""
+    """HTTP handlers for files. Responses have a Content-Length, because the firmware needs it."""
 
     def __init__(self, door: WasDoor) -> None:
         self._door = door
 
     async def firmware(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        """`GET /api/ota?version=&platform=`."""
+        """Handles `GET /api/ota?version=&platform=`."""
         version, board = text_of(request.query, "version"), text_of(request.query, "platform")
         found = await run_in_thread(self._door.firmware.find, version, board)
         headers = {"Content-Type": "application/octet-stream", "X-Checksum-SHA256": found.sha256}
         return aioweb.FileResponse(found.path, headers=headers)
 
     async def asset(self, request: aioweb.Request) -> aioweb.StreamResponse:
-        """`GET /api/asset?asset=&type=`."""
+        """Handles `GET /api/asset?asset=&type=`."""
         kind = text_of(request.query, "type")
         if kind not in ASSET_TYPES:
             raise invalid("type", kind, ", ".join(ASSET_TYPES))
@@ -44,7 +44,7 @@ class WasFiles:
         return aioweb.FileResponse(path, headers={"Content-Type": content_type})
 
     async def releases(self, request: aioweb.Request) -> aioweb.Response:
-        """`GET /api/release?type=was|willow`, in WAS's form."""
+        """Handles `GET /api/release?type=was|willow`, in WAS's form."""
         kind = text_of(request.query, "type")
         if kind not in ("was", "willow"):
             raise invalid("type", kind, "was, willow")
@@ -71,7 +71,7 @@ class WasFiles:
         return aioweb.Response(body=msgspec.json.encode(listed), content_type="application/json")
 
     async def change(self, request: aioweb.Request) -> aioweb.Response:
-        """`POST /api/release?action=delete`, `{"path": "VERSION/BOARD.bin"}`."""
+        """Handles `POST /api/release?action=delete` with `{"path": "VERSION/BOARD.bin"}`."""
         action = text_of(request.query, "action")
         if action != "delete":
             raise invalid("action", action, "delete")
@@ -81,7 +81,10 @@ class WasFiles:
 
 
 def _content_type(path: Path, kind: str) -> str:
-    """Blocks. Raises NotFound; RequestError for sound that no device plays."""
+    """Returns the content type of an asset. Blocks.
+
+    Raises NotFound, and RequestError for sound that no device plays.
+    """
     if path.is_symlink() or path.parent.is_symlink() or not path.is_file():
         raise NotFound("there is no such asset", code="asset_not_found", param="asset")
     if kind != "audio":

@@ -1,6 +1,6 @@
-"""WAS's REST, as its own page and scripts use it. wis.md section 2.6.
+"""WAS's REST API, as WAS's own page and scripts use it. wis.md section 2.6.
 
-No answer holds a secret: WAS gave the Home Assistant token and the Wi-Fi password away.
+No response holds a secret. WAS itself returned the Home Assistant token and the Wi-Fi password.
 """
 
 import asyncio
@@ -38,24 +38,24 @@ CONFIG_TYPES = ("config", "ha_token", "ha_url", "multinet", "nvs", "tz", "was")
 STATUS_TYPES = ("asyncio_tasks", "connmgr", "notify_queue")
 
 MAX_TEXT_CHARS = 1000
-"Of a notification; a display shows some hundred."
+"Limit of a notification's text; a display shows a few hundred characters."
 
 MAX_STROBE_MS = 10_000
 
 
 class WasRest:
-    """Its methods are handlers. Each raises RequestError for what is wrong, naming the field."""
+    """HTTP handlers. Each raises RequestError for a wrong request, naming the field."""
 
     def __init__(self, door: WasDoor) -> None:
         self._door = door
 
     async def clients(self, request: aioweb.Request) -> aioweb.Response:
-        """`GET /api/client`."""
+        """Handles `GET /api/client`."""
         found = sorted(self._door.roster.all(), key=lambda one: (one.device.name, one.hostname))
         return _json([_client(one) for one in found])
 
     async def act(self, request: aioweb.Request) -> aioweb.Response:
-        """`POST /api/client?action=`."""
+        """Handles `POST /api/client?action=`."""
         action = _choice(request.query, "action", ACTIONS)
         body = await _body(request)
         match action:
@@ -72,8 +72,8 @@ class WasRest:
         return _json("Success")
 
     async def config(self, request: aioweb.Request) -> aioweb.Response:
-        """`GET /api/config?type=`; `default=true`: what holds where nothing was set;
-        `hostname=`: all that this device gets."""
+        """Handles `GET /api/config?type=`. `default=true`: the defaults; `hostname=`: all settings
+        that this device gets."""
         kind = _choice(request.query, "type", CONFIG_TYPES)
         store = self._door.store
         match kind:
@@ -98,11 +98,14 @@ class WasRest:
             case "tz":
                 return _json(await run_in_thread(posix_zones))
             case _:
-                return _json({})  # commands that a device would recognise itself
+                return _json({})  # multinet: commands that a device would recognise itself
 
     async def configure(self, request: aioweb.Request) -> aioweb.Response:
-        """`POST /api/config?type=&apply=`. A body with `hostname` alone sends that device what is
-        set; `hostname=` in the query sets what holds for that device only."""
+        """Handles `POST /api/config?type=&apply=`.
+
+        A body with only `hostname` sends the stored settings to that device; `hostname=` in the
+        query stores settings for that device only.
+        """
         kind = _choice(request.query, "type", ("config", "nvs", "was"))
         apply = switch_of(request.query, "apply")
         body = await _body(request)
@@ -126,10 +129,11 @@ class WasRest:
         return _json("Success")
 
     async def info(self, request: aioweb.Request) -> aioweb.Response:
+        """Handles `GET /api/info`."""
         return _json({"was": {"version": self._door.settings.version}})
 
     async def status(self, request: aioweb.Request) -> aioweb.Response:
-        """`GET /api/status?type=`."""
+        """Handles `GET /api/status?type=`."""
         match _choice(request.query, "type", STATUS_TYPES):
             case "asyncio_tasks":
                 return _json(sorted(task.get_name() for task in asyncio.all_tasks()))
@@ -143,7 +147,8 @@ class WasRest:
                 return _json({"notifications": queues})
 
     async def _save(self, body: Mapping[str, Any], device_id: str = "") -> None:
-        """Raises TooLarge before anything is kept: a device could never be given it."""
+        """Stores settings. Raises PayloadTooLarge before that if a device could never receive
+        them."""
         store = self._door.store
         values = merged(validate_config(body), await store.config(device_id))
         everywhere = await store.config() if device_id else {}
@@ -164,7 +169,7 @@ class WasRest:
             await one.configure()
 
     async def _update(self, body: Mapping[str, Any], page: str) -> None:
-        """`page`: this server as the list of releases calls it."""
+        """Handles action=update. page: this server's address in the list of releases."""
         connection = self._named(body)
         bases = (connection.arrival.base_url, page)
         version = text_of(body, "version") or _own_version(text_of(body, "ota_url"), bases)
@@ -185,7 +190,7 @@ class WasRest:
         await names.edit(device.id, name=name, area=area)
 
     async def _notify(self, body: Mapping[str, Any]) -> int:
-        """The notification's id."""
+        """Handles action=notify. Returns the notification's id."""
         data = body.get("data")
         if not isinstance(data, Mapping):
             raise invalid("data", data, "an object")
@@ -255,7 +260,11 @@ def _client(one: WillowConnection) -> dict[str, Any]:
 
 
 def _own_version(url: str, bases: tuple[str, ...]) -> str:
-    """Of our own URL, which WAS's page takes from the list of releases; others stay as they are."""
+    """Returns the version in one of this server's own URLs, which WAS's page takes from the list of
+    releases.
+
+    Other URLs are returned unchanged, and refused later.
+    """
     try:
         split = urlsplit(url)
     except ValueError:
@@ -272,7 +281,7 @@ def _ha_url(values: Mapping[str, Any]) -> str:
 
 
 def _id(data: Mapping[str, Any]) -> int | None:
-    """1 is the firmware's own."""
+    """Returns the id in a notification, None if it has none. Id 1 is reserved by the firmware."""
     found = data.get("id")
     if found is not None and not (type(found) is int and 1 < found < MAX_ID):
         raise invalid("data.id", found, f"2 to {MAX_ID - 1}")

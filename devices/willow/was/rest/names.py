@@ -1,4 +1,4 @@
-"""Names and rooms that WAS's page gives, kept with the devices themselves. wis.md section 2.6."""
+"""Names and areas that WAS's page sets; they are stored with the devices. wis.md section 2.6."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -8,10 +8,10 @@ from devices.directory import Device, DeviceDirectory
 from devices.willow.wis.params import invalid
 
 MAX_CHARS = 64
-"As everywhere that a device is named."
+"Limit of a name, as everywhere in the registry."
 
 NAMES = ("label", "name")
-"WAS's own word, and ours."
+"Fields for the name: WAS's own, and ours."
 
 
 class EditableDeviceDirectory(DeviceDirectory, Protocol):
@@ -20,12 +20,12 @@ class EditableDeviceDirectory(DeviceDirectory, Protocol):
     async def edit(
         self, device_id: str, *, name: str | None = None, area: str | None = None
     ) -> Device:
-        """None: as it was. Raises NotFound, StorageFailed."""
+        """Changes name and area; None leaves a value as it is. Raises NotFound, StorageError."""
         ...
 
 
 async def named_device(names: EditableDeviceDirectory, said: str) -> Device:
-    """By its MAC, connected or not. Raises NotFound."""
+    """Returns the device with this MAC, connected or not. Raises NotFound."""
     device = await names.find("willow", said.lower())
     if device is None:
         raise NotFound(
@@ -35,7 +35,7 @@ async def named_device(names: EditableDeviceDirectory, said: str) -> Device:
 
 
 def read_name_and_area(body: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Name and area; None: it stays. Raises RequestError, naming the field."""
+    """Returns name and area; None: it stays. Raises RequestError, naming the field."""
     given = [one for one in NAMES if one in body]
     name = _text(body, given[0]) if given else None
     area = _text(body, "area") if "area" in body else None

@@ -1,4 +1,4 @@
-"""Time zones as the firmware takes them: POSIX TZ strings, from this machine's own database."""
+"""Time zones in the form of the firmware: POSIX TZ strings, from this machine's own database."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -10,8 +10,11 @@ MAX_FOOTER_BYTES = 128
 
 @cache
 def posix_zones() -> Mapping[str, str]:
-    """`Europe/Berlin` -> `CET-1CEST,M3.5.0,M10.5.0/3`; empty where the machine has no database.
-    Reads some 600 small files, once. RFC 8536 section 3.3: the string is a file's last line."""
+    """Returns names and rules, `Europe/Berlin` -> `CET-1CEST,M3.5.0,M10.5.0/3`.
+
+    Empty where the machine has no database. Reads some 600 small files, once. The rule is the last
+    line of a file (RFC 8536 section 3.3).
+    """
     found = {name: _footer(name) for name in sorted(available_timezones())}
     return {name: rule for name, rule in found.items() if rule}
 

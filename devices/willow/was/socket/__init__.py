@@ -1,1 +1,1 @@
-"""The WebSocket between Willow Application Server and its devices."""
+"""WebSocket between Willow Application Server and its devices."""

@@ -1,8 +1,8 @@
-"""What devices heard, acted on here: the answer goes over their socket, once.
+"""Runs commands of devices in was_mode and sends the answer over their socket, once.
 
-Two ways lead here. `POST /api/willow` of a known device: the words are known at once, so they are
-acted on at once. Then the device reads the answer of that POST and sends the same words as `cmd
-endpoint`, as it does with any WAS: that is not a second command.
+A command arrives in two ways. The words of a `POST /api/willow` by a known device are run at once.
+The device then reads the response to that POST and sends the same words as `cmd endpoint`, as it
+does with any WAS: that is not a second command.
 """
 
 import asyncio
@@ -24,38 +24,40 @@ from pipeline.tools.fillers import Fillers
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 4
-"Commands of one device that wait for the one before."
+"Limit of the commands of one device that wait for the previous one."
 
 FERRY_S = 15.0
-"How long after its POST a device may send the same words: it does so within a second."
+"Time after its POST in which a device may send the same words. Usually it does so within a second."
 
 ELLIPSIS = "…"
-"Where the answer of a POST was cut to fit the device."
+"End of a text that was cut to fit into the response of a POST."
 
 
 class DeviceCommandGuard(Protocol):
-    """Runs work so that a bug in it ends that work only."""
+    """Runner of work: a bug in the work ends that work only."""
 
     async def __call__(self, work: Awaitable[None], name: str) -> None: ...
 
 
 @dataclass(slots=True)
 class DeviceCommand:
-    """Words of one device."""
+    """One command of one device."""
 
     device_id: str
     text: str
     language: str
     heard_at: float
-    "When the words were known; monotonic seconds."
+    "Time when the words were known, in monotonic seconds."
     asr_ms: float = 0.0
-    "From the end of speech to the words, where they were recognised here."
+    "Time from the end of speech to the words, if the server recognised them."
     may_tell: asyncio.Event = field(default_factory=asyncio.Event)
-    "The device has the answer of its POST: only then does it wait for a result."
+    "Set when the device has the response of its POST: only then does it wait for a result."
     is_ferried: bool = False
+    "True once the device has sent the same words over its socket."
     result: EndpointResult = field(default_factory=lambda: EndpointResult(ok=False, speech=""))
 
     def is_same(self, text: str) -> bool:
+        """Returns True if `text` is this command, perhaps cut at its end."""
         own, other = _plain(self.text), _plain(text)
         if other.endswith(ELLIPSIS):
             return own.startswith(other.removesuffix(ELLIPSIS).rstrip())
@@ -70,12 +72,12 @@ class _CommandQueue:
     recent: deque[DeviceCommand] = field(
         default_factory=lambda: deque[DeviceCommand](maxlen=MAX_WAITING)
     )
-    "Those of POSTs, whose words the device has yet to send."
+    "Commands of POSTs, whose words the device has yet to send."
     is_busy: bool = False
 
 
 class DeviceCommands:
-    """`run` must be running: it owns the work."""
+    """Runs the commands of all devices. `run` must be running: it owns the tasks."""
 
     def __init__(
         self,
@@ -101,16 +103,16 @@ class DeviceCommands:
     def heard(
         self, connection: WillowConnection, text: str, language: str, asr_ms: float
     ) -> DeviceCommand:
-        """Of a POST. The caller sets `may_tell` when that is answered."""
+        """Runs the words of a POST. The caller sets `may_tell` when the POST has its response."""
         command = self._command(connection, text, language, asr_ms)
         self._line(command.device_id).recent.append(command)
         self._take(connection, command)
         return command
 
     def endpoint(self, connection: WillowConnection, text: str, language: str) -> None:
-        """Of the socket."""
+        """Runs words that came over the socket, unless they are those of an earlier POST."""
         if not text:
-            return  # a wake word without words after it: nobody expects an answer
+            return  # a wake word without words after it: the user expects no answer
         line, now = self._line(connection.device.id), self._clock.now()
         for command in line.recent:
             is_fresh = now <= command.heard_at + FERRY_S
@@ -154,7 +156,8 @@ class DeviceCommands:
 
     async def _serve(self, command: DeviceCommand) -> None:
         connection = self._roster.find(command.device_id)
-        if connection is None:  # gone before its turn came: it may bring the words once more
+        # the device is gone before its turn; it may send the words once more
+        if connection is None:
             command.is_ferried = True
             return
         connection.note("thinking")
@@ -165,7 +168,7 @@ class DeviceCommands:
                 await command.may_tell.wait()
         except TimeoutError:
             logger.info("the answer of %s's POST was never taken", command.device_id)
-        # It may have come back over another socket meanwhile, also because it was restarted.
+        # It may have come back over another socket meanwhile, for instance after a restart.
         connection = self._roster.find(command.device_id)
         if connection is not None:
             connection.tell(command.result)
@@ -174,7 +177,8 @@ class DeviceCommands:
             connection.note_turn({"asr_final": command.asr_ms, "gate_open": answer_ms})
 
     async def _answer(self, connection: WillowConnection, command: DeviceCommand) -> None:
-        """Never raises an EarshotError: the device is told that it did not work, as after a bug."""
+        """Makes the answer. Never raises an EarshotError: the device then gets a result with
+        ok=False."""
         device = connection.device
         conversation = self._exchanges.conversation(device.id)
         conversation.profile = ConversationProfile.of(device.profile.applied(self._usual))

@@ -1,4 +1,4 @@
-"""One connected device, as the rest of the server has it: what it is, and how it is told things."""
+"""One connected Willow device: its state, and the messages that it is sent."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,33 +15,35 @@ from firmware_protocol.willow.encode import one_line
 from firmware_protocol.willow.messages import Notify, Restart, Scalar, ToDevice
 
 MAX_UNSENT = 64
-"Messages. A device that takes none for so long is cut off; it comes back by itself."
+"Limit of unsent messages. A device that takes none until then is cut off; it reconnects by itself."
 
 MAX_SPOKEN_CHARS = 500
-"""Of an announcement: as a URL with three bytes a character percent-encoded it nears the 4000 bytes
-that a message may have."""
+"""Limit of an announcement's text. In a URL, with three bytes per character, it comes close to the
+4000 bytes that a message may have."""
 
 FirmwareUpdate = Callable[["WillowConnection", str], Awaitable[bool]]
+"Function that makes a device fetch firmware; see `WasDoor.update`."
 
 
-async def nothing() -> None: ...
+async def nothing() -> None:
+    """Does nothing, in place of `configure` until the session sets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketOrigin:
-    """What is known of a socket before anything of it is believed."""
+    """Facts about a socket that do not depend on the device's own claims."""
 
     address: str
-    "From where it came; empty where a proxy says that it came from elsewhere."
+    "IP address that it connects from; empty if a proxy forwarded the request."
     port: int
     base_url: str
-    "This server as the device calls it, `http://192.168.1.2:8502`."
+    "This server's address as the device uses it, `http://192.168.1.2:8502`."
     firmware: str
-    "Of its User-Agent, `Willow/0.4.2`; empty: it did not say."
+    "Version in its User-Agent, `Willow/0.4.2`; empty: it sent none."
 
 
 class WillowConnection:
-    """A `Live` of presence. It is the door's while the device is approved."""
+    """Implements `ConnectedDevice`. It exists while the device is approved."""
 
     def __init__(
         self,
@@ -57,13 +59,13 @@ class WillowConnection:
         self.outbox: Outbox[ToDevice] = Outbox(MAX_UNSENT)
         self.notices = notices
         self.config: Mapping[str, Scalar] = {}
-        "What it was given, or would be."
+        "Configuration that it was sent, or would be sent."
         self.is_welcome = True
-        "False: it was blocked or forgotten, so nothing of it is served any more."
+        "False: it was blocked or forgotten, so none of its requests are served any more."
         self.ending = asyncio.Event()
-        "Somebody else ends it."
+        "Set to close the connection from outside of its session."
         self.configure: Callable[[], Awaitable[None]] = nothing
-        "Send it its configuration, with which it reboots."
+        "Sends the device its configuration, which makes it reboot."
         self._presence, self._update, self._audio_urls = presence, update, audio_urls
         self._doing: DeviceActivity = "idle"
         self._timing: Mapping[str, float] | None = None
@@ -74,18 +76,18 @@ class WillowConnection:
 
     @property
     def names(self) -> frozenset[str]:
-        """By which its requests may call it, in lower case."""
+        """Names that its requests may use for it, in lower case."""
         mac = self.device.hardware_id
         return frozenset({self.device.id.lower(), self.hostname.lower(), mac, mac.replace(":", "")})
 
     @property
     def is_multiwake(self) -> bool:
-        """Whether it tells of its wake words."""
+        """True if it reports its wake words."""
         return self.config.get("multiwake") is True
 
     @property
     def is_was_mode(self) -> bool:
-        """Whether it leaves commands to us."""
+        """True if it leaves commands to this server."""
         return self.config.get("was_mode") is True
 
     @property
@@ -109,17 +111,21 @@ class WillowConnection:
         self._presence.note_error(self.device.id, code)
 
     def tell(self, message: ToDevice) -> None:
+        """Queues a message; ends the connection if too many wait."""
         self.outbox.put(message)
         if self.outbox.overflowed:
             self.ending.set()
 
     def say(self, text: str) -> bool:
-        """Unasked: a timer rang in its conversation."""
+        """Announces a text, such as that of a timer in its conversation."""
         return self._announce(DeviceNotification(text=text))
 
     async def notify(self, notice: DeviceNotification) -> bool:
-        """A sound that may not be fetched is refused (RequestError); where there is a text, that is
-        spoken in its place."""
+        """Announces; see `ConnectedDevice`. If its sound may not be fetched, the text is spoken
+        instead.
+
+        Raises RequestError if there is no text either.
+        """
         if notice.audio_url:
             try:
                 await self._audio_urls.check(notice.audio_url, self.arrival.base_url)
@@ -141,7 +147,7 @@ class WillowConnection:
         self.ending.set()
 
     def spoken_url(self, text: str) -> str:
-        """Where it fetches this text in its voice."""
+        """Returns the URL at which it can fetch this text in its voice."""
         profile = self.device.profile
         said = {"speaker": profile.voice, "language": profile.language}
         query = "".join(f"{name}={quote(one, safe='')}&" for name, one in said.items() if one)

@@ -9,20 +9,21 @@ from core.ports import Clock
 from firmware_protocol.willow.messages import CancelNotify, Notify, ToDevice
 
 MAX_WAITING = 8
-"More would go on for minutes in a room where nobody listens any more."
+"Limit of waiting notifications: more would play for minutes after the user stopped listening."
 
 PLAY_TIMEOUT_S = 30.0
-"""For one repetition, and once more for the whole: a device that was restarted meanwhile never says
-that it is done."""
+"""Longest wait for `notify_done` per repetition, plus once more: a device that was restarted
+meanwhile never sends it."""
 
 MAX_REPEAT = 20
+"Limit of repetitions of one notification."
 
 MessageSender = Callable[[ToDevice], None]
 
 
 class NotificationIds:
-    """Ids of notifications: WAS's are milliseconds since 1970, so a number is never used twice,
-    not even after a restart. 1 is the firmware's own."""
+    """Source of notification ids. As in WAS they are milliseconds since 1970, so that an id is
+    never used twice, not even after a restart. Id 1 is reserved by the firmware."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -36,14 +37,14 @@ class NotificationIds:
 
 @dataclass(frozen=True, slots=True)
 class NotificationQueueStatus:
-    """For `/api/status`."""
+    """State of the queue, for `/api/status`."""
 
     active: int | None
     waiting: tuple[int, ...]
 
 
 class NotificationQueue:
-    """`run` plays them. `tell` sends to the device."""
+    """Queue of notifications; `run` plays them. tell: sends a message to the device."""
 
     def __init__(self, numbers: NotificationIds) -> None:
         self._numbers = numbers
@@ -61,7 +62,7 @@ class NotificationQueue:
         return self._numbers.new()
 
     def add(self, message: Notify) -> bool:
-        """False: too many wait already."""
+        """Queues a notification. Returns False when too many wait."""
         if len(self._waiting) >= MAX_WAITING:
             return False
         self._waiting.append(message)
@@ -69,14 +70,17 @@ class NotificationQueue:
         return True
 
     def done(self, number: int) -> bool:
-        """`notify_done`. False: it was not being played."""
+        """Handles `notify_done`. Returns False if this notification was not being played."""
         if self._active is None or self._active.id != number:
             return False
         self._done.set()
         return True
 
     def cancel(self, number: int, tell: MessageSender) -> bool:
-        """Also one that waits. False: it is not here. A device says when it stopped."""
+        """Cancels a notification, also one that waits. Returns False if it is not here.
+
+        The device itself reports when it stopped playing.
+        """
         if self._active is not None and self._active.id == number:
             tell(CancelNotify(number))
             return True
@@ -86,6 +90,7 @@ class NotificationQueue:
         return is_here
 
     async def run(self, tell: MessageSender) -> None:
+        """Plays notifications one after the other until cancelled."""
         while True:
             while not self._waiting:
                 self._some.clear()

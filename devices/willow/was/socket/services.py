@@ -1,4 +1,4 @@
-"""What every socket of the door is served with."""
+"""Services that every socket of the door uses."""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from devices.willow.was.socket.wake import WakeArbiter
 from pipeline.session.one_shot import OneShotResponses
 
 MAX_LOGGED_REFUSALS = 256
-"Devices and addresses of which the log has said that they are not served."
+"Number of devices and addresses whose refusal is remembered as logged."
 
 
 @dataclass(frozen=True, slots=True)
 class WasServices:
-    """What every socket is served with."""
+    """Services that every socket uses."""
 
     directory: DeviceDirectory
     presence: Presence
@@ -39,12 +39,13 @@ class WasServices:
 
 
 class RefusalLog:
-    """Which lines the log has already: a blocked device comes back every few seconds."""
+    """Remembers which refusals are logged: a blocked device comes back every few seconds."""
 
     def __init__(self) -> None:
         self._said: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def is_new(self, hardware_id: str, standing: str) -> bool:
+        """Returns True the first time for this pair."""
         if (hardware_id, standing) in self._said:
             return False
         self._said[hardware_id, standing] = None

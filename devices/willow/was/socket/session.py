@@ -1,5 +1,8 @@
-"""One socket of `/ws` from hello to its end. A device that nobody approved is left waiting: it gets
-no configuration and no service, and is served at once when it is approved."""
+"""One socket of `/ws` from hello to its end.
+
+A device that is not approved is kept waiting: it gets no configuration and no service. When it is
+approved, it is served at once.
+"""
 
 import asyncio
 import logging
@@ -41,15 +44,16 @@ from firmware_protocol.willow.messages import (
 logger = logging.getLogger(__name__)
 
 HELLO_TIMEOUT_S = 15.0
-"The firmware says hello as soon as it is connected."
+"Longest wait for hello; the firmware sends it as soon as it is connected."
 
 SEND_TIMEOUT_S = 10.0
-"Of a device that takes nothing."
+"Longest wait for a device to take a message."
 
 ConfigPushReason = Literal["changed", "asked", "ordered"]
 
 AGAIN_S = 5.0
-"It asks for its configuration right after hello, where it was sent already: once is one reboot."
+"""A request for the configuration within this time after it was sent is ignored. The firmware asks
+right after hello, and each configuration makes it reboot."""
 
 
 def _is_too_big(error: object) -> bool:
@@ -57,6 +61,8 @@ def _is_too_big(error: object) -> bool:
 
 
 class DeviceSession:
+    """Serves one socket of a device."""
+
     def __init__(
         self,
         ws: aioweb.WebSocketResponse,
@@ -66,17 +72,18 @@ class DeviceSession:
     ) -> None:
         self._ws, self._arrival, self._with, self._told = ws, arrival, services, told
         self._connection: WillowConnection | None = None
-        "None while it is not approved."
+        "None while the device is not approved."
         self._hello: Hello | None = None
         self._known = asyncio.Event()
-        "Whether it is approved was found out."
+        "Set when it is known whether the device is approved."
         self._asks = False
-        "For its configuration, while it waits."
+        "The device asked for its configuration while it waited."
         self._configured_at: float | None = None
         self._configuring = asyncio.Lock()
 
     async def run(self) -> None:
-        """Until either side goes. Raises EarshotError, which says why it is ended."""
+        """Serves the socket until either side closes it. Raises EarshotError, which says why it
+        ends."""
         self._hello = hello = await self._first()
         async with asyncio.TaskGroup() as tasks:
             standing = tasks.create_task(self._stand(hello, tasks), name="willow-standing")
@@ -94,9 +101,9 @@ class DeviceSession:
         return message
 
     async def _read(self) -> None:
-        await self._known.wait()  # what follows hello at once is not to be lost
+        await self._known.wait()  # messages right after hello must not be lost
         while (message := await self._receive()) is not None:
-            await asyncio.sleep(0)  # thousands may be there at once: others have their turn between
+            await asyncio.sleep(0)  # thousands may be queued: other tasks run between them
             if isinstance(message, Goodbye):
                 return
             if self._connection is not None:
@@ -105,8 +112,10 @@ class DeviceSession:
                 self._asks = True
 
     async def _receive(self) -> FromDevice | None:
-        """None: the device hung up. Raises RemoteProtocolError; TooLarge, after aiohttp closed the
-        socket with 1009."""
+        """Returns the next message; None: the device hung up.
+
+        Raises RemoteProtocolError, and PayloadTooLarge after aiohttp closed the socket with 1009.
+        """
         message = await self._ws.receive()
         match message.type:
             case WSMsgType.TEXT:
@@ -142,14 +151,15 @@ class DeviceSession:
                 pass  # it ends the reading
 
     def _done(self, connection: WillowConnection, number: int) -> None:
-        """Played or dismissed on one device: the others need not go on."""
+        """Handles a notification that was played or dismissed on one device: it is cancelled on the
+        others."""
         if connection.notices.done(number):
             for other in self._with.roster.all():
                 if other is not connection:
                     other.notices.cancel(number, other.tell)
 
     async def _stand(self, hello: Hello, tasks: asyncio.TaskGroup) -> None:
-        """Follow what the directory says of the device. Raises Forbidden, NotFound, Conflict."""
+        """Follows the approval state of the device. Raises Forbidden, NotFound, Conflict."""
         directory = self._with.directory
         with ExitStack() as stack:
             changed = directory.changed()
@@ -174,7 +184,9 @@ class DeviceSession:
             if connection is not None:
                 self._unwelcome()
                 raise Forbidden(f"{device.id} is {device.standing}", code="device_not_approved")
-            return  # it would come back every few seconds: here it costs a socket
+            # kept open: a refused device would come back every few seconds, a waiting one costs a
+            # socket
+            return
         if connection is None:
             connection = await self._enter(device, hello, stack, tasks)
             await self._configure(connection, "asked" if self._asks else "changed")
@@ -218,9 +230,12 @@ class DeviceSession:
         return connection
 
     async def _configure(self, connection: WillowConnection, why: ConfigPushReason) -> None:
-        """Send its configuration, with which it reboots: where it is another than it was given
-        last, it asks, or somebody orders it. One that is too large is told to nobody but him
-        (TooLarge); the device is served with the one that it has."""
+        """Sends the device its configuration, which makes it reboot.
+
+        It is sent if it differs from the last one, if the device asks for it, or if a person
+        ordered it. A configuration that is too large raises PayloadTooLarge only if it was ordered;
+        otherwise the device keeps the one that it has.
+        """
         async with self._configuring:
             services, device = self._with, connection.device
             everywhere = await services.store.config()
@@ -240,7 +255,7 @@ class DeviceSession:
             message = ConfigMessage(values)
             try:
                 encode(message)
-            except PayloadTooLarge as error:  # before it counts as given
+            except PayloadTooLarge as error:  # checked before it is recorded as sent
                 if why == "ordered":
                     raise
                 connection.note_error(error.code)

@@ -1,4 +1,4 @@
-"""Wake words of connected devices, and which device was told to listen."""
+"""Arbitration between connected devices, and which device was told to listen."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -11,15 +11,17 @@ from devices.willow.was.socket.connection import WillowConnection
 from firmware_protocol.willow.messages import WakeResult
 
 FRESH_S = 15.0
-"""A wake word belongs to the utterance that follows it within this. The firmware stops listening
-5 s after it (`stream_timeout`), and sends nothing for longer than it listens."""
+"""A wake word belongs to an utterance that begins within this time. The firmware stops listening 5
+s after the wake word (`stream_timeout`), and sends nothing for longer than it listens."""
 
 NO_ROOM = ""
-"Devices without a room are one group, as all devices are for WAS."
+"Devices without a room form one group, as all devices do in WAS."
 
 
 @dataclass(slots=True)
 class _WakeEvent:
+    """One reported wake word. decided: its verdict, True for the winner."""
+
     at: float
     decided: asyncio.Future[bool] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
@@ -27,8 +29,11 @@ class _WakeEvent:
 
 
 class WakeArbiter:
-    """`groups`: areas that hear each other, each a tuple; every other area is one for itself.
-    `run` must be running: it decides where not all have spoken."""
+    """Decides which device of a group listens after a wake word.
+
+    groups: areas in which devices detect the same wake word, each a tuple. Every other area is a
+    group of its own. `run` must be running: it decides when not all devices have reported.
+    """
 
     def __init__(
         self, roster: WillowDevices, clock: Clock, groups: Iterable[tuple[str, ...]]
@@ -39,7 +44,7 @@ class WakeArbiter:
         }
         self._arbitration = Arbitration()
         self._latest: dict[str, _WakeEvent] = {}
-        "By device."
+        "Latest wake word by device id."
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
@@ -54,14 +59,15 @@ class WakeArbiter:
             self._woken.clear()
 
     def heard(self, connection: WillowConnection, volume_db: float | None) -> None:
-        """`wake_start`: it listens from now on, until told otherwise."""
+        """Handles `wake_start`: the device listens from now on, until it gets another verdict."""
         device, now = connection.device, self._clock.now()
         last = self._latest.get(device.id)
         group = self._group_of(connection)
         wake = _WakeEvent(now)
         known = {one.device.id for one in self._contenders(group)} | {device.id}
         verdicts = self._arbitration.heard(group, device.id, volume_db, known, now)
-        if last is not None and not last.decided.done():  # decided by its own next wake word
+        # decided by the device's own next wake word
+        if last is not None and not last.decided.done():
             verdicts = self._settle(verdicts, device.id, last)
         self._latest[device.id] = wake
         connection.note("listening")
@@ -69,15 +75,15 @@ class WakeArbiter:
         self._woken.set()
 
     def ended(self, connection: WillowConnection) -> None:
-        """`wake_end`."""
+        """Handles `wake_end`."""
         if connection.doing == "listening":
             connection.note("idle")
 
     def left(self, connection: WillowConnection) -> None:
-        """Its socket went, or it was moved to another room."""
+        """Removes a device whose socket closed or that was moved to another room."""
         device_id, group = connection.device.id, self._group_of(connection)
         if self._roster.find(device_id) not in (None, connection):
-            return  # a newer socket is the device
+            return  # a newer socket represents the device
         known = {one.device.id for one in self._contenders(group)} - {device_id}
         self._tell(self._arbitration.left(group, device_id, known))
         wake = self._latest.pop(device_id, None)
@@ -85,27 +91,32 @@ class WakeArbiter:
             wake.decided.set_result(False)
 
     def gave_up(self, connection: WillowConnection) -> None:
-        """Its speech broke off, or never began to be any: another may be woken at once."""
+        """Ends the contest of a device whose speech broke off or never began: another may be woken
+        at once."""
         self._arbitration.gave_up(self._group_of(connection), connection.device.id)
 
     def forget(self, device_id: str) -> None:
-        """What was learnt of a device that is no longer known."""
+        """Drops the level statistics of a device that is no longer known."""
         self._arbitration.forget(device_id)
 
     def is_awake(self, device_id: str) -> bool:
-        """Whether what this device sends next belongs to a wake word that it told of."""
+        """Returns True if the next speech of this device belongs to a wake word that it
+        reported."""
         wake = self._latest.get(device_id)
         return wake is not None and self._clock.now() <= wake.at + FRESH_S
 
     async def may_speak(self, device_id: str) -> bool:
-        """Whether what this device sends now is to be heard. Waits for the decision, 200 ms at
-        most. A device without a wake word (a button, multiwake off) may always."""
+        """Returns whether the present speech of this device is to be recognised.
+
+        Waits for the decision, at most 200 ms. A device without a reported wake word (a button,
+        multiwake off) may always speak.
+        """
         wake = self._latest.get(device_id)
         if wake is None or not self.is_awake(device_id):
             return True
         won = await asyncio.shield(wake.decided)
         if self._latest.get(device_id) is wake:
-            del self._latest[device_id]  # what it sends next has another reason
+            del self._latest[device_id]  # its next speech does not belong to this wake word
         return won
 
     def _settle(
@@ -127,14 +138,15 @@ class WakeArbiter:
                     connection.note("idle")
 
     def _contenders(self, group: str) -> list[WillowConnection]:
-        """Those that tell of their wake words."""
+        """Returns the devices of the group that report their wake words."""
         return [one for one in self._roster.all() if one.is_multiwake and self._is_in(one, group)]
 
     def _is_in(self, connection: WillowConnection, group: str) -> bool:
         return self._group_of(connection) == group
 
     def _group_of(self, connection: WillowConnection) -> str:
-        """Of its rooms and its wake word: nobody waits for a device that listens for another."""
+        """Returns the group: its areas and its wake word. Devices with different wake words do not
+        compete."""
         room = _room(connection.device.area)
         return f"{connection.config.get('wake_word', '')} {self._group.get(room, room)}"
 

@@ -1,4 +1,5 @@
-"""Calls of `POST /api/rtc/asr`: each lives in a task of its own, for hours if its client likes."""
+"""Calls of `POST /api/rtc/asr`. Each runs in a task of its own, for hours if its client wants
+that."""
 
 import asyncio
 import logging
@@ -40,33 +41,35 @@ logger = logging.getLogger(__name__)
 CHANNEL_LABEL = "chat"
 
 MAX_UNREAD = 64
-"A client sends two messages per sentence."
+"Limit of received messages that wait. A client sends two messages per sentence."
 
 MAX_TAKES = 4
-"Recordings of one call that are not answered yet."
+"Limit of recordings of one call whose result was not sent yet."
 
 CHANNEL_TIMEOUT_S = 15
-"From connected to an open channel; without one the call can do nothing."
+"Longest time from connected to an open channel; without a channel the call can do nothing."
 
 VANISHED_TIMEOUT_S = 90
-"""Between sentences a client sends no sound, perhaps only SCTP's heartbeat every 30 s. Who is gone
-is mostly noticed earlier, by ICE."""
+"""Time without any packet after which the client counts as gone. Between sentences a client sends
+no sound, perhaps only SCTP's heartbeat every 30 s. Usually ICE notices earlier that a client is
+gone."""
 
 RETRY_AFTER_S = 5
 
 
 def call_settings() -> PeerSettings:
+    """Returns the settings of the peers of these calls."""
     return PeerSettings(channel_label=CHANNEL_LABEL, vanished_timeout_s=VANISHED_TIMEOUT_S)
 
 
 class WillowCallGuard(Protocol):
-    """Runs a call so that a bug in it ends that call only."""
+    """Runner of a call: a bug in the call ends that call only."""
 
     async def __call__(self, work: Awaitable[None], name: str) -> None: ...
 
 
 class WillowCalls:
-    """Every call of the door. `run` owns their tasks; cancelling it ends them all."""
+    """All calls of the door. `run` owns their tasks; cancelling it ends them."""
 
     def __init__(
         self,
@@ -100,7 +103,10 @@ class WillowCalls:
             self._tasks = None
 
     async def start(self, offer_sdp: str, wishes: Mapping[str, Any]) -> str:
-        """The SDP answer. Raises Overloaded, RequestError."""
+        """Starts a call and returns the SDP answer. wishes: parameters of the query.
+
+        Raises OverloadedError, RequestError.
+        """
         if self._tasks is None:
             raise OverloadedError(
                 "no calls are taken now", retry_after_s=RETRY_AFTER_S, code="draining"
@@ -122,21 +128,22 @@ class WillowCalls:
 
 
 class WillowCall:
-    """One call. Create it in a running loop."""
+    """One call. Create it in a running event loop."""
 
     def __init__(self, calls: WillowCalls, wishes: Mapping[str, Any]) -> None:
         self.id = new_id("rtc")
         self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        "The SDP answer, or why there is none. Whoever stops waiting for it ends the call."
+        """The SDP answer, or the error why there is none. If the waiting request is cancelled, the
+        call ends."""
         self._calls = calls
         self._wishes = wishes
-        "Of the offer's query; those of a `stop` come before them."
+        "Parameters of the offer's query; those of a `stop` override them."
         self._expected: Mapping[str, Any] = wishes
-        "What the next `stop` will probably say: the same as the last."
+        "Parameters that the next `stop` will probably have: those of the last one."
         self._take: RtcRecording | None = None
-        "What is being said now."
+        "The recording between `start` and `stop`; None: there is none."
         self._takes: list[RtcRecording] = []
-        "With those that wait for their tail or their text."
+        "All recordings in progress, including those that wait for their tail or their text."
         self._opened = asyncio.Event()
         self._unread: Outbox[str | bytes] = Outbox(MAX_UNREAD)
         self._peer = Peer(
@@ -150,7 +157,7 @@ class WillowCall:
         )
 
     async def run(self, offer_sdp: str) -> None:
-        """Until the peer is gone; everything is freed then."""
+        """Runs the call until the peer is gone, and then releases its resources."""
         try:
             answer = await self._peer.answer(offer_sdp)
         except EarshotError as error:
@@ -160,7 +167,7 @@ class WillowCall:
         except BaseException:
             self.answered.cancel()
             raise
-        if self.answered.done():  # nobody waits for it any more
+        if self.answered.done():  # the request was cancelled: nobody waits for the answer
             await self._peer.close()
             return
         self.answered.set_result(answer)
@@ -175,7 +182,7 @@ class WillowCall:
             take.add(frame)
 
     async def _talk(self) -> None:
-        """Messages in order, for as long as the call lasts."""
+        """Handles the messages in order until the call ends."""
         try:
             async with asyncio.timeout(self._peer.settings.connect_timeout_s + CHANNEL_TIMEOUT_S):
                 await self._opened.wait()
@@ -193,7 +200,7 @@ class WillowCall:
             self._peer.stop(CloseReason.LAGGING)
 
     def _obey(self, text: str | bytes, tasks: asyncio.TaskGroup) -> None:
-        """Raises RequestError."""
+        """Handles one message. Raises RequestError."""
         match read_message(text):
             case RtcPing(message):
                 self._peer.send(pong(message))
@@ -233,7 +240,8 @@ class WillowCall:
         tasks.create_task(self._finish(take), name=f"{self.id}-tail")
 
     async def _finish(self, take: RtcRecording) -> None:
-        if not await take.tail():  # the microphone is away: its last packet waits for another
+        # the microphone is off: the jitter buffer still waits for a packet before the last ones
+        if not await take.tail():
             for frame in self._peer.source.flush():
                 take.add(frame)
         take.close()
@@ -246,7 +254,10 @@ class WillowCall:
         *,
         has_partials: bool,
     ) -> None:
-        """While it is said, as the client will probably want it; again if it wants it otherwise."""
+        """Recognises the recording while it arrives, with the expected parameters.
+
+        Recognises it again if `stop` brings other parameters.
+        """
         spoken: list[Pcm] = []
         try:
             async with self._hearing(expected) as found:
@@ -308,5 +319,5 @@ class WillowCall:
 
 
 def _named(wishes: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Only what is said: null leaves the choice as it was."""
+    """Drops null values: they leave the choice as it was."""
     return {name: value for name, value in (wishes or {}).items() if value is not None}

@@ -1,4 +1,4 @@
-"""The texts on a call's data channel: `{type, message, obj}`. No I/O."""
+"""Codec of the texts on a call's data channel: `{type, message, obj}`. No I/O."""
 
 from typing import Any, TypeAlias
 
@@ -8,26 +8,33 @@ from core.errors import RequestError
 from devices.willow.wis.params import MAX_SHOWN_CHARS, shortened
 
 MAX_MESSAGE_CHARS = 16_384
-"A client's largest, `stop` with all its options, has a few hundred."
+"""Limit of a message. The largest of a client, `stop` with all its options, has a few hundred
+characters."""
 
 
 class RtcPing(msgspec.Struct, frozen=True, tag="ping"):
+    """Request for a `pong`."""
+
     message: str | None = None
     obj: Any = None
 
 
 class RtcStart(msgspec.Struct, frozen=True, tag="start"):
+    """Begin of a recording."""
+
     message: str | None = None
     obj: dict[str, Any] | None = None
-    """As in `stop`: what will probably be asked, so that recognition can begin. Ours, beside it:
-    `partials`, to get the words while they are spoken."""
+    """The probable parameters of `stop`, so that recognition can begin. Earshot's own parameter
+    `partials` asks for the words while they are spoken."""
 
 
 class RtcStop(msgspec.Struct, frozen=True, tag="stop"):
+    """End of a recording: asks for its text."""
+
     message: str | None = None
     obj: dict[str, Any] | None = None
-    """The query's names: model, beam_size, detect_language, force_language, translate, task,
-    return_language."""
+    """The parameters of the query: model, beam_size, detect_language, force_language, translate,
+    task, return_language."""
 
 
 RtcMessage: TypeAlias = RtcPing | RtcStart | RtcStop
@@ -36,7 +43,7 @@ _DECODER: msgspec.json.Decoder[RtcMessage] = msgspec.json.Decoder(RtcMessage)
 
 
 def read_message(text: str | bytes) -> RtcMessage:
-    """Raises RequestError, which says what is allowed."""
+    """Decodes a message. Raises RequestError, which says what is allowed."""
     if not isinstance(text, str):
         raise _bad("it is binary")
     if len(text) > MAX_MESSAGE_CHARS:
@@ -48,18 +55,22 @@ def read_message(text: str | bytes) -> RtcMessage:
 
 
 def pong(message: str | None) -> str:
+    """Encodes the answer to a `ping`."""
     return _text({"type": "pong", "message": message or ""})
 
 
 def log(message: str) -> str:
+    """Encodes a text for the client's log."""
     return _text({"type": "log", "message": message})
 
 
 def failed(message: str) -> str:
+    """Encodes an error."""
     return _text({"type": "error", "message": message})
 
 
 def infer(text: str, language: str, translation: str | None, model: str) -> str:
+    """Encodes the result of a recording."""
     found = {"text": text, "language": language, "model": model}
     if translation is not None:
         found["translation"] = translation
@@ -67,7 +78,8 @@ def infer(text: str, language: str, translation: str | None, model: str) -> str:
 
 
 def partial(text: str, stable: str) -> str:
-    """Ours: no other client knows it, so `start` has to ask for it."""
+    """Encodes a partial. It is Earshot's own message, unknown to other clients, so `start` has to
+    ask for it."""
     return _text({"type": "partial", "obj": {"text": text, "stable": stable}})
 
 

@@ -1,4 +1,4 @@
-"""What is said between `start` and `stop` of a call, to the end of its tail."""
+"""Audio between `start` and `stop` of a call, and the tail after `stop`."""
 
 import asyncio
 from collections import deque
@@ -9,38 +9,40 @@ from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
 from devices.willow.wis.asr_params import AsrParams
 
 TAIL_MS = 120
-"""Audio that still belongs to the words before `stop`: the message overtakes what lies in the
-browser's encoder and in our jitter buffer."""
+"""Audio after `stop` that still belongs to the words before it. The message overtakes the audio in
+the browser's encoder and in our jitter buffer."""
 
 TAIL_TIMEOUT_S = 0.25
-"The tail is not waited for longer than this, however slowly it comes."
+"Longest wait for the tail, however slowly it arrives."
 TAIL_GAP_S = 0.08
-"""Four packets' time: Wi-Fi holds packets back for up to three, or loses them. WIS's browser client
-takes its microphone away with `stop`: when no packet has come for so long, nothing more will come,
-and the words are recognised at once."""
+"""Pause after which the tail counts as over: the time of four packets. Wi-Fi delays packets by up
+to three packet times, or loses them. WIS's browser client switches its microphone off with `stop`,
+so after this pause no more packets come."""
 
 
 class RtcRecording:
-    """Frames in, from a callback; pieces out, until it is closed."""
+    """Buffer of one recording: frames in, from a callback; pieces out, until it is closed."""
 
     def __init__(self, max_audio_s: float) -> None:
         self._max_samples = round(max_audio_s * ASR_RATE_HZ)
         self._waiting: deque[Pcm] = deque()
         self._ready = asyncio.Event()
         self._news = asyncio.Event()
-        "A frame came, or the tail is whole."
+        "Set when a frame came, or the tail is complete."
         self._is_tail_done = False
         self._samples = 0
         self._ends_at: int | None = None
         self._is_over = False
         self.is_full = False
-        "Something was left out, because of the limit."
+        "Audio beyond the limit was left out."
         self.ask: AsrParams | None = None
-        "How it shall be recognised; None until `stop` said so."
+        "Parameters of the recognition; None until `stop` brings them."
         self.is_answered = asyncio.Event()
-        "It is over, whatever became of it. Answers name no sentence, so they come in order."
+        """Set when the result, or an error, was sent. Results do not say which recording they
+        belong to, so they must be sent in order."""
 
     def add(self, frame: AudioFrame) -> None:
+        """Adds a frame; audio beyond the limit is dropped."""
         if self._is_over:
             return
         if self._samples + len(frame.pcm) > self._max_samples:
@@ -55,8 +57,8 @@ class RtcRecording:
             self._end_tail()
 
     async def tail(self) -> bool:
-        """Waits for the tail as long as packets come, but not for long. Returns whether it came
-        whole."""
+        """Waits for the tail while packets arrive, but not for long. Returns True if it came
+        completely."""
         self._ends_at = self._samples + ASR_RATE_HZ * TAIL_MS // 1000
         try:
             async with asyncio.timeout(TAIL_TIMEOUT_S):
@@ -65,7 +67,8 @@ class RtcRecording:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(TAIL_GAP_S):
                             await self._news.wait()
-                    if not self._news.is_set():  # a loop that stood still has both at once
+                    # not by the TimeoutError: after a stall of the event loop both are there
+                    if not self._news.is_set():
                         return False
         except TimeoutError:
             return False
@@ -76,11 +79,12 @@ class RtcRecording:
         self._news.set()
 
     def close(self) -> None:
-        """`pieces` ends now."""
+        """Ends the recording: `pieces` stops after the audio that is there."""
         self._is_over = True
         self._ready.set()
 
     async def pieces(self) -> AsyncIterator[Pcm]:
+        """Yields the audio as it arrives."""
         while True:
             while self._waiting:
                 yield self._waiting.popleft()
