@@ -1,1 +1,1 @@
-"""Clients that measure at their own ear; they ship with the server."""
+"""Measurements of a server by clients, at the client's end; they ship with the server."""

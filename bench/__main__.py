@@ -1,6 +1,6 @@
 """`python -m bench` (`make bench`): every figure of docs/performance.md, one after the other.
 
-Each measurement is a process of its own, so that none carries another's load or warmth.
+Each measurement is a process of its own, so that none is affected by another's load or caches.
 `python -m bench voice ...`, `... asr ...`, `... peers ...` and `... capacity ...` run one of them
 alone.
 """
@@ -25,11 +25,12 @@ MEASUREMENTS: Sequence[tuple[str, str, Sequence[str]]] = (
 "Title, module and its arguments."
 
 ALONE = ("voice", "asr", "peers", "capacity")
-"They take arguments of their own; `asr` also a corpus, `peers` other systems beside ours."
+"""Measurements with arguments of their own; `asr` also needs a corpus, `peers` other systems to
+compare with."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run them all; 1 when one failed."""
+    """Runs all measurements; returns 1 when one failed."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given and given[0] in ALONE:
         command = [sys.executable, "-m", f"bench.{given[0]}", *given[1:]]

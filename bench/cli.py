@@ -1,4 +1,4 @@
-"""`earshot bench`: the measurements that users make of their own servers."""
+"""`earshot bench`: measurements that users make of their own servers."""
 
 import argparse
 import sys
@@ -8,10 +8,12 @@ from bench.talk.command import TalkExitCode
 from bench.voice import command as voice
 
 EXTRA = ("kaldialign", "whisper_normalizer")
+"Packages of the extra `bench`."
 
 
 def add_measurements(parser: argparse.ArgumentParser) -> None:
-    """One subcommand per measurement. `asr` needs the extra `bench` to run, not for its help."""
+    """Adds one subcommand per measurement. `asr` needs the extra `bench` to run, but not for its
+    help."""
     measurements = parser.add_subparsers(dest="measurement", required=True, metavar="WHAT")
     voice.add_arguments(
         measurements.add_parser("voice", help="how long an answer takes, from voice to voice")
@@ -21,7 +23,7 @@ def add_measurements(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the one that was chosen; returns the exit code."""
+    """Runs the chosen measurement; returns the exit code."""
     if options.measurement == "voice":
         return voice.main(options)
     try:

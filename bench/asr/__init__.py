@@ -1,1 +1,2 @@
-"""`earshot bench asr`: a corpus through a server, and how well and how fast it was heard."""
+"""`earshot bench asr`: sends a corpus to a server and measures accuracy and speed of
+recognition."""

@@ -1,4 +1,4 @@
-"""The options of `earshot bench asr`, for which nothing of the extra `bench` is needed."""
+"""Options of `earshot bench asr`. This module needs nothing of the extra `bench`."""
 
 import argparse
 from pathlib import Path
@@ -13,7 +13,7 @@ stats_summary-NAME.txt, asr-NAME.json and asr-NAME.svg; see docs/bench.md.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench asr`."""
+    """Adds the options of `bench asr`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "Send a corpus to a server: word errors, real-time factor, latencies."
     parser.epilog = EPILOG

@@ -1,6 +1,6 @@
 """`earshot bench asr`: arguments, one run, its files.
 
-Exit codes: 0 everything was answered; 1 something was not; 2 wrong arguments or corpus; 5 no
+Exit codes: 0 all recordings were answered; 1 some were not; 2 wrong arguments or corpus; 5 no
 connection, or it was refused or lost; 130 interrupted.
 """
 
@@ -35,22 +35,24 @@ from core.errors import EarshotError, RequestError
 from media.files.decode import decode_file
 
 DEFAULT_MODEL = "whisper-1"
-"The hosted service's name, which every server takes for its default."
+"Name of the hosted service's model, which every server takes for its default."
 
 WHAT = {
     "rest": "request to answer",
     "ws": "last speech sample to final text",
     "webrtc": "last speech sample to final text",
 }
+"Meaning of the latency, by the way of sending."
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measure as the options say; returns the exit code."""
+    """Measures as the options say; returns the exit code."""
     try:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
         return TalkExitCode.INTERRUPTED
-    except BaseExceptionGroup as group:  # tasks fail for the same reason: the first says it
+    # tasks fail for the same reason: the first error is enough
+    except BaseExceptionGroup as group:
         return _failed(group)
     except EarshotError as error:
         return _complain(error)
@@ -101,7 +103,7 @@ def _write(
     report: dict[str, Any],
     stats: str,
 ) -> None:
-    """The report files, named after the corpus."""
+    """Writes the report files, named after the corpus."""
     name = _name(_source(options))
     times_ms = [result.answer.took_ms for result in answered(found)]
     title = f"{name} over {plan.way}, {report['model']}"
@@ -138,7 +140,7 @@ async def _wis_table(
 
 @asynccontextmanager
 async def _server(options: argparse.Namespace) -> AsyncGenerator[Address, None]:
-    """The one that was named, or one of our own."""
+    """Yields the address of the named server, or of a server started for the run."""
     if options.url is not None:
         yield address_of(options)
         return
@@ -172,7 +174,8 @@ def _source(options: argparse.Namespace) -> Path:
 
 
 def _name(source: Path) -> str:
-    """Of a folder its name; of a table too, unless every table is called so."""
+    """Returns the name of a folder, or of a table without suffix. A table `transcripts` is named
+    after its folder."""
     source = source.resolve()
     stem = source.name if source.is_dir() else source.stem
     return source.parent.name if stem == "transcripts" else stem.split(".")[0]

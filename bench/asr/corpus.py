@@ -1,4 +1,4 @@
-"""What is to be recognised: recordings and their texts, and who sends which."""
+"""Corpus of a run: recordings with their texts, and their distribution among tasks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,20 +7,22 @@ from pathlib import Path
 from core.errors import RequestError
 
 MANIFEST = "wav.scp"
+"File in a corpus folder with `id path`."
 TEXTS = "trans.txt"
+"File in a corpus folder with `id words`."
 PATH_COLUMN = "path"
-"With this word a table's first line begins when it names the columns."
+"First word of a table whose first line names the columns."
 
 
 class BadCorpus(RequestError):
-    """A manifest or table that is not as it should be; the message names file and line."""
+    """Error in a manifest or table; the message names file and line."""
 
     code = "bad_corpus"
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusClip:
-    """One recording and what is said in it."""
+    """One recording and its reference text."""
 
     id: str
     path: Path
@@ -29,7 +31,8 @@ class CorpusClip:
 
 
 def load_corpus(source: Path) -> list[CorpusClip]:
-    """A folder with wav.scp and trans.txt, or a table of paths and texts. Raises BadCorpus."""
+    """Reads a folder with wav.scp and trans.txt, or a table of paths and texts. Raises
+    BadCorpus."""
     clips = list(_manifest(source) if source.is_dir() else _table(source))
     if not clips:
         raise BadCorpus(f"{source}: no recordings are listed")
@@ -40,7 +43,7 @@ def load_corpus(source: Path) -> list[CorpusClip]:
 
 
 def shares(clips: Sequence[CorpusClip], tasks: int) -> list[list[CorpusClip]]:
-    """Contiguous shares, as even as can be, the first ones longer; never an empty one."""
+    """Splits the recordings into contiguous shares of almost equal size, never an empty one."""
     tasks = min(tasks, len(clips))
     size, longer = divmod(len(clips), tasks)
     ends = [size * (n + 1) + min(n + 1, longer) for n in range(tasks)]
@@ -48,7 +51,7 @@ def shares(clips: Sequence[CorpusClip], tasks: int) -> list[list[CorpusClip]]:
 
 
 def _manifest(folder: Path) -> Iterator[CorpusClip]:
-    """Kaldi's two files: `id path`, relative to the folder, and `id words`."""
+    """Reads Kaldi's two files: `id path`, relative to the folder, and `id words`."""
     texts = {
         fields[0]: fields[1]
         for number, line in _lines(folder / TEXTS)
@@ -64,7 +67,8 @@ def _manifest(folder: Path) -> Iterator[CorpusClip]:
 
 
 def _table(file: Path) -> Iterator[CorpusClip]:
-    """Tab-separated: a path, relative to the table, perhaps a language, and the text."""
+    """Reads a tab-separated table: a path relative to the table, optionally a language, and the
+    text."""
     for number, line in _lines(file):
         row = [field.strip() for field in line.split("\t")]
         if number == 1 and row[0] == PATH_COLUMN:
@@ -76,7 +80,7 @@ def _table(file: Path) -> Iterator[CorpusClip]:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Those that say something, with their numbers."""
+    """Yields the lines that are not blank, with their numbers."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -89,7 +93,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def _fields(file: Path, number: int, line: str, wanted: str) -> tuple[str, str]:
-    """The first word, and all others with one blank between them."""
+    """Returns the first word, and the others joined by single blanks."""
     first, *rest = line.split()
     if not rest:
         raise _wrong(file, number, wanted, line)

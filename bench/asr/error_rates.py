@@ -1,4 +1,4 @@
-"""How much of a text was heard wrong: words and characters, as they are and normalised."""
+"""Error rates of recognised text, by words and by characters, raw and normalised."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,19 +13,20 @@ from bench.tools.word_errors import NOTHING, Pair, aligned
 
 @dataclass(frozen=True, slots=True)
 class ScoredText:
-    """One recording's reference and hypothesis, cut into what is compared."""
+    """Reference and hypothesis of one recording, cut into words or characters."""
 
     id: str
     said: Sequence[str]
     heard: Sequence[str]
 
     def aligned(self) -> list[Pair]:
+        """Returns the alignment of reference and hypothesis."""
         return aligned(self.said, self.heard)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorCounts:
-    """Sums over recordings."""
+    """Sums of errors over recordings."""
 
     insertions: int = 0
     deletions: int = 0
@@ -38,19 +39,20 @@ class ErrorCounts:
 
     @property
     def said(self) -> int:
-        """Words or characters of the references."""
+        """Number of words or characters in the references."""
         return self.deletions + self.substitutions + self.correct
 
     @property
     def percent(self) -> float:
-        """100 when nothing was said and something heard; more than 100 is possible."""
+        """Error rate; 100 when the reference is empty and the hypothesis is not. More than 100 is
+        possible."""
         if not self.said:
             return 100.0 if self.total else 0.0
         return 100 * self.total / self.said
 
 
 def errors_of(heard: Iterable[ScoredText]) -> ErrorCounts:
-    """All errors together: long recordings count more, as is usual."""
+    """Counts the errors of all recordings together, so long recordings count more, as is usual."""
     insertions = deletions = substitutions = correct = 0
     for one in heard:
         for said, got in one.aligned():
@@ -62,17 +64,18 @@ def errors_of(heard: Iterable[ScoredText]) -> ErrorCounts:
 
 
 def words(text: str) -> list[str]:
-    """What WER compares."""
+    """Splits a text into the units of WER."""
     return text.split()
 
 
 def characters(text: str) -> list[str]:
-    """What CER compares: blanks do not count."""
+    """Splits a text into the units of CER, without blanks."""
     return list("".join(text.split()))
 
 
 def normalised(text: str, language: str | None) -> str:
-    """Whisper's own normalisation: case, punctuation, and in English also spelling and numbers."""
+    """Normalises a text as Whisper does: case, punctuation, and in English also spelling and
+    numbers."""
     clean = _english() if language == "en" else _basic()
     return " ".join(str(clean(text)).split())
 
@@ -88,9 +91,10 @@ def _basic() -> BasicTextNormalizer:
 
 
 def kept_words(shown: Sequence[str], final: str) -> tuple[int, int]:
-    """How many words of partials were still in their place in what came next, and of how many.
+    """Counts the words of partials that were still in their place in the next partial or the final
+    text.
 
-    What comes after the last partial is the final text.
+    Returns (kept words, all words of the partials). shown: the partials in order.
     """
     kept = total = 0
     for earlier, later in pairwise([*shown, final]):
@@ -101,7 +105,7 @@ def kept_words(shown: Sequence[str], final: str) -> tuple[int, int]:
 
 
 def _bare(text: str) -> Iterator[str]:
-    """Words without case and punctuation: these change with what follows, and nobody minds."""
+    """Yields words without case and punctuation, which may change with the following words."""
     for word in text.casefold().split():
         if bare := word.strip(".,;:!?…\"'()-"):
             yield bare

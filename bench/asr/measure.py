@@ -1,4 +1,5 @@
-"""A corpus through a server: so many tasks side by side, each with a share of the recordings."""
+"""Sends a corpus through a server, with several parallel tasks that each have a share of the
+recordings."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,12 +19,12 @@ from bench.client.realtime import TRANSCRIPTION_MODEL, ClientTransport, SessionR
 from bench.talk.command import read_recording
 
 UploadWay = Literal["rest", "ws", "webrtc"]
-"Uploaded, or spoken in real time."
+"Upload (`rest`), or streaming in real time."
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusPlan:
-    """How a corpus is sent."""
+    """Parameters of a run."""
 
     address: Address
     way: UploadWay
@@ -31,11 +32,12 @@ class CorpusPlan:
     model: str | None = None
     language: str | None = None
     timeout_s: float = 30.0
+    "Limit for the answer to one recording."
 
 
 @dataclass(frozen=True, slots=True)
 class ClipResult:
-    """One recording and what came of it."""
+    """One recording and its result."""
 
     clip: CorpusClip
     audio_s: float
@@ -44,25 +46,27 @@ class ClipResult:
 
 @dataclass(frozen=True, slots=True)
 class CorpusRun:
-    """All of them."""
+    """Results of all recordings."""
 
     results: Sequence[ClipResult]
     wall_s: float
-    "From the first file opened to the last answer, all tasks together."
+    "Time from the first opened file to the last answer, of all tasks together."
 
     @property
     def audio_s(self) -> float:
-        """Of the recordings as they are; no padding counts."""
+        """Length of all recordings, without padding."""
         return sum(result.audio_s for result in self.results)
 
     @property
     def rtf(self) -> float:
-        """Below 1 is faster than real time; N tasks that speak in real time come near 1/N."""
+        """Real-time factor: below 1 is faster than real time. N tasks that stream in real time come
+        near 1/N."""
         return self.wall_s / self.audio_s
 
 
 async def run(plan: CorpusPlan, clips: Sequence[CorpusClip]) -> CorpusRun:
-    """Raises EarshotError: no connection, it was lost, or a recording cannot be read."""
+    """Runs the plan. Raises EarshotError: no connection, a lost connection, or an unreadable
+    recording."""
     began = perf_counter()
     async with asyncio.TaskGroup() as group:
         work = partial(_upload, plan) if plan.way == "rest" else partial(_speak, plan, plan.way)
@@ -88,7 +92,8 @@ async def _upload(plan: CorpusPlan, share: Sequence[CorpusClip]) -> list[ClipRes
 async def _speak(
     plan: CorpusPlan, transport: ClientTransport, share: Sequence[CorpusClip]
 ) -> list[ClipResult]:
-    """One connection; a recording in another language than the last one needs a new one."""
+    """Streams over one connection; a recording in another language than the last one needs a new
+    connection."""
     results: list[ClipResult] = []
     while rest := share[len(results) :]:
         language = plan.language or rest[0].language
@@ -113,6 +118,6 @@ async def _spoken(speaker: StreamingClient, clip: CorpusClip) -> ClipResult:
 
 
 def _read(clip: CorpusClip) -> tuple[bytes, float]:
-    """The file, and how many seconds it lasts."""
+    """Returns the file and its length in seconds."""
     pcm = read_recording(clip.path)
     return clip.path.read_bytes(), len(pcm) / RATE_HZ

@@ -1,4 +1,4 @@
-"""One recording spoken to a Realtime server in real time, and when which words came back."""
+"""Streams one recording to a Realtime server in real time, and times the words that come back."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -20,10 +20,10 @@ from bench.client.turn import TurnLog
 from core.audio import AudioFrame, Pcm
 
 SILENCE_MS = 500
-"What `server_vad` is asked to wait: the Realtime API's own default."
+"Silence for `server_vad`: the Realtime API's own default."
 
 LATE_S = 0.8
-"So long after speech a server may still notice that there was some."
+"Time after speech in which a server may still report that there was speech."
 
 TRANSCRIPTION = "conversation.item.input_audio_transcription"
 FINAL = frozenset((f"{TRANSCRIPTION}.completed", f"{TRANSCRIPTION}.failed"))
@@ -31,20 +31,21 @@ FINAL = frozenset((f"{TRANSCRIPTION}.completed", f"{TRANSCRIPTION}.failed"))
 
 @dataclass(frozen=True, slots=True)
 class StreamedTranscript:
-    """What was recognised in one recording. Times are None where there was nothing to measure."""
+    """Result of one recording. Times are None where there was nothing to measure."""
 
     text: str
     took_ms: float
-    "Streamed: the last speech sample spoken to the final text. Uploaded: request to answer."
+    """Streamed: time from the last speech sample to the final text. Uploaded: from request to
+    answer."""
     first_partial_ms: float | None = None
-    "The first speech sample spoken to the first words."
+    "Time from the first speech sample to the first words."
     partials: tuple[str, ...] = ()
-    "As they were shown, without repetitions."
+    "The shown partials, without repetitions."
     error: str = ""
 
 
 class StreamingClient:
-    """Owner: the task that awaits `say`, one recording at a time."""
+    """Client that streams recordings. Only one task may await `say`, one recording at a time."""
 
     def __init__(self, client: RealtimeClient, timeout_s: float) -> None:
         self._client, self._timeout_s = client, timeout_s
@@ -55,27 +56,27 @@ class StreamingClient:
         self._begin()
 
     def _begin(self) -> None:
-        # A recording that was given up may still get its words, after the next one began.
+        # A recording that was given up may still get its words after the next one began.
         self._former |= self._spoken.keys()
         self._log = TurnLog()
         self._spoken = {}
-        "Item -> its text, in the order in which the items were spoken. Empty: not known yet."
+        "Item id -> its text, in the order of the speech. Empty: not known yet."
         self._open: set[str] = set()
         self._partials: list[str] = []
         self._final_at: float | None = None
         self._error = ""
 
     async def read(self) -> None:
-        """Take events until the connection is over."""
+        """Handles events until the connection is over."""
         async for received in self._client.events():
             self._take(received)
             self._changed.set()
         self._changed.set()
 
     async def say(self, pcm: Pcm, span: tuple[int, int] | None = None) -> StreamedTranscript:
-        """Speak 24 kHz mono; return when its text is final. Raises ConnectionLost.
+        """Streams 24 kHz mono and returns when its text is final. Raises ConnectionLost.
 
-        `span`: first and one past the last sample of speech, where it is known.
+        span: first and one past the last sample of speech, where it is known.
         """
         self._begin()
         start = await self._client.mouth.say(pcm)
@@ -100,7 +101,8 @@ class StreamingClient:
         self._log.take(received)
         match received.type:
             case "input_audio_buffer.speech_started" if item:
-                self._spoken.setdefault(item, "")  # the order of the speech, not of the texts
+                # sorts by the order of the speech, not of the texts
+                self._spoken.setdefault(item, "")
             case "input_audio_buffer.committed":
                 self._spoken.setdefault(item, "")
                 if item not in self._log.transcripts:
@@ -120,12 +122,13 @@ class StreamingClient:
             self._partials.append(words)
 
     def _words(self) -> str:
-        """Of all that was said so far, as it would be shown now; empty while nothing changes."""
+        """Returns all words so far, as a client would show them; empty if there are no unfinished
+        words."""
         now = f"{self._log.stable} {self._log.unstable}".strip()
         return " ".join(filter(None, (*self._spoken.values(), now))) if now else ""
 
     async def _finished(self, late_at: float) -> bool:
-        """Wait for the text of everything that was said; False when it does not come."""
+        """Waits for the text of all speech; returns False when it does not come in time."""
         deadline = self._clock() + self._timeout_s
         while not self._is_over(late_at):
             if self._client.end:
@@ -141,7 +144,8 @@ class StreamingClient:
         return True
 
     def _is_over(self, late_at: float) -> bool:
-        """Nobody speaks, all is recognised, and what comes late would have come."""
+        """Returns True when no speech is in progress, all is recognised, and late events would have
+        come."""
         if self._log.is_speech or self._open:
             return False
         return self._clock() >= late_at
@@ -155,7 +159,7 @@ class StreamingClient:
 async def speaking(
     address: Address, transport: ClientTransport, wish: SessionRequest, timeout_s: float
 ) -> AsyncGenerator[StreamingClient, None]:
-    """A connection to speak over; what is heard is ignored. Raises CannotConnect."""
+    """Connects; the server's audio is ignored. Raises CannotConnect."""
     async with connect(address, transport, wish, _unheard) as client:
         speaker = StreamingClient(client, timeout_s)
         async with background(speaker.read()):
@@ -163,4 +167,4 @@ async def speaking(
 
 
 def _unheard(_: AudioFrame, __: float) -> None:
-    """Nobody is answered."""
+    """Ignores audio: no response is asked for."""

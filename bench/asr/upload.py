@@ -1,4 +1,4 @@
-"""One recording uploaded to `POST /v1/audio/transcriptions`."""
+"""Uploads one recording to `POST /v1/audio/transcriptions`."""
 
 import asyncio
 from dataclasses import dataclass
@@ -12,15 +12,16 @@ from bench.client.http import Address, reaching, refusal
 from bench.client.realtime import CannotConnect
 
 HOPELESS = {401, 403, 404, 405}
-"No other recording would fare better."
+"HTTP statuses with which no other recording would succeed either."
 
 NO_TIMEOUT = ClientTimeout(total=None)
-"Ours is for the whole: three minutes of speech may be decoded for longer than a socket is quiet."
+"""aiohttp's own limits are off: three minutes of speech can take longer than its limit for a quiet
+socket. The limit of a request is `timeout_s`."""
 
 
 @dataclass(frozen=True, slots=True)
 class UploadClient:
-    """Sends files as they are: the server decodes them."""
+    """Sends files unchanged: the server decodes them."""
 
     http: ClientSession
     address: Address
@@ -28,7 +29,8 @@ class UploadClient:
     timeout_s: float
 
     async def send(self, name: str, data: bytes, language: str | None) -> StreamedTranscript:
-        """The text and the time from request to answer. Raises CannotConnect."""
+        """Uploads a file; returns the text and the time from request to answer. Raises
+        CannotConnect."""
         form = FormData()
         form.add_field("file", data, filename=name, content_type="application/octet-stream")
         form.add_field("model", self.model)

@@ -1,1 +1,1 @@
-"""How many sessions a core carries: `python -m bench.capacity`."""
+"""Number of sessions per processor core: `python -m bench.capacity`."""

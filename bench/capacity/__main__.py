@@ -1,9 +1,9 @@
-"""How many sessions a core carries, beside as little as one can write around the same libraries.
+"""Number of sessions per core, compared with minimal servers on the same libraries.
 
     python -m bench.capacity [webrtc] [websocket] [limit] [cycles]
 
-Server and clients are pinned to a core each. All servers of a comparison run all the time; one
-after the other is called, in changing order. See docs/bench.md.
+Server and clients are each pinned to one core. All servers of a comparison run all the time; they
+are called one after the other, in changing order. See docs/bench.md.
 """
 
 import argparse
@@ -22,7 +22,7 @@ PARTS = ("webrtc", "websocket", "limit", "cycles")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 1: something could not be measured, or was not as it must be."""
+    """Returns exit code 1 when something could not be measured, or violated a limit."""
     parser = argparse.ArgumentParser(prog="python -m bench.capacity", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("parts", nargs="*", choices=(*PARTS, []), help="default: all")

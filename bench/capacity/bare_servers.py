@@ -1,10 +1,10 @@
-"""What our server is measured against: as little as one can write around the same libraries.
+"""Minimal servers on the same libraries, with which Earshot is compared.
 
     python -m bench.capacity.bare_servers stock|media|quiet|echo
 
-`stock`: aiortc as it comes, a tone to each caller, what they say received and dropped. `media`: the
-same through our own peer, without a session behind it. `quiet`: our own peer, which has nothing to
-say. `echo`: a WebSocket that sends each text back, unread. All on uvloop, as our server is.
+`stock`: aiortc alone; each caller gets a tone, and received audio is dropped. `media`: the same
+with Earshot's own peer, without a session behind it. `quiet`: Earshot's own peer, which sends
+silence. `echo`: a WebSocket that sends each text back, unread. All run on uvloop, as Earshot does.
 """
 
 import asyncio
@@ -35,14 +35,15 @@ OfferHandler = Callable[[str, asyncio.TaskGroup], Coroutine[Any, Any, str]]
 
 
 def frame_of_tone() -> Pcm:
-    """20 ms at Opus's rate of what our stub voice says: whole periods, so that it goes on."""
+    """Returns 20 ms of the stub voice's tone at Opus's rate: whole periods, so that it can be
+    repeated."""
     assert PTIME_MS * TONE_HZ % 1000 == 0
     resampler = Resampler(24_000, OPUS_RATE_HZ)
     return resampler.push(tone(10 * PTIME_MS))[FRAME_SAMPLES : 2 * FRAME_SAMPLES]
 
 
 class StockTone(MediaStreamTrack):
-    """As aiortc's own examples make sound: a frame whenever it is due."""
+    """Track that sends a frame whenever it is due, as aiortc's own examples do."""
 
     kind = "audio"
 
@@ -66,7 +67,7 @@ class StockTone(MediaStreamTrack):
 
 
 async def stock(offer: str, tasks: asyncio.TaskGroup) -> str:
-    """An answer by aiortc alone."""
+    """Answers a call with aiortc alone."""
     pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
     pc.addTrack(StockTone())
 
@@ -83,17 +84,17 @@ async def stock(offer: str, tasks: asyncio.TaskGroup) -> str:
 
 
 async def media(offer: str, tasks: asyncio.TaskGroup) -> str:
-    """An answer by our own peer."""
+    """Answers a call with Earshot's own peer and a tone."""
     return await _peer(offer, tasks, AudioFrame(frame_of_tone(), OPUS_RATE_HZ, 0))
 
 
 async def quiet(offer: str, tasks: asyncio.TaskGroup) -> str:
-    """An answer by our own peer, in silence."""
+    """Answers a call with Earshot's own peer and silence."""
     return await _peer(offer, tasks, None)
 
 
 SETTINGS = PeerSettings()
-"Of all peers, as those of the server have the same."
+"Shared by all peers, as in the server."
 
 
 async def _peer(offer: str, tasks: asyncio.TaskGroup, frame: AudioFrame | None) -> str:
@@ -107,6 +108,7 @@ async def _peer(offer: str, tasks: asyncio.TaskGroup, frame: AudioFrame | None) 
 
 
 async def echo(request: aioweb.Request) -> aioweb.WebSocketResponse:
+    """Sends each text back."""
     ws = aioweb.WebSocketResponse(compress=False, protocols=("realtime",))
     await ws.prepare(request)
     async for message in ws:
@@ -116,7 +118,7 @@ async def echo(request: aioweb.Request) -> aioweb.WebSocketResponse:
 
 
 async def serve(kind: str) -> None:
-    """On a free port, until it is told to stop."""
+    """Serves on a free port until a signal stops it. kind: stock, media, quiet or echo."""
     over = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, over.set)
@@ -136,7 +138,7 @@ async def serve(kind: str) -> None:
         await aioweb.TCPSite(runner, "127.0.0.1", 0).start()
         print(f"ready in 0 s at http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
         await over.wait()
-        raise SystemExit(0)  # whatever calls are still there end with the process
+        raise SystemExit(0)  # open calls end with the process
 
 
 if __name__ == "__main__":

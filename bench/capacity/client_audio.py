@@ -1,4 +1,4 @@
-"""What all clients send: commands with a quiet room between them, once as Opus, once as PCM."""
+"""Audio that all clients send: commands with a quiet room between them, as Opus or as PCM."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from media.pcm import to_bytes
 
 
 def packets() -> Sequence[bytes]:
-    """An Opus packet per 20 ms."""
+    """Returns the Opus packets, one per 20 ms."""
     encoder = OpusEncoder(RATE_HZ)
     return [encoder.encode(frame) for frame in _frames()]
 
 
 def appends() -> Sequence[str]:
-    """An event of the Realtime API per 20 ms."""
+    """Returns the events of the Realtime API, one per 20 ms."""
     audio = (b64encode(to_bytes(frame)).decode() for frame in _frames())
     return [f'{{"type":"input_audio_buffer.append","audio":"{one}"}}' for one in audio]
 

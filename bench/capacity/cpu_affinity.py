@@ -1,4 +1,4 @@
-"""Server and load apart: each on a processor core of its own."""
+"""Pins server and load each to a processor core of its own."""
 
 import os
 from collections.abc import Iterator
@@ -10,12 +10,14 @@ from core.errors import RequestError
 
 @dataclass(frozen=True, slots=True)
 class CpuAssignment:
+    """Numbers of the two cores."""
+
     server: int
     load: int
 
 
 def cores() -> CpuAssignment:
-    """The first and the last core that this process may use. Raises RequestError."""
+    """Returns the first and the last core that this process may use. Raises RequestError."""
     if not hasattr(os, "sched_setaffinity"):
         raise RequestError("this system cannot pin a process to a core")
     usable = sorted(os.sched_getaffinity(0))
@@ -26,7 +28,7 @@ def cores() -> CpuAssignment:
 
 @contextmanager
 def on_core(core: int) -> Iterator[None]:
-    """This thread, and what it starts meanwhile, runs on this core only."""
+    """Pins this thread, and the processes that it starts meanwhile, to this core."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:

@@ -1,4 +1,4 @@
-"""One measurement: what a server took while so many sessions were open."""
+"""One measurement: resources that a server used for a number of open sessions."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,55 +9,59 @@ from time import perf_counter
 from bench.measurements.resources import use_of
 
 PROBE_S = 0.005
+"Interval in which the lag of this process is probed."
 
 SETTLE_S = 2.0
-"After the last session was opened: certificates, first answers, recognisers' first words."
+"Pause after the last session was opened, for certificates, first responses and first words."
 
 
 @dataclass(frozen=True, slots=True)
 class MeasurementWindow:
-    """The seconds that count."""
+    """Measured interval."""
 
     began: float
-    "By perf_counter."
+    "Start, by perf_counter."
     wall_s: float
     cpu_s: float
-    "Of the server's processes."
+    "Processor time of the server's processes."
     waited_s: float
-    "That the server's event loop wanted the core and others had it: much of it spoils times."
+    """Time in which the server's event loop wanted the core but another process had it. Much of it
+    spoils the result."""
     lags_ms: Sequence[float]
-    "How late this process, the load, was itself."
+    "Lags of this process, which makes the load."
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityRun:
+    """Result of one run."""
+
     sessions: int
     window: MeasurementWindow
     heard_s: float
-    "Audio that all clients got."
+    "Seconds of audio that all clients received."
     errors_ms: Sequence[float] = ()
-    "Of each packet's distance to the one before it."
+    "Errors of the intervals between packets, in ms."
     refusals: int = 0
-    "Error events."
+    "Number of error events."
 
     @property
     def cpu_percent(self) -> float:
-        """Of one core, for each session."""
+        """Processor use per session, in percent of one core."""
         return 100 * self.window.cpu_s / self.window.wall_s / self.sessions
 
     @property
     def waited_percent(self) -> float:
-        """Of the time."""
+        """Share of the time in which the server waited for its core."""
         return 100 * self.window.waited_s / self.window.wall_s
 
     @property
     def heard_percent(self) -> float:
-        """Of real time."""
+        """Received audio in percent of real time."""
         return 100 * self.heard_s / self.window.wall_s / self.sessions
 
 
 async def window(pid: int, seconds: float) -> MeasurementWindow:
-    """Measure the server for so long."""
+    """Measures the server with process id `pid` for this time."""
     began, lags_ms = perf_counter(), list[float]()
     cpu_s, waited_s = use_of(pid).cpu_s, _waited_s(pid)
     while perf_counter() - began < seconds:
@@ -69,6 +73,6 @@ async def window(pid: int, seconds: float) -> MeasurementWindow:
 
 
 def _waited_s(pid: int) -> float:
-    """Of the process's first thread, as Linux counts it."""
+    """Returns how long the process's first thread waited for a core, as Linux counts it."""
     _, waited_ns, _ = Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()
     return int(waited_ns) / 1e9

@@ -1,4 +1,4 @@
-"""Round after round, every system with every number of sessions, in changing order."""
+"""Runs rounds: in each, every system with every number of sessions, in changing order."""
 
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -18,11 +18,11 @@ from bench.client.realtime import CannotConnect
 from core.errors import EarshotError, RequestError
 
 LONG_MS = 60_000
-"An answer that outlasts a run."
+"Length of an answer that outlasts a run."
 
 CALLED = ("stock", "media", "quiet", "deaf", "earshot")
 CONNECTED = ("echo", "deaf", "no-turns", "vad")
-"Systems by the names that docs/bench.md explains; the first is what the others are compared with."
+"Names of the systems, explained in docs/bench.md. The others are compared with the first."
 
 BARE: Mapping[str, Bare] = {
     "stock": "stock",
@@ -32,7 +32,7 @@ BARE: Mapping[str, Bare] = {
 }
 
 CapacityMeasure = Callable[[int], Coroutine[Any, Any, CapacityRun]]
-"So many sessions, once."
+"Function that runs once with a number of sessions."
 
 
 class SystemMeasurementError(EarshotError):
@@ -43,15 +43,18 @@ class SystemMeasurementError(EarshotError):
 
 @dataclass(frozen=True, slots=True)
 class CapacityPlan:
+    """Parameters of a comparison."""
+
     cores: CpuAssignment
     seconds: float
     rounds: int
     systems: Sequence[str] | None = None
-    "Only these."
+    "Names of the systems to measure; None: all."
 
 
 async def webrtc(plan: CapacityPlan, calls: Sequence[int]) -> str:
-    """The table. Raises EarshotError."""
+    """Measures calls over WebRTC and returns the table. calls: numbers of sessions. Raises
+    EarshotError."""
     wanted = _wanted(plan, CALLED)
     said = packets()
     async with AsyncExitStack() as stack:
@@ -69,7 +72,7 @@ async def webrtc(plan: CapacityPlan, calls: Sequence[int]) -> str:
 
 
 async def websocket(plan: CapacityPlan, sockets: Sequence[int]) -> str:
-    """The table. Raises EarshotError."""
+    """Measures sessions over WebSocket and returns the table. Raises EarshotError."""
     wanted = _wanted(plan, CONNECTED)
     said = appends()
     manners = {"echo": ECHO, "vad": IS_LISTENED_TO}
@@ -99,7 +102,7 @@ async def _rounds(
             for name in (*names[first:], *names[:first]):
                 try:
                     run = await measures[name](number)
-                except CannotConnect as error:  # of a machine that is too busy: the others go on
+                except CannotConnect as error:  # the machine is too busy: the other systems go on
                     _tell(f"round {turn + 1}: {name}, {number}: not measured: {error}")
                     continue
                 found[name][number].append(run)

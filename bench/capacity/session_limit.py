@@ -1,4 +1,4 @@
-"""Where capacity ends, and what is left when sessions end."""
+"""Measures the session limit, and resources that remain after sessions ended."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,24 +19,26 @@ from bench.tools.stats import markdown
 from core.errors import EarshotError
 
 WARM_UP = 200
-"Cycles after which caches and allocators have taken what they take."
+"Cycles before the measurement, until caches and allocators have reached their size."
 
 AT_ONCE = 4
+"Number of parallel clients."
 
 FREED_S = 10.0
-"A place is free when its session has ended: at most an answer in the making is waited for."
+"Limit for a place to become free after its session ended: an answer in progress may delay it."
 
 
 class LimitViolation(EarshotError):
-    """The server did not keep its limit as it must."""
+    """The server violated its session limit."""
 
     code = "not_limited"
 
 
 async def limit(cores: CpuAssignment, sessions: int) -> str:
-    """Fill the server, half over WebRTC; then the next one is told why, and nobody else suffers.
+    """Fills the server, half over WebRTC. The next session must be refused, and the others must go
+    on.
 
-    Raises NotLimited, CannotConnect.
+    Returns the report. Raises LimitViolation, CannotConnect.
     """
     config = configuration(answer_ms=60_000, is_deaf=False, max_sessions=sessions)
     calls = sessions // 2
@@ -62,7 +64,7 @@ async def limit(cores: CpuAssignment, sessions: int) -> str:
 
 
 async def _refused(server: OwnServer, transport: ClientTransport) -> str:
-    """The server's words. Raises NotLimited when it has none."""
+    """Returns the server's refusal. Raises LimitViolation when it did not refuse properly."""
     began = perf_counter()
     try:
         await _connect_once(server.address, transport)
@@ -75,7 +77,7 @@ async def _refused(server: OwnServer, transport: ClientTransport) -> str:
 
 
 async def _taken_again(address: Address) -> float:
-    """Seconds until somebody is let in. Raises NotLimited."""
+    """Returns the seconds until a new session is admitted. Raises LimitViolation."""
     began = perf_counter()
     while True:
         try:
@@ -83,13 +85,15 @@ async def _taken_again(address: Address) -> float:
         except CannotConnect as error:
             if perf_counter() - began > FREED_S:
                 raise LimitViolation(f"no place is free after {FREED_S:g} s: {error}") from error
-            await asyncio.sleep(0.01)  # nothing tells when: the client would try again, too
+            # no event reports a free place: a client would also try again
+            await asyncio.sleep(0.01)
         else:
             return perf_counter() - began
 
 
 async def cycles(cores: CpuAssignment, count: int) -> str:
-    """Connect and leave so often, over both transports in turn; what is held before and after."""
+    """Connects and leaves this many times, over both transports in turn; returns resources before
+    and after."""
     began = perf_counter()
     warm_up = min(WARM_UP, count)
     before, after = await cycles_of(cores, count, warm_up)
@@ -100,7 +104,8 @@ async def cycles(cores: CpuAssignment, count: int) -> str:
 async def cycles_of(
     cores: CpuAssignment, count: int, warm_up: int = WARM_UP
 ) -> tuple[Footprint, Footprint]:
-    """What an empty server holds before and after. Raises CannotConnect, NotEmpty."""
+    """Returns the resources of an empty server before and after. Raises CannotConnect,
+    SessionsLeft."""
     async with earshot(cores, configuration(answer_ms=2000, is_deaf=False)) as server:
         await come_and_go(server.address, warm_up)
         before = await quiet_footprint(server.address, server.pid)
@@ -109,7 +114,7 @@ async def cycles_of(
 
 
 async def come_and_go(address: Address, count: int) -> None:
-    """So many sessions, each leaving as soon as it is heard. Raises CannotConnect."""
+    """Opens this many sessions, each left as soon as the server answers. Raises CannotConnect."""
     both: Sequence[ClientTransport] = ("webrtc", "ws")
     transports = islice(cycle(both), count)
 
@@ -126,7 +131,7 @@ async def come_and_go(address: Address, count: int) -> None:
 
 
 async def _connect_once(address: Address, transport: ClientTransport) -> None:
-    """Until the server is heard. Raises CannotConnect."""
+    """Connects, waits for the server's first answer and leaves. Raises CannotConnect."""
     if transport == "webrtc":
         async with calling(address, 1, packets()):
             return
@@ -135,6 +140,7 @@ async def _connect_once(address: Address, transport: ClientTransport) -> None:
 
 
 def footprints(found: dict[str, Footprint]) -> str:
+    """Returns the Markdown table of the resources."""
     rows = [
         [when, f"{one.rss_mb:.1f}", str(one.threads), str(one.files), str(one.tasks)]
         for when, one in found.items()

@@ -1,4 +1,4 @@
-"""What the runs came to, as tables."""
+"""Tables of the results."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -7,11 +7,11 @@ from bench.capacity.one_run import CapacityRun
 from bench.tools.stats import markdown, percentile
 
 CapacityRuns = Mapping[str, Mapping[int, Sequence[CapacityRun]]]
-"System -> sessions -> one run per round."
+"System -> number of sessions -> one run per round."
 
 
 def table(found: CapacityRuns, beside: str) -> str:
-    """A row for each system and number of sessions, compared with the one that is `beside`."""
+    """Returns a row for each system and number of sessions. beside: the system to compare with."""
     with_intervals = any(run.errors_ms for run in _all(found))
     head = ["system", "sessions", "% of a core for each", f"of {beside}", "sound got, %"]
     head += ["interval error p99, ms", "p50"] if with_intervals else []
@@ -37,7 +37,7 @@ def table(found: CapacityRuns, beside: str) -> str:
 
 
 def extrapolated(found: CapacityRuns) -> str:
-    """Sessions on a full core, if each cost what it did among the most that were tried."""
+    """Returns the sessions of a full core, extrapolated from the largest measured number."""
     measured = [[n for n, runs in by.items() if runs] for by in found.values()]
     most = max(sessions for numbers in measured for sessions in numbers)
     parts = [
@@ -49,7 +49,7 @@ def extrapolated(found: CapacityRuns) -> str:
 
 
 def _spread(values: Sequence[float], digits: int) -> str:
-    """Median (least-most)."""
+    """Returns median (smallest-largest)."""
     shown = [f"{value:.{digits}f}" for value in (median(values), min(values), max(values))]
     return f"{shown[0]} ({shown[1]}-{shown[2]})"
 

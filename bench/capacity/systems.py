@@ -1,4 +1,4 @@
-"""What is measured: our server with engines that do nothing, and the bare ones beside it."""
+"""Measured systems: Earshot with stub engines, and the bare servers."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,11 +12,14 @@ from bench.server.own_server import OwnServer, own_program, own_server
 Bare = Literal["stock", "media", "quiet", "echo"]
 
 MAX_SESSIONS = 1000
-"More than are opened: where the limit is not what is measured."
+"More than are ever opened, for measurements that are not about the limit."
 
 
 def configuration(*, answer_ms: int, is_deaf: bool, max_sessions: int = MAX_SESSIONS) -> str:
-    """TOML. `answer_ms`: of sound in each answer. `is_deaf`: no voice activity is looked for."""
+    """Returns the configuration as TOML.
+
+    answer_ms: length of the audio of each answer. is_deaf: no voice activity detection.
+    """
     lines = ["[server]", f"max_sessions = {max_sessions}"]
     for kind in ("asr", "llm", "tts"):
         lines += [f"[{kind}]", f'engine = "bench.server.stub_engines.{kind}"']
@@ -28,7 +31,7 @@ def configuration(*, answer_ms: int, is_deaf: bool, max_sessions: int = MAX_SESS
 
 @asynccontextmanager
 async def earshot(cores: CpuAssignment, config: str) -> AsyncGenerator[OwnServer]:
-    """`earshot serve` on its core. Raises NotStarted."""
+    """Runs `earshot serve` on its core. Raises ServerStartError."""
     with TemporaryDirectory(prefix="earshot-capacity-") as folder:
         file = Path(folder) / "capacity.toml"
         file.write_text(config, encoding="utf-8")
@@ -40,7 +43,7 @@ async def earshot(cores: CpuAssignment, config: str) -> AsyncGenerator[OwnServer
 
 @asynccontextmanager
 async def bare(cores: CpuAssignment, kind: Bare) -> AsyncGenerator[OwnServer]:
-    """One of `bench.capacity.bare_servers` on the same core. Raises NotStarted."""
+    """Runs one of `bench.capacity.bare_servers` on the same core. Raises ServerStartError."""
     async with AsyncExitStack() as stack:
         with on_core(cores.server):
             program = own_program(["-m", "bench.capacity.bare_servers", kind])

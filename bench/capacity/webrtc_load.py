@@ -1,4 +1,5 @@
-"""Sessions over WebRTC that cost the client little: packets encoded before, nothing decoded."""
+"""WebRTC sessions that cost the client little: packets are encoded before, and nothing is
+decoded."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -40,26 +41,29 @@ SESSION: Json = {
         }
     },
 }
-"Turns are found and written down; the one long answer goes on meanwhile."
+"Turns are detected and transcribed, but do not interrupt the one long answer."
 
 TALK = encode({"type": "response.create"}).decode()
 
 STEP = ms_to_samples(PTIME_MS, OPUS_RATE_HZ)
 
 AT_ONCE = 2
-"Connections that are being made: with more of them a busy machine takes longer than one waits."
+"""Limit of connections that are made at the same time: with more, a busy machine exceeds the
+timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class PacketArrival:
+    """Arrival of one packet."""
+
     timestamp: int
-    "RTP's, 48 kHz."
+    "RTP timestamp at 48 kHz."
     at: float
-    "In seconds of perf_counter: uvloop's own time has whole milliseconds."
+    "Seconds of perf_counter: uvloop's own time has whole milliseconds."
 
 
 class WebRtcLoadClient:
-    """One call. `close` it."""
+    """Client of one call; has to be closed with `close`."""
 
     def __init__(self, packets: Sequence[bytes], offset: int, phase_s: float) -> None:
         self.arrivals: list[PacketArrival] = []
@@ -75,7 +79,7 @@ class WebRtcLoadClient:
         receive_rtp(transceiver.receiver, self._on_packet)
 
     async def connect(self, http: ClientSession, address: Address) -> None:
-        """Until the server is heard. Raises CannotConnect."""
+        """Connects and waits for the first packet. Raises CannotConnect."""
         await self._pc.setLocalDescription()
         form = FormData()
         form.add_field("sdp", self._pc.localDescription.sdp, content_type="application/sdp")
@@ -96,7 +100,7 @@ class WebRtcLoadClient:
         await self.heard()
 
     async def heard(self) -> None:
-        """A packet comes now. Raises CannotConnect."""
+        """Waits for a packet. Raises CannotConnect."""
         self._talks.clear()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -123,7 +127,7 @@ class WebRtcLoadClient:
 
 
 class _PacketLoopTrack(MediaStreamTrack):
-    """Packets in a loop, one per 20 ms, without drift."""
+    """Track that repeats the packets, one per 20 ms, without drift."""
 
     kind = "audio"
 
@@ -149,7 +153,7 @@ class _PacketLoopTrack(MediaStreamTrack):
 async def run(
     server: OwnServer, packets: Sequence[bytes], seconds: float, sessions: int
 ) -> CapacityRun:
-    """So many calls for so long. Raises CannotConnect."""
+    """Runs this many calls for this time. Raises CannotConnect."""
     async with calling(server.address, sessions, packets) as callers:
         await asyncio.sleep(SETTLE_S)
         measured = await window(server.pid, seconds)
@@ -171,7 +175,7 @@ async def run(
 async def calling(
     address: Address, sessions: int, packets: Sequence[bytes]
 ) -> AsyncGenerator[Sequence[WebRtcLoadClient]]:
-    """Calls whose packets leave evenly spread over 20 ms. Raises CannotConnect."""
+    """Opens calls whose packets leave evenly spread over 20 ms. Raises CannotConnect."""
     phase_s = PTIME_MS / 1000 / sessions
     callers = [
         WebRtcLoadClient(packets, number * len(packets) // sessions, number * phase_s)
@@ -197,7 +201,8 @@ async def calling(
 
 
 def interval_errors_ms(arrivals: Sequence[PacketArrival]) -> list[float]:
-    """How far each packet's distance to the one before it is from the distance of their sounds."""
+    """Returns the difference between the interval of arrival and the interval of the timestamps,
+    for each packet, in ms."""
     errors = []
     for before, after in pairwise(arrivals):
         sound = ((after.timestamp - before.timestamp + 0x80000000) & 0xFFFFFFFF) - 0x80000000

@@ -1,4 +1,5 @@
-"""Sessions over WebSocket that cost the client little: events made before, audio only counted."""
+"""WebSocket sessions that cost the client little: events are made before, and audio is only
+counted."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -19,23 +20,25 @@ from bench.server.own_server import OwnServer
 from core.audio import PTIME_MS
 
 ANSWER_S = 4
-"An answer of so much sound is asked for as often: over time the server says as much as it hears."
+"""Length of an answer and interval of the requests for one, in seconds: the server then sends as
+much audio as it receives."""
 
 CLEAR = encode({"type": "input_audio_buffer.clear"}).decode()
 
 FRAMES_PER_CLEAR = 50
-"A client that commits nothing clears what it sent once a second."
+"Frames after which a client that never commits clears its buffer: one second."
 
 
 @dataclass(frozen=True, slots=True)
 class ClientBehaviour:
-    """How the client uses the server."""
+    """How a client uses the server."""
 
     turn_detection: Json | None
     is_echo: bool = False
-    "The other side only sends back what it gets: nothing but audio is sent."
+    "True: the server only sends back what it gets, so nothing but audio is sent."
 
     def greeting(self) -> list[str]:
+        """Returns the first events of a connection."""
         if self.is_echo:
             return []
         audio: Json = {"input": {"turn_detection": self.turn_detection}}
@@ -54,18 +57,18 @@ class _ServerEvent(msgspec.Struct):
     type: str
     delta: str = ""
     audio: str = ""
-    "In what an echo sends back."
+    "Audio in an event that the echo server sends back."
 
 
 _read = msgspec.json.Decoder(_ServerEvent).decode
 
 
 class WebSocketLoadClient:
-    """One connection; it counts what it hears."""
+    """One connection; it counts the audio that it receives."""
 
     def __init__(self, ws: ClientWebSocketResponse, manner: ClientBehaviour) -> None:
         self.audio_chars = 0
-        "Base64."
+        "Received audio in characters of Base64."
         self.errors = 0
         self.cleared = 0
         self.news = asyncio.Event()
@@ -78,7 +81,7 @@ class WebSocketLoadClient:
         return self.audio_chars * 3 / 4 / 2 / RATE_HZ
 
     async def read(self) -> None:
-        """Until the connection ends."""
+        """Reads events until the connection ends."""
         async for message in self._ws:
             if message.type is not WSMsgType.TEXT:
                 break
@@ -90,7 +93,10 @@ class WebSocketLoadClient:
             self.news.set()
 
     async def write(self, appends: Sequence[str], offset: int, phase: float) -> None:
-        """A frame per 20 ms, and what else the manner asks for. `phase`: from 0 to 1."""
+        """Sends a frame per 20 ms, and the other events of its behaviour.
+
+        phase: shift of the frames, 0 to 1, so that connections do not send at the same moment.
+        """
         for text in self._manner.greeting():
             await self.send(text)
         origin = self._clock() + phase * PTIME_MS / 1000
@@ -113,7 +119,7 @@ class WebSocketLoadClient:
             raise CannotConnect("the server closed a connection") from error
 
     async def acknowledged(self) -> None:
-        """The server still answers. Raises CannotConnect."""
+        """Waits for an answer, which proves that the server still works. Raises CannotConnect."""
         before = self.cleared
         await self.send(CLEAR)
         try:
@@ -132,7 +138,7 @@ async def run(
     seconds: float,
     sessions: int,
 ) -> CapacityRun:
-    """So many connections for so long. Raises CannotConnect."""
+    """Runs this many connections for this time. Raises CannotConnect."""
     async with streaming(server.address, sessions, manner) as streams:
         writing = (
             stream.write(appends, number * len(appends) // sessions, number / sessions)
@@ -151,7 +157,7 @@ async def run(
 async def streaming(
     address: Address, sessions: int, manner: ClientBehaviour
 ) -> AsyncGenerator[Sequence[WebSocketLoadClient]]:
-    """Connections, read all the time. Raises CannotConnect."""
+    """Opens connections, which are read all the time. Raises CannotConnect."""
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(http_session(address))
         streams = []

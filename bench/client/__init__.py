@@ -1,1 +1,1 @@
-"""Clients that measurements talk to a server with."""
+"""Clients with which measurements use a server."""

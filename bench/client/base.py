@@ -1,8 +1,9 @@
-"""An OpenAI Realtime client that measures: what it says is paced, what it gets has a time.
+"""OpenAI Realtime client for measurements: it sends audio in real time and timestamps received
+events.
 
-async with connect(address, "webrtc", Wish(), ear.hear) as client:
-    await client.mouth.say(pcm)
-    async for received in client.events(): ...
+    async with connect(address, "webrtc", SessionRequest(), ear.hear) as client:
+        await client.mouth.say(pcm)
+        async for received in client.events(): ...
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -18,7 +19,7 @@ from bench.client.websocket import over_websocket
 
 
 class RealtimeClient(Protocol):
-    """One connection, over whatever transport."""
+    """One connection, over any transport."""
 
     @property
     def transport(self) -> ClientTransport: ...
@@ -28,19 +29,19 @@ class RealtimeClient(Protocol):
 
     @property
     def end(self) -> str:
-        """Why the connection is over; empty while it lives."""
+        """Why the connection is over; empty while it is open."""
         ...
 
     async def quality(self) -> ConnectionReport:
-        """How good the connection has been so far."""
+        """Returns the quality of the connection so far."""
         ...
 
     def send(self, event: Json) -> None:
-        """In order; never blocks."""
+        """Queues an event; never blocks. Events are sent in order."""
         ...
 
     def events(self) -> AsyncIterator[ReceivedEvent]:
-        """What the server says, until the connection is over; for one reader at a time."""
+        """Yields the server's events until the connection is over; for one reader at a time."""
         ...
 
 
@@ -48,7 +49,11 @@ class RealtimeClient(Protocol):
 async def connect(
     address: Address, transport: ClientTransport, wish: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[RealtimeClient, None]:
-    """A connection whose session is agreed on; leaving ends it. Raises CannotConnect."""
+    """Opens a connection and agrees on its session; leaving closes it. on_sound: called with
+    received audio.
+
+    Raises CannotConnect.
+    """
     if transport == "webrtc":
         async with over_webrtc(address, wish, on_sound) as webrtc:
             yield webrtc

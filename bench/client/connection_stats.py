@@ -1,5 +1,4 @@
-"""How good the connection was, from both ends: what this one measures, and what a server of ours
-tells of sound on its way to it."""
+"""Quality of the connection, from measurements at the client and reports of an Earshot server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ QUALITY_EVENT = "earshot.connection"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionReport:
-    """Since the beginning; jitter and round trip are the latest. None: nobody knows.
+    """Quality since the connect; jitter and round trip are the latest values. None: not known.
 
-    Up is from us to the server.
+    "up" is from the client to the server.
     """
 
     transport: str
@@ -25,18 +24,19 @@ class ConnectionReport:
     round_trip_ms: float | None
     loss_up: float | None
     loss_down: float | None
-    "Share of the packets, 0 to 1."
+    "Share of lost packets, 0 to 1."
     jitter_up_ms: float | None
     jitter_down_ms: float | None
     buffer_up_ms: float | None
-    "How long the server's jitter buffer held packets, in the mean; down: ours."
+    "Mean time that the server's jitter buffer held packets; down: the client's."
     buffer_down_ms: float | None
 
 
 def quality_of(own: ConnectionStats, told: Mapping[str, Any]) -> ConnectionReport:
-    """`told`: the server's latest `earshot.connection`; empty when there was none."""
+    """Combines both sides. told: the server's latest `earshot.connection`; empty when there was
+    none."""
     up, down = own.sent or AudioFlowStats(), own.received or AudioFlowStats()
-    theirs = told.get("up") or {}  # the same, but with what came too late
+    theirs = told.get("up") or {}  # the same values, but including packets that came too late
     return ConnectionReport(
         transport=own.transport,
         codec=own.codec,
@@ -54,7 +54,7 @@ def quality_of(own: ConnectionStats, told: Mapping[str, Any]) -> ConnectionRepor
 
 
 def quality_line(quality: ConnectionReport) -> str:
-    """One line for people; what is not known is left out, but for the round trip."""
+    """Returns one line for people, without unknown values other than the round trip."""
     trip = quality.round_trip_ms
     parts = ["round trip not known" if trip is None else f"round trip {trip:.1f} ms"]
     for name, up, down, unit in (

@@ -1,4 +1,4 @@
-"""Holds a conversation turn by turn, and tells how long each part of a turn took at this end."""
+"""Holds a conversation turn by turn, and times each part of a turn at the client."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -15,51 +15,53 @@ from bench.tools.speech_bounds import SpeechBounds, spoken_in
 from core.audio import AudioFrame, Pcm
 
 TAIL_S = 0.2
-"After the server's last word: what is still on its way to the ear."
+"Wait after the end of the answer, for audio that is still on its way."
 
 TRACE_S = 1.0
-"Our server tells of a turn when its sound is over by its clock, the silence at the end included."
+"""Wait for the server's `earshot.turn`: it comes when the audio is over by the server's clock, with
+the silence at its end."""
 
 SOUND_EVENT_S = 2.0
-"A WebRTC server that says nothing about playout is taken to be done after so much quiet."
+"Silence after which a WebRTC server that sends no events about playout counts as done."
 
 LOOK_AGAIN_S = 0.05
-"How often it is looked whether a quiet connection is over, or an answer played out."
+"Interval of checks whether a quiet connection is over, or an answer is played to its end."
 
 MAX_TURN_S = 600
-"Whatever happens, a turn is given up then."
+"Limit of a turn."
 
 OnChange = Callable[[TurnLog], None]
 
 
 @dataclass(frozen=True, slots=True)
 class TurnReport:
-    """One turn. Times are None where there was nothing to measure."""
+    """Result of one turn. Times are None where there was nothing to measure."""
 
     status: Status
     transcript: str
     reply: str
     error: str
     voice_to_voice_ms: float | None
-    "Last speech sample spoken to first audible sample of the answer; for text, from its sending."
+    """From the last speech sample to the first audible sample of the answer; for text, from its
+    sending."""
     first_words_ms: float | None
-    "First speech sample spoken to the first words of a transcript."
+    "From the first speech sample to the first words of a transcript."
     transcript_ms: float | None
-    "Last speech sample spoken to the complete transcript."
+    "From the last speech sample to the complete transcript."
     reply_text_ms: float | None
-    "Last speech sample spoken to the first words of the answer."
+    "From the last speech sample to the first words of the answer."
     server_ms: float | None
-    "End of speech to first sound as the server tells it."
+    "From the end of speech to the first audio, as reported by the server."
     stages: tuple[StageTimes, ...]
     answer_ms: float
-    "Length of the answer's sound."
+    "Length of the answer's audio."
     is_end_known: bool = True
-    "False: sound goes on after the speech, so what is counted from its last sample is None."
+    "False: there is audio after the speech, so times from the last speech sample are None."
     sound: Sequence[AudioFrame] = field(default=(), repr=False)
 
 
 class ConversationClient:
-    """Owner: the task that awaits its turns, one at a time."""
+    """Client that holds a conversation. Only one task may await its turns, one at a time."""
 
     def __init__(
         self, client: RealtimeClient, ear: AudioReceiver, timeout_s: float, on_change: OnChange
@@ -73,10 +75,10 @@ class ConversationClient:
         self._utterances = 0
         self._stopped_at = 0
         self._tells_turns: bool | None = None
-        "Whether this server tells where the time of a turn went; None: not known yet."
+        "True if this server reports the timing of a turn; None: not known yet."
 
     async def read(self) -> None:
-        """Take events until the connection is over."""
+        """Handles events until the connection is over."""
         async for received in self._client.events():
             self._log.take(received)
             match received.type:
@@ -86,30 +88,31 @@ class ConversationClient:
                     self._stopped_at = self._client.mouth.position
                 case "input_audio_buffer.committed":
                     self._utterances += 1
-                    if self._utterances > 1:  # what was answered so far answered less
+                    if self._utterances > 1:  # audio so far answered only a part of the turn
                         self._ear.listen()
             self._on_change(self._log)
             self._changed.set()
         self._changed.set()
 
     async def say(self, pcm: Pcm, span: tuple[int, int] | None = None) -> TurnReport:
-        """Speak 24 kHz mono in real time and hear the answer. Raises ConnectionLost.
+        """Sends 24 kHz mono in real time and waits for the answer. Raises ConnectionLost.
 
-        `span`: first and one past the last sample of speech, where it is known.
+        span: first and one past the last sample of speech, where it is known.
         """
         said = SpeechBounds(*span) if span else await asyncio.to_thread(spoken_in, pcm, RATE_HZ)
         self._begin()
         start = await self._client.mouth.say(pcm)
-        begun_at, ended_at = self._times(said, start)  # now: a mouth forgets
+        begun_at, ended_at = self._times(said, start)  # at once: the microphone forgets old times
         await self._answered()
         return self._report(begun_at, ended_at)
 
     async def listen(self) -> TurnReport:
-        """Let a microphone's owner speak, and hear the answer. Raises ConnectionLost."""
+        """Waits until the user has spoken into a live microphone and the answer is over. Raises
+        ConnectionLost."""
         self._begin()
         mouth = self._client.mouth
         start = mouth.position
-        while not self._log.is_speech:  # as long as it takes
+        while not self._log.is_speech:  # without time limit
             await self._change()
         await self._answered()
         said, begin = mouth.said(start)
@@ -118,7 +121,7 @@ class ConversationClient:
         return self._report(*self._times(heard, begin))
 
     async def write(self, text: str) -> TurnReport:
-        """Send a written message and hear the answer. Raises ConnectionLost."""
+        """Sends a text message and waits for the answer. Raises ConnectionLost."""
         self._begin()
         content = [{"type": "input_text", "text": text}]
         item = {"type": "message", "role": "user", "content": content}
@@ -129,7 +132,7 @@ class ConversationClient:
         return self._report(None, sent_at)
 
     def _times(self, said: SpeechBounds, start: int) -> tuple[float | None, float | None]:
-        """When the first and the last sample of speech were spoken, as far as that is known."""
+        """Returns the times of the first and the last speech sample, as far as they are known."""
         spoken_at = self._client.mouth.spoken_at
         return (
             None if said.begin is None else spoken_at(start + said.begin),
@@ -137,7 +140,8 @@ class ConversationClient:
         )
 
     def _interrupt(self, now: float) -> None:
-        """Over a WebSocket the client owns playout: it stops, and says how much was heard."""
+        """Stops playout over a WebSocket and reports how much was played: there the client owns
+        playout."""
         heard_ms = self._ear.interrupt(now)
         if heard_ms is not None and self._log.output_item_id:
             self._client.send(
@@ -155,7 +159,7 @@ class ConversationClient:
         self._ear.listen()
 
     async def _answered(self) -> None:
-        """Until the answer was heard, or nothing has happened for too long."""
+        """Waits until the answer was played, or nothing has happened for `timeout_s`."""
         began_at = self._clock()
         while not self._is_over():
             active_at = max(began_at, self._log.last_at, self._ear.silent_from)
@@ -170,7 +174,7 @@ class ConversationClient:
             self._tells_turns = self._tells_turns or self._log.is_traced
 
     async def _change(self) -> None:
-        """Something happened, or a little time went by."""
+        """Waits for an event, or a short time."""
         if self._client.end:
             raise ConnectionLost(f"the connection ended: {self._client.end}")
         self._changed.clear()
@@ -214,7 +218,7 @@ async def talking(
     on_change: OnChange = lambda log: None,
     player: AudioPlayer | None = None,
 ) -> AsyncGenerator[tuple[ConversationClient, RealtimeClient], None]:
-    """A connection to talk over. Raises CannotConnect."""
+    """Opens a connection for a conversation. Raises CannotConnect."""
     ear = AudioReceiver(is_paced=transport == "webrtc", player=player)
     async with connect(address, transport, wish, ear.hear) as client:
         talker = ConversationClient(client, ear, timeout_s, on_change)

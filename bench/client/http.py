@@ -1,4 +1,4 @@
-"""HTTP of the clients: one session's settings, and what a failure is called."""
+"""HTTP for the clients: addresses, keys and errors."""
 
 import os
 import ssl
@@ -21,27 +21,27 @@ from aiohttp import (
 from bench.client.realtime import CONNECT_TIMEOUT_S, CannotConnect, message_of
 from core.errors import RequestError
 
-# Where a Realtime server is, and how a client is let in.
+# Address of a Realtime server, and its key.
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 KEY_VARIABLES = ("EARSHOT_KEY", "EARSHOT_API_KEY")
-"The second is the server's own setting: on its machine one variable serves both."
+"The second is the server's own setting: on the server's machine one variable serves both."
 
 _SCHEMES: Mapping[str, str] = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A server's base URL without a trailing slash, and the key for it."""
+    """A server's base URL without a trailing slash, and its key."""
 
     url: str = DEFAULT_URL
     key: str | None = field(default=None, repr=False)
     is_insecure: bool = False
-    "Take any certificate: for a server's self-made one."
+    "True: accept any certificate, such as a server's self-signed one."
 
     def realtime(self, path: str = "", **query: str) -> str:
-        """The URL of /v1/realtime or of what lies below it."""
+        """Returns the URL of /v1/realtime or of a path below it."""
         tail = f"?{urlencode(query)}" if query else ""
         return f"{self.url}/v1/realtime{path}{tail}"
 
@@ -50,14 +50,15 @@ class Address:
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     def ssl(self) -> ssl.SSLContext | bool:
-        """What aiohttp takes as `ssl`."""
+        """Returns aiohttp's argument `ssl`."""
         return not self.is_insecure
 
 
 def parse_address(url: str, key: str | None = None, *, is_insecure: bool = False) -> Address:
-    """Takes also what the server prints (`https://host:8443/#key=...`) and a base ending in /v1.
+    """Parses an address, also the one that the server prints (`https://host:8443/#key=...`) or a
+    base ending in /v1.
 
-    Raises RequestError for what is no address.
+    Raises RequestError for text that is no address.
     """
     wrong = RequestError(f"{url!r} is no address; one looks like {DEFAULT_URL}", code="invalid_url")
     try:
@@ -73,13 +74,14 @@ def parse_address(url: str, key: str | None = None, *, is_insecure: bool = False
 
 
 def http_session(address: Address) -> ClientSession:
+    """Opens an HTTP session with the key and time limits."""
     timeout = ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S, sock_read=CONNECT_TIMEOUT_S)
     return ClientSession(headers=address.headers, timeout=timeout)
 
 
 @contextmanager
 def reaching(address: Address) -> Iterator[None]:
-    """Raises CannotConnect for what goes wrong on the way."""
+    """Turns network errors of its body into CannotConnect."""
     try:
         yield
     except ClientConnectorCertificateError as error:
@@ -97,7 +99,7 @@ def reaching(address: Address) -> Iterator[None]:
 
 
 async def refusal(response: ClientResponse) -> CannotConnect:
-    """Why the server said no, in its own words."""
+    """Returns the server's reason for a refusal as an error, with a hint."""
     body = await response.read()
     try:
         answered = msgspec.json.decode(body)

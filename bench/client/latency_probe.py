@@ -1,4 +1,4 @@
-"""What a client hears: when sound became audible, and where speech ends in a recording."""
+"""Timing of audio: when received audio became audible, and where speech ends in a recording."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -9,15 +9,16 @@ from core.audio import AudioFrame, Pcm, ms_to_samples
 from media.pcm import dbfs
 
 AUDIBLE_LEVEL = 328
-"Of 32768, 1 % or -40 dBFS: above what Opus makes of silence, far below any voice."
+"""Level of 32768 that counts as audible, 1 % or -40 dBFS: above what Opus makes of silence, far
+below any voice."""
 
 WINDOW_MS = 10
 
 QUIETER_DB = 30
-"Speech lies within this of its loudest 10 ms; the end of a word fades below."
+"Speech lies within this many dB of its loudest 10 ms; the end of a word fades below."
 
 ABOVE_NOISE_DB = 10
-"Speech is at least so much louder than the recording's quietest tenth."
+"Speech is at least this many dB louder than the quietest tenth of the recording."
 
 
 SILENT_BELOW_DBFS = -60
@@ -25,7 +26,8 @@ SILENT_BELOW_DBFS = -60
 
 
 def speech_span(pcm: Pcm, rate_hz: int) -> tuple[int, int] | None:
-    """First and one past the last sample of speech by energy, to 10 ms; None for silence."""
+    """Returns first and one past the last sample of speech by energy, to 10 ms; None for
+    silence."""
     window = ms_to_samples(WINDOW_MS, rate_hz)
     levels = np.array([dbfs(pcm[at : at + window]) for at in range(0, len(pcm), window)])
     if not len(levels) or levels.max() < SILENT_BELOW_DBFS:
@@ -41,37 +43,39 @@ class AudioPlayer(Protocol):
     """A loudspeaker."""
 
     def play(self, frame: AudioFrame) -> None:
-        """After what already waits."""
+        """Queues a frame."""
         ...
 
     def flush(self) -> None:
-        """Drop what waits."""
+        """Drops queued frames."""
         ...
 
 
 @dataclass(slots=True)
 class AudioReceiver:
-    """Times are those of a player without a buffer of its own: it plays what comes at once."""
+    """Times the received audio. Times are those of a player without a buffer, which plays audio at
+    once."""
 
     is_paced: bool
-    "Sound arrives in real time (WebRTC); otherwise faster, and queues until it is played."
+    """True: audio arrives in real time (WebRTC). False: it arrives faster, and queues until it is
+    played."""
     player: AudioPlayer | None = None
     heard_at: float | None = None
-    "When the first audible sample since `listen` was played, in seconds."
+    "Time in seconds at which the first audible sample since `listen` was played."
     silent_from: float = 0.0
-    "When the last audible sample was played, or will be."
+    "Time at which the last audible sample was played, or will be."
     frames: list[AudioFrame] = field(default_factory=list)
-    "Everything since `listen`, silence included."
+    "All frames since `listen`, including silence."
     _began_at: float = 0.0
     _played_until: float = 0.0
 
     def listen(self) -> None:
-        """Forget what was heard: a turn begins."""
+        """Forgets the received audio: a turn begins."""
         self.heard_at = None
         self.frames.clear()
 
     def hear(self, frame: AudioFrame, at: float) -> None:
-        """One piece of sound that arrived at `at`."""
+        """Takes one frame that arrived at `at`."""
         begin = at if self.is_paced else max(at, self._played_until)
         if begin > self._played_until:
             self._began_at = begin
@@ -87,9 +91,10 @@ class AudioReceiver:
         self.silent_from = begin + (int(audible[-1]) + 1) / frame.rate_hz
 
     def interrupt(self, now: float) -> int | None:
-        """Somebody speaks: stop playing. Returns how many ms were heard of what was queued.
+        """Stops playing because the user speaks. Returns how many ms of the queued audio were
+        played.
 
-        None when nothing was, or when it is the server that paces and stops.
+        None when nothing was queued, or when the server paces and stops the audio.
         """
         if self.is_paced or now >= self._played_until:
             return None
@@ -100,7 +105,7 @@ class AudioReceiver:
         return max(0, int(1000 * (now - self._began_at)))
 
     def sound(self) -> list[AudioFrame]:
-        """The frames from the first audible to the last."""
+        """Returns the frames from the first audible to the last."""
         loud = [
             index
             for index, frame in enumerate(self.frames)

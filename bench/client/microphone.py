@@ -1,4 +1,4 @@
-"""What a client says: as from a microphone, a frame per 20 ms whether anybody speaks or not."""
+"""Audio that a client sends: as from a microphone, a frame per 20 ms, speech or silence."""
 
 import asyncio
 from collections import deque
@@ -10,19 +10,20 @@ from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples, silence
 from media.pcm import Framer
 
 RATE_HZ = 24_000
-"The Realtime API's PCM; over WebRTC Opus carries it as well."
+"Rate of the Realtime API's PCM; over WebRTC Opus carries it as well."
 
 FRAME_SAMPLES = ms_to_samples(PTIME_MS, RATE_HZ)
 
 REMEMBERED_MS = 60_000
-"How far back one can ask what was said when: longer than any utterance."
+"How far back the times of samples are remembered, in ms: longer than any utterance."
 
 MAX_LIVE_MS = 200
-"A sound card that is faster than the clock by more than this loses its oldest audio."
+"""Limit of queued live audio. A sound card that is faster than the clock loses its oldest audio
+beyond it."""
 
 
 class Microphone:
-    """Owner: the task that calls `pull` once per 20 ms; `clock` gives seconds."""
+    """Microphone of a client. One task calls `pull` once per 20 ms; `clock` gives seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -31,10 +32,10 @@ class Microphone:
         self._live = Framer(RATE_HZ)
         self._silence = silence(PTIME_MS, RATE_HZ)
         self.position = 0
-        "Samples given away so far: the stream's own time."
+        "Number of samples that were sent: the stream's own time."
 
     def pull(self) -> AudioFrame:
-        """The next 20 ms; silence when nothing waits."""
+        """Returns the next 20 ms; silence when nothing is queued."""
         pcm, is_said = self._waiting.popleft() if self._waiting else (self._silence, None)
         frame = AudioFrame(pcm, RATE_HZ, self.position)
         self._sent.append((frame, self._clock()))
@@ -44,7 +45,7 @@ class Microphone:
         return frame
 
     async def say(self, pcm: Pcm) -> int:
-        """Say it in real time; return, when all is sent, the position at which it began."""
+        """Sends audio in real time; returns, when all is sent, the position at which it began."""
         if not len(pcm):
             return self.position
         begin = self.position
@@ -57,21 +58,23 @@ class Microphone:
         return begin
 
     def feed(self, pcm: Pcm) -> None:
-        """What a sound card recorded."""
+        """Adds audio that a sound card recorded."""
         for frame in self._live.push(pcm):
             self._waiting.append((frame.pcm, None))
         while len(self._waiting) * PTIME_MS > MAX_LIVE_MS:
             self._waiting.popleft()
 
     def spoken_at(self, position: int) -> float | None:
-        """When the sample at `position` was spoken: a frame is sent when its last sample was."""
+        """Returns when the sample at `position` was spoken; a frame is sent when its last sample
+        was. None: forgotten."""
         for frame, at in self._sent:
             if frame.start <= position < frame.end:
                 return at - (frame.end - position) / RATE_HZ
         return None
 
     def said(self, begin: int) -> tuple[Pcm, int]:
-        """What was sent since position `begin`, as far as it is remembered, and where that is."""
+        """Returns the audio since position `begin`, as far as it is remembered, and its
+        position."""
         frames = [frame for frame, _ in self._sent if frame.end > begin]
         if not frames:
             return np.zeros(0, np.int16), self.position

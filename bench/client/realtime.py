@@ -1,4 +1,4 @@
-"""What every Realtime client of ours shares, whatever carries its texts."""
+"""Parts that the Realtime clients share, whatever the transport."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
@@ -15,42 +15,43 @@ from core.errors import EarshotError
 Json = dict[str, Any]
 ClientTransport = Literal["webrtc", "ws"]
 OnSound = Callable[[AudioFrame, float], None]
-"Takes received sound and when it arrived, in the loop's seconds."
+"Function that takes received audio and its time of arrival, in the event loop's seconds."
 
 CONNECT_TIMEOUT_S = 15
-"For TCP, TLS, the call and the first event; ICE alone may take some seconds on a bad network."
+"""Limit for TCP, TLS, the call and the first event; ICE alone may take some seconds on a bad
+network."""
 
 SETTLE_TIMEOUT_S = 3
-"For the answer to `session.update`, which needs no work of a model."
+"Limit for the answer to `session.update`, which needs no model."
 
 MAX_UNREAD_EVENTS = 4096
-"Nobody reads for so long only when this process hangs."
+"Limit of unread events: only a client that hangs reaches it."
 
 OUR_EVENTS = ("earshot.hypothesis", "earshot.turn", QUALITY_EVENT)
 
 TRANSCRIPTION_MODEL = "whisper-1"
-"A name that every Realtime server knows; ours takes the hosted service's names for its default."
+"A name that every Realtime server knows; Earshot takes the hosted service's names for its default."
 
 _OURS = "earshot-events"
 _WISH = "wish"
-"Ids of the two session.update that we send; an error names the one it is about."
+"Ids of the two session.update events that the client sends; an error names the one that caused it."
 
 
 class CannotConnect(EarshotError):
-    """The server cannot be reached, or refused us."""
+    """The server cannot be reached, or refused the client."""
 
     code = "cannot_connect"
 
 
 class ConnectionLost(EarshotError):
-    """It was there, and went away."""
+    """An open connection was lost."""
 
     code = "connection_lost"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """What we ask of the session."""
+    """Session settings that the client asks for."""
 
     model: str = "default"
     language: str | None = None
@@ -58,12 +59,12 @@ class SessionRequest:
     voice: str | None = None
     recogniser: str = TRANSCRIPTION_MODEL
     silence_ms: int | None = None
-    "What `server_vad` waits for; None: the server's default."
+    "Silence for `server_vad`, in ms; None: the server's default."
     is_answered: bool = True
-    "False: nobody is to say anything, the transcript is all that is wanted."
+    "False: no response is made, only the transcript."
 
     def session(self) -> Json:
-        """The session object: standard fields only, so that any server takes it."""
+        """Returns the session object, with standard fields only, so that any server accepts it."""
         transcription = {"model": self.recogniser}
         if self.language:
             transcription["language"] = self.language
@@ -80,11 +81,11 @@ class SessionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedEvent:
-    """One server event."""
+    """One event of the server."""
 
     event: Mapping[str, Any]
     at: float
-    "When it arrived, in the loop's seconds."
+    "Time of its arrival, in the event loop's seconds."
 
     @property
     def type(self) -> str:
@@ -92,15 +93,15 @@ class ReceivedEvent:
 
 
 class EventInbox:
-    """Events as they arrive, and why none will come any more."""
+    """Queue of received events, with the reason for its end."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._received: asyncio.Queue[ReceivedEvent | None] = asyncio.Queue()
         self.end = ""
-        "Why the connection is over; empty while it lives."
+        "Why the connection is over; empty while it is open."
         self.quality: Mapping[str, Any] = {}
-        "What the server told last of the connection; no part of the conversation."
+        "The server's latest report on the connection; it is no part of the conversation."
 
     def put(self, event: Json) -> None:
         if event.get("type") == QUALITY_EVENT and isinstance(event.get("connection"), Mapping):
@@ -116,28 +117,28 @@ class EventInbox:
             self._received.put_nowait(None)
 
     async def events(self) -> AsyncGenerator[ReceivedEvent, None]:
-        """Until the connection is over."""
+        """Yields events until the connection is over."""
         while (received := await self._received.get()) is not None:
             yield received
-        self._received.put_nowait(None)  # also for whoever reads next
+        self._received.put_nowait(None)  # for the next reader too
 
 
 EventSender = Callable[[Json], None]
 
 
 async def greeted(inbox: EventInbox) -> None:
-    """Wait for the server's first event. Raises CannotConnect."""
+    """Waits for the server's first event. Raises CannotConnect."""
     await _awaited(inbox, "session.created", CONNECT_TIMEOUT_S)
 
 
 async def wished(send: EventSender, inbox: EventInbox, wish: SessionRequest) -> None:
-    """Ask for the session we want. Raises CannotConnect when the server refuses it."""
+    """Asks for the session's settings. Raises CannotConnect when the server refuses them."""
     send({"type": "session.update", "event_id": _WISH, "session": wish.session()})
     await _awaited(inbox, "session.updated", SETTLE_TIMEOUT_S, event_id=_WISH)
 
 
 async def extended(send: EventSender, inbox: EventInbox) -> None:
-    """Ask for the events that only our server has; any other may refuse them."""
+    """Asks for the events that only Earshot has; other servers may refuse them."""
     session = {"type": "realtime", "include": list(OUR_EVENTS)}
     send({"type": "session.update", "event_id": _OURS, "session": session})
     with suppress(CannotConnect):
@@ -147,7 +148,7 @@ async def extended(send: EventSender, inbox: EventInbox) -> None:
 async def _awaited(
     inbox: EventInbox, kind: str, timeout_s: float, event_id: str | None = None
 ) -> None:
-    """The next event of this type; others before it are dropped.
+    """Waits for the next event of this type and drops others.
 
     Raises CannotConnect: it did not come, or an error came instead (about `event_id`, if given).
     """
@@ -169,7 +170,7 @@ def _is_about(event: Mapping[str, Any], event_id: str | None) -> bool:
 
 
 def decoded(text: str | bytes) -> Json | None:
-    """One event; None for what is none."""
+    """Decodes one event; returns None for malformed text."""
     try:
         event: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -178,7 +179,7 @@ def decoded(text: str | bytes) -> Json | None:
 
 
 def message_of(event: Mapping[str, Any]) -> str:
-    """What an error event or an error's JSON body says, for people."""
+    """Returns the message of an error event or of an error's JSON body, for people."""
     error = event.get("error")
     if not isinstance(error, Mapping):
         return str(error or "no reason given")
@@ -188,7 +189,8 @@ def message_of(event: Mapping[str, Any]) -> str:
 
 @asynccontextmanager
 async def background(*work: Coroutine[Any, Any, Any]) -> AsyncGenerator[None, None]:
-    """Run these while the body runs. Our own errors of the body come out as they are."""
+    """Runs tasks while the body runs. EarshotErrors of the body are raised without an
+    ExceptionGroup."""
     failure: EarshotError | None = None
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(one) for one in work]

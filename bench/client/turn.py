@@ -13,13 +13,13 @@ TRANSCRIPTION = "conversation.item.input_audio_transcription"
 
 @dataclass(frozen=True, slots=True)
 class StageTimes:
-    """One stage as the server tells it; 0 ms is the end of speech."""
+    """One stage as reported by the server; 0 ms is the end of speech."""
 
     name: str
     start_ms: float
     end_ms: float
     is_speculative: bool = False
-    "It began before the turn was over, in the hope that it is."
+    "True if it began by speculation, before the turn was over."
 
     @property
     def took_ms(self) -> float:
@@ -28,39 +28,41 @@ class StageTimes:
 
 @dataclass(slots=True)
 class TurnLog:
-    """Takes events in order. A second utterance within the turn starts its answer anew."""
+    """State of a turn. It takes events in order; a second utterance within the turn resets the
+    answer."""
 
     stable: str = ""
     unstable: str = ""
-    "Words while they are spoken: those that stay, and those that may change."
+    "Words of the partial: those that stay, and those that may change."
     transcripts: dict[str, str] = field(default_factory=dict[str, str])
-    "Item -> what was said. A pause can make two of one recording, which the server may join again."
+    """Item id -> its text. A pause can split a recording into two items, which the server may join
+    again."""
     reply: str = ""
     status: Literal["", "completed", "failed", "cancelled", "incomplete"] = ""
-    "Of the latest response; empty while there is none or it goes on."
+    "Status of the latest response; empty while there is none or it is in progress."
     is_rejected: bool = False
     error: str = ""
     is_traced: bool = False
-    "The server has told where the time of the latest answer went: its last word on a turn."
+    "True once the server reported the timing of the latest answer: its last event of a turn."
     stages: Sequence[StageTimes] = ()
     server_latency_ms: float | None = None
     is_speech: bool = False
-    "The server hears somebody speak, or has not yet taken what it heard as an utterance."
+    "True while the server detects speech, or has not yet decided whether it was an utterance."
     is_playing: bool = False
     has_played: bool = False
     output_item_id: str = ""
-    "The item that the response says; empty when it says nothing."
+    "Item of the response that is spoken; empty when nothing is spoken."
     words_at: float | None = None
-    "When the first words of a transcript arrived."
+    "Time when the first words of a transcript arrived."
     transcript_at: float | None = None
-    "When the transcript was complete."
+    "Time when the transcript was complete."
     reply_at: float | None = None
-    "When the first words of the answer arrived."
+    "Time when the first words of the answer arrived."
     last_at: float = 0.0
     _response_id: Any = None
     _speech_start_ms: Any = None
     _item_id: Any = None
-    "Of the newest utterance."
+    "Item of the newest utterance."
     _has_hypotheses: bool = False
 
     @property
@@ -68,7 +70,7 @@ class TurnLog:
         return " ".join(text for text in self.transcripts.values() if text)
 
     def take(self, received: ReceivedEvent) -> None:
-        """Note one event."""
+        """Records one event."""
         event, self.last_at = received.event, received.at
         kind = received.type
         if kind.startswith("input_audio_buffer."):
@@ -77,7 +79,7 @@ class TurnLog:
             self._playout(kind, event)
         elif kind.startswith(TRANSCRIPTION) or kind == "earshot.hypothesis":
             self._transcription(kind, event, received.at)
-        elif kind == "conversation.item.deleted":  # a later item says it again, with more words
+        elif kind == "conversation.item.deleted":  # a later item repeats it, with more words
             self.transcripts.pop(str(event.get("item_id")), None)
         elif kind.startswith("response."):
             self._response(kind, event, received.at)
@@ -92,9 +94,9 @@ class TurnLog:
                 self.is_speech = True
                 self._speech_start_ms = event.get("audio_start_ms")
                 self._item_id = event.get("item_id")
-            case "speech_stopped":  # speech of no length was none: nothing is committed
+            case "speech_stopped":  # speech of no length is none: nothing is committed
                 self.is_speech = event.get("audio_end_ms") != self._speech_start_ms
-            case "committed":  # whatever was answered before was an answer to less
+            case "committed":  # earlier answers were answers to a part of the turn
                 self.is_speech = False
                 self._item_id = event.get("item_id")
                 self._forget_answer()
@@ -112,7 +114,8 @@ class TurnLog:
         if kind == "earshot.hypothesis":
             self.stable, self.unstable = str(event.get("stable")), str(event.get("unstable"))
             self._has_hypotheses = True
-        elif kind.endswith(".delta") and not self._has_hypotheses:  # which say the same, sooner
+        # hypotheses have the same words earlier
+        elif kind.endswith(".delta") and not self._has_hypotheses:
             self.stable, self.unstable = self.stable + str(event.get("delta") or ""), ""
         elif kind.endswith(".completed"):
             item_id, text = str(event.get("item_id")), str(event.get("transcript") or "").strip()
@@ -134,7 +137,7 @@ class TurnLog:
         if kind == "response.created":
             self._begin_response(response_id)
         elif response_id != self._response_id:
-            return  # the last of an answer that was cut short
+            return  # the end of an answer that was cut short
         elif kind in {"response.output_text.delta", "response.output_audio_transcript.delta"}:
             self.reply += str(event.get("delta", ""))
             self.reply_at = at if self.reply_at is None else self.reply_at
@@ -157,7 +160,7 @@ class TurnLog:
 
     def _turn(self, turn: Mapping[str, Any]) -> None:
         if turn.get("response_id") not in (None, self._response_id):
-            return  # of an answer that was cut short: it was heard until now
+            return  # of an answer that was cut short: it played until now
         is_newest = turn.get("item_id", self._item_id) == self._item_id
         if turn.get("status") == "rejected" and is_newest:
             self.is_rejected, self.is_speech = True, False
@@ -174,7 +177,8 @@ class TurnLog:
         )
 
     def is_over(self, *, has_sound_events: bool) -> bool:
-        """Nothing more is expected. `has_sound_events`: the transport tells when sound ends."""
+        """Returns True when no more events are expected. has_sound_events: the transport reports
+        the end of audio."""
         if self.is_speech or self.is_playing:
             return False
         if self.is_rejected:
@@ -184,6 +188,7 @@ class TurnLog:
         return bool(self.status) and (is_heard or is_silent)
 
     def outcome(self, *, is_heard: bool) -> Status:
+        """Returns the outcome of the turn. is_heard: the client received audible sound."""
         if self.is_rejected:
             return "rejected"
         if self.status in {"failed", "cancelled"}:

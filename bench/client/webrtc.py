@@ -1,4 +1,4 @@
-"""The Realtime API over WebRTC: sound on the media track, events on the data channel."""
+"""Realtime API over WebRTC: audio on the media track, events on the data channel."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -40,7 +40,7 @@ _WORDS: Mapping[CloseReason, str] = {
 
 
 class WebRtcClient:
-    """A `RealtimeClient`."""
+    """A `RealtimeClient` over WebRTC."""
 
     transport: ClientTransport = "webrtc"
 
@@ -75,7 +75,7 @@ class WebRtcClient:
         return self.inbox.events()
 
     async def run(self) -> None:
-        """Until the connection is over."""
+        """Runs until the connection is over."""
         self.inbox.close(_WORDS[await self.peer.run()])
 
     def _on_message(self, text: str | bytes) -> None:
@@ -87,7 +87,7 @@ class WebRtcClient:
 async def over_webrtc(
     address: Address, wish: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[WebRtcClient, None]:
-    """A call whose session is agreed on. Raises CannotConnect."""
+    """Opens a call and agrees on its session. Raises CannotConnect."""
     client = WebRtcClient(on_sound)
     try:
         async with http_session(address) as http:

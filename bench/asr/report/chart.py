@@ -1,4 +1,5 @@
-"""The run as a picture: how latencies spread, and the real-time factor. Plain SVG, no library."""
+"""Picture of a run: distribution of the latencies, and the real-time factor. Plain SVG, no
+library."""
 
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
@@ -8,6 +9,7 @@ from bench.tools.stats import percentile
 WIDTH, HEIGHT = 720, 360
 LEFT, RIGHT, TOP, BOTTOM = 60, 40, 70, 50
 MARKED = (50, 90, 95, 99)
+"Percentiles that get a line."
 
 _STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#222;paint-order:stroke;stroke:#fff;stroke-width:3px}"
@@ -18,7 +20,7 @@ _STYLE = (
 
 
 def chart(title: str, latencies_ms: Sequence[float], rtf: float, what: str) -> str:
-    """The share of recordings (up) that were done within a latency (right)."""
+    """Draws the share of recordings (y) that were done within a latency (x). Returns the SVG."""
     right_ms = nice(max(latencies_ms))
     ordered = sorted(latencies_ms)
     steps = [(0.0, 0.0)]
@@ -41,7 +43,7 @@ def chart(title: str, latencies_ms: Sequence[float], rtf: float, what: str) -> s
 
 
 def nice(value: float) -> float:
-    """The next of 1, 2 and 5 times a power of ten."""
+    """Returns the next of 1, 2 and 5 times a power of ten."""
     step = 1.0
     while step < value:
         for factor in (2, 5, 10):
@@ -62,7 +64,7 @@ def _grid(right_ms: float) -> Iterator[str]:
 
 
 def _marks(ordered: Sequence[float], right_ms: float) -> Iterator[str]:
-    """A line per percentile, its label at its own height so that none covers another."""
+    """Draws a line per percentile. Each label has its own height so that none covers another."""
     for row, percent in enumerate(MARKED):
         value = percentile(ordered, percent)
         x, y = _x(value, right_ms), TOP + 14 + 16 * row

@@ -1,4 +1,4 @@
-"""`stats_summary-NAME.txt`: what the server itself counted meanwhile, from its `/metrics`."""
+"""`stats_summary-NAME.txt`: what the server counted during the run, from its `/metrics`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ QUEUE = "earshot_asr_queue_seconds_sum"
 COMPUTE = "earshot_asr_compute_seconds_sum"
 CALLS = "earshot_asr_compute_seconds_count"
 SIZE = "batch"
-"Label of the two above: how many items were computed at once."
+"Label of the two above: number of items that were computed at once."
 
 HEADER = (
     "Read from the server's /metrics before and after; other clients of the server count too. ",
@@ -23,7 +23,7 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class CallStats:
-    """All calls of one size."""
+    """All calls of one batch size."""
 
     count: int
     infer_s: float
@@ -31,14 +31,15 @@ class CallStats:
 
 @dataclass(frozen=True, slots=True)
 class ServerStats:
-    """Since the server started, or between two moments."""
+    """Counts since the server's start, or between two moments."""
 
     queue_s: float = 0.0
     infer_s: float = 0.0
     calls: Mapping[int, CallStats] = field(default_factory=dict)
-    "By how many items they computed at once."
+    "Calls by batch size."
 
     def since(self, before: "ServerStats") -> "ServerStats":
+        """Returns the difference to earlier counts."""
         none = CallStats(0, 0.0)
         calls = {
             size: CallStats(
@@ -52,7 +53,7 @@ class ServerStats:
 
 
 def parsed(exposition: str) -> ServerStats | None:
-    """From Prometheus' text format; None when it is not of a server of ours."""
+    """Reads Prometheus' text format; returns None when it is not from an Earshot server."""
     queue_s: float | None = None
     infer_s = 0.0
     counts: dict[int, float] = {}
@@ -75,7 +76,7 @@ def parsed(exposition: str) -> ServerStats | None:
 
 
 async def read(address: Address) -> ServerStats | None:
-    """None when the server has no metrics, or not ours."""
+    """Reads the server's metrics; returns None when it has none, or others than Earshot's."""
     async with ClientSession(headers=address.headers) as http:
         try:
             async with http.get(f"{address.url}/metrics", ssl=address.ssl()) as response:
@@ -85,7 +86,7 @@ async def read(address: Address) -> ServerStats | None:
 
 
 def stats_text(model: str, stats: ServerStats | None) -> str:
-    """The Triton client's lines per model and per size of a call."""
+    """Returns the Triton client's lines for the model and for each batch size."""
     lines: Sequence[str] = HEADER
     if stats is None:
         lines = (*lines, "The server tells nothing about itself. ")
@@ -103,7 +104,7 @@ def stats_text(model: str, stats: ServerStats | None) -> str:
 
 
 def _row(size: int, calls: CallStats) -> str:
-    """With the spelling that readers of these files look for."""
+    """Keeps a spelling mistake that readers of these files look for."""
     total_ms, count = calls.infer_s * 1000, calls.count
     return (
         f"execuate inference with batch_size {size:<2} total {count:<5} times, "

@@ -1,4 +1,4 @@
-"""What a run came to: numbers for JSON, a table for people."""
+"""Summary of a run: numbers for JSON, a table for people."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,16 +21,17 @@ Row = tuple[str, str]
 
 
 def answered(run: CorpusRun) -> list[ClipResult]:
-    """Those that were recognised, be it wrongly; the others have no latency."""
+    """Returns the recordings that got an answer, right or wrong; the others have no latency."""
     return [result for result in run.results if not result.answer.error]
 
 
 def heard_words(run: CorpusRun) -> list[ScoredText]:
-    """Raw words; a recording without an answer is a recording of which nothing was heard."""
+    """Returns the raw words; a recording without an answer counts as an empty hypothesis."""
     return [ScoredText(r.clip.id, words(r.clip.text), words(r.answer.text)) for r in run.results]
 
 
 def heard_characters(run: CorpusRun) -> list[ScoredText]:
+    """Returns the raw characters; see `heard_words`."""
     return [
         ScoredText(r.clip.id, characters(r.clip.text), characters(r.answer.text))
         for r in run.results
@@ -38,7 +39,8 @@ def heard_characters(run: CorpusRun) -> list[ScoredText]:
 
 
 def summary(run: CorpusRun, language: str | None) -> dict[str, Any]:
-    """Everything that was measured, as the JSON file holds it."""
+    """Returns all measured values, as in the JSON file. language: overrides that of the
+    recordings."""
     clean = [
         (
             normalised(r.clip.text, language or r.clip.language),
@@ -69,7 +71,7 @@ def summary(run: CorpusRun, language: str | None) -> dict[str, Any]:
 
 
 def recordings(run: CorpusRun) -> list[dict[str, Any]]:
-    """Each recording on its own."""
+    """Returns the results of each recording, for the JSON file."""
     return [
         {
             "id": result.clip.id,
@@ -86,7 +88,7 @@ def recordings(run: CorpusRun) -> list[dict[str, Any]]:
 
 
 def table(found: Mapping[str, Any], what: str) -> str:
-    """Markdown. `what`: what the latency is."""
+    """Returns a Markdown table. what: the meaning of the latency."""
     rows: list[Row] = [
         ("recordings, without an answer", f"{found['recordings']}, {found['failed']}"),
         ("audio, wall", f"{found['audio_s']:.1f} s, {found['wall_s']:.1f} s"),

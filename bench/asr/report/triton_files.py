@@ -1,7 +1,8 @@
-"""The text files that the Triton ASR client writes, byte for byte, so that its readers read ours.
+"""Text files in the format of the Triton ASR client, byte for byte, so that its tools can read
+them.
 
-`rtf-NAME.txt`, `recogs-NAME.txt`, `errs-NAME.txt`. Ours adds `errs-cer-NAME.txt`: theirs says
-%WER for characters too.
+`rtf-NAME.txt`, `recogs-NAME.txt`, `errs-NAME.txt`. Earshot adds `errs-cer-NAME.txt`: Triton's
+client writes %WER for characters too.
 """
 
 from collections import Counter
@@ -20,7 +21,7 @@ _HINT = (
 
 
 def rtf_text(audio_s: float, wall_s: float, latencies_s: Sequence[float]) -> str:
-    """`rtf-NAME.txt`: the real-time factor, and how latencies spread."""
+    """Returns `rtf-NAME.txt`: the real-time factor, and percentiles of the latencies."""
     lines = [
         f"RTF: {wall_s / audio_s:.4f}",
         f"total_duration: {audio_s:.3f} seconds",
@@ -37,7 +38,7 @@ def rtf_text(audio_s: float, wall_s: float, latencies_s: Sequence[float]) -> str
 
 
 def recogs_text(heard: Iterable[ScoredText]) -> str:
-    """`recogs-NAME.txt`: what was said and heard, as lists."""
+    """Returns `recogs-NAME.txt`: references and hypotheses, as lists."""
     return _joined(
         line
         for one in _by_id(heard)
@@ -46,7 +47,7 @@ def recogs_text(heard: Iterable[ScoredText]) -> str:
 
 
 def errs_text(heard: Iterable[ScoredText], rate: str = "WER") -> str:
-    """`errs-NAME.txt`: every error, by recording, by kind and by word."""
+    """Returns `errs-NAME.txt`: all errors, by recording, by kind and by word."""
     heard = _by_id(heard)
     found = errors_of(heard)
     pairs = [pair for one in heard for pair in one.aligned()]
@@ -78,7 +79,7 @@ def errs_text(heard: Iterable[ScoredText], rate: str = "WER") -> str:
 
 
 def _marked(pairs: Sequence[Pair]) -> str:
-    """The text with its errors in brackets; neighbouring errors share one."""
+    """Returns the text with errors in brackets; neighbouring errors share a pair of brackets."""
     shown: list[str] = []
     said: list[str] = []
     got: list[str] = []
@@ -91,18 +92,18 @@ def _marked(pairs: Sequence[Pair]) -> str:
             shown.append(f"({' '.join(said) or NOTHING}->{' '.join(got) or NOTHING})")
             said, got = [], []
         shown.append(one)
-    return " ".join(shown[:-1])  # the last ends the row of pairs
+    return " ".join(shown[:-1])  # without the empty pair that ends the row
 
 
 def _counted(found: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """The most frequent first."""
+    """Yields the most frequent first."""
     ordered = sorted(((count, key) for key, count in Counter(found).items()), reverse=True)
     for count, key in ordered:
         yield f"{count}   {' -> '.join(key)}"
 
 
 def _by_word(pairs: Iterable[Pair]) -> Iterator[str]:
-    """Those with most errors first."""
+    """Yields the words with most errors first."""
     correct: Counter[str] = Counter()
     in_said: Counter[str] = Counter()
     in_heard: Counter[str] = Counter()

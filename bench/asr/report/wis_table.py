@@ -1,8 +1,8 @@
-"""`--wis-table`: Willow Inference Server's own benchmark table, for the models at hand.
+"""`--wis-table`: Willow Inference Server's own benchmark table, for the models that the server has.
 
-Its lengths and its columns. Its figure was the server's own time without upload; ours is the
-client's, from request to answer, the median of several. Its recordings are not ours: speech at
-hand is repeated and cut to its lengths.
+Lengths and columns are WIS's. WIS's time was the server's own, without upload. The time here is the
+client's, from request to answer, the median of several requests. The recordings differ too: speech
+from the corpus is repeated and cut to WIS's lengths.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -32,13 +32,15 @@ NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class WisTableRow:
+    """One row of the table."""
+
     model: str
     speech_s: float
     took_ms: float
 
     @property
     def multiple(self) -> int:
-        """As WIS counts: whole multiples only."""
+        """Realtime multiple, rounded down as in WIS."""
         return int(1000 * self.speech_s // self.took_ms)
 
 
@@ -51,7 +53,7 @@ async def measured(
     timeout_s: float,
     rounds: int = ROUNDS,
 ) -> AsyncIterator[WisTableRow]:
-    """Row by row. Raises CannotConnect, also when a model is refused."""
+    """Measures and yields row by row. Raises CannotConnect, also when a model is refused."""
     async with ClientSession(headers=address.headers) as http:
         for model in models:
             uploader = UploadClient(http, address, model, timeout_s)
@@ -62,13 +64,13 @@ async def measured(
                     answer = await uploader.send("speech.wav", data, language)
                     if answer.error:
                         raise CannotConnect(f"{model}, {speech_s:g} s: {answer.error}")
-                    if number:  # the first one warms up
+                    if number:  # the first request warms up
                         times.append(answer.took_ms)
                 yield WisTableRow(model, speech_s, median(times))
 
 
 def table(rows: Sequence[WisTableRow]) -> str:
-    """Markdown."""
+    """Returns the table as Markdown."""
     return markdown(
         HEAD,
         (
@@ -79,7 +81,7 @@ def table(rows: Sequence[WisTableRow]) -> str:
 
 
 def wav_of(speech: Pcm, length_s: float) -> bytes:
-    """16 kHz speech, repeated and cut to this length, as a WAV file."""
+    """Returns 16 kHz speech as a WAV file, repeated and cut to this length."""
     pcm = np.resize(speech, round(length_s * ASR_RATE_HZ))
     file = BytesIO()
     with open_wave(file, "wb") as wav:
