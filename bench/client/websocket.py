@@ -1,4 +1,4 @@
-"""The Realtime API over a WebSocket: sound as base64 in events, paced by us."""
+"""Realtime API over a WebSocket: audio as Base64 in events, paced by the client."""
 
 import asyncio
 from base64 import b64decode, b64encode
@@ -36,10 +36,11 @@ from core.queues import Outbox
 from media.pcm import from_bytes, to_bytes
 
 MAX_UNSENT_EVENTS = 500
-"10 s of audio: a server that takes it slower than that hears nobody."
+"""Limit of unsent events, 10 s of audio: a server that is slower than that cannot follow live
+speech."""
 
 MAX_EVENT_BYTES = 20 * 1024 * 1024
-"The API allows 15 MiB of audio per event, and base64 makes it a third more."
+"The API allows 15 MiB of audio per event, and Base64 makes it a third more."
 
 _UPGRADE = {
     "Connection": "Upgrade",
@@ -50,7 +51,7 @@ _UPGRADE = {
 
 
 class WebSocketClient:
-    """A `RealtimeClient`."""
+    """A `RealtimeClient` over a WebSocket."""
 
     transport: ClientTransport = "ws"
 
@@ -77,7 +78,7 @@ class WebSocketClient:
         return self.inbox.events()
 
     async def read(self) -> None:
-        """Until the server closes."""
+        """Reads events until the server closes the connection."""
         async for message in self._ws:
             if message.type is WSMsgType.TEXT and (event := decoded(message.data)) is not None:
                 self._take(event)
@@ -85,16 +86,16 @@ class WebSocketClient:
         self.inbox.close(f"the server closed it ({code})" if code else "the network failed")
 
     async def write(self) -> None:
-        """Send what waits."""
+        """Sends queued events."""
         try:
             async for text in self._unsent:
                 await self._ws.send_str(text)
         except ClientConnectionError:
-            return  # `read` says what happened
+            return  # `read` reports the reason
         self.inbox.close("our events were not taken")
 
     async def speak(self) -> None:
-        """The microphone: a frame per 20 ms, without drift."""
+        """Sends the microphone's audio: a frame per 20 ms, without drift."""
         origin, tick = self._clock(), 0
         while True:
             pcm = self.mouth.pull().pcm
@@ -116,7 +117,7 @@ class WebSocketClient:
 async def over_websocket(
     address: Address, wish: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[WebSocketClient, None]:
-    """A connection whose session is agreed on. Raises CannotConnect."""
+    """Opens a connection and agrees on its session. Raises CannotConnect."""
     url = address.realtime(model=wish.model)
     async with http_session(address) as http:
         with reaching(address):
@@ -134,12 +135,12 @@ async def over_websocket(
 
 
 async def upgraded(http: ClientSession, url: str, address: Address) -> ClientWebSocketResponse:
-    """Raises CannotConnect with the server's own words."""
+    """Opens a WebSocket. Raises CannotConnect with the server's own reason."""
     try:
         return await http.ws_connect(
             url, ssl=address.ssl(), protocols=("realtime",), max_msg_size=MAX_EVENT_BYTES
         )
     except WSServerHandshakeError as error:
-        # aiohttp drops the body of a refused upgrade, which says why: ask again and read it.
+        # aiohttp drops the body of a refused upgrade, which has the reason: ask again and read it.
         async with http.get(url, ssl=address.ssl(), headers=_UPGRADE) as response:
             raise await refusal(response) from error

@@ -1,10 +1,11 @@
 """`python -m bench.gpu [--device cuda|cpu] [--only NAME ...] [--tiny] [--skip-transformers]`.
 
-Random weights of the real shapes, forced token counts, times by events after warm-up, ours and
-transformers' in turn. Beside each figure the floor: what copies and matrix products measured here
-and now allow. Each model is checked before it is timed; a check that fails stops nothing, is named
-at the end, and the exit status is 1. Needs torch, numpy, safetensors and tokenizers; transformers
-to compare with.
+Models have random weights of the real shapes, and token counts are forced. Times are taken by
+device events after warm-up, with Earshot and transformers in turn. Each figure is shown with its
+floor: the least time that follows from the speed of copies and matrix products, measured in the
+same run. Each model is checked before it is timed. A check that fails stops nothing, but is named
+at the end, and the exit status is 1. Needs torch, numpy, safetensors and tokenizers, and
+transformers for the comparison.
 """
 
 import argparse
@@ -27,7 +28,7 @@ SIZES = ("large-v3", "medium", "base")
 
 
 def check(bench: GpuBench) -> None:
-    """Of every model, each once in a run: what is timed later is not checked again."""
+    """Checks every model once, so that later parts of the run need not check it again."""
     for name in ("turbo", "large-v2", *SIZES):
         bench.model(name)
 
@@ -35,8 +36,10 @@ def check(bench: GpuBench) -> None:
 def peers(
     bench: GpuBench, windows: torch.Tensor, tokens: int, beams: int = 1
 ) -> list[Callable[[], object]]:
-    """transformers with sdpa, and compiled on a GPU. It takes windows of 30 s only: shorter ones
-    are padded with zeros."""
+    """Returns calls of transformers: with sdpa, and on a GPU also compiled.
+
+    transformers takes windows of 30 s only: shorter ones are padded with zeros.
+    """
     if bench.options.skip_transformers:
         return []
     whole = torch.nn.functional.pad(windows, (0, 3000 - windows.shape[2]))
@@ -48,13 +51,13 @@ def peers(
 
 
 def cells(found: Sequence[RunTimes | FailedCall], show: Callable[[RunTimes], str] = str) -> str:
-    """Of transformers' two columns."""
+    """Returns the two table cells of transformers."""
     shown = [show(one) if isinstance(one, RunTimes) else str(one) for one in found]
     return " | ".join([*shown, *["-"] * (2 - len(shown))])
 
 
 def single(bench: GpuBench) -> None:
-    """One window of turbo."""
+    """Measures one window with turbo."""
     model = bench.model("turbo")
     print("\n| turbo, batch 1 | floor, ms | ours, ms | transformers sdpa, in 30 s | compiled |")
     print("|---|---|---|---|---|")
@@ -69,7 +72,7 @@ def single(bench: GpuBench) -> None:
 
 
 def batch(bench: GpuBench) -> None:
-    """Many utterances of 2 to 30 s at once, windows in steps of 5 s."""
+    """Measures many utterances of 2 to 30 s at once, with windows in steps of 5 s."""
     model, chance = bench.model("turbo"), random.Random(0)
     print("\n| turbo, mixed 2-30 s | floor, x real time | ours | transformers sdpa | compiled |")
     print("|---|---|---|---|---|")
@@ -96,7 +99,7 @@ def _speed(audio_ms: float, times: RunTimes) -> str:
 
 
 def beam(bench: GpuBench) -> None:
-    """WIS's own case: large-v2, beam 5, 3.84 s."""
+    """Measures WIS's own case: large-v2, beam 5, 3.84 s."""
     model = bench.model("large-v2")
     print("\n| large-v2, beam 5 | floor, ms | ours, ms | transformers sdpa, in 30 s | compiled |")
     print("|---|---|---|---|---|")
@@ -111,7 +114,7 @@ def beam(bench: GpuBench) -> None:
 
 
 def sizes(bench: GpuBench) -> None:
-    """The other shapes, one window of 30 s."""
+    """Measures the other sizes with one window of 30 s."""
     rows = []
     for name in ("toy",) if bench.options.tiny else SIZES:
         model = bench.model(name)
@@ -124,7 +127,7 @@ def sizes(bench: GpuBench) -> None:
 
 
 def arrivals(bench: GpuBench) -> None:
-    """Utterances at random times."""
+    """Measures the latency of utterances that arrive at random times."""
     model = bench.model("turbo")
     print("\n| turbo, arrivals/s | p50, ms | p95, ms | p99, ms |\n|---|---|---|---|")
     for per_s in (2,) if bench.options.tiny else (50, 100, 200, 400):
@@ -134,7 +137,7 @@ def arrivals(bench: GpuBench) -> None:
 
 
 def live(bench: GpuBench) -> None:
-    """Speakers with partials every 500 ms."""
+    """Measures the latency of live speakers with partials every 500 ms."""
     model = bench.model("turbo")
     print("\n| turbo, live streams | partials: p50, ms | p95, ms | finals: p50, ms | p95, ms |")
     print("|---|---|---|---|---|")

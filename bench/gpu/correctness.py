@@ -1,4 +1,5 @@
-"""Before anything is timed: the tokens are transformers', and graphs say what kernels say."""
+"""Checks before any timing: the same tokens as transformers, and the same results of graphs and
+kernels."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,15 +13,17 @@ from engines.asr.whisper_torch.network.cuda_graphs import EagerLauncher, EncodeS
 from engines.asr.whisper_torch.network.device import DeviceModel
 
 MOST_DIFFERENCES = 32
-"Of one text; with more of them nothing is equal that could be counted."
+"Limit of the differences in one text; with more of them the texts have nothing in common."
 
 _CLOSE = 2e-2
-"Relative: graphs may have been captured with other kernels than eager calls choose."
+"Relative tolerance: graphs may have been captured with other kernels than eager calls choose."
 
 
 def equal_share(ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) -> float:
-    """Of all tokens, those that are equal, place by place. After a first difference the rest is
-    another text: it counts as different."""
+    """Returns the share of tokens that are equal, position by position.
+
+    After a first difference the texts are not comparable, so the rest counts as different.
+    """
     total = sum(map(len, theirs))
     same = 0
     for mine, its in zip(ours, theirs, strict=True):
@@ -30,8 +33,10 @@ def equal_share(ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]) 
 
 
 def is_varied(texts: Sequence[Sequence[int]]) -> bool:
-    """Another text for each window, and no few tokens again and again: else equal tokens would say
-    nothing about what was heard or said before."""
+    """Returns True if each window has another text, and no text repeats a few tokens.
+
+    Otherwise equal tokens would not prove that the model used the audio or the earlier tokens.
+    """
     differ = len(set(map(tuple, texts))) == len(texts)
     return differ and all(2 * len(set(text)) > len(text) for text in texts)
 
@@ -39,7 +44,7 @@ def is_varied(texts: Sequence[Sequence[int]]) -> bool:
 def texts_of_transformers(
     reference: Any, windows: Sequence[torch.Tensor], tokens: int, beams: int = 1
 ) -> list[list[int]]:
-    """Windows one by one."""
+    """Decodes the windows one by one with transformers."""
     made = [generator(reference, window[None], tokens, beams)() for window in windows]
     return [output[0].tolist()[-tokens:] for output in made]
 
@@ -47,8 +52,12 @@ def texts_of_transformers(
 def teacher_forced(
     model: DeviceModel, windows: Sequence[torch.Tensor], texts: Sequence[Sequence[int]]
 ) -> float:
-    """Share of steps whose likeliest token is that of the text so far: where one differs, ours goes
-    on behind the reference's token. A single tie does not void what follows it."""
+    """Returns the share of steps with the same likeliest token as the reference, given the text so
+    far.
+
+    After a difference the decoding continues behind the reference's token, so a single tie does not
+    spoil the rest.
+    """
     differences = 0
     for window, text in zip(windows, texts, strict=True):
         known = 0
@@ -70,8 +79,11 @@ def teacher_forced(
 def with_transformers(
     model: DeviceModel, windows: Sequence[torch.Tensor], texts: Sequence[Sequence[int]], beams: int
 ) -> float:
-    """Greedy: share of equal steps (`teacher_forced`). A beam's past is its own choice: there what
-    is equal up to a first difference counts."""
+    """Compares the tokens with those of transformers.
+
+    Greedy: the share of equal steps (`teacher_forced`). With a beam the earlier tokens depend on
+    the beam itself, so the share of equal tokens up to the first difference counts.
+    """
     if beams == 1:
         return teacher_forced(model, windows, texts)
     mine = [written.tokens for written in answers(model, windows, len(texts[0]), beams)]
@@ -79,7 +91,8 @@ def with_transformers(
 
 
 def graphs_with_eager(model: DeviceModel) -> tuple[int, int]:
-    """How many captured graphs leave behind what kernels launched one by one do, of how many."""
+    """Counts the captured graphs that leave the same state as single kernels; returns (same,
+    all)."""
     eager = EagerLauncher(model.weights, model.state)
     captured = model.launcher.captured
     same = 0
@@ -102,13 +115,13 @@ def graphs_with_eager(model: DeviceModel) -> tuple[int, int]:
 
 
 def _written(model: DeviceModel) -> list[torch.Tensor]:
-    """All that a step may change."""
+    """Returns the tensors that a step may change."""
     state = model.state
     return [state.ints, state.floats, state.tokens, state.best, state.said]
 
 
 def _fill(model: DeviceModel, shape: StepShape, seed: int) -> None:
-    """Rows in the midst of answers of the shape's kind, as different as they may be."""
+    """Fills the rows with unfinished answers of the shape's kind, as different as possible."""
     state, special = model.state, model.special
     _free(model)
     chance = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Times by the device's own events, after warm-up; and what the device can do at most."""
+"""Timing by the device's own events, after warm-up; and the top speed of the device."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True)
 class FailedCall:
-    """A peer's call that does not run here."""
+    """A call of a compared system that fails on this machine."""
 
     error: str
 
@@ -36,11 +36,11 @@ class FailedCall:
 
 
 FAILURES = (RuntimeError, ValueError, TypeError, AttributeError, ImportError, NotImplementedError)
-"What libraries raise where a call does not fit their version or this machine."
+"Errors that libraries raise where a call does not fit their version or this machine."
 
 
 def timed(call: Callable[[], Any], device: torch.device, runs: int) -> float:
-    """Milliseconds of one call, of `runs` together."""
+    """Returns the milliseconds of one call, as the mean of `runs` calls."""
     if device.type != "cuda":
         began_s = time.perf_counter()
         for _ in range(runs):
@@ -58,7 +58,8 @@ def timed(call: Callable[[], Any], device: torch.device, runs: int) -> float:
 def alternating(
     calls: Sequence[Callable[[], Any]], device: torch.device, rounds: int
 ) -> list[RunTimes]:
-    """Each call once per round, in turn, so that all meet the same clock speeds and neighbours."""
+    """Runs each call once per round, in turn, so that all have the same clock speeds and background
+    load."""
     for call in calls:
         for _ in range(WARM_UP):
             call()
@@ -71,12 +72,12 @@ def alternating(
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpeed:
-    """Measured on this device."""
+    """Speed measured on this device."""
 
     bytes_per_s: float
-    "Read and written, by a copy."
+    "Speed of a copy, read and written bytes together."
     flop_per_s: float
-    "Of a large matrix product."
+    "Speed of a large matrix product."
 
 
 def beside(
@@ -85,7 +86,8 @@ def beside(
     device: torch.device,
     rounds: int,
 ) -> tuple[RunTimes, list[RunTimes | FailedCall]]:
-    """Ours and peers in turn. A peer that fails says so in its cell, and the run goes on."""
+    """Times Earshot and the compared systems in turn. A system that fails gets its error as its
+    cell."""
     failed: dict[int, FailedCall] = {}
     for index, peer in enumerate(peers):
         try:
@@ -100,6 +102,7 @@ def beside(
 
 
 def floors(device: torch.device, dtype: torch.dtype) -> DeviceSpeed:
+    """Measures the speed of the device."""
     size = 2**30 if device.type == "cuda" else 2**24
     source = torch.ones(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)

@@ -1,4 +1,4 @@
-"""Whisper in its real shapes with random weights, written as a checkpoint that both sides load."""
+"""Whisper in its real shapes with random weights, as a checkpoint for Earshot and transformers."""
 
 import json
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ SHAPES: Mapping[str, ModelShape] = {
 END, START, NO_TIMESTAMPS = 50257, 50258, 50363
 _SPREAD = 0.02
 _SHARP = 2.0
-"How much more than as training starts them the decoder's questions to the audio weigh."
+"Factor on the initial weights of the decoder's queries and keys for the audio."
 _UNEVEN = 0.2
-"Of the tokens' sizes, in natural logarithms."
+"Spread of the token embeddings' sizes, in natural logarithms."
 
 
 def config_of(shape: ModelShape) -> dict[str, Any]:
-    """transformers' `config.json`."""
+    """Returns transformers' `config.json`."""
     return {
         "model_type": "whisper",
         "architectures": ["WhisperForConditionalGeneration"],
@@ -44,13 +44,14 @@ def config_of(shape: ModelShape) -> dict[str, Any]:
         "bos_token_id": END,
         "eos_token_id": END,
         "decoder_start_token_id": START,
-        "suppress_tokens": [END],  # so that every answer has as many tokens as it is given
+        "suppress_tokens": [END],  # so that every answer has as many tokens as requested
         "begin_suppress_tokens": [],
     }
 
 
 def write(folder: Path, name: str, device: str, dtype: torch.dtype) -> Path:
-    """A checkpoint of that shape in `folder`. Written once: gigabytes take their time."""
+    """Writes a checkpoint of this shape into `folder` and returns its path. An existing one is
+    kept: it has gigabytes."""
     from safetensors.torch import save_file
 
     shape = SHAPES[name]
@@ -70,14 +71,14 @@ def write(folder: Path, name: str, device: str, dtype: torch.dtype) -> Path:
 
 
 def tensors(shape: ModelShape, device: str, dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    """Random weights by transformers' names without `model.`: nonsense, but another token at most
-    steps, and another text for each window.
+    """Makes random weights, by transformers' names without `model.`.
 
-    As training starts them a tied decoder only repeats its last token: what went in comes out
-    likeliest. So tokens are small beside what the layers add, and the decoder looks sharply at some
-    of the audio rather than at its mean. Some tokens are larger: the likeliest stands out, as it
-    does in trained models. What follows a GELU is balanced: its outputs' mean, else added by each
-    layer, would in the end be all that a window is encoded as.
+    The text is nonsense, but most steps have another token, and each window another text. A tied
+    decoder with initial weights would only repeat its last token. So the embeddings are small
+    compared with what the layers add, and the decoder attends to a part of the audio rather than to
+    its mean. Some embeddings are larger, so that the likeliest token stands out as in trained
+    models. Layers after a GELU are balanced: otherwise the mean of its outputs, added by each
+    layer, would dominate the encoding.
     """
     random = torch.Generator(device).manual_seed(0)
     found: dict[str, torch.Tensor] = {}
@@ -129,7 +130,7 @@ def tensors(shape: ModelShape, device: str, dtype: torch.dtype) -> dict[str, tor
     for conv in ("conv1", "conv2"):
         weight(f"encoder.{conv}.bias", shape.width)
     weight("encoder.embed_positions.weight", shape.audio_positions, shape.width, spread=0.3)
-    added = (3 * shape.decoder_layers) ** 0.5  # each layer adds thrice about 1
+    added = (3 * shape.decoder_layers) ** 0.5  # each layer adds three values of about 1
     weight("decoder.embed_positions.weight", shape.text_positions, shape.width, spread=added)
     weight("decoder.embed_tokens.weight", shape.vocabulary, shape.width)
     sizes = (_UNEVEN * torch.randn(shape.vocabulary, 1, generator=random, device=device)).exp()

@@ -1,5 +1,5 @@
-"""Utterances that arrive while others are decoded: how long the engine takes for each, from its
-samples to its result, waiting included."""
+"""Load of utterances that arrive while others are decoded, and the latency of each with its waiting
+time."""
 
 import math
 import random
@@ -24,14 +24,16 @@ _NOISE = np.random.default_rng(0).normal(0, 3000, 10 * ASR_RATE_HZ).astype(np.in
 
 @dataclass(frozen=True, slots=True)
 class RequestArrival:
+    """One request of the load."""
+
     due_s: float
-    "Since the beginning."
+    "Time since the beginning."
     audio_s: float
     is_final: bool = True
 
 
 def at_random(per_s: float, duration_s: float, seed: int = 0) -> list[RequestArrival]:
-    """Whole utterances of 2 to 8 s, as independent speakers send them."""
+    """Makes whole utterances of 2 to 8 s, as independent speakers would send them."""
     chance, now_s, found = random.Random(seed), 0.0, list[RequestArrival]()
     while now_s < duration_s:
         now_s += chance.expovariate(per_s)
@@ -40,8 +42,10 @@ def at_random(per_s: float, duration_s: float, seed: int = 0) -> list[RequestArr
 
 
 def streams(count: int, duration_s: float, seed: int = 0) -> list[RequestArrival]:
-    """Speakers who talk all the time, in utterances of 2 to 8 s: a partial of all so far every
-    500 ms, and the final."""
+    """Makes speakers who talk all the time, in utterances of 2 to 8 s.
+
+    Each utterance has a partial of its audio so far every 500 ms, and a final.
+    """
     chance, found = random.Random(seed), list[RequestArrival]()
     for _ in range(count):
         begin_s = chance.uniform(0, min(8, duration_s))
@@ -59,12 +63,14 @@ def streams(count: int, duration_s: float, seed: int = 0) -> list[RequestArrival
 def latencies_ms(
     model: DeviceModel, arrivals: Sequence[RequestArrival]
 ) -> tuple[Sequence[float], Sequence[float]]:
-    """Of partials and of finals, from when each is due to its result. Raises RuntimeError when
-    some have none."""
+    """Returns the latencies of partials and of finals, each from its due time to its result.
+
+    Raises RuntimeError when requests have no answer.
+    """
     engine = speaking(model)
     notes = _LatencyNotes(len(arrivals))
     try:
-        for audio_s in (2, 5, 8):  # what is done once is no arrival's
+        for audio_s in (2, 5, 8):  # warm-up: work that is done once belongs to no request
             engine.decode([_item(audio_s)])
         began_s = time.perf_counter()
         for arrival in arrivals:
@@ -80,6 +86,7 @@ def latencies_ms(
 
 
 def percentile(values: Sequence[float], share: float) -> float:
+    """Returns the value that `share` (0 to 1) of the values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
 
@@ -89,13 +96,13 @@ def _item(audio_s: float) -> AsrItem:
 
 
 class _LatencyNotes:
-    """Written by the loop's thread."""
+    """Latencies, written by the engine's thread."""
 
     def __init__(self, count: int) -> None:
         self.left = count
         self.failed: Exception | None = None
         self.times_ms: dict[bool, list[float]] = {False: [], True: []}
-        "By whether it was a final."
+        "Latencies by whether the request was a final."
         self.over = Event()
         self._lock = Lock()
 

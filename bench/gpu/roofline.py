@@ -1,11 +1,12 @@
-"""The least time that a window can take on a device of known speed: arithmetic, no measurement."""
+"""Least time that a window can take on a device of known speed: arithmetic, no measurement."""
 
 from bench.gpu.cuda_clock import DeviceSpeed
 from engines.asr.whisper_torch.checkpoint import ModelShape
 
 
 def encoder_flop(shape: ModelShape, frames: int) -> float:
-    """Products of the convolutions, the layers' matrices and attention."""
+    """Returns the operations of the convolutions, the layers' matrices and attention for one
+    window."""
     positions, width = frames // 2, shape.width
     convolutions = 2 * 3 * width * (frames * shape.mels + positions * width)
     matrices = 2 * positions * 12 * width**2
@@ -15,7 +16,10 @@ def encoder_flop(shape: ModelShape, frames: int) -> float:
 
 
 def step_bytes(shape: ModelShape, rows: int, heard: int, said: int, number_bytes: int) -> float:
-    """All weights once, and each row's keys and values."""
+    """Returns the bytes that one step reads: all weights once, and each row's keys and values.
+
+    heard, said: positions of audio and of text. number_bytes: size of one number.
+    """
     weights = shape.decoder_layers * 14 * shape.width**2 + shape.vocabulary * shape.width
     kept = 2 * shape.decoder_layers * shape.width * (heard + said)
     return number_bytes * (weights + rows * kept)
@@ -31,7 +35,8 @@ def floor_ms(
     tokens: int,
     bytes_: int,
 ) -> float:
-    """Of `windows` windows of `frames` mel frames, with `tokens` tokens each."""
+    """Returns the least time in ms for `windows` windows of `frames` mel frames, with `tokens`
+    tokens each."""
     encoding_s = windows * encoder_flop(shape, frames) / floors.flop_per_s
     read = step_bytes(shape, windows * beams, frames // 2, tokens // 2, bytes_)
     return 1000 * (encoding_s + tokens * read / floors.bytes_per_s)

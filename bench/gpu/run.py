@@ -1,4 +1,4 @@
-"""One run of `bench.gpu`: its settings, its models, and which of them hold."""
+"""One run of `bench.gpu`: its settings, its models, and the results of the checks."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,14 @@ from engines.asr.whisper_torch.network.device import DeviceModel
 
 CAPTURE_S = 60.0
 LEAST_EQUAL = 0.999
-"Of tokens: the same precision's rounding, in another order, is all that may differ."
+"Least share of equal tokens: only rounding in another order may differ."
 
 ROWS: Mapping[str, int] = {"turbo": 128, "large-v2": 16}
-"What is timed with it needs so many; of the others 8."
+"Rows that the measurements of a model need; 8 for other models."
 
 
 class GpuBench:
-    """One run's settings and the models that it has opened."""
+    """Settings of one run, and the model that is open."""
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options, self.folder = options, folder
@@ -38,14 +38,14 @@ class GpuBench:
         self.rounds = 2 if options.tiny else 7
         self.floors: DeviceSpeed = floors(self.device, self.dtype)
         self.failed: list[str] = []
-        "Checks, which stop nothing: times are told all the same."
+        "Failed checks. They stop nothing: times are reported all the same."
         self._checked: set[str] = set()
         self._name = ""
         self._model: DeviceModel | None = None
 
     def model(self, name: str) -> DeviceModel:
-        """Checked, if that was not done in this run. One at a time: the others' memory is given
-        back."""
+        """Returns the model, checked once per run. Only one is open at a time; opening another
+        frees its memory."""
         name = "toy" if self.options.tiny else name
         model = self._opened(name, 8 if self.options.tiny else ROWS.get(name, 8))
         if name not in self._checked:
@@ -64,7 +64,7 @@ class GpuBench:
         return self._model
 
     def reference(self) -> object:
-        """transformers' model of the one that is open."""
+        """Returns transformers' version of the open model."""
         folder = self.folder / f"{self._name}-{self.kind}"
         return loaded(folder, self.dtype, self.options.device)
 
@@ -89,7 +89,7 @@ class GpuBench:
         )
 
     def _check(self, name: str, model: DeviceModel) -> None:
-        """Tokens equal to transformers', and graphs to kernels."""
+        """Compares the tokens with transformers', and graphs with kernels."""
         print("\n| check | of | equal |\n|---|---|---|")
         same, count = graphs_with_eager(model)
         if same != count:

@@ -1,4 +1,4 @@
-"""`whisper_torch` below its tokenizer: windows in, so many tokens out."""
+"""`whisper_torch` without its tokenizer: takes windows, returns a given number of tokens."""
 
 import json
 import time
@@ -28,7 +28,7 @@ from engines.base import AsrInfo
 
 
 def opened(folder: Path, kind: str, device: str, rows: int, budget_s: float) -> DeviceModel:
-    """With graphs on a GPU."""
+    """Opens a model; on a GPU captures graphs within `budget_s` seconds."""
     model = open_device(folder, kind, device, rows)
     if device != "cpu" and budget_s:
         count, of = model.capture((500, 1000, 2000, 3000), budget_s, time.monotonic)
@@ -44,8 +44,11 @@ def answers(
     *,
     given: Sequence[int] = (),
 ) -> list[GeneratedTokens]:
-    """One for each window (mels, frames): as many tokens as asked for, whatever they are, behind
-    those `given`. Windows of one length are encoded together, rows join as soon as they are."""
+    """Decodes each window (mels, frames) to as many tokens as asked for, whatever they are.
+
+    given: tokens before them. Windows of one length are encoded together; a row starts as soon as
+    there is room.
+    """
     special = model.special
     prompt = (START, special.no_timestamps, *given)
     new = NewRow(prompt, len(prompt) + tokens, beam_size=beams, suppressed=(special.end,))
@@ -81,10 +84,10 @@ def _encoded(model: DeviceModel, windows: Sequence[torch.Tensor]) -> dict[int, t
     return found
 
 
-# The engine itself around a model of random weights: from samples to results with text.
+# The whole engine around a model of random weights: from samples to results with text.
 
 TOKENS_PER_S = 4
-"Of speech: what is said in a second is about three words."
+"Tokens per second of speech: about three words."
 
 _ALL_COUNT = DecodeRules(
     padding="bucket",
@@ -96,7 +99,8 @@ _ALL_COUNT = DecodeRules(
 
 
 def speaking(model: DeviceModel) -> WhisperTorch:
-    """Started. Its words are made up, its special tokens real; it takes all it hears for speech."""
+    """Returns a started engine. Its words are made up, its special tokens are real, and it takes
+    all audio for speech."""
     tokens = whisper_tokens(Path("/nowhere"), model.shape.mels == 128)
     table = Table.from_str(json.dumps(tokens.tokenizer))
     tokenizer = Tokenizer(table, is_multilingual=True)
@@ -111,7 +115,8 @@ def speaking(model: DeviceModel) -> WhisperTorch:
 
 
 class _FixedLengthCourses(DecodeProgramFactory):
-    """Random weights end nowhere: each answer has as many tokens as speech of its length."""
+    """Random weights never end a text, so each answer gets as many tokens as speech of its length
+    has."""
 
     def _rows(
         self, question: WindowTask, temperature: float, seed: int, most: int

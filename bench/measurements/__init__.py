@@ -1,1 +1,1 @@
-"""One measurement per file."""
+"""Measurements, one per file."""

@@ -1,12 +1,12 @@
-"""How well does a recogniser hear home commands, and how well does it keep quiet at noise?
+"""Measures how well a recogniser understands home commands, and how well it ignores noise.
 
     python -m bench.measurements.accuracy --engine pocketsphinx --data ../shared/data
     python -m bench.measurements.accuracy --engine faster_whisper --option model=MODEL_FOLDER
     python -m bench.measurements.accuracy --only commands --noise-db 10 --noise-reduction near_field
 
-Clips go through `decode` as a live session sends them: a longer piece every 250 ms, then the whole,
-final. What counts in the end is whether the intents model understands the same from the hypothesis
-as from the reference text.
+Clips go through `decode` as a live session sends them: a longer piece every 250 ms, then the whole
+as final. The result that counts is whether the intents model understands the same from the
+hypothesis as from the reference text.
 """
 
 import argparse
@@ -39,25 +39,27 @@ from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, Time
 PIECE = ASR_RATE_HZ // 4
 "Samples between two partials."
 PHRASES = 20_000
-"Sentences about the demo home for engines that take them, as the server gives them."
+"Number of sentences about the demo home, for engines that take them, as the server passes them."
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedClip:
+    """Result for one clip."""
+
     name: str
     said: str
     result: AsrResult
     audio_s: float
     compute_s: float
     final_ms: float
-    "From the last samples to the final result."
+    "Time from the last samples to the final result."
     is_same_whole: bool
-    "The text is the same when all audio comes at once."
+    "True if the text is the same when all audio comes at once."
 
 
 @dataclass
 class MonotonicClock:
-    """Timers ask for one; nothing here waits."""
+    """Clock for timers, which need one; nothing here waits."""
 
     started: datetime = field(default_factory=lambda: datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -69,12 +71,14 @@ class MonotonicClock:
 
 
 class NullAnnouncer:
+    """Announcer that announces nothing."""
+
     async def announce(self, conversation_id: str, text: str) -> bool:
         return False
 
 
 def hear(model: AsrModel, name: str, said: str, pcm: Pcm) -> DecodedClip:
-    """One clip, piece by piece, and once more as a whole."""
+    """Decodes one clip piece by piece, and once more as a whole."""
     started = time.perf_counter()
     if model.info.is_incremental:
         for end in range(PIECE, len(pcm), PIECE):
@@ -94,7 +98,8 @@ def hear(model: AsrModel, name: str, said: str, pcm: Pcm) -> DecodedClip:
 
 
 def through_opus(pcm: Pcm) -> Pcm:
-    """What is left after a WebRTC call: Opus at its default bit rate, decoded as calls do it."""
+    """Returns the audio after a WebRTC call: Opus at its default bit rate, encoded and decoded as
+    in calls."""
     encoder, decoder = OpusEncoder(ASR_RATE_HZ), OpusDecoder(ASR_RATE_HZ)
     frame = encoder.frame_samples
     padded = np.pad(pcm, (0, -len(pcm) % frame))
@@ -105,7 +110,7 @@ def through_opus(pcm: Pcm) -> Pcm:
 def commands(
     model: AsrModel, data: Path, is_opus: bool, around: Callable[[Pcm], Pcm] | None = None
 ) -> Iterator[DecodedClip]:
-    """`around`: what the microphone makes of each."""
+    """Decodes the commands. around: changes the audio of each, such as by adding noise."""
     for path, said in transcripts(data / "commands"):
         pcm = decode_file(path)
         pcm = around(pcm) if around else pcm
@@ -125,7 +130,7 @@ def transcripts(folder: Path) -> list[tuple[Path, str]]:
 
 
 def tool_specs() -> list[ToolSpec]:
-    """The tools of the demo home: their names are what the intents model understands."""
+    """Returns the tools of the demo home: the intents model understands their names."""
     home, clock = DemoHome(default_home()), MonotonicClock()
     tools = (
         HomeTools(home),
@@ -162,7 +167,8 @@ def speech_rows(title: str, all_heard: Sequence[DecodedClip]) -> Iterator[tuple[
 
 
 def understood(all_heard: Sequence[DecodedClip], specs: Sequence[ToolSpec]) -> list[DecodedClip]:
-    """Those whose hypothesis means the same as the reference text, "nothing" included."""
+    """Returns the clips whose hypothesis means the same as the reference text; both may mean
+    nothing."""
     return [
         heard
         for heard in all_heard

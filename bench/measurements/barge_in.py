@@ -1,12 +1,12 @@
-"""How soon the answer falls silent when somebody speaks over it, and what it is silent for.
+"""Measures how soon the answer stops when the user speaks over it, and which sounds stop it.
 
     python -m bench.measurements.barge_in [--url URL --key KEY] [--transport ws] [--turns 30]
     python -m bench.measurements.barge_in --backchannels [--asr pocketsphinx] [--model PATH]
 
-Over each answer the next question is asked as soon as it sounds, in real time. The server tells
-at /metrics how long its speaker went on after its ear had decided that somebody speaks; it is read
-after each turn, so that every single value is known. Over a WebSocket the client is the speaker:
-it falls silent when it is told, and that is what counts there.
+Over each answer the next question is asked in real time, as soon as the answer is audible. The
+server reports at /metrics how long playout continued after it had detected the speech. The metrics
+are read after each turn, so that every single value is known. Over a WebSocket the client owns
+playout and stops at the server's event, so the time to this event counts.
 """
 
 import argparse
@@ -29,21 +29,22 @@ from core.audio import Pcm
 from core.errors import EarshotError
 
 QUESTIONS = ("what is the date today", "how is the weather in paris", "what time is it")
-"Whatever is answered to them takes a second to say."
+"The answer to each of them takes at least a second to speak."
 
 PAUSE = "earshot_barge_in_pause_seconds"
 LIMIT_MS = 60
+"Target for the 95th percentile."
 TIMEOUT_S = 10
 
 
 @dataclass(slots=True)
 class BargeInEvents:
-    """What the events of one turn say."""
+    """Events of one turn."""
 
     sounds: asyncio.Event = field(default_factory=asyncio.Event)
-    "The answer is heard."
+    "Set when the answer is being played."
     told_at: float | None = None
-    "When the client was told that somebody speaks over it."
+    "Time at which the client was told that the user speaks."
     _was_speech: bool = False
 
     def begin(self) -> None:
@@ -60,24 +61,25 @@ class BargeInEvents:
 
 @dataclass(slots=True)
 class BargeInResult:
-    """Over how many answers somebody spoke, and how it went; times in ms."""
+    """Results of the barge-ins; times in ms. overs: number of answers that were spoken over."""
 
     overs: int = 0
     pauses: list[float] = field(default_factory=list[float])
-    "From the server's decision to the first packet that did not go: WebRTC."
+    "From the server's decision to the first packet that was not sent; WebRTC only."
     told: list[float] = field(default_factory=list[float])
-    "From the first sample of speech, as it is sent, to the event that says so."
+    "From the sending of the first speech sample to the event that reports speech."
 
 
 def pauses_ms(before: Mapping[str, float], after: Mapping[str, float]) -> list[float]:
-    """What was counted in between: exact if it is one, else their mean so many times."""
+    """Returns the pauses between two readings of the metrics: exact if it is one, else their mean
+    repeated."""
     names = (f"{PAUSE}_sum", f"{PAUSE}_count")
     total, count = (after.get(name, 0) - before.get(name, 0) for name in names)
     return [1000 * total / count] * round(count) if count else []
 
 
 async def talk_over(address: Address, args: argparse.Namespace) -> BargeInResult:
-    """Ask, and ask again over the answer, turn by turn."""
+    """Asks a question and speaks the next one over the answer, turn by turn."""
     watch, found = BargeInEvents(), BargeInResult()
     clips = [await asyncio.to_thread(spoken, text) for text in QUESTIONS]
     opened = talking(
@@ -90,7 +92,7 @@ async def talk_over(address: Address, args: argparse.Namespace) -> BargeInResult
     async with opened as (talker, client):
 
         async def over(clip: Pcm) -> float | None:
-            """When its first sample of speech was sent."""
+            """Speaks over the answer; returns when its first speech sample was sent."""
             start = await client.mouth.say(clip)
             begin = spoken_in(clip, RATE_HZ).begin or 0
             return client.mouth.spoken_at(start + begin)
@@ -136,7 +138,8 @@ async def run(args: argparse.Namespace) -> int:
 
 
 def judge_all(args: argparse.Namespace) -> int:
-    """The confusion table. In this process and in virtual time: no server, no microphone."""
+    """Prints the confusion table. Runs in this process and in virtual time, without server or
+    microphone."""
     from bench.measurements.interruptions import confusion, ears, judged, synthetic
 
     found = []
@@ -152,7 +155,7 @@ def judge_all(args: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0: the target is met; 1: it is not."""
+    """Returns 0 if the target is met, 1 if not, 5 after an error."""
     parser = argparse.ArgumentParser(prog="python -m bench.measurements.barge_in")
     parser.add_argument("--url", help="a server; without it, one is started")
     parser.add_argument("--key")

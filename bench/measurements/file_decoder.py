@@ -1,8 +1,8 @@
-"""What it costs to decode an upload in a process of its own: the same files in a thread beside it.
+"""Measures the cost of decoding an upload in a process of its own, compared with a thread.
 
 `python -m bench.measurements.file_decoder FOLDER [--rounds 40]`: for each audio file of the folder
-the time from the
-open file to its last block, both ways in turn; then the memory of the idle process.
+the time from the open file to its last block, both ways in turn; then the memory of the idle
+process.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from media.files.decode import decode
 from serving.workers.file_decoder import DecoderProcess, DecoderShare
 
 PAUSE_S = 0.05
-"Between two files: uploads do not come without any pause."
+"Pause between two files, as between uploads."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +51,7 @@ async def _measure(files: Sequence[Path], rounds: int) -> None:
             try:
                 print(await _row(path, process.share(1), rounds), flush=True)
             except RequestError:
-                continue  # this folder also holds what is no audio
+                continue  # the folder may also hold other files
         await asyncio.sleep(1)
         print(f"\nidle: {_idle_mb(process):.0f} MB")
         running.cancel()
@@ -79,7 +79,7 @@ async def _in_thread(file: BinaryIO) -> AsyncGenerator[Pcm, None]:
 
 
 def _idle_mb(process: DecoderProcess) -> float:
-    """Of the host and its spare decoder; what several processes share is counted once."""
+    """Returns the memory of the process and its spare decoder; shared pages are counted once."""
     host = psutil.Process(process.pid)
     return sum(float(one.memory_full_info().pss) for one in (host, *host.children())) / 2**20
 

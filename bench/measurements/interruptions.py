@@ -1,5 +1,7 @@
-"""What speech and noise over an answer are taken for, by a whole session in virtual time: the real
-voice activity detection, recogniser and judgement, over an answer that is a tone in headphones.
+"""Classification of speech and noise over an answer, by a whole session in virtual time.
+
+Voice activity detection, recogniser and decision are the real ones; the answer is a tone in
+headphones.
 """
 
 import asyncio
@@ -49,13 +51,13 @@ from serving.scheduling.scheduler import DecodePriority
 ANSWER = "All the lights in the kitchen are on now."
 ANSWER_MS = 6000
 BEFORE_MS = 1500
-"Of the answer, until somebody speaks over it."
+"Length of the answer before the sound over it."
 AFTER_MS = 2500
 ROOM_DBFS = -66.0
-"A quiet room: nothing that is heard is digital silence."
+"Noise of a quiet room, so that the microphone never delivers digital silence."
 
 LONGEST_FRAME_S = 1.5 * PTIME_MS / 1000
-"More between two frames is a pause."
+"A longer interval between two frames counts as a pause."
 
 OverlapOutcome = Literal["not noticed", "resumed", "cancelled"]
 OUTCOMES: tuple[OverlapOutcome, ...] = ("not noticed", "resumed", "cancelled")
@@ -63,23 +65,23 @@ OUTCOMES: tuple[OverlapOutcome, ...] = ("not noticed", "resumed", "cancelled")
 
 @dataclass(frozen=True, slots=True)
 class OverlapResult:
-    """What became of the answer."""
+    """Effect of one sound on the answer."""
 
     overlap: OverlapClip
     outcome: OverlapOutcome
     pause_ms: int
     "Resumed: the longest time without a frame. Cancelled: from the first pause to the end."
     words: str
-    "As the client was told; empty for what was taken for noise."
+    "The transcript at the client; empty for sound that was taken for noise."
 
 
 def processor_time_s() -> float:
-    """As a decode's cost: what else a machine does is not in it."""
+    """Returns the processor time of this process: other load of the machine does not change it."""
     return time.process_time()
 
 
 class VirtualTimeRecogniser:
-    """A `Recogniser` in this process: a decode takes the virtual time that it cost by `clock`."""
+    """`Recogniser` in this process: a decode takes as much virtual time as it cost by `clock`."""
 
     def __init__(self, model: AsrModel, clock: Callable[[], float] = processor_time_s) -> None:
         self.info = model.info
@@ -104,7 +106,7 @@ class VirtualTimeRecogniser:
 
 @dataclass(frozen=True, slots=True)
 class InProcessEngines:
-    """Engines as a server has them, in this process."""
+    """The engines of a server, in this process."""
 
     vad: VadEngine
     recogniser: VirtualTimeRecogniser
@@ -112,7 +114,7 @@ class InProcessEngines:
 
 
 def ears(asr: str = "pocketsphinx", model: str = "") -> InProcessEngines:
-    """The engines of a server without settings, or another recogniser. Raises EngineError."""
+    """Loads the engines of a server without settings, or another recogniser. Raises EngineError."""
     recogniser: AsrModel = load("asr", asr, {"model": model} if model else {})
     return InProcessEngines(
         load("vad", "gated", {}), VirtualTimeRecogniser(recogniser), load("llm", "intents", {})
@@ -120,7 +122,7 @@ def ears(asr: str = "pocketsphinx", model: str = "") -> InProcessEngines:
 
 
 def synthetic() -> Iterator[OverlapClip]:
-    """All clips, by our own voice. Raises EngineMissing."""
+    """Yields all clips, spoken by eSpeak. Raises EngineMissing."""
     return overlaps(_said)
 
 
@@ -131,7 +133,8 @@ def _said(text: str, voice: str) -> Pcm:
 
 
 class LongAnswerLlm:
-    """Answers with a long sound, and understands what the assistant understands."""
+    """Language model whose answer is long, and which understands the commands that `assistant`
+    understands."""
 
     name = "talkative"
     languages: tuple[str, ...] = ()
@@ -160,7 +163,7 @@ class LongAnswerLlm:
 
 
 def judged(overlap: OverlapClip, ears: InProcessEngines) -> OverlapResult:
-    """It alone over an answer of its own."""
+    """Plays one clip over an answer of its own and returns the result."""
     found: list[OverlapResult] = []
 
     async def main() -> None:
@@ -201,7 +204,7 @@ async def _judged(overlap: OverlapClip, ears: InProcessEngines) -> OverlapResult
 
 
 async def _speak_over(session: Session, pcm: Pcm) -> list[float]:
-    """When a frame of sound came."""
+    """Sends the audio and returns the times at which a frame of the answer came."""
     loop = asyncio.get_running_loop()
     came: list[float] = []
     quiet = [silence(ms, ASR_RATE_HZ) for ms in (BEFORE_MS, AFTER_MS)]
@@ -227,7 +230,7 @@ async def _read(session: Session, into: list[tuple[float, SessionEvent]]) -> Non
 
 
 def confusion(all_judged: Sequence[OverlapResult]) -> Iterator[str]:
-    """Lines of a table: what it was, by what became of the answer."""
+    """Yields the lines of a table: kinds of sound, by their effect on the answer."""
     yield f"| over the answer | clips | {' | '.join(OUTCOMES)} | pause, median | longest |"
     yield "|---|---|---|---|---|---|---|"
     for kind in KINDS:
@@ -240,7 +243,7 @@ def confusion(all_judged: Sequence[OverlapResult]) -> Iterator[str]:
 
 
 def right(all_judged: Iterable[OverlapResult], kind: OverlapKind) -> float:
-    """The share of a kind for which the answer did what it should."""
+    """Returns the share of clips of this kind with the right effect on the answer."""
     of_kind = [one for one in all_judged if one.overlap.kind == kind]
     good = [(one.outcome == "cancelled") == (kind == "interruption") for one in of_kind]
     return sum(good) / len(good)

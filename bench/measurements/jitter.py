@@ -1,7 +1,7 @@
-"""How late is audio behind aiortc's own jitter buffer, and how late behind ours?
+"""Measures the delay of audio behind aiortc's own jitter buffer and behind Earshot's.
 
-Two aiortc peers in one process: a beep goes in every 200 ms, and we wait for it to come out. Each
-round runs stock and ours one after the other, so that a busy machine disturbs both.
+Two aiortc peers in one process: a beep goes in every 200 ms, and the time until it comes out is
+measured. Each round runs both buffers one after the other, so that a busy machine disturbs both.
 
     python -m bench.measurements.jitter --rounds 5
 """
@@ -20,16 +20,17 @@ from media.codecs.opus import OPUS_RATE_HZ
 from media.webrtc.loopback import loopback
 
 BEEP_EVERY_TICKS = 10
-"200 ms apart: more than stock is late before a loss, less than after it, so beeps carry a number."
+"200 ms. Before a loss aiortc's delay is less than that, after it more, so beeps need a number."
 
 TONES_HZ = (500, 900, 1300, 1700, 2100, 2500, 2900, 3300)
-"Eight tones in turn: a beep can be 1.6 s late and still be told from its neighbours."
+"Eight tones in turn: a beep can be 1.6 s late and still be identified."
 
 BEEP_LEVEL = 3000
-"Half of what a beep's samples reach, far above what is left of the one before."
+"Half of a beep's level, far above what is left of the previous beep."
 
 SETTLE_TICKS = 20
-"Beeps in the first 400 ms wait for the connection, not for the buffer."
+"""Ticks that are not measured: beeps in the first 400 ms wait for the connection, not for the
+buffer."""
 
 PHASE_TICKS = 100
 "2 s per phase."
@@ -37,7 +38,7 @@ PHASE_TICKS = 100
 PHASES = 3
 
 LAST_TICKS = 25
-"Half a second more, so that a slow buffer can give its last beeps."
+"Half a second more, so that a slow buffer can deliver its last beeps."
 
 
 @dataclass(slots=True)
@@ -48,9 +49,10 @@ class Delays:
     after_one_loss: list[float] = field(default_factory=list)
     after_random_loss: list[float] = field(default_factory=list)
     crossed: int = 0
-    "Beeps heard as another, or out of their order."
+    "Number of beeps that were taken for another beep, or out of order."
 
     def extend(self, other: "Delays") -> None:
+        """Adds the values of another run."""
         self.clean += other.clean
         self.after_one_loss += other.after_one_loss
         self.after_random_loss += other.after_random_loss
@@ -59,7 +61,7 @@ class Delays:
 
 @dataclass(slots=True)
 class Beeper:
-    """The microphone: counts ticks, beeps, and remembers when."""
+    """Microphone that counts ticks, beeps, and remembers the times."""
 
     clock: Callable[[], float]
     phases: int = PHASES
@@ -68,6 +70,7 @@ class Beeper:
     sent: dict[int, float] = field(default_factory=dict)
 
     def pull(self) -> AudioFrame | None:
+        """Returns a beep every BEEP_EVERY_TICKS calls, else None."""
         tick = self.tick
         self.tick += 1
         if self.tick == SETTLE_TICKS + self.phases * PHASE_TICKS + LAST_TICKS:
@@ -83,11 +86,11 @@ class Beeper:
 
 @dataclass(slots=True)
 class BeepListener:
-    """Hears which beep is out, and when."""
+    """Listener that records which beep came out, and when."""
 
     clock: Callable[[], float]
     heard: list[tuple[int, float]] = field(default_factory=list)
-    "Tone index and time of each beep."
+    "Index of the tone and time of each beep."
     _quiet: bool = True
 
     def hear(self, frame: AudioFrame) -> None:
@@ -102,7 +105,7 @@ class BeepListener:
 
 
 class LossPattern:
-    """Loses one packet, then 10 % of them, but never a beep."""
+    """Drops one packet, later 10 % of the packets, but never a beep."""
 
     def __init__(self, beeper: Beeper, seed: int) -> None:
         self._beeper = beeper
@@ -117,12 +120,12 @@ class LossPattern:
             self._lost_one = True
             return True
         in_random_phase = tick >= SETTLE_TICKS + 2 * PHASE_TICKS
-        # one in nine of the nine packets that are no beep: 10 % of all
+        # one in nine of the packets without a beep: 10 % of all
         return in_random_phase and self._random.random() < 1 / 9
 
 
 async def measure(depth: int | None, seed: int = 0, *, phases: int = PHASES) -> Delays:
-    """One run of the first phases: no loss, one loss, random loss. `depth` None is aiortc's own
+    """Runs the first `phases` phases: no loss, one loss, random loss. depth: None is aiortc's own
     buffer."""
     clock = asyncio.get_running_loop().time
     beeper, ear = Beeper(clock, phases), BeepListener(clock)
@@ -132,7 +135,7 @@ async def measure(depth: int | None, seed: int = 0, *, phases: int = PHASES) -> 
 
 
 def delays(sent: dict[int, float], heard: list[tuple[int, float]]) -> Delays:
-    """Match what was heard to what was sent: the latest beep of this tone that is not younger."""
+    """Matches received beeps to sent ones: the latest beep of the tone that was sent before."""
     result = Delays()
     last = -1
     for tone, at in heard:
@@ -153,7 +156,7 @@ def delays(sent: dict[int, float], heard: list[tuple[int, float]]) -> Delays:
 
 
 async def compare(rounds: int) -> dict[str, Delays]:
-    """Stock and ours in turn, `rounds` times."""
+    """Runs aiortc's buffer and Earshot's in turn, `rounds` times."""
     buffers = {"aiortc 1.16": None, "ours, depth 1": 1, "ours, depth 2": 2}
     results = {name: Delays() for name in buffers}
     for seed in range(rounds):
@@ -163,7 +166,7 @@ async def compare(rounds: int) -> dict[str, Delays]:
 
 
 def table(results: dict[str, Delays]) -> str:
-    """Markdown: median (range) in ms, and how many beeps each is made of."""
+    """Returns Markdown: median (range) in ms, and the number of beeps."""
 
     def cell(values: list[float]) -> str:
         if not values:

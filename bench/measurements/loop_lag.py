@@ -1,4 +1,4 @@
-"""How late the event loop is while a recogniser works: talkers and uploads on a real worker."""
+"""Lag of the event loop while a recogniser works: live speakers and uploads on a real worker."""
 
 import asyncio
 import gc
@@ -23,37 +23,38 @@ from serving.scheduling.scheduler import AsrScheduler, DecodePriority
 from serving.workers.process import ProcessWorker
 
 PROBE_S = 0.005
-"A quarter of a frame: what is later than this is heard."
+"A quarter of a frame: a longer lag is audible."
 
 IDLE_S = 3.0
 PARTIAL_MS = 200
 PAUSE_S = 0.5
-"Between two utterances of one talker."
+"Pause between two utterances of a speaker."
 
 WINDOW_MS = 30_000.0
-"What an upload sends at once: about a megabyte."
+"Audio that an upload sends at once: about a megabyte."
 
 
 @dataclass(slots=True)
 class LoopLagResult:
-    """What happened meanwhile, in milliseconds."""
+    """Measured values, in milliseconds."""
 
     idle_lags_ms: list[float] = field(default_factory=list)
-    "Before anybody talked: what else this machine does."
+    "Lags before the load began, caused by other work on this machine."
     lags_ms: list[float] = field(default_factory=list)
     own_ms: list[float] = field(default_factory=list)
-    "The loop's own work between two probes: the part of the lag that is not the machine's."
+    """The loop's own work between two probes, which is the part of the lag that other processes did
+    not cause."""
     finals_ms: list[float] = field(default_factory=list)
     partials: int = 0
     dropped: int = 0
-    "Partials that were refused or replaced."
+    "Number of partials that were refused or replaced."
     uploads: int = 0
 
 
 async def full_load(
     model: Path, workers: int, talkers: int, uploads: int, seconds: float
 ) -> LoopLagResult:
-    """Everybody talks in real time, one question after the other; uploads without a pause."""
+    """Runs speakers in real time, one question after the other, and uploads without a pause."""
     threads = max(1, (os.cpu_count() or 1) // workers)
     settings = {"model": str(model), "cpu_threads": threads}
     pool = [
@@ -68,7 +69,7 @@ async def full_load(
         for worker in pool:
             await worker.ready()
         gc.collect()
-        gc.freeze()  # as the server does when it has started
+        gc.freeze()  # as the server does after its start
         tasks = [_talk(scheduler, clips[n % len(clips) :] + clips, n, load) for n in range(talkers)]
         tasks += [_upload(scheduler, window, n, load) for n in range(uploads)]
         try:
@@ -80,7 +81,7 @@ async def full_load(
 
 
 async def _for(seconds: float, work: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """All of it, until the time is over."""
+    """Runs all work until the time is over."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
             for one in work:
@@ -99,7 +100,7 @@ async def _talk(
     scheduler: AsrScheduler, clips: Sequence[Pcm], number: int, load: LoopLagResult
 ) -> None:
     loop = asyncio.get_running_loop()
-    await asyncio.sleep(number * PAUSE_S / 4)  # nobody begins in the same moment
+    await asyncio.sleep(number * PAUSE_S / 4)  # the speakers must not begin at the same moment
     for turn in range(1_000_000):
         clip, name = clips[turn % len(clips)], f"talker {number}, turn {turn}"
         step = ms_to_samples(PARTIAL_MS, ASR_RATE_HZ)

@@ -1,4 +1,4 @@
-"""Recordings without anybody talking: what a recogniser makes of them, and what a client gets.
+"""Recordings without speech: the text that a recogniser makes up, and the text that a client gets.
 
 `python -m bench.measurements.accuracy --only noise` counts both.
 """
@@ -28,10 +28,10 @@ from pipeline.transcription.no_speech import filter_no_speech, no_speech_criteri
 from serving.scheduling.scheduler import DecodePriority
 
 CUT_S = 3
-"Long recordings are also offered in pieces, as voice activity detection would cut them."
+"Length of the pieces of long recordings, about as voice activity detection would cut them."
 NOISE = ("noise/*", "music/*", "vad/pattern_n.wav", "vad/pattern_zero.wav")
 SUNG = "lets_go_fishin"
-"The one with a singer, counted apart: no VAD here tells singing from speech."
+"Recording with a singer, counted apart: no VAD here distinguishes singing from speech."
 
 TAIL_MS = 2000
 "Silence after a recording, so that its last utterance ends."
@@ -39,13 +39,13 @@ TAIL_MS = 2000
 
 @dataclass(frozen=True, slots=True)
 class NoiseResult:
-    """What was made of a stretch of noise."""
+    """Result for one piece of noise."""
 
     name: str
     alone: str
-    "By the recogniser, had nobody else been asked."
+    "Text of the recogniser alone."
     judged: str
-    "Where the VAD's evidence counts, too: what a client gets."
+    "Text after the no-speech filter, which also uses the VAD: this is what a client gets."
 
     @property
     def is_sung(self) -> bool:
@@ -57,7 +57,7 @@ def recordings_of_noise(data: Path) -> list[Path]:
 
 
 def offered(model: AsrModel, vad: VadEngine, data: Path) -> Iterator[NoiseResult]:
-    """Each recording, whole and in pieces, as if it were known to be an utterance."""
+    """Decodes each recording, whole and in pieces, as if it were a detected utterance."""
     for path in recordings_of_noise(data):
         pcm = decode_file(path)
         cut = CUT_S * ASR_RATE_HZ
@@ -71,7 +71,7 @@ def offered(model: AsrModel, vad: VadEngine, data: Path) -> Iterator[NoiseResult
 
 
 class UnsharedRecogniser:
-    """A `Recogniser` for one session at a time: the model itself, without queue and process."""
+    """`Recogniser` for one session at a time: the model itself, without queue and process."""
 
     def __init__(self, model: AsrModel) -> None:
         self.info = model.info
@@ -94,13 +94,14 @@ class UnsharedRecogniser:
     def hurry(self, utterance: str) -> None: ...
 
     def text_of(self, item_id: str) -> str:
-        """What it made of an utterance in the end, nobody else asked."""
+        """Returns the recogniser's own final text of an utterance, before any filter."""
         parts = [result.text for name, result in self._newest.items() if name.startswith(item_id)]
         return " ".join(text for text in parts if text)
 
 
 async def live(model: AsrModel, vad: VadEngine, data: Path) -> list[NoiseResult]:
-    """Each recording through a session of its own, as fast as it can hear: its utterances."""
+    """Sends each recording through a session of its own, faster than real time; returns the
+    utterances."""
     found = list[NoiseResult]()
     for path in recordings_of_noise(data):
         found += await hear_live(model, vad, path.name, decode_file(path))
@@ -108,7 +109,7 @@ async def live(model: AsrModel, vad: VadEngine, data: Path) -> list[NoiseResult]
 
 
 async def hear_live(model: AsrModel, vad: VadEngine, name: str, pcm: Pcm) -> list[NoiseResult]:
-    """The utterances of one session that transcribes."""
+    """Returns the utterances of one session that transcribes."""
     transcription = SessionSettings(answers=False)
     recogniser, conversations = UnsharedRecogniser(model), Conversations()
     engines = EngineSet(vad, {DEFAULT: recogniser}, {}, {})
@@ -133,12 +134,12 @@ async def _play(session: Session, pcm: Pcm) -> None:
     whole = np.concatenate([pcm, silence(TAIL_MS, ASR_RATE_HZ)])
     for frame in Framer(ASR_RATE_HZ).push(whole):
         session.feed(frame)
-        await asyncio.sleep(0)  # to hear is only one of its tasks
+        await asyncio.sleep(0)  # lets the session's other tasks run
     await session.settled()
 
 
 async def _read(session: Session) -> None:
-    """Nobody listens to the events, but somebody has to take them."""
+    """Reads and drops the events: unread events would end the session."""
     async for _ in session.events:
         continue
 

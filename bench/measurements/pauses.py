@@ -1,12 +1,13 @@
-"""Are words lost, and sentences cut, when somebody pauses in the middle of a sentence?
+r"""Measures whether words are lost and sentences cut when the user pauses in the middle of a
+sentence.
 
     python -m bench.measurements.pauses [--url URL --key KEY] [--transport webrtc] \
         [--detection server_vad]
 
-Sentences of two pieces with 300 to 600 ms of silence between them, spoken by our own voice to a
-server with its usual engines, as the page does (`semantic_vad`) or as clients of the Realtime API
-that say nothing of turns (`server_vad`). A sentence that was misheard is said again without its
-pause: only what is wrong with it alone comes of it.
+Sentences of two pieces with 300 to 600 ms of silence between them are spoken by eSpeak to a server
+with its default engines. They are sent as the page does (`semantic_vad`), or as clients of the
+Realtime API do by default (`server_vad`). A sentence with errors is repeated without its pause:
+only errors that then disappear are blamed on the pause.
 """
 
 import argparse
@@ -51,21 +52,21 @@ SENTENCES = (
     ("turn on the kitchen", "coffee machine"),
 )
 PAUSES_MS = (300, 400, 500, 600)
-"In turn, one for each sentence."
+"Pauses in turn, one for each sentence."
 
 BETWEEN_MS = 600
-"Quiet after an answer, before the next sentence."
+"Silence after an answer, before the next sentence."
 TIMEOUT_S = 10
 
 
 @dataclass(slots=True)
 class SentenceEvents:
-    """What the session tells of one sentence."""
+    """Events of one sentence."""
 
     cuts: int = 0
-    "Ends in the middle of it, those included that were taken back."
+    "Ends of an utterance within the sentence, including those that were taken back."
     utterances: int = 1
-    "That were left of it."
+    "Utterances of the sentence that remained."
 
     def begin(self) -> None:
         self.cuts, self.utterances = 0, 1
@@ -77,6 +78,8 @@ class SentenceEvents:
 
 @dataclass(frozen=True, slots=True)
 class PauseResult:
+    """Result of one sentence."""
+
     words: tuple[str, str]
     pause_ms: int
     cuts: int
@@ -98,7 +101,8 @@ def _missing(said: PauseResult) -> int:
 
 
 def with_pause(words: tuple[str, str], pause_ms: float) -> Pcm:
-    """24 kHz. The pause is exact: what the voice leaves quiet around its pieces is cut off."""
+    """Returns the sentence at 24 kHz. The pause is exact: silence around the spoken pieces is cut
+    off."""
     first, second = (_trimmed(spoken(piece)) for piece in words)
     quiet = silence(BETWEEN_MS, RATE_HZ)
     return np.concatenate([quiet, first, silence(pause_ms, RATE_HZ), second])
@@ -112,7 +116,7 @@ def _trimmed(pcm: Pcm) -> Pcm:
 async def measure(
     talker: ConversationClient, watch: SentenceEvents
 ) -> AsyncIterator[tuple[PauseResult, int]]:
-    """Each sentence, and how many of its words were wrong by the pause alone."""
+    """Yields each sentence's result, and its number of word errors caused by the pause alone."""
     for number, words in enumerate(SENTENCES):
         pause_ms = PAUSES_MS[number % len(PAUSES_MS)]
         watch.begin()
@@ -159,7 +163,7 @@ def figures(results: Sequence[tuple[PauseResult, int]]) -> Iterator[tuple[str, i
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """0: no word was lost; 1: some were."""
+    """Returns 0 if no word was lost, 1 if some were, 5 after an error."""
     parser = argparse.ArgumentParser(prog="python -m bench.measurements.pauses")
     parser.add_argument("--url", help="a server; without it, one is started")
     parser.add_argument("--key")

@@ -1,8 +1,8 @@
-"""How large the requests to a language model are: `python -m bench.measurements.request_size`.
+"""Measures the size of requests to a language model: `python -m bench.measurements.request_size`.
 
 A server in this process takes the requests of the engines `openai` and `hybrid` for the bundled
-home, with all tools and with those that what was said may need. A real server (`--url`) counts and
-times them.
+home: with all tools, and with only the tools that the sentence may need. A real server (`--url`)
+counts and times them.
 """
 
 import argparse
@@ -30,10 +30,11 @@ from pipeline.tools.skills import ClockTools, HomeTools, ListTools, Timers, Time
 from pipeline.tools.toolbox import Toolbox
 
 BYTES_PER_TOKEN = 3.5
-"Of JSON and English in the tokenizers of today's models; each of them differs by a fifth."
+"""Estimate for JSON and English with the tokenizers of today's models; each differs by up to a
+fifth."""
 
 PATIENT: dict[str, Any] = {"first_token_timeout_s": 600.0, "token_timeout_s": 60.0}
-"A processor reads a long prompt for minutes."
+"Limits for a processor, which reads a long prompt for minutes."
 
 SENTENCES = (
     "what is the capital of France",
@@ -41,7 +42,7 @@ SENTENCES = (
     "could you perhaps dim the kitchen lights a little",
     "my eggs need to boil, what do you suggest",
 )
-"None of them is a command that `hybrid` understands by itself."
+"Sentences that `hybrid` does not understand by itself as commands."
 
 DONE = (
     b'data: {"choices":[{"delta":{"content":"Yes."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -50,7 +51,7 @@ DONE = (
 
 @dataclass
 class FakeModelServer:
-    """A server that answers with a word."""
+    """Server that answers with one word and records the sizes of requests."""
 
     sizes_bytes: list[int] = field(default_factory=list[int])
 
@@ -64,7 +65,7 @@ class FakeModelServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[str]:
-        """Its address."""
+        """Runs the server and yields its address."""
         app = web.Application(client_max_size=2**20)
         app.router.add_post("/v1/chat/completions", self.complete)
         app.router.add_get("/v1/models", self.models)
@@ -78,14 +79,14 @@ class FakeModelServer:
 
 
 class SilentAnnouncer:
-    """An Announcer that nobody hears."""
+    """Announcer that announces nothing."""
 
     async def announce(self, conversation_id: str, text: str) -> bool:
         return False
 
 
 def toolbox() -> Toolbox:
-    """The tools of the bundled home."""
+    """Returns the tools of the bundled home."""
     home, clock = DemoHome(default_home()), RunningLoopClock()
     timers = TimerTools(Timers(home, clock, SilentAnnouncer()))
     return Toolbox([HomeTools(home), ListTools(home), timers, ClockTools(clock)], NullMetrics())
@@ -93,11 +94,11 @@ def toolbox() -> Toolbox:
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """Of one request."""
+    """Cost of one request."""
 
     size_bytes: int
     tokens: int | None = None
-    "As the server counts the prompt; None: it was not asked."
+    "Size of the prompt by the server's count; None: not measured."
     first_token_ms: float = 0.0
 
     def __str__(self) -> str:
@@ -108,7 +109,7 @@ class RequestCost:
 
 
 async def ask(llm: Llm, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> RequestCost:
-    """Tokens, and the time to the first one; the size is the sink's to know."""
+    """Returns tokens and the time to the first one; the fake server knows the size."""
     now = asyncio.get_running_loop().time
     began, first, tokens = now(), 0.0, 0
     try:
@@ -117,21 +118,23 @@ async def ask(llm: Llm, messages: Sequence[Message], tools: Sequence[ToolSpec]) 
                 first = first or now()
                 if isinstance(delta, TokenUsage):
                     tokens = delta.input_tokens
-    except EngineError as error:  # a small model writes calls that are none
+    except EngineError as error:  # a small model writes malformed tool calls
         print(f"  ({error})")
     return RequestCost(0, tokens, 1000 * ((first or now()) - began))
 
 
 def with_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
-    """The tools in the system prompt, as templates of Qwen and others write them: not every small
-    model's template knows tools."""
+    """Puts the tools into the system prompt, as the templates of Qwen and others do.
+
+    Not every small model's template supports tools.
+    """
     system, *others = messages
     listed = "\n".join(json.dumps(tool) for tool in chat_tools(tools))
     return [Message("system", f"{system.text}\n\n# Tools\n\n{listed}"), *others]
 
 
 async def measure(url: str, sentences: int) -> None:
-    """Print a line for each sentence. `url`: of a server that counts and answers as well."""
+    """Prints a line for each sentence. url: a server that counts and answers too; empty: none."""
     tools, sink = toolbox().specs(ToolContext("", "en")), FakeModelServer()
     text = bundled_instructions().prompt("", "en", datetime.now(UTC).date(), UNKNOWN_LOCATION)
     what = "request, tokens, first token" if url else "request, tokens by estimate"
@@ -151,7 +154,7 @@ async def measure(url: str, sentences: int) -> None:
         for number, sentence in enumerate(SENTENCES[:sentences]):
             row: list[RequestCost] = []
             for place, (llm, is_whole) in enumerate(sunk):
-                # Another beginning each time: nothing is found in the server's cache.
+                # A different beginning each time, so that the server's cache has nothing of it.
                 system = Message("system", f"{number}{place}. {text}")
                 messages = [system, Message("user", sentence)]
                 needs_home = isinstance(llm, ToolFilterLlm)

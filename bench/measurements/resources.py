@@ -1,8 +1,10 @@
-"""What a server costs: time to start, memory idle and with sessions talking, CPU per session.
+"""Measures a server's start-up time, its memory idle and with active sessions, and its CPU per
+session.
 
     python -m bench.measurements.resources --sessions 10 --seconds 30
 
-It starts a server of its own. All sessions talk at once, each one question after the other.
+It starts a server of its own. All sessions talk at the same time, each one question after the
+other.
 """
 
 import argparse
@@ -26,7 +28,7 @@ from core.errors import EarshotError
 SAMPLE_EVERY_S = 1.0
 
 SETTLE_S = 2.0
-"After start, until what is loaded late is loaded."
+"Pause after the start, until everything that is loaded late is loaded."
 
 TURN_TIMEOUT_S = 30.0
 
@@ -39,31 +41,34 @@ class MeasurementError(EarshotError):
 
 @dataclass(frozen=True, slots=True)
 class ResourceUse:
-    """What the server's processes take together."""
+    """Resources of all the server's processes together."""
 
     rss_mb: float
     "Pages that several processes share are counted in each."
     pss_mb: float
-    "Shared pages are split among those who share them: what would be free without the server."
+    """Shared pages are divided among the processes that share them: the memory that ending the
+    server would free."""
     cpu_s: float
     processes: int
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceReport:
+    """Result of the measurement."""
+
     start_s: float
     idle: ResourceUse
     talking: ResourceUse
-    "The most memory seen while all sessions talked; CPU over that time only."
+    "The largest memory while all sessions talked; CPU of that time only."
     after: ResourceUse
-    "When they have left."
+    "After all sessions have left."
     sessions: int
     seconds: float
     reports: Sequence[TurnReport]
 
 
 def use_of(pid: int) -> ResourceUse:
-    """The process and all its descendants."""
+    """Returns the resources of the process and all its descendants."""
     root = psutil.Process(pid)
     rss = pss = cpu_s = 0.0
     processes = 0
@@ -73,14 +78,14 @@ def use_of(pid: int) -> ResourceUse:
         except psutil.NoSuchProcess:
             continue
         rss += memory.rss
-        pss += getattr(memory, "pss", memory.uss)  # only Linux knows pss
+        pss += getattr(memory, "pss", memory.uss)  # only Linux has pss
         cpu_s += times.user + times.system
         processes += 1
     return ResourceUse(rss / 2**20, pss / 2**20, cpu_s, processes)
 
 
 async def measure(sessions: int, seconds: float, transport: ClientTransport) -> ResourceReport:
-    """Raises EarshotError when the server does not start or refuses a session."""
+    """Measures a server. Raises EarshotError when it does not start or refuses a session."""
     clips = [spoken(text) for text in COMMANDS]
     async with own_server() as server:
         await asyncio.sleep(SETTLE_S)
@@ -95,7 +100,7 @@ async def measure(sessions: int, seconds: float, transport: ClientTransport) -> 
                     work = _converse(server.address, transport, mine, began + seconds, reports)
                     tasks.create_task(work)
                 most = await _most(server.pid, began + seconds)
-        except* EarshotError as group:  # all of them for the same reason
+        except* EarshotError as group:  # all sessions fail for the same reason
             raise MeasurementError(str(group.exceptions[0])) from group
         took_s = loop.time() - began
         after = use_of(server.pid)
@@ -122,7 +127,7 @@ async def _converse(
 
 
 async def _most(pid: int, until: float) -> ResourceUse:
-    """The most memory until then."""
+    """Returns the resources with the most memory until then."""
     loop = asyncio.get_running_loop()
     most = use_of(pid)
     while loop.time() < until:
@@ -132,7 +137,7 @@ async def _most(pid: int, until: float) -> ResourceUse:
 
 
 def table(found: ResourceReport) -> str:
-    """Markdown for docs/performance.md."""
+    """Returns Markdown for docs/performance.md."""
     live = found.sessions
     share = 100 * found.talking.cpu_s / found.seconds
 
@@ -184,24 +189,26 @@ if __name__ == "__main__":
     sys.exit(main())
 
 
-# What a server holds when nobody is connected: memory, threads, files, tasks.
+# Resources of a server without connections: memory, threads, files, tasks.
 
 LEFT_S = 40.0
-"A vanished caller is noticed after 15 s of silence; then its peer and its session close."
+"""Limit for the sessions to end. A vanished caller is noticed after 15 s of silence; then its peer
+and its session close."""
 
 SETTLED_S = 3.0
-"Nothing changes any more for so long: sockets of the last clients are closed, threads are gone."
+"""Time without changes after which the server counts as idle: sockets are closed and threads have
+ended."""
 
 
 class SessionsLeft(EarshotError):
-    """Sessions are left though their clients are gone."""
+    """Sessions remain although their clients are gone."""
 
     code = "not_empty"
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Of the server and all its descendants; `tasks` are the gateway's."""
+    """Resources of the server and all its descendants; `tasks` are those of the main process."""
 
     rss_mb: float
     processes: int
@@ -211,7 +218,7 @@ class Footprint:
 
 
 async def metrics(address: Address) -> dict[str, float]:
-    """Everything at /metrics, labels as part of the name. Raises CannotConnect."""
+    """Returns all values at /metrics, with labels as part of the name. Raises CannotConnect."""
     async with http_session(address) as http:
         return await _metrics(http, address)
 
@@ -225,9 +232,10 @@ async def _metrics(http: ClientSession, address: Address) -> dict[str, float]:
 
 
 async def quiet_footprint(address: Address, pid: int) -> Footprint:
-    """When every session has ended. Raises NotEmpty if that takes too long.
+    """Waits until every session has ended. Raises SessionsLeft if that takes too long.
 
-    It asks over one connection, which counts: the end of one per look would never be quiet.
+    It uses one connection for all requests: closing a connection after each would change the
+    counts.
     """
     async with http_session(address) as http:
         return await _quiet(http, address, pid)
@@ -246,7 +254,8 @@ async def _quiet(http: ClientSession, address: Address, pid: int) -> Footprint:
             return found
         if loop.time() >= deadline:
             raise SessionsLeft(f"{counts[0]:.0f} sessions are left; {found}")
-        await asyncio.sleep(0.2)  # the server is another process: there is nothing to wait on
+        # the server is another process, so there is no event to wait for
+        await asyncio.sleep(0.2)
 
 
 def _look(pid: int, tasks: int) -> Footprint:

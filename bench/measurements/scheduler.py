@@ -1,9 +1,10 @@
-"""What the recognition scheduler gains over a lock, and how late the event loop is under it.
+"""Compares the recognition scheduler with a lock, and measures the event loop's lag under load.
 
     python -m bench.measurements.scheduler --rounds 5 --talkers 8 --uploads 2
 
-The first table is a stub model that sleeps for real, with one cost per call whatever its size; each
-round runs both ways one after the other. The second is a real worker process with whisper-nano.
+The first table uses a stub model that sleeps in real time, with the same cost per call whatever its
+size; each round runs both ways one after the other. The second uses a real worker process with
+whisper-nano.
 """
 
 import argparse
@@ -23,18 +24,18 @@ from bench.server.stub_engines.scheduled_asr import (
 from bench.tools.stats import machine, markdown, percentile
 
 NANO = Path(__file__).parents[2] / "tests" / "fixtures" / "whisper-nano"
-"In a checkout; an installed Earshot has no model of its own."
+"Model in a checkout; an installed Earshot has no model of its own."
 
 REQUESTS = 80
 
 
 async def compare(rounds: int) -> list[tuple[SharingResult, SharingResult]]:
-    """Lock and scheduler, by round."""
+    """Runs lock and scheduler in each round."""
     return [(await locked(REQUESTS), await scheduled(REQUESTS)) for _ in range(rounds)]
 
 
 def stub_table(rounds: Sequence[tuple[SharingResult, SharingResult]]) -> str:
-    """Markdown: median (range), then the ratios that have a target."""
+    """Returns Markdown: median (range), then the ratios that have a target."""
 
     def row(name: str, found: Sequence[SharingResult]) -> list[str]:
         return [
@@ -56,7 +57,7 @@ def stub_table(rounds: Sequence[tuple[SharingResult, SharingResult]]) -> str:
 
 
 def lag_table(load: LoopLagResult) -> str:
-    """Markdown: the loop's lag and what it did meanwhile."""
+    """Returns Markdown: the event loop's lag, and the work that was done meanwhile."""
 
     def row(name: str, values: Sequence[float]) -> list[str]:
         if not values:
@@ -91,7 +92,7 @@ def _run(options: argparse.Namespace) -> LoopLagResult:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """As the server's."""
+    """Returns the event loop's factory, the same as the server's."""
     try:
         from uvloop import new_event_loop
     except ImportError:

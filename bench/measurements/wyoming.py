@@ -1,11 +1,11 @@
-"""Recognition over Wyoming: our server beside wyoming-faster-whisper, by one client, in turn.
+"""Compares recognition over Wyoming with wyoming-faster-whisper, by one client, in turn.
 
     python -m bench.peers install
     python -m bench.measurements.wyoming [--rounds 5] [--clips 5] [--clients 1,4] [--models nano]
 
-Same audio, same weights (int8, greedy, two threads), same windows of 30 s. Speech is sent as it is
-spoken, `audio-stop` 500 ms after its last sample; measured is the time from there to the
-`transcript`. A round of five clips takes a minute and a half.
+Both get the same audio and have the same weights (int8, greedy, two threads) and windows of 30 s.
+Speech is sent as it is spoken, and `audio-stop` 500 ms after its last sample. The time from there
+to the `transcript` is measured. A round of five clips takes a minute and a half.
 """
 
 import argparse
@@ -34,12 +34,12 @@ OURS, THEIRS = "earshot", "wyoming-faster-whisper"
 
 @dataclass(frozen=True, slots=True)
 class TranscriptLog:
-    """A `SystemUnderTest` whose answers are written down."""
+    """A `SystemUnderTest` that records its transcripts."""
 
     name: str
     peer: PeerSystem
     texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    "What was said -> what was understood, each time."
+    "Reference text -> the recognised texts."
 
     @property
     def pid(self) -> int:
@@ -116,7 +116,7 @@ async def _rounds(
     crowds: Sequence[int],
     rounds: int,
 ) -> Rounds:
-    """One system after the other; who is first changes from round to round."""
+    """Measures one system after the other; the first one changes from round to round."""
     found: dict[tuple[str, int], list[AsrRound]] = {}
     for system in systems:
         await measure(system, said, 1, 1)  # warm-up
@@ -132,7 +132,7 @@ async def _rounds(
 
 @asynccontextmanager
 async def ours(model: Path) -> AsyncGenerator[PeerSystem, None]:
-    """Our server's Wyoming door, as another service of that protocol. Raises NotStarted."""
+    """Runs Earshot's Wyoming door, as a peer with this protocol. Raises ServerStartError."""
     with TemporaryDirectory(prefix="earshot-wyoming-") as place:
         file = Path(place) / "earshot.toml"
         file.write_text(recogniser_settings(model, {**ALIKE, "padding": '"max"'}))
@@ -142,7 +142,8 @@ async def ours(model: Path) -> AsyncGenerator[PeerSystem, None]:
 
 
 def table(found: Rounds, crowds: Sequence[int]) -> str:
-    """Markdown: a row per system and number of clients, medians over rounds and ranges."""
+    """Returns Markdown: a row per system and number of clients, with medians over rounds and
+    ranges."""
     rows = []
     for clients in crowds:
         for name in (OURS, THEIRS):
@@ -164,7 +165,7 @@ def table(found: Rounds, crowds: Sequence[int]) -> str:
 
 
 def agreement(own: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]) -> str:
-    """Whether both understood the same, clip by clip, and where not."""
+    """Returns in how many clips both recognised the same, and the differences."""
     lines, same = [], 0
     for said in own.keys() & theirs.keys():
         a, b = ({_plain(text) for text in texts[said]} for texts in (own, theirs))

@@ -1,11 +1,12 @@
-"""How soon a xiaozhi board hears its answer: beside the browser's door, alone, and among many.
+"""Measures how soon a xiaozhi board gets its answer: compared with a browser, alone, and among
+many.
 
     python -m bench.measurements.xiaozhi [browser] [board] [crowd] [--rounds 3] [--turns 10]
         [--crowd-turns 5] [--idle 200] [--talking 20] [--stubs 50,150,80]
 
-One server with engines that take set times, on a core of its own; all clients on another. The parts
-take turns, round by round. From the last sample of speech to the first Opus packet, and to the
-first audible sample: the browser's door is measured by the latter alone. See docs/bench.md.
+One server with engines that take set times runs on one core, all clients on another. The parts take
+turns, round by round. Measured is the time from the last sample of speech to the first Opus packet,
+and to the first audible sample; for the browser only the latter. See docs/bench.md.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from core.audio import ASR_RATE_HZ, AudioFrame
 from core.errors import EarshotError
 from media.codecs.opus import OpusDecoder, OpusEncoder, OpusSettings
 
-# A xiaozhi board that is talked to: what a measurement hears of it.
+# A simulated xiaozhi board.
 
 PACKET_MS = 60
 TURN_TIMEOUT_S = 30
@@ -51,26 +52,28 @@ HELLO = {
 
 
 class NoAnswer(EarshotError):
+    """The server did not answer."""
+
     code = "no_answer"
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedClip:
-    """Something to say, encoded before anybody's time is taken."""
+    """A clip to send, encoded before any time is measured."""
 
     packets: Sequence[bytes]
     end_s: float
-    "When its last sample of speech is spoken."
+    "Time of its last speech sample."
 
 
 @dataclass(frozen=True, slots=True)
 class BoardTurn:
-    """One turn: ms from the last sample of speech."""
+    """Latencies of one turn, in ms from the last speech sample."""
 
     packet_ms: float
     "To the first Opus packet."
     audible_ms: float
-    "To the first audible sample, as a board without a buffer of its own plays it."
+    "To the first audible sample, as a board without a buffer plays it."
 
 
 def clip_of(said: BenchUtterance) -> EncodedClip:
@@ -83,19 +86,19 @@ def clip_of(said: BenchUtterance) -> EncodedClip:
 
 
 class Board:
-    """One connection."""
+    """One connection of a board."""
 
     def __init__(self, ws: ClientWebSocketResponse) -> None:
         self._ws = ws
         self._decoder = OpusDecoder(DOWN_RATE_HZ)
         self._played = 0
-        "Samples, since it was connected."
+        "Samples received since the connect."
 
     async def close(self) -> None:
         await self._ws.close()
 
     async def turn(self, clip: EncodedClip) -> BoardTurn:
-        """Say it, hear the answer to its end. Raises NoAnswer."""
+        """Sends the clip and receives the answer to its end. Raises NoAnswer."""
         start = {"type": "listen", "state": "start", "mode": "auto"}
         await self._ws.send_str(json.dumps(start))
         clock = asyncio.get_running_loop().time
@@ -113,8 +116,11 @@ class Board:
         return BoardTurn(1000 * (first_at - ended), 1000 * (heard_at - ended))
 
     async def _hear(self) -> tuple[float, float]:
-        """When the first packet came, and when its first audible sample was played, once all was
-        said. Raises NoAnswer."""
+        """Returns the times of the first packet and of the first audible sample, after the answer's
+        end.
+
+        Raises NoAnswer.
+        """
         clock, ear = asyncio.get_running_loop().time, AudioReceiver(is_paced=False)
         first: float | None = None
         async for message in self._ws:
@@ -132,7 +138,7 @@ class Board:
 
 
 async def connect(http: ClientSession, number: int) -> Board:
-    """`number` makes its MAC."""
+    """Connects a board. number: determines its MAC."""
     device = {"Device-Id": f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}"}
     async with http.post("/xiaozhi/ota/", headers=device) as answer:
         told = (await answer.json())["websocket"]
@@ -146,17 +152,17 @@ async def connect(http: ClientSession, number: int) -> Board:
 PARTS = ("browser", "board", "crowd")
 
 WITHIN = 1.2
-"What a board among many may take of what one alone takes, at p95."
+"Allowed ratio of the p95 of a board among many to that of a board alone."
 
 HEAD = ("", "first packet p50 / p95", "audible p50 / p95", "turns")
 
 
 @dataclass(frozen=True, slots=True)
 class TurnTimes:
-    """ms of every turn of one part, over all rounds."""
+    """Latencies in ms of all turns of one part, over all rounds."""
 
     packet: list[float] = field(default_factory=list)
-    "Of boards."
+    "Boards only."
     audible: list[float] = field(default_factory=list)
 
     def add(self, answered: Sequence[BoardTurn]) -> None:
@@ -166,14 +172,14 @@ class TurnTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XiaozhiPlan:
-    """What is measured, and how often."""
+    """Parts of the measurement, and their numbers of turns."""
 
     parts: Sequence[str]
     rounds: int
     turns: int
-    "Of the browser and of the board alone, in each round."
+    "Turns of the browser and of the single board, in each round."
     crowd_turns: int
-    "Of each board that talks among many, in each round."
+    "Turns of each talking board among many, in each round."
     idle: int
     talking: int
 
@@ -181,7 +187,7 @@ class XiaozhiPlan:
 async def measure(
     address: Address, http: ClientSession, utterances: Sequence[BenchUtterance], course: XiaozhiPlan
 ) -> Mapping[str, TurnTimes]:
-    """By part. Raises NoAnswer, EarshotError."""
+    """Measures the parts; returns the times by part. Raises NoAnswer, EarshotError."""
     clips = [clip_of(one) for one in utterances]
     found = {part: TurnTimes() for part in course.parts}
     for _ in range(course.rounds):
@@ -203,7 +209,7 @@ async def measure(
 async def crowd(
     http: ClientSession, clips: Sequence[EncodedClip], turns: int, idle: int, talking: int
 ) -> list[BoardTurn]:
-    """Every turn but each board's first, which warms it up."""
+    """Returns all turns apart from each board's first, which warms it up."""
     boards = [await connect(http, number) for number in range(idle + talking)]
     spread_s = sum(clip.end_s for clip in clips) / len(clips) / talking
 
@@ -222,7 +228,7 @@ async def crowd(
 
 
 def table(found: Mapping[str, TurnTimes], course: XiaozhiPlan) -> str:
-    """Markdown, and how the parts compare."""
+    """Returns a Markdown table, and the comparison of the parts."""
     names = {
         "browser": "browser (WebRTC), alone",
         "board": "board, alone",
@@ -285,7 +291,7 @@ async def _main(course: XiaozhiPlan, engines: StubDelays) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 1: something could not be measured."""
+    """Returns exit code 1 when something could not be measured."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.measurements.xiaozhi", description=__doc__
     )

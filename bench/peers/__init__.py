@@ -1,1 +1,1 @@
-"""The same audio and the same weights through other servers, beside ours. See docs/bench.md."""
+"""Comparison with other servers, with the same audio and the same weights. See docs/bench.md."""

@@ -1,10 +1,10 @@
-"""Our server beside others: same audio, same weights, same endpoint wait, in turn.
+"""Compares Earshot with other servers: same audio, same weights, same endpoint wait, in turn.
 
     python -m bench.peers install
     python -m bench.peers [--rounds 5] [--clips 5] [--models nano,tiny,base]
 
-A round of one model takes about 40 s per system; five rounds of three models and five systems
-take an hour at most. Each is its own process on this machine, and is warmed up first.
+A round of one model takes about 40 s per system; five rounds of three models and five systems take
+an hour at most. Each system is its own process on this machine, and is warmed up first.
 """
 
 import argparse
@@ -41,7 +41,8 @@ ALIKE: Mapping[str, str] = {
     "min_confidence": "0.0",
     "max_compression_ratio": "1000.0",
 }
-"Ours decodes as `run_peer.py` makes the peers decode, and like them takes any answer for one."
+"""Options with which Earshot decodes as `run_peer.py` makes the others decode, and like them
+accepts any result."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,7 +92,8 @@ async def _measure(options: argparse.Namespace) -> None:
 async def _compared(
     name: str, model: Path, utterances: Sequence[BenchUtterance], options: argparse.Namespace
 ) -> dict[str, AsrRounds]:
-    """All systems run all the time, and are spoken to one after the other, in changing order."""
+    """Runs all systems at the same time, and measures them one after the other, in changing
+    order."""
     found: dict[str, AsrRounds] = {}
     async with AsyncExitStack() as stack:
         systems: list[SystemUnderTest] = []
@@ -150,7 +152,7 @@ def _wanted(options: argparse.Namespace) -> list[str]:
 
 
 def weights(name: str) -> Path:
-    """A folder with the model. Random weights are made once. Raises RequestError."""
+    """Returns a folder with the model. Random weights are made once. Raises RequestError."""
     if name == "nano" and NANO.is_dir():
         return NANO
     if name not in SHAPES:

@@ -1,7 +1,8 @@
-"""Talkers of the other systems, each as the system's own clients do it, and when its text is final.
+"""Clients of the other systems, each as the system's own clients work, and the time of the final
+text.
 
-Everybody gets the same audio at the same moments, and ends an utterance WAIT_MS after the last
-speech sample.
+All get the same audio at the same moments, and end an utterance WAIT_MS after the last speech
+sample.
 """
 
 import asyncio
@@ -31,14 +32,15 @@ from core.audio import ASR_RATE_HZ, Pcm
 from media.pcm import to_bytes
 
 FINAL_TIMEOUT_S = 30.0
-"A server that is overrun by eight talkers takes seconds; what takes longer than this is lost."
+"""Limit for a final text. A server that is overloaded by eight clients takes seconds; later texts
+count as lost."""
 
 MONO = {"rate": ASR_RATE_HZ, "width": 2, "channels": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class PeerSystem:
-    """A `System`."""
+    """A running peer; a `SystemUnderTest`."""
 
     name: PeerKind
     process: PeerProcess
@@ -49,7 +51,7 @@ class PeerSystem:
 
     @asynccontextmanager
     async def talker(self) -> AsyncGenerator[AsrClient, None]:
-        """Connections are made per utterance, before anybody speaks."""
+        """Yields a client. It connects for each utterance, before the speech begins."""
         kinds: dict[PeerKind, type[_PeerClient]] = {
             "wyoming": WyomingClient,
             "whisper-live": WhisperLiveClient,
@@ -62,13 +64,13 @@ class PeerSystem:
 async def peer(
     kind: PeerKind, model: Path, threads: int, log: Path
 ) -> AsyncGenerator[PeerSystem, None]:
-    """A peer while the body runs. Raises NotInstalled."""
+    """Runs a peer while the body runs. Raises MissingPeer."""
     async with peer_process(kind, model, threads, log) as process:
         yield PeerSystem(kind, process)
 
 
 class _PeerClient(ABC):
-    """What all share: the clock, and what is measured by it."""
+    """Base class: the clock, and the measured times."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -86,11 +88,12 @@ class _PeerClient(ABC):
 
     @abstractmethod
     async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
-        """The text, when speech ended, and when the text was final."""
+        """Sends the audio; returns the text, the time of the end of speech and the time of the
+        final text."""
 
 
 class WyomingClient(_PeerClient):
-    """The client sends `audio-stop` when the wait is over, and gets the transcript."""
+    """Client that sends `audio-stop` when the wait is over, and then gets the transcript."""
 
     async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
@@ -131,7 +134,7 @@ class WyomingClient(_PeerClient):
 
 
 class BareClient(_PeerClient):
-    """No stream: all audio at once, when the wait is over."""
+    """Client without streaming: it sends all audio when the wait is over."""
 
     async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
@@ -147,10 +150,11 @@ class BareClient(_PeerClient):
 
 
 class WhisperLiveClient(_PeerClient):
-    """It decodes what it has over and over, and knows no end of speech: its client decides.
+    """Client of WhisperLive, which decodes its audio again and again and detects no end of speech.
 
-    Taken for final is the first text whose decoding began when all speech was there: each decoding
-    begins when the text before it was sent. It may come within the wait; then the wait is its time.
+    The final text is the first whose decoding began after all speech had arrived; each decoding
+    begins when the previous text was sent. If it comes within the wait, the wait counts as its
+    time.
     """
 
     async def _say(self, pcm: Pcm, end: int) -> tuple[str, float, float]:
@@ -166,7 +170,7 @@ class WhisperLiveClient(_PeerClient):
             is_said = asyncio.Event()
 
             async def speak() -> None:
-                with suppress(ClientConnectionError):  # whoever reads says what happened
+                with suppress(ClientConnectionError):  # the reader reports the reason
                     await spoken(pcm, began_at, ws.send_bytes)
                 is_said.set()
 
@@ -177,7 +181,7 @@ class WhisperLiveClient(_PeerClient):
             return text, ended_at, max(at, ended_at + WAIT_MS / 1000)
 
     async def _final(self, ws: ClientWebSocketResponse, ended_at: float) -> tuple[str, float]:
-        """The first text of a decoding that began after `ended_at`, and when it came."""
+        """Returns the first text of a decoding that began after `ended_at`, and its time."""
         previous_at = -inf
         while True:
             message = await self._message(ws)
@@ -196,7 +200,7 @@ class WhisperLiveClient(_PeerClient):
             "model": "custom",
             "use_vad": False,
             "audio_format": "int16",
-            "no_speech_thresh": 1.0,  # it gives no sign when it takes nonsense for silence
+            "no_speech_thresh": 1.0,  # it sends nothing when it takes nonsense for silence
         }
 
     async def _message(self, ws: ClientWebSocketResponse) -> dict[str, Any]:

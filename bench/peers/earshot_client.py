@@ -1,4 +1,5 @@
-"""Our server among the others: `earshot serve`, the Realtime API over WebSocket."""
+"""Earshot as one of the compared systems: `earshot serve`, used by the Realtime API over
+WebSocket."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -16,12 +17,12 @@ from bench.server.own_server import OwnServer, own_server
 WISH = SessionRequest(
     language="en", turn_detection="server_vad", silence_ms=WAIT_MS, is_answered=False
 )
-"The server finds the end by itself: it hears the last sample, and waits as long as the others."
+"The server itself detects the end of speech, and waits as long as the others."
 
 
 @dataclass(frozen=True, slots=True)
 class EarshotSystem:
-    """A `System`."""
+    """A running Earshot; a `SystemUnderTest`."""
 
     name: str
     server: OwnServer
@@ -32,7 +33,7 @@ class EarshotSystem:
 
     @asynccontextmanager
     async def talker(self) -> AsyncGenerator[AsrClient, None]:
-        """One connection for all utterances."""
+        """Yields a client with one connection for all utterances."""
         async with speaking(self.server.address, "ws", WISH, FINAL_TIMEOUT_S) as speaker:
             yield _EarshotClient(speaker)
 
@@ -55,7 +56,8 @@ class _EarshotClient:
 async def ours(
     name: str, model: Path, options: Mapping[str, str], folder: Path
 ) -> AsyncGenerator[EarshotSystem, None]:
-    """With this model while the body runs. `options`: the recogniser's own, as TOML values."""
+    """Runs Earshot with this model while the body runs. options: the recogniser's, as TOML
+    values."""
     file = folder / f"{name}.toml"
     file.write_text(recogniser_settings(model, options))
     async with own_server(["--config", str(file)]) as server:
@@ -63,7 +65,7 @@ async def ours(
 
 
 def recogniser_settings(model: Path, options: Mapping[str, str]) -> str:
-    """A configuration file's text. `options`: the recogniser's own, as TOML values."""
+    """Returns the text of a configuration file. options: the recogniser's, as TOML values."""
     given = {"model": f'"{model}"', "compute_type": '"int8"', **options}
     lines = ("[asr]", 'engine = "faster_whisper"', "[asr.options]")
     return "\n".join((*lines, *(f"{key} = {text}" for key, text in given.items()))) + "\n"

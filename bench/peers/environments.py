@@ -1,4 +1,4 @@
-"""Other systems, each in an environment of its own, at exactly these releases."""
+"""Environments of the other systems, one per system, with pinned releases."""
 
 import os
 import subprocess
@@ -17,19 +17,19 @@ INSTALL_TIMEOUT_S = 900
 
 
 class MissingPeer(EarshotError):
-    """An environment is not there, or could not be made."""
+    """An environment is missing or could not be made."""
 
     code = "not_installed"
 
 
 @dataclass(frozen=True, slots=True)
 class PeerRequirements:
-    """What pip installs into one environment."""
+    """Packages that pip installs into one environment."""
 
     title: str
     packages: Sequence[str]
     alone: Sequence[str] = ()
-    "Installed without what they ask for."
+    "Packages that are installed without their dependencies."
 
 
 PEERS: Mapping[PeerKind, PeerRequirements] = {
@@ -48,7 +48,7 @@ PEERS: Mapping[PeerKind, PeerRequirements] = {
             "uvicorn",
             "websockets",
         ),
-        # It asks for OpenVINO, torchaudio, librosa, PyAudio and cuBLAS, none of which it uses here.
+        # Its dependencies OpenVINO, torchaudio, librosa, PyAudio and cuBLAS are not used here.
         alone=("whisper-live==0.10.0",),
     ),
     "bare": PeerRequirements("faster-whisper 1.2.1, in-process", ("faster-whisper==1.2.1",)),
@@ -84,22 +84,22 @@ VOICE_PEERS: Mapping[VoiceKind, PeerRequirements] = {
             "uvicorn",
             "websockets",
         ),
-        # It asks for its default models' runtimes as well, and fetches Silero's weights from the
-        # net, which the package has.
+        # Its dependencies include the runtimes of its default models. It would download Silero's
+        # weights, which the package silero-vad contains.
         alone=("speech-to-speech==1.1.0", "silero-vad", "torchaudio"),
     ),
 }
-"These hold a conversation: see `bench.peers.voice`."
+"Systems that hold a conversation: see `bench.peers.voice`."
 
 
 def folder() -> Path:
-    """Where the environments and the random weights are kept between runs."""
+    """Returns the folder for environments and random weights, which are kept between runs."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "earshot-bench"
 
 
 def python_of(kind: PeerKind | VoiceKind) -> Path:
-    """The environment's interpreter. Raises NotInstalled."""
+    """Returns the environment's interpreter. Raises MissingPeer."""
     if not _mark(kind).is_file() or _mark(kind).read_text() != _wanted(kind):
         module = "bench.peers.voice" if kind in VOICE_PEERS else "bench.peers"
         raise MissingPeer(f"{kind} is not installed: python -m {module} install")
@@ -107,7 +107,7 @@ def python_of(kind: PeerKind | VoiceKind) -> Path:
 
 
 def install(kind: PeerKind | VoiceKind) -> None:
-    """Make its environment, unless it is there. Raises NotInstalled with pip's last words."""
+    """Makes an environment, unless it exists. Raises MissingPeer with the end of pip's output."""
     if _mark(kind).is_file() and _mark(kind).read_text() == _wanted(kind):
         return
     place = folder() / kind

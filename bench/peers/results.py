@@ -1,4 +1,4 @@
-"""What several rounds came to: medians, ranges, and the ratio to ours."""
+"""Results of several rounds: medians, ranges, and the ratio to Earshot's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,16 +21,16 @@ HEAD = (
 
 @dataclass(slots=True)
 class AsrRounds:
-    """Of one system."""
+    """Rounds of one system. said: number of all utterances."""
 
     alone: list[AsrRound] = field(default_factory=list[AsrRound])
     together: list[AsrRound] = field(default_factory=list[AsrRound])
     said: int = 0
     problem: str = ""
-    "Why there are none, or not all."
+    "Why rounds are missing; empty: none is."
 
     def take(self, found: AsrRound, kept: list[AsrRound]) -> None:
-        """Keep it, if anything was answered."""
+        """Adds a round to `kept` if it has any answers."""
         self.said += len(found.times_ms) + len(found.lost)
         if found.lost:
             self.problem = found.lost[-1]
@@ -39,7 +39,7 @@ class AsrRounds:
 
 
 def table(found: Mapping[str, AsrRounds], ours: str, talkers: int) -> str:
-    """Markdown, a row per system; medians over rounds and (least to most)."""
+    """Returns Markdown, a row per system, with medians over rounds and (smallest to largest)."""
     own = found[ours]
     head = [text.format(talkers=talkers) for text in HEAD]
     rows = []
@@ -63,7 +63,7 @@ def table(found: Mapping[str, AsrRounds], ours: str, talkers: int) -> str:
 def _ratio(
     theirs: Sequence[AsrRound], own: Sequence[AsrRound], of: Callable[[AsrRound], float]
 ) -> str:
-    """Of medians; above 1 they are slower."""
+    """Returns the ratio of the medians; above 1 the other system is slower."""
     if not own or not theirs:
         return "-"
     return f"{median(map(of, theirs)) / median(map(of, own)):.2f}"

@@ -1,4 +1,5 @@
-"""The two measurements: one talker alone, and several whose ends are spread over time."""
+"""The two measurements: one client alone, and several clients whose utterances end evenly spread
+over time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,19 +14,19 @@ from bench.tools.stats import percentile
 
 @dataclass(frozen=True, slots=True)
 class AsrRound:
-    """One system, one measurement, one time."""
+    """Result of one system in one round."""
 
     times_ms: Sequence[float]
-    "Last speech sample to final text, per utterance."
+    "Time from the last speech sample to the final text, per utterance."
     wall_s: float
-    "From the first talker's first sample until the last text was final."
+    "Time from the first client's first sample to the last final text."
     speech_s: float
     cpu_s: float
-    "Of all the server's processes."
+    "Processor time of all the server's processes."
     with_text: int
-    "Answers that are not empty."
+    "Number of answers that are not empty."
     lost: Sequence[str] = ()
-    "Why there was no answer at all: for each utterance that got none. Nothing else counts them."
+    "Errors of the utterances without any answer; other values do not include these utterances."
 
     @property
     def p50(self) -> float:
@@ -42,17 +43,17 @@ class AsrRound:
 
     @property
     def cpu_ms(self) -> float:
-        """Processor time per answered utterance; what was spent on the others counts too."""
+        """Processor time per answered utterance; the time spent on lost utterances is included."""
         return 1000 * self.cpu_s / len(self.times_ms)
 
 
 async def measure(
     system: SystemUnderTest, utterances: Sequence[BenchUtterance], talkers: int, each: int
 ) -> AsrRound:
-    """`talkers` people say `each` utterances, each after the text of the one before is final.
+    """Runs `talkers` clients with `each` utterances, each after the final text of the previous one.
 
-    The second begins an eighth (or whatever share) of an utterance after the first, and so on, so
-    that their ends are spread evenly.
+    Each client begins a fraction of an utterance (1 / talkers) after the previous client, so that
+    their ends are evenly spread.
     """
     clock = asyncio.get_running_loop().time
     lag_s = sum(one.speech_s for one in utterances) / len(utterances) / talkers
@@ -79,7 +80,7 @@ async def measure(
 
 
 def _said(utterances: Sequence[BenchUtterance], talker: int, each: int) -> list[BenchUtterance]:
-    """Everybody begins with another one."""
+    """Returns a client's utterances; every client begins with another one."""
     return [utterances[(talker + number) % len(utterances)] for number in range(each)]
 
 

@@ -1,9 +1,10 @@
-"""Runs in a peer's environment, by its interpreter: starts the peer as its users do.
+"""Starts a peer as its users do; runs in the peer's environment, by its interpreter.
 
     python run_peer.py wyoming|whisper-live|bare --model FOLDER --port PORT --threads N
 
-One thing is changed: decoding is greedy, at temperature 0 only and without timestamps, as ours is
-for the comparison. With random weights their fallback would decode most clips six times.
+One thing is changed: decoding is greedy, at temperature 0 only and without timestamps, as in
+Earshot for the comparison. With random weights the peers' fallback would decode most clips six
+times.
 """
 
 import argparse
@@ -19,11 +20,11 @@ from typing import Any
 HOST = "127.0.0.1"
 RATE_HZ = 16_000
 MAX_BYTES = 60 * RATE_HZ * 2
-"A minute: more than any clip."
+"Limit of a request: a minute of audio, more than any clip."
 
 
 def decode_alike(module: str) -> Any:
-    """The module's WhisperModel, with the same decoding for whoever calls it."""
+    """Patches the module's WhisperModel so that every call decodes in the same way; returns it."""
     model = import_module(module).WhisperModel
     transcribe = model.transcribe
 
@@ -36,6 +37,7 @@ def decode_alike(module: str) -> Any:
 
 
 def wyoming(options: argparse.Namespace) -> None:
+    """Runs wyoming-faster-whisper."""
     decode_alike("faster_whisper")
     sys.argv = [
         "wyoming-faster-whisper",
@@ -48,7 +50,7 @@ def wyoming(options: argparse.Namespace) -> None:
 
 
 def whisper_live(options: argparse.Namespace) -> None:
-    """On a CPU it computes in int8, whatever is asked for."""
+    """Runs WhisperLive. On a CPU it computes in int8, whatever is configured."""
     decode_alike("whisper_live.transcriber.transcriber_faster_whisper")
     import_module("whisper_live.server").TranscriptionServer().run(
         HOST,
@@ -58,14 +60,18 @@ def whisper_live(options: argparse.Namespace) -> None:
         single_model=True,
         max_clients=64,
         batch_enabled=True,
-        # Its limits on newcomers would turn away talkers who connect anew for each utterance.
+        # Its limits on new clients would refuse clients that connect for each utterance.
         batch_max_admissions_per_s=1000.0,
         batch_max_queue_wait_s=60.0,
     )
 
 
 def bare(options: argparse.Namespace) -> None:
-    """A request is four bytes of length and that much 16 kHz PCM; the answer is a line of JSON."""
+    """Runs faster-whisper behind a socket.
+
+    A request is four bytes of length and that many bytes of 16 kHz PCM; the answer is a line of
+    JSON.
+    """
     numpy = import_module("numpy")
     model = decode_alike("faster_whisper")(
         options.model, device="cpu", compute_type="int8", cpu_threads=options.threads
@@ -98,12 +104,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, required=True)
     options = parser.parse_args()
     start = {"wyoming": wyoming, "whisper-live": whisper_live, "bare": bare}[options.peer]
-    # Whoever started us holds our input open: when it goes, so do we.
+    # The parent process holds our stdin open: when it ends, so does this process.
     Thread(target=leave_with_parent, daemon=True).start()
     start(options)
 
 
 def leave_with_parent() -> None:
+    """Ends this process when its stdin is closed."""
     sys.stdin.buffer.read()
     os._exit(0)
 

@@ -1,4 +1,4 @@
-"""The servers side by side: how each is started, and what one talker is to it."""
+"""Interface of the compared servers and their clients, and the start of a peer."""
 
 import asyncio
 import socket
@@ -20,32 +20,32 @@ INSIDE = Path(__file__).with_name("run_peer.py")
 
 @dataclass(frozen=True, slots=True)
 class UtteranceResult:
-    """What one utterance came to."""
+    """Result of one utterance."""
 
     text: str
     took_ms: float
-    "The last speech sample spoken to the text that stays."
+    "Time from the last speech sample to the final text."
     next_at: float
-    "When the next utterance may begin, in the loop's seconds."
+    "Time at which the next utterance may begin, in the event loop's seconds."
 
 
 class AsrClient(Protocol):
-    """One person who speaks to one system, an utterance at a time."""
+    """One client of one system, which speaks an utterance at a time."""
 
     async def say(self, utterance: BenchUtterance) -> UtteranceResult:
-        """In real time. Raises EarshotError when there is no answer."""
+        """Sends an utterance in real time. Raises EarshotError when there is no answer."""
         ...
 
 
 class SystemUnderTest(Protocol):
-    """A server that runs."""
+    """A running server."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def pid(self) -> int:
-        """Of its first process."""
+        """Process id of its first process."""
         ...
 
     def talker(self) -> AbstractAsyncContextManager[AsrClient]: ...
@@ -53,7 +53,7 @@ class SystemUnderTest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PeerProcess:
-    """A peer, listening."""
+    """A running peer that listens on `port`."""
 
     port: int
     pid: int
@@ -63,7 +63,7 @@ class PeerProcess:
 async def peer_process(
     kind: PeerKind, model: Path, threads: int, log: Path
 ) -> AsyncGenerator[PeerProcess, None]:
-    """Started, until the body is done. Raises NotInstalled when it does not come up."""
+    """Runs a peer while the body runs. Raises MissingPeer when it does not start."""
     command = [str(INSIDE), kind, "--model", str(model), "--threads", str(threads)]
     async with started(kind, command, threads, log) as process:
         yield process
@@ -73,9 +73,10 @@ async def peer_process(
 async def started(
     kind: PeerKind | VoiceKind, command: Sequence[str], threads: int, log: Path
 ) -> AsyncGenerator[PeerProcess, None]:
-    """A script of ours by the peer's interpreter, which listens on the `--port` that is added.
+    """Runs a script of ours with the peer's interpreter. It must listen on the `--port` that is
+    added.
 
-    Raises NotInstalled.
+    Raises MissingPeer.
     """
     port = free_port()
     with log.open("wb") as said:
@@ -112,6 +113,7 @@ async def _listens(process: asyncio.subprocess.Process, port: int) -> bool:
 
 
 def free_port() -> int:
+    """Returns a port that is free at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What is said to every system: speech that ends with its last sample, then room tone."""
+"""Audio for every system: speech that ends with its last sample, then room tone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,25 +13,25 @@ from media.pcm import to_bytes
 from media.resample import Resampler
 
 TONE_MS = 700
-"Room tone after each clip: longer than the endpoint wait, so that nobody hears digital silence."
+"Room tone after each clip: longer than the endpoint wait, so that no system gets digital silence."
 
 TONE_RMS = 24.0
-"-63 dBFS: a quiet room."
+"Level of the room tone: -63 dBFS, a quiet room."
 
 WAIT_MS = 500
-"From the last speech sample until the utterance is taken for over, equal for all."
+"Time from the last speech sample to the end of the utterance, the same for all systems."
 
 PAUSE_MS = 800
-"From the last speech sample to the next utterance at the earliest."
+"Least time from the last speech sample to the next utterance."
 
 
 @dataclass(frozen=True, slots=True)
 class BenchUtterance:
-    """One clip with its tone."""
+    """One clip with its room tone. said: its text."""
 
     said: str
     pcm: Pcm
-    "At the Realtime API's rate."
+    "Audio at the Realtime API's rate."
     begin: int
     end: int
     "First and one past the last sample of speech in `pcm`."
@@ -41,14 +41,14 @@ class BenchUtterance:
         return self.end / RATE_HZ
 
     def narrow(self) -> tuple[Pcm, int]:
-        """The same at 16 kHz, and one past its last sample of speech."""
+        """Returns the audio at 16 kHz, and one past its last sample of speech."""
         resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
         pcm = np.concatenate([resampler.push(self.pcm), resampler.flush()])
         return pcm, self.end * ASR_RATE_HZ // RATE_HZ
 
 
 def utterance(said: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
-    """`pcm` at RATE_HZ, cut after its last sample of speech, and room tone."""
+    """Cuts `pcm` (at RATE_HZ) after its last sample of speech and adds room tone."""
     begin, end = speech_span(pcm, RATE_HZ) or (0, len(pcm))
     noise = np.random.default_rng(seed).normal(0, TONE_RMS, ms_to_samples(TONE_MS, RATE_HZ))
     tone = noise.astype(np.int16)
@@ -59,7 +59,8 @@ BytesSender = Callable[[bytes], Awaitable[None]]
 
 
 async def spoken(pcm: Pcm, began_at: float, send: BytesSender) -> None:
-    """Send 16 kHz PCM in real time: a frame goes out when its last sample was spoken."""
+    """Sends 16 kHz PCM in real time: each frame after its last sample was spoken. began_at: time of
+    the first sample."""
     clock = asyncio.get_running_loop().time
     frame = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
     for start in range(0, len(pcm), frame):
@@ -69,5 +70,5 @@ async def spoken(pcm: Pcm, began_at: float, send: BytesSender) -> None:
 
 
 async def until(at: float, clock: Callable[[], float]) -> None:
-    """Sleep, unless it is later already."""
+    """Sleeps until this time; returns at once if it is over."""
     await asyncio.sleep(max(0.0, at - clock()))

@@ -1,1 +1,1 @@
-"""Servers to measure: our own, with stub engines or random weights."""
+"""Servers for measurements: Earshot with stub engines or random weights."""

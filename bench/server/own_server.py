@@ -1,4 +1,4 @@
-"""A server of our own in a process of its own, for measurements that bring none."""
+"""An Earshot server in a process of its own, for measurements without `--url`."""
 
 import asyncio
 import os
@@ -17,12 +17,12 @@ from bench.client.http import Address, parse_address
 from core.errors import EarshotError
 
 START_TIMEOUT_S = 60
-"Loading a large Whisper from a cold disk takes half of it."
+"Longest start: loading a large Whisper from a cold disk takes half of it."
 
 STOP_TIMEOUT_S = 30
 
 KEPT_LINES = 40
-"Of what the server said last: enough for a traceback."
+"Last lines of its output that are kept: enough for a traceback."
 
 LOOK_AGAIN_S = 0.01
 
@@ -37,22 +37,24 @@ class ServerStartError(EarshotError):
 
 @dataclass(frozen=True, slots=True)
 class OwnServer:
+    """A running server."""
+
     address: Address
     pid: int
     start_s: float
-    "From the start of the process to its word that it is ready."
+    "Time from the start of the process to its message that it is ready."
 
 
 @asynccontextmanager
 async def own_server(
     arguments: Sequence[str] = (), *, wyoming_port: int = 0
 ) -> AsyncIterator[OwnServer]:
-    """`earshot serve` on a free port while the body runs. Raises NotStarted.
+    """Runs `earshot serve` on a free port while the body runs. Raises ServerStartError.
 
-    Its settings are the defaults: no file and no variable of this machine counts, but for those
-    in `arguments`. `wyoming_port`: 0 for none.
+    It has default settings: no file and no environment variable of this machine counts, only
+    `arguments`. wyoming_port: 0 for none.
     """
-    # Port 0: one found free beforehand may be another program's by the time it is bound.
+    # Port 0: a port found free beforehand may be taken when it is bound.
     command = ["-m", "server", "serve", "--port", "0", "--log-level", "info"]
     async with own_program([*command, *arguments], wyoming_port=wyoming_port) as server:
         yield server
@@ -60,7 +62,7 @@ async def own_server(
 
 @asynccontextmanager
 async def given_or_own(url: str | None, key: str | None) -> AsyncIterator[Address]:
-    """The server that somebody names, or one of our own while the body runs."""
+    """Yields the address of the named server, or of a server that runs while the body does."""
     if url is not None:
         yield parse_address(url, key)
         return
@@ -70,11 +72,12 @@ async def given_or_own(url: str | None, key: str | None) -> AsyncIterator[Addres
 
 @asynccontextmanager
 async def own_program(command: Sequence[str], *, wyoming_port: int = 0) -> AsyncIterator[OwnServer]:
-    """Python with these arguments, which says as `earshot serve` does that it is ready."""
+    """Runs Python with these arguments. Like `earshot serve` it must print that it is ready."""
     with TemporaryDirectory(prefix="earshot-bench-") as folder:
         environ = {key: text for key, text in os.environ.items() if not key.startswith("EARSHOT_")}
         environ["EARSHOT_PATHS__STATE_DIR"] = folder
-        environ["EARSHOT_WYOMING__PORT"] = str(wyoming_port)  # not the user's own
+        # not the port in the user's own settings
+        environ["EARSHOT_WYOMING__PORT"] = str(wyoming_port)
         log = Path(folder) / "log"
         began = time.monotonic()
         with log.open("wb") as output:
@@ -94,7 +97,7 @@ async def own_program(command: Sequence[str], *, wyoming_port: int = 0) -> Async
 
 
 async def _until_ready(process: Process, log: Path) -> str:
-    """Its URL. Raises NotStarted with what it said last."""
+    """Returns its URL. Raises ServerStartError with the end of its output."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         is_last_look = process.returncode is not None or time.monotonic() > deadline

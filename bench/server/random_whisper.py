@@ -1,7 +1,7 @@
-"""Whisper with random weights in the real shapes: what a size costs, without anybody's weights.
+"""Whisper with random weights in the real shapes, to measure the cost of a size without a download.
 
-It says nonsense, but as a real one does: real tokens, timestamps, an end. For speed, and for two
-programs on the same weights; never for accuracy.
+Its text is nonsense, but has the form of real output: real tokens, timestamps, an end. It is for
+speed, and for comparing two programs on the same weights; never for accuracy.
 """
 
 import json
@@ -22,22 +22,23 @@ WhisperSize = Literal["tiny", "base", "small", "medium", "large-v3", "large-v3-t
 AUDIO_POSITIONS, TEXT_POSITIONS = 1500, 448
 
 ANSWER_TOKENS = 24
-"About what is said in five seconds; real weights end there too."
+"About the number of tokens in five seconds of speech; real weights end there too."
 
 _ASSETS = Path(__file__).resolve().parents[3] / "shared" / "models" / "whisper-assets"
 
 _EMBEDDING = 0.3
-"Spread of the embeddings. Less, and all timestamps together outweigh every word."
+"Spread of the embeddings. With less, all timestamps together outweigh every word."
 
 _END = 100.0
-"Pull towards the end token at positions where the answer is over; above everything else."
+"Weight of the end token at positions where the answer is over; larger than everything else."
 
 _LOUD, _FOCUS, _HEAR, _INNER, _POSITION = 8.0, 6.0, 0.7, 0.3, 1.0
-"""Found by trying: with these another clip gives other words, no word follows itself for ever, and
-the scores lie on both sides of the usual thresholds."""
+"""Values found by trial. With them another clip has other words, no word is repeated endlessly, and
+the scores lie on both sides of the default thresholds."""
 
 _SUCCESSOR = 7919
-"What comes out is not what went in: with one matrix for both, each word would repeat itself."
+"""Shift between input and output embeddings: with the same matrix for both, each word would repeat
+itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,10 @@ def build(
     answer_tokens: int | None = ANSWER_TOKENS,
     assets: Path | None = None,
 ) -> Path:
-    """Write a multilingual model for faster-whisper (float16) into `folder`, and return that.
+    """Writes a multilingual model for faster-whisper (float16) into `folder`, and returns that.
 
-    `answer_tokens` is where it stops, counted from a start without a prompt; None: when it likes.
-    `assets` is a folder with OpenAI's `multilingual.tiktoken`; without one the words are made up.
+    answer_tokens: position of the end, counted from a start without a prompt; None: no forced end.
+    assets: a folder with OpenAI's `multilingual.tiktoken`; without it the words are made up.
     """
     size = SIZES[shape]
     tokens = whisper_tokens(assets or _ASSETS, size.mels == 128)
@@ -131,7 +132,7 @@ class _RandomWeights:
         return values
 
     def linear(self, part: Any, shape: tuple[int, ...], gain: float = 1.0) -> None:
-        """Multiplies the size of what goes through it by about `gain`."""
+        """Fills a layer that multiplies the size of its input by about `gain`."""
         part.weight = self.normal(shape, gain * float(np.prod(shape[1:])) ** -0.5)
         part.bias = self.normal(shape[:1], 0.02)
 
@@ -140,7 +141,8 @@ class _RandomWeights:
         part.beta = np.zeros(self._width, np.float32)
 
     def attention(self, part: Any, *, fused: int) -> None:
-        """`fused` of query, key and value come from one matrix, the others from a second."""
+        """Fills an attention: `fused` of query, key and value come from one matrix, the others from
+        a second."""
         width = self._width
         self.norm(part.layer_norm)
         self.linear(part.linear[0], (fused * width, width), 1 if fused == 3 else _FOCUS)
@@ -155,7 +157,7 @@ class _RandomWeights:
 
 
 def _sinusoids(length: int, width: int) -> Array:
-    """Whisper's audio positions."""
+    """Returns Whisper's position encodings of the audio."""
     step = np.log(10_000) / (width // 2 - 1)
     angles = np.arange(length)[:, None] * np.exp(-step * np.arange(width // 2))[None]
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)

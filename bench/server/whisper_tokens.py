@@ -1,4 +1,5 @@
-"""Whisper's token table, from OpenAI's tiktoken file, as CTranslate2 and tokenizers read it."""
+"""Whisper's token table, from OpenAI's tiktoken file, in the forms of CTranslate2 and
+tokenizers."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -15,24 +16,27 @@ LANGUAGES = (
     "pa si km sn yo so af oc ka be tg sd gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt "
     "haw ln ha ba jw su yue"
 )
-"In the order of their tokens; the last came with large-v3."
+"Languages in the order of their tokens; the last came with large-v3."
 
 _TABLE, _WORDS, _TIMESTAMPS = "multilingual.tiktoken", 50_257, 1501
 
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
+    """Token table of a model."""
+
     vocabulary: tuple[str, ...]
-    "In the order of their ids, bytes written as GPT-2 does."
+    "Tokens in the order of their ids, with bytes written as in GPT-2."
     tokenizer: Mapping[str, Any]
-    "What goes into `tokenizer.json`."
+    "Content of `tokenizer.json`."
     end: int
     blank: int
     languages: tuple[int, ...]
 
 
 def whisper_tokens(folder: Path, has_cantonese: bool) -> TokenTable:
-    """Words from the table in `folder`, or made up; the special ones are always real."""
+    """Returns the words from the table in `folder`, or made up; the special tokens are always
+    real."""
     file = folder / _TABLE
     ranks = _read(file) if file.exists() else _made_up()
     letters = byte_letters()
@@ -60,7 +64,8 @@ def _read(file: Path) -> dict[bytes, int]:
 
 
 def _made_up() -> dict[bytes, int]:
-    """All bytes, then words with a space, each one letter longer than an earlier one."""
+    """Makes up words: all bytes, then words with a space, each one letter longer than an earlier
+    word."""
     tokens = [bytes([byte]) for byte in range(256)]
     starts = [b" "]
     while len(tokens) < _WORDS:
@@ -70,13 +75,13 @@ def _made_up() -> dict[bytes, int]:
 
 
 def _merges(ranks: Mapping[bytes, int]) -> list[tuple[bytes, bytes]]:
-    """The two parts that each longer token is made of, in order."""
+    """Returns the two parts of each longer token, in order."""
     parts = [(token, _split(token, rank, ranks)) for token, rank in ranks.items() if token[1:]]
     return [(pair[0], pair[1]) for _, pair in parts if len(pair) == 2]
 
 
 def _split(token: bytes, limit: int, ranks: Mapping[bytes, int]) -> Sequence[bytes]:
-    """Byte pair encoding with the tokens that were there before this one."""
+    """Encodes a token by byte pair encoding, with tokens of lower rank only."""
     parts = [token[i : i + 1] for i in range(len(token))]
     while len(parts) > 2:
         known = [ranks.get(left + right, limit) for left, right in pairwise(parts)]

@@ -1,4 +1,4 @@
-"""`earshot talk`: speak a recording or the microphone to a Realtime server and hear the answer.
+"""`earshot talk`: sends a recording or the microphone to a Realtime server and plays the answer.
 
 Exit codes: 0 every turn was answered; 1 one was not, or failed; 2 wrong arguments or an unreadable
 file; 5 no connection, or it was refused or lost; 130 interrupted.
@@ -25,13 +25,13 @@ from core.errors import RequestError
 from media.files.decode import decode_file, write_wav
 
 GAP_S = 0.5
-"Between two turns, as between two sentences of different people."
+"Pause between two turns, as between two sentences of different people."
 
 DEFAULT_TIMEOUT_S = 30.0
 
 
 class TalkExitCode(IntEnum):
-    """What `talk` ends with; the same numbers as the other commands'."""
+    """Exit codes of `talk`; the numbers are the same as in the other commands."""
 
     ANSWERED = 0
     NOT_ANSWERED = 1
@@ -41,7 +41,7 @@ class TalkExitCode(IntEnum):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `talk`."""
+    """Adds the options of `talk`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "Speak to a Realtime server and hear its answer."
     parser.epilog = EPILOG
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
-    """The options of every client that holds a conversation."""
+    """Adds the options of every client that holds a conversation."""
     add_server(parser)
     parser.add_argument(
         "--transport", choices=("webrtc", "ws"), default="webrtc", help="default %(default)s"
@@ -77,7 +77,8 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
 
 
 def add_server(parser: argparse.ArgumentParser, default: str = DEFAULT_URL) -> None:
-    """The options that every measuring client has. `default` is what no --url means."""
+    """Adds the options of every measuring client. default: the server without --url, for the
+    help."""
     parser.add_argument("--url", help=f"the server; default {default}")
     parser.add_argument("--key", help=f"the server's key; default ${' or $'.join(KEY_VARIABLES)}")
     parser.add_argument(
@@ -111,7 +112,7 @@ exit codes:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Talk as the options say; returns the exit code."""
+    """Talks as the options say; returns the exit code."""
     try:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
@@ -123,7 +124,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def address_of(options: argparse.Namespace) -> Address:
-    """Raises RequestError for what is no address."""
+    """Returns the server's address. Raises RequestError for text that is no address."""
     key = options.key or next(filter(None, map(os.environ.get, KEY_VARIABLES)), None)
     return parse_address(options.url or DEFAULT_URL, key, is_insecure=options.insecure)
 
@@ -133,7 +134,7 @@ def wish_of(options: argparse.Namespace) -> SessionRequest:
 
 
 def read_recording(path: Path) -> Pcm:
-    """24 kHz mono. Raises RequestError for what cannot be read."""
+    """Returns the recording at 24 kHz mono. Raises RequestError for a file that cannot be read."""
     try:
         return decode_file(path, RATE_HZ)
     except OSError as error:
@@ -152,7 +153,7 @@ async def _main(options: argparse.Namespace) -> int:
     reports: list[TurnReport] = []
     try:
         await _talk(options, address, recordings, screen, reports)
-    finally:  # also when Ctrl-C ends it: what was answered so far was answered
+    finally:  # also after Ctrl-C: the answers so far are saved
         if options.save and reports:
             _save(options.save, [frame for report in reports for frame in report.sound])
     is_answered = all(report.status == "answered" for report in reports)
@@ -166,7 +167,7 @@ async def _talk(
     screen: TerminalOutput,
     reports: list[TurnReport],
 ) -> None:
-    """Fills `reports`, turn by turn."""
+    """Appends to `reports`, turn by turn."""
     transport, wish, timeout_s = options.transport, wish_of(options), options.timeout
     async with AsyncExitStack() as stack:
         card = stack.enter_context(SoundCard()) if options.mic else None

@@ -1,4 +1,4 @@
-"""What `earshot talk` prints: words as they change, then the turn and its times."""
+"""Output of `earshot talk`: words as they change, then the turn and its times."""
 
 import shutil
 from dataclasses import asdict, dataclass
@@ -32,16 +32,16 @@ _WHY_NOT = {
 
 @dataclass(slots=True)
 class TerminalOutput:
-    """Partials in place on a terminal, one line per change elsewhere."""
+    """Shows partials in place on a terminal, elsewhere one line per change."""
 
     out: TextIO
     is_live: bool
     is_quiet: bool = False
-    "Only what was understood and answered."
+    "True: only transcript and answer are shown."
     _shown: str = ""
 
     def change(self, log: TurnLog) -> None:
-        """Show the words so far, if they are others than before."""
+        """Shows the words so far, if they changed."""
         words = f"{log.stable} {log.unstable}".strip()
         if self.is_quiet or not words or words == self._shown:
             return
@@ -57,11 +57,12 @@ class TerminalOutput:
         print(f"{CLEAR_LINE}  ... {line}", end="", file=self.out, flush=True)
 
     def line(self, text: str) -> None:
-        """A line of its own, for progress."""
+        """Prints a line about the progress."""
         if not self.is_quiet:
             print(text, file=self.out, flush=True)
 
     def report(self, report: TurnReport) -> None:
+        """Prints the result of a turn."""
         if self.is_live and self._shown:
             print(CLEAR_LINE, end="", file=self.out)
         self._shown = ""
@@ -78,7 +79,7 @@ class TerminalOutput:
 
 
 def times(report: TurnReport) -> list[str]:
-    """The turn's times at this ear, and those that the server tells."""
+    """Returns the turn's times at the client, and those that the server reported."""
     lines = []
     own = [
         _to_voice(report),
@@ -109,7 +110,7 @@ def _to_voice(report: TurnReport) -> str:
 
 
 def to_json(report: TurnReport, quality: ConnectionReport) -> str:
-    """One line of JSON: every field but the sound, and how good the connection has been."""
+    """Returns one line of JSON: all fields without the audio, and the quality of the connection."""
     fields: dict[str, Any] = {**asdict(report), "connection": asdict(quality)}
     del fields["sound"]
     return msgspec.json.encode(fields).decode()

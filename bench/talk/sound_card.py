@@ -1,4 +1,4 @@
-"""The microphone and the loudspeaker of this machine, through the optional `sounddevice`."""
+"""Microphone and loudspeaker of this machine, through the optional package `sounddevice`."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,20 +14,21 @@ from core.audio import AudioFrame, Pcm
 from core.errors import EarshotError
 
 MAX_WAITING_SAMPLES = 3 * FRAME_SAMPLES
-"What a network that stumbled may leave in the loudspeaker's queue between two answers."
+"""Queue length above which silence is dropped, so that a network delay is made up between two
+answers."""
 
 
 class NoSoundCard(EarshotError):
-    """There is no library, no microphone or no loudspeaker."""
+    """The library, the microphone or the loudspeaker is missing."""
 
     code = "no_sound_card"
 
 
 class SoundCard:
-    """Open while the body runs. Raises NoSoundCard.
+    """Sound card, open while the body runs. Raises NoSoundCard.
 
-    PortAudio calls back in a thread of its own: recorded sound is handed to the event loop, and
-    what is to be played waits behind a lock.
+    PortAudio calls back in a thread of its own. Recorded audio is passed to the event loop, and the
+    queue of audio to play is protected by a lock.
     """
 
     def __init__(self) -> None:
@@ -44,7 +45,7 @@ class SoundCard:
             raise NoSoundCard(
                 "--mic needs the package sounddevice: `earshot extras add mic`"
             ) from error
-        except OSError as error:  # the wheel for Linux does not bring the C library
+        except OSError as error:  # the Linux wheel does not contain the C library
             raise NoSoundCard(f"--mic needs PortAudio (Debian: libportaudio2): {error}") from error
         common: dict[str, Any] = {
             "samplerate": RATE_HZ,
@@ -70,11 +71,11 @@ class SoundCard:
         self._close()
 
     def listen(self, sink: Callable[[Pcm], None]) -> None:
-        """From now on give what is recorded to `sink`, in the event loop."""
+        """Starts to pass recorded audio to `sink`, in the event loop."""
         self._sink = sink
 
     def play(self, frame: AudioFrame) -> None:
-        """Play it after what waits; silence gives way when that is more than it should be."""
+        """Queues a frame. A silent frame is dropped when the queue is too long."""
         with self._lock:
             is_late = len(self._waiting) > MAX_WAITING_SAMPLES
             if is_late and np.abs(frame.pcm.astype(np.int32)).max(initial=0) < AUDIBLE_LEVEL:
@@ -82,7 +83,7 @@ class SoundCard:
             self._waiting = np.concatenate([self._waiting, frame.pcm])
 
     def flush(self) -> None:
-        """Drop what waits."""
+        """Drops queued audio."""
         with self._lock:
             self._waiting = self._waiting[:0]
 

@@ -1,4 +1,4 @@
-"""Spoken questions for measurements, made on the spot by our own voice."""
+"""Spoken questions for measurements, synthesised by eSpeak."""
 
 import numpy as np
 
@@ -21,11 +21,11 @@ COMMANDS = (
 )
 
 LEAD_MS = 200
-"Nobody speaks in the very moment at which a microphone opens."
+"Silence before the speech: nobody speaks at the moment when a microphone opens."
 
 
 def spoken(text: str, voice: str = "en-us") -> Pcm:
-    """`text` at 24 kHz mono. Raises EngineMissing."""
+    """Speaks `text` at 24 kHz mono. Raises EngineMissing."""
     parts: list[Pcm] = [silence(0, RATE_HZ)]
 
     def sink(pcm: Pcm) -> bool:

@@ -1,4 +1,4 @@
-"""Commands in recorded noise, as a session that has been listening for a while hears them."""
+"""Commands in recorded noise, as in a session that has been listening for a while."""
 
 from collections.abc import Callable
 from itertools import count
@@ -12,17 +12,18 @@ from media.processing.modes import NoiseMode
 from media.processing.noise_suppression import BLOCK, open_noise_reduction
 
 RECORDED = ("koala_noise", "room_tone_leopard_empty", *(f"speechbrain_noise{n}" for n in (1, 2, 3)))
-"Of noise/: those of rooms and machines, not of animals."
+"Files of noise/ with rooms and machines, not with animals."
 LEAD = ms_to_samples(2000, ASR_RATE_HZ)
-"Noise alone, before the command: noise reduction has learned it by then."
+"Noise before the command, in which noise reduction adapts."
 STEP = ms_to_samples(700, ASR_RATE_HZ)
-"From one command to the next the noise goes on by so much: each hears another piece of it."
+"Shift of the noise from one command to the next, so that each has another piece of it."
 
 
 def surroundings(data: Path, snr_db: float | None, mode: NoiseMode = "off") -> Callable[[Pcm], Pcm]:
-    """For one command after another: it as it is heard in noise, the noises by turns.
+    """Returns a function that adds noise to one command after another, and reduces it.
 
-    `snr_db`: of the command's mean power over the noise's; None: no noise is added.
+    data: folder with noise/; the noises are used in turn. snr_db: mean power of the command over
+    that of the noise; None: no noise is added.
     """
     noises = [decode_file(data / "noise" / f"{name}.wav") for name in RECORDED]
     numbers = count()
@@ -43,7 +44,7 @@ def surroundings(data: Path, snr_db: float | None, mode: NoiseMode = "off") -> C
 
 
 def mixed(sound: Pcm, noise: Pcm, command: Pcm, snr_db: float) -> Pcm:
-    """`sound`, which has `command` after the lead, with so much quieter noise all over."""
+    """Adds noise to all of `sound`, `snr_db` below the `command` that begins after LEAD."""
     piece = np.resize(noise, len(sound)).astype(np.float64)
     during = piece[LEAD : LEAD + len(command)]
     wanted = np.mean(np.square(command.astype(np.float64))) / 10 ** (snr_db / 10)

@@ -1,5 +1,6 @@
-"""What people do over an answer, all of it synthetic: backchannels and interruptions by a voice,
-noises by filtered noise. The same every time, as far as the voice is.
+"""Synthetic sounds over an answer: spoken backchannels and interruptions, and filtered noise.
+
+They are the same every time, as far as the voice is.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,21 +36,21 @@ NOISE_DBFS = -22.0
 
 Wave = npt.NDArray[np.float64]
 SpeechSource = Callable[[str, str], Pcm]
-"Text and voice -> 16 kHz."
+"Function from text and voice to audio at 16 kHz."
 
 
 @dataclass(frozen=True, slots=True)
 class OverlapClip:
-    """Somebody or something over an answer."""
+    """A sound over an answer."""
 
     kind: OverlapKind
     name: str
     pcm: Pcm
-    "16 kHz, synthetic."
+    "Synthetic audio at 16 kHz."
 
 
 def overlaps(say: SpeechSource, voices: Sequence[str] = VOICES) -> Iterator[OverlapClip]:
-    """All of them. `say` makes a voice's clip."""
+    """Yields all clips. say: synthesises speech."""
     spoken: dict[OverlapKind, Sequence[str]] = {
         "backchannel": BACKCHANNELS,
         "interruption": INTERRUPTIONS,
@@ -75,7 +76,7 @@ def _noises() -> Iterator[tuple[str, Wave]]:
 
 
 def _cough(rng: np.random.Generator, times: int) -> Wave:
-    """A burst of wide noise, then breath through the resonances of a mouth."""
+    """Makes a burst of wide noise, then breath through the resonances of a mouth."""
     parts: list[Wave] = []
     for _ in range(times):
         burst = _band(rng, 60, 300, 6000) * 2 * _decay(60, 40)
@@ -85,7 +86,7 @@ def _cough(rng: np.random.Generator, times: int) -> Wave:
 
 
 def _throat(rng: np.random.Generator) -> Wave:
-    """Noise in a mouth's resonances, shaken some thirty times a second."""
+    """Makes noise in the resonances of a mouth, modulated at some 30 Hz."""
     at_s = np.arange(ms_to_samples(600, ASR_RATE_HZ)) / ASR_RATE_HZ
     shaken = 0.5 + 0.5 * np.sin(2 * np.pi * 32 * at_s)
     mouth = _band(rng, 600, 300, 900) + 0.5 * _band(rng, 600, 1100, 2000)
@@ -118,7 +119,7 @@ def _motor(rng: np.random.Generator) -> Wave:
 
 
 def _band(rng: np.random.Generator, length_ms: float, low_hz: float, high_hz: float) -> Wave:
-    """Noise between two frequencies, its mean power 1."""
+    """Makes noise between two frequencies, with a mean power of 1."""
     count = ms_to_samples(length_ms, ASR_RATE_HZ)
     spectrum = np.fft.rfft(rng.standard_normal(count))
     frequencies = np.fft.rfftfreq(count, 1 / ASR_RATE_HZ)

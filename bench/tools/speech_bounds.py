@@ -1,8 +1,8 @@
-"""Where somebody speaks in a recording, and whether that can be told at all.
+"""Start and end of the speech in a recording, and whether they can be determined at all.
 
-Energy tells it to 10 ms, but takes a noise for speech; a voice detector tells voices from noise,
-but only to some 200 ms. Where both agree energy counts; where sound goes on without a voice, nobody
-knows to which of its milliseconds the speech goes.
+Energy gives them to 10 ms, but takes a noise for speech. A voice detector separates voices from
+noise, but is only accurate to some 200 ms. Where both agree, energy counts. Where sound continues
+without a voice, the end of the speech cannot be determined.
 """
 
 from dataclasses import dataclass
@@ -19,21 +19,22 @@ from media.resample import Resampler
 
 BEFORE_VOICE_MS = 200
 AFTER_VOICE_MS = 100
-"""So much later than energy the detector may hear a voice begin, and so much earlier end: in 164 of
-183 recordings of many people it is less (most others are noisy); their median is 28 and -34 ms."""
+"""Allowed difference between detector and energy: it may report a voice this much later, and its
+end this much earlier. In 164 of 183 recordings of many people the difference is smaller (most
+others are noisy). The medians are 28 and -34 ms."""
 
 VOICED = 0.5
 
 SHORTEST_MS = 250
-"Of all that is voiced: less is the beginning of a tone."
+"Least voiced time: less is the beginning of a tone."
 
 _CLOSING_MS = 200
-"Of silence after a recording: the detector's last frames are whole."
+"Silence added after a recording, so that the detector's last frames are complete."
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechBounds:
-    """Samples of a recording. None: it cannot be told."""
+    """Samples of a recording. None: it cannot be determined."""
 
     begin: int | None
     end: int | None
@@ -41,13 +42,14 @@ class SpeechBounds:
 
 
 def spoken_in(pcm: Pcm, rate_hz: int) -> SpeechBounds:
-    """The whole recording if there is no speech in it at all. Computes: some 2 ms per second."""
+    """Returns the bounds; the whole recording if it has no speech. Takes some 2 ms per second of
+    audio."""
     span = speech_span(pcm, rate_hz)
     if span is None:
         return SpeechBounds(0, len(pcm))
     begin, end = span
     voice = _voice_span(pcm, rate_hz)
-    if voice is None:  # a tone, or nobody whom the detector knows
+    if voice is None:  # a tone, or a voice that the detector does not recognise
         return SpeechBounds(begin, end)
     first, last = voice
     is_begin_clear = first - begin <= ms_to_samples(BEFORE_VOICE_MS, rate_hz)
@@ -56,7 +58,7 @@ def spoken_in(pcm: Pcm, rate_hz: int) -> SpeechBounds:
 
 
 def _voice_span(pcm: Pcm, rate_hz: int) -> tuple[int, int] | None:
-    """The same for the detector; None where there is none, or no voice to speak of."""
+    """Returns the detector's bounds; None without a detector, or with too little voice."""
     engine = _detector()
     if engine is None:
         return None

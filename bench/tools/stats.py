@@ -1,4 +1,4 @@
-"""Numbers of a measurement as people read them."""
+"""Formatting of measured numbers for people."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -8,19 +8,19 @@ import numpy as np
 
 
 def machine() -> str:
-    """What measured, and how busy it was with other things: a figure without it says little."""
+    """Describes the machine and its load before: a figure without that says little."""
     return f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before"
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Linear between ranks. Raises ValueError without values."""
+    """Interpolates linearly between ranks. Raises ValueError without values."""
     if not values:
         raise ValueError("a percentile of nothing")
     return float(np.percentile(values, percent))
 
 
 def spread(values: Sequence[float]) -> list[str]:
-    """p50, p95, least, most and how many, for a row of a table."""
+    """Returns p50, p95, smallest, largest and count, for a row of a table."""
     if not values:
         return ["-", "-", "-", "-", "0"]
     numbers = (percentile(values, 50), percentile(values, 95), min(values), max(values))
@@ -28,13 +28,13 @@ def spread(values: Sequence[float]) -> list[str]:
 
 
 def median_and_range(values: Sequence[float], digits: int = 0) -> str:
-    """`12 (10 to 15)`."""
+    """Returns `12 (10 to 15)`: median (smallest to largest)."""
     if not values:
         return "-"
     return f"{median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Returns a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

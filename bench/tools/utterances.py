@@ -1,4 +1,4 @@
-"""A whole recording as if it were one utterance: its words, and what voice activity says of it."""
+"""A whole recording as one utterance: its words, and its voice activity."""
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from engines.base import AsrItem, AsrModel, AsrResult, VadEngine
@@ -7,7 +7,7 @@ from pipeline.transcription.stitching import stitch_results
 
 
 def hear_whole(model: AsrModel, name: str, pcm: Pcm) -> AsrResult:
-    """All of it; in windows, where the model takes no longer audio."""
+    """Decodes all of it, in windows if the model takes no longer audio."""
     window_ms = model.info.window_ms
     size = ms_to_samples(window_ms, ASR_RATE_HZ) if window_ms else max(1, len(pcm))
     windows = [pcm[at : at + size] for at in range(0, max(1, len(pcm)), size)]
@@ -18,7 +18,7 @@ def hear_whole(model: AsrModel, name: str, pcm: Pcm) -> AsrResult:
 
 
 def evidence_of(vad: VadEngine, pcm: Pcm) -> NoSpeechFilter:
-    """That somebody speaks in it, as a recording is judged."""
+    """Returns the evidence of speech in it, as for an uploaded recording."""
     one, evidence = vad.open(), NoSpeechFilter()
     size = one.frame_samples
     for at in range(0, len(pcm) - size + 1, size):

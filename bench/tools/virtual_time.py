@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer whenever nothing is runnable."""
+"""Event loop whose clock jumps to the next timer whenever nothing is runnable."""
 
 import asyncio
 import selectors
@@ -12,7 +12,7 @@ class _VirtualTimeSelector(selectors.SelectSelector):
     loop: "VirtualClockLoop"
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Nothing comes from outside, so nobody is asked."""
+        """Advances the clock; there are no real events."""
         if timeout is None:
             raise RuntimeError("deadlock: nothing is runnable and no timer is set")
         self.loop.now += max(0.0, timeout)
@@ -20,7 +20,7 @@ class _VirtualTimeSelector(selectors.SelectSelector):
 
 
 class VirtualClockLoop(asyncio.SelectorEventLoop):
-    """Without real sockets or threads: sleeps take no real time."""
+    """Event loop without real sockets or threads: sleeps take no real time."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -34,14 +34,14 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> "asyncio.Future[T]":
-        """At once: work in a thread takes no virtual time."""
+        """Runs the function at once: work in a thread takes no virtual time."""
         done: asyncio.Future[T] = self.create_future()
         done.set_result(func(*args))
         return done
 
 
 def run_virtual(coroutine: Any) -> float:
-    """Run to the end; return the virtual seconds it took."""
+    """Runs to the end; returns the virtual seconds it took."""
     with asyncio.Runner(loop_factory=VirtualClockLoop) as runner:
         runner.run(coroutine)
         return runner.get_loop().time()

@@ -1,1 +1,2 @@
-"""`earshot bench voice`: from the last sample somebody says to the first they hear, many times."""
+"""`earshot bench voice`: response latency at the client, from last speech sample to first audible
+sample."""

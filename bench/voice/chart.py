@@ -1,4 +1,5 @@
-"""The run as a picture: where a typical turn's time goes, and how turns spread. Plain SVG."""
+"""Picture of a run: the stages of a typical turn, and the distribution of the latencies. Plain
+SVG."""
 
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
@@ -26,8 +27,11 @@ WAIT = "endpoint_wait"
 
 
 def chart(title: str, note: str, waterfall: Sequence[StageTimes], times_ms: Sequence[float]) -> str:
-    """`waterfall`: the server's stages of a typical turn, 0 ms being the end of speech;
-    `times_ms`: voice to voice at the client, at least one."""
+    """Draws the picture and returns the SVG.
+
+    waterfall: the server's stages of a typical turn; 0 ms is the end of speech. times_ms: response
+    latencies at the client, at least one.
+    """
     own = StageTimes(VOICE, 0.0, percentile(times_ms, 50))
     rows = [*waterfall, own]
     right_ms = nice(max(*times_ms, *(stage.end_ms for stage in rows)))
@@ -49,7 +53,7 @@ def chart(title: str, note: str, waterfall: Sequence[StageTimes], times_ms: Sequ
 
 
 class _Axis:
-    """Milliseconds to the right."""
+    """Horizontal axis in milliseconds."""
 
     def __init__(self, begin_ms: float, end_ms: float) -> None:
         self.begin_ms, self.end_ms = begin_ms, end_ms
@@ -83,7 +87,7 @@ def _bars(axis: _Axis, rows: Sequence[StageTimes]) -> Iterator[str]:
 
 
 def _distribution(axis: _Axis, ordered: Sequence[float], top: float) -> Iterator[str]:
-    """The share of turns (up) answered within a time, and two percentiles."""
+    """Draws the share of turns (y) answered within a time (x), and two percentiles."""
     yield _text(20, top - 8, "turns answered within")
     for half in range(3):
         y = top + PLOT * (1 - half / 2)

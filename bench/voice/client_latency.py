@@ -1,6 +1,6 @@
-"""What the client's own way costs: mouth to ear, one way, with no server in between.
+"""Latency of the client itself: mouth to ear, one way, with no server in between.
 
-It is part of every figure twice, on the way there and on the way back.
+Every figure contains it twice, on the way to the server and on the way back.
 """
 
 import asyncio
@@ -16,14 +16,17 @@ from bench.measurements import jitter
 from core.audio import PTIME_MS
 
 JITTER_DEPTH = 1
-"What the client's peer has."
+"Depth of the client's own jitter buffer."
 
 FRAMES = 100
 
 
 async def one_way_ms(transport: ClientTransport) -> list[float]:
-    """WebRTC: a beep from one peer to another in this process, Opus, encryption and jitter buffer
-    included. WebSocket: half of an event's way to a server in this process and back."""
+    """Measures the latency of a transport, in ms.
+
+    WebRTC: a beep from one peer to another in this process, with Opus, encryption and jitter
+    buffer. WebSocket: half of an event's round trip to a server in this process.
+    """
     if transport == "webrtc":
         return (await jitter.measure(JITTER_DEPTH, phases=1)).clean
     return await _over_websocket()

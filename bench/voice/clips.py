@@ -1,4 +1,4 @@
-"""What is said: speech that ends with its last audible sample, then the noise of a quiet room."""
+"""Clips to send: speech that ends with its last audible sample, then the noise of a quiet room."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,15 +15,19 @@ from core.errors import RequestError
 
 
 def clips(paths: Sequence[Path]) -> list[BenchUtterance]:
-    """Recordings, or our own voice's commands. Raises RequestError for what cannot be read."""
+    """Returns the recordings, or commands spoken by eSpeak. Raises RequestError for an unreadable
+    file."""
     if not paths:
         return [said(text, spoken(text), seed) for seed, text in enumerate(COMMANDS)]
     return [said(path.name, read_recording(path), seed) for seed, path in enumerate(paths)]
 
 
 def said(name: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
-    """Cut at the last sample within 30 dB of the loudest 10 ms; what fades below is replaced by
-    room tone. Raises RequestError for a recording without speech."""
+    """Cuts a recording at the last sample within 30 dB of the loudest 10 ms; room tone replaces the
+    rest.
+
+    Raises RequestError for a recording without speech.
+    """
     span = speech_span(pcm, RATE_HZ)
     if span is None:
         raise RequestError(f"{name}: nobody speaks in it", code="no_speech")
@@ -31,7 +35,7 @@ def said(name: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
 
 
 def last_audible(pcm: Pcm, end: int) -> int:
-    """The index of the last sample that counts as speech, before `end`."""
+    """Returns the index of the last sample that counts as speech, before `end`."""
     levels = np.abs(pcm[:end].astype(np.int32))
     limit = levels.max() * 10 ** (-QUIETER_DB / 20)
     return int(np.flatnonzero(levels >= limit)[-1])

@@ -35,7 +35,7 @@ audible sample heard. See docs/bench.md.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench voice`."""
+    """Adds the options of `bench voice`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "Talk to a server, and measure how long it takes to answer by voice."
     parser.epilog = EPILOG
@@ -64,12 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Measure as the options say; returns the exit code."""
+    """Measures as the options say; returns the exit code."""
     try:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
         return TalkExitCode.INTERRUPTED
-    except BaseExceptionGroup as group:  # clients fail for the same reason: the first says it
+    # clients fail for the same reason: the first error is enough
+    except BaseExceptionGroup as group:
         return _complain(_first(group))
     except EarshotError as error:
         return _complain(error)
@@ -101,7 +102,7 @@ async def _main(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raises RequestError."""
+    """Raises RequestError for options that exclude each other."""
     given = [name for name in ("url", "stubs", "config") if getattr(options, name) is not None]
     if len(given) > 1:
         raise RequestError(f"--{given[0]} and --{given[1]} cannot be used together")
@@ -116,7 +117,7 @@ def _wish(options: argparse.Namespace) -> SessionRequest:
 
 @asynccontextmanager
 async def _server(options: argparse.Namespace) -> AsyncIterator[Address]:
-    """The one that was named, or one of our own."""
+    """Yields the address of the named server, or of a server started for the run."""
     if options.url is not None:
         yield address_of(options)
         return
@@ -136,7 +137,7 @@ def _title(options: argparse.Namespace, plan: VoicePlan) -> str:
 
 
 def _progress(said: VoiceTurn) -> None:
-    """One line per turn, for people who wait."""
+    """Prints one line per turn, to show the progress."""
     report = said.report
     took = report.voice_to_voice_ms
     shown = report.status if took is None else f"{took:.0f} ms"

@@ -1,4 +1,4 @@
-"""So many people talk to a server side by side, turn by turn."""
+"""Runs several clients in parallel, turn by turn."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,22 +12,22 @@ from bench.peers.utterance_audio import BenchUtterance, until
 from bench.talk.command import GAP_S
 
 WARM_UP_TURNS = 1
-"The first turn of a connection also pays for what is loaded at first use; it is not counted."
+"Turns per connection that are not counted: the first turn also loads what is needed at first use."
 
 
 @dataclass(frozen=True, slots=True)
 class VoicePlan:
-    """How it is measured."""
+    """Parameters of a run."""
 
     address: Address
     transport: ClientTransport
     wish: SessionRequest
     turns: int
-    "Of each client, without the warm-up."
+    "Turns of each client, without the warm-up."
     clients: int = 1
     timeout_s: float = 30.0
     reconnects: bool = False
-    "A new connection for each turn."
+    "True: a new connection for each turn."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ OnTurn = Callable[[VoiceTurn], None]
 
 
 async def run(plan: VoicePlan, clips: Sequence[BenchUtterance], on_turn: OnTurn) -> list[VoiceTurn]:
-    """Every turn of every client, in order. Their utterances end evenly spread over time.
+    """Runs all clients and returns their turns, in order. Their utterances end evenly spread over
+    time.
 
     Raises EarshotError, from several clients as an ExceptionGroup.
     """
@@ -79,7 +80,7 @@ async def _client(
 async def _turn(
     talker: ConversationClient, clips: Sequence[BenchUtterance], client: int, turn: int
 ) -> VoiceTurn:
-    """Everybody begins with another clip."""
+    """Runs one turn; every client begins with another clip."""
     clip = clips[(client + turn) % len(clips)]
     report = await talker.say(clip.pcm, (clip.begin, clip.end))
     await asyncio.sleep(GAP_S)

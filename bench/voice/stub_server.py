@@ -1,4 +1,4 @@
-"""A server whose engines take set times: what is measured is all the rest."""
+"""Configuration of a server whose engines take set times: everything else is measured."""
 
 from argparse import ArgumentTypeError
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ class StubDelays:
     """Milliseconds of each engine."""
 
     asr_ms: float
-    "Of a final decode."
+    "Time of a final decode."
     llm_ms: float
-    "To the first token."
+    "Time to the first token."
     tts_ms: float
-    "To the first sound."
+    "Time to the first audio."
 
     @property
     def total_ms(self) -> float:
@@ -26,7 +26,7 @@ class StubDelays:
         return f"{self.asr_ms:g}/{self.llm_ms:g}/{self.tts_ms:g}"
 
     def write(self, folder: Path) -> Path:
-        """The configuration file of a server that has them."""
+        """Writes the configuration file of a server with these engines and returns its path."""
         times = {"asr": self.asr_ms, "llm": self.llm_ms, "tts": self.tts_ms}
         lines = []
         for kind, delay_ms in times.items():
@@ -38,7 +38,7 @@ class StubDelays:
 
 
 def stubs(text: str) -> StubDelays:
-    """`ASR,LLM,TTS` in ms, as an argument. Raises ArgumentTypeError."""
+    """Parses the argument `ASR,LLM,TTS` in ms. Raises ArgumentTypeError."""
     try:
         asr_ms, llm_ms, tts_ms = map(float, text.split(","))
     except ValueError:

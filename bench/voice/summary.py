@@ -1,4 +1,4 @@
-"""What a run came to: a table of medians and spreads, and the same as plain values."""
+"""Summary of a run: a table of medians and ranges, and the same as plain values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -15,21 +15,23 @@ HEAD = ("ms", "p50", "p95", "min", "max", "turns")
 
 
 def answered(found: Iterable[VoiceTurn]) -> list[TurnReport]:
+    """Returns the reports of the answered turns."""
     return [said.report for said in found if said.report.status == "answered"]
 
 
 def voice_to_voice(found: Iterable[VoiceTurn]) -> list[float]:
-    """Of the turns that were answered by voice, after they were over."""
+    """Returns the response latencies of turns that were answered by voice, after their end."""
     return [ms for ms in _known(r.voice_to_voice_ms for r in answered(found)) if ms >= 0]
 
 
 def too_early(found: Iterable[VoiceTurn]) -> int:
-    """Turns that were answered before they were over: a pause was taken for the end."""
+    """Returns the number of turns that were answered before their end: a pause was taken for the
+    end."""
     return sum(ms < 0 for ms in _known(r.voice_to_voice_ms for r in answered(found)))
 
 
 def stages(found: Sequence[VoiceTurn]) -> Mapping[str, list[StageTimes]]:
-    """By name, in the order in which the first turn that has them tells them."""
+    """Returns the stages by name, in the order of the first turn that has them."""
     by_name: dict[str, list[StageTimes]] = {}
     for report in answered(found):
         for stage in report.stages:
@@ -38,7 +40,7 @@ def stages(found: Sequence[VoiceTurn]) -> Mapping[str, list[StageTimes]]:
 
 
 def typical(found: Sequence[VoiceTurn]) -> list[StageTimes]:
-    """Each stage from the median of its beginnings to the median of its ends."""
+    """Returns each stage, from the median of its starts to the median of its ends."""
     return [
         StageTimes(
             name,
@@ -51,7 +53,7 @@ def typical(found: Sequence[VoiceTurn]) -> list[StageTimes]:
 
 
 def table(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> str:
-    """Markdown; turns that were not answered are only counted."""
+    """Returns Markdown; turns that were not answered are only counted."""
     reports = answered(found)
     rows = [
         ["**voice to voice, at the client**", *spread(voice_to_voice(found))],
@@ -73,7 +75,7 @@ def table(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> str:
 
 
 def summary(found: Sequence[VoiceTurn], path_ms: Sequence[float]) -> dict[str, Any]:
-    """The same for programs, and every turn."""
+    """Returns the same for programs, with every turn."""
     return {
         "turns": len(found),
         "answered": len(answered(found)),

@@ -1,13 +1,13 @@
-"""Is the assistant answered its own voice, and can it still be interrupted?
+r"""Measures whether the assistant reacts to its own voice, and whether it can still be interrupted.
 
     python -m bench.measurements.echo --data ../shared/data --model tests/fixtures/whisper-nano
     python -m bench.measurements.echo --data ../shared/data --quick \
         --only EchoCanceller "half duplex"
 
-Rooms and loudspeakers are made of numbers (bench/measurements/echo/rooms.py), the assistant's
-voice is our
-eSpeak, people are the commands of the data folder. As in a session the answer stops once a person
-is heard. Other libraries are measured where they are installed: `pip install livekit pyaec`.
+Rooms and loudspeakers are simulated (bench/measurements/echo/rooms.py). The assistant's voice is
+eSpeak, and people are the commands of the data folder. As in a session the answer stops once a
+person is recognised. Other libraries are measured if they are installed: `pip install livekit
+pyaec`.
 """
 
 import argparse
@@ -50,9 +50,10 @@ ANSWERS = (
     ),
 )
 PAUSE_MS = 2500
-"Between the answers, and after them."
+"Silence after each answer, in ms."
 FIRST_WORD_MS = 4500
-"The first person interrupts then, 3.3 s into the answer, each other one a little later."
+"""The first person interrupts at this time, 3.3 s into the answer, each further person a little
+later."""
 DELAYS_MS = (0, 40, 120, 300, 400)
 LEVELS_DB = (-20, -10, 0, 6)
 T60_S = (0.2, 0.4, 0.6)
@@ -66,7 +67,8 @@ HARD = (
     EchoRoom(delay_ms=700),
     EchoRoom(delay_ms=1500, level_db=0),
 )
-"Overdriven speakers, clocks that drift, delays that jump, and those no library looks for."
+"""Overdriven loudspeakers, clocks that drift, delays that jump, and delays beyond every library's
+search."""
 HEAD = (
     "system",
     "echo",
@@ -80,12 +82,13 @@ HEAD = (
 )
 
 Interruption = tuple[Interrupter, str, EchoRun]
-"Who, what they said, what became of it."
+"Person, their words, and the result."
 
 
 @dataclass(slots=True)
 class RoomGroup:
-    """Rooms in which nobody speaks, and rooms in which somebody does."""
+    """Group of rooms: with the answer alone, and with a person who interrupts. None stands for
+    headphones."""
 
     name: str
     alone: list[EchoRoom | None]
@@ -94,6 +97,8 @@ class RoomGroup:
 
 @dataclass(slots=True)
 class EchoWordErrors:
+    """Results of one group of rooms."""
+
     alone: list[EchoRun] = field(default_factory=list)
     interrupted: list[Interruption] = field(default_factory=list)
 
@@ -109,7 +114,7 @@ def groups(*, is_quick: bool) -> Iterator[RoomGroup]:
 
 
 def answers(voice: str = "en-us") -> Pcm:
-    """What the assistant says, 16 kHz."""
+    """Returns the assistant's speech at 16 kHz."""
     parts: list[Pcm] = [silence(1000, ASR_RATE_HZ)]
     for text in ANSWERS:
         resampler = Resampler(RATE_HZ, ASR_RATE_HZ)
@@ -119,7 +124,7 @@ def answers(voice: str = "en-us") -> Pcm:
 
 
 def people(data: Path, count: int) -> Iterator[tuple[Interrupter, str]]:
-    """Commands from all over the data, one per person."""
+    """Yields commands spread over the data, one per person, with their texts."""
     every = [one for one in transcripts(data / "commands") if one[0].suffix == ".flac"]
     for number, (path, said) in enumerate(every[:: len(every) // count][:count]):
         at = ms_to_samples(FIRST_WORD_MS + 130 * number, ASR_RATE_HZ)
@@ -129,7 +134,7 @@ def people(data: Path, count: int) -> Iterator[tuple[Interrupter, str]]:
 def hear(
     make: Callable[[], EchoControl], group: RoomGroup, data: Path, vad: VadEngine
 ) -> EchoWordErrors:
-    """Every room of the group through a fresh canceller."""
+    """Runs every room of the group through a new canceller."""
     voices = answers(), answers("en-us+f3")
     heard = EchoWordErrors()
     for number, scene in enumerate(group.alone):
@@ -143,7 +148,7 @@ def hear(
 
 
 def words_wrong(model: AsrModel, interruptions: Sequence[Interruption]) -> float:
-    """Share of the words said that came out wrong or not at all."""
+    """Returns the share of the spoken words that were recognised wrongly or not at all."""
     wrong = total = 0
     for person, said, one in interruptions:
         words, start, text = spoken_words(said), interruption(one.starts, person), ""
@@ -156,7 +161,7 @@ def words_wrong(model: AsrModel, interruptions: Sequence[Interruption]) -> float
 
 
 def row(name: str, group: RoomGroup, heard: EchoWordErrors, model: AsrModel | None) -> list[str]:
-    """One line of the table."""
+    """Returns one row of the table."""
     of = len(heard.interrupted)
     found = [(person, interruption(one.starts, person)) for person, _, one in heard.interrupted]
     waits = [samples_to_ms(s.known - p.at, ASR_RATE_HZ) for p, s in found if s is not None]

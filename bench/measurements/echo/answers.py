@@ -1,4 +1,5 @@
-"""One answer through a room and back, as a session hears it: paced frames, guard, interruption."""
+"""Simulates one answer through a room, as a session processes it: paced frames, guard,
+interruption."""
 
 import time
 from collections.abc import Sequence
@@ -17,49 +18,51 @@ from pipeline.user_turn.speech_detector import SpeechDetector
 
 FRAME = ms_to_samples(PTIME_MS, ASR_RATE_HZ)
 SETTLED = ms_to_samples(2000, ASR_RATE_HZ)
-"From the first sound on; what is cancelled after it is measured."
+"""Samples after the first audio in which the canceller adapts; the cancellation is measured after
+them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupter:
-    """Somebody who speaks over the answer."""
+    """A person who speaks over the answer."""
 
     pcm: Pcm
     at: int
-    "Sample at which they begin."
+    "Sample at which the person begins."
 
 
 @dataclass(slots=True)
 class SpeechOnset:
-    """Speech that the session found."""
+    """Speech that the session detected."""
 
     at: int
-    "Sample of its first speech."
+    "First sample of the speech."
     known: int
-    "Samples heard when it was certain."
+    "Number of received samples when the detection was certain."
     said: list[Pcm] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class EchoRun:
-    """What became of it."""
+    """Result of one simulation."""
 
     starts: list[SpeechOnset]
     heard: Pcm
     cleaned: Pcm
     cpu_s: float
-    "Of the canceller alone."
+    "Processor time of the canceller alone."
     first_sound: int
 
     @property
     def erle_db(self) -> float:
-        """How much quieter the microphone became once the canceller was settled."""
+        """Echo return loss enhancement: how much quieter the microphone became after the canceller
+        adapted."""
         from_here = self.first_sound + SETTLED
         return dbfs(self.heard[from_here:]) - dbfs(self.cleaned[from_here:])
 
     @property
     def cpu_percent(self) -> float:
-        """Of one core, while audio comes in real time."""
+        """Processor use of the canceller in percent of one core, for audio in real time."""
         return 100_000 * self.cpu_s / samples_to_ms(len(self.heard), ASR_RATE_HZ)
 
 
@@ -70,9 +73,9 @@ def talk(
     vad: VadEngine,
     person: Interrupter | None = None,
 ) -> EchoRun:
-    """Play `far` into the scene's room, or with None into headphones; `person` may interrupt.
+    """Plays `far` into the scene's room, or into headphones if it is None; `person` may interrupt.
 
-    As in a session, the answer stops at the first start of speech, if somebody was to speak.
+    As in a session the answer stops at the first detected speech, if there is a person.
     """
     hearing = SpeechDetector(vad.open())
     hearing.configure(TurnDetection())
@@ -99,7 +102,7 @@ def talk(
 
 
 def _listen(hearing: SpeechDetector, frame: AudioFrame, starts: list[SpeechOnset]) -> bool:
-    """Whether speech began."""
+    """Returns True if speech began in this frame."""
     begins = False
     for piece in hearing.push(frame):
         if piece.edge is not None and piece.edge.edge is EdgeKind.STARTED:
@@ -120,7 +123,7 @@ def _heard(
 
 
 def interruption(starts: Sequence[SpeechOnset], person: Interrupter) -> SpeechOnset | None:
-    """The start that is this person's."""
+    """Returns the detected speech that belongs to this person; None: it was missed."""
     early = ms_to_samples(300, ASR_RATE_HZ)
     for start in starts:
         if person.at - early <= start.at < person.at + len(person.pcm):

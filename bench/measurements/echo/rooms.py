@@ -1,6 +1,8 @@
-"""A loudspeaker beside a microphone, made of numbers: our voice comes back through a room.
+"""Simulation of a loudspeaker next to a microphone: the assistant's voice comes back through a
+room.
 
-Rooms are exponentially decaying noise behind a direct sound. Nothing here was recorded in a room.
+A room is a direct sound followed by exponentially decaying noise. Nothing was recorded in a real
+room.
 """
 
 from dataclasses import dataclass
@@ -13,34 +15,35 @@ from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 Wave = npt.NDArray[np.float64]
 
 NEAR_RMS = 0.05
-"Of the person's voice, as a share of full scale (-26 dBFS); echo levels count from it."
+"Level of the person's voice, as a share of full scale (-26 dBFS); echo levels are relative to it."
 ROOM_RMS = 0.0003
-"Of the room and the microphone themselves (-70 dBFS)."
+"Level of the noise of room and microphone (-70 dBFS)."
 OVERSAMPLING = 4
-"Between whose samples a straight line is good enough to play at another speed."
+"Factor at which linear interpolation is accurate enough to play at another speed."
 
 
 @dataclass(frozen=True, slots=True)
 class EchoRoom:
-    """How the far end comes back."""
+    """Properties of the echo."""
 
     delay_ms: float = 120
     level_db: float = -6
-    "Of the echo, against the person's voice."
+    "Level of the echo, relative to the person's voice."
     t60_s: float = 0.3
     clip: float = 0.0
-    "How hard the speaker is overdriven: 0 not at all, 2 audibly."
+    "How strongly the loudspeaker is overdriven: 0 not at all, 2 audibly."
     drift_ppm: float = 0
-    "How much faster the device's clock runs than ours."
+    "How much faster the device's clock runs than the server's."
     jump_ms: float = 0
-    "The delay grows by this in the middle."
+    "Change of the delay in the middle of the recording."
     seed: int = 1
 
 
 def echo(far: Pcm, scene: EchoRoom, until: int | None = None) -> Wave:
-    """What of `far` (16 kHz) arrives at the microphone, on the same positions; full scale is 1.
+    """Returns the part of `far` (16 kHz) that arrives at the microphone, at the same positions;
+    full scale is 1.
 
-    With `until` the playing stops there, and nothing else changes.
+    until: sample at which playing stops; nothing else changes.
     """
     sound = far / 32768
     if scene.clip:
@@ -56,7 +59,7 @@ def echo(far: Pcm, scene: EchoRoom, until: int | None = None) -> Wave:
 
 
 def microphone(echoed: Wave, near: Pcm | None = None, near_at: int = 0, *, seed: int = 1) -> Pcm:
-    """The echo, the room's own noise and, from sample `near_at`, a person."""
+    """Mixes the echo, the room's own noise and, from sample `near_at`, a person."""
     mixed = echoed + np.random.default_rng(seed).normal(0, ROOM_RMS, len(echoed))
     if near is not None:
         mixed[near_at : near_at + len(near)] += voice(near)[: max(0, len(mixed) - near_at)]
@@ -64,13 +67,13 @@ def microphone(echoed: Wave, near: Pcm | None = None, near_at: int = 0, *, seed:
 
 
 def voice(near: Pcm) -> Wave:
-    """A person's words at the level that echoes are compared with."""
+    """Returns a person's words at the level to which echoes are relative."""
     words = near / 32768
     return words * NEAR_RMS / _active_rms(words)
 
 
 def room(t60_s: float, seed: int) -> Wave:
-    """An impulse response: the direct sound, then a tail with half as much energy again."""
+    """Returns an impulse response: the direct sound, then a tail with half of its energy."""
     random = np.random.default_rng(seed)
     time = np.arange(round(t60_s * ASR_RATE_HZ)) / ASR_RATE_HZ
     tail = random.normal(size=len(time)) * 10 ** (-3 * time / t60_s)
@@ -81,7 +84,8 @@ def room(t60_s: float, seed: int) -> Wave:
 
 
 def _active_rms(wave: Wave) -> float:
-    """Of the 20 ms blocks within 30 dB of the loudest: pauses do not count."""
+    """Returns the RMS of the 20 ms blocks within 30 dB of the loudest, so that pauses do not
+    count."""
     size = ASR_RATE_HZ // 50
     power = np.mean(wave[: len(wave) // size * size].reshape(-1, size) ** 2, axis=1)
     return float(np.sqrt(power[power > power.max() / 1000].mean()))

@@ -1,4 +1,4 @@
-"""What echoes are measured with: ours, its parts, and other libraries where they are installed."""
+"""Compared echo cancellers: Earshot's, its parts, and other libraries if they are installed."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -13,14 +13,14 @@ from media.processing.echo import EchoControl, HalfDuplexEchoControl, NoEchoCont
 from media.processing.echo_reference import EchoReference
 
 FILTER = ASR_RATE_HZ * 4 // 10
-"Samples that a filter without a search for the delay must span: 400 ms."
+"Length of a filter that does not search for the delay: 400 ms, in samples."
 
 Process = Callable[[Pcm, Pcm], Pcm]
-"Microphone and reference of the same 20 ms -> cleaned."
+"Function from microphone and reference of the same 20 ms to the cleaned audio."
 
 
 class LibraryCanceller(HalfDuplexEchoControl):
-    """A library's canceller without any judgement of ours."""
+    """A library's canceller alone, without Earshot's own decisions."""
 
     def __init__(self, process: Process) -> None:
         super().__init__()
@@ -74,7 +74,8 @@ def _in_blocks(block: Process) -> Process:
 
 
 def systems() -> Mapping[str, Callable[[], EchoControl]]:
-    """By the name that the table shows; without libraries that are not there."""
+    """Returns the cancellers by their names in the table, without libraries that are not
+    installed."""
     found: dict[str, Callable[[], EchoControl]] = {
         "nothing": NoEchoControl,
         "half duplex": HalfDuplexEchoControl,

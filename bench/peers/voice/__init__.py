@@ -1,1 +1,2 @@
-"""Voice to voice through other voice servers beside ours: same audio, same wait, same times."""
+"""Comparison of response latency with other voice servers: same audio, same wait, same engine
+times."""

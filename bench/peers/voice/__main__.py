@@ -1,4 +1,5 @@
-"""Our server beside other voice servers: same audio, same wait, engines of the same set times.
+"""Compares Earshot with other voice servers: same audio, same wait, engines with the same set
+times.
 
     python -m bench.peers.voice install
     python -m bench.peers.voice [--rounds 5] [--clips 5] [--wait 200] [--stubs 50,150,80]
@@ -86,7 +87,7 @@ async def _measure(options: argparse.Namespace) -> None:
 
 
 async def _round(one: VoiceSystem, said: Sequence[BenchUtterance], into: VoiceRounds) -> None:
-    """A call: one utterance to warm up, then each that counts."""
+    """Runs one call: one utterance to warm up, then those that count."""
     try:
         async with one.call() as say:
             await say(said[-1])

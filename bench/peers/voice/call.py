@@ -1,4 +1,4 @@
-"""One call to one system, whatever it speaks: a mouth, and the same ear for all."""
+"""One call to one system, over any protocol, with the same microphone and receiver for all."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -20,11 +20,11 @@ from core.errors import RequestError
 ANSWER_TIMEOUT_S = 8.0
 
 QUIET_S = 0.8
-"After the last of an answer: nothing more comes, and no silence of the system is cut short."
+"Silence after which an answer is over: longer than the pauses of the systems."
 
 
 class VoiceCall:
-    """Owner: the task that awaits `say`, an utterance at a time."""
+    """State of one call. Only one task may await `say`, an utterance at a time."""
 
     def __init__(self, ear: AudioReceiver) -> None:
         self._ear = ear
@@ -32,15 +32,16 @@ class VoiceCall:
         self._answered = asyncio.Event()
 
     def hear(self, frame: AudioFrame, at: float) -> None:
-        """Sound came."""
+        """Takes received audio."""
         self._ear.hear(frame, at)
         if self._ear.heard_at is not None:
             self._answered.set()
 
     async def say(self, mouth: Microphone, utterance: BenchUtterance) -> float | None:
-        """Milliseconds from its last sample to the first that was heard; None: no answer came.
+        """Sends an utterance; returns the ms from its last sample to the first audible one. None:
+        no answer.
 
-        Below 0 somebody was answered before they were done.
+        Below 0 the answer came before the end of the utterance.
         """
         self._ear.listen()
         self._answered.clear()
@@ -64,7 +65,7 @@ UtteranceSender = Callable[[BenchUtterance], Awaitable[float | None]]
 async def realtime_line(
     address: Address, transport: ClientTransport, wish: SessionRequest
 ) -> AsyncGenerator[UtteranceSender, None]:
-    """Over the Realtime API. Raises CannotConnect."""
+    """Calls over the Realtime API. Raises CannotConnect."""
     line = VoiceCall(AudioReceiver(is_paced=transport == "webrtc"))
     async with (
         connect(address, transport, wish, line.hear) as client,
@@ -75,7 +76,7 @@ async def realtime_line(
 
 @asynccontextmanager
 async def small_webrtc_line(port: int) -> AsyncGenerator[UtteranceSender, None]:
-    """As pipecat's clients call: an offer and its answer as JSON. Raises CannotConnect."""
+    """Calls as pipecat's clients do: an offer and its answer as JSON. Raises CannotConnect."""
     line = VoiceCall(AudioReceiver(is_paced=True))
     client = WebRtcClient(line.hear)
     try:
@@ -90,13 +91,13 @@ async def small_webrtc_line(port: int) -> AsyncGenerator[UtteranceSender, None]:
         except (ClientError, KeyError, RequestError) as error:
             raise CannotConnect(f"no answer to our offer: {error}") from error
         async with background(client.run()):
-            await asyncio.sleep(QUIET_S)  # until it hears us
+            await asyncio.sleep(QUIET_S)  # until its pipeline takes our audio
             yield partial(line.say, client.mouth)
     finally:
         await client.peer.close()
 
 
 async def _unread(client: RealtimeClient) -> None:
-    """Only sound counts, but events have to be taken."""
+    """Reads and drops the events; only the audio counts."""
     async for _ in client.events():
         continue

@@ -1,4 +1,4 @@
-"""What rounds of several systems came to."""
+"""Results of the rounds of several systems."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,16 +17,17 @@ HEAD = (
 
 @dataclass(slots=True)
 class VoiceRounds:
-    """Of one system."""
+    """Rounds of one system. said: number of all turns."""
 
     times_ms: list[list[float]] = field(default_factory=list[list[float]])
-    "Of each round, the turns that were answered after they were over."
+    "Latencies of each round, for turns that were answered after their end."
     said: int = 0
     early: int = 0
-    "Answered before they were over: a pause was taken for the end."
+    "Turns that were answered before their end: a pause was taken for the end."
     problem: str = ""
 
     def take(self, times_ms: list[float | None]) -> None:
+        """Adds a round. times_ms: latency of each turn, None without an answer."""
         self.said += len(times_ms)
         self.early += sum(ms is not None and ms < 0 for ms in times_ms)
         answered = [ms for ms in times_ms if ms is not None and ms >= 0]
@@ -35,7 +36,7 @@ class VoiceRounds:
 
 
 def table(found: Mapping[str, VoiceRounds]) -> str:
-    """Markdown, a row per system; (least to most) is over rounds."""
+    """Returns Markdown, a row per system; (smallest to largest) is over rounds."""
     return markdown(HEAD, [_row(title, rounds) for title, rounds in found.items()])
 
 

@@ -1,11 +1,12 @@
 # mypy: disable-error-code="import-not-found, misc, no-untyped-call, untyped-decorator"
-"""Runs in pipecat's environment, by its interpreter: a bot as its users write one, with our stubs.
+"""Runs in pipecat's environment, by its interpreter: a bot as its users write it, with stub
+engines.
 
     python run_pipecat.py --port PORT --wait MS --stubs ASR,LLM,TTS [--vad-stop MS]
 
-STT, LLM and TTS are subclasses of pipecat's own base classes; all between them is pipecat's. A
-client posts its SDP offer to /api/offer, as pipecat's own clients do. Pipecat is imported where it
-is used, because ours can read this file without it.
+STT, LLM and TTS are subclasses of pipecat's own base classes; everything between them is pipecat's.
+A client posts its SDP offer to /api/offer, as pipecat's own clients do. Pipecat is imported inside
+of functions, so that Earshot's checks can read this file without it.
 """
 
 import argparse
@@ -27,7 +28,7 @@ ANSWER = "All the lights in the kitchen are on now."
 
 
 def stub_stt(delay_s: float) -> Any:
-    """Hears an utterance when the VAD says that it is over."""
+    """Makes an STT that recognises an utterance when the VAD reports its end."""
     from pipecat.frames.frames import TranscriptionFrame
     from pipecat.services.stt_service import SegmentedSTTService
 
@@ -40,7 +41,7 @@ def stub_stt(delay_s: float) -> Any:
 
 
 def stub_llm(delay_s: float) -> Any:
-    """Answers after a time, whatever was said."""
+    """Makes an LLM that answers any text after a set time."""
     from pipecat.frames import frames
     from pipecat.services.llm_service import LLMService
 
@@ -60,7 +61,7 @@ def stub_llm(delay_s: float) -> Any:
 
 
 def stub_tts(delay_s: float) -> Any:
-    """A tone, loud from its first sample."""
+    """Makes a TTS that speaks a tone, loud from its first sample."""
     from pipecat.frames.frames import TTSAudioRawFrame
     from pipecat.services.tts_service import TTSService
 
@@ -75,16 +76,16 @@ def stub_tts(delay_s: float) -> Any:
 
 
 def tone() -> bytes:
-    """A cosine: it begins at its loudest."""
+    """Returns a cosine as PCM: it begins at its loudest."""
     samples = range(TONE_MS * RATE_HZ // 1000)
     wave = (math.cos(2 * math.pi * TONE_HZ * n / RATE_HZ) for n in samples)
     return array("h", (int(LEVEL * value) for value in wave)).tobytes()
 
 
 def context_of(options: argparse.Namespace) -> Any:
-    """The history, with who decides when a turn is over.
+    """Makes the history, with the strategy that decides when a turn is over.
 
-    The VAD waits `--vad-stop`, or all of the wait; the rest of the wait follows.
+    The VAD waits for `--vad-stop`, or for the whole wait; the strategy waits for the rest.
     """
     from pipecat.audio.vad.silero import SileroVADAnalyzer
     from pipecat.audio.vad.vad_analyzer import VADParams
@@ -104,7 +105,7 @@ def context_of(options: argparse.Namespace) -> Any:
 
 
 async def converse(connection: Any, options: argparse.Namespace) -> None:
-    """One call, until it is over."""
+    """Serves one call until it is over."""
     from pipecat.pipeline.pipeline import Pipeline
     from pipecat.pipeline.worker import PipelineParams, PipelineWorker
     from pipecat.transports.base_transport import TransportParams
@@ -138,7 +139,7 @@ def serve(options: argparse.Namespace) -> None:
     from loguru import logger
     from pipecat.transports.smallwebrtc import request_handler
 
-    logger.remove()  # what it logs by default costs time at every frame
+    logger.remove()  # its default logging costs time at every frame
     logger.add(sys.stderr, level="WARNING")
     handler, calls = request_handler.SmallWebRTCRequestHandler(), set[asyncio.Task[None]]()
 
@@ -157,6 +158,7 @@ def serve(options: argparse.Namespace) -> None:
 
 
 def leave_with_parent() -> None:
+    """Ends this process when its stdin is closed."""
     sys.stdin.buffer.read()
     os._exit(0)
 
@@ -167,6 +169,6 @@ if __name__ == "__main__":
     parser.add_argument("--wait", type=float, required=True)
     parser.add_argument("--vad-stop", type=float)
     parser.add_argument("--stubs", required=True)
-    # Whoever started us holds our input open: when it goes, so do we.
+    # The parent process holds our stdin open: when it ends, so does this process.
     Thread(target=leave_with_parent, daemon=True).start()
     serve(parser.parse_args())

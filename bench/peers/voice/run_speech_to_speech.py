@@ -3,10 +3,11 @@
 
     python run_speech_to_speech.py --port PORT --wait MS --stubs ASR,LLM,TTS --hold MS
 
-STT, LLM and TTS are subclasses of its own base classes, put into its own registries of backends;
-all between them, and the Realtime API over WebSocket, is its own. Two things that it would download
-come otherwise: Silero's weights from the package `silero-vad`, and a pattern for NLTK's model of
-where sentences end. It is imported where it is used, because ours can read this file without it.
+STT, LLM and TTS are subclasses of its own base classes, put into its own registries of backends.
+Everything between them, and the Realtime API over WebSocket, is its own. Two downloads are
+replaced: Silero's weights come from the package `silero-vad`, and a pattern stands for NLTK's model
+that splits sentences. It is imported inside of functions, so that Earshot's checks can read this
+file without it.
 """
 
 import argparse
@@ -32,7 +33,7 @@ STUB = "stub"
 
 @dataclass
 class StubArguments:
-    """What a stub's backend takes from the command line."""
+    """Command line arguments of a stub backend: none."""
 
 
 def stub_stt(context: Any, delay_s: float) -> Any:
@@ -84,7 +85,7 @@ def stub_llm(context: Any, delay_s: float) -> Any:
 
     base.sent_tokenize = sentences
     turns = {"cancel_scope": context.cancel_scope, "speculative_turns": context.speculative_turns}
-    # Its client is made and never used.
+    # Its HTTP client is made but never used.
     setup = {"api_key": "none", "base_url": "http://127.0.0.1:9/v1", **turns}
     queues = (context.stop_event, context.queue_in, context.queue_out)
     return S2sStubLlm(*queues, setup_kwargs=setup)
@@ -102,7 +103,7 @@ def stub_tts(context: Any, delay_s: float) -> Any:
         cancel_scope = context.cancel_scope
 
         def process(self, tts_input: Any) -> Iterator[Any]:
-            """As its own handlers do: nothing leaves before the turn's gate is open."""
+            """Works as its own handlers do: no audio is sent before the turn's gate is open."""
             turn = (tts_input.turn_id, tts_input.turn_revision)
             if isinstance(tts_input, EndOfResponse):
                 if turns.wait_for_gate(*turn):
@@ -116,7 +117,7 @@ def stub_tts(context: Any, delay_s: float) -> Any:
 
 
 def sentences(text: str) -> list[str]:
-    """For NLTK's `sent_tokenize`, whose weights are a download."""
+    """Replaces NLTK's `sent_tokenize`, whose weights would be a download."""
     return [part for part in re.split(r"(?<=[.!?])\s+", text) if part.strip()]
 
 
@@ -141,11 +142,12 @@ def main(options: argparse.Namespace) -> None:
     command += ["--port", str(options.port), "--log_level", "warning", "--no_smart_turn"]
     command += ["--min_silence_ms", str(int(options.wait))]
     command += ["--speculative_reopen_ms", str(int(options.hold))]
-    # Its arguments list the backends when they are imported: only now.
+    # Its arguments list the backends at import, so it is imported only now.
     import_module("speech_to_speech.s2s_pipeline").run_pipeline_command("serve", command)
 
 
 def leave_with_parent() -> None:
+    """Ends this process when its stdin is closed."""
     sys.stdin.buffer.read()
     os._exit(0)
 
@@ -156,6 +158,6 @@ if __name__ == "__main__":
     parser.add_argument("--wait", type=float, required=True)
     parser.add_argument("--hold", type=float, default=0)
     parser.add_argument("--stubs", required=True)
-    # Whoever started us holds our input open: when it goes, so do we.
+    # The parent process holds our stdin open: when it ends, so does this process.
     Thread(target=leave_with_parent, daemon=True).start()
     main(parser.parse_args())

@@ -1,4 +1,4 @@
-"""The systems that are compared: how each is started, and how it is called."""
+"""The compared systems: how each is started, and how it is called."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,18 +20,18 @@ Name = Literal[
 ]
 
 EARLY_MS = 60
-"Silence after which pipecat's recognition may begin where the wait is split, as ours does."
+"Silence after which pipecat's recognition begins if the wait is split, as in Earshot."
 
 HOLD_MS = 800
-"What speech-to-speech holds an answer back by default, so that speech may go on."
+"Time for which speech-to-speech holds an answer back by default, so that the speech may continue."
 
 THREADS = 1
-"Of PyTorch and ONNX: no model but the VAD runs."
+"Threads of PyTorch and ONNX: no model but the VAD runs."
 
 
 @dataclass(frozen=True, slots=True)
 class VoiceConditions:
-    """The same for all."""
+    """Conditions that are the same for all systems."""
 
     stubs: StubDelays
     wait_ms: int
@@ -46,7 +46,7 @@ CallFactory = Callable[[], AbstractAsyncContextManager[UtteranceSender]]
 
 @dataclass(frozen=True, slots=True)
 class VoiceSystem:
-    """One that runs."""
+    """A running system."""
 
     title: str
     pid: int
@@ -67,7 +67,7 @@ TITLES: Mapping[Name, str] = {
 async def system(
     name: Name, terms: VoiceConditions, place: Path
 ) -> AsyncGenerator[VoiceSystem, None]:
-    """While the body runs. Raises NotInstalled, NotStarted."""
+    """Runs a system while the body runs. Raises MissingPeer, ServerStartError."""
     title = TITLES[name]
     match name:
         case "earshot-webrtc" | "earshot-ws":
@@ -92,7 +92,7 @@ async def system(
 async def _peer(
     kind: VoiceKind, script: str, terms: VoiceConditions, name: Name, more: Sequence[str]
 ) -> AsyncGenerator[tuple[int, int], None]:
-    """Its port and process."""
+    """Starts a peer; yields its port and process id."""
     times = terms.stubs
     command = [
         str(Path(__file__).with_name(script)),

@@ -1,5 +1,5 @@
-"""Engines that take a set time and do nothing: what is left in a measurement is the server's own.
+"""Engines that take a set time and do nothing: the rest of a measurement is the server's own time.
 
-`bench.voice.stub_server` writes the configuration that starts a server with them. They are engines
-as any other: the server loads them by their module paths.
+`bench.voice.stub_server` writes the configuration of a server with them. The server loads them by
+their module paths, like any other engine.
 """

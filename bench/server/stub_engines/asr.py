@@ -1,4 +1,4 @@
-"""A recogniser whose final result takes a set time, and whose partials take next to none."""
+"""Recogniser whose final result takes a set time; partials take almost none."""
 
 import time
 from collections.abc import Sequence
@@ -10,19 +10,20 @@ from core.audio import ASR_RATE_HZ, samples_to_ms
 from engines.base import AsrInfo, AsrItem, AsrResult, Segment
 
 WORDS = ["turn", "on", "the", "kitchen", "lights"]
-"No more of them than fit into the shortest clips: else the turn is taken for noise."
+"""Sentence of every final. It has no more words than fit into the shortest clips: otherwise it
+would be taken for noise."""
 
 WORD_MS = 250
-"A partial knows a word for so much audio."
+"Length of audio after which a partial has one more word."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     delay_ms: Annotated[float, Meta(ge=0, le=10_000)] = 0
-    "Of one call with a final item in it, however many items it has."
+    "Duration of one call that has a final item, however many items it has."
 
 
 class StubAsr:
-    """An `AsrModel`. Finals are always the whole sentence; audio is only counted."""
+    """An `AsrModel`. Finals are always the whole sentence; only the length of the audio counts."""
 
     info = AsrInfo("stub", "stub", ("en",), max_batch=8, is_incremental=False)
 

@@ -1,4 +1,4 @@
-"""A language model whose first token takes a set time; the rest of its sentence takes none."""
+"""Language model whose first token takes a set time; the rest of its sentence takes none."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -15,7 +15,7 @@ ANSWER = "All the lights in the kitchen are on now."
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     delay_ms: Annotated[float, Meta(ge=0, le=10_000)] = 0
-    "To the first token."
+    "Time to the first token."
 
 
 class StubLlm:

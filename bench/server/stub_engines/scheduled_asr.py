@@ -13,28 +13,28 @@ from engines.base import AsrInfo, AsrItem, AsrResult
 from serving.scheduling.scheduler import AsrScheduler, AsrWorker, DecodePriority
 
 CALL_S = 0.05
-"About what a large Whisper takes for eight windows on a GPU."
+"About the time of a large Whisper for eight windows on a GPU."
 
 MAX_BATCH = 8
 TOGETHER = 8
 CALLERS = 32
-"Enough that the next batch is always full."
+"Enough callers that the next batch is always full."
 
 DecodeCall = Callable[[AsrItem], Coroutine[Any, Any, AsrResult]]
 
 
 @dataclass(frozen=True, slots=True)
 class SharingResult:
-    """One way of sharing the model."""
+    """Result of one way of sharing the model."""
 
     alone_ms: float
     together_p95_ms: float
     per_s: float
-    "Requests, with more callers than fit a batch."
+    "Requests per second, with more callers than fit into a batch."
 
 
 class NullMetrics:
-    """`core.ports.Metrics` that nobody reads."""
+    """`core.ports.Metrics` that drops all values."""
 
     def count(self, name: str, value: float = 1, /, **labels: str) -> None: ...
 
@@ -44,7 +44,7 @@ class NullMetrics:
 
 
 class RunningLoopClock:
-    """`core.ports.Clock` of the running loop."""
+    """`core.ports.Clock` of the running event loop."""
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -54,7 +54,7 @@ class RunningLoopClock:
 
 
 class StubWorker:
-    """`AsrWorker` in this process: one call at a time, each as long as any other."""
+    """`AsrWorker` in this process: one call at a time, all of the same length."""
 
     info = AsrInfo("stub", "stub", ("en",), MAX_BATCH, is_incremental=False)
     is_ready = True
@@ -74,7 +74,7 @@ class StubWorker:
 
 @asynccontextmanager
 async def scheduling(workers: Sequence[AsrWorker]) -> AsyncIterator[AsrScheduler]:
-    """A scheduler that runs while the body does."""
+    """Runs a scheduler while the body runs."""
     scheduler = AsrScheduler(workers, RunningLoopClock(), NullMetrics())
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(scheduler.run())
@@ -84,7 +84,7 @@ async def scheduling(workers: Sequence[AsrWorker]) -> AsyncIterator[AsrScheduler
 
 
 async def scheduled(requests: int) -> SharingResult:
-    """All through `AsrScheduler`."""
+    """Measures with `AsrScheduler`."""
     async with scheduling([StubWorker()]) as scheduler:
 
         async def decode(item: AsrItem) -> AsrResult:
@@ -94,7 +94,7 @@ async def scheduled(requests: int) -> SharingResult:
 
 
 async def locked(requests: int) -> SharingResult:
-    """One after the other, as servers do that guard their model with a lock."""
+    """Measures one call after the other, as in servers that protect their model with a lock."""
     worker, lock = StubWorker(), asyncio.Lock()
 
     async def decode(item: AsrItem) -> AsrResult:
@@ -105,7 +105,8 @@ async def locked(requests: int) -> SharingResult:
 
 
 async def measure(decode: DecodeCall, requests: int) -> SharingResult:
-    """One request, eight at once, then many callers, each with one request after the other."""
+    """Measures one request, eight at once, then many callers that each send one request after the
+    other."""
     alone_s = await _took_s(decode, "alone")
     names = [f"together {n}" for n in range(TOGETHER)]
     together_s = await asyncio.gather(*(_took_s(decode, name) for name in names))

@@ -1,4 +1,4 @@
-"""A voice whose first sound takes a set time: a tone, loud from its first sample."""
+"""Voice whose first audio takes a set time: a tone, loud from its first sample."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -17,9 +17,9 @@ LEVEL = 8000
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     delay_ms: Annotated[float, Meta(ge=0, le=10_000)] = 0
-    "From the first text to the first sound."
+    "Time from the first text to the first audio."
     tone_ms: Annotated[int, Meta(ge=20, le=60_000)] = 400
-    "For each piece of text."
+    "Length of the tone for each piece of text."
 
 
 class StubTts:
@@ -56,6 +56,6 @@ def create(settings: Settings) -> StubTts:
 
 
 def tone(length_ms: float) -> Pcm:
-    """A cosine: it begins at its loudest, so that an ear hears its first sample."""
+    """Returns a cosine: it begins at its loudest, so that its first sample is audible."""
     time_s = np.arange(ms_to_samples(length_ms, RATE_HZ)) / RATE_HZ
     return (LEVEL * np.cos(2 * np.pi * TONE_HZ * time_s)).astype(np.int16)

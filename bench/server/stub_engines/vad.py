@@ -1,4 +1,4 @@
-"""A voice activity detector that hears nobody: what is left is what a session costs without one."""
+"""Voice activity detector that never detects speech, to measure a session without detection."""
 
 from msgspec import Struct
 
