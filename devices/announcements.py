@@ -97,8 +97,7 @@ class Announcements:
         return False
 
     async def to_area(self, area: str, notice: DeviceNotification) -> Sequence[str]:
-        """Announces on every connected device of the area and returns the ids of those that
-        accepted.
+        """Announces on the connected devices of the area; returns the ids of those that accepted.
 
         If none accepts, the announcement waits for the first device of the area.
         """

@@ -10,8 +10,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 WINDOW_S = 0.2
-"""How long reports of a wake word are collected, in seconds. Reports of the same wake word arrive
-within 100 ms over Wi-Fi. WAS waits 400 ms; half of that is enough."""
+"""Time in which reports of a wake word are collected, in seconds. Reports of the same wake word
+arrive within 100 ms over Wi-Fi. WAS waits 400 ms; half of that is enough."""
 
 LATE_S = 1.5
 """A report this long after the first of its group still belongs to the same wake word, over a slow
@@ -86,11 +86,11 @@ class Arbitration:
     def heard(
         self, group: str, device: str, level_db: float | None, known: AbstractSet[str], now: float
     ) -> list[ArbitrationVerdict]:
-        """Records that a device detected the wake word, and returns the verdicts that follow, if
-        any.
+        """Records that a device detected the wake word; returns the verdicts that follow, if any.
 
-        level_db: the level that the device reported; None: it reports none. known: all devices of
-        the group that could have detected it; `device` may be missing from it.
+        level_db: the level that the device reported; None: it reports none.
+        known: all devices of the group that could have detected it; `device` may be missing from
+            it.
         """
         if level_db is not None:
             level_db = max(QUIETEST_DB, min(LOUDEST_DB, level_db))

@@ -1,4 +1,4 @@
-"""What a device is and whether it may be served, as every device door needs it.
+"""Identity, profile and approval state of devices, as every device door needs them.
 
 `devices/registry` implements the protocols of this module with a database; doors know only this
 module.
@@ -25,7 +25,7 @@ ApprovalState = Literal["new", "approved", "blocked"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceClaims:
-    """What a device claims about itself when it connects. Only `address` can be trusted."""
+    """Claims of a device about itself when it connects. Only `address` can be trusted."""
 
     kind: DeviceKind
     hardware_id: str
@@ -49,7 +49,7 @@ class DeviceProfile:
 
     voice: str = ""
     language: str = ""
-    "In ISO 639-1."
+    "Language of the session, in ISO 639-1."
     instructions: str = ""
     wake_word: str = ""
     volume: int | None = None
@@ -100,8 +100,8 @@ class Device:
     approved, where its kind shows no code, and for a newcomer while another one waits under
     this hardware id."""
     has_new_identity: bool = False
-    """The device was approved, and one with another identity came: it was reset, or another
-    device uses its MAC. The one with the former identity is served; the other waits under
+    """An approved device, of which one with another identity came: the device was reset, or another
+    uses its MAC. The device with the former identity is served; the newcomer waits under
     `pairing_code`."""
     identity: bytes = field(default=b"", repr=False)
     "Identity of the `DeviceClaims` that was approved; empty: none is known."
@@ -125,17 +125,16 @@ class DeviceDirectory(Protocol):
         """Returns the device, or None if it is unknown.
 
         identity: that of the device that asks; for it, a device approved with another identity is
-        `new`. Empty: identities are not compared.
+            `new`. Empty: identities are not compared.
         """
         ...
 
     async def issue_token(self, device_id: str, identity: bytes = b"") -> str:
-        """Returns a new key for a device that is approved, or that shows a code and waits for
-        approval.
+        """Returns a new key for a device that is approved, or that waits for approval under a code.
 
         A key of a waiting device opens nothing before the approval. The key is returned only here
-        and stored as a digest; the last few keys stay valid until they expire. identity: that of
-        the board, which alone may use the key. Raises NotFound.
+        and stored as a digest; the last few keys stay valid until they expire.
+        identity: that of the board, which alone may use the key. Raises NotFound.
         """
         ...
 
@@ -170,8 +169,8 @@ class DeviceSettingsStore(Protocol):
     async def read(self, key: str, device_id: str = "") -> Any:
         """Returns the value, or None if it was never written.
 
-        key: begins with the door's name (`willow.config`). device_id: the device that the value
-        belongs to; it is deleted with the device.
+        key: begins with the door's name (`willow.config`).
+        device_id: the device that the value belongs to; it is deleted with the device.
         """
         ...
 

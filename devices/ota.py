@@ -135,8 +135,7 @@ class FirmwareFolder:
 async def image_for(
     folder: FirmwareFolder, board: str, wanted: str, param: str = "firmware"
 ) -> FirmwareFile | None:
-    """Returns the image of a version. wanted: a version, or empty for the newest. None: there is
-    none.
+    """Returns the image of a version, or None. wanted: a version, or empty for the newest.
 
     Raises RequestError invalid_value for a malformed version, and firmware_url_refused for a URL:
     images are not signed, so a client that could choose their source would control the device.
@@ -177,8 +176,7 @@ Age = tuple[tuple[int, ...], bool, tuple[tuple[bool, int, str], ...]]
 
 
 def age(version: str) -> Age:
-    """Returns a sort key: 0.10 is newer than 0.9 and than `0.10-rc.10`, which is newer than
-    `0.10-rc.9`.
+    """Returns a sort key: 0.10 is newer than 0.9 and than `0.10-rc.10`, that than `0.10-rc.9`.
 
     A version without a number (WAS's `local`) is the oldest. Text after a `+` is ignored.
     """

@@ -56,7 +56,7 @@ class RegistrySettings:
     token_life: timedelta = timedelta(days=365)
     "Life of a key of a device."
     new_life: timedelta = timedelta(days=7)
-    "How long a device that nobody approved is kept after its last contact."
+    "Time that a device that nobody approved is kept after its last contact."
 
 
 def new_code() -> str:
@@ -86,8 +86,8 @@ def is_code_expired(moment: datetime | None, now: datetime) -> bool:
 def check_shown(shown: str, expires: datetime | None, said: str, now: datetime) -> None:
     """Checks that the person who approves a device by its id saw the code that this device shows.
 
-    Another device may have taken its place meanwhile. shown, said: empty for no code. Raises
-    Conflict pairing_code_needed, pairing_code_unknown or pairing_code_expired.
+    Another device may have taken its place meanwhile. shown, said: empty for no code.
+    Raises Conflict pairing_code_needed, pairing_code_unknown or pairing_code_expired.
     """
     if shown and not said:
         raise Conflict(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 DeviceActivity = Literal["idle", "listening", "thinking", "speaking"]
-"What a connected device does now."
+"Activity of a connected device."
 
 DeviceEventKind = Literal["connected", "disconnected", "turn", "error"]
 "Kinds of events in a device's log."

@@ -91,8 +91,7 @@ def _basic() -> BasicTextNormalizer:
 
 
 def kept_words(shown: Sequence[str], final: str) -> tuple[int, int]:
-    """Counts the words of partials that were still in their place in the next partial or the final
-    text.
+    """Counts words of partials that were in the same place in the next partial or final text.
 
     Returns (kept words, all words of the partials). shown: the partials in order.
     """

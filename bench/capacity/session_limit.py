@@ -35,8 +35,8 @@ class LimitViolation(EarshotError):
 
 
 async def limit(cores: CpuAssignment, sessions: int) -> str:
-    """Fills the server, half over WebRTC. The next session must be refused, and the others must go
-    on.
+    """Fills the server, half over WebRTC; checks that it refuses the next session and serves the
+    others.
 
     Returns the report. Raises LimitViolation, CannotConnect.
     """

@@ -31,7 +31,7 @@ FRAMES_PER_CLEAR = 50
 
 @dataclass(frozen=True, slots=True)
 class ClientBehaviour:
-    """How a client uses the server."""
+    """Use that a client makes of the server."""
 
     turn_detection: Json | None
     is_echo: bool = False

@@ -1,9 +1,8 @@
-"""OpenAI Realtime client for measurements: it sends audio in real time and timestamps received
-events.
+"""OpenAI Realtime client for measurements: sends audio in real time, timestamps received events.
 
-    async with connect(address, "webrtc", SessionRequest(), ear.hear) as client:
-        await client.mouth.say(pcm)
-        async for received in client.events(): ...
+async with connect(address, "webrtc", SessionRequest(), ear.hear) as client:
+    await client.mouth.say(pcm)
+    async for received in client.events(): ...
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -49,10 +48,9 @@ class RealtimeClient(Protocol):
 async def connect(
     address: Address, transport: ClientTransport, wish: SessionRequest, on_sound: OnSound
 ) -> AsyncGenerator[RealtimeClient, None]:
-    """Opens a connection and agrees on its session; leaving closes it. on_sound: called with
-    received audio.
+    """Opens a connection and agrees on its session; leaving closes it. Raises CannotConnect.
 
-    Raises CannotConnect.
+    on_sound: called with received audio and its time of arrival.
     """
     if transport == "webrtc":
         async with over_webrtc(address, wish, on_sound) as webrtc:

@@ -42,16 +42,16 @@ class TurnReport:
     reply: str
     error: str
     voice_to_voice_ms: float | None
-    """From the last speech sample to the first audible sample of the answer; for text, from its
-    sending."""
+    """Time from the last speech sample to the first audible sample of the answer; for text, from
+    its sending."""
     first_words_ms: float | None
-    "From the first speech sample to the first words of a transcript."
+    "Time from the first speech sample to the first words of a transcript."
     transcript_ms: float | None
-    "From the last speech sample to the complete transcript."
+    "Time from the last speech sample to the complete transcript."
     reply_text_ms: float | None
-    "From the last speech sample to the first words of the answer."
+    "Time from the last speech sample to the first words of the answer."
     server_ms: float | None
-    "From the end of speech to the first audio, as reported by the server."
+    "Time from the end of speech to the first audio, as reported by the server."
     stages: tuple[StageTimes, ...]
     answer_ms: float
     "Length of the answer's audio."

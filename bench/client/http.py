@@ -55,10 +55,9 @@ class Address:
 
 
 def parse_address(url: str, key: str | None = None, *, is_insecure: bool = False) -> Address:
-    """Parses an address, also the one that the server prints (`https://host:8443/#key=...`) or a
-    base ending in /v1.
+    """Parses an address, also the server's printed one or a base ending in /v1.
 
-    Raises RequestError for text that is no address.
+    The server prints `https://host:8443/#key=...`. Raises RequestError for text that is no address.
     """
     wrong = RequestError(f"{url!r} is no address; one looks like {DEFAULT_URL}", code="invalid_url")
     try:

@@ -91,8 +91,7 @@ class AudioReceiver:
         self.silent_from = begin + (int(audible[-1]) + 1) / frame.rate_hz
 
     def interrupt(self, now: float) -> int | None:
-        """Stops playing because the user speaks. Returns how many ms of the queued audio were
-        played.
+        """Stops playing because the user speaks. Returns how many ms of queued audio were played.
 
         None when nothing was queued, or when the server paces and stops the audio.
         """

@@ -15,7 +15,7 @@ RATE_HZ = 24_000
 FRAME_SAMPLES = ms_to_samples(PTIME_MS, RATE_HZ)
 
 REMEMBERED_MS = 60_000
-"How far back the times of samples are remembered, in ms: longer than any utterance."
+"Time for which the times of samples are remembered, in ms: longer than any utterance."
 
 MAX_LIVE_MS = 200
 """Limit of queued live audio. A sound card that is faster than the clock loses its oldest audio

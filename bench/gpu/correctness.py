@@ -52,8 +52,8 @@ def texts_of_transformers(
 def teacher_forced(
     model: DeviceModel, windows: Sequence[torch.Tensor], texts: Sequence[Sequence[int]]
 ) -> float:
-    """Returns the share of steps with the same likeliest token as the reference, given the text so
-    far.
+    """Returns the share of steps with the reference's token as the likeliest, after the same
+    tokens.
 
     After a difference the decoding continues behind the reference's token, so a single tie does not
     spoil the rest.

@@ -51,7 +51,8 @@ def config_of(shape: ModelShape) -> dict[str, Any]:
 
 def write(folder: Path, name: str, device: str, dtype: torch.dtype) -> Path:
     """Writes a checkpoint of this shape into `folder` and returns its path. An existing one is
-    kept: it has gigabytes."""
+    kept: it has gigabytes.
+    """
     from safetensors.torch import save_file
 
     shape = SHAPES[name]

@@ -47,7 +47,7 @@ def answers(
     """Decodes each window (mels, frames) to as many tokens as asked for, whatever they are.
 
     given: tokens before them. Windows of one length are encoded together; a row starts as soon as
-    there is room.
+        there is room.
     """
     special = model.special
     prompt = (START, special.no_timestamps, *given)

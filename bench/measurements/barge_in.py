@@ -44,7 +44,7 @@ class BargeInEvents:
     sounds: asyncio.Event = field(default_factory=asyncio.Event)
     "Set when the answer is being played."
     told_at: float | None = None
-    "Time at which the client was told that the user speaks."
+    "Time of the event that reports the user's speech to the client."
     _was_speech: bool = False
 
     def begin(self) -> None:
@@ -65,9 +65,9 @@ class BargeInResult:
 
     overs: int = 0
     pauses: list[float] = field(default_factory=list[float])
-    "From the server's decision to the first packet that was not sent; WebRTC only."
+    "Times from the server's decision to the first packet that was not sent; WebRTC only."
     told: list[float] = field(default_factory=list[float])
-    "From the sending of the first speech sample to the event that reports speech."
+    "Times from the sending of the first speech sample to the event that reports speech."
 
 
 def pauses_ms(before: Mapping[str, float], after: Mapping[str, float]) -> list[float]:

@@ -1,5 +1,4 @@
-r"""Measures whether words are lost and sentences cut when the user pauses in the middle of a
-sentence.
+r"""Measures whether words are lost and sentences cut by a pause in the middle of a sentence.
 
     python -m bench.measurements.pauses [--url URL --key KEY] [--transport webrtc] \
         [--detection server_vad]

@@ -1,5 +1,4 @@
-"""Measures a server's start-up time, its memory idle and with active sessions, and its CPU per
-session.
+"""Measures a server's start-up time, its memory idle and under load, and its CPU per session.
 
     python -m bench.measurements.resources --sessions 10 --seconds 30
 

@@ -1,5 +1,4 @@
-"""Measures how soon a xiaozhi board gets its answer: compared with a browser, alone, and among
-many.
+"""Measures how soon a xiaozhi board gets its answer: alone, among many, and against a browser.
 
     python -m bench.measurements.xiaozhi [browser] [board] [crowd] [--rounds 3] [--turns 10]
         [--crowd-turns 5] [--idle 200] [--talking 20] [--stubs 50,150,80]
@@ -71,9 +70,9 @@ class BoardTurn:
     """Latencies of one turn, in ms from the last speech sample."""
 
     packet_ms: float
-    "To the first Opus packet."
+    "Time to the first Opus packet."
     audible_ms: float
-    "To the first audible sample, as a board without a buffer plays it."
+    "Time to the first audible sample, as a board without a buffer plays it."
 
 
 def clip_of(said: BenchUtterance) -> EncodedClip:
@@ -116,8 +115,8 @@ class Board:
         return BoardTurn(1000 * (first_at - ended), 1000 * (heard_at - ended))
 
     async def _hear(self) -> tuple[float, float]:
-        """Returns the times of the first packet and of the first audible sample, after the answer's
-        end.
+        """Returns the times of the first packet and of the first audible sample, after the answer
+        ended.
 
         Raises NoAnswer.
         """

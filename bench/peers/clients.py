@@ -1,5 +1,4 @@
-"""Clients of the other systems, each as the system's own clients work, and the time of the final
-text.
+"""Clients of the other systems, each like the system's own clients, and the times of their texts.
 
 All get the same audio at the same moments, and end an utterance WAIT_MS after the last speech
 sample.

@@ -73,10 +73,9 @@ async def peer_process(
 async def started(
     kind: PeerKind | VoiceKind, command: Sequence[str], threads: int, log: Path
 ) -> AsyncGenerator[PeerProcess, None]:
-    """Runs a script of ours with the peer's interpreter. It must listen on the `--port` that is
-    added.
+    """Runs a script of ours with the peer's interpreter. Raises MissingPeer.
 
-    Raises MissingPeer.
+    The script must listen on the `--port` that is added.
     """
     port = free_port()
     with log.open("wb") as said:

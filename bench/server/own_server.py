@@ -52,7 +52,8 @@ async def own_server(
     """Runs `earshot serve` on a free port while the body runs. Raises ServerStartError.
 
     It has default settings: no file and no environment variable of this machine counts, only
-    `arguments`. wyoming_port: 0 for none.
+    `arguments`.
+    wyoming_port: 0 for none.
     """
     # Port 0: a port found free beforehand may be taken when it is bound.
     command = ["-m", "server", "serve", "--port", "0", "--log-level", "info"]

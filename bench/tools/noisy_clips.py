@@ -22,8 +22,8 @@ STEP = ms_to_samples(700, ASR_RATE_HZ)
 def surroundings(data: Path, snr_db: float | None, mode: NoiseMode = "off") -> Callable[[Pcm], Pcm]:
     """Returns a function that adds noise to one command after another, and reduces it.
 
-    data: folder with noise/; the noises are used in turn. snr_db: mean power of the command over
-    that of the noise; None: no noise is added.
+    data: folder with noise/; the noises are used in turn.
+    snr_db: mean power of the command over that of the noise; None: no noise is added.
     """
     noises = [decode_file(data / "noise" / f"{name}.wav") for name in RECORDED]
     numbers = count()

@@ -29,8 +29,8 @@ WAIT = "endpoint_wait"
 def chart(title: str, note: str, waterfall: Sequence[StageTimes], times_ms: Sequence[float]) -> str:
     """Draws the picture and returns the SVG.
 
-    waterfall: the server's stages of a typical turn; 0 ms is the end of speech. times_ms: response
-    latencies at the client, at least one.
+    waterfall: the server's stages of a typical turn; 0 ms is the end of speech.
+    times_ms: response latencies at the client, at least one.
     """
     own = StageTimes(VOICE, 0.0, percentile(times_ms, 50))
     rows = [*waterfall, own]

@@ -23,8 +23,7 @@ def clips(paths: Sequence[Path]) -> list[BenchUtterance]:
 
 
 def said(name: str, pcm: Pcm, seed: int = 0) -> BenchUtterance:
-    """Cuts a recording at the last sample within 30 dB of the loudest 10 ms; room tone replaces the
-    rest.
+    """Cuts a recording at the last sample within 30 dB of the loudest 10 ms, and adds room tone.
 
     Raises RequestError for a recording without speech.
     """

@@ -44,8 +44,7 @@ OnTurn = Callable[[VoiceTurn], None]
 
 
 async def run(plan: VoicePlan, clips: Sequence[BenchUtterance], on_turn: OnTurn) -> list[VoiceTurn]:
-    """Runs all clients and returns their turns, in order. Their utterances end evenly spread over
-    time.
+    """Runs all clients and returns their turns, in order. Utterances end evenly spread over time.
 
     Raises EarshotError, from several clients as an ExceptionGroup.
     """

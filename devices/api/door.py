@@ -73,9 +73,10 @@ class DevicesDoor:
         images: Mapping[DeviceKind, FirmwareFolder] | None = None,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        """check: raises RequestError for a profile with which no session could begin. images:
-        firmware folders of the kinds of devices that have one. heartbeat_s: interval of the
-        heartbeats of `watch`, in seconds."""
+        """check: raises RequestError for a profile with which no session could begin.
+        images: firmware folders of the kinds of devices that have one.
+        heartbeat_s: interval of the heartbeats of `watch`, in seconds.
+        """
         self._check, self._images = check, images or {}
         self._registry, self._presence, self._journal = registry, presence, journal
         self._announcements, self._heartbeat_s = announcements, heartbeat_s

@@ -37,7 +37,7 @@ class DeviceView(Struct, frozen=True):
     firmware: str
     address: str
     last_seen: datetime | None
-    "To the minute; ISO 8601 in UTC."
+    "Time of its last contact, to the minute; ISO 8601 in UTC."
     pairing_code: str
     """Code that a device shows while it waits for approval; empty once the device is approved or
     blocked."""

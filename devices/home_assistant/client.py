@@ -41,19 +41,19 @@ DEBOUNCE_S = 2.0
 times within a second."""
 
 FIRST_BYTE_S = 2.0
-"Limit for connecting over REST: a user waits to be told that Home Assistant cannot be reached."
+"Limit for connecting over REST, in seconds: a user waits for the answer or the error."
 
 
 class ConnectionState(Enum):
     """State of the connection to Home Assistant."""
 
     CONNECTING = "connecting"
-    "The first attempt is not finished."
+    "State before the first attempt is finished."
     CONNECTED = "connected"
     AWAY = "away"
-    "Not connected; it is tried again, with growing waits."
+    "State without a connection; it is tried again, with growing waits."
     REFUSED = "refused"
-    "Not tried again: the token is wrong, or Home Assistant has banned our address."
+    "State without further attempts: the token is wrong, or Home Assistant has banned our address."
 
 
 class HomeAssistantClient:
@@ -109,10 +109,10 @@ class HomeAssistantClient:
     ) -> ConversationResult:
         """Sends a sentence to Home Assistant, which acts on it, and returns its answer.
 
-        Uses REST while there is no WebSocket connection. language: that of the user;
-        `settings.language` overrides it. conversation_id: Home Assistant's id of a conversation to
-        continue; None: a new one. Raises HomeAssistantError, RemoteProtocolError and
-        OverloadedError.
+        Uses REST while there is no WebSocket connection.
+        language: that of the user; `settings.language` overrides it.
+        conversation_id: Home Assistant's id of a conversation to continue; None: a new one.
+        Raises HomeAssistantError, RemoteProtocolError and OverloadedError.
         """
         wanted: dict[str, str] = {"text": text, "language": self.settings.language or language}
         if self.settings.agent_id:

@@ -100,7 +100,7 @@ EXPIRES_S = 300.0
 "Home Assistant forgets a conversation five minutes after its last sentence."
 
 AWAITS_S = 60.0
-"How long the next sentence counts as the answer to a question of Home Assistant, in seconds."
+"Time in which the next sentence counts as the answer to a question of Home Assistant, in seconds."
 
 MAX_KEPT = 1000
 "Limit of the conversations that are remembered."

@@ -62,8 +62,7 @@ class EntityMirror:
         self._shown: tuple[HomeAssistantEntity, ...] | None = None
 
     async def show(self, house: HomeAssistantHouse, link: HomeAssistantWebSocket) -> None:
-        """Shows the entities of a new connection or a changed house, and subscribes to their
-        states.
+        """Shows a new connection's or a changed house's entities, and subscribes to their states.
 
         Raises HomeAssistantCommandError, HomeAssistantUnreachable, and ConfigError for a house that
         cannot be drawn.

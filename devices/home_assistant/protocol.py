@@ -1,5 +1,4 @@
-"""Codec of Home Assistant's WebSocket messages: commands with increasing ids, and their answers. No
-I/O.
+"""Codec of Home Assistant's WebSocket messages: commands with increasing ids, and answers. No I/O.
 
 <https://developers.home-assistant.io/docs/api/websocket>. All received messages are checked here.
 """

@@ -71,8 +71,7 @@ class HomeAssistantArea:
 
 @dataclass(frozen=True, slots=True)
 class HomeAssistantHouse:
-    """All entities, areas and floors that users can name. Two houses are equal if all their names
-    are."""
+    """All entities, areas and floors that users can name. Equal houses have the same names."""
 
     entities: tuple[HomeAssistantEntity, ...] = ()
     areas: tuple[HomeAssistantArea, ...] = ()

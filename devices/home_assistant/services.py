@@ -1,5 +1,4 @@
-"""Maps Earshot's commands to Home Assistant's services, for sentences that it does not understand.
-Pure.
+"""Maps commands to Home Assistant's services, for sentences that it does not understand. Pure.
 
 Only entities that are surely exposed are touched, and never locks and alarms: for those Home
 Assistant's own rules decide.

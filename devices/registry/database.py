@@ -180,8 +180,7 @@ SQLITE_SIDE_FILES = ("-wal", "-shm", "-journal")
 
 
 def _shut_file(url: URL) -> None:
-    """Makes SQLite's files private to their owner: they name the devices in the house and hold
-    digests of keys.
+    """Makes SQLite's files private to their owner: they hold device names and digests of keys.
 
     Raises ConfigError for files of another user.
     """

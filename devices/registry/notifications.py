@@ -41,11 +41,10 @@ class DeviceChangeChannel:
             connection.execute(select(func.pg_notify(CHANNEL, self._own)))
 
     async def follow(self, heard: Callable[[], None]) -> None:
-        """Receives messages until cancelled; returns at once where the database or driver cannot
-        send any.
+        """Receives messages until cancelled; returns at once if the database or driver has none.
 
         heard: called at each change by another server, and after each connect because messages may
-        have been missed.
+            have been missed.
         """
         driver = self._database.driver
         if not driver.startswith("postgresql"):

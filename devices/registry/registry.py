@@ -186,7 +186,7 @@ class DeviceRegistry:
         """Approves a device by its id, also a blocked one or one that came with another identity.
 
         code: the code that it shows, if any. Raises NotFound, RequestError for text that is no
-        code, and Conflict pairing_code_needed, pairing_code_unknown or pairing_code_expired.
+            code, and Conflict pairing_code_needed, pairing_code_unknown or pairing_code_expired.
         """
         said, now = read_code(code) if code else "", self._clock.wall()
 
@@ -216,7 +216,7 @@ class DeviceRegistry:
         area: str | None = None,
         profile: Callable[[DeviceProfile], DeviceProfile] | None = None,
     ) -> Device:
-        """Changes a device. None leaves a value as it is; `profile` maps the old profile to the new
+        """Changes a device. None leaves a value as it is; `profile` maps the old profile to a new
         one.
 
         Raises NotFound.

@@ -54,7 +54,8 @@ devices = Table(
     Column("pairing_code", String(6)),
     Column("pairing_code_expires", UtcDateTime),
     Column("identity", LargeBinary(32)),  # NULL: none is known
-    Column("claimed_identity", LargeBinary(32)),  # of a newcomer, which waits under the code
+    # identity of a newcomer, which waits under the code
+    Column("claimed_identity", LargeBinary(32)),
     UniqueConstraint("kind", "hardware_id", name="devices_hardware"),
     UniqueConstraint("pairing_code", name="devices_pairing_code"),
 )
@@ -66,7 +67,7 @@ tokens = Table(
     Column("device_id", String(40), ForeignKey("devices.id", ondelete="CASCADE"), nullable=False),
     Column("issued", UtcDateTime, nullable=False),
     Column("expires", UtcDateTime, nullable=False),
-    # of the board that received it; NULL: from a version without identities
+    # identity of the board that received it; NULL: from a version without identities
     Column("identity", LargeBinary(32)),
     Index("tokens_device", "device_id"),
 )

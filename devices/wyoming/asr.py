@@ -70,8 +70,8 @@ async def serve_transcribe(
 ) -> None:
     """Sends the words segment by segment if the speech has several, then all of them once more.
 
-    Clients that do not know segments need the text as a whole. Raises EngineError, OverloadedError,
-    RequestError, ConnectionError.
+    Clients that do not know segments need the text as a whole.
+    Raises EngineError, OverloadedError, RequestError, ConnectionError.
     """
     opened = transcriber.open(model, options, priority=DecodePriority.FINAL, eager=True)
     async with opened as recording:

@@ -1,4 +1,4 @@
-"""The Wyoming door: limits who may connect, and how often, because the protocol has no
+"""The Wyoming door: it limits connections by address and number, as the protocol has no
 authentication."""
 
 import asyncio

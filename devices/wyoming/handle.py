@@ -14,8 +14,8 @@ from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 async def serve_handle(wire: WyomingStream, event: Event, exchanges: OneShotResponses) -> None:
     """Sends the answer as it is written, then as a whole, which is all that older clients read.
 
-    The whole answer has no fillers. Raises EngineError, OverloadedError, RequestError, Conflict,
-    ConnectionError.
+    The whole answer has no fillers.
+    Raises EngineError, OverloadedError, RequestError, Conflict, ConnectionError.
     """
     question = OneShotRequest(
         " ".join(read_text(event).split()),

@@ -71,8 +71,7 @@ class WyomingSynthesizer:
     async def stream(
         self, wire: WyomingStream, texts: TextChunkQueue, voicing: VoiceRequest
     ) -> None:
-        """Speaks a text that is still arriving. Without a given language it is the server's
-        default.
+        """Speaks a text that is still arriving; its default language is the server's.
 
         Raises the same errors as `text`.
         """

@@ -1,8 +1,7 @@
-"""One board's connection: passes messages and audio between its WebSocket and its session. Sheet
-section 7.
+"""One board's connection: passes messages and audio between its WebSocket and its session.
 
-It has three tasks: one reads, one handles events of the session, one sends audio at the pace of the
-board. `firmware_protocol.xiaozhi.state_machine` decides what to do.
+See section 7 of the sheet. It has three tasks: one reads, one handles events of the session, one
+sends audio at the pace of the board. `firmware_protocol.xiaozhi.state_machine` decides what to do.
 """
 
 import asyncio
@@ -48,7 +47,7 @@ from firmware_protocol.xiaozhi.state_machine import (
 )
 from pipeline.shared.settings import SessionSettings
 
-# How connections end.
+# Close reasons.
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ SEND_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XiaozhiContext:
-    """What a connection needs besides its socket and its session."""
+    """Things that a connection needs besides its socket and its session."""
 
     device: Device
     settings: SessionSettings

@@ -42,8 +42,8 @@ READ_ONLY = frozenset({"self.get_device_status"})
 SET_VOLUME = "self.audio_speaker.set_volume"
 
 UPDATE = "self.upgrade_firmware"
-"""Not in the device's list for models: it is called only when a person asks for an update on the
-page."""
+"""Firmware update. The device's list for models lacks it; it is called if a person asks for it on
+the page."""
 
 _NO_TOOLS: Sequence[ToolSpec] = ()
 

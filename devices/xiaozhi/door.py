@@ -68,7 +68,7 @@ class XiaozhiDoor:
         settings: XiaozhiSettings,
         version: str,
     ) -> None:
-        """version: this server's, which the tools of devices are told."""
+        """version: this server's, which it reports to the devices' MCP."""
         self._sessions, self._directory, self._presence = sessions, directory, presence
         self._tools, self._clock, self._metrics = tools, clock, metrics
         self._settings, self._version = settings, version

@@ -33,7 +33,7 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}(?![a-z])")
 
 
 class WebSocketSection(Struct, frozen=True):
-    """Where and with which key the board connects."""
+    """Address and key with which the board connects."""
 
     url: str
     token: str = ""
@@ -47,9 +47,9 @@ class ServerTime(Struct, frozen=True):
     """Time of this server."""
 
     timestamp: int
-    "In ms since 1970."
+    "Milliseconds since 1970."
     timezone_offset: int
-    "In minutes."
+    "Offset from UTC in minutes."
 
 
 class FirmwareOffer(Struct, frozen=True):
@@ -96,10 +96,9 @@ def hardware_id_of(headers: Mapping[str, str]) -> str:
 
 
 def identity_of(headers: Mapping[str, str]) -> bytes:
-    """Returns the digest of the `Client-Id`: a board makes it when its flash is empty, and sends it
-    only to us.
+    """Returns the digest of the `Client-Id`. A missing one counts as empty.
 
-    A missing `Client-Id` counts as an empty one.
+    A board makes its `Client-Id` when its flash is empty, and sends it only to this server.
     """
     return sha256(headers.get("Client-Id", "").strip().encode("utf-8", "replace")).digest()
 
@@ -146,8 +145,9 @@ def check_in_reply(
 ) -> OtaCheckReply:
     """Builds the response for a board.
 
-    firmware: the version that it just reported. token: its key, which opens nothing before its
-    approval; empty: it gets none. offered: newer firmware for it.
+    firmware: the version that it just reported.
+    token: its key, which opens nothing before its approval; empty: it gets none.
+    offered: newer firmware for it.
     """
     offset = now.utcoffset()
     same = FirmwareOffer(firmware) if is_release(firmware) else UNSET

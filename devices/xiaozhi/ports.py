@@ -1,4 +1,4 @@
-"""What the door needs from other packages, as small Protocols; `server/` passes the
+"""Small Protocols of what the door needs from other packages; `server/` passes the
 implementations."""
 
 import asyncio

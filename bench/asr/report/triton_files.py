@@ -1,5 +1,4 @@
-"""Text files in the format of the Triton ASR client, byte for byte, so that its tools can read
-them.
+"""Text files in the format of the Triton ASR client, byte for byte, for the tools that read it.
 
 `rtf-NAME.txt`, `recogs-NAME.txt`, `errs-NAME.txt`. Earshot adds `errs-cer-NAME.txt`: Triton's
 client writes %WER for characters too.

@@ -1,5 +1,4 @@
-"""Simulation of a loudspeaker next to a microphone: the assistant's voice comes back through a
-room.
+"""Simulation of a loudspeaker next to a microphone: the assistant's voice returns through a room.
 
 A room is a direct sound followed by exponentially decaying noise. Nothing was recorded in a real
 room.
@@ -31,19 +30,19 @@ class EchoRoom:
     "Level of the echo, relative to the person's voice."
     t60_s: float = 0.3
     clip: float = 0.0
-    "How strongly the loudspeaker is overdriven: 0 not at all, 2 audibly."
+    "Overdrive of the loudspeaker: 0 none, 2 audible."
     drift_ppm: float = 0
-    "How much faster the device's clock runs than the server's."
+    "Speed difference of the device's clock; positive if it runs faster than the server's."
     jump_ms: float = 0
     "Change of the delay in the middle of the recording."
     seed: int = 1
 
 
 def echo(far: Pcm, scene: EchoRoom, until: int | None = None) -> Wave:
-    """Returns the part of `far` (16 kHz) that arrives at the microphone, at the same positions;
-    full scale is 1.
+    """Returns the part of `far` that arrives at the microphone, at the same positions; full scale
+    is 1.
 
-    until: sample at which playing stops; nothing else changes.
+    far: 16 kHz. until: sample at which playing stops; nothing else changes.
     """
     sound = far / 32768
     if scene.clip:

@@ -1,5 +1,4 @@
-"""Compares Earshot with other voice servers: same audio, same wait, engines with the same set
-times.
+"""Compares Earshot with other voice servers: same audio, same wait, same times of the engines.
 
     python -m bench.peers.voice install
     python -m bench.peers.voice [--rounds 5] [--clips 5] [--wait 200] [--stubs 50,150,80]

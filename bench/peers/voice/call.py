@@ -38,10 +38,9 @@ class VoiceCall:
             self._answered.set()
 
     async def say(self, mouth: Microphone, utterance: BenchUtterance) -> float | None:
-        """Sends an utterance; returns the ms from its last sample to the first audible one. None:
-        no answer.
+        """Sends an utterance; returns the ms from its last sample to the first audible sample.
 
-        Below 0 the answer came before the end of the utterance.
+        None: no answer. Below 0 the answer came before the end of the utterance.
         """
         self._ear.listen()
         self._answered.clear()

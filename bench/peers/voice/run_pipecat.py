@@ -1,6 +1,5 @@
 # mypy: disable-error-code="import-not-found, misc, no-untyped-call, untyped-decorator"
-"""Runs in pipecat's environment, by its interpreter: a bot as its users write it, with stub
-engines.
+"""Bot as pipecat's users write it, with stub engines; runs in pipecat's environment.
 
     python run_pipecat.py --port PORT --wait MS --stubs ASR,LLM,TTS [--vad-stop MS]
 

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="import-not-found, misc, no-untyped-call"
-"""Runs in speech-to-speech's environment, by its interpreter: `speech-to-speech serve`, with stubs.
+"""`speech-to-speech serve` with stub engines; runs in speech-to-speech's environment.
 
     python run_speech_to_speech.py --port PORT --wait MS --stubs ASR,LLM,TTS --hold MS
 

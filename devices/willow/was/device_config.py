@@ -112,8 +112,7 @@ _KEY = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 def validate_config(values: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Checks the configuration in a request. Unknown names are kept: newer firmware has more
-    settings.
+    """Checks the configuration in a request; unknown names are kept, as newer firmware has more.
 
     Raises RequestError, which names the key and the allowed values, and no secret.
     """
@@ -221,8 +220,9 @@ def effective(
     """Returns the configuration for this device.
 
     Later entries win: WAS's defaults, this server's URLs, settings for all devices, the device's
-    profile, its own settings. base_url: this server's address as the device uses it. with_secrets:
-    False leaves out tokens, passwords and URLs with a password.
+    profile, its own settings.
+    base_url: this server's address as the device uses it.
+    with_secrets: False leaves out tokens, passwords and URLs with a password.
     """
     ours: dict[str, Scalar] = {
         "wis_url": f"{base_url}/api/willow?device={quote(device.id, safe='')}",

@@ -15,8 +15,8 @@ class WasSettings:
     networks: tuple[IpNetwork, ...]
     "Networks whose devices may connect without the key."
     trusts_this_machine: bool = True
-    """True: a device that connects from an address of this machine opens that address for its
-    requests too."""
+    """True: while a device is connected from an address of this machine, requests from there need
+    no key."""
     groups: tuple[tuple[str, ...], ...] = ()
     "Groups of areas in which devices detect the same wake word."
     audio_hosts: tuple[str, ...] = ()

@@ -71,10 +71,9 @@ class WisTranscription:
                 await recording.push(pcm)
 
     async def heard(self, *, since: float | None = None) -> WisTranscript:
-        """Ends the audio and returns the text. since: start of `infer_ms`, on the scale of
-        Clock.now(); None: now.
+        """Ends the audio and returns the text. Raises EngineError, OverloadedError.
 
-        Raises EngineError, OverloadedError.
+        since: start of `infer_ms`, on the scale of Clock.now(); None: now.
         """
         began = self._clock.now() if since is None else since
         for recording in self._recordings:
@@ -126,8 +125,7 @@ async def open_transcription(
 async def partial_transcripts(
     recogniser: Recogniser, options: AsrOptions, clock: Clock, tell: Callable[[str, str], None]
 ) -> AsyncIterator[Callable[[Pcm], None]]:
-    """Yields a function that takes the audio. tell: called with all words so far, and their stable
-    prefix.
+    """Yields a function that takes the audio. tell: called with all words and their stable prefix.
 
     Partials are the first to be dropped when the server is busy: then there are none.
     """

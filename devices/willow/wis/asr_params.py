@@ -26,7 +26,7 @@ ENGLISH = "en"
 
 @dataclass(frozen=True, slots=True)
 class AsrParams:
-    """What a request asks of recognition."""
+    """Recognition that a request asks for."""
 
     model: str
     "Name of the engine in Earshot."
@@ -40,17 +40,18 @@ class AsrParams:
 
 
 class AsrParamsReader:
-    """Reads parameters and checks them against the loaded engines."""
+    """Reader of the parameters; checks them against the loaded engines."""
 
     def __init__(self, engines: EngineSet, transcriber: Transcriber) -> None:
         self._engines, self._transcriber = engines, transcriber
 
     def read(self, wishes: Mapping[str, Any], usual_language: str = "") -> AsrParams:
-        """Reads `model`, `detect_language`, `force_language`, `beam_size`, `translate`, `task` and
-        `return_language`.
+        """Reads the parameters of a request. Raises RequestError.
 
-        usual_language: language if no parameter names one; empty: the server's. Raises RequestError
-        model_not_found, unsupported_language, unsupported_parameter or invalid_value.
+        They are `model`, `detect_language`, `force_language`, `beam_size`, `translate`, `task` and
+        `return_language`. The errors are model_not_found, unsupported_language,
+        unsupported_parameter and invalid_value.
+        usual_language: language if no parameter names one; empty: the server's.
         """
         model, note = self._model(text_of(wishes, "model"))
         info = self._engines.recogniser(model).info

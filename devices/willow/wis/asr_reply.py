@@ -24,10 +24,10 @@ class DeviceAsrReply(msgspec.Struct, frozen=True, omit_defaults=True):
     language: str
     text: str
     infer_time: float | None = None
-    "In ms."
+    "Time from the last sample to the text, in ms."
     infer_speedup: int | None = None
     audio_duration: int | None = None
-    "In ms."
+    "Length of the audio, in ms."
     translation: str | None = None
     model: str | None = None
     "Name of the model that recognised it."
@@ -37,10 +37,10 @@ class FileAsrReply(msgspec.Struct, frozen=True, omit_defaults=True):
     """Result for an uploaded file."""
 
     infer_time: float
-    "In ms."
+    "Time from the last sample to the text, in ms."
     infer_speedup: int
     audio_duration: int
-    "In ms."
+    "Length of the audio, in ms."
     language: str
     text: str
     translation: str | None = None

@@ -34,8 +34,7 @@ RETRY_AFTER_S = 5
 
 
 class ChatbotSocket:
-    """Serves the connections. Each has a conversation of its own, or continues the one that it
-    names.
+    """Serves the connections. Each has its own conversation, or continues the one that it names.
 
     Announcements in the conversation (a timer rings) are sent as frames of their own.
     """

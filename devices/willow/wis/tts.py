@@ -60,8 +60,7 @@ def read_text(query: Mapping[str, str]) -> str:
 def read_tts_params(
     query: Mapping[str, str], engines: EngineSet, *, usual: str = "wav"
 ) -> TtsParams:
-    """Reads `format`, `speaker` and `speed`. usual: the format if none is given. Raises
-    RequestError.
+    """Reads `format`, `speaker` and `speed`. usual: the default format. Raises RequestError.
 
     An unknown voice is replaced by the language's own: devices ask for `CLB`, a voice of WIS, by
     default.
@@ -117,9 +116,9 @@ async def speak(
 ) -> aioweb.StreamResponse:
     """Sends the sound while it is made.
 
-    is_sized: send a WAV file with its true sizes, as WIS does, if it is complete in time. Raises
-    EngineError before the first byte. After that an error cuts the connection, so that the client
-    does not take half an answer as complete.
+    is_sized: send a WAV file with its true sizes, as WIS does, if it is complete in time.
+    Raises EngineError before the first byte. After that an error cuts the connection, so that the
+    client does not take half an answer as complete.
     """
     async with aclosing(sound.chunks()) as chunks:
         if not is_sized:

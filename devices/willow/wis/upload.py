@@ -77,8 +77,7 @@ async def transcribe_stream(
     hearing: WisTranscription,
     spool: UploadSpool,
 ) -> bool:
-    """Recognises the body as it arrives. Returns False if it is in the spool, for
-    `transcribe_file`.
+    """Recognises the body as it arrives. Returns False if it is spooled, for `transcribe_file`.
 
     Raises RequestError unsupported_audio, PayloadTooLarge, OverloadedError, ClientDisconnected.
     """
@@ -108,7 +107,7 @@ async def transcribe_file(
 ) -> None:
     """Decodes the file in the spool and recognises it.
 
-    Raises RequestError unsupported_audio, PayloadTooLarge, OverloadedError and EngineError.
+    Raises RequestError unsupported_audio, PayloadTooLarge, OverloadedError and EngineCrashed.
     """
     limits = FileLimits(max_duration_s=hearing.max_audio_s)
     async with aclosing(decoder.blocks(await spool.file(), limits=limits)) as decoded:
@@ -146,9 +145,9 @@ async def _piece(request: aioweb.Request) -> bytes:
 async def spool_form(request: aioweb.Request, spool: UploadSpool, max_bytes: int) -> None:
     """Writes the part `audio_file` of a form into the spool. Other parts are ignored.
 
-    max_bytes: limit of all parts together. Raises RequestError unsupported_media_type,
-    invalid_form, missing_required_parameter and upload_stalled; PayloadTooLarge, OverloadedError,
-    ClientDisconnected.
+    max_bytes: limit of all parts together.
+    Raises RequestError unsupported_media_type, invalid_form, missing_required_parameter and
+    upload_stalled; PayloadTooLarge, OverloadedError, ClientDisconnected.
     """
     if request.content_type != FORM:
         raise RequestError(

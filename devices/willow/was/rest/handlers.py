@@ -260,7 +260,7 @@ def _client(one: WillowConnection) -> dict[str, Any]:
 
 
 def _own_version(url: str, bases: tuple[str, ...]) -> str:
-    """Returns the version in one of this server's own URLs, which WAS's page takes from the list of
+    """Returns the version in a URL of this server, which WAS's page takes from the list of
     releases.
 
     Other URLs are returned unchanged, and refused later.

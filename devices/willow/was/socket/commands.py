@@ -51,7 +51,7 @@ class DeviceCommand:
     asr_ms: float = 0.0
     "Time from the end of speech to the words, if the server recognised them."
     may_tell: asyncio.Event = field(default_factory=asyncio.Event)
-    "Set when the device has the response of its POST: only then does it wait for a result."
+    "Set once the device has the response of its POST: only then does it wait for a result."
     is_ferried: bool = False
     "True once the device has sent the same words over its socket."
     result: EndpointResult = field(default_factory=lambda: EndpointResult(ok=False, speech=""))

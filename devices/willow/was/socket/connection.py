@@ -37,7 +37,7 @@ class SocketOrigin:
     "IP address that it connects from; empty if a proxy forwarded the request."
     port: int
     base_url: str
-    "This server's address as the device uses it, `http://192.168.1.2:8502`."
+    "Address of this server as the device uses it, `http://192.168.1.2:8502`."
     firmware: str
     "Version in its User-Agent, `Willow/0.4.2`; empty: it sent none."
 
@@ -121,8 +121,7 @@ class WillowConnection:
         return self._announce(DeviceNotification(text=text))
 
     async def notify(self, notice: DeviceNotification) -> bool:
-        """Announces; see `ConnectedDevice`. If its sound may not be fetched, the text is spoken
-        instead.
+        """Announces; see `ConnectedDevice`. If its sound may not be fetched, its text is spoken.
 
         Raises RequestError if there is no text either.
         """

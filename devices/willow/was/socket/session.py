@@ -72,7 +72,7 @@ class DeviceSession:
     ) -> None:
         self._ws, self._arrival, self._with, self._told = ws, arrival, services, told
         self._connection: WillowConnection | None = None
-        "None while the device is not approved."
+        "The approved device; None while it is not approved."
         self._hello: Hello | None = None
         self._known = asyncio.Event()
         "Set when it is known whether the device is approved."
@@ -148,7 +148,7 @@ class DeviceSession:
                 self._with.metrics.count("earshot_willow_unknown_messages")
                 logger.debug("< %s: unknown: %s", connection.device.id, ", ".join(names))
             case Goodbye():
-                pass  # it ends the reading
+                pass  # this message ends the reading
 
     def _done(self, connection: WillowConnection, number: int) -> None:
         """Handles a notification that was played or dismissed on one device: it is cancelled on the

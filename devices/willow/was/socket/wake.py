@@ -1,4 +1,4 @@
-"""Arbitration between connected devices, and which device was told to listen."""
+"""Arbitration between connected devices; remembers which device may listen."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ class WakeArbiter:
     """Decides which device of a group listens after a wake word.
 
     groups: areas in which devices detect the same wake word, each a tuple. Every other area is a
-    group of its own. `run` must be running: it decides when not all devices have reported.
+        group of its own. `run` must be running: it decides when not all devices have reported.
     """
 
     def __init__(

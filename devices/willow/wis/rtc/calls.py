@@ -240,7 +240,7 @@ class WillowCall:
         tasks.create_task(self._finish(take), name=f"{self.id}-tail")
 
     async def _finish(self, take: RtcRecording) -> None:
-        # the microphone is off: the jitter buffer still waits for a packet before the last ones
+        # the microphone is off: the last packet is held back until another one comes
         if not await take.tail():
             for frame in self._peer.source.flush():
                 take.add(frame)

@@ -67,7 +67,8 @@ class RtcRecording:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(TAIL_GAP_S):
                             await self._news.wait()
-                    # not by the TimeoutError: after a stall of the event loop both are there
+                    # checked here, since after a stall of the event loop both the timeout and a
+                    # frame are there
                     if not self._news.is_set():
                         return False
         except TimeoutError:
