@@ -43,7 +43,9 @@ class ConnectedDevice(Protocol):
     """A connected device, as its door implements it."""
 
     @property
-    def doing(self) -> DeviceActivity: ...
+    def doing(self) -> DeviceActivity:
+        """Present activity."""
+        ...
 
     @property
     def timing(self) -> Mapping[str, float] | None:
@@ -107,9 +109,11 @@ class Presence:
                 self.note_change()
 
     def find(self, device_id: str) -> ConnectedDevice | None:
+        """Returns the connection of a device; None: it is not connected."""
         return self._live.get(device_id)
 
     def ids(self) -> Sequence[str]:
+        """Returns the ids of the connected devices."""
         return tuple(self._live)
 
     def all_here(self) -> Mapping[str, tuple[ConnectedDevice, bytes]]:

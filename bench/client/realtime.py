@@ -104,6 +104,7 @@ class EventInbox:
         "The server's latest report on the connection; it is no part of the conversation."
 
     def put(self, event: Json) -> None:
+        """Queues an event, or keeps it if it is a report on the connection."""
         if event.get("type") == QUALITY_EVENT and isinstance(event.get("connection"), Mapping):
             self.quality = event["connection"]
         elif self._received.qsize() >= MAX_UNREAD_EVENTS:
@@ -112,6 +113,7 @@ class EventInbox:
             self._received.put_nowait(ReceivedEvent(event, self._clock()))
 
     def close(self, why: str) -> None:
+        """Ends the events; the first reason counts."""
         if not self.end:
             self.end = why
             self._received.put_nowait(None)

@@ -71,6 +71,7 @@ class GpuBench:
     def windows(
         self, model: DeviceModel, frames: Sequence[int], seed: int = 0
     ) -> list[torch.Tensor]:
+        """Returns random windows with these lengths in mel frames."""
         source = torch.Generator("cpu").manual_seed(seed)
         made = [torch.randn(model.shape.mels, length, generator=source) for length in frames]
         return [one.to(self.device, self.dtype) for one in made]
@@ -78,6 +79,7 @@ class GpuBench:
     def floor(
         self, model: DeviceModel, windows: int, frames: int, tokens: int, beams: int = 1
     ) -> float:
+        """Returns the least time in ms that this device could take."""
         return floor_ms(
             model.shape,
             self.floors,

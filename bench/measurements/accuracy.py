@@ -118,12 +118,14 @@ def commands(
 
 
 def free_speech(model: AsrModel, data: Path) -> Iterator[DecodedClip]:
+    """Decodes the English recordings of free speech."""
     for path, said in transcripts(data / "speech"):
         if path.parent.name == "en":
             yield hear(model, path.name, said, decode_file(path))
 
 
 def transcripts(folder: Path) -> list[tuple[Path, str]]:
+    """Returns the recordings of a folder with their texts."""
     with (folder / "transcripts.tsv").open(encoding="utf-8") as file:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         return [(folder / row["path"], row["transcript"]) for row in rows]
@@ -142,6 +144,7 @@ def tool_specs() -> list[ToolSpec]:
 
 
 def speech_rows(title: str, all_heard: Sequence[DecodedClip]) -> Iterator[tuple[str, str]]:
+    """Yields the rows of the table: name and value."""
     said = [spoken_words(heard.said) for heard in all_heard]
     got = [spoken_words(heard.result.text) for heard in all_heard]
     errors = sum(map(word_errors, said, got))
@@ -196,6 +199,7 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def report(args: argparse.Namespace, model: AsrModel, specs: Sequence[ToolSpec]) -> None:
+    """Runs the chosen parts and prints their tables."""
     if args.only in (None, "commands"):
         around = surroundings(args.data, args.noise_db, args.noise_reduction)
         spoken = list(commands(model, args.data, args.opus, around))

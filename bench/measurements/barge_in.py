@@ -48,10 +48,12 @@ class BargeInEvents:
     _was_speech: bool = False
 
     def begin(self) -> None:
+        """Resets the events for a new turn."""
         self.sounds.clear()
         self.told_at = None
 
     def change(self, log: TurnLog, *, is_paced: bool) -> None:
+        """Records a change of the turn. is_paced: the server owns playout (WebRTC)."""
         if log.is_playing or (not is_paced and log.reply):
             self.sounds.set()
         if log.is_speech and not self._was_speech and self.sounds.is_set():
@@ -117,11 +119,13 @@ async def talk_over(address: Address, args: argparse.Namespace) -> BargeInResult
 
 
 def line(name: str, values: Sequence[float]) -> str:
+    """Returns percentiles of the values in ms, as one line."""
     p50, p95 = (percentile(values, percent) for percent in (50, 95))
     return f"{name}: p50 {p50:.1f}, p95 {p95:.1f}, max {max(values):.1f} ms of {len(values)}"
 
 
 async def run(args: argparse.Namespace) -> int:
+    """Runs the measurement and prints it; returns the exit code."""
     print(machine())
     async with given_or_own(args.url, args.key) as address:
         found = await talk_over(address, args)

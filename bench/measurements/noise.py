@@ -53,6 +53,7 @@ class NoiseResult:
 
 
 def recordings_of_noise(data: Path) -> list[Path]:
+    """Returns the recordings without speech."""
     return sorted(path for pattern in NOISE for path in data.glob(pattern))
 
 
@@ -145,6 +146,7 @@ async def _read(session: Session) -> None:
 
 
 def noise_rows(title: str, all_noise: Sequence[NoiseResult]) -> Iterator[tuple[str, str]]:
+    """Yields the rows of the table: name and value."""
     yield title, f"{len(all_noise)}"
     yield f"{title}: the recogniser alone answers", f"{sum(bool(n.alone) for n in all_noise)}"
     answered = [one for one in all_noise if one.judged]

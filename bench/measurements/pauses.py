@@ -129,6 +129,7 @@ async def measure(
 
 
 async def run(args: argparse.Namespace) -> int:
+    """Runs the measurement and prints it; returns the exit code."""
     watch, results = SentenceEvents(), list[tuple[PauseResult, int]]()
     async with (
         given_or_own(args.url, args.key) as address,
@@ -150,6 +151,7 @@ async def run(args: argparse.Namespace) -> int:
 
 
 def figures(results: Sequence[tuple[PauseResult, int]]) -> Iterator[tuple[str, int]]:
+    """Yields the rows of the summary: name and value."""
     yield "sentences with a pause of 300 to 600 ms", len(results)
     yield "words misheard by the pause alone", sum(lost for _, lost in results)
     missing = (_missing(said) for said, _ in results)

@@ -76,6 +76,7 @@ class BoardTurn:
 
 
 def clip_of(said: BenchUtterance) -> EncodedClip:
+    """Encodes an utterance into packets."""
     settings = OpusSettings(24_000, "voip", PACKET_MS, complexity=0)
     encoder = OpusEncoder(ASR_RATE_HZ, settings)
     pcm, end = said.narrow()

@@ -130,6 +130,7 @@ def address_of(options: argparse.Namespace) -> Address:
 
 
 def wish_of(options: argparse.Namespace) -> SessionRequest:
+    """Returns the session settings that the options ask for."""
     return SessionRequest(options.model, options.language, options.turn_detection)
 
 

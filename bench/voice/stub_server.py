@@ -20,6 +20,7 @@ class StubDelays:
 
     @property
     def total_ms(self) -> float:
+        """Sum of the three times."""
         return self.asr_ms + self.llm_ms + self.tts_ms
 
     def __str__(self) -> str:

@@ -255,6 +255,8 @@ class DevicesDoor:
         return device, live
 
     async def _end_unwelcome(self) -> None:
+        """Closes connections and drops announcements of devices that are not approved with this
+        identity."""
         here, waited_for = self._presence.all_here(), self._announcements.counts()
         if not here and not waited_for:
             return

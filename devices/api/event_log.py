@@ -55,4 +55,5 @@ class DeviceEventLog:
         return tuple(self._kept.get(device_id, ()))
 
     def forget(self, device_id: str) -> None:
+        """Drops the log of a device."""
         self._kept.pop(device_id, None)

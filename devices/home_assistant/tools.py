@@ -138,6 +138,7 @@ class HomeAssistantTools:
         self._specs: Mapping[bool, tuple[ToolSpec, ...]] = {}
 
     def tools(self, context: ToolContext) -> Sequence[ToolSpec]:
+        """Returns the tool, with the names in the house in its description."""
         if self._known != self._home.house:
             self._known = self._home.house
             timeout_s = self._home.settings.timeout_s + SLACK_S

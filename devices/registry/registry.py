@@ -80,6 +80,8 @@ class DeviceRegistry:
         return device
 
     async def find(self, kind: str, hardware_id: str, identity: bytes = b"") -> Device | None:
+        """See `DeviceDirectory`."""
+
         def work(connection: Connection) -> Device | None:
             row = queries.by_hardware(connection, kind, hardware_id)
             return row and identities.device_view_for(row, identity)
@@ -95,11 +97,13 @@ class DeviceRegistry:
         return await self._database.run(queries.everyone)
 
     async def in_area(self, area: str) -> Sequence[Device]:
+        """See `DeviceDirectory`."""
         wanted = area.strip().casefold()
         known = await self.everyone()
         return [one for one in known if one.standing == "approved" and is_in(one, wanted)]
 
     async def issue_token(self, device_id: str, identity: bytes = b"") -> str:
+        """See `DeviceDirectory`. NotFound also for a device that neither is approved nor waits."""
         token, now, life = tokens.new_token(), self._clock.wall(), self._chosen.token_life
 
         def work(connection: Connection) -> None:
@@ -118,6 +122,7 @@ class DeviceRegistry:
         return token
 
     async def bearer(self, token: str, identity: bytes = b"") -> Device | None:
+        """See `DeviceDirectory`. An approved device without a known identity adopts this one."""
         if not token.startswith(tokens.PREFIX):
             return None
         now = self._clock.wall()
@@ -140,6 +145,7 @@ class DeviceRegistry:
         return await self._database.run(work)
 
     async def waits(self, token: str, identity: bytes) -> Device | None:
+        """See `DeviceDirectory`."""
         now = self._clock.wall()
 
         def work(connection: Connection) -> Device | None:
@@ -156,6 +162,7 @@ class DeviceRegistry:
         return await self._database.run(work) if token.startswith(tokens.PREFIX) else None
 
     def changed(self) -> asyncio.Event:
+        """See `DeviceDirectory`."""
         return self._next_change
 
     async def pair(self, text: str) -> Device:

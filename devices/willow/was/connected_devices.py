@@ -50,12 +50,15 @@ class WillowDevices:
                     self._remember(connection)
 
     def all(self) -> list[WillowConnection]:
+        """Returns the connections of all devices."""
         return list(self._here.values())
 
     def find(self, device_id: str) -> WillowConnection | None:
+        """Returns the connection of a device; None: it is not connected."""
         return self._here.get(device_id)
 
     def where(self, does_fit: Callable[[WillowConnection], bool]) -> WillowConnection | None:
+        """Returns the first connection for which `does_fit` is true."""
         return next((one for one in self._here.values() if does_fit(one)), None)
 
     def admits(self, peer: str | None) -> bool:

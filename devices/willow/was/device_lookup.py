@@ -37,6 +37,7 @@ class ConnectedDeviceUtterance:
         return self._connection.device.profile.language
 
     async def may_speak(self) -> bool:
+        """Waits for the arbitration; see `DeviceUtterance`."""
         self._is_awake = self._door.wakes.is_awake(self._connection.device.id)
         if not await self._door.wakes.may_speak(self._connection.device.id):
             return False
@@ -62,6 +63,7 @@ class ConnectedDeviceUtterance:
         return True
 
     def over(self) -> None:
+        """Lets the command send its result, or another device of the room wake."""
         if self._is_begun:
             self._door.wakes.gave_up(self._connection)
         if self._command is not None:

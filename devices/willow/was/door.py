@@ -92,6 +92,7 @@ class WasDoor:
         )
 
     async def run(self) -> None:
+        """Runs the arbitration, the commands and the checks of departed devices until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.wakes.run(), name="willow-wakes")
             tasks.create_task(self.commands.run(), name="willow-commands")

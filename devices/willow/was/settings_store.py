@@ -56,6 +56,7 @@ class WillowSettingsStore:
         self._settings = settings
 
     async def config(self, device_id: str = "") -> dict[str, Scalar]:
+        """Returns the stored configuration of a device, or of all devices."""
         return await self._table(CONFIG, device_id)
 
     async def save_config(self, values: Mapping[str, Scalar], device_id: str = "") -> None:
@@ -63,6 +64,7 @@ class WillowSettingsStore:
         await self._settings.write(CONFIG, dict(values) or None, device_id)
 
     async def nvs(self) -> NvsSettings:
+        """Returns the addresses of WAS and Wi-Fi."""
         found = await self._table(NVS)
         return NvsSettings(**{name: str(found.get(name, "")) for name in NvsSettings.__slots__})
 

@@ -93,6 +93,7 @@ class DeviceCommands:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
+        """Runs the commands until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -125,6 +126,7 @@ class DeviceCommands:
         self._take(connection, command)
 
     def forget(self, device_id: str) -> None:
+        """Drops the commands of a device that is no longer known."""
         line = self._lines.get(device_id)
         if line is not None and not line.is_busy:
             del self._lines[device_id]

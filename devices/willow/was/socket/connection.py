@@ -99,11 +99,13 @@ class WillowConnection:
         return self._timing
 
     def note(self, doing: DeviceActivity) -> None:
+        """Records the activity, for presence."""
         if doing != self._doing:
             self._doing = doing
             self._presence.note_change()
 
     def note_turn(self, timing: Mapping[str, float]) -> None:
+        """Records a turn with its marks: moment -> ms from the end of speech."""
         self._timing = timing
         self._presence.note_turn(self.device.id)
 

@@ -55,6 +55,7 @@ class NotificationQueue:
 
     @property
     def now(self) -> NotificationQueueStatus:
+        """The notification that is played and those that wait."""
         active = self._active.id if self._active else None
         return NotificationQueueStatus(active, tuple(one.id for one in self._waiting))
 

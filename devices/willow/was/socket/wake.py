@@ -48,6 +48,7 @@ class WakeArbiter:
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
+        """Decides contests whose window is over, until cancelled."""
         while True:
             due = self._arbitration.due()
             wait_s = None if due is None else max(0.0, due - self._clock.now())

@@ -95,6 +95,7 @@ class WillowCalls:
         return len(self._live)
 
     async def run(self) -> None:
+        """Runs the calls until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
