@@ -51,8 +51,7 @@ def main(options: argparse.Namespace) -> int:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
         return TalkExitCode.INTERRUPTED
-    # tasks fail for the same reason: the first error is enough
-    except BaseExceptionGroup as group:
+    except BaseExceptionGroup as group:  # tasks fail for the same reason: one is enough
         return _failed(group)
     except EarshotError as error:
         return _complain(error)

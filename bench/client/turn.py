@@ -114,8 +114,7 @@ class TurnLog:
         if kind == "earshot.hypothesis":
             self.stable, self.unstable = str(event.get("stable")), str(event.get("unstable"))
             self._has_hypotheses = True
-        # hypotheses have the same words earlier
-        elif kind.endswith(".delta") and not self._has_hypotheses:
+        elif kind.endswith(".delta") and not self._has_hypotheses:  # hypotheses come earlier
             self.stable, self.unstable = self.stable + str(event.get("delta") or ""), ""
         elif kind.endswith(".completed"):
             item_id, text = str(event.get("item_id")), str(event.get("transcript") or "").strip()

@@ -69,8 +69,7 @@ def main(options: argparse.Namespace) -> int:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
         return TalkExitCode.INTERRUPTED
-    # clients fail for the same reason: the first error is enough
-    except BaseExceptionGroup as group:
+    except BaseExceptionGroup as group:  # clients fail for the same reason: one is enough
         return _complain(_first(group))
     except EarshotError as error:
         return _complain(error)

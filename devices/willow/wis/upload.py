@@ -92,8 +92,7 @@ async def transcribe_stream(
                 if not hearing.samples:
                     raise RequestError("the body has no audio samples", code="unsupported_audio")
                 return True
-            # a WAV file that only FFmpeg can read; its bytes so far are kept
-            except UnsupportedWavError:
+            except UnsupportedWavError:  # only FFmpeg reads it; its bytes are kept
                 assert isinstance(decoder, WavDecoder)
                 taken = bytes(decoder.taken)
         await spool.write(taken)
