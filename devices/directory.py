@@ -134,7 +134,8 @@ class DeviceDirectory(Protocol):
 
         A key of a waiting device opens nothing before the approval. The key is returned only here
         and stored as a digest; the last few keys stay valid until they expire.
-        identity: that of the board, which alone may use the key. Raises NotFound.
+        identity: that of the board, which alone may use the key.
+        Raises NotFound.
         """
         ...
 

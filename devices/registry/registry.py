@@ -192,8 +192,9 @@ class DeviceRegistry:
     async def approve(self, device_id: str, code: str = "") -> Device:
         """Approves a device by its id, also a blocked one or one that came with another identity.
 
-        code: the code that it shows, if any. Raises NotFound, RequestError for text that is no
-            code, and Conflict pairing_code_needed, pairing_code_unknown or pairing_code_expired.
+        code: the code that it shows, if any.
+        Raises NotFound, RequestError for text that is no code, and Conflict pairing_code_needed,
+        pairing_code_unknown or pairing_code_expired.
         """
         said, now = read_code(code) if code else "", self._clock.wall()
 

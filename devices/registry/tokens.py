@@ -35,8 +35,8 @@ def keep(
 ) -> None:
     """Stores a key in addition to the last few of the same board.
 
-    identity: of the board that receives it; empty: not known. Deletes keys of boards that no longer
-        wait for approval, and expired keys.
+    Deletes keys of boards that no longer wait for approval, and expired keys.
+    identity: of the board that receives it; empty: not known.
     """
     is_this = tokens.c.device_id == device.id
     known = [one for one in (device.identity, device.claimed_identity) if one is not None]

@@ -31,8 +31,9 @@ class _WakeEvent:
 class WakeArbiter:
     """Decides which device of a group listens after a wake word.
 
-    groups: areas in which devices detect the same wake word, each a tuple. Every other area is a
-        group of its own. `run` must be running: it decides when not all devices have reported.
+    `run` must be running: it decides when not all devices have reported.
+    groups: areas in which devices detect the same wake word, each a tuple; every other area is a
+        group.
     """
 
     def __init__(
