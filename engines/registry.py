@@ -1,4 +1,5 @@
-"""The engines that can be had here, built in or of other packages, and how a name becomes one."""
+"""Finds the engines of this installation, built in or from other packages, and loads them by
+name."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -29,22 +30,23 @@ PROTOCOLS: Mapping[EngineKind, type] = {
     "llm": Llm,
     "tts": Tts,
 }
-"What the `create` of an engine's module returns."
+"Protocol that the object returned by an engine module's `create` must implement, by kind."
 
 
 @dataclass(frozen=True, slots=True)
 class EngineAvailability:
-    """One engine that this installation knows by name."""
+    """An engine whose name this installation knows, and whether it can run here."""
 
     name: str
     installed: bool
-    "Its libraries are there, and run. Weights are only looked at when it is loaded."
+    "True: its libraries are present and run. Weights are only read when the engine is loaded."
     reason: str
-    "Empty, or what is missing and how to get it."
+    "Empty, or a sentence that says what is missing and how to get it."
     needs_path: bool = False
-    "No weights were found: it runs only with a `path` to some, and `auto` passes it by."
+    """True: no weights were found. The engine needs a configured `path`, and `auto` does not choose
+    it."""
     origin: str = BUILT_IN
-    "Or name and version of the package that it belongs to."
+    "Name and version of the package that provides the engine; BUILT_IN for our own."
 
 
 @overload
@@ -64,12 +66,12 @@ def load(
     kind: EngineKind, name: str, options: Mapping[str, Any]
 ) -> VadEngine | WakeWordEngine | EndOfTurnDetector | AsrModel | Llm | Tts: ...
 def load(kind: EngineKind, name: str, options: Mapping[str, Any]) -> Any:
-    """Create an engine: `engines/<kind>/<name>.py`, the entry point `<kind>.<name>` of a package,
-    or any module by its dotted path.
+    """Creates an engine. `name` is a module `engines/<kind>/<name>.py`, the entry point
+    `<kind>.<name>` of a package, or any module by its dotted path.
 
-    Raises ConfigError for an unknown engine or wrong options, EngineMissing when its library or
-    its weights are not there, EngineError when what another package creates is no such engine.
-    Blocking: it may read gigabytes.
+    Raises ConfigError for an unknown engine or wrong options; EngineMissing when its library or its
+    weights are missing; EngineError when the object that another package creates does not implement
+    the Protocol. Blocking: it may read gigabytes.
     """
     module, origin = _find(kind, name)
     settings = read_settings(module.Settings, options, where=f"{kind}.{name}")
@@ -81,7 +83,7 @@ def load(kind: EngineKind, name: str, options: Mapping[str, Any]) -> Any:
     except EarshotError:
         raise
     except Exception as exc:
-        if origin == BUILT_IN:  # a bug of ours, which nobody should take for a missing part
+        if origin == BUILT_IN:  # a bug of ours: do not disguise it as a missing part
             raise
         logger.error("! %s engine %r of %s does not load", kind, name, origin, exc_info=exc)
         why = f"of {origin} does not load: {type(exc).__name__}: {exc}"
@@ -93,10 +95,8 @@ def load(kind: EngineKind, name: str, options: Mapping[str, Any]) -> Any:
 
 
 def describe(name: str, options: Mapping[str, Any]) -> AsrInfo | None:
-    """What a recogniser will be, read from its files without loading it; None: it does not tell.
-
-    Raises as `load`.
-    """
+    """Returns the properties of an ASR engine, read from its files without loading it; None if the
+    engine offers no such function. Raises the same errors as `load`."""
     module, _ = _find("asr", name)
     settings = read_settings(module.Settings, options, where=f"asr.{name}")
     tell: Callable[[Struct], AsrInfo] | None = getattr(module, "describe", None)
@@ -104,13 +104,13 @@ def describe(name: str, options: Mapping[str, Any]) -> AsrInfo | None:
 
 
 def available(kind: EngineKind) -> list[EngineAvailability]:
-    """Every engine of our own folder and of installed packages, by name. Imports no model library.
-    A package's engine that cannot be used is listed with the reason."""
+    """Returns every engine of this kind, our own and those of installed packages, sorted by name.
+    Imports no model library. A package's engine that cannot be used is listed with the reason."""
     found = [_state(name, module) for name, module in _built_in(kind).items()]
     for name, plugin in _plugins(kind).items():
         try:
             found.append(_state(name, module_of(plugin), plugin.origin))
-        except Exception as exc:  # others wrote it, and nobody may have asked for it
+        except Exception as exc:  # a foreign package must not break the list of all engines
             found.append(
                 EngineAvailability(name, False, f"broken: {_message(exc)}", origin=plugin.origin)
             )
@@ -118,8 +118,8 @@ def available(kind: EngineKind) -> list[EngineAvailability]:
 
 
 def refused() -> list[str]:
-    """A sentence for each engine of a package whose name cannot be used, and which is therefore
-    not listed by `available`."""
+    """Returns a sentence for each engine of a package whose name cannot be used. `available` does
+    not list these engines."""
     return [
         f"engine {plugin.name} of {plugin.origin} is left out: {why}"
         for plugin in find_plugins("earshot.engines").values()
@@ -128,8 +128,8 @@ def refused() -> list[str]:
 
 
 def read_settings(settings: type[Struct], options: Mapping[str, Any], *, where: str) -> Struct:
-    """Typed settings from plain values. Raises ConfigError naming `where`, the key and what is
-    allowed."""
+    """Converts plain values to the typed settings of an engine. Raises ConfigError, which names
+    `where`, the key, and the values that are allowed."""
     known = [field.encode_name for field in fields(settings)]
     for key in options:
         if key not in known:
@@ -142,8 +142,8 @@ def read_settings(settings: type[Struct], options: Mapping[str, Any], *, where: 
 
 
 def module_of(plugin: Plugin) -> Any:
-    """The module (or object) that a package adds as an engine, a tool or a door: it has `Settings`
-    and `create`. Raises ConfigError. Blocking."""
+    """Loads the module (or object) that a package adds as an engine, a tool or a door, and checks
+    that it has `Settings` and `create`. Raises ConfigError if it does not. Blocking."""
     module = plugin.load()
     settings = getattr(module, "Settings", None)
     if not (isinstance(settings, type) and issubclass(settings, Struct)):
@@ -154,7 +154,7 @@ def module_of(plugin: Plugin) -> Any:
 
 
 def _find(kind: EngineKind, name: str) -> tuple[Any, str]:
-    """An engine's module, and where it comes from. Raises ConfigError, EngineMissing."""
+    """Returns an engine's module and the name of its origin. Raises ConfigError, EngineMissing."""
     if "." in name:
         return _module(kind, name, name), f"module {name}"
     plugin = _plugins(kind).get(name)
@@ -179,14 +179,15 @@ def _module(kind: EngineKind, name: str, path: str) -> ModuleType:
 
 
 def _built_in(kind: EngineKind) -> Mapping[str, ModuleType]:
-    """Without the parts of engines, which lie beside them."""
+    """Modules of our own engines by name. Helper modules in the same folder, which have no
+    `create`, are left out."""
     names = [module.name for module in iter_modules(import_module(_package(kind)).__path__)]
     modules = {name: import_module(f"{_package(kind)}.{name}") for name in names}
     return {name: module for name, module in modules.items() if hasattr(module, "create")}
 
 
 def _plugins(kind: EngineKind) -> Mapping[str, Plugin]:
-    """Engines of other packages by their name without the kind."""
+    """Engines of other packages, by name without the kind."""
     return {
         name.removeprefix(f"{kind}."): plugin
         for name, plugin in find_plugins("earshot.engines").items()
@@ -195,13 +196,13 @@ def _plugins(kind: EngineKind) -> Mapping[str, Plugin]:
 
 
 def _wrong_name(entry: str) -> str:
-    """What is wrong with the name of an engine's entry point; empty: nothing is."""
+    """Returns the reason why an entry point's name cannot be an engine's; empty if it can."""
     kind, _, name = entry.partition(".")
     if not name or kind not in get_args(EngineKind):
         return (
             f"its name is to be KIND.NAME with one of the kinds {', '.join(get_args(EngineKind))}"
         )
-    # A part of an engine is no engine, but a package's engine of that name would hide it.
+    # A helper module in our folder is not an engine, but a plugin of that name would hide it.
     if find_spec(f"engines.{kind}.{name.partition('.')[0]}") is not None:
         return f"{name!r} is built in: the package has to rename it"
     return ""
@@ -231,13 +232,13 @@ def _package(kind: EngineKind) -> str:
 
 
 def _requirements(module: Any) -> Mapping[str, str]:
-    """What an engine says it needs: import name -> what pip calls it."""
+    """Libraries that an engine's module needs: import name -> name for pip."""
     requirements: Mapping[str, str] = getattr(module, "REQUIRES", {})
     return requirements
 
 
 def _missing_weights(module: Any) -> str:
-    """What an engine says it lacks unless a path is configured; most say nothing."""
+    """Returns a message if the engine has no weights unless a path is configured; usually empty."""
     tell: Callable[[], str] | None = getattr(module, "missing_weights", None)
     return tell() if tell else ""
 

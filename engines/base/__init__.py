@@ -1,9 +1,11 @@
-"""What an engine is: Protocols and the values that cross them. Implementations do not inherit.
+"""Protocols of the engines (models), and the values that are passed to and from them.
 
-Each engine is one module `engines/<kind>/<name>.py` with `Settings` (a frozen msgspec struct that
-forbids unknown fields) and `create(settings)`. Heavy libraries are imported inside `create`.
-`pipeline/transcription/stream` turns the batched `AsrModel` into a stream, for every door alike.
-What waits for wake words is in `engines/base/wake.py`.
+An implementation fits a Protocol by its members; it does not inherit from it. Each engine is one
+module `engines/<kind>/<name>.py` with `Settings` (a frozen msgspec struct that forbids unknown
+fields) and `create(settings)`. Heavy libraries are imported inside `create`.
+
+`AsrModel` works on batches. `pipeline/transcription/stream.py` turns it into a stream, in the same
+way for every door. The Protocols of wake-word engines are in `engines/base/wake.py`.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
@@ -17,56 +19,66 @@ from core.ports import ToolSpec
 
 
 class Vad(Protocol):
-    """Voice activity of one stream; stateful, one object per session, cheap."""
+    """Voice activity detector of one audio stream. It has state, is cheap, and each session has its
+    own."""
 
     frame_samples: int
-    "Samples per call at 16 kHz."
+    "Number of samples that each call of `push` takes, at 16 kHz."
 
     def push(self, pcm: Pcm) -> float:
-        """Probability in [0, 1] that this frame of exactly `frame_samples` holds speech."""
+        """Returns the probability, 0 to 1, that the frame holds speech. pcm: int16, shape
+        (frame_samples,), 16 kHz, mono."""
         ...
 
     def reset(self) -> None:
-        """Forget everything heard."""
+        """Forgets all audio that it has received."""
         ...
 
 
 class VadEngine(Protocol):
-    """Makes a `Vad` for each session; the weights, if any, are shared, the state never."""
+    """Creates a `Vad` for each session. The sessions share the weights, if there are any, but no
+    state."""
 
     name: str
 
-    def open(self) -> Vad: ...
+    def open(self) -> Vad:
+        """Returns a new detector for one session."""
+        ...
 
 
 class EndOfTurnDetector(Protocol):
-    """Tells a finished sentence from a pause for thought, by how it sounds."""
+    """Distinguishes a finished sentence from a pause for thought by the sound of the voice."""
 
     name: str
 
     def probability(self, pcm: Pcm) -> float | None:
-        """0 to 1 that whoever said this is done; None: it cannot tell. `pcm`: the utterance so far,
-        16 kHz, its last silence included. Blocking (some 10 ms): it is called in a thread."""
+        """Returns the probability, 0 to 1, that the speaker has finished; None if it cannot tell.
+        pcm: the utterance so far with the silence at its end, int16, 16 kHz, mono. Blocks for some
+        10 ms, so it is called in a thread."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
+    """One recognised word with its times."""
+
     text: str
     start_ms: float
-    "From the item's first sample."
+    "Milliseconds from the item's first sample."
     end_ms: float
+    "Milliseconds from the item's first sample."
     confidence: float
-    "0 to 1."
+    "Confidence of the engine, 0 to 1."
 
 
 AsrPadding = Literal["max", "bucket", "longest", "nopad"]
-"""How much of its window an utterance fills (Whisper). The encoder's cost grows with it.
+"""How much of Whisper's window of 30 s is computed for an utterance. The encoder's cost grows with
+it.
 
-max      always 30 s, as the official weights were trained
-bucket   10, 20 or 30 s: several times cheaper, usually as good; the operator's choice
-longest  as long as the utterance, at least 10 s
-nopad    as long as the utterance, at least 2 s; weights not trained on short windows get longest
+  max      always 30 s, as the official weights were trained
+  bucket   10, 20 or 30 s: several times cheaper, usually as good; the operator's choice
+  longest  as long as the utterance, at least 10 s
+  nopad    as long as the utterance, at least 2 s; weights not trained on short windows get longest
 """
 
 AsrTask = Literal["transcribe", "translate"]
@@ -75,51 +87,59 @@ TimestampLevel = Literal["none", "segment", "word"]
 
 @dataclass(frozen=True, slots=True)
 class AsrOptions:
-    """How one item is decoded. Hashable: equal ones may share a batch. None and () leave the choice
-    to the engine's settings. What an engine cannot do is not in its `AsrInfo.supports`."""
+    """Options for decoding one item. Hashable, because only items with equal options may share a
+    batch. None and () leave the choice to the engine's settings. An engine ignores the fields that
+    its `AsrInfo.supports` does not name."""
 
     language: str | None = None
-    "ISO 639-1; None: detected, among `languages` if that says something."
+    "ISO 639-1 code. None: the language is detected, among `languages` if that is not empty."
     languages: tuple[str, ...] = ()
+    "ISO 639-1 codes from which the detection chooses."
     task: AsrTask = "transcribe"
-    "translate: into English."
+    "`translate` returns English text, whatever language is spoken."
     prompt: str = ""
-    "Text that comes before: its words and spelling become likelier."
+    "Text that is taken to precede the audio: its words and its spelling become more likely."
     hotwords: str = ""
-    "Names and terms to expect."
+    "Names and terms to expect, as text."
     prefix: str = ""
-    """Raw decoder prefix with its special tokens, in place of language, task, prompt and hotwords:
+    """Raw decoder prefix with its special tokens. It replaces language, task, prompt and hotwords:
     `<|startofprev|>words<|startoftranscript|><|zh|><|en|><|transcribe|><|notimestamps|>`."""
     beam_size: int | None = None
+    "Number of hypotheses that beam search keeps."
     temperatures: tuple[float, ...] = ()
-    "0 is greedy or beam search; each further one is tried when the one before fails its checks."
+    """Sampling temperatures, in the order in which they are tried. 0 is greedy or beam search. The
+    next one is tried when the result of the one before fails its checks."""
     timestamps: TimestampLevel = "none"
     padding: AsrPadding | None = None
     no_speech_threshold: float | None = None
-    "Probability of no speech above which unsure words are rejected; at 1 nothing is rejected."
+    """Probability of no speech, 0 to 1, above which unsure words are rejected. At 1 nothing is
+    rejected."""
     token_logprobs: bool = False
+    "True: the result has the log probability of each token."
 
 
 @dataclass(frozen=True, slots=True)
 class AsrItem:
-    """One utterance so far. Items are self-contained, so that a restarted worker can take over."""
+    """The audio of one utterance so far. Each item holds all of it, so that a restarted worker can
+    continue."""
 
     utterance: str
-    "Engines cache what they computed under it; without it the answer is equal."
+    """Id of the utterance. Engines cache what they computed under it. The result does not depend on
+    it."""
     pcm: Pcm
-    "All samples of the utterance so far, 16 kHz; at most `AsrInfo.window_ms`."
+    "All samples of the utterance so far, int16, 16 kHz, mono; at most `AsrInfo.window_ms`."
     is_final: bool
-    "The utterance is over; the cached state may be dropped."
+    "True: the utterance is over, and the cached state may be dropped."
     options: AsrOptions = AsrOptions()
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of speech with its scores, as OpenAI's verbose_json names them."""
+    """A stretch of speech with its scores, named as in OpenAI's verbose_json."""
 
     text: str
     start_ms: float
-    "From the item's first sample."
+    "Milliseconds from the item's first sample."
     end_ms: float
     tokens: tuple[int, ...] = ()
     temperature: float = 0.0
@@ -130,71 +150,83 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
+    """One token of the text with its log probability."""
+
     data: bytes
-    "The token's text; a part of a character where tokens cut one."
+    "The token's text in UTF-8. It is part of a character where the tokens divide a character."
     logprob: float
 
 
 @dataclass(frozen=True, slots=True)
 class AsrResult:
+    """What an engine recognised in one item."""
+
     text: str
-    "Empty when nothing was said, or when it is rejected."
+    "Empty if no speech was found, or if the text was rejected."
     confidence: float
-    "0 to 1, of the whole utterance."
+    "Confidence in the whole utterance, 0 to 1."
     language: str
+    "ISO 639-1 code of the recognised language."
     words: tuple[Word, ...] = ()
-    "With timestamps `word`, where the engine has them."
+    'Words with their times, if `timestamps` is "word" and the engine supports it.'
     is_rejected: bool = False
-    "Something was decoded, but its score says that it was not speech (noise, music)."
+    "True: text was decoded, but its score says that the sound was not speech (noise, music)."
     segments: tuple[Segment, ...] = ()
-    "At least one where there is text."
+    "At least one segment if there is text."
     tokens: tuple[TokenLogprob, ...] = ()
-    "With `token_logprobs`."
+    "Tokens of the text, if `token_logprobs` was asked for."
     language_probability: float = 1.0
-    "1 when the caller named the language."
+    "Probability of `language`, 0 to 1. It is 1 when the caller named the language."
     is_unsure: bool = False
-    """One of its scores says that nobody spoke, but not all of them: not enough to reject the text.
-    Means something where `AsrInfo.tells_noise`."""
+    """True: one of the scores says that nobody spoke, but not all do. That is not enough to reject
+    the text. Only meaningful if `AsrInfo.tells_noise` is true."""
 
 
 @dataclass(frozen=True, slots=True)
 class AsrInfo:
+    """Properties of an ASR model that callers need to know."""
+
     name: str
     model: str
     languages: tuple[str, ...]
     max_batch: int
-    "Items that one `decode` call takes."
+    "Largest number of items that one `decode` call takes."
     is_incremental: bool
-    "Decoding a longer prefix of the same utterance costs only the new samples."
+    "True: decoding a longer prefix of the same utterance costs only the new samples."
     window_ms: float | None = None
-    "Longest audio of one item; None: any. Longer recordings are cut by `pipeline/`."
+    "Longest audio of one item, in ms; None: no limit. `pipeline/` cuts longer recordings."
     supports: tuple[str, ...] = ()
-    "Fields of `AsrOptions` that it honours beside `language`."
+    "Names of the fields of `AsrOptions` that the model uses, besides `language`."
     paddings: tuple[AsrPadding, ...] = ()
-    "Those it honours where `padding` is supported; another one is done as `longest`."
+    "Values of `padding` that the model can do, if it supports the field. Others become `longest`."
     expects_names: bool = False
-    "Hotwords help it even when they are not said: its training had prompts."
+    "True: hotwords help the model even when they are not spoken, because its training had prompts."
     tells_noise: bool = False
-    "Its own scores tell noise from speech, so they decide; of others the VAD decides."
+    """True: the model's scores distinguish noise from speech, so they decide. Otherwise the VAD
+    decides."""
     takes_all: bool = False
-    "Its settings say that nothing is rejected (`no_speech_threshold` 1)."
+    "True: the settings say that nothing is rejected (`no_speech_threshold` is 1)."
 
 
 def fallback_padding(info: AsrInfo, wanted: AsrPadding | None) -> AsrPadding | None:
-    """What is done in place of a padding that these weights were not trained for; None: nothing."""
+    """Returns the padding that replaces `wanted` if the weights were not trained for that; None if
+    `wanted` can be used as it is."""
     is_done = wanted is None or not info.paddings or wanted in info.paddings
     return None if is_done else "longest"
 
 
 class AsrModel(Protocol):
-    """Speech to text in batches. Blocking: it lives in a worker process."""
+    """Speech recognition in batches. Its calls block, so it runs in a worker process."""
 
     info: AsrInfo
 
-    def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]: ...
+    def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
+        """Recognises the items, at most `info.max_batch`, and returns one result for each, in their
+        order."""
+        ...
 
     def forget(self, utterance: str) -> None:
-        """The utterance was cancelled: drop what is cached for it."""
+        """Drops what is cached for a cancelled utterance."""
         ...
 
     def close(self) -> None: ...
@@ -205,78 +237,90 @@ MessageRole = Literal["system", "user", "assistant", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The model wants a tool run. Also remembered in the assistant message that asked for it."""
+    """Request of the model to run a tool. It is also kept in the assistant message that contains
+    it."""
 
     call_id: str
     name: str
     arguments: Mapping[str, Any]
+    "Arguments by name, as parsed from JSON."
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
+    """The next piece of the answer's text."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """A piece of a call's arguments while the model writes it, from engines that tell; the whole
-    `ToolCall` follows under the same id."""
+    """Piece of a tool call's arguments while the model still writes them. Not every engine sends
+    these. The complete `ToolCall` follows under the same id."""
 
     call_id: str
     name: str
     arguments: str
+    "The next characters of the arguments' JSON text."
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
+    """One message of the prompt."""
+
     role: MessageRole
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    "Assistant only."
+    "Calls that the model asked for; only in a message of the assistant."
     call_id: str = ""
-    "Tool only: which call this answers; `text` is then the result as JSON."
+    """Id of the call that this message answers; only for the role "tool". `text` is then the result
+    as JSON."""
     images: tuple[ImagePart, ...] = ()
-    "User only, behind the text; for engines that see."
+    "Images after the text; only in a user's message, and only for engines that accept images."
 
 
 @dataclass(frozen=True, slots=True)
 class LlmOptions:
-    """How one answer is generated. None leaves the choice to the engine's settings."""
+    """Options for generating one answer. None leaves the choice to the engine's settings."""
 
     temperature: float | None = None
-    "0 to 2."
+    "Sampling temperature, 0 to 2."
     max_output_tokens: int | None = None
     must_call: bool = False
-    "Call a tool instead of talking, where the engine can be told so."
+    "True: the model must call a tool instead of answering with text, if the engine supports this."
     top_p: float | None = None
-    "Above 0, to 1: only the likeliest tokens that are together as likely as this."
+    """Nucleus sampling, above 0 and up to 1: the model chooses only among the most likely tokens
+    whose probabilities add up to this value."""
     repetition_penalty: float | None = None
-    """By what a token is made less likely once it is in the prompt or the answer: 1 by nothing;
-    left out where the engine's server is not known to have it."""
+    """Factor that makes a token less likely once it is in the prompt or the answer; 1 changes
+    nothing. It is left out of the request unless the engine's server is known to support it."""
     usual_temperature: float | None = None
-    "Where neither `temperature` nor the engine's settings say one."
+    "Temperature to use if neither `temperature` nor the engine's settings give one."
     parallel_tool_calls: bool | None = None
-    "False: one tool call at a time, from servers that can be told so."
+    "False: at most one tool call at a time, if the engine's server supports this."
     reasoning_effort: str | None = None
-    "In the words of the engine's server (`low`, `high`); for models that think."
+    "Effort of a model that reasons, in the words of the engine's server (`low`, `high`)."
 
     def temperature_beside(self, configured: float | None) -> float | None:
-        """Which one counts, given that of the engine's settings."""
+        """Returns the temperature to use. configured: the one in the engine's settings."""
         chosen = (self.temperature, configured, self.usual_temperature)
         return next((one for one in chosen if one is not None), None)
 
 
 AS_CONFIGURED = LlmOptions()
+"Options that leave everything to the engine's settings."
 
 
 class Llm(Protocol):
-    """A language model. Closing the generator cancels the request upstream."""
+    """A language model. Closing the generator that `reply` returns cancels the request at the
+    server."""
 
     name: str
     languages: tuple[str, ...]
-    "ISO 639-1 codes of what it understands; () for any."
+    "ISO 639-1 codes of the languages that the model understands; () for any."
     context_tokens: int | None
-    "Prompt and answer together; None: no limit that callers need to know."
+    """Size of the context window, prompt and answer together, in tokens. None: no limit that
+    callers need to know."""
 
     def reply(
         self,
@@ -286,69 +330,79 @@ class Llm(Protocol):
         language: str,
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
-        """Stream the answer to `messages`; `TokenUsage` at its end, from those that count;
-        `RateLimits`
-        from those that are told of any. After tool calls the caller appends their results and asks
-        again. `language` is what the session speaks (ISO 639-1). Raises EngineError
-        (ContextExceeded for a prompt that is too long); Overloaded; RequestError for what it cannot
-        take."""
+        """Streams the answer to `messages`.
+
+        `TokenUsage` comes at the end, from engines that count tokens. `RateLimits` comes from
+        engines whose server reports them. After tool calls the caller appends their results to the
+        messages and calls this again. language: ISO 639-1 code of the language that the session
+        speaks.
+
+        Raises EngineError (ContextLengthExceeded for a prompt that is too long), OverloadedError,
+        and RequestError for messages or options that the model cannot accept.
+        """
         ...
 
 
 @runtime_checkable
 class VisionLlm(Protocol):
-    """A language model that may be given images."""
+    """A language model that may accept images."""
 
     @property
-    def sees(self) -> bool: ...
+    def sees(self) -> bool:
+        """True if the model accepts images."""
+        ...
 
 
 @runtime_checkable
 class ToolFilterLlm(Protocol):
-    """A language model that needs every tool of the home itself, and tells a model behind it of
-    fewer."""
+    """A language model that uses all tools of the home itself, and passes only some of them on to
+    another model behind it."""
 
     def declared(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
-        """What of the tools is part of a request; the others cost no context."""
+        """Returns the tools that become part of a request. The others take no room in the context
+        window."""
         ...
 
 
 @runtime_checkable
 class ConcurrencyLimitedLlm(Protocol):
-    """A language model that knows how many answers it writes at once, and refuses further ones."""
+    """A language model that knows how many answers it can write at once. It refuses more than
+    that."""
 
     @property
     def at_once(self) -> int | None:
-        """None: it does not know."""
+        """Number of answers that can be written at once; None if it is not known."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WordMark:
-    """When a word of the text sounds."""
+    """The time at which one word of the text is spoken."""
 
     chunk: int
-    "Which of the texts given to `speak`, from 0."
+    "Index of the chunk of text given to `speak`, from 0."
     end_char: int
-    "One past its last character in that text."
+    "Index after the word's last character in that chunk."
     start_ms: float
-    "From the first sample that this `speak` made."
+    "Milliseconds from the first sample that this call of `speak` produced."
     end_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class TtsInfo:
+    """Properties of a TTS engine that callers need to know."""
+
     name: str
     rate_hz: int
-    "Rate of the frames that `speak` yields."
+    "Sample rate of the frames that `speak` yields."
     voices: Mapping[str, tuple[str, ...]]
-    "Language (ISO 639-1) -> voice names; the first is its default."
+    "Voice names by language (ISO 639-1). The first name is the language's default."
     has_word_times: bool = False
-    "It calls `on_word` for every word."
+    "True: the engine calls `on_word` for every word."
 
 
 class Tts(Protocol):
-    """Text to speech, streaming."""
+    """Streaming text to speech."""
 
     info: TtsInfo
 
@@ -361,7 +415,13 @@ class Tts(Protocol):
         speed: float = 1,
         on_word: Callable[[WordMark], None] | None = None,
     ) -> AsyncGenerator[AudioFrame, None]:
-        """Speak each chunk of text as it comes. Frames of any length, `start` continuous from 0;
-        the first one as early as possible. Closing the generator stops synthesis at once. `on_word`
-        is told each word before the frame in which it ends. Raises EngineError, RequestError."""
+        """Speaks each chunk of text as it arrives, and yields the sound.
+
+        Frames have any length. Their `start` counts on from 0 without gaps. The first frame comes
+        as early as possible. Closing the generator stops the synthesis at once.
+
+        language: ISO 639-1. voice: a name from `TtsInfo.voices`; None: the language's default.
+        speed: factor, 1 is normal. on_word: is called with each word before the frame in which the
+        word ends. Raises EngineError, RequestError.
+        """
         ...

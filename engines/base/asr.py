@@ -1,4 +1,4 @@
-"""Recognisers whose calls may overlap: work joins and leaves what is under way."""
+"""Protocol of ASR engines that can start a call while another one is running."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
@@ -6,15 +6,19 @@ from typing import Protocol, runtime_checkable
 from engines.base import AsrItem, AsrResult
 
 OnDecoded = Callable[[list[AsrResult] | Exception], None]
-"Told the results, one per item, or what went wrong; in a thread of the engine's, once at most."
+"""Callback that gets the results, one per item, or the error. It is called at most once, in a
+thread of the engine."""
 
 
 @runtime_checkable
 class ConcurrentAsrModel(Protocol):
-    """An `AsrModel` with a thread of its own. `decode` is `begin` and waiting for it."""
+    """An `AsrModel` with a thread of its own. Its `decode` is `begin` followed by waiting for the
+    result."""
 
     def begin(self, items: Sequence[AsrItem], done: OnDecoded) -> Callable[[], None]:
-        """Start decoding beside what is decoded already, and return at once. Calling what this
-        returns cancels it: nobody is told, and what it used is free soon; nothing when it is over.
+        """Starts to decode `items` while earlier calls may still be running, and returns at once.
+
+        Returns a function that cancels the call: `done` is then not called, and the call's
+        resources are free soon. The function does nothing when the call is over.
         """
         ...

@@ -1,5 +1,4 @@
-"""What an engine is that waits for wake words, as `engines/base/__init__.py` says it of the
-others."""
+"""Protocols for wake-word engines, and the values that are passed to and from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,50 +10,54 @@ from core.errors import RequestError
 
 @dataclass(frozen=True, slots=True)
 class WakeWord:
-    """A word or two that a session can wait for."""
+    """A word or short phrase that a session can wait for."""
 
     name: str
-    "By which it is asked for: `okay_nabu`."
+    "Name by which it is requested, such as `okay_nabu`."
     phrase: str
-    "As it is said: Okay Nabu."
+    'The words as they are spoken, such as "Okay Nabu".'
     languages: tuple[str, ...]
-    "ISO 639-1: in whose pronunciation it was trained."
+    "ISO 639-1 codes of the languages whose pronunciation it was trained on."
 
 
 @dataclass(frozen=True, slots=True)
 class WakeWordDetection:
-    """A wake word was heard."""
+    """A wake word that was recognised in the audio."""
 
     name: str
     at: int
-    "Samples of the stream until it was told: the word ended shortly before."
+    "Number of samples of the stream up to the detection. The word ended shortly before that."
     ended: int
-    """Where it ended, in the same samples: not before it, as far as that is known of this word, for
-    what follows is taken for speech to the assistant. `at`, if nothing is known."""
+    """Sample position at which the word ended, on the scale of `at`; equal to `at` if it is not
+    known. The estimate is rather too late than too early, because the audio after it is taken for
+    speech to the assistant."""
 
 
 class WakeWordDetector(Protocol):
-    """Waits for wake words in one stream; stateful, and keeps some 10 ms of its sound."""
+    """Waits for wake words in one audio stream. It has state, and keeps some 10 ms of the audio."""
 
     def push(self, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
-        """The next samples, 16 kHz, as many as there are; what was heard in them, in order. A word
-        is told once each time it is said. Blocking: 2 ms per word and second of audio."""
+        """Takes the next samples and returns the wake words found in them, in their order.
+
+        Each spoken wake word is returned once. pcm: int16, 16 kHz, mono, of any length. Blocks for
+        2 ms per wake word and second of audio.
+        """
         ...
 
     def reset(self) -> None:
-        """Forget everything heard; positions begin anew."""
+        """Forgets all audio that it has received. Sample positions start again at 0."""
         ...
 
 
 class WakeWordEngine(Protocol):
-    """Makes a `WakeWordDetector` for each stream; the state is never shared."""
+    """Creates a `WakeWordDetector` for each stream. Streams share no state."""
 
     name: str
     words: tuple[WakeWord, ...]
-    "All that it knows."
+    "All wake words that the engine knows."
 
     def open(self, names: Sequence[str]) -> WakeWordDetector:
-        """A stream that waits for these of its words."""
+        """Returns a detector for one stream that waits for the words with these names."""
         ...
 
 

@@ -1,1 +1,1 @@
-"""What engines of several kinds share: workers, external servers, HTTP clients, CUDA."""
+"""Code that engines of several kinds share: workers, external servers, HTTP clients, CUDA."""

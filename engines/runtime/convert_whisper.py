@@ -1,8 +1,9 @@
-"""Run as a program: `convert_whisper.py CHECKPOINT OUTPUT QUANTIZATION`, a Whisper for CTranslate2.
+"""Program that converts a Whisper checkpoint for CTranslate2.
 
-CHECKPOINT is a folder of transformers' (safetensors), or one with an OpenAI `.pt` file beside the
-tokenizer of the model it was trained from. It needs torch, transformers and ctranslate2, and none
-of our modules: any environment that has the three can run it.
+Run it as `convert_whisper.py CHECKPOINT OUTPUT QUANTIZATION`. CHECKPOINT is a folder in the format
+of transformers (safetensors), or one with an OpenAI `.pt` file and the tokenizer of the model it
+was trained from. The program needs torch, transformers and ctranslate2, and none of our modules:
+any environment that has the three can run it.
 """
 
 import json
@@ -14,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 COPIED = ("tokenizer.json", "preprocessor_config.json", "earshot.json")
+"Files that are copied from the checkpoint to the output where they exist."
 
 RENAMED = (
     ("blocks", "layers"),
@@ -35,15 +37,16 @@ RENAMED = (
     ("decoder.token_embedding.", "decoder.embed_tokens."),
     (".positional_embedding", ".embed_positions.weight"),
 )
-"OpenAI's names of weights and transformers'."
+"Replacements that turn OpenAI's names of weights into those of transformers, in this order."
 
 
 TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+"Special tokens that the configuration takes from `generation_config.json`."
 
 
 def convert(checkpoint: Path, output: Path, quantization: str) -> None:
-    """Write `output`, which must not exist."""
-    for library in ("torch", "transformers"):  # the converter would fail later, and obscurely
+    """Writes the converted model to the folder `output`, which must not exist."""
+    for library in ("torch", "transformers"):  # otherwise the converter fails late and obscurely
         import_module(library)
     from ctranslate2.converters import TransformersConverter
 
@@ -62,8 +65,8 @@ def convert(checkpoint: Path, output: Path, quantization: str) -> None:
 
 
 def openai_file(checkpoint: Path) -> Path | None:
-    """None: it is transformers'. A trainer leaves more `.pt` files beside those weights, of what it
-    needs to go on."""
+    """Returns the checkpoint's OpenAI file; None if the folder is in the format of transformers.
+    Such a folder may hold `.pt` files, too: a trainer leaves them there to resume its work."""
     for form in ("*.safetensors", "pytorch_model*.bin"):
         if next(checkpoint.glob(form), None):
             return None
@@ -71,7 +74,8 @@ def openai_file(checkpoint: Path) -> Path | None:
 
 
 def from_openai(file: Path, folder: Path) -> Path:
-    """The same weights as transformers keep them, in `folder`."""
+    """Writes the weights of an OpenAI file to `folder` in the format of transformers. Returns
+    `folder`."""
     import torch
     from transformers import WhisperConfig, WhisperForConditionalGeneration
 
@@ -106,13 +110,15 @@ def from_openai(file: Path, folder: Path) -> Path:
 
 
 def transformers_name(name: str) -> str:
+    """Returns the name that transformers uses for a weight of OpenAI's file."""
     for theirs, ours in RENAMED:
         name = name.replace(theirs, ours)
     return name
 
 
 def forget_foreign_heads(file: Path, layers: int) -> None:
-    """A distilled decoder has fewer layers than the one whose heads are listed as aligning."""
+    """Removes `alignment_heads` from the configuration in `file` if they name a layer that does not
+    exist. A distilled decoder has fewer layers than the model whose heads are listed."""
     config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     if any(layer >= layers for layer, _ in config.get("alignment_heads") or ()):
         del config["alignment_heads"]

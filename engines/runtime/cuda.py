@@ -1,7 +1,8 @@
-"""NVIDIA's libraries from their wheels, where the loader does not look by itself.
+"""Loads NVIDIA's libraries from their wheels, where the dynamic loader does not look by itself.
 
 CTranslate2 opens them by name when a model goes to the GPU. `pip install nvidia-cublas-cu12` puts
-them into `site-packages/nvidia/cublas/lib`; what is already loaded under that name is found.
+them into `site-packages/nvidia/cublas/lib`. A library that is already loaded under its name is
+found.
 """
 
 import ctypes
@@ -14,16 +15,16 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 NEEDED = ("libcublasLt.so.12", "libcublas.so.12")
-"In the order in which they need each other."
+"Libraries without which a decode on a GPU fails, in the order in which they need each other."
 
 OPTIONAL = ("libcudnn.so.9",)
-"Older releases of CTranslate2 convolve with it; 4.8 does not."
+"Libraries that only older releases of CTranslate2 use, for convolutions; 4.8 does not."
 
 
 def preload(folders: Sequence[Path] | None = None) -> tuple[str, ...]:
-    """Load them into this process, from the wheels or the system. Returns the needed ones that are
-    not to be had: on a GPU the first decode would fail for them.
-    """
+    """Loads the libraries into this process, from the wheels or the system. Returns the needed ones
+    that were not found: without them the first decode on a GPU would fail. folders: where to look;
+    None: the folders of the wheels."""
     places = list(wheel_folders() if folders is None else folders)
     loaded = [name for name in (*NEEDED, *OPTIONAL) if _load(name, places)]
     return tuple(name for name in NEEDED if name not in loaded)
@@ -32,7 +33,8 @@ def preload(folders: Sequence[Path] | None = None) -> tuple[str, ...]:
 def missing_libraries(
     folders: Sequence[Path] | None = None, find: Callable[[str], str | None] = find_library
 ) -> tuple[str, ...]:
-    """The same answer without loading anything: for the gateway, which computes nothing."""
+    """Returns the needed libraries that are not there, without loading any. For the gateway
+    process, which computes nothing itself."""
     places = list(wheel_folders() if folders is None else folders)
     return tuple(
         name
@@ -43,19 +45,20 @@ def missing_libraries(
 
 
 def install_hint(missing: Sequence[str]) -> str:
-    """What to tell about them."""
+    """Returns the message that tells the operator how to install the missing libraries."""
     return f"a GPU needs {', '.join(missing)}: `make install EXTRAS=gpu` brings them"
 
 
 def wheel_folders() -> Iterator[Path]:
-    """`nvidia/*/lib` of this environment: one for each of NVIDIA's wheels."""
+    """Yields the folders `nvidia/*/lib` of this environment, one for each of NVIDIA's wheels."""
     spec = find_spec("nvidia")
     for place in (spec.submodule_search_locations or ()) if spec else ():
         yield from sorted(Path(place).glob("*/lib"))
 
 
 def _load(name: str, folders: Sequence[Path]) -> bool:
-    """True when it is loaded, from the first folder that has it; else from where the system has."""
+    """Loads a library from the first folder that has it, or from the system. True if it is
+    loaded."""
     files = [str(folder / name) for folder in folders if (folder / name).is_file()]
     for file in (*files, name):
         try:

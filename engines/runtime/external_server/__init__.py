@@ -1,1 +1,1 @@
-"""Model servers that are programs of their own: start, watch, restart and end."""
+"""Model servers that run as separate programs: starts, watches, restarts and ends them."""

@@ -1,4 +1,4 @@
-"""A port for a server that must be told one, held while it is ours."""
+"""Reserves a port for a server that must be given its port number."""
 
 import socket
 from collections.abc import Iterator
@@ -9,11 +9,12 @@ from core.errors import EngineError
 
 @contextmanager
 def reserve_port(host: str, port: int, engine: str) -> Iterator[int]:
-    """The port itself, or a free one for 0.
+    """Reserves a port while the body runs, and yields its number. port: 0 chooses a free one.
 
-    Linux lets two sockets with SO_REUSEADDR have a port as long as one of them listens, and gives
-    it to nobody who asks for any. So the server has the same one after each restart. Raises
-    EngineError when somebody listens there.
+    The port stays bound here without listening. With SO_REUSEADDR, Linux lets the server bind it
+    too, as long as only one of the two sockets listens, and gives it to no program that asks for
+    any free port. So the server has the same port after each restart. Raises EngineError if another
+    program already listens there.
     """
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,5 @@
-"""What a server prints, as lines of bounded length: into our log, and the last of it for errors."""
+"""Writes an external server's output to our log in lines of bounded length, and keeps the last
+lines for error messages."""
 
 import logging
 import re
@@ -9,14 +10,17 @@ from collections.abc import Callable, Sequence
 logger = logging.getLogger(__name__)
 
 MAX_LINE_CHARS = 500
-"Of one line; vLLM prints its whole configuration in one."
+"Longest line that is kept; vLLM prints its whole configuration in one line."
 KEPT_LINES = 60
-"A traceback of vLLM's engine process and, after it, one of the process that waited for it."
+"""Number of last lines that are kept: room for a traceback of vLLM's engine process and the one
+that follows from the process that waited for it."""
 TOLD_LINES = 4
+"Number of lines that go into an error message."
 TOLD_LINE_CHARS = 200
-"An error travels to the client."
+"Longest line in an error message, which is sent to the client."
 LINES_PER_S = 50
-"More are only counted: a server that fails in a loop must not fill the disk."
+"""Most lines that are logged per second; further ones are only counted. A server that fails in a
+loop must not fill the disk."""
 
 _ERRORS = (" ERROR ", " CRITICAL ")
 
@@ -25,7 +29,10 @@ _ENDS_OF_LINE = re.compile(r"[\r\n]+")
 
 
 class ServerLog:
-    """Takes bytes as they come. `secret` is blotted out. `now`: monotonic seconds."""
+    """Splits a server's output into lines, logs them and keeps the last ones.
+
+    secret: text that is replaced by `***`. now: returns monotonic seconds.
+    """
 
     def __init__(self, name: str, secret: str, now: Callable[[], float]) -> None:
         self._name, self._secret, self._now = name, secret, now
@@ -36,16 +43,18 @@ class ServerLog:
         self._second, self._logged, self._dropped = -1, 0, 0
 
     def begin(self) -> None:
-        """Another start: what was said before explains nothing any more."""
+        """Prepares for another start: drops the old lines, which no longer explain anything."""
         self._kept.clear()
         self._is_ending = False
 
     def end(self) -> None:
-        """It was told to end: what it complains of from now on means nothing."""
+        """Notes that the server was asked to end. Its complaints from now on are logged at debug
+        level only."""
         self._is_ending = True
 
     def feed(self, data: bytes) -> None:
-        """A progress bar, which ends its lines with a carriage return, is lines too."""
+        """Takes the next bytes of the output. A carriage return ends a line too, so each state of a
+        progress bar is a line."""
         *lines, self._open = _ENDS_OF_LINE.split(self._open + self._decoder.decode(data))
         for line in lines:
             self._take(line)
@@ -54,12 +63,13 @@ class ServerLog:
             self._open = ""
 
     def close(self) -> None:
-        """The server is gone: its last line may have no end."""
+        """Takes the last line, which may have no line end, after the server is gone."""
         self._take(self._open)
         self._open = ""
 
     def told(self) -> str:
-        """What it says is wrong, or the last that it said; for an error."""
+        """Returns the last lines that name an error, or else the last lines, for an error
+        message."""
         told = (line[-TOLD_LINE_CHARS:] for line in error_lines(tuple(self._kept)))
         return " | ".join(told) or "it said nothing"
 
@@ -75,7 +85,7 @@ class ServerLog:
             logger.log(level, "< %s: %s", self._name, line)
 
     def _has_room(self) -> bool:
-        """For one more line in this second."""
+        """True if one more line may be logged in this second."""
         second = int(self._now())
         if second != self._second:
             if self._dropped:
@@ -87,13 +97,14 @@ class ServerLog:
 
 
 def level_of(line: str) -> int:
-    """Its errors are for the operator. vLLM warns a dozen times in a good start, so that the rest
-    is for who debugs."""
+    """Returns the log level for a line. Errors are for the operator. vLLM prints a dozen warnings
+    in a normal start, so all the rest is at debug level."""
     head = f" {line[:80]} "
     return logging.WARNING if any(word in head for word in _ERRORS) else logging.DEBUG
 
 
 def error_lines(lines: Sequence[str]) -> Sequence[str]:
-    """The last few different lines that name an error; without such, the last few."""
+    """Returns the last few different lines that name an error; if there are none, the last few
+    lines."""
     errors = [line for line in lines if _NAMES_AN_ERROR.search(line)]
     return list(dict.fromkeys(errors or lines))[-TOLD_LINES:]

@@ -1,4 +1,5 @@
-"""One server process with all that it starts: begun, read, ended. See `process_group_guard.py`."""
+"""Starts one external server process, reads its output, and ends it with all processes it started.
+See `process_group_guard.py`."""
 
 import asyncio
 import json
@@ -13,24 +14,27 @@ from typing import IO
 from engines.runtime.external_server.output_log import ServerLog
 
 LEASH = Path(__file__).with_name("process_group_guard.py")
+"The guard program, which ends the server when we end or ask for it."
 
 GRACE_S = 10.0
-"From being asked to end until it is killed: vLLM frees a GPU within some seconds."
+"Time from the request to end until the server is killed: vLLM frees a GPU within some seconds."
 LEASH_GRACE_S = 5.0
-"More than that for the leash, which then only reaps."
+"Additional time for the guard, which only has to reap the processes."
 LAST_WORDS_S = 1.0
-"For what is in the pipe; a process that left the group may hold it for ever."
+"""Time to read what is left in the pipe. There is a limit because a process that left the group may
+keep the pipe open."""
 READ_BYTES = 64 * 1024
+"Largest piece of output that is read at once."
 
 
 class ServerProcess:
-    """A running one. `pid` is the server's own."""
+    """A running external server. `pid` is the server's own process id, not the guard's."""
 
     def __init__(self, process: asyncio.subprocess.Process, pid: int) -> None:
         self._process, self.pid = process, pid
 
     async def wait(self) -> str:
-        """Until it ended: how."""
+        """Waits until the server has ended, and returns a sentence that says how."""
         status = await self._process.wait()
         if status < 0:
             return f"who held it was ended by signal {-status}"
@@ -43,9 +47,10 @@ class ServerProcess:
 async def start_server(
     command: Sequence[str], variables: Mapping[str, str], log: ServerLog, grace_s: float = GRACE_S
 ) -> AsyncIterator[ServerProcess]:
-    """A server while the body runs; after it no process of its group is left.
+    """Runs a server while the body runs. Afterwards no process of its group is left.
 
-    `variables` are added to our own environment. Raises OSError when it cannot be started.
+    command: program and arguments. variables: added to our own environment for the server. log:
+    gets the server's output. Raises OSError when the server cannot be started.
     """
     log.begin()
     async with _pipe() as (stdout, theirs):
@@ -84,8 +89,9 @@ async def start_server(
 
 @asynccontextmanager
 async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
-    """For what it prints. Not one of asyncio's own: with that, a process counts as ended only when
-    nobody holds the other end any more, and an orphan may."""
+    """Opens a pipe for the server's output. asyncio's own pipe is not used: with that a process
+    counts as ended only when no process has the other end open any more, and an orphan may keep it
+    open."""
     ours, theirs = (os.fdopen(fd, mode) for fd, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
     with ours, theirs:
         reader = asyncio.StreamReader()
@@ -99,7 +105,7 @@ async def _pipe() -> AsyncIterator[tuple[asyncio.StreamReader, IO[bytes]]]:
 
 
 async def _end(process: asyncio.subprocess.Process, grace_s: float) -> None:
-    """Ask the leash, and wait until nothing is left."""
+    """Asks the guard to end the server, and waits until all its processes are gone."""
     if process.returncode is not None:
         return
     assert process.stdin is not None
@@ -114,7 +120,8 @@ async def _end(process: asyncio.subprocess.Process, grace_s: float) -> None:
 
 
 def _sweep(leash: asyncio.subprocess.Process, group: int) -> None:
-    """A leash that was killed could not end the group, whose first process the kernel ended."""
+    """Kills the process group after the guard was killed. The guard could not do it, and the kernel
+    ended only the group's first process."""
     if leash.returncode is not None and leash.returncode < 0:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)

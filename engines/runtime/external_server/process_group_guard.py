@@ -1,11 +1,13 @@
-"""Holds a server that must not outlive us: `python -I process_group_guard.py GRACE_S COMMAND...`.
+"""Guard program that runs a server and ends it when we are gone.
 
-A program of its own, of the standard library only. Standard input: one line of JSON, variables for
-the server (a key is thus in no command line); when it then closes, whoever started us is gone or
-wants the server stopped. Standard output: the server's process id, then all that the server says.
+Run it as `python -I process_group_guard.py GRACE_S COMMAND...`. It uses only the standard library.
+
+Standard input: one line of JSON with environment variables for the server, so that no key is
+visible in a command line. When standard input then closes, our process is gone or wants the server
+to stop. Standard output: the server's process id, then all output of the server.
 
 vLLM computes in processes of its own, which live on when the one that serves HTTP is killed. They
-share its process group, which is killed here before we end, with whatever left that group.
+share its process group. The guard kills that group before it ends, and all processes that left it.
 """
 
 import ctypes
@@ -23,7 +25,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status of the server; 128 and the number of the signal that ended it."""
+    """Runs the server and returns its exit status; 128 plus the signal's number if a signal ended
+    it."""
     grace_s, command = float(arguments[0]), arguments[1:]
     libc = ctypes.CDLL(None)
     # Orphans of the server become our children, so that we can wait until the last is gone.
@@ -36,7 +39,7 @@ def main(arguments: list[str]) -> int:
         stdin=subprocess.DEVNULL,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        # Should we be killed, the kernel kills the server. We have one thread.
+        # If we are killed, the kernel kills the server. preexec_fn is safe: we have one thread.
         preexec_fn=lambda: libc.prctl(  # noqa: PLW1509
             _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0
         ),
@@ -49,7 +52,7 @@ def main(arguments: list[str]) -> int:
             server.terminate()
             _readable(ended, timeout_s=grace_s)
     finally:
-        # It is not reaped yet, so the number of its group is still its own.
+        # The server is not reaped yet, so no other process group can have its number.
         with suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGKILL)
     status = server.wait()
@@ -63,7 +66,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _children() -> list[int]:
-    """Ours, as the kernel lists them."""
+    """Process ids of our children, as the kernel lists them."""
     try:
         listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
     except OSError:

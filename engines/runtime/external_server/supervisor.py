@@ -1,6 +1,7 @@
-"""Keeps a server alive: waits until it is well, watches it, starts it again with growing pauses.
+"""Keeps an external server alive: waits until it is up, watches it, and restarts it with growing
+pauses.
 
-It knows neither processes nor HTTP: `start` and `probe` are given.
+It knows neither processes nor HTTP: `start` and `probe` are passed in.
 """
 
 import asyncio
@@ -15,43 +16,53 @@ from core.errors import EngineCrashed, EngineError, EngineTimeout
 logger = logging.getLogger(__name__)
 
 BACKOFF_S = (0.5, 2.0, 8.0, 30.0)
-"Before the next starts after failures in a row: the first is short, a crash is often single."
+"""Seconds before the next start after the first, second, ... failure in a row. The first is short
+because a crash is often single."""
 MAX_FAILURES = 5
-"In a row. A start costs half a minute of every core, and what failed five times fails again."
+"""Failures in a row after which the server is given up. A start costs half a minute of every core,
+and a server that failed five times will fail again."""
 STABLE_AFTER_S = 120.0
-"One that was well for so long starts the count anew."
+"A server that was up for this many seconds resets the count of failures."
 START_PROBE_S = 0.25
+"Seconds between two probes of a server that is starting."
 WATCH_S = 5.0
-"Between two looks at one that is up."
+"Seconds between two probes of a server that is up."
 MISSES = 3
-"Looks in a row that find it not well, until it counts as hung: a busy machine is slow to answer."
+"""Failed probes in a row after which a server counts as hung. One is not enough: a busy machine
+answers slowly."""
 
 ServerState = Literal["stopped", "starting", "up", "restarting", "given up"]
 
 
 class RunningServer(Protocol):
-    """`process.ServerProcess`."""
+    """The supervised process; implemented by `process.ServerProcess`."""
 
     pid: int
 
-    async def wait(self) -> str: ...
+    async def wait(self) -> str:
+        """Waits until the server has ended, and returns a sentence that says how."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisedServer:
-    """What is supervised."""
+    """Description of the server to supervise."""
 
     name: str
-    "Of the engine."
+    "Name of the engine."
     start: Callable[[], AbstractAsyncContextManager[RunningServer]]
+    "Starts the server, and ends it when the context is left."
     probe: Callable[[], Awaitable[bool]]
-    "Whether it is well; ends within seconds."
+    "Returns True if the server is well. It must end within seconds."
     last_words: Callable[[], str]
+    "Returns the last output of the server, for an error message."
     start_timeout_s: float
+    "Longest time from the start until the server is up."
 
 
 class ServerSupervisor:
-    """`running` keeps the server; `check` is for who is about to ask it something."""
+    """Supervises one external server. `running` keeps it alive; call `check` before each request to
+    it."""
 
     def __init__(self, server: SupervisedServer) -> None:
         self._server = server
@@ -62,8 +73,8 @@ class ServerSupervisor:
         self.restarts = 0
 
     def check(self) -> None:
-        """Raises EngineCrashed at once while the server is not up: nobody waits half a minute for
-        an answer."""
+        """Raises EngineCrashed at once if the server is not up. A caller should not wait half a
+        minute for an answer."""
         if self.state == "up":
             return
         doing = {"restarting": "it is being restarted", "given up": "it is not started again"}
@@ -73,20 +84,20 @@ class ServerSupervisor:
         )
 
     async def changed(self) -> ServerState:
-        """The next state."""
+        """Waits until the state changes, and returns the new state."""
         await self._changed.wait()
         return self.state
 
     async def ready(self) -> None:
-        """Wait until it is up. Raises EngineCrashed when it will not be."""
+        """Waits until the server is up. Raises EngineCrashed if it is stopped or given up."""
         while self.state in ("starting", "restarting"):
             await self.changed()
         self.check()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Up when the body begins, gone after it. Raises EngineError when it does not come up the
-        first time: that is a matter of settings, which a restart does not mend."""
+        """Starts the server before the body, and ends it afterwards. Raises EngineError if the very
+        first start fails: the reason is then in the settings, and a restart does not help."""
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         failed: EngineError | None = None
         async with asyncio.TaskGroup() as tasks:
@@ -98,7 +109,7 @@ class ServerSupervisor:
                 failed = exc
             finally:
                 supervising.cancel()
-        if failed:  # out of the group, which would wrap it
+        if failed:  # raised outside the task group, which would wrap it in an ExceptionGroup
             raise failed
 
     async def _supervise(self, first: asyncio.Future[None]) -> None:
@@ -137,7 +148,8 @@ class ServerSupervisor:
         self.state, self._why = state, why
 
     async def _live(self, first: asyncio.Future[None]) -> tuple[float | None, EngineError]:
-        """One process from start to end: since when it was up, if ever, and what ended it."""
+        """Runs one process from start to end. Returns the loop time since which it was up (None:
+        never) and the error that ended it."""
         name = self._server.name
         up_since_s: float | None = None
         try:
@@ -151,17 +163,17 @@ class ServerSupervisor:
                         first.set_result(None)
                     logger.info("= llm.%s: up, pid %s", name, process.pid)
                     end = await self._until_down(process)
-                    self._turn("restarting", end.why)  # already: ending what is left takes seconds
+                    self._turn("restarting", end.why)  # now, as ending the process takes seconds
         except OSError as exc:
             return None, EngineCrashed("llm", name, str(exc))
         finally:
             self.pid = None
-        # Only now has all been read that it said.
+        # Only after the `async with` has all output of the server been read.
         why = f"{end.why}; its last words: {self._server.last_words()}"
         return up_since_s, end.kind("llm", name, why)
 
     async def _until_up(self, process: RunningServer) -> "_ServerExit | None":
-        """None: it is. Otherwise why not."""
+        """Waits until the server is up and returns None, or returns why it is not."""
         try:
             async with asyncio.timeout(self._server.start_timeout_s):
                 while True:
@@ -174,6 +186,7 @@ class ServerSupervisor:
             return _ServerExit(EngineTimeout, why)
 
     async def _until_down(self, process: RunningServer) -> "_ServerExit":
+        """Waits until the server has ended or does not answer any more."""
         misses = 0
         while misses < MISSES:
             if (ended := await _within(WATCH_S, process)) is not None:
@@ -184,12 +197,15 @@ class ServerSupervisor:
 
 @dataclass(frozen=True, slots=True)
 class _ServerExit:
+    """Reason why a server is not up (any more), and the error class for it."""
+
     kind: type[EngineError]
     why: str
 
 
 async def _within(timeout_s: float, process: RunningServer) -> str | None:
-    """How it ended, if it does in that time."""
+    """Waits at most `timeout_s` for the end of the process. Returns how it ended; None if it still
+    runs."""
     try:
         async with asyncio.timeout(timeout_s):
             return await process.wait()

@@ -1,1 +1,1 @@
-"""A client of OpenAI-compatible HTTP servers."""
+"""HTTP client for OpenAI-compatible language model servers."""

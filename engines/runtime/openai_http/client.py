@@ -1,4 +1,4 @@
-"""HTTP to one OpenAI-compatible server: a request out, chunks of the answer in."""
+"""HTTP client of one OpenAI-compatible server: sends a request and yields chunks of the answer."""
 
 import asyncio
 import json
@@ -22,23 +22,30 @@ from engines.runtime.openai_http.sse import SseReader
 logger = logging.getLogger(__name__)
 
 MAX_ERROR_BYTES = 16 * 1024
+"Largest part of an error page that is read."
 MAX_JSON_BYTES = 1024 * 1024
+"Largest JSON answer that is accepted."
 KEEPALIVE_S = 60.0
-"A conversation pauses; a new connection to a hosted service costs some 100 ms."
+"""Time that an idle connection is kept. Conversations have pauses, and a new connection to a hosted
+service costs some 100 ms."""
 DRAIN_S = 0.05
-"For the end of the response behind its last event: then its connection can be used again."
+"""Time to wait for the end of the response after its last event. Then the connection can be used
+again."""
 RETRIED = (429, 502, 503)
-"Busy, or a proxy whose server is just starting."
+"HTTP statuses after which a request is tried once more: busy, or a proxy whose server is starting."
 RETRY_WAIT_S = 0.25
+"Wait before the second try if the server does not name one."
 MAX_RETRY_WAIT_S = 2.0
-"A person waits; a server that asks for more is given up for this turn."
+"""Longest wait for a second try. The user waits for the answer, so if the server asks for more, the
+request fails."""
 
 
 class ChatCompletionsClient:
-    """One connection pool, made in the loop that first asks. Raises EngineError only."""
+    """Client of one server with one connection pool. The pool is opened in the event loop of the
+    first request. All methods raise EngineError only."""
 
     def __init__(self, settings: Settings, name: str) -> None:
-        """Raises ConfigError."""
+        """Checks the address and reads the key. Raises ConfigError."""
         self.url = checked_url(settings)
         self._name, self._settings = name, settings
         self._key = key_of(settings)
@@ -46,7 +53,7 @@ class ChatCompletionsClient:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def get(self, url: str) -> Any:
-        """A JSON answer. Raises Refused for any status but 200."""
+        """Returns the parsed JSON at `url`. Raises LlmHttpError for any status but 200."""
         limit_s = self._settings.connect_timeout_s
         try:
             async with asyncio.timeout(2 * limit_s), self._opened().get(url) as response:
@@ -62,8 +69,9 @@ class ChatCompletionsClient:
     async def stream(
         self, body: Mapping[str, Any]
     ) -> AsyncGenerator[ChatCompletionChunk | RateLimits, None]:
-        """Chunks up to the end; before them, what its headers say of limits. Closing it closes the
-        connection at once, which is how servers learn that nobody listens any more."""
+        """Posts a chat completion and yields its chunks. The first value is the rate limits, if the
+        headers have them. Closing the generator closes the connection at once; this is how servers
+        learn that the answer is not wanted any more."""
         answer, chunk = await self._begin(body)
         try:
             if (limits := answer.limits) is not None:
@@ -76,7 +84,7 @@ class ChatCompletionsClient:
             answer.close()
 
     async def aclose(self) -> None:
-        """Idle connections too. A later request opens new ones."""
+        """Closes all connections, idle ones too. A later request opens new ones."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -84,7 +92,8 @@ class ChatCompletionsClient:
     async def _begin(
         self, body: Mapping[str, Any]
     ) -> "tuple[ChatCompletionStream, ChatCompletionChunk | None]":
-        """The first chunk; one retry until then."""
+        """Posts the request and returns the first chunk. Tries once more if that fails before the
+        first chunk."""
         limit_s = self._settings.first_token_timeout_s
         try:
             async with asyncio.timeout(limit_s):
@@ -107,7 +116,7 @@ class ChatCompletionsClient:
             response = await self._opened().post(
                 f"{self.url}/chat/completions", json=body, allow_redirects=False
             )
-        except TimeoutError:  # of aiohttp's own: connecting
+        except TimeoutError:  # aiohttp's own timeout for connecting
             why = f"no connection in {self._settings.connect_timeout_s:g} s"
             raise self._unreachable(why) from None
         except (aiohttp.ClientError, OSError) as exc:
@@ -116,7 +125,7 @@ class ChatCompletionsClient:
         try:
             await self._check(response)
             while (chunk := await self._next(answer, None)) is not None and chunk.is_empty:
-                pass  # some servers greet before they think
+                pass  # some servers send an empty chunk before they compute the first token
             return answer, chunk
         except BaseException:
             answer.close()
@@ -125,7 +134,7 @@ class ChatCompletionsClient:
     async def _next(
         self, answer: "ChatCompletionStream", limit_s: float | None
     ) -> ChatCompletionChunk | None:
-        """None at the end."""
+        """Returns the next chunk; None at the end."""
         try:
             async with asyncio.timeout(limit_s):
                 return await answer.next()
@@ -152,7 +161,7 @@ class ChatCompletionsClient:
         return self._session
 
     async def _check(self, response: aiohttp.ClientResponse) -> None:
-        """Raises Refused."""
+        """Raises LlmHttpError if the status is not 200."""
         if response.status == 200:
             return
         body = b""
@@ -185,7 +194,7 @@ class ChatCompletionsClient:
 
 
 class ChatCompletionStream:
-    """One response as it comes in."""
+    """The chunks of one HTTP response, in the order of their arrival."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -193,15 +202,16 @@ class ChatCompletionStream:
         self._waiting: deque[str] = deque()
         self._is_over = False
         self._is_finished = False
-        "A chunk said that it was the last one with text."
+        "True after a chunk that had a `finish_reason`: it was the last one with text."
 
     @property
     def limits(self) -> RateLimits | None:
+        """Rate limits from the response's headers, if there are any."""
         return read_limits(self._response.headers)
 
     async def next(self) -> ChatCompletionChunk | None:
-        """None at the end. Raises RemoteProtocolError, also for a stream that just stops; errors
-        of aiohttp."""
+        """Returns the next chunk; None at the end. Raises RemoteProtocolError for data that is no
+        chunk, and aiohttp's errors, also for a stream that stops without an end."""
         if self._response.content_type == "application/json":
             return await self._whole()
         data = await self._data()
@@ -214,7 +224,7 @@ class ChatCompletionStream:
         return chunk
 
     async def _data(self) -> str | None:
-        """Of the next event."""
+        """Returns the data of the next event; None at the end."""
         while not self._waiting and not self._is_over:
             received = await self._response.content.readany()
             self._waiting.extend(self._reader.receive_data(received))
@@ -225,7 +235,7 @@ class ChatCompletionStream:
         return self._waiting.popleft() if self._waiting else None
 
     async def _whole(self) -> ChatCompletionChunk | None:
-        """From a server that does not stream."""
+        """Returns the complete answer of a server that does not stream, as one chunk; then None."""
         if self._is_over:
             return None
         self._is_over = True
@@ -237,12 +247,14 @@ class ChatCompletionStream:
         return read_chunk(body.decode(errors="replace"))
 
     async def drain(self) -> None:
+        """Reads the end of the response, so that its connection can be used again."""
         with suppress(aiohttp.ClientError, OSError, TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 await self._response.content.readany()
 
     def close(self) -> None:
-        """Back to the pool if it was read to its end; else the connection goes."""
+        """Returns the connection to the pool if the response was read to its end; closes it
+        otherwise."""
         if self._response.content.at_eof():
             self._response.release()
         else:
@@ -250,7 +262,7 @@ class ChatCompletionStream:
 
 
 def _wait_s(exc: EngineUnreachable | LlmHttpError) -> float | None:
-    """Before another try; None: there is no point in one."""
+    """Returns the seconds to wait before a second try; None if a second try makes no sense."""
     if isinstance(exc, EngineUnreachable):
         return 0.0
     if exc.status not in RETRIED:
@@ -260,7 +272,7 @@ def _wait_s(exc: EngineUnreachable | LlmHttpError) -> float | None:
 
 
 async def _read_json(response: aiohttp.ClientResponse) -> Any:
-    """Raises ValueError for what is none, or too large."""
+    """Returns the parsed JSON of a response. Raises ValueError if it is no JSON, or too large."""
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece

@@ -1,4 +1,4 @@
-"""Why a server did not answer, in words that its operator can act on."""
+"""Errors of a language model server, with messages that its operator can act on."""
 
 import re
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from engines.base import Message
 from engines.llm.openai.chunks import error_text
 
 MAX_DETAIL_CHARS = 240
+"Longest text of the server that is quoted in a message."
 
 HINTS = {
     400: "refused the request",
@@ -23,6 +24,7 @@ HINTS = {
     502: "has nothing behind its proxy",
     503: "is not ready",
 }
+'Continuation of "its server ..." for each HTTP status.'
 
 TOO_LARGE = 413
 BAD = (400, 422)
@@ -32,48 +34,56 @@ _LENGTH = re.compile(
     r"|tokens.{0,3} \+ .?max_new_tokens",
     re.IGNORECASE,
 )
-"""OpenAI: code `context_length_exceeded`, "maximum context length", "exceeds the context window".
+"""Wordings of different servers for a prompt that does not fit the context window.
+
+OpenAI: code `context_length_exceeded`, "maximum context length", "exceeds the context window".
 vLLM: "maximum context length", earlier "maximum model length". llama.cpp: "exceeds the available
 context size", with `n_ctx`. Ollama: "prompt too long", "input length exceeds the context length".
-SGLang: "model's context length". TGI: "`inputs` tokens + `max_new_tokens`"."""
+SGLang: "model's context length". TGI: "`inputs` tokens + `max_new_tokens`".
+"""
 
 
 def is_about_length(text: str) -> bool:
-    """A server says that the prompt, or it and the answer, are longer than the context."""
+    """True if a server's message says that the prompt, or prompt and answer together, exceed the
+    context window."""
     return _LENGTH.search(text) is not None
 
 
 class LlmHttpError(EngineError):
-    """An answer with another status than 200."""
+    """Answer of a language model server with an HTTP status other than 200."""
 
     def __init__(
         self, engine: str, status: int, body: str, retry_after_s: float | None = None
     ) -> None:
-        """`body`: as it came, less the key."""
+        """Creates the error. body: the response's text as received, with the key replaced."""
         self._why = f"its server {HINTS.get(status, 'does not answer with a completion')}"
         super().__init__("llm", engine, f"{self._why} ({status})")
         self.status, self.retry_after_s, self._body = status, retry_after_s, body
 
     def mentions(self, field: str) -> bool:
+        """True if the server's answer contains the name of this field."""
         return field in self._body
 
     def is_about(self, pattern: re.Pattern[str]) -> bool:
+        """True if the server's message, or else its whole answer, matches the pattern."""
         return pattern.search(_message(self._body) or self._body) is not None
 
     @property
     def is_about_length(self) -> bool:
+        """True if the request was refused because it exceeds the context window."""
         if self.status == TOO_LARGE:
             return True
         return self.status in BAD and is_about_length(self._body)
 
     def told(self, messages: Sequence[Message]) -> str:
-        """With what the server says about it."""
+        """Returns the error's text with the server's own message, from which the words of
+        `messages` are removed."""
         said = sanitized_quote(_message(self._body), messages)
         return f"{self._why} ({self.status}: {said})" if said else self.detail
 
 
 def sanitized_quote(text: str, messages: Sequence[Message]) -> str:
-    """What somebody else wrote, fit for a log: one line, bounded, and without the words of the
+    """Makes foreign text fit for a log: one line, of bounded length, without the words of the
     conversation, which some servers repeat."""
     for message in messages:
         if len(message.text) > 3:
@@ -83,12 +93,14 @@ def sanitized_quote(text: str, messages: Sequence[Message]) -> str:
 
 
 def retry_after_s(header: str) -> float | None:
-    """Seconds; None where there are none, or a date, which only far waits are given as."""
+    """Returns the seconds of a Retry-After header; None if it is missing or a date, which services
+    use only for long waits."""
     return float(header) if header.isascii() and header.isdigit() and len(header) < 10 else None
 
 
 def _message(body: str) -> str:
-    """Of the usual error objects; a proxy's page says no more than its status."""
+    """Returns the message of one of the usual JSON error objects; empty otherwise. A proxy's HTML
+    page says no more than its status."""
     try:
         return error_text(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""The headers in which a server tells what is left of a quota. Pure.
+"""Reads the HTTP headers that report how much of a quota is left. Pure.
 
 https://platform.openai.com/docs/guides/rate-limits#rate-limits-in-headers
 """
@@ -17,15 +17,15 @@ _UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e
 
 
 def read_limits(headers: Mapping[str, str]) -> RateLimits | None:
-    """`headers`: by any case. A limit counts if all three of its numbers are there and are numbers;
-    None where none does."""
+    """Returns the limits in the headers; None if there are none. headers: a mapping that ignores
+    case. A limit counts only if all three of its values are present and valid."""
     found = tuple(one for one in (_limit(headers, name) for name in NAMES) if one is not None)
     return RateLimits(found) if found else None
 
 
 def reset_s(header: str) -> float | None:
-    """`1s`, `6m0s`, `120ms`, `1h2m3.5s`, or seconds without a unit; None for all else, also for
-    the dates of some services."""
+    """Returns the seconds of a reset header: `1s`, `6m0s`, `120ms`, `1h2m3.5s`, or a number without
+    a unit. None for all else, also for the dates of some services."""
     if _SECONDS.fullmatch(header):
         return float(header)
     pieces = _PIECE.findall(header)

@@ -1,4 +1,5 @@
-"""Server-sent events: bytes in any split -> the data of each event. Sans-IO, bounded.
+"""Parser for server-sent events: takes bytes in any split, returns the data of each event. Sans-IO
+and bounded.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 """
@@ -8,11 +9,12 @@ from collections.abc import Iterator
 from core.errors import RemoteProtocolError
 
 MAX_EVENT_BYTES = 1024 * 1024
-"A token is some 300 bytes, a tool call sent whole some kilobytes; more is no answer."
+"Largest event. A token takes some 300 bytes, and a complete tool call some kilobytes."
 
 
 class SseReader:
-    """Names, ids and retry times of events mean nothing in this protocol and are left out."""
+    """Collects the data of server-sent events. It skips names, ids and retry times of events, which
+    this protocol does not use."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -21,7 +23,8 @@ class SseReader:
         self._ended_with_cr = False
 
     def receive_data(self, data: bytes) -> Iterator[str]:
-        """The events that `data` completes. Raises RemoteProtocolError, and the stream is lost."""
+        """Yields the data of the events that `data` completes. Raises RemoteProtocolError; the
+        stream cannot be used after that."""
         if self._ended_with_cr and data.startswith(b"\n"):
             data = data[1:]
         if data:
@@ -38,7 +41,7 @@ class SseReader:
         self._check(len(self._buffer))
 
     def end(self) -> str | None:
-        """The last event, where a server ends without the empty line behind it."""
+        """Returns the last event if the server ended the stream without the empty line after it."""
         if self._buffer:
             self._field(self._buffer)
             self._buffer.clear()

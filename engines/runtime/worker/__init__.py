@@ -1,1 +1,1 @@
-"""The worker program that runs models, and the protocol to it."""
+"""The worker program that runs models, and the protocol between it and the gateway."""

@@ -1,9 +1,8 @@
-"""The child side of a model worker: `python -m engines.runtime.worker.main --fd N`, one engine per
-process.
+"""Worker program that runs one engine: `python -m engines.runtime.worker.main --fd N`.
 
-It serves one socket in the language of `engines.runtime.worker.protocol` and ends when that
-closes. Whatever a model library raises becomes `FailureReply`; whatever it prints goes to standard
-error.
+It serves one socket with the messages of `engines.runtime.worker.protocol`, and ends when that
+closes. Every exception of a model library becomes a `FailureReply`. Everything that a library
+prints goes to standard error.
 """
 
 import argparse
@@ -40,7 +39,8 @@ from engines.runtime.worker.protocol import (
 logger = logging.getLogger(__name__)
 
 OF_MACHINE = (OSError, MemoryError, RuntimeError)
-"What memory, files and GPUs fail with; libraries put no words of a recording into these."
+"""Exceptions that memory, files and GPUs cause. Libraries put no words of a recording into these,
+so their messages may be logged."""
 
 _RECEIVE_BYTES = 256 * 1024
 
@@ -48,19 +48,19 @@ _PR_SET_PDEATHSIG = 1
 
 
 class EngineWorker:
-    """Serves requests in the order they come, in the calling thread; an engine whose calls overlap
-    (`ConcurrentAsrModel`) only begins them there."""
+    """Serves requests in their order, in the calling thread. An engine whose calls may overlap
+    (`ConcurrentAsrModel`) only starts them there."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._reader: MessageFrameReader[WorkerRequest] = request_reader()
         self._requests: deque[WorkerRequest] = deque()
         self._running: dict[int, Callable[[], None]] = {}
-        "How to cancel what an engine with a thread of its own has begun, by request."
+        "Functions that cancel the calls of a `ConcurrentAsrModel`, by request id."
         self._lock = Lock()
 
     def run(self) -> None:
-        """Until the gateway closes the socket or the engine does not load."""
+        """Serves requests until the gateway closes the socket or the engine fails to load."""
         request = self._receive()
         if request is None:
             return
@@ -100,7 +100,7 @@ class EngineWorker:
                 model.forget(request.utterance)
 
     def _begin(self, model: ConcurrentAsrModel, name: str, request: DecodeRequest) -> None:
-        """Answered whenever it is done, from the engine's thread."""
+        """Starts a decode. The reply is sent from the engine's thread when the decode is done."""
         over: list[int] = []
 
         def done(results: list[AsrResult] | Exception) -> None:
@@ -122,7 +122,7 @@ class EngineWorker:
                 self._running[request.request_id] = cancel
 
     def _receive(self) -> WorkerRequest | None:
-        """The next request; None when the gateway is gone."""
+        """Returns the next request; None when the gateway is gone."""
         while not self._requests:
             try:
                 data = self._connection.recv(_RECEIVE_BYTES)
@@ -160,12 +160,14 @@ def _decode(model: AsrModel, request: DecodeRequest) -> DecodeReply | FailureRep
 
 
 def _failed(exc: Exception, engine: str, request_id: int | None = None) -> FailureReply:
-    """Our own errors keep their code, and the gateway tells them; a library's are logged here with
-    their chain, for its author. While decoding, a message may hold what was heard: it is repeated
-    only where it is about the machine.
+    """Builds the reply for an exception.
+
+    Our own errors keep their code, and the gateway reports them. A library's errors are logged here
+    with their chain, for the library's author. While decoding, an exception's message may contain
+    recognised words, so it is repeated only if it is about the machine.
     """
     if isinstance(exc, EngineError):
-        return FailureReply(exc.code, exc.detail, request_id)  # the gateway says again whose it is
+        return FailureReply(exc.code, exc.detail, request_id)  # the gateway adds the engine's name
     if isinstance(exc, EarshotError):
         return FailureReply(exc.code, str(exc), request_id)
     if request_id is None or isinstance(exc, OF_MACHINE):
@@ -176,7 +178,7 @@ def _failed(exc: Exception, engine: str, request_id: int | None = None) -> Failu
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a worker on the inherited socket `--fd`."""
+    """Runs a worker on the inherited socket `--fd`."""
     parser = argparse.ArgumentParser(prog="engines.runtime.worker.main")
     parser.add_argument("--fd", type=int, required=True, help="inherited, connected stream socket")
     fd = parser.parse_args(arguments).fd
@@ -186,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def become_worker() -> None:
-    """What every worker process does first."""
+    """Sets up a worker process: output, logging, signals, and its end together with the parent."""
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print, C++ ones too
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the group: the gateway decides
@@ -194,7 +196,7 @@ def become_worker() -> None:
 
 
 def die_with_parent() -> None:
-    """Linux only: the kernel kills us when the parent dies, even in the middle of a decode."""
+    """Lets the kernel kill this process when its parent dies, even during a decode. Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 

@@ -1,7 +1,7 @@
-"""What a gateway and its model worker say to each other: typed messages in length-prefixed frames.
+"""Messages between the gateway and a model worker, in length-prefixed frames.
 
 A frame is a big-endian u32, the payload's length, then one msgpack map with its type under `type`.
-Sans-IO: `frame` makes bytes, `MessageFrameReader` takes them back in any split.
+Sans-IO: `frame` makes bytes; `MessageFrameReader` takes them in any split and returns messages.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,15 @@ from core.errors import RemoteProtocolError
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
-"35 minutes of 16 kHz audio in one batch; a larger length means that the stream is out of step."
+"""Largest payload: 35 minutes of 16 kHz audio in one batch. A larger length means that the reader
+has lost the frame boundaries."""
 
 _LENGTH_BYTES = 4
 
 
 class LoadRequest(Struct, frozen=True, tag_field="type", tag="load"):
-    """First message to a worker, once: become this engine. Answered by `ReadyReply` or
-    `FailureReply`."""
+    """Asks the worker to load an engine. It is the first message, and is sent once. The answer is
+    `ReadyReply` or `FailureReply`."""
 
     kind: str
     name: str
@@ -31,7 +32,7 @@ class LoadRequest(Struct, frozen=True, tag_field="type", tag="load"):
 
 
 class AsrItemMessage(Struct, frozen=True):
-    """An `AsrItem` with its samples as little-endian int16 bytes."""
+    """An `AsrItem` whose samples are little-endian int16 bytes."""
 
     utterance: str
     pcm: bytes
@@ -40,12 +41,13 @@ class AsrItemMessage(Struct, frozen=True):
 
     @classmethod
     def of(cls, item: AsrItem) -> "AsrItemMessage":
+        """Converts an item to its message."""
         pcm = item.pcm.astype("<i2", copy=False).tobytes()
         return cls(item.utterance, pcm, item.is_final, item.options)
 
     def to_item(self) -> AsrItem:
-        """The samples are a read-only view of the frame. Raises RemoteProtocolError on half a
-        sample."""
+        """Converts the message to an item, whose samples are a read-only view of the frame. Raises
+        RemoteProtocolError if the number of bytes is odd."""
         if len(self.pcm) % 2:
             raise RemoteProtocolError(f"{len(self.pcm)} bytes are no whole number of samples")
         pcm = np.frombuffer(self.pcm, "<i2").astype(np.int16, copy=False)
@@ -53,74 +55,85 @@ class AsrItemMessage(Struct, frozen=True):
 
 
 class DecodeRequest(Struct, frozen=True, tag_field="type", tag="decode"):
-    """Run one batch. Answered by `DecodeReply` or `FailureReply` with the same `request_id`."""
+    """Asks the worker to decode one batch. The answer is `DecodeReply` or `FailureReply` with the
+    same `request_id`."""
 
     request_id: int
     items: list[AsrItemMessage]
 
 
 class CancelRequest(Struct, frozen=True, tag_field="type", tag="cancel"):
-    """Nobody waits for that `DecodeRequest` any more. No answer, also not to it; an engine whose
-    calls do not overlap has computed it by then, and answers."""
+    """Says that the result of that `DecodeRequest` is not wanted any more. It has no answer, and
+    normally the `DecodeRequest` then has none either. An engine whose calls do not overlap has
+    finished by the time it reads this, and has answered."""
 
     request_id: int
 
 
 class ForgetRequest(Struct, frozen=True, tag_field="type", tag="forget"):
-    """Drop what is cached for an utterance. No answer."""
+    """Asks the worker to drop what is cached for an utterance. No answer."""
 
     utterance: str
 
 
 class PingRequest(Struct, frozen=True, tag_field="type", tag="ping"):
-    """Does it live? Answered by `PongReply`, after everything before it."""
+    """Asks whether the worker is alive. `PongReply` answers it after all earlier requests."""
 
     number: int
 
 
 class ReadyReply(Struct, frozen=True, tag_field="type", tag="ready"):
-    """The engine is loaded."""
+    """Says that the engine is loaded."""
 
     info: AsrInfo
 
 
 class DecodeReply(Struct, frozen=True, tag_field="type", tag="decoded"):
+    """Results of a `DecodeRequest`."""
+
     request_id: int
     results: list[AsrResult]
-    "One per item, in order."
+    "One result per item, in the same order."
 
 
 class FailureReply(Struct, frozen=True, tag_field="type", tag="failed"):
+    """Says that a request failed, and why."""
+
     code: str
-    "As in `core.errors`."
+    "Error code as in `core.errors`."
     message: str
     request_id: int | None = None
-    "None: the load failed, and the worker exits."
+    "The failed `DecodeRequest`. None: the load failed, and the worker exits."
 
 
 class PongReply(Struct, frozen=True, tag_field="type", tag="pong"):
+    """Answers a `PingRequest`."""
+
     number: int
 
 
 WorkerRequest = LoadRequest | DecodeRequest | CancelRequest | ForgetRequest | PingRequest
-"Gateway to worker."
+"Messages from the gateway to the worker."
 
 WorkerReply = ReadyReply | DecodeReply | FailureReply | PongReply
-"Worker to gateway."
+"Messages from the worker to the gateway."
 
 T = TypeVar("T")
 
 
 class MessageFrameReader(Generic[T]):
-    """Bytes in any split -> messages. Raises RemoteProtocolError; the stream is then lost."""
+    """Reads frames from bytes in any split, and returns their messages. After a RemoteProtocolError
+    the stream cannot be used any more."""
 
     def __init__(self, decoder: Decoder[T], max_payload_bytes: int | None = None) -> None:
-        """`max_payload_bytes`: None is MAX_PAYLOAD_BYTES."""
+        """Creates a reader. decoder: decodes one payload. max_payload_bytes: None means
+        MAX_PAYLOAD_BYTES."""
         self._decoder, self._max_payload_bytes = decoder, max_payload_bytes
         self._buffer = bytearray()
 
     def receive_data(self, data: bytes) -> Iterator[T]:
-        """The messages that `data` completes. Consume all of them before the next call."""
+        """Yields the messages that `data` completes. Consume all of them before the next call.
+        Raises RemoteProtocolError for a bad or too large frame."""
         self._buffer += data
         limit = self._max_payload_bytes or MAX_PAYLOAD_BYTES
         while len(self._buffer) >= _LENGTH_BYTES:
@@ -140,31 +153,33 @@ class MessageFrameReader(Generic[T]):
 
 
 def request_reader() -> MessageFrameReader[WorkerRequest]:
-    """For the worker."""
+    """Returns a reader for the messages that a worker receives."""
     return MessageFrameReader(Decoder(WorkerRequest))
 
 
 def reply_reader() -> MessageFrameReader[WorkerReply]:
-    """For the gateway."""
+    """Returns a reader for the messages that the gateway receives."""
     return MessageFrameReader(Decoder(WorkerReply))
 
 
 def worker_command(python: str, fd: int, module: str = "engines.runtime.worker.main") -> list[str]:
-    """How to start a worker on an inherited socket.
+    """Returns the command line that starts a worker on an inherited socket. python: the
+    interpreter. fd: the socket's number. module: the worker program.
 
-    Its thread libraries read these settings when they are loaded. Threads that spin while they
-    wait take the cores from each other: beside one busy process a decode took 97 ms, and takes 10.
-    GPUs are to be counted as nvidia-smi counts them, not by speed.
+    The worker's libraries read the environment variables when they are loaded. Threads that spin
+    while they wait take the cores from each other: next to one busy process a decode took 97 ms;
+    without spinning it takes 10 ms. CUDA counts GPUs in the order of nvidia-smi, not by speed.
     """
     settings = ["OMP_WAIT_POLICY=PASSIVE", "OPENBLAS_NUM_THREADS=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"]
     return ["env", *settings, python, "-m", module, "--fd", str(fd)]
 
 
 def frame(message: Struct) -> bytearray:
-    """One message, of this protocol or one like it, as it goes on the wire. Raises
-    RemoteProtocolError when it is too large, or has what nobody can write down.
+    """Encodes one message of this protocol, or of one like it, as a frame. Raises
+    RemoteProtocolError when it is too large, or has a value that msgpack cannot encode.
 
-    Encoded in place: a batch of long utterances is megabytes, and each copy stops the event loop.
+    It is encoded in place: a batch of long utterances has megabytes, and each copy blocks the event
+    loop.
     """
     data = bytearray(_LENGTH_BYTES)
     try:
