@@ -1,7 +1,7 @@
-"""The Whisper models that are known by name: where they come from and what they suit.
+"""Catalogue of the Whisper models that are known by name: their source and their purpose.
 
-The table itself is `catalogue.toml`. A model's name is what requests, the configuration and
-`earshot models` say; its folder in the models directory may be called otherwise.
+The table itself is `catalogue.toml`. Requests, the configuration and `earshot models` use a model's
+name; its folder in the models directory may have another name.
 """
 
 import tomllib
@@ -19,37 +19,42 @@ WeightsFormat = Literal["ct2", "openai"]
 
 
 class UnknownModelError(NotFound):
+    """No model of the catalogue has this name."""
+
     code = "model_unknown"
 
 
 class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """One model."""
+    """One model of the catalogue."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
     repository: str
-    "On the hub."
+    "Its repository on the Hugging Face hub."
     size_mb: int
-    "Of what is downloaded."
+    "Size of the download in MB."
     suits: str
+    "Purpose and hardware that the model is suitable for, as text."
     origin: str = ""
-    "The unconverted checkpoint, for `earshot models convert`; its tokenizer fits."
+    "Repository of the unconverted checkpoint, for `earshot models convert`; its tokenizer fits."
     format: WeightsFormat = "ct2"
-    "openai: a single .pt file, which must be converted."
+    "Format of the weights. openai: a single .pt file, which must be converted."
     file: str = ""
-    "Of an openai checkpoint: its path in the repository."
+    "Path of an openai checkpoint in its repository."
     mels: Literal[80, 128] = 80
+    "Number of mel bands that the model takes as input."
     is_multilingual: bool = True
-    "Its vocabulary has languages and tasks; otherwise it knows English only."
+    "True: its vocabulary has languages and tasks. False: it knows English only."
     languages: str = "99 languages"
     padding: Literal["nopad"] | None = None
-    "nopad: trained on windows as short as the utterance, which the model's own notes will say."
+    "nopad: trained on windows as short as the utterance. It is written into the model's own notes."
     is_automatic: bool = False
-    "`auto` may pick it: the sizes, from small to large."
+    "True: `auto` may choose it. These are the sizes from small to large."
     aliases: tuple[str, ...] = ()
+    "Other names of the model."
 
     @property
     def folder(self) -> str:
-        """What its folder in the models directory is called when it is pulled."""
+        """Name that its folder in the models directory gets when it is pulled."""
         if self.format == "openai":
             return f"{self.name}.checkpoint"
         return self.repository.partition("/")[2]
@@ -57,18 +62,19 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def entries() -> tuple[CatalogueEntry, ...]:
-    """Every known model, in the order of the table."""
+    """Returns every known model, in the order of the table."""
     text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
     return convert(tomllib.loads(text)["model"], tuple[CatalogueEntry, ...])
 
 
 def find_entry(name: str) -> CatalogueEntry | None:
-    """The model of that name, alias or repository (`openai/whisper-tiny` too); None: nobody's."""
+    """Returns the model with that name, alias or repository (`openai/whisper-tiny` too); None if
+    there is none."""
     return _by_name().get(name.strip().casefold())
 
 
 def require_entry(name: str) -> CatalogueEntry:
-    """The same. Raises ModelUnknown, which names what is near."""
+    """Returns the model like `find_entry`. Raises UnknownModelError, which lists similar names."""
     if entry := find_entry(name):
         return entry
     names = [name for name in _by_name() if "/" not in name]
@@ -78,15 +84,17 @@ def require_entry(name: str) -> CatalogueEntry:
 
 
 def short_name(folder: str) -> str:
-    """The name of the model in a folder of the models directory: the catalogue's, if it is one of
-    its repositories (`faster-whisper-tiny` is `tiny`), otherwise the folder's own."""
+    """Returns the name of the model in a folder of the models directory: the catalogue's name if
+    the folder belongs to one of its repositories (`faster-whisper-tiny` is `tiny`), otherwise the
+    folder's own."""
     entry = _by_folder().get(folder.casefold())
     return entry.name if entry else folder
 
 
 @cache
 def _by_name() -> Mapping[str, CatalogueEntry]:
-    """A checkpoint that several models were made from stands for the first of them."""
+    """Returns models by name, alias and repository. If several models were made from one
+    checkpoint, its name stands for the first of them."""
     found: dict[str, CatalogueEntry] = {}
     for entry in entries():
         found |= {name.casefold(): entry for name in (entry.name, *entry.aliases)}
@@ -99,7 +107,8 @@ def _by_name() -> Mapping[str, CatalogueEntry]:
 
 @cache
 def _by_folder() -> Mapping[str, CatalogueEntry]:
-    """Only weights that can be loaded: a checkpoint's folder is not the model."""
+    """Returns models by folder. Only weights that can be loaded count; a checkpoint's folder is not
+    a model."""
     found: dict[str, CatalogueEntry] = {}
     for entry in entries():
         if entry.format == "ct2":

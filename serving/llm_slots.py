@@ -1,7 +1,9 @@
-"""How many answers a server begins before their turns are over, and what they leave to the others.
+"""Slots of the language models: limits how many requests each gets at once, and how many drafts
+exist.
 
-A language model has so many seats. Answers that somebody waits for go before drafts: none is begun
-on the last free seat, and where all are taken the oldest draft gives up its own.
+A draft is an answer that is begun before the user's turn is certainly over. Answers that a user
+waits for have priority: no draft takes the last free slot, and when all slots are taken the oldest
+draft gives up its own.
 """
 
 import asyncio
@@ -12,54 +14,69 @@ from dataclasses import dataclass, field
 from engines.base import ConcurrencyLimitedLlm, Llm
 
 MAX_LIVE = 8
-"""Drafts of a whole server. More at once mean that many people pause at once: then the turns that
-are over need the engines."""
+"""Largest number of drafts on the whole server. More drafts mean that many people pause at once;
+then the turns that are over need the engines."""
 
 MAX_GENERATIONS = 2 * MAX_LIVE
-"""Answers that a language model writes at once, drafts among them, if it does not say how many it
-can: what comes on top would wait behind drafts in its own queue."""
+"""Slots of a language model that does not say how many answers it can write at once; drafts count.
+Further requests would wait behind drafts in the model's own queue."""
 
 CLOSED_WITHIN_S = 2.0
-"A model that does not stop by then is left to refuse the next, which else would wait in silence."
+"""Longest wait for a slot to be freed. After that the request is sent anyway, so that the model
+refuses it instead of the user waiting in silence."""
 
 
 @dataclass(slots=True, eq=False)
 class SlotHolder:
-    """An answer's claim to a seat, for as long as the answer is made."""
+    """An answer's claim to a slot, for as long as the answer is made."""
 
     give_up: Callable[[], None] | None = None
-    "Ends it in favour of others, and sets `is_over`; None: somebody waits for it."
+    """Cancels the answer in favour of others, and sets `is_over`. None: a user waits for this
+    answer."""
     is_over: bool = False
-    "It is cancelled: the seat it may have gets free as soon as the model was told."
+    """True: the answer was cancelled. Its slot becomes free as soon as the request to the model is
+    closed."""
 
 
 class LlmSlots:
-    """Who has one language model write. A round of an answer takes a seat, not the whole answer."""
+    """Slots of one language model. A round of an answer takes a slot, not the whole answer.
+
+    Example:
+        holder = SlotHolder()           # give_up is None: a user waits for this answer
+        async with slots.take(holder):
+            ...                         # one request to the language model
+    """
 
     def __init__(self, at_once: int) -> None:
+        """Creates the slots. at_once: number of requests that the model may get at once."""
         self._at_once = at_once
         self._taken: list[SlotHolder] = []
-        "The oldest first."
+        "Claims that have a slot, the oldest first."
         self._waiting = 0
-        "Of those that somebody waits for."
+        "Number of answers that wait for a slot and that a user waits for."
         self._changed = asyncio.Event()
 
     @property
     def is_free_for_draft(self) -> bool:
-        """One would be left for who waits for his answer, when those that are over have gone."""
+        """True if a draft may begin: at least one slot remains free for an answer that a user waits
+        for. Cancelled answers count as gone."""
         staying = sum(not claim.is_over for claim in self._taken)
         return staying + self._waiting < self._at_once - 1
 
     def adopt(self, claim: SlotHolder) -> None:
-        """Somebody waits for this draft from here on."""
+        """Notes that a user waits for this draft from now on."""
         claim.give_up = None
         self._wake()
 
     @asynccontextmanager
     async def take(self, claim: SlotHolder) -> AsyncIterator[None]:
-        """A seat while the body runs. A claim that somebody waits for ends a draft if it must, and
-        has its seat once that is closed. With nothing but such claims it is the model's to refuse
-        one. A draft waits until one more is free, or it is adopted."""
+        """Holds a slot while the body runs.
+
+        A claim that a user waits for cancels a draft if necessary, and gets its slot once that is
+        closed. If all slots are held by such claims, the request is sent all the same and the model
+        may refuse it. A draft waits until one slot more than it needs is free, or until it is
+        adopted.
+        """
         while claim.give_up is not None and not self._has_spare:
             await self._changed.wait()
         if claim.give_up is None:
@@ -90,7 +107,8 @@ class LlmSlots:
             self._waiting -= 1
 
     def _gets_free(self) -> bool:
-        """Whether a seat is being left; if those are too few for all who wait, a draft's is."""
+        """True if a slot is about to become free. Cancels the oldest draft if those are too few for
+        all claims that wait."""
         ending = sum(claim.is_over for claim in self._taken)
         drafts = [c for c in self._taken if c.give_up is not None and not c.is_over]
         if drafts and len(self._taken) - ending + self._waiting > self._at_once:
@@ -102,18 +120,20 @@ class LlmSlots:
 
 @dataclass(slots=True)
 class DraftBudget:
-    """Shared by all sessions."""
+    """Limits of drafts and of language model slots, shared by all sessions."""
 
     limit: int = MAX_LIVE
-    "0: no answer is begun before its turn is over."
+    "Largest number of drafts at once; 0: no answer is begun before its turn is over."
     live: int = 0
+    "Number of drafts that exist now."
     _seats: list[tuple[Llm, LlmSlots]] = field(
         default_factory=list[tuple[Llm, LlmSlots]], repr=False
     )
-    "Of the few models of a server; told apart by identity."
+    """Slots of each language model. A list, searched with `is`, because a model need not be
+    hashable."""
 
     def seats(self, llm: Llm) -> LlmSlots:
-        """Those of one language model."""
+        """Returns the slots of one language model."""
         for known, seats in self._seats:
             if known is llm:
                 return seats

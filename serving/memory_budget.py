@@ -1,4 +1,5 @@
-"""The memory that loaded models share: who has how much, who must wait, who goes first."""
+"""Memory budget of the loaded models: decides which model gets memory, which waits, and which is
+unloaded."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -8,25 +9,30 @@ from serving.model import ModelLifetime, SharedModel
 from serving.placement.whisper import MemoryByDevice
 
 ROOM_WAIT_S = 10.0
-"An utterance ends within it, as a rule; who waits longer is told to come back."
+"""Longest wait for room. Within it an utterance usually ends; after it the caller gets
+OverloadedError."""
 
 
 class MemoryBudget:
-    """Decides; the registry loads and unloads. `pinned` always gets its room, and keeps it."""
+    """Memory shared by all loaded models. It only decides; `ModelRegistry` loads and unloads."""
 
     def __init__(self, room: MemoryByDevice, pinned: SharedModel) -> None:
+        """Creates the budget. room: MB that models may take, by device. pinned: the model that
+        always gets its room, and keeps it."""
         self._room, self._pinned = room, pinned
         self.lives: set[ModelLifetime] = set()
+        "Lives of all models that are in memory or wait for room."
         self._freed = asyncio.Event()
 
     def freed(self) -> None:
-        """A model became idle, or left."""
+        """Notes that a model became idle or was unloaded, so that waiting models try again."""
         self._freed.set()
 
     async def reserve(self, life: ModelLifetime) -> None:
-        """Wait for room, sending away who was idle longest.
+        """Waits for room, and unloads the models that have been idle longest if necessary.
 
-        Raises EngineError when the model never fits, Overloaded when it does not in time.
+        Raises EngineError when the model can never fit, OverloadedError when there is no room in
+        time.
         """
         model = life.model
         need = dict(model.measured_mb or model.offer.memory_mb)
@@ -46,13 +52,14 @@ class MemoryBudget:
             await self._freed.wait()
 
     def _send_away(self, need: Mapping[str, float]) -> None:
-        """As many idle ones as it takes, beside those that are leaving already."""
+        """Asks as many idle models to leave as necessary, in addition to those that are leaving
+        already."""
         while lacking := self._lacking(need, [x for x in self.lives if not x.leave.is_set()]):
             victim = self._idle_longest(lacking)
             if victim is None:
                 return
             victim.leave.set()
-            victim.model.life = None  # whoever asks for it from now on loads it anew
+            victim.model.life = None  # from now on a request for this model loads it again
 
     def _refuse_what_never_fits(self, model: SharedModel, need: Mapping[str, float]) -> None:
         kept = self._pinned.life.memory_mb if self._pinned.life else {}
@@ -75,7 +82,7 @@ class MemoryBudget:
         )
 
     def _lacking(self, need: Mapping[str, float], beside: Collection[ModelLifetime]) -> list[str]:
-        """Devices without room for it beside these."""
+        """Returns the devices that have no room for `need` besides the models in `beside`."""
         for life in beside:
             life.measure()
         return [

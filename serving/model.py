@@ -1,4 +1,4 @@
-"""One recognition model as sessions see it, loaded or not, and one life of it in memory."""
+"""One ASR model as sessions see it, loaded or not, and the time during which it is in memory."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -22,78 +22,110 @@ from serving.workers.process import ProcessWorker
 
 
 class LoadedModel(Protocol):
-    """A loaded model: `served.ServedModel`."""
+    """A model in memory. `ServedModel` implements it; tests replace it."""
 
     @property
-    def is_ready(self) -> bool: ...
+    def is_ready(self) -> bool:
+        """True if a worker can decode now."""
+        ...
 
-    async def run(self) -> None: ...
+    async def run(self) -> None:
+        """Keeps the workers running until it is cancelled."""
+        ...
 
-    async def ready(self) -> AsrInfo: ...
+    async def ready(self) -> AsrInfo:
+        """Waits until the model is loaded, and returns its properties."""
+        ...
 
-    def admit(self, priority: DecodePriority) -> None: ...
+    def admit(self, priority: DecodePriority) -> None:
+        """Checks that work of this priority is accepted now. Raises OverloadedError."""
+        ...
 
     async def decode(
         self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
-    ) -> AsrResult: ...
+    ) -> AsrResult:
+        """Recognises one item. See `AsrScheduler.decode`."""
+        ...
 
-    def hurry(self, utterance: str) -> None: ...
+    def hurry(self, utterance: str) -> None:
+        """Turns a waiting speculative request into a final one. See `AsrScheduler.hurry`."""
+        ...
 
-    def forget(self, utterance: str) -> None: ...
+    def forget(self, utterance: str) -> None:
+        """Drops what is cached for an utterance."""
+        ...
 
-    def resident_mb(self) -> float: ...
+    def resident_mb(self) -> float:
+        """Memory of the worker processes, in MB; 0 if none is running."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
 class ModelLifetime:
-    """From the wish to have a model in memory to its end."""
+    """The time during which a model is, or is about to be, in memory: from the request to load it
+    to its end."""
 
     model: "SharedModel"
     ready: asyncio.Future[LoadedModel]
+    "Gets the loaded model, or the error that prevented loading."
     memory_mb: dict[str, float] = field(default_factory=dict)
-    "Device -> what it takes; empty while it waits for room."
+    "Memory that the model takes, in MB by device; empty while it waits for room."
     leave: asyncio.Event = field(default_factory=asyncio.Event)
-    "Set to have it unloaded."
+    "Set to have the model unloaded."
     served: LoadedModel | None = None
+    "The model once it is loaded."
     task: asyncio.Task[None] | None = None
 
     def measure(self) -> None:
-        """On the processor, what the workers really take is known once they have decoded."""
+        """Replaces the memory estimate of a model on the processor by what its workers really take,
+        which is known once they have decoded."""
         if self.served is not None and set(self.memory_mb) == {CPU}:
             self.memory_mb[CPU] = self.served.resident_mb() or self.memory_mb[CPU]
 
 
 class ModelOwner(Protocol):
-    """What a model needs of the registry."""
+    """The part of `ModelRegistry` that a `SharedModel` needs."""
 
-    def describe(self, offer: AsrModelOffer) -> AsrInfo: ...
+    def describe(self, offer: AsrModelOffer) -> AsrInfo:
+        """Returns the properties of a model without loading it."""
+        ...
 
-    def begin(self, model: "SharedModel") -> asyncio.Future[LoadedModel]: ...
+    def begin(self, model: "SharedModel") -> asyncio.Future[LoadedModel]:
+        """Returns a future for the loaded model; starts to load it if that has not been done."""
+        ...
 
-    def released(self, model: "SharedModel") -> None: ...
+    def released(self, model: "SharedModel") -> None:
+        """Notes that one use of the model has ended."""
+        ...
 
 
 class SharedModel:
-    """A `Recogniser` for every session. Loaded by its first use; kept while it is used or held."""
+    """The `Recogniser` that all sessions share for one model. Its first use loads it, and it is not
+    unloaded while it is used or held."""
 
     def __init__(self, offer: AsrModelOffer, owner: ModelOwner) -> None:
         self.offer = offer
+        "The model's name, place and options. It changes if the model falls back to the processor."
         self._owner = owner
         self._info: AsrInfo | None = None
         self._problem: EarshotError | None = None
         self.life: ModelLifetime | None = None
+        "Present life of the model in memory; None while it is not loaded."
         self.uses = 0
-        "Requests in flight, and sessions that hold it."
+        "Number of requests in flight and of sessions that hold the model."
         self.last_used_s = 0.0
+        "Clock time at which the last use ended."
         self.measured_mb: dict[str, float] = {}
-        "Of its last life; better than the estimate."
+        """Memory that it took when it was last loaded, in MB by device. It is better than the
+        estimate."""
         self.failures = 0
         self.failure: EngineError | None = None
         self.retry_at_s = 0.0
 
     @property
     def info(self) -> AsrInfo:
-        """Read from its folder, without loading it. Raises EngineError when it cannot be used."""
+        """Properties of the model, read from its folder without loading it. Raises EngineError when
+        the model cannot be used."""
         if self._info is None and (problem := self.problem):
             raise EngineError("asr", self.offer.name, str(problem)) from problem
         assert self._info is not None
@@ -101,7 +133,7 @@ class SharedModel:
 
     @property
     def problem(self) -> EarshotError | None:
-        """Why it cannot be offered; None when nothing is known against it."""
+        """Error for which the model cannot be offered; None if no problem is known."""
         if self._info is None and self._problem is None:
             try:
                 self._info = self._owner.describe(self.offer)
@@ -111,56 +143,64 @@ class SharedModel:
 
     @property
     def is_loaded(self) -> bool:
+        """True if the model is in memory."""
         return self.life is not None and self.life.served is not None
 
     @property
     def is_ready(self) -> bool:
-        """Loaded, and a worker lives."""
+        """True if the model is loaded and a worker is running."""
         return self.life is not None and self.life.served is not None and self.life.served.is_ready
 
     def is_outdated(self, offer: AsrModelOffer) -> bool:
-        """Nobody uses it, and its folder has changed, or could not be read: look at it anew."""
+        """True if the model is unused and its folder has changed or could not be read. Then it is
+        read again."""
         is_idle = self.life is None and self.uses == 0
         return is_idle and (self._problem is not None or offer.size_mb != self.offer.size_mb)
 
     def loaded(self, info: AsrInfo) -> None:
-        """It has told about itself."""
+        """Notes that the model was loaded and has reported its properties."""
         self._info, self._problem = info, None
         self.failures, self.failure, self.retry_at_s = 0, None, 0.0
+        "Clock time before which a model that failed to load is not tried again."
+        "Number of loads that failed in a row."
 
     def admit(self, priority: DecodePriority) -> None:
-        """Ask before work of many requests. Raises Overloaded. One to be loaded has no queue."""
+        """Checks that work of many requests is accepted now. Raises OverloadedError. A model that
+        is not loaded has no queue, so it accepts."""
         if self.life is not None and self.life.served is not None:
             self.life.served.admit(priority)
 
     async def decode(
         self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
     ) -> AsrResult:
-        """One item; loads the model when it is not there. See `AsrScheduler.decode`.
+        """Recognises one item, and loads the model first if necessary. See `AsrScheduler.decode`.
 
-        Raises EngineError when it does not load, Overloaded when there is no room for it now.
+        Raises EngineError when the model fails to load, OverloadedError when there is no room for
+        it now.
         """
         with self._used():
             life = self.life
             served = life.served if life else None
-            if served is None:  # who gives up waiting does not end the load: others wait, too
+            if served is None:  # shielded: a cancelled request must not end the load for others
                 served = await asyncio.shield(self._owner.begin(self))
             return await served.decode(item, priority, deadline_s=deadline_s)
 
     def hurry(self, utterance: str) -> None:
-        """See `AsrScheduler.hurry`."""
+        """Turns a waiting speculative request into a final one. See `AsrScheduler.hurry`."""
         if self.life is not None and self.life.served is not None:
             self.life.served.hurry(utterance)
 
     def forget(self, utterance: str) -> None:
+        """Drops what a worker cached for an utterance."""
         if self.life is not None and self.life.served is not None:
             self.life.served.forget(utterance)
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Keep it in memory for a session, and begin to load it: the first word need not wait."""
+        """Keeps the model in memory while the body runs, and starts to load it at once, so that the
+        first word of a session does not have to wait for that."""
         with self._used():
-            with suppress(EngineError):  # the first decode tells
+            with suppress(EngineError):  # the first decode reports it
                 self._owner.begin(self)
             yield
 
@@ -174,11 +214,9 @@ class SharedModel:
             self._owner.released(self)
 
 
-# A loaded recognition model: its worker processes and their queue, as one thing.
-
-
 class ServedModel:
-    """`run` keeps it alive; `ready` first, then `decode`."""
+    """A loaded ASR model: its worker processes and their queue. Start `run` in a task, await
+    `ready`, then call `decode`."""
 
     def __init__(self, offer: AsrModelOffer, clock: Clock, metrics: Metrics) -> None:
         self._workers: Sequence[ProcessWorker] = [
@@ -195,32 +233,38 @@ class ServedModel:
 
     @property
     def is_ready(self) -> bool:
-        """A worker is there now; a crashed one comes back."""
+        """True if a worker is running now. One that crashed is restarted."""
         return any(worker.is_ready for worker in self._workers)
 
     async def run(self) -> None:
-        """Until cancelled. Raises when the very first load fails."""
+        """Keeps the workers running until it is cancelled. Raises EngineError when the very first
+        load fails."""
         await self._scheduler.run()
 
     async def ready(self) -> AsrInfo:
+        """Waits until the model is loaded, and returns its properties."""
         return await self._scheduler.ready()
 
     def admit(self, priority: DecodePriority) -> None:
+        """Checks that work of many requests is accepted now. Raises OverloadedError."""
         self._scheduler.admit(priority)
 
     async def decode(
         self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
     ) -> AsrResult:
+        """Recognises one item. See `AsrScheduler.decode`."""
         return await self._scheduler.decode(item, priority, deadline_s=deadline_s)
 
     def hurry(self, utterance: str) -> None:
+        """Turns a waiting speculative request into a final one. See `AsrScheduler.hurry`."""
         self._scheduler.hurry(utterance)
 
     def forget(self, utterance: str) -> None:
+        """Drops what a worker cached for an utterance."""
         self._scheduler.forget(utterance)
 
     def resident_mb(self) -> float:
-        """What the worker processes take of the machine's memory; 0: none lives."""
+        """Returns the memory of the worker processes in MB; 0 if none is running."""
         total = 0.0
         for worker in self._workers:
             if worker.pid is not None:
@@ -231,15 +275,20 @@ class ServedModel:
         return total
 
 
-# A first decode through the whole path: what is slow or broken the first time shows here.
+# The warm-up: a first decode through the whole path, so that no session pays for a slow first call.
+# It also shows whether the model can decode at all.
 
 PITCH_HZ = 140
+"Fundamental frequency of the warm-up hum."
 SYLLABLES_HZ = 4
+"Rate at which the warm-up hum becomes loud and quiet."
 LOUDNESS = 6000
+"Amplitude of the warm-up hum, as s16."
 
 
 def warmup_audio() -> Pcm:
-    """A second of hum with syllables: loud enough that no engine skips it as silence."""
+    """Returns one second of a hum with syllables, loud enough that no engine skips it as silence.
+    int16, 16 kHz."""
     seconds = np.arange(ASR_RATE_HZ) / ASR_RATE_HZ
     hum = sum(np.sin(2 * np.pi * PITCH_HZ * n * seconds) / n for n in range(1, 12))
     loudness = LOUDNESS * np.sin(np.pi * SYLLABLES_HZ * seconds) ** 2
@@ -248,8 +297,8 @@ def warmup_audio() -> Pcm:
 
 
 def warmup_item(info: AsrInfo) -> AsrItem:
-    """The hum as an utterance. Decoded once and in a short window: it is nobody's words, and
-    somebody waits for the start."""
+    """Returns the warm-up hum as an item. It is decoded at one temperature and in a short window:
+    its text does not matter, and the first request waits for the end of the load."""
     options = AsrOptions(
         temperatures=(0.0,) if "temperatures" in info.supports else (),
         padding="bucket" if "padding" in info.supports else None,
@@ -258,5 +307,5 @@ def warmup_item(info: AsrInfo) -> AsrItem:
 
 
 def warmup_error(engine: str, error: EngineError) -> EngineError:
-    """What a model says that loads and cannot decode."""
+    """Returns the error for a model that loads but cannot decode."""
     return EngineError("asr", engine, f"loads, but its first decode fails: {error}")

@@ -1,6 +1,5 @@
-"""Every recognition model of this server by name: loaded by its first use, kept within a memory
-budget, unloaded when idle and another needs the room.
-"""
+"""Registry of all ASR models of this server by name. The first use of a model loads it. All loaded
+models share a memory budget; an idle one is unloaded when another needs its room."""
 
 import asyncio
 import logging
@@ -22,13 +21,17 @@ from serving.scheduling.scheduler import DecodePriority
 logger = logging.getLogger(__name__)
 
 BACKOFF_S = (2.0, 5.0, 15.0, 60.0)
-"Until a model that did not load is tried again: loading it reads gigabytes."
+"""Seconds until a model that failed to load is tried again, after the first, second, ... failure.
+Loading reads gigabytes."""
 LOOK_AGAIN_S = 5.0
-"How soon an unknown name is looked for in the models folder once more."
+"Shortest time between two searches of the models folder for an unknown name."
 
 ModelStarter = Callable[[AsrModelOffer], Awaitable[LoadedModel]]
+"Creates the workers of a model."
 ModelReader = Callable[[AsrModelOffer], AsrInfo]
+"Reads the properties of a model without loading it."
 OfferSource = Callable[[], Sequence[AsrModelOffer]]
+"Finds the models that can be offered, the default model first."
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +40,24 @@ class ModelListing:
 
     offer: AsrModelOffer
     languages: tuple[str, ...]
+    "ISO 639-1 codes; empty if the model cannot be used."
     is_loaded: bool
     memory_mb: float
-    "Of the machine or the GPU; 0 when it is not loaded."
+    "Memory of the machine or the GPU that it takes now; 0 while it is not loaded."
     problem: str
+    "Reason why the model cannot be used or failed to load; empty if there is none."
 
 
 class ModelRegistry:
-    """`running` owns the tasks. Iterating gives the names, the default's first."""
+    """All ASR models of this server. Iterating yields the names of the usable ones, the default's
+    first.
+
+    Example:
+        registry = ModelRegistry(find_offers, serve, describe, room, clock, metrics)
+        async with registry.running():               # owns the tasks of the loaded models
+            model = registry.get("small")            # a SharedModel; None: no such model
+            result = await model.decode(item, DecodePriority.FINAL)    # loads it first
+    """
 
     def __init__(
         self,
@@ -55,8 +68,12 @@ class ModelRegistry:
         clock: Clock,
         metrics: Metrics,
     ) -> None:
-        """`find_offers`: the default first; asked again when a name is not known. `describe` reads
-        what a model can do without loading it. `serve` makes its workers."""
+        """Creates a registry with the models that are found now; loads none.
+
+        find_offers: returns the models, the default first. It is asked again for an unknown name.
+        serve: creates the workers of a model. describe: reads a model's properties without loading
+        it. room: memory that all models together may take, in MB by device.
+        """
         self._find_offers, self._serve, self.describe = find_offers, serve, describe
         self._clock, self._metrics = clock, metrics
         self._models = {offer.name: SharedModel(offer, self) for offer in find_offers()}
@@ -68,24 +85,26 @@ class ModelRegistry:
 
     @property
     def default(self) -> SharedModel:
+        """Model that is used when none is named. It is never unloaded to make room."""
         return self._default
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, model in self._models.items() if model.problem is None)
 
     def get(self, name: str, /) -> SharedModel | None:
-        """By name, short name, or as the catalogue calls it; None: nobody is called so."""
+        """Returns the model of that name, short name, or name in the catalogue; None if there is
+        none."""
         return self._find(name) or (self._find(name) if self._look_again() else None)
 
     def read_all(self) -> None:
-        """Have every model but the default tell what it can. Blocking, for a thread: each reads a
-        megabyte or two, and nobody should wait for that later."""
+        """Reads the properties of every model but the default. Call it in a thread: it blocks, as
+        each model takes reading a megabyte or two, and later no request has to wait for that."""
         for model in tuple(self._models.values()):
             if model is not self._default:
                 _ = model.problem
 
     def listing(self) -> tuple[ModelListing, ...]:
-        """Every model, also those that cannot be used."""
+        """Returns every model, also those that cannot be used."""
         self._look_again()
         return tuple(
             ModelListing(
@@ -102,23 +121,25 @@ class ModelRegistry:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Models can be loaded while the body runs; leaving it unloads them."""
+        """Allows models to be loaded while the body runs. Leaving it unloads them all."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             try:
                 yield
             finally:
-                self._tasks = None  # nothing begins any more
+                self._tasks = None  # from now on `begin` refuses
                 for life in self._budget.lives:
                     if life.task is not None:
                         life.task.cancel()
 
     async def load(self, model: SharedModel) -> None:
-        """Have it in memory, warm. Raises EngineError, Overloaded."""
+        """Loads a model and warms it up, if that has not been done. Raises EngineError,
+        OverloadedError."""
         await asyncio.shield(self.begin(model))
 
     def begin(self, model: SharedModel) -> asyncio.Future[LoadedModel]:
-        """The load that is under way, or a new one. Raises EngineError while it is too early."""
+        """Returns the load that is under way or done, or starts a new one. Raises EngineError if
+        the last load failed and it is too early to try again."""
         if model.life is not None:
             return model.life.ready
         wait_s = model.retry_at_s - self._clock.now()
@@ -129,20 +150,22 @@ class ModelRegistry:
         life = ModelLifetime(model, asyncio.get_running_loop().create_future())
         model.life = life
         self._budget.lives.add(life)
-        # It outlives the request that began it, whose id is no part of what it logs.
+        # An empty context: the task outlives the request that started it, so its log lines must not
+        # carry that request's id.
         life.task = self._tasks.create_task(
             self._live(life), name=f"asr-{model.offer.name}", context=Context()
         )
         return life.ready
 
     def released(self, model: SharedModel) -> None:
-        """A use of it ended."""
+        """Notes that one use of a model has ended."""
         model.last_used_s = self._clock.now()
         if model.uses == 0:
             self._budget.freed()
 
     async def _live(self, life: ModelLifetime) -> None:
-        """Room, load, warm-up, service, end. Errors go to who waits for it."""
+        """Runs one life of a model: reserves room, loads, warms up, serves, ends. Callers that wait
+        for the model get its errors."""
         try:
             while error := await self._attempt(life):
                 fallback = life.model.offer.fallback
@@ -157,7 +180,8 @@ class ModelRegistry:
             self._end(life)
 
     async def _attempt(self, life: ModelLifetime) -> Exception | None:
-        """Until the model is sent away, or why it did not come to that."""
+        """Serves the model until it is asked to leave, and returns None; or returns the error that
+        ended it."""
         error: Exception | None = None
         try:
             await self._budget.reserve(life)
@@ -172,7 +196,7 @@ class ModelRegistry:
         return error
 
     async def _open(self, life: ModelLifetime, tasks: asyncio.TaskGroup) -> None:
-        """Until somebody else needs the room."""
+        """Loads the model and serves it until another model needs its room."""
         began_s, model = self._clock.now(), life.model
         served = await self._serve(model.offer)
         running = tasks.create_task(served.run(), name=f"serve-{model.offer.name}")
@@ -188,7 +212,7 @@ class ModelRegistry:
         model.last_used_s = self._clock.now()
         model.loaded(info)
         life.ready.set_result(served)
-        self._budget.freed()  # who asked for it may have left: then it is idle
+        self._budget.freed()  # the caller may have left while it loaded: then it is idle already
         self._metrics.observe("earshot_asr_load_seconds", took_s)
         self._count()
         logger.info(
@@ -215,7 +239,7 @@ class ModelRegistry:
         logger.warning("! %s: %s", model.offer.name, error)
         if not life.ready.done():
             life.ready.set_exception(error)
-            life.ready.exception()  # who only held it does not ask
+            life.ready.exception()  # counts as seen: a session that only holds it never awaits it
 
     def _end(self, life: ModelLifetime) -> None:
         self._budget.lives.discard(life)
@@ -239,7 +263,8 @@ class ModelRegistry:
         return self._models.get(name)
 
     def _look_again(self) -> bool:
-        """Whether the models folder has been read anew: something may have been pulled."""
+        """Reads the models folder again if that is allowed by now, because a model may have been
+        pulled. True if it was read."""
         now = self._clock.now()
         if now - self._looked_at_s < LOOK_AGAIN_S:
             return False
@@ -256,7 +281,8 @@ class ModelRegistry:
         return True
 
     def _by_alias(self) -> dict[str, str]:
-        """A model's own name wins over another's alias, and the first over later ones."""
+        """Returns names by alias. A model's own name wins over another's alias, and the first model
+        over later ones."""
         found: dict[str, str] = {}
         for model in self._models.values():
             for alias in model.offer.aliases:
@@ -269,13 +295,13 @@ def _stopping(model: SharedModel) -> EngineCrashed:
 
 
 def _again(failure: EngineError, wait_s: float) -> EngineError:
-    """The same for one who asks before it is tried again."""
+    """Returns the same failure for a caller that asks before the model may be tried again."""
     why = f"{failure.detail}; tried again in {wait_s:.0f} s"
     return type(failure)("asr", failure.engine, why)
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> Exception:
-    """The leaf that tells."""
+    """Returns the first leaf of an exception group, which has the message."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

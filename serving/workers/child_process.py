@@ -1,7 +1,8 @@
-"""A worker program in a supervised child process: started, watched, killed when hung, restarted.
+"""Supervision of a worker program in a child process: starts it, watches it, kills it when it
+hangs, restarts it.
 
-Both ends speak `engines.runtime.worker.protocol` over a socket pair. Losing the child loses what
-it had in hand, never the server.
+Both ends speak `engines.runtime.worker.protocol` over a socket pair. If the child dies, its current
+requests are lost, but the server is not affected.
 """
 
 import asyncio
@@ -32,29 +33,36 @@ from engines.runtime.worker.protocol import (
 logger = logging.getLogger(__name__)
 
 LOAD_TIMEOUT_S = 120.0
-"A large Whisper from a cold disk takes tens of seconds."
+"Longest time for loading the model. A large Whisper from a cold disk takes tens of seconds."
 BACKOFF_S = (0.05, 0.2, 1.0, 5.0)
-"Waits before the next starts after failures in a row: the first is short, a crash is often single."
+"""Seconds before the next start after the first, second, ... failure in a row. The first is short
+because a crash is often single."""
 STABLE_AFTER_S = 30.0
-"A worker that lived this long starts the backoff anew."
+"A worker that lived this many seconds resets the count of failures."
 EXIT_GRACE_S = 1.0
-"A child told to end by closing its socket exits at once; one that does not is killed."
+"""Time for a child to exit after its socket was closed. A healthy one exits at once; after this
+time it is killed."""
 SILENCE_S = 15.0
-"With nothing to do, before it is asked whether it lives, and from then until it is killed."
+"""Time of silence after which an idle child is asked whether it is alive. After the same time
+without an answer it is killed."""
 READ_BYTES = 256 * 1024
+"Largest piece of data that is read at once."
 
 InfoT = TypeVar("InfoT")
+"Type of what the child reports about itself once it has loaded."
 ReplyT = TypeVar("ReplyT")
+"Type of the child's messages."
 
 
 class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
-    """Supervises one child process; a subclass says what the child is asked and what it answers.
+    """Supervises one child process. A subclass defines the requests to the child and the replies.
 
-    `InfoT` is what the child says of itself once it has loaded, `ReplyT` its messages.
+    `InfoT` is what the child reports about itself once it has loaded, `ReplyT` its messages.
     """
 
     def __init__(self, load: LoadRequest, metrics: Metrics, *, name: str, label: str) -> None:
-        """`load`: the first message. `name`: for errors. `label`: for the log."""
+        """Prepares the worker; `run` starts it. load: the first message to the child. name: the
+        name in errors. label: the name in the log."""
         self._load, self._metrics = load, metrics
         self._kind, self._name, self._label = load.kind, name, label
         self._process: asyncio.subprocess.Process | None = None
@@ -65,21 +73,23 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
 
     @property
     def pid(self) -> int | None:
-        """Of the living child."""
+        """Process id of the running child; None if there is none."""
         return self._process.pid if self._process else None
 
     @property
     def is_ready(self) -> bool:
-        """A child lives and has loaded."""
+        """True if a child is running and has loaded."""
         return self.pid is not None and self._ready is not None and self._ready.done()
 
     async def ready(self) -> InfoT:
-        """Wait until it has loaded. Raises EngineMissing and its like when it cannot; EngineCrashed
-        when it was lost, and could not be loaded again just now."""
+        """Waits until the child has loaded, and returns its report. Raises EngineMissing and
+        similar errors when the first load failed; EngineCrashed when the child was lost and could
+        not be loaded again just now."""
         return await asyncio.shield(self._ready_future())
 
     async def run(self) -> None:
-        """Keep the child alive until cancelled. Raises when the very first load fails."""
+        """Keeps the child alive until it is cancelled. Raises EngineError when the very first load
+        fails."""
         failures = 0
         loop = asyncio.get_running_loop()
         try:
@@ -102,21 +112,22 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
 
     @abstractmethod
     def _reader(self) -> MessageFrameReader[ReplyT]:
-        """For what the child says."""
+        """Returns a reader for the child's messages."""
 
     @abstractmethod
     def _receive(self, reply: ReplyT) -> None:
-        """Takes a message of the child; calls `_loaded` for the one that says it is ready.
+        """Handles a message of the child, and calls `_loaded` for the one that says it is ready.
 
         Raises EngineError to have the child replaced.
         """
 
     @abstractmethod
     def _lose_work(self, why: str) -> None:
-        """Fails what the child has in hand."""
+        """Fails all requests that the child has not answered."""
 
     def _is_busy(self) -> bool:
-        """Whether the child may be silent because it works; what it works on has its own limit."""
+        """True if the child may be silent because it works. Its requests have their own time
+        limit."""
         return False
 
     async def _start(self, theirs: socket.socket) -> asyncio.subprocess.Process:
@@ -132,7 +143,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             self._ready_future().set_result(info)
 
     async def _back(self) -> None:
-        """Wait for a child that is being restarted, but not for ever."""
+        """Waits for a child that is being restarted. Raises EngineCrashed after LOAD_TIMEOUT_S."""
         try:
             async with asyncio.timeout(LOAD_TIMEOUT_S):
                 await self.ready()
@@ -141,7 +152,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             raise EngineCrashed(self._kind, self._name, why) from None
 
     async def _live(self) -> None:
-        """One child, from start to death. Raises when it is gone."""
+        """Runs one child from its start to its death. Raises EngineError when it is gone."""
         self._is_loading = True
         ours, theirs = socket.socketpair()
         with theirs:
@@ -159,7 +170,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         except TimeoutError:
             raise EngineTimeout(self._kind, self._name, "did not load in time") from None
         except ConnectionError:
-            pass  # it died with something of ours unread
+            pass  # the child died before it had read all our data
         finally:
             self._lose("its worker process died")
             self._writer.close()
@@ -171,8 +182,9 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         raise EngineCrashed(self._kind, self._name, why)
 
     async def _next(self, reader: asyncio.StreamReader) -> bytes:
-        """What the child says. One that is silent with nothing to do is asked whether it lives:
-        else the next speaker would find out. Raises EngineTimeout."""
+        """Returns the child's next data. Sends a ping to a child that is idle and silent: otherwise
+        the next request would be the first to notice that it hangs. Raises EngineTimeout if the
+        ping is not answered."""
         is_asked = False
         while True:
             try:
@@ -198,7 +210,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             await self._writer.drain()
 
     def _tell(self, message: Struct) -> None:
-        """Small, and not waited for."""
+        """Fire-and-forget: writes a small message without draining."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(frame(message))
 
@@ -214,7 +226,8 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             ready.exception()  # run() raises it too, so it counts as seen
 
     def _fail_reload(self, exc: Exception) -> None:
-        """Who waits hears why; who comes later waits for the next child."""
+        """Reports the failed restart to the callers that wait now. Later callers wait for the next
+        child."""
         why = exc.detail if isinstance(exc, EngineError) else str(exc)
         self._fail_ready(
             EngineCrashed(self._kind, self._name, f"crashed, and does not load again: {why}")
@@ -222,13 +235,13 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         self._ready = None
 
     def _lose(self, why: str) -> None:
-        """Fail what is in flight; later callers wait for the next child."""
+        """Fails all requests in flight. Later callers wait for the next child."""
         self._lose_work(why)
         if self._ready is not None and self._ready.done():
             self._ready = None
 
     def _kill(self) -> None:
-        self._lose("its worker process hung")  # at once: nobody may send to what is dying
+        self._lose("its worker process hung")  # first: no request may go to a dying process
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 

@@ -1,4 +1,4 @@
-"""Audio files of strangers, decoded in processes of their own; a bounded number at once."""
+"""Decodes untrusted audio files in processes of their own, a bounded number at once."""
 
 import asyncio
 import logging
@@ -46,70 +46,80 @@ from serving.workers.file_decoder_host import (
 logger = logging.getLogger(__name__)
 
 UPLOADS = 16
-"""Files of callers that are decoded at once. A long one is decoded as fast as it is recognised, so
-it keeps its place that long; together they take at most 16 times MEMORY_BYTES, 1 GiB."""
+"""Number of callers' files that are decoded at once. A long file is decoded as fast as it is
+recognised, so it keeps its place that long. Together they take at most 16 times MEMORY_BYTES, 1
+GiB."""
 
 DEVICE_UPLOADS = 4
-"The same for Willow's devices, which have no key: theirs never take a caller's place."
+"The same limit for Willow devices. They have no key, so their files never take a caller's place."
 
 QUEUE_S = 30.0
-"How long a file waits for a place before its sender is told to come back."
+"Longest wait of a file for a place. After that its sender gets OverloadedError."
 
 PIECE_S = 30.0
-"""Until the next piece of a file's sound, which takes milliseconds. A decoder that works is ended
-by its processor time; one that got none for so long is on a machine that is far too busy."""
+"""Longest wait for the next piece of a file's audio, which normally takes milliseconds. A decoder
+that works too long is ended by its limit of processor time. If it got no processor time for so
+long, the machine is far too busy."""
 
 MEMORY_BYTES = 64 * 1024 * 1024
-"""Of a decoder, beside what it has before it opens a file. Two hours of AAC have an index of 8 MB;
-the longest frame is 2 MB."""
+"""Memory of a decoder, in addition to what it has before it opens a file. Two hours of AAC have an
+index of 8 MB; the longest frame is 2 MB."""
 
 PROCESSOR_S = 5
-"""To open a file and understand it. A film of 100 MB takes a tenth of it here, and small machines
-are ten times slower."""
+"""Seconds of processor time to open a file and understand it. A film of 100 MB takes a tenth of it
+here, and small machines are ten times slower."""
 
 PROCESSOR_PER_AUDIO_S = 0.02
-"For each second of sound that came out. AAC, the slowest, takes 0.0015 here."
+"""Seconds of processor time allowed per second of decoded audio. AAC, the slowest, takes 0.0015
+here."""
 
 RETRY_AFTER_S = 5
 
 _MAX_PAYLOAD_BYTES = PIECE_BYTES + 1024
+"Largest message of a decoder: one piece of audio and its frame."
 _TOO_LARGE = ("audio_too_large", "audio_too_long")
+"Error codes of a decoder that mean a payload that is too large."
 _MAX_MESSAGE = 1000
+"Longest error message of a decoder that is passed on, in characters."
 
 
 @dataclass(slots=True, eq=False)
 class _FileDecode:
-    """A file that a process decodes, or has just been told to decode no more."""
+    """A file that a process is decoding, or that was cancelled while its process still runs."""
 
     over: asyncio.Future[int]
-    "The exit code of its process."
+    "Gets the exit code of its process."
     places: asyncio.Semaphore
-    "Where it frees its place."
+    "Semaphore that gets its place back when the process is gone."
 
 
 class DecoderProcess(ChildProcessWorker[None, HostReply]):
-    """The process that forks the decoders. `run` supervises it; doors get a `share` of it."""
+    """The host process that forks the decoders. `run` supervises it; each door gets a `share` of
+    it."""
 
     def __init__(self, metrics: Metrics, *, processor_s: float = PROCESSOR_S) -> None:
         super().__init__(
             LoadRequest("files", "decoder", {}), metrics, name="decoder", label="files"
         )
-        self._has_loaded = True  # the server is of use without uploads, so it is tried again
+        self._has_loaded = True  # a failed first load is retried: the server works without uploads
         self._files: socket.socket | None = None
         self._running: dict[int, _FileDecode] = {}
         self._next_id = 0
         self.processor_s = processor_s
 
     def share(self, max_files: int) -> "DecoderShare":
-        """A decoder of at most so many files at once, whatever others have."""
+        """Returns a decoder for at most `max_files` files at once, independent of the other
+        shares."""
         return DecoderShare(self, max_files)
 
     async def begin(
         self, file: BinaryIO, rate_hz: int, limits: FileLimits, places: asyncio.Semaphore
     ) -> tuple[int, asyncio.Future[int], socket.socket]:
-        """Hands a file over. Returns its number, its end, and the socket that its sound comes from.
+        """Passes a file to the host. Returns the request's id, a future for the exit code, and the
+        socket that the audio comes from.
 
-        Raises EngineCrashed, Overloaded. `places` is freed when its process is gone.
+        Raises EngineCrashed, OverloadedError. `places` gets its place back when the decoder's
+        process is gone.
         """
         await self._back()
         self._next_id += 1
@@ -135,7 +145,7 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
         return request_id, over, ours
 
     def cancel(self, request_id: int) -> None:
-        """Its process is killed; one that has ended is left alone."""
+        """Kills the process that decodes this file, if it still runs."""
         if request_id in self._running:
             self._tell(CancelRequest(request_id))
 
@@ -179,7 +189,7 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
                 if not running.over.done():
                     running.over.set_result(exit_code)
             case PongReply():
-                pass  # that it came is all it says
+                pass  # its arrival is all that matters
 
     def _lose_work(self, why: str) -> None:
         if self._files is not None:
@@ -194,7 +204,8 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
 
 
 class DecoderShare:
-    """Decodes at most a fixed number of files at once; a `media.files.decode.FileDecoder`."""
+    """Decodes at most a fixed number of files at once. Implements
+    `media.files.decode.FileDecoder`."""
 
     def __init__(self, process: DecoderProcess, max_files: int) -> None:
         self._process = process
@@ -203,9 +214,11 @@ class DecoderShare:
     async def blocks(
         self, file: BinaryIO, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
     ) -> AsyncGenerator[Pcm, None]:
-        """The file's sound as it is taken; closing the generator kills its process.
+        """Yields the file's audio as fast as the caller takes it: int16, mono, at `rate_hz`.
+        Closing the generator kills the decoder's process.
 
-        Raises RequestError, TooLarge, Overloaded, EngineCrashed.
+        Raises RequestError for a file that cannot be decoded, PayloadTooLarge, OverloadedError,
+        EngineCrashed.
         """
         request_id, over, ours = await self._begin(file, rate_hz, limits or FileLimits())
         try:
@@ -270,7 +283,8 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
 
 
 def _understood(sounds: MessageFrameReader[PcmReply], data: bytes) -> list[PcmReply]:
-    """What a decoder says is not trusted: a file may have taken it over."""
+    """Decodes a decoder's messages. They are not trusted: a file may have taken over the decoder.
+    Raises RequestError for invalid messages."""
     try:
         found = list(sounds.receive_data(data))
     except RemoteProtocolError as exc:
@@ -288,7 +302,7 @@ def _refusal(code: str, message: str) -> RequestError:
 
 
 def _killed(exit_code: int, processor_s: float) -> RequestError:
-    """A decoder ended without a word."""
+    """Returns the error for a decoder that ended without a message."""
     logger.warning("! files: a decoder ended with exit status %d", exit_code)
     if exit_code == -signal.SIGXCPU:
         return _unsupported(

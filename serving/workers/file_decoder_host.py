@@ -1,12 +1,12 @@
-"""The process that has audio files of strangers decoded, each in a process of its own.
+"""Host process that has untrusted audio files decoded, each in a process of its own.
 
-`python -m serving.workers.file_decoder_host --fd N --files-fd M` decodes nothing itself, so
-nothing in a
-file can stop it. It forks: a fork has the libraries already, so a new decoder costs milliseconds,
-and one is always ready before it is needed. Limits of memory and processor time hold for one file
-only; the kernel kills a decoder that passes them, and the others never notice.
+Run it as `python -m serving.workers.file_decoder_host --fd N --files-fd M`. It decodes nothing
+itself, so no file can stop it. It forks a decoder for each file. A fork has the libraries already,
+so a new decoder costs milliseconds, and one is always ready before it is needed. The limits of
+memory and processor time hold for one file only: the kernel kills a decoder that exceeds them, and
+the others are not affected.
 
-Requests come with two descriptors: the file, and the socket that takes its sound.
+Each request comes with two descriptors: the file, and the socket that takes its audio.
 """
 
 import argparse
@@ -45,65 +45,72 @@ from media.files.decode import FileLimits, decode, load_codecs
 logger = logging.getLogger(__name__)
 
 NICE = 15
-"Of a file that takes long: where a live session wants the processor too, it gets 28 times as much."
+"""Nice value of a decoder that takes long. When a live session needs the processor too, the session
+gets 28 times as much."""
 
 NICE_AFTER_S = 0.25
-"Most files are decoded by then, so they are as quick beside other work as they were without us."
+"Age at which a decoder gets that nice value. Most files are decoded by then at normal speed."
 
 REFILL_S = 0.1
-"""Until the next decoder is forked while one works; else it is forked when that one has ended. A
-fork takes a few milliseconds of a processor that the file may want."""
+"""Time until the next decoder is forked while one works; otherwise it is forked when that one has
+ended. A fork takes a few milliseconds of a processor that the file may need."""
 
 MAX_LOST_SPARES = 5
-"In a row. Then something is wrong with this process, and the server starts another, not at once."
+"""Waiting decoders that may die in a row. After that something is wrong with this process: it
+exits, and the server starts another one after a pause."""
 
 PIECE_BYTES = 128 * 1024
-"Of sound in one message: 4 s at 16 kHz."
+"Audio in one message: 4 s at 16 kHz."
 
 _RECEIVE_BYTES = 64 * 1024
 
 
 class DecodeFileRequest(Struct, frozen=True, tag_field="type", tag="decode_file"):
-    """Decodes the file whose descriptor comes with this message; the sound goes to the socket that
-    comes with it, too. Answered by `FileDecodeEnd` when the decoder is gone, however it ended."""
+    """Asks for a decode of the file whose descriptor comes with this message. The audio goes to the
+    socket that comes with it, too. `FileDecodeEnd` follows when the decoder is gone, however it
+    ended."""
 
     request_id: int
     rate_hz: int
+    "Sample rate of the audio to return."
     max_bytes: int
     max_duration_s: float
     memory_bytes: int
-    "Beside what the process has before it opens the file."
+    "Memory that the decoder may take in addition to what it has before it opens the file."
     processor_s: float
-    "Until there is sound, and as much again for the rest as the next field gives."
+    "Processor time in seconds that the decoder may take in any case."
     processor_per_audio_s: float
-    "For each second of sound that came out."
+    "Additional processor time for each second of decoded audio."
 
 
 class HostReady(Struct, frozen=True, tag_field="type", tag="host_ready"):
-    """The libraries are loaded, and a decoder waits for its file."""
+    """Says that the libraries are loaded and a decoder waits for its file."""
 
 
 class FileDecodeEnd(Struct, frozen=True, tag_field="type", tag="file_over"):
-    """The decoder of this file has ended."""
+    """Says that the decoder of this file has ended."""
 
     request_id: int
     exit_code: int
-    "0; or the signal that killed it, negative."
+    "0, or the negative number of the signal that killed it."
 
 
 class PcmChunk(Struct, frozen=True, tag_field="type", tag="sound"):
-    """The next piece of a file, as little-endian int16 bytes."""
+    """The next piece of a file's audio, as little-endian int16 bytes, mono."""
 
     pcm: bytes
 
 
 class PcmEnd(Struct, frozen=True, tag_field="type", tag="sound_over"):
-    """The file was decoded to its end."""
+    """Says that the file was decoded to its end."""
 
 
 HostRequest = LoadRequest | CancelRequest | PingRequest
+"Messages from the server to the host on the control socket."
 HostReply = HostReady | FileDecodeEnd | PongReply
+"Messages from the host to the server."
 PcmReply = PcmChunk | PcmEnd | FailureReply
+"Messages from a decoder to the server."
 
 
 class DecoderHost:
@@ -116,11 +123,12 @@ class DecoderHost:
         self._spare: tuple[int, socket.socket] | None = None
         self._lost_spares = 0
         self._running: dict[int, int] = {}
-        "Process id of a decoder -> its request."
+        "Request ids by the process id of their decoders."
         self._new: deque[tuple[float, int]] = deque()
-        "When a decoder has to step back, and its process id; in order."
+        "Time at which a decoder gets its nice value, and its process id; in order of time."
 
     def run(self) -> None:
+        """Serves requests until the server closes the control socket."""
         woken, wakes = socket.socketpair()
         for one in (self._files, woken, wakes):
             one.setblocking(False)
@@ -150,19 +158,19 @@ class DecoderHost:
                     self._serve(request)
 
     def _wait_s(self) -> float | None:
-        """Until there is something to do without any message."""
+        """Returns the seconds until there is something to do without a message; None: nothing."""
         waits = [max(0.0, at - monotonic()) for at, _ in list(self._new)[:1]]
         if self._spare is None:
             waits.append(REFILL_S)
         return min(waits, default=None)
 
     def _step_back(self) -> None:
-        """Has the decoders that took long give way to others."""
+        """Gives the nice value to the decoders that have taken long."""
         while self._new and self._new[0][0] <= monotonic():
             _, process_id = self._new.popleft()
             if process_id in self._running:
                 os.setpriority(os.PRIO_PROCESS, process_id, NICE)
-                if sys.platform == "linux":  # it does not interrupt others any more
+                if sys.platform == "linux":  # SCHED_BATCH: it no longer preempts others on waking
                     os.sched_setscheduler(process_id, os.SCHED_BATCH, os.sched_param(0))
 
     def _serve(self, request: HostRequest | None) -> None:
@@ -174,10 +182,10 @@ class DecoderHost:
             case PingRequest(number):
                 self._send(PongReply(number))
             case _:
-                pass  # a Load, which has been served by starting
+                pass  # a LoadRequest: the process has loaded by starting
 
     def _receive(self) -> Iterator[HostRequest | None]:
-        """None: the server is gone."""
+        """Yields the requests that have arrived; None when the server is gone."""
         try:
             data = self._control.recv(_RECEIVE_BYTES)
         except ConnectionError:
@@ -191,7 +199,7 @@ class DecoderHost:
             except BlockingIOError:
                 return
             if not data:
-                return  # the server is gone, as the other socket will say
+                return  # the server is gone; the control socket reports it
             request_id = self._request.decode(data).request_id
             self._hand_over(request_id, data, descriptors)
             for descriptor in descriptors:
@@ -212,7 +220,8 @@ class DecoderHost:
             return
 
     def _fork_spare(self) -> tuple[int, socket.socket]:
-        """The decoder of the next file. It is forked now, for that takes longer than most files."""
+        """Forks the decoder of the next file in advance, because a fork takes longer than most
+        files."""
         ours, theirs = socket.socketpair()
         process_id = os.fork()
         if process_id == 0:
@@ -239,6 +248,7 @@ class DecoderHost:
         assert self._spare is not None
         self._spare[1].close()
         self._spare = None
+        "Process id and socket of the decoder that waits for the next file."
         self._lost_spares += 1
         if self._lost_spares > MAX_LOST_SPARES:
             raise SystemExit("decoders die before they have a file")
@@ -249,7 +259,7 @@ class DecoderHost:
 
 
 def _become_decoder(jobs: socket.socket) -> NoReturn:
-    """The life of a forked process: one file. It never returns into the host's code."""
+    """Decodes one file in a forked process, which then ends. Never returns into the host's code."""
     exit_code = 1
     try:
         _leave_host(jobs.fileno())
@@ -275,8 +285,8 @@ def _leave_host(keep: int) -> None:
 
 
 def _decode_silence() -> None:
-    """Decodes a tenth of a second of silence. A fork shares its memory with the host until it
-    writes to it, and each first write costs; so they are done before anybody waits."""
+    """Decodes a tenth of a second of silence. A fork shares its memory with the host, and its first
+    write to each page costs time. This makes these writes before a file arrives."""
     file = BytesIO()
     with wave.open(file, "wb") as out:
         out.setnchannels(1)
@@ -287,8 +297,8 @@ def _decode_silence() -> None:
 
 
 def _confine(request: DecodeFileRequest) -> None:
-    """From here on the process has a bounded memory and processor time, and opens nothing: no
-    file, no socket. A decoder that a file has taken over can only send sound."""
+    """Limits this process: bounded memory and processor time, and no new file or socket. A decoder
+    that a file has taken over can only send audio."""
     if sys.platform == "linux":
         with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123 - a path object costs more
             size_bytes = int(statm.read().split()[0]) * resource.getpagesize()
@@ -303,7 +313,8 @@ def _limit(kind: int, limit: int) -> None:
 
 
 def _allow_processor_s(seconds: float) -> None:
-    """The kernel ends the process after so many whole seconds of processor time."""
+    """Sets the limit of processor time, in whole seconds, after which the kernel ends the
+    process."""
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, hard))
 
@@ -331,7 +342,7 @@ def _decode(request: DecodeFileRequest, file: int, sound: socket.socket) -> None
 
 
 def main() -> None:
-    """Run a host on the inherited sockets `--fd` and `--files-fd`."""
+    """Runs a host on the inherited sockets `--fd` and `--files-fd`."""
     parser = argparse.ArgumentParser(prog="serving.workers.file_decoder_host")
     parser.add_argument("--fd", type=int, required=True, help="inherited, connected stream socket")
     parser.add_argument("--files-fd", type=int, required=True, help="the same, for descriptors")

@@ -1,4 +1,4 @@
-"""One model in a supervised child process, which runs `engines.runtime.worker.main`."""
+"""One ASR model in a supervised child process, which runs `engines.runtime.worker.main`."""
 
 import asyncio
 import logging
@@ -28,7 +28,8 @@ logger = logging.getLogger(__name__)
 
 
 class ProcessWorker(ChildProcessWorker[AsrInfo, WorkerReply]):
-    """A model in one child process. `run` supervises it; the other methods are for its callers."""
+    """Worker that runs a model in one child process. `run` supervises it; the other methods are for
+    its callers."""
 
     def __init__(
         self,
@@ -40,7 +41,12 @@ class ProcessWorker(ChildProcessWorker[AsrInfo, WorkerReply]):
         *,
         called: str = "",
     ) -> None:
-        """`called`: the model's name, for who reads of it; an engine has several."""
+        """Prepares the worker; `run` starts it.
+
+        kind: kind of the engine, "asr". options: settings of the engine. index: number of this
+        worker among those of the model. called: name of the model in logs and errors, because an
+        engine has several models.
+        """
         name = called or engine
         load = LoadRequest(kind, engine, dict(options))
         super().__init__(load, metrics, name=name, label=f"{kind}.{name}[{index}]")
@@ -49,7 +55,9 @@ class ProcessWorker(ChildProcessWorker[AsrInfo, WorkerReply]):
         self._patience = HangDetector()
 
     async def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
-        """Run one batch. Raises EngineError: EngineCrashed, or EngineTimeout, which restarts it."""
+        """Runs one batch, and returns one result per item. Raises EngineError: EngineCrashed when
+        the process died; EngineTimeout when it did not answer in time, which kills and restarts
+        it."""
         await self._back()
         self._next_id += 1
         request_id = self._next_id
@@ -78,7 +86,8 @@ class ProcessWorker(ChildProcessWorker[AsrInfo, WorkerReply]):
         return results
 
     def forget(self, utterance: str) -> None:
-        """Drop what the child caches for a cancelled utterance; nothing to do while it is down."""
+        """Drops what the child caches for a cancelled utterance. A child that is down has nothing
+        to drop."""
         self._tell(ForgetRequest(utterance))
 
     def _reader(self) -> MessageFrameReader[WorkerReply]:
@@ -110,7 +119,7 @@ class ProcessWorker(ChildProcessWorker[AsrInfo, WorkerReply]):
                     why = f"its last {FAILURES} calls failed, so it starts anew"
                     raise EngineError(self._kind, self._name, why)
             case _:
-                pass  # a Pong: that it came is all it says
+                pass  # a PongReply: its arrival is all that matters
 
     def _answer(self, request_id: int, answer: list[AsrResult] | EngineError) -> None:
         future = self._pending.get(request_id)
