@@ -1,1 +1,1 @@
-"""Which model runs on which hardware: what fits, what is fast enough."""
+"""Choice of hardware for each model: which one fits where, and is fast enough."""

@@ -1,4 +1,5 @@
-"""How long models take on this machine: by `earshot models bench`, or by one decode at a start."""
+"""Measured times of models on this machine, from `earshot models bench` or from one decode at a
+start."""
 
 from pathlib import Path
 
@@ -10,36 +11,37 @@ from msgspec.json import format as format_json
 from serving.placement.hardware import Hardware
 
 FILE = ".measured.json"
-"In the models folder. Hidden, and worthless on another machine."
+"File in the models folder. It is hidden, and useless on another machine."
 
 
 class ModelBenchmark(Struct, frozen=True):
-    """Milliseconds per utterance with one model, of each engine that was measured."""
+    """Measured times of one model, in ms per utterance, by engine."""
 
     checkpoint: str
-    "Folder that `whisper_torch` loads; empty: that was not measured."
+    "Folder that `whisper_torch` loads; empty if that engine was not measured."
     faster_whisper_ms: float
     whisper_torch_ms: float | None = None
     device: str = ""
-    "By `device_name`: a figure of another machine says nothing here."
+    "Device that was measured, by `device_name`. Times of another device are ignored."
 
     @property
     def is_torch_faster(self) -> bool:
-        """`whisper_torch` took less time, and its checkpoint is still there."""
+        """True if `whisper_torch` took less time, and its checkpoint still exists."""
         torch_ms = self.whisper_torch_ms
         is_less = torch_ms is not None and torch_ms < self.faster_whisper_ms
         return is_less and Path(self.checkpoint).is_dir()
 
     @property
     def best_ms(self) -> float:
-        """Of the engine that is taken."""
+        """Time of the engine that would be chosen, in ms per utterance."""
         if self.is_torch_faster and self.whisper_torch_ms is not None:
             return self.whisper_torch_ms
         return self.faster_whisper_ms
 
 
 def read_benchmarks(models_dir: Path) -> dict[str, ModelBenchmark]:
-    """By the folder's name that `faster_whisper` loads. What cannot be read was never measured."""
+    """Returns the benchmarks by the folder name that `faster_whisper` loads. An unreadable file
+    counts as empty."""
     try:
         return decode_json((models_dir / FILE).read_bytes(), type=dict[str, ModelBenchmark])
     except (OSError, DecodeError):
@@ -47,7 +49,7 @@ def read_benchmarks(models_dir: Path) -> dict[str, ModelBenchmark]:
 
 
 def save_benchmark(models_dir: Path, name: str, measured: ModelBenchmark) -> None:
-    """Raises OSError."""
+    """Adds the benchmark of one model to the file, or replaces it. Raises OSError."""
     found = {**read_benchmarks(models_dir), name: measured}
     file = models_dir / FILE
     new = file.with_suffix(".new")
@@ -56,5 +58,5 @@ def save_benchmark(models_dir: Path, name: str, measured: ModelBenchmark) -> Non
 
 
 def device_name(hardware: Hardware) -> str:
-    """What recognition is computed on."""
+    """Returns the name of the device that computes recognition."""
     return hardware.gpus[0].name if hardware.gpus else f"{hardware.cores} cores"

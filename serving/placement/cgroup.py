@@ -1,7 +1,7 @@
-"""What a container may use: the CPU quota and memory limit of its control group.
+"""Reads the CPU quota and memory limit of this process's control group, which containers set.
 
-`os.cpu_count` and psutil tell the host's. Both versions of Linux's hierarchy are read; a limit of
-any group above ours counts, too.
+`os.cpu_count` and psutil report the host's values. Both versions of Linux's hierarchy are read. The
+limit of each group above ours counts, too.
 """
 
 from collections.abc import Iterator
@@ -9,24 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
+"Folder of the control groups."
 OWN = Path("/proc/self/cgroup")
+"File that names this process's groups."
 
 UNLIMITED_BYTES = 2**60
-"Version 1 writes a number near 2**63 where there is no limit."
+"Values from here on mean no limit: version 1 writes a number near 2**63 where there is none."
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupLimits:
-    """None: no limit."""
+    """Limits of a control group. None: no limit."""
 
     cpus: float | None = None
+    "Number of processors, possibly a fraction."
     memory_bytes: int | None = None
     free_bytes: int | None = None
-    "What the group may still take; the page cache that it can drop counts as free."
+    "Memory that the group may still take. The page cache that it can drop counts as free."
 
 
 def read_cgroup_limits(root: Path = ROOT, own: Path = OWN) -> CgroupLimits:
-    """Of this process. Where there are no control groups (macOS), nothing is limited."""
+    """Returns the limits of this process. Where there are no control groups (macOS), there are
+    none."""
     groups = _groups(own)
     cpus = [*_quotas_v1(root / "cpu", groups.get("cpu", "/"))]
     memory = [*_memory_v1(root / "memory", groups.get("memory", "/"))]
@@ -39,7 +43,7 @@ def read_cgroup_limits(root: Path = ROOT, own: Path = OWN) -> CgroupLimits:
 
 
 def _groups(own: Path) -> dict[str, str]:
-    """Controller -> our group's path; "" is the unified hierarchy."""
+    """Returns our group's path by controller; "" is the unified hierarchy."""
     found: dict[str, str] = {}
     for line in _text(own).splitlines():
         _, _, rest = line.partition(":")
@@ -50,7 +54,8 @@ def _groups(own: Path) -> dict[str, str]:
 
 
 def _folders(root: Path, path: str) -> Iterator[Path]:
-    """Our group's folder and those above it. In a container only the mounted root may exist."""
+    """Yields our group's folder and those above it. In a container only the mounted root may
+    exist."""
     folder = root / path.strip("/")
     while folder.is_relative_to(root):
         yield folder
@@ -58,6 +63,7 @@ def _folders(root: Path, path: str) -> Iterator[Path]:
 
 
 def _quotas_v2(root: Path, path: str) -> Iterator[float]:
+    """Yields the CPU quota of each group that has one, in processors."""
     for folder in _folders(root, path):
         quota, _, period = _text(folder / "cpu.max").partition(" ")
         if quota.isdigit() and period.isdigit():
@@ -72,7 +78,7 @@ def _quotas_v1(root: Path, path: str) -> Iterator[float]:
 
 
 def _memory_v2(root: Path, path: str) -> Iterator[tuple[int, int]]:
-    """(limit, in use) of every group that has a limit."""
+    """Yields (limit, bytes in use) of each group that has a limit."""
     for folder in _folders(root, path):
         if limit := _number(folder / "memory.max"):
             yield limit, _in_use(folder, "memory.current", "inactive_file")
@@ -86,6 +92,7 @@ def _memory_v1(root: Path, path: str) -> Iterator[tuple[int, int]]:
 
 
 def _in_use(folder: Path, usage: str, cache: str) -> int:
+    """Returns the bytes in use, without the page cache that can be dropped."""
     for line in _text(folder / "memory.stat").splitlines():
         name, _, value = line.partition(" ")
         if name == cache and value.isdigit():

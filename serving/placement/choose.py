@@ -1,4 +1,5 @@
-"""Which engine serves each stage, and why. Pure: `serve`, `doctor` and the page say the same."""
+"""Chooses the engine for each stage, with the reason. Pure, so that `serve`, `doctor` and the web
+page give the same answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from serving.placement.whisper import CPU, asr_memory, place_model
 KINDS: tuple[EngineKind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
 
 AUTO = "auto"
+"Value of the configuration that leaves the choice to this module."
 
 PREFERRED: Mapping[EngineKind, Sequence[tuple[str, str]]] = {
     "vad": (
@@ -39,49 +41,55 @@ PREFERRED: Mapping[EngineKind, Sequence[tuple[str, str]]] = {
     "llm": (("intents", "understands home commands without a language model"),),
     "tts": (("espeak", "speaks every language at once, without weights"),),
 }
-"What `auto` takes: the first that is installed, and what speaks for it."
+"""Engines that `auto` tries, in this order, and the reason for each. The first installed one is
+chosen."""
 
 WHISPER = "faster_whisper"
 WHISPER_TORCH = "whisper_torch"
 WHISPER_FILES = ("config.json", "model.bin", "tokenizer.json")
+"Files that a folder with a Whisper for CTranslate2 must have."
 
 FIXTURES = ("whisper-nano",)
-"Knows two hundred words of one synthetic voice: for tests, and whoever asks for it by name."
+"""Models that `auto` never chooses. They know two hundred words of one synthetic voice, and are for
+tests and for requests that name them."""
 
 AS_FLOAT16: Mapping[str, float] = {"int8": 2.0, "float32": 0.5}
-"Size as float16 by size on disk."
+"Factor from the size on disk to the size as float16, by the number type of the file."
 
 LIVE_MS = 800.0
-"""What the words of a short sentence may take for `auto`. It is waited for after every turn, behind
-half a second of silence and before the language model: more is an answer after two seconds."""
+"""Longest time in ms that `auto` accepts for recognising a short sentence. The user waits for it
+after every turn, after half a second of silence and before the language model. With more, the
+answer would come after two seconds."""
 
 ONE_AT_A_TIME = ("pocketsphinx",)
-"Recognisers of one thread, which need no weights."
+"Recognisers that decode one utterance at a time and need no weights."
 
 
 @dataclass(frozen=True, slots=True)
 class WhisperWeights:
-    """A model that lies in the models folder, or where the configuration says."""
+    """A Whisper model in the models folder, or at the place that the configuration names."""
 
     path: Path
     size_mb: float
+    "Size on disk."
     kind: str = "float16"
-    "Of the numbers in its file."
+    "Number type of most of the weights in its file."
     measured: ModelBenchmark | None = None
-    "How long it takes, where that was measured."
+    "Its benchmark, if there is one."
 
     @property
     def float16_mb(self) -> float:
-        """Its size as float16, which is what estimates start from: what it is computed in is
+        """Its size as float16, from which memory is estimated. The number type for computing is
         chosen when it is loaded."""
         return self.size_mb * AS_FLOAT16.get(self.kind, 1.0)
 
     @property
     def name(self) -> str:
+        """Name of its folder."""
         return self.path.name
 
     def is_called(self, name: str) -> bool:
-        """By its folder, or as the catalogue knows it."""
+        """True if this is the name of its folder, or a name of it in the catalogue."""
         if name in (self.name, short_name(self.name)):
             return True
         entry = in_catalogue(name)
@@ -90,19 +98,21 @@ class WhisperWeights:
 
 @dataclass(frozen=True, slots=True)
 class EnginePreference:
-    """What the configuration says about one kind."""
+    """What the configuration says about one kind of engine."""
 
     engine: str = AUTO
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     model: str = AUTO
-    "Recognition: the name of an engine or of a model, or a model's folder."
+    "For ASR: the name of an engine or of a model, or a model's folder."
     memory_mb: float = 0
+    "Limit for recognisers on each device; 0: no limit is configured."
     workers: int = 0
+    "Number of worker processes; 0: as suits the machine."
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSelection:
-    """An engine to load, and the sentence that explains it."""
+    """The engine to load for one kind, and the sentence that explains the choice."""
 
     kind: EngineKind
     name: str
@@ -111,7 +121,8 @@ class EngineSelection:
 
 
 def find_whisper(models_dir: Path) -> tuple[WhisperWeights, ...]:
-    """Whisper models in CTranslate2's form, one folder each; hidden ones are half downloaded.
+    """Returns the Whisper models for CTranslate2 in the models folder, one per subfolder. Hidden
+    folders are skipped: they are incomplete downloads.
 
     Raises ConfigError when the folder cannot be listed.
     """
@@ -137,7 +148,8 @@ def _has_whisper(folder: Path) -> bool:
 
 
 def weights_at(folder: Path) -> WhisperWeights:
-    """Of 0 MB when there are none: loading them tells what is wrong."""
+    """Returns the weights in a folder; with a size of 0 MB if there are none, as loading them will
+    report the error."""
     file = folder / "model.bin"
     try:
         found = file.stat()
@@ -150,11 +162,12 @@ def weights_at(folder: Path) -> WhisperWeights:
 
 @lru_cache(maxsize=1024)
 def _kind(file: Path, _size: int, _mtime_ns: int) -> str:
-    """Read once per file: the folder is looked at again and again."""
+    """Returns the number type of a file's weights. Cached by size and time of change, because the
+    folder is listed again and again."""
     try:
         return read_weights_file(file).weight_type
     except UnreadableWeightsError:
-        return "float16"  # loading it tells
+        return "float16"  # loading it will report the error
 
 
 def select_engine(
@@ -164,10 +177,11 @@ def select_engine(
     weights: Sequence[WhisperWeights],
     hardware: Hardware,
 ) -> EngineSelection:
-    """The engine for one kind. `known`: what `registry.available(kind)` says.
+    """Returns the engine for one kind. known: the result of `registry.available(kind)`. weights:
+    the result of `find_whisper`.
 
-    Raises EngineMissing when it, or everything `auto` could take, is not installed; ConfigError
-    for a model that nobody knows.
+    Raises EngineMissing when the engine, or everything that `auto` could choose, is not installed;
+    ConfigError for an unknown model.
     """
     installed = {engine.name: engine.installed for engine in known}
     if kind == "asr" and wanted.model != AUTO:
@@ -191,7 +205,7 @@ def select_engine(
 def _with_model(
     wanted: EnginePreference, known: Sequence[EngineAvailability], weights: Sequence[WhisperWeights]
 ) -> EnginePreference:
-    """`asr.model` as an engine and its options. Raises ConfigError."""
+    """Translates `asr.model` into an engine and its options. Raises ConfigError."""
     if wanted.model in [engine.name for engine in known]:
         if wanted.engine not in (AUTO, wanted.model):
             raise ConfigError(
@@ -218,7 +232,8 @@ def _with_model(
 
 
 def unknown_model_message(name: str, names: Sequence[str]) -> str:
-    """What to tell about a name that nobody has: what is near, what there is, how to get it."""
+    """Returns the message for an unknown model name: similar names, all names, and how to get the
+    model."""
     called = {short_name(one): one for one in names} | {one: one for one in names}
     near = dict.fromkeys(called[one] for one in get_close_matches(name, called, n=3, cutoff=0.5))
     hint = f"; near it: {', '.join(near)}" if near else ""
@@ -234,7 +249,8 @@ def _named(
     weights: Sequence[WhisperWeights],
     hardware: Hardware,
 ) -> EngineSelection:
-    """The configured engine. One nobody knows may be a third party's; loading it will tell."""
+    """Returns the configured engine. An unknown name may belong to a third party; loading it will
+    report an error."""
     for engine in known:
         if engine.name == wanted.engine and not engine.installed:
             whose = "" if engine.origin == BUILT_IN else f"of {engine.origin} is "
@@ -254,7 +270,8 @@ def _whisper(
     *,
     has_torch: bool = False,
 ) -> EngineSelection:
-    """`has_torch`: the other engine may be taken, if it was measured to be faster."""
+    """Returns the best Whisper and its engine. has_torch: `whisper_torch` may be chosen if it was
+    measured to be faster."""
     best, why, _ = best_whisper(weights, wanted, hardware)
     noted = benchmark_on(best, hardware)
     if has_torch and noted is not None and noted.is_torch_faster:
@@ -264,12 +281,12 @@ def _whisper(
 
 
 class Best(NamedTuple):
-    """One of several models, and the sentence that explains it."""
+    """The best of several models, and the sentence that explains the choice."""
 
     model: WhisperWeights
     why: str
     is_untimed: bool
-    "It goes on a GPU where it was never timed: only its memory speaks for it."
+    "True: it goes on a GPU on which it was never timed. Only the memory says that it suits."
 
 
 def best_whisper(
@@ -278,8 +295,9 @@ def best_whisper(
     hardware: Hardware,
     where: str = "in the models folder",
 ) -> Best:
-    """The largest that keeps up with live speech; if none does, the smallest. By measured time
-    where there is one, otherwise by memory. `where`: what the sentence says of all of them."""
+    """Returns the largest model that keeps up with live speech, or the smallest if none does. Uses
+    the measured time if there is one, otherwise memory. where: words of the explanation for all the
+    models."""
     is_untimed = False
     fitting = [(m, how) for m in weights if (how := _suits(m, wanted, hardware)) is not None]
     if fitting:
@@ -298,19 +316,19 @@ def best_whisper(
 
 
 def benchmark_on(model: WhisperWeights, hardware: Hardware) -> ModelBenchmark | None:
-    """What was measured on this very device."""
+    """Returns the model's benchmark if it was measured on this very device; None otherwise."""
     noted = model.measured
     return noted if noted is not None and noted.device == device_name(hardware) else None
 
 
 def is_too_slow(model: WhisperWeights, hardware: Hardware) -> bool:
-    """It was measured on this very device, and takes too long there."""
+    """True if the model was measured on this very device, and takes longer than LIVE_MS."""
     noted = benchmark_on(model, hardware)
     return noted is not None and noted.best_ms > LIVE_MS
 
 
 def _too_slow(best: WhisperWeights, weights: Sequence[WhisperWeights], hardware: Hardware) -> str:
-    """The larger ones that were measured to take too long, as the end of a sentence."""
+    """Returns the larger models that were measured to be too slow, as the end of a sentence."""
     slow = [
         f"{model.name} takes {noted.best_ms:.0f} ms"
         for model in weights
@@ -322,7 +340,7 @@ def _too_slow(best: WhisperWeights, weights: Sequence[WhisperWeights], hardware:
 
 
 def _suits(model: WhisperWeights, wanted: EnginePreference, hardware: Hardware) -> str | None:
-    """The machine's part that computes this model in time; None: none does."""
+    """Returns the name of the device that computes this model in time; None if there is none."""
     if is_too_slow(model, hardware):
         return None
     room = asr_memory(hardware, wanted.memory_mb)
@@ -339,7 +357,7 @@ def _suits(model: WhisperWeights, wanted: EnginePreference, hardware: Hardware) 
 
 
 def _limit_mb(hardware: Hardware) -> float:
-    """Megabytes of weights (float16 on disk) that the processor computes in time."""
+    """Returns the megabytes of weights (as float16) that the processor can compute in time."""
     if hardware.cores >= 8 and hardware.memory_gb >= 8:
         return 600.0  # small
     if hardware.cores >= 4 and hardware.memory_gb >= 4:
@@ -348,9 +366,9 @@ def _limit_mb(hardware: Hardware) -> float:
 
 
 def worker_count(name: str, hardware: Hardware) -> int:
-    """Processes for a recogniser other than Whisper, where nothing is configured.
+    """Returns the number of processes for a recogniser other than Whisper, if none is configured.
 
-    PocketSphinx decodes one utterance at a time, and what is no command for seconds; a second
-    process keeps that from the other sessions.
+    PocketSphinx decodes one utterance at a time, and takes seconds for speech that is no command. A
+    second process keeps that from delaying the other sessions.
     """
     return min(2, hardware.cores) if name in ONE_AT_A_TIME else 1

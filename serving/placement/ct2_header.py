@@ -1,4 +1,5 @@
-"""What a CTranslate2 `model.bin` says about itself, without loading it: only headers are read."""
+"""Reads the properties of a CTranslate2 `model.bin` from its headers, without loading the
+weights."""
 
 import struct
 from collections import Counter
@@ -9,29 +10,35 @@ from typing import BinaryIO
 from core.errors import EarshotError
 
 TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
-"By their number in the file."
+"Number types, in the order of their codes in the file."
 
 KNOWN_VERSIONS = range(4, 7)
-"Of the file's layout, as CTranslate2 2 to 4 write it."
+"Versions of the file's layout, as CTranslate2 2 to 4 write them."
 
 MAX_NAME_BYTES, MAX_RANK, MAX_VARIABLES = 1024, 8, 100_000
-"A file beyond these is not a model."
+"Bounds of a plausible file. A file beyond them is not a model."
 
 
 class UnreadableWeightsError(EarshotError):
+    """The file is not a complete CTranslate2 model."""
+
     code = "model_unreadable"
 
 
 @dataclass(frozen=True, slots=True)
 class Ct2WeightsHeader:
+    """Properties of a CTranslate2 file."""
+
     spec: str
-    "What kind of model: WhisperSpec."
+    "Kind of the model, such as WhisperSpec."
     weight_type: str
-    "Of most of its bytes; what the weights are computed in is chosen when they are loaded."
+    """Number type of most of its bytes. The type for computing is chosen when the weights are
+    loaded."""
 
 
 def read_weights_file(path: Path) -> Ct2WeightsHeader:
-    """Walks over every variable. Raises Unreadable for a foreign or an incomplete file."""
+    """Reads the header of every variable. Raises UnreadableWeightsError for a foreign or incomplete
+    file."""
     try:
         with path.open("rb") as opened:
             return _walk(opened, path.stat().st_size)

@@ -1,4 +1,4 @@
-"""What this machine has: cores, memory, GPUs; in a container, what is left of them."""
+"""Detects the machine's cores, memory and GPUs; in a container, the part that it may use."""
 
 import os
 import shutil
@@ -11,46 +11,56 @@ from engines.runtime import cuda
 from serving.placement.cgroup import CgroupLimits, read_cgroup_limits
 
 QUERY_TIMEOUT_S = 5.0
-"A healthy driver answers within one second; a hanging one must not keep the server from starting."
+"""Longest wait for nvidia-smi. A healthy driver answers within one second, and one that hangs must
+not keep the server from starting."""
 
 FIELDS = "name,memory.total,memory.free,compute_cap,driver_version"
+"Fields that nvidia-smi is asked for."
 OLD_FIELDS = "name,memory.total,memory.free,driver_version"
-"Drivers before 510 do not know the capability, and refuse the whole question."
+"The same without the capability. Drivers before 510 do not know it, and refuse the whole query."
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
+    """One NVIDIA GPU."""
+
     name: str
     memory_gb: float
+    "Memory in GiB; 0 if it is not known."
     free_gb: float
+    "Free memory in GiB."
     capability: str
-    "CUDA compute capability, e.g. 8.9; empty when the driver is too old to say."
+    "CUDA compute capability, such as 8.9; empty when the driver is too old to report it."
     driver: str = ""
-    "Its version, e.g. 550.90.07."
+    "Version of the driver, such as 550.90.07."
     index: int = 0
-    "As this process's CUDA counts them."
+    "Number of the GPU as this process's CUDA counts."
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
+    """Hardware that this process may use."""
+
     cores: int
-    "That we may use."
+    "Number of logical cores that this process may use."
     memory_gb: float
+    "Memory in GiB."
     gpus: tuple[Gpu, ...] = ()
     free_gb: float | None = None
-    "Of the memory; None: all."
+    "Free memory in GiB; None: all of it."
     physical_cores: int | None = None
-    "Two threads of one core share its multipliers; None: not known."
+    """Number of physical cores; None if it is not known. It matters because two threads of one core
+    share its multipliers."""
     notes: tuple[str, ...] = ()
-    "What limits it, and what did not answer."
+    "Sentences about limits, and about tools that did not answer."
     gpu_problem: str = ""
-    "Why none of the GPUs can be used, whatever they are."
+    "Reason why none of the GPUs can be used; empty if they can."
 
 
 def detect_hardware(visible_gpus: str | None = None) -> Hardware:
-    """Ask the system. Blocking: a driver may take a second.
+    """Asks the system. Blocking: a driver may take a second.
 
-    `visible_gpus`: what CUDA_VISIBLE_DEVICES says, for nvidia-smi lists them all.
+    visible_gpus: the value of CUDA_VISIBLE_DEVICES, needed because nvidia-smi lists all GPUs.
     """
     group = read_cgroup_limits()
     memory = psutil.virtual_memory()
@@ -74,7 +84,7 @@ def detect_hardware(visible_gpus: str | None = None) -> Hardware:
 
 
 def with_limits(hardware: Hardware, group: CgroupLimits) -> Hardware:
-    """The machine as a container leaves it."""
+    """Returns the hardware reduced to the limits of a container."""
     cores, memory_gb = hardware.cores, hardware.memory_gb
     free_gb = memory_gb if hardware.free_gb is None else hardware.free_gb
     notes = list(hardware.notes)
@@ -90,8 +100,9 @@ def with_limits(hardware: Hardware, group: CgroupLimits) -> Hardware:
 
 
 def select_visible_gpus(gpus: tuple[Gpu, ...], wish: str | None) -> tuple[Gpu, ...]:
-    """Those that CUDA shows us, counted anew from 0. Names like GPU-8f3... cannot be told apart
-    here: as many of the first as are named."""
+    """Returns the GPUs that CUDA shows to us, numbered again from 0. wish: the value of
+    CUDA_VISIBLE_DEVICES. A name like GPU-8f3... cannot be matched here: each one takes the GPU at
+    its own position in the list."""
     if wish is None:
         return gpus
     named = [part.strip() for part in wish.split(",") if part.strip()]
@@ -105,7 +116,7 @@ def select_visible_gpus(gpus: tuple[Gpu, ...], wish: str | None) -> tuple[Gpu, .
 
 
 def _listed() -> tuple[str, str]:
-    """`nvidia-smi`'s lines, and what went wrong."""
+    """Returns the lines of `nvidia-smi`, and a message if it failed."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return "", ""
@@ -125,8 +136,8 @@ def _listed() -> tuple[str, str]:
 
 
 def parse_gpus(listed: str) -> tuple[Gpu, ...]:
-    """Lines of FIELDS or OLD_FIELDS; others are skipped. A chip that shares the machine's memory
-    has [N/A] there: it counts, with none that we know of."""
+    """Parses lines of FIELDS or OLD_FIELDS, and skips others. A chip that shares the machine's
+    memory has [N/A] there: it counts as a GPU with a memory of 0."""
     gpus: list[Gpu] = []
     for line in listed.splitlines():
         parts = [part.strip() for part in line.split(",")]
@@ -142,5 +153,5 @@ def parse_gpus(listed: str) -> tuple[Gpu, ...]:
 
 
 def _gb(mib: str) -> float:
-    """Raises ValueError."""
+    """Converts a field in MiB to GiB; 0 for [N/A]. Raises ValueError if it is no number."""
     return 0.0 if mib.startswith("[") else float(mib) / 1024

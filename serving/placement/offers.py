@@ -1,4 +1,4 @@
-"""The recognition models that can be asked for by name, each with its place. Pure."""
+"""ASR models that can be requested by name, each with its placement. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,38 +26,43 @@ from serving.placement.whisper import CPU, MemoryByDevice, ModelPlacement, asr_m
 from serving.placement.whisper_torch import place_torch_model
 
 PLAIN_MB = 150.0
-"A worker of PocketSphinx: the acoustic model and the searches it keeps open."
+"Memory in MB of a PocketSphinx worker: the acoustic model and the searches that it keeps open."
 
 
 @dataclass(frozen=True, slots=True)
 class AsrModelOffer:
-    """One model. Nothing of it is loaded."""
+    """One ASR model that can be loaded, and how. Nothing of it is loaded yet."""
 
     name: str
     engine: str
     workers: tuple[Mapping[str, Any], ...] = field(repr=False)
-    "The options of each."
+    "Options of the engine for each worker process."
     memory_mb: Mapping[str, float]
-    "Device -> estimate for all workers."
+    "Estimated memory of all workers in MB, by device."
     aliases: tuple[str, ...] = ()
+    "Other names of the model."
     size_mb: float = 0.0
-    "Of its weights on disk; 0: it has none of its own."
+    "Size of its weights on disk; 0 if it has none of its own."
     why: str = ""
-    "Where it runs and how."
+    "Phrase that says where and how it runs."
     warnings: tuple[str, ...] = ()
     lanes: int = 1
-    "Requests that each worker decodes at once, every one joining what is under way."
+    """Number of requests that each worker decodes at once. Each request joins those that are
+    running."""
     fallback: "AsrModelOffer | None" = field(default=None, repr=False)
-    "On the processor, where nobody demanded a GPU: for one that turns out not to work."
+    """Offer on the processor, used if the GPU turns out not to work. None if the configuration
+    demands a GPU, or if the model is on the processor anyway."""
 
     @property
     def options(self) -> Mapping[str, Any]:
+        """Options of the first worker."""
         return self.workers[0]
 
 
 @dataclass(frozen=True, slots=True)
 class OfferInputs:
-    """What offers are made from; the same for the start, a later look, and `doctor`."""
+    """Values that offers are made from: the same at the start, at a later look into the folder, and
+    in `doctor`."""
 
     hardware: Hardware
     known: Sequence[EngineAvailability]
@@ -65,7 +70,7 @@ class OfferInputs:
     choice: EngineSelection
 
     room: MemoryByDevice = field(init=False)
-    "What recognisers may take of each device."
+    "Memory in MB that recognisers may take, by device."
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "room", asr_memory(self.hardware, self.wanted.memory_mb))
@@ -74,9 +79,9 @@ class OfferInputs:
 def asr_model_offers(
     machine: OfferInputs, weights: Sequence[WhisperWeights]
 ) -> tuple[AsrModelOffer, ...]:
-    """The chosen one first; the others have to do with the room that it leaves.
+    """Returns all offers, the chosen model first. The others get the room that it leaves.
 
-    Raises EngineMissing when the chosen one has no place.
+    Raises EngineMissing when the chosen model has no place.
     """
     first = _chosen(machine, weights)
     left = {
@@ -100,7 +105,8 @@ def asr_model_offers(
 
 
 def _best(machine: OfferInputs, weights: Sequence[WhisperWeights]) -> WhisperWeights | None:
-    """Which one the engine's name means where another engine is chosen."""
+    """Returns the model that the name of the Whisper engine stands for while another engine is
+    chosen."""
     usual = [model for model in weights if model.name not in FIXTURES]
     return best_whisper(usual, EnginePreference(), machine.hardware)[0] if usual else None
 
@@ -141,7 +147,8 @@ def _whisper(
     except EngineMissing:
         if room is machine.room:
             raise
-        # Beside the chosen one there is no room; alone there is, once that is unloaded.
+        # There is no room next to the chosen model. Plan as if that were not loaded: while it is,
+        # the memory budget refuses this model.
         placed = place_model(model.float16_mb, machine.hardware, machine.room, options, workers)
     offer = _placed(model, placed, options, aliases)
     if offer.options["device"] == CPU or options.get("device", AUTO) != AUTO:

@@ -1,6 +1,7 @@
-"""Where a Whisper runs and how: device, compute type, workers, batch, threads. Pure, with reasons.
+"""Placement of a Whisper model: device, compute type, workers, batch size, threads. Pure, with
+reasons.
 
-Memory is estimated here; what a worker on the processor really takes is measured when it runs.
+Memory is estimated here. What a worker on the processor really takes is measured when it runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,56 +12,64 @@ from core.errors import EngineMissing
 from serving.placement.hardware import Gpu, Hardware
 
 MemoryByDevice = Mapping[str, float]
-"Device (`cpu`, `cuda:0`) -> megabytes that recognisers may take there."
+"MB that recognisers may take, by device (`cpu`, `cuda:0`)."
 
 CPU = "cpu"
 
 OLDEST_DRIVER = 525
-"The first for CUDA 12, which CTranslate2 is built with."
+"First major version of the driver for CUDA 12, which CTranslate2 is built with."
 OLDEST_CAPABILITY = (5, 0)
-"The first that CUDA 12 computes on: Maxwell, of 2014."
+"First compute capability that CUDA 12 supports: Maxwell, of 2014."
 TENSOR_CORES = (7, 0)
+"First compute capability with tensor cores."
 INT8_BEFORE = (6, 1)
-"The one capability without tensor cores that multiplies 8 bit numbers: GTX 10 and Tesla P4."
+"The one capability without tensor cores that multiplies 8-bit numbers: GTX 10 and Tesla P4."
 
 GPU_BATCHES = (16, 8, 4, 2, 1)
+"Batch sizes that are tried on a GPU, the largest first."
 FAIR_BATCH = 4
-"Below it, smaller weights are worth more than exact ones."
+"Batch size that is worth more than exact weights: below it, smaller weights are tried."
 MODEST_SHARE = 0.7
-"Of the room, for a larger batch than that."
+"Share of the room that a placement with a batch above FAIR_BATCH should not exceed."
 
 GPU_BASE_MB = 600.0
-"CUDA's own, and the kernels of cuBLAS."
+"Memory of CUDA itself and the kernels of cuBLAS."
 CPU_BASE_MB = 200.0
-"A worker with its libraries, without a model."
+"Memory of a worker with its libraries, without a model."
 ITEM_SHARE = 0.1
-"What each item of a batch takes beside the weights: 310 MB for large, 8 MB for tiny."
+"""Memory for each item of a batch, as a share of the float16 weights: 310 MB for large, 8 MB for
+tiny."""
 
 SMALLER = {"int8": 0.5, "int8_float16": 0.5, "int8_bfloat16": 0.5, "int8_float32": 0.55}
+"Size of the weights in these compute types, relative to float16."
 LARGER = {"float32": 2.0}
-"Of the size as float16."
+"Size of the weights in these compute types, relative to float16."
 
 THREADS_PER_WORKER = 8
-"Beyond it a decode gains little from more threads, and two at once gain much."
+"Threads beyond which a decode gains little, while a second decode at the same time gains much."
 MAX_THREADS = 16
+"Most threads of one worker."
 MAX_CPU_WORKERS = 4
+"Most worker processes of one model on the processor."
 GPU_THREADS = 4
-"For features and tokens; the GPU does the rest."
+"Processor threads of a worker on a GPU, for features and tokens; the GPU does the rest."
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlacement:
-    """One worker's place."""
+    """Placement of one worker process."""
 
     device: str
-    "cpu, or cuda:0 and so on."
+    "`cpu`, or `cuda:0` and so on."
     compute_type: str
+    "Number type that CTranslate2 computes with, such as float16."
     max_batch: int
     cpu_threads: int
     memory_mb: float
+    "Estimated memory of the worker."
 
     def options(self) -> dict[str, Any]:
-        """As the engine's settings say it."""
+        """Returns the placement as settings of the engine."""
         device, _, index = self.device.partition(":")
         said: dict[str, Any] = {
             "device": device,
@@ -73,13 +82,16 @@ class WorkerPlacement:
 
 @dataclass(frozen=True, slots=True)
 class ModelPlacement:
+    """Placement of all workers of one model."""
+
     seats: tuple[WorkerPlacement, ...]
-    "One for each worker."
+    "One placement for each worker."
     why: str
+    "Phrase that says where the model runs and how."
     warnings: tuple[str, ...] = ()
 
     def memory_mb(self) -> dict[str, float]:
-        """Device -> what its workers take."""
+        """Returns the estimated memory of all workers in MB, by device."""
         taken: dict[str, float] = {}
         for seat in self.seats:
             taken[seat.device] = taken.get(seat.device, 0.0) + seat.memory_mb
@@ -87,8 +99,9 @@ class ModelPlacement:
 
 
 def asr_memory(hardware: Hardware, memory_mb: float = 0) -> MemoryByDevice:
-    """What recognisers may take. `memory_mb` is the configured limit for each device; 0: half of
-    what there is and nine tenths of what is free, but enough for one large model."""
+    """Returns the MB that recognisers may take, by device. memory_mb: the configured limit for each
+    device. With 0 it is half of the memory, at least 4 GiB (enough for one large model), and at
+    most nine tenths of what is free."""
     free_gb = hardware.memory_gb if hardware.free_gb is None else hardware.free_gb
     there = [(CPU, hardware.memory_gb, free_gb)]
     there += [(f"cuda:{gpu.index}", gpu.memory_gb, gpu.free_gb) for gpu in usable_gpus(hardware)[0]]
@@ -99,7 +112,7 @@ def asr_memory(hardware: Hardware, memory_mb: float = 0) -> MemoryByDevice:
 
 
 def usable_gpus(hardware: Hardware) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
-    """The GPUs that can compute at all, and why the others cannot."""
+    """Returns the GPUs that CTranslate2 can use, and the reasons why the others cannot be used."""
     good: list[Gpu] = []
     reasons: list[str] = []
     for gpu in hardware.gpus:
@@ -117,7 +130,8 @@ def usable_gpus(hardware: Hardware) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
 
 
 def compute_types(gpu: Gpu) -> tuple[str, ...]:
-    """What it computes fast, the most exact first. CTranslate2 falls back silently: we do not."""
+    """Returns the compute types that the GPU computes fast, the most exact first. CTranslate2 would
+    fall back silently to another type; we do not rely on that."""
     capability = _capability(gpu)
     if capability is None or capability >= TENSOR_CORES:
         return ("float16", "int8_float16")
@@ -131,10 +145,10 @@ def place_model(
     options: Mapping[str, Any],
     workers: int = 0,
 ) -> ModelPlacement:
-    """Seats for a model of `size_mb` as float16. `options` are the configured ones, which win;
-    `workers` 0: as suits the machine.
+    """Returns the placement of a model. size_mb: its size as float16. room: MB by device. options:
+    the configured ones, which win. workers: number of processes; 0: as suits the machine.
 
-    Raises EngineMissing when a GPU is demanded and there is none with room.
+    Raises EngineMissing when a GPU is demanded and none has room.
     """
     device = options.get("device", "auto")
     if device == CPU:
@@ -160,7 +174,8 @@ def _on_gpus(
     options: Mapping[str, Any],
     workers: int,
 ) -> tuple[tuple[WorkerPlacement, ...], tuple[str, ...]]:
-    """One seat on each GPU that has room, or `workers` of them in turn; why others have none."""
+    """Returns one placement on each GPU that has room, or `workers` of them in turn; and the
+    reasons why the other GPUs have none."""
     if (index := options.get("device_index")) is not None:
         gpus = [gpu for gpu in gpus if gpu.index == index]
     each = max(1, -(-workers // len(gpus))) if gpus else 1
@@ -184,7 +199,8 @@ def _on_gpus(
 
 
 def _gpu_seats(size_mb: float, gpu: Gpu, options: Mapping[str, Any]) -> list[WorkerPlacement]:
-    """The most exact weights first, of each the largest batch first."""
+    """Returns the possible placements on a GPU: the most exact weights first, and for each the
+    largest batch first."""
     wished = options.get("compute_type")
     batches = (options["max_batch"],) if "max_batch" in options else GPU_BATCHES
     return [
@@ -201,8 +217,9 @@ def _gpu_seats(size_mb: float, gpu: Gpu, options: Mapping[str, Any]) -> list[Wor
 
 
 def _best(seats: Sequence[WorkerPlacement], free_mb: float) -> WorkerPlacement | None:
-    """Exact weights with a fair batch, then smaller weights, then smaller batches; None: none fits.
-    A batch beyond the fair one leaves room for further models."""
+    """Returns the best placement that fits; None if none does. Exact weights with a fair batch come
+    first, then smaller weights, then smaller batches. A batch above the fair one must leave room
+    for further models."""
     fitting = [seat for seat in seats if seat.memory_mb <= free_mb]
     fair = [seat for seat in fitting if seat.max_batch >= FAIR_BATCH]
     if not fair:
@@ -224,7 +241,7 @@ def _on_cpu(
     batch = options.get("max_batch") or (8 if hardware.cores >= THREADS_PER_WORKER else 4)
     need = CPU_BASE_MB + _weights_mb(size_mb, kind) + ITEM_SHARE * size_mb * batch
     cores = hardware.cores
-    if cores > THREADS_PER_WORKER:  # on fewer, the second thread of a core still helps
+    if cores > THREADS_PER_WORKER:  # with fewer cores, the second thread of each core still helps
         cores = max(THREADS_PER_WORKER, min(cores, hardware.physical_cores or cores))
     fitting = max(1, int(room[CPU] // need))
     count = workers or max(1, min(cores // THREADS_PER_WORKER, MAX_CPU_WORKERS, fitting))

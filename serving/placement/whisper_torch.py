@@ -1,4 +1,5 @@
-"""Where `whisper_torch` runs and how many rows it gets. Pure but for the checkpoint's sizes."""
+"""Placement of `whisper_torch`: its device and its number of rows. Pure, except that it reads the
+checkpoint's sizes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,30 +18,33 @@ from serving.placement.whisper import (
 )
 
 GPU_ROWS, CPU_ROWS = (128, 64, 32, 16, 8), 8
-"Of a GPU the most that fit with room to spare."
+"""Numbers of rows (requests decoded at once). On a GPU the largest that leaves room to spare is
+taken."""
 
 TORCH_MB = 400.0
-"The library itself, beside what every worker takes."
+"Memory of the library itself, in addition to that of every worker."
 
 
 @dataclass(frozen=True, slots=True)
 class TorchPlacement:
-    """The worker's place."""
+    """Placement of the one worker."""
 
     device: str
     options: Mapping[str, Any] = field(repr=False)
     rows: int
+    "Number of requests that are decoded at once."
     size_mb: float
-    "Of the checkpoint on disk."
+    "Size of the checkpoint on disk."
     memory_mb: float
     why: str
+    "Phrase that says where the model runs and how."
 
 
 def place_torch_model(
     folder: Path, hardware: Hardware, room: MemoryByDevice, options: Mapping[str, Any]
 ) -> TorchPlacement:
-    """`options` are the configured ones, which win. Raises ConfigError for a folder without a
-    checkpoint."""
+    """Returns the placement of a checkpoint. options: the configured ones, which win. Raises
+    ConfigError for a folder without a checkpoint."""
     shape = read_shape(folder)
     size_mb = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
     gpus, _ = usable_gpus(hardware)
@@ -71,12 +75,13 @@ def place_torch_model(
 
 
 def weights_mb(shape: ModelShape, number_bytes: int) -> float:
-    """Of the whole model: 12 numbers per pair of widths and encoder layer, 16 per decoder layer."""
+    """Returns the size of the whole model: 12 numbers per squared width and encoder layer, 16 per
+    decoder layer, and the vocabulary. number_bytes: bytes of each number."""
     layers = 12 * shape.encoder_layers + 16 * shape.decoder_layers
     return number_bytes * (layers * shape.width**2 + shape.vocabulary * shape.width) / 1e6
 
 
 def row_mb(shape: ModelShape, number_bytes: int) -> float:
-    """Keys and values of what one row says and hears."""
+    """Returns the size of the keys and values that one row keeps for its text and audio."""
     positions = shape.text_positions + shape.audio_positions
     return number_bytes * 2 * shape.decoder_layers * shape.width * positions / 1e6

@@ -1,1 +1,1 @@
-"""The scheduler of model requests: queue, admission, costs, worker affinity."""
+"""Scheduler of ASR requests: queue, admission, costs, worker affinity."""

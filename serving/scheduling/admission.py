@@ -1,4 +1,5 @@
-"""Who may wait for a recognition worker, and what the others are told."""
+"""Admission control: refuses ASR requests that would wait too long, and drops requests that are no
+longer useful."""
 
 from collections.abc import Callable
 from math import ceil
@@ -9,20 +10,25 @@ from serving.scheduling.priority import DROPPABLE, WAIT_LIMIT_S, DecodePriority
 from serving.scheduling.queue import RequestQueue
 
 MAX_WAITING = 256
-"Bounds memory where calls are too fast for the expected wait to: the least urgent is refused."
+"""Largest number of waiting requests. It bounds memory where calls are so fast that the expected
+wait stays below its limit. Beyond it the least urgent request is refused."""
 
 ExpectedWait = Callable[[DecodePriority], float]
-"Seconds until a newcomer of that priority would be taken."
+"Function that returns the seconds until a new request of that priority would be taken by a worker."
 
 
 class AdmissionControl:
-    """Keeps a line short: refuses, replaces and drops, and counts each."""
+    """Keeps the queue of one model short: refuses, replaces and drops requests, and counts each
+    case."""
 
     def __init__(self, line: RequestQueue, expected_wait_s: ExpectedWait, metrics: Metrics) -> None:
+        """Creates the control for one queue. expected_wait_s: estimates the wait of a new
+        request."""
         self._line, self._expected_wait_s, self._metrics = line, expected_wait_s, metrics
 
     def check(self, priority: DecodePriority, share: float = 1.0) -> None:
-        """Raises Overloaded when the expected wait is above this share of its limit."""
+        """Raises OverloadedError when the expected wait is above its limit. share: part of the
+        limit to apply, 0 to 1."""
         wait_s, limit_s = self._expected_wait_s(priority), WAIT_LIMIT_S[priority] * share
         if wait_s > limit_s:
             message = (
@@ -31,7 +37,8 @@ class AdmissionControl:
             raise self._refused(priority, message, wait_s)
 
     def make_room(self, priority: DecodePriority) -> None:
-        """In a full line drop what is less urgent. Raises Overloaded when nothing is."""
+        """Drops the least urgent request from a full queue. Raises OverloadedError when no waiting
+        request is less urgent than the new one."""
         if len(self._line) < MAX_WAITING:
             return
         last = self._line.least_urgent()
@@ -45,7 +52,9 @@ class AdmissionControl:
         last.fail(busy)
 
     def replace_older(self, utterance: str, priority: DecodePriority) -> int | None:
-        """Drop what a newer request makes stale; the place of its own kind, for it to take."""
+        """Drops the waiting requests that a newer one of the same utterance makes stale. Returns
+        the place in the queue of a dropped request of the same priority, for the new one; None if
+        there is none."""
         place = None
         for older in self._line.replaced_by(utterance, priority):
             if older.priority is priority:
@@ -55,11 +64,11 @@ class AdmissionControl:
         return place
 
     def out_of_share(self, priority: DecodePriority) -> OverloadedError:
-        """What a partial is told that would take the time of finals."""
+        """Returns the error for a partial that would take time that finals need."""
         return self._refused(priority, f"{_name(priority)} recognition has had its share", 0.0)
 
     def expired(self, priority: DecodePriority, waited_s: float, engine: str) -> EarshotError:
-        """What a request is told that no worker began in time."""
+        """Returns the error for a request that no worker began in time."""
         self._metrics.count("earshot_asr_expired", priority=_name(priority))
         why = f"no worker began within {waited_s:.0f} s"
         if priority in DROPPABLE:

@@ -1,26 +1,30 @@
-"""Which worker keeps the decoder state of which utterance."""
+"""Remembers which worker keeps the decoder state of which utterance."""
 
 from collections import Counter
 
 MAX_HOMES = 1024
-"Far more than speak at once. Beyond it the one that was silent longest is forgotten."
+"""Largest number of utterances that are remembered, far more than speak at once. Beyond it the one
+unused for longest is forgotten."""
 
 
 class WorkerAffinity:
-    """Utterance -> worker, from its first partial until it is final or forgotten. Bounded."""
+    """Workers by utterance, from the utterance's first partial until it is final or forgotten.
+    Bounded. A worker is called the utterance's home."""
 
     def __init__(self) -> None:
         self._homes: dict[str, int] = {}
-        "The one used longest ago first."
+        "Index of the worker by utterance, the least recently used first."
 
     def __len__(self) -> int:
         return len(self._homes)
 
     def of(self, utterance: str) -> int | None:
+        """Returns the utterance's worker; None if no worker keeps anything of it."""
         return self._homes.get(utterance)
 
     def open(self, utterance: str, worker: int) -> list[tuple[str, int]]:
-        """The worker decodes a part of it. Those that had to go for it, with their workers."""
+        """Notes that the worker decodes a part of the utterance. Returns the utterances that were
+        forgotten to stay within MAX_HOMES, with their workers."""
         self._homes.pop(utterance, None)
         self._homes[utterance] = worker
         gone = list(self._homes.items())[: max(0, len(self._homes) - MAX_HOMES)]
@@ -29,13 +33,13 @@ class WorkerAffinity:
         return gone
 
     def close(self, utterance: str) -> int | None:
-        """It is over; where it was."""
+        """Forgets an utterance that is over. Returns its worker; None if it had none."""
         return self._homes.pop(utterance, None)
 
     def leave(self, worker: int) -> None:
-        """The worker has lost everything."""
+        """Forgets all utterances of a worker that has lost its state."""
         self._homes = {name: home for name, home in self._homes.items() if home != worker}
 
     def count(self) -> Counter[int]:
-        """Utterances by worker."""
+        """Returns the number of utterances by worker."""
         return Counter(self._homes.values())

@@ -1,5 +1,5 @@
-"""What calls of one model cost, learned from the calls: how many items go into one, how long a
-queue takes."""
+"""Cost model of one ASR model, learned from its calls: how many items fit into one call, and how
+long a queue takes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,43 +8,49 @@ from math import exp
 from serving.scheduling.priority import DecodePriority
 
 ITEM_WEIGHT = 0.2
-"Of a new sample: items differ in length, so some ten of them make the mean."
+"""Weight of a new sample of a lone item's time. Items differ in length, so some ten samples make
+the mean."""
 
 EXTRA_WEIGHT = 0.5
-"Of a new sample: two bad batches are enough to stop making them."
+"Weight of a new sample of `extra`. Two bad batches are enough to stop making them."
 
 DOUBT = 0.99
-"Per lone call with others waiting: after some seventy of them a larger batch is tried again."
+"""Factor on `extra` for each lone call while other requests wait. After some seventy of these a
+larger batch is tried again."""
 
 WORTH_IT = 0.5
-"""Extra cost up to which equals share a call. n in one call end at 1 + extra * (n - 1), one after
-the other at (n + 1) / 2 on average: this is where the two are the same, for any n."""
+"""Largest `extra` with which items of equal priority share a call. n items in one call end at 1 +
+extra * (n - 1); one after the other they end at (n + 1) / 2 on average. At this value the two are
+the same, for any n."""
 
 JOIN_DELAY = 0.25
-"Of a lone item's time: how much less urgent items may delay the more urgent in their call."
+"""Delay, as a share of a lone item's time, that less urgent items may cause the more urgent ones in
+their call."""
 
 BATCH_DELAY = 0.5
-"Of a lone item's time: how much longer a call of BATCH items may be than one item."
+"Time, as a share of a lone item's, by which a call of BATCH items may be longer than one item."
 
 UNMEASURED_BATCH = 2
-"BATCH items in a call while `extra` is unknown: the smallest number that shows it."
+"Number of BATCH items in a call while `extra` is unknown: the smallest number that measures it."
 
 
 class BatchCostModel:
-    """A call of n items is taken to cost 1 + extra * (n - 1) lone items.
+    """Predicts the time of calls. A call of n items is taken to cost 1 + extra * (n - 1) lone
+    items.
 
-    On a GPU `extra` is near 0, on a CPU near 1. A lone item's cost is kept by priority: a partial
-    is shorter than a file.
+    On a GPU `extra` is near 0, on a CPU near 1. The cost of a lone item is kept by priority,
+    because a partial is shorter than a file.
     """
 
     def __init__(self) -> None:
         self._lone_s: dict[DecodePriority, float] = {}
         self._lone_calls: Counter[DecodePriority] = Counter()
         self.extra: float | None = None
-        "What a further item adds to a call, as a share of a lone one; None until measured."
+        """Cost that each further item adds to a call, as a share of a lone item, 0 to 1; None until
+        measured."""
 
     def observe(self, call: Sequence[DecodePriority], seconds: float) -> None:
-        """A call with items of these priorities took so long."""
+        """Records that a call with items of these priorities took `seconds`."""
         others = len(call) - 1
         if others == 0:
             self._learn_lone(call[0], seconds)
@@ -55,16 +61,17 @@ class BatchCostModel:
             self.extra = seen if self.extra is None else _mix(self.extra, seen, EXTRA_WEIGHT)
 
     def doubt(self) -> None:
-        """An item went alone because company was dear: believe that a little less."""
+        """Lowers `extra` a little, after an item went alone because sharing a call was too
+        expensive."""
         if self.extra is not None:
             self.extra *= DOUBT
 
     def size(self, priority: DecodePriority, max_batch: int) -> int:
-        """How many items of this priority one call takes.
+        """Returns the number of items of this priority that one call takes, 1 to max_batch.
 
-        The first goes alone, to be measured. Equals among live work share a call where that does
-        not delay their mean. A call of BATCH items stays about as short as one item, for a final
-        may come while it runs.
+        The first item goes alone, to be measured. Items of equal priority among live work share a
+        call if that does not delay their mean end. A call of BATCH items stays about as short as
+        one item, because a final may arrive while it runs.
         """
         if priority not in self._lone_s:
             return 1
@@ -76,15 +83,16 @@ class BatchCostModel:
         return min(1 + self._fit(BATCH_DELAY, max_batch), max_batch)
 
     def joiners(self, max_batch: int) -> int:
-        """How many less urgent live items may join a call."""
+        """Returns how many less urgent live items may join a call."""
         return max_batch if self.extra is None else self._fit(JOIN_DELAY, max_batch)
 
     def call_s(self, call: Sequence[DecodePriority]) -> float:
-        """Expected; 0 while nothing is known."""
+        """Returns the expected seconds of a call; 0 while nothing is known."""
         return self._mean_s(call) * self._times(len(call))
 
     def queue_s(self, waiting: Mapping[DecodePriority, int], max_batch: int) -> float:
-        """Expected time of one worker for all that waits; 0 while nothing is known."""
+        """Returns the expected seconds that one worker needs for all waiting requests; 0 while
+        nothing is known. waiting: number of requests by priority."""
         total_s = 0.0
         for priority, count in waiting.items():
             size = self.size(priority, max_batch)
@@ -94,11 +102,12 @@ class BatchCostModel:
         return total_s
 
     def one_s(self, priority: DecodePriority) -> float:
-        """Of a lone item; 0 while nothing is known."""
+        """Returns the expected seconds of a lone item; 0 while nothing is known."""
         return self._lone_s.get(priority, max(self._lone_s.values(), default=0.0))
 
     def _learn_lone(self, priority: DecodePriority, seconds: float) -> None:
-        """The first is cold and says little: the second replaces it."""
+        """Learns from a lone item. The first sample of a priority is cold and says little, so the
+        second replaces it."""
         self._lone_calls[priority] += 1
         weight = ITEM_WEIGHT if self._lone_calls[priority] > 2 else 1.0
         self._lone_s[priority] = _mix(self._lone_s.get(priority, 0.0), seconds, weight)
@@ -107,7 +116,8 @@ class BatchCostModel:
         return most if not self.extra else min(int(delay / self.extra), most)
 
     def _times(self, count: int) -> float:
-        """Lone items that a call of so many costs; as many as there are while nothing is known."""
+        """Returns the cost of a call of `count` items, in lone items. It is `count` while nothing
+        is known."""
         return 1 + (1.0 if self.extra is None else self.extra) * (count - 1)
 
     def _mean_s(self, call: Sequence[DecodePriority]) -> float:
@@ -118,20 +128,23 @@ def _mix(before: float, new: float, weight: float) -> float:
     return before + weight * (new - before)
 
 
-# How busy a model's workers have lately been, by priority: what partials may still take. Pure.
+# Recent load of a model's workers, which limits partials. Pure.
 
 MEMORY_S = 5.0
-"Work this long ago counts by 1/e: about one utterance with its pause."
+"""Time constant in seconds: work this long ago counts by 1/e. It is about one utterance with its
+pause."""
 
 PARTIAL_SHARE = 1 / 3
-"Of the workers' time, at most, for words that will be recognised again."
+"Largest share of the workers' time for partials, whose words will be recognised again."
 
 LIVE_ROOM = 0.6
-"Above it queues grow: partials fill up to here what finals and speculation leave."
+"""Load, 0 to 1, up to which partials may use what finals and speculation leave. Above it queues
+grow."""
 
 
 class WorkerLoad:
-    """`add` what calls took; shares are of all workers' time together, 0 to 1."""
+    """Recent load of a model's workers by priority. Shares are of all workers' time together, 0 to
+    1."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -139,15 +152,16 @@ class WorkerLoad:
         self._at = 0.0
 
     def add(self, call: Iterable[DecodePriority], seconds: float, now: float) -> None:
-        """A call took so long; its items share that."""
+        """Records that a call took `seconds`, shared equally by its items. now: clock time in
+        seconds."""
         priorities = list(call)
         self._forget(now)
         for priority in priorities:
             self._busy_s[priority] += seconds / len(priorities)
 
     def has_room_for_partial(self, now: float, soon_s: float) -> bool:
-        """Whether another partial leaves the others their room. `soon_s`: what partials that wait
-        or run, and this one, are expected to take."""
+        """True if another partial leaves finals and speculation enough room. soon_s: expected time
+        of all partials that wait or run, and of this one."""
         self._forget(now)
         urgent = self._share(
             self._busy_s[DecodePriority.FINAL] + self._busy_s[DecodePriority.SPECULATIVE]

@@ -1,4 +1,4 @@
-"""Who waits for a recognition worker, most urgent first, and what one call takes of it."""
+"""Queue of ASR requests, most urgent first, and the choice of what goes into one call."""
 
 import asyncio
 from bisect import insort
@@ -12,7 +12,7 @@ from serving.scheduling.cost_model import BatchCostModel
 from serving.scheduling.priority import DROPPABLE, DecodePriority
 
 WorkerLookup = Callable[[str], int | None]
-"Utterance -> the worker that it is bound to."
+"Function that returns the worker that an utterance must wait for; None: any worker."
 
 
 @dataclass(eq=False, slots=True)
@@ -21,26 +21,31 @@ class QueuedRequest:
 
     priority: DecodePriority
     order: int
-    "Of arrival; one that replaces an older inherits its place."
+    "Order of arrival. A request that replaces an older one inherits its order."
     item: AsrItem
     answer: asyncio.Future[AsrResult]
+    "Gets the result or the error."
     since: float
+    "Clock time of its arrival, in seconds."
     deadline: asyncio.Timeout
+    "Time limit for a worker to begin."
 
     def is_late(self, now: float) -> bool:
-        """Nobody wants the answer any more, or its deadline has passed. `now` in loop time."""
+        """True if the caller has left or has its answer, or the deadline has passed. now: loop time
+        in seconds."""
         when = self.deadline.when()
         return self.answer.done() or (when is not None and when <= now)
 
     def fail(self, error: EarshotError) -> None:
-        """Nothing when it has its answer, or nobody wants one."""
+        """Answers with an error. Does nothing if there is an answer already, or the caller has
+        left."""
         if not self.answer.done():
             self.answer.set_exception(error)
             self.answer.exception()  # counts as seen: its caller may be leaving just now
 
 
 class RequestQueue:
-    """The requests of one model that no worker has taken."""
+    """Requests of one model that no worker has taken yet, sorted by priority and arrival."""
 
     def __init__(self) -> None:
         self._waiting: list[QueuedRequest] = []
@@ -52,18 +57,21 @@ class RequestQueue:
         return iter(self._waiting)
 
     def add(self, waiting: QueuedRequest) -> None:
+        """Inserts a request at its place."""
         insort(self._waiting, waiting, key=lambda w: (w.priority, w.order))
 
     def discard(self, waiting: QueuedRequest) -> None:
-        """Nothing when it is not there."""
+        """Removes a request, if it is there."""
         if waiting in self._waiting:
             self._waiting.remove(waiting)
 
     def holds(self, utterance: str) -> bool:
+        """True if a request of this utterance waits."""
         return any(w.item.utterance == utterance for w in self._waiting)
 
     def promote(self, utterance: str, until: float) -> None:
-        """Its speculative requests become finals with this deadline, in loop time."""
+        """Turns the utterance's speculative requests into finals. until: their new deadline, in
+        loop time."""
         for waiting in [w for w in self._waiting if w.item.utterance == utterance]:
             if waiting.priority is DecodePriority.SPECULATIVE and not waiting.answer.done():
                 self._waiting.remove(waiting)
@@ -72,14 +80,15 @@ class RequestQueue:
                 self.add(waiting)
 
     def least_urgent(self) -> QueuedRequest:
+        """Returns the last request. The queue must not be empty."""
         return self._waiting[-1]
 
     def ahead_of(self, priority: DecodePriority) -> Counter[DecodePriority]:
-        """How many of each priority a newcomer would wait for."""
+        """Returns how many requests of each priority a new one would have to wait for."""
         return Counter(w.priority for w in self._waiting if w.priority <= priority)
 
     def replaced_by(self, utterance: str, priority: DecodePriority) -> list[QueuedRequest]:
-        """Take out what a newer request of the same utterance makes stale."""
+        """Removes and returns the requests that a newer one of the same utterance makes stale."""
         stale = [
             w
             for w in self._waiting
@@ -98,9 +107,12 @@ class RequestQueue:
         costs: BatchCostModel,
         free: int,
     ) -> list[QueuedRequest]:
-        """What a worker that became free computes next, in one call; empty when there is nothing.
+        """Removes and returns what a free worker computes next in one call; empty if there is
+        nothing for it.
 
-        `free` more workers have nothing to do: they get their share of what is bound to none.
+        worker: its index. home_of: finds the worker that an utterance is bound to. now: loop time.
+        costs: limits the size of the batch. free: number of other idle workers, which get their
+        share of the requests that are bound to no worker.
         """
         fresh = [w for w in self._waiting if not w.is_late(now)]
         homes = [(w, home_of(w.item.utterance)) for w in fresh]
@@ -118,10 +130,10 @@ class RequestQueue:
 def choose_batch(
     waiting: Sequence[QueuedRequest], max_batch: int, costs: BatchCostModel
 ) -> list[QueuedRequest]:
-    """The first of the line, and who goes with them in one call.
+    """Returns the first request, and those that share its call. waiting: sorted by urgency.
 
-    Equals first. Less urgent live work joins where it costs the others next to nothing. BATCH work
-    never shares a call with live work.
+    Requests of the same priority come first. Less urgent live work joins if it costs the others
+    next to nothing. BATCH work never shares a call with live work.
     """
     if not waiting:
         return []

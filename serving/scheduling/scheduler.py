@@ -1,7 +1,8 @@
-"""One queue per ASR model, for every session and request: priorities, micro-batches, cancellation.
+"""Scheduler of one ASR model for all sessions and requests: priorities, micro-batches,
+cancellation.
 
-A lone request is never delayed for company: a worker that becomes free takes what waits, most
-urgent first. How much of it goes into one call, and who is refused, follows from what calls cost.
+A lone request is never delayed to wait for others: a worker that becomes free takes the most urgent
+waiting requests. The costs of calls decide how many go into one call, and which are refused.
 """
 
 import asyncio
@@ -27,12 +28,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _WorkerCall:
-    """What a worker computes now."""
+    """The call that a worker computes now."""
 
     batch: Sequence[QueuedRequest]
     began: float
+    "Clock time of its start, in seconds."
     until: asyncio.Timeout
-    "Ends it early."
+    "Timeout that ends the call early when it is rescheduled."
 
     @property
     def priorities(self) -> list[DecodePriority]:
@@ -40,7 +42,14 @@ class _WorkerCall:
 
 
 class AsrScheduler:
-    """Shares the workers of one model. `run` owns its tasks; `decode` may be called by anybody."""
+    """Shares the workers of one model among all callers.
+
+    Example:
+        scheduler = AsrScheduler(workers, clock, metrics)
+        task = tasks.create_task(scheduler.run())       # owns the scheduler's tasks
+        info = await scheduler.ready()                  # the model is loaded
+        result = await scheduler.decode(AsrItem("u1", pcm, is_final=True), DecodePriority.FINAL)
+    """
 
     def __init__(
         self,
@@ -50,7 +59,8 @@ class AsrScheduler:
         *,
         can_leave: bool = False,
     ) -> None:
-        """`can_leave`: a worker stops computing at once what nobody waits for any more."""
+        """Creates the scheduler; `run` starts it. can_leave: the workers stop computing a cancelled
+        request at once."""
         self._workers, self._can_leave = workers, can_leave
         self._clock, self._metrics = clock, metrics
         self._line = RequestQueue()
@@ -60,32 +70,33 @@ class AsrScheduler:
         self._admission = AdmissionControl(self._line, self.expected_wait_s, metrics)
         self._wake = [asyncio.Event() for _ in workers]
         self._idle: set[int] = set()
-        "Workers that wait to be woken."
+        "Indices of the workers that wait to be woken."
         self._calls: dict[int, _WorkerCall] = {}
-        "By worker."
+        "Present call by the index of its worker."
         self._order = 0
         self._info: AsrInfo | None = None
         self._has_stopped = False
 
     @property
     def info(self) -> AsrInfo:
-        """Of the loaded model; `ready` first."""
+        """Properties of the loaded model. Raises RuntimeError before `ready` has returned."""
         if self._info is None:
             raise RuntimeError("the model is not loaded yet: await ready() first")
         return self._info
 
     @property
     def waiting(self) -> int:
-        """Requests that no worker has taken yet."""
+        """Number of requests that no worker has taken yet."""
         return len(self._line)
 
     @property
     def open_utterances(self) -> int:
-        """Utterances of which a worker keeps something."""
+        """Number of utterances for which a worker keeps decoder state."""
         return len(self._homes)
 
     async def run(self) -> None:
-        """Serve until cancelled. Raises EngineMissing when the model cannot be loaded at all."""
+        """Serves until it is cancelled. Raises EngineMissing when the model cannot be loaded at
+        all."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._start(0, tasks)
@@ -97,22 +108,26 @@ class AsrScheduler:
                 waiting.fail(self._unloaded())
 
     async def ready(self) -> AsrInfo:
-        """Wait until the model is loaded; further workers join when they have it, too."""
+        """Waits until the first worker has loaded the model, and returns its properties. Further
+        workers join when they have loaded it, too."""
         self._info = await self._workers[0].ready()
         return self._info
 
     def admit(self, priority: DecodePriority) -> None:
-        """Ask before work of many requests, such as a recording. Raises Overloaded."""
+        """Checks that work of many requests, such as a recording, is accepted now. Raises
+        OverloadedError."""
         self._admission.check(priority, BEGIN_SHARE)
 
     async def decode(
         self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
     ) -> AsrResult:
-        """One item, when its turn comes. Cancelling the call gives its place up.
+        """Recognises one item when its turn comes, and returns the result. Cancelling the call
+        gives up its place.
 
-        A worker must begin within `deadline_s` (DEADLINE_S by priority). Raises EngineError
-        (EngineCrashed, EngineTimeout); Overloaded when the expected wait is too long; Superseded
-        when a newer request of the utterance takes the place of a partial or speculative one.
+        deadline_s: seconds within which a worker must begin; None: DEADLINE_S of the priority.
+        Raises EngineError (EngineCrashed, EngineTimeout); OverloadedError when the expected wait is
+        too long; SupersededError when a newer request of the utterance replaces a partial or
+        speculative one.
         """
         limit_s = DEADLINE_S[priority] if deadline_s is None else deadline_s
         if self._has_stopped:
@@ -140,32 +155,35 @@ class AsrScheduler:
                 self._leave(waiting)
 
     def hurry(self, utterance: str) -> None:
-        """Its speculation came true: if it still waits, it is a final now."""
+        """Turns the utterance's waiting speculative request into a final, because the turn is
+        really over."""
         until = asyncio.get_running_loop().time() + DEADLINE_S[DecodePriority.FINAL]
         self._line.promote(utterance, until)
 
     def forget(self, utterance: str) -> None:
-        """The utterance came to nothing: free what a worker keeps for it."""
+        """Frees what a worker keeps for an utterance that was cancelled."""
         index = self._homes.close(utterance)
         if index is not None:
             self._workers[index].forget(utterance)
 
     def expected_wait_s(self, priority: DecodePriority) -> float:
-        """Until a newcomer would be taken; 0 while nothing has been measured."""
+        """Returns the expected seconds until a worker takes a new request of this priority; 0 while
+        nothing has been measured."""
         count = sum(worker.is_ready for worker in self._workers) or len(self._workers)
         ahead = self._line.ahead_of(priority)
         max_batch = self._info.max_batch if self._info else 1
         return self._until_free_s() + self._costs.queue_s(ahead, max_batch) / count
 
     def _leave(self, waiting: QueuedRequest) -> None:
-        """Nobody waits for its answer: if it is the last of its call, that ends."""
+        """Ends a worker's call if no caller waits for any of its items any more."""
         for call in self._calls.values():
             if waiting in call.batch and all(one.answer.done() for one in call.batch):
                 call.until.reschedule(asyncio.get_running_loop().time())
 
     def _check_room(self, priority: DecodePriority) -> None:
-        """Raises Overloaded for a partial that would take the others' time. Of an incremental
-        engine partials are the work itself: the final is then short."""
+        """Raises OverloadedError for a partial that would take time that others need. An
+        incremental engine is exempt: its partials are the work itself, and its final is then
+        short."""
         if priority is not DecodePriority.PARTIAL or self.info.is_incremental:
             return
         running = sum(call.priorities.count(priority) for call in self._calls.values())
@@ -175,7 +193,7 @@ class AsrScheduler:
             raise self._admission.out_of_share(priority)
 
     def _until_free_s(self) -> float:
-        """What the worker that is free first still has to do."""
+        """Returns the expected seconds until the first worker is free."""
         if self._free_workers():
             return 0.0
         now = self._clock.now()
@@ -197,9 +215,9 @@ class AsrScheduler:
         tasks.create_task(self._serve(index), name=f"asr-serve-{index}")
 
     async def _help(self, index: int) -> None:
-        """A further worker. It loads after the first: on few cores side by side would make
-        everybody wait longer. Where it does not load, as on a GPU that is full, the others serve.
-        """
+        """Runs a further worker. It loads after the first: on few cores, loading at the same time
+        would make all callers wait longer. If it fails to load, as on a full GPU, the other workers
+        serve without it."""
         await self._workers[0].ready()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -213,7 +231,7 @@ class AsrScheduler:
         info = await worker.ready()
         while True:
             if not worker.is_ready:
-                self._wake_all()  # what it was woken for is anybody's now
+                self._wake_all()  # another worker may take the request that it was woken for
             try:
                 info = await worker.ready()
             except EngineCrashed as error:
@@ -229,7 +247,8 @@ class AsrScheduler:
                 self._idle.discard(index)
 
     def _cannot_serve(self, error: EngineCrashed) -> None:
-        """A worker does not come back just now: without another nobody need wait for that."""
+        """Fails all waiting requests if this worker cannot be restarted now and no other worker is
+        ready."""
         if not any(worker.is_ready for worker in self._workers):
             for waiting in self._line:
                 waiting.fail(error)
@@ -244,7 +263,8 @@ class AsrScheduler:
         return batch
 
     def _settle_in(self, index: int, item: AsrItem) -> None:
-        """The worker will keep what it computes for the utterance; a home before it need not."""
+        """Makes the worker the home of the utterance, because it keeps the decoder state from now
+        on. A former home may drop its state."""
         if self._homes.of(item.utterance) not in (None, index):
             self.forget(item.utterance)
         if not item.is_final:
@@ -252,7 +272,7 @@ class AsrScheduler:
                 self._workers[home].forget(utterance)
 
     def _free_workers(self) -> list[int]:
-        """Those that are there and compute nothing."""
+        """Returns the indices of the workers that are ready and compute nothing."""
         return [i for i, w in enumerate(self._workers) if w.is_ready and i not in self._calls]
 
     async def _compute(self, index: int, batch: Sequence[QueuedRequest]) -> None:
@@ -280,10 +300,11 @@ class AsrScheduler:
             self._settle(index, batch)
         finally:
             del self._calls[index]
-            for waiting in batch:  # those still open: the scheduler is being cancelled
+            for waiting in batch:  # only requests without an answer: the scheduler is cancelled
                 waiting.fail(self._unloaded())
 
     def _lose(self, index: int, batch: Sequence[QueuedRequest], error: EngineError) -> None:
+        """Fails the requests of a call that ended with an error."""
         logger.warning("! %s: %d request(s) lost (%s)", error, len(batch), error.code)
         self._metrics.count("earshot_errors", code=error.code)
         for waiting in batch:
@@ -294,8 +315,9 @@ class AsrScheduler:
             self._settle(index, batch)
 
     def _settle(self, index: int, batch: Sequence[QueuedRequest]) -> None:
-        """Engines drop what is final themselves. What nobody wants any more is forgotten, unless
-        the utterance goes on: its final may follow on a cancelled partial."""
+        """Updates the affinity after a call. Engines drop finished utterances themselves. A
+        cancelled utterance is forgotten, unless it goes on: its final may follow a cancelled
+        partial."""
         for waiting in batch:
             utterance = waiting.item.utterance
             if waiting.item.is_final:
@@ -304,8 +326,9 @@ class AsrScheduler:
                 self.forget(utterance)
 
     def _home(self, utterance: str) -> int | None:
-        """The worker that it must wait for. Items are complete, so any will do when that one is
-        down; or busy, unless what it keeps saves decoding all of it again."""
+        """Returns the worker that an utterance must wait for; None: any. Items are complete, so any
+        worker will do when the home is down. The same holds when it is busy, unless its state saves
+        decoding everything again."""
         index = self._homes.of(utterance)
         if index is None or not self._workers[index].is_ready:
             return None
@@ -315,7 +338,8 @@ class AsrScheduler:
         return index if is_bound else None
 
     def _wake_for(self, utterance: str) -> None:
-        """Wake who can take it: its home, or of the idle ones that with the fewest utterances."""
+        """Wakes a worker that can take the utterance: its home, or the idle one with the fewest
+        utterances."""
         home = self._home(utterance)
         if home is not None:
             self._wake[home].set()
