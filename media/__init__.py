@@ -1,1 +1,2 @@
-"""Audio as bytes, frames, packets and calls: the only place that knows aiortc and PyAV."""
+"""Audio as bytes, frames, packets and WebRTC calls. The only package that imports aiortc and
+PyAV."""

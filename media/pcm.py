@@ -1,4 +1,4 @@
-"""PCM as bytes, and its level."""
+"""Converts PCM to and from bytes, measures its level, and cuts it into frames."""
 
 import numpy as np
 
@@ -6,13 +6,15 @@ from core.audio import PTIME_MS, AudioFrame, Pcm
 from core.errors import RequestError
 
 SILENCE_DBFS = -100.0
-"Reported for digital silence, whose level is minus infinity; s16 noise starts at -90."
+"""Level in dB that is reported for digital silence, whose level is minus infinity. The noise of s16
+starts at -90 dB."""
 
 _FULL_SCALE = 32768.0
 
 
 def from_bytes(data: bytes) -> Pcm:
-    """Little-endian s16 mono. Raises RequestError when a sample is cut in half."""
+    """Converts little-endian s16 mono bytes to samples. Raises RequestError when the last sample is
+    incomplete."""
     if len(data) % 2:
         raise RequestError(
             f"pcm16 audio of {len(data)} bytes is not a whole number of 2-byte samples",
@@ -22,12 +24,12 @@ def from_bytes(data: bytes) -> Pcm:
 
 
 def to_bytes(pcm: Pcm) -> bytes:
-    """Little-endian s16 mono."""
+    """Converts samples to little-endian s16 mono bytes."""
     return pcm.astype("<i2", copy=False).tobytes()
 
 
 def rms(pcm: Pcm) -> float:
-    """Root mean square as a share of full scale, 0 to 1; 0 for no samples."""
+    """Returns the root mean square as a share of full scale, 0 to 1; 0 for no samples."""
     if not len(pcm):
         return 0.0
     samples = pcm.astype(np.float32)
@@ -35,21 +37,25 @@ def rms(pcm: Pcm) -> float:
 
 
 def dbfs(pcm: Pcm) -> float:
-    """Level in dB relative to full scale, never below SILENCE_DBFS."""
+    """Returns the level in dB relative to full scale: SILENCE_DBFS to 0."""
     level = rms(pcm)
     return max(SILENCE_DBFS, 20 * float(np.log10(level))) if level else SILENCE_DBFS
 
 
-# Cuts a stream of PCM into frames of exactly one ptime.
-
-
 class Framer:
-    """Any chunk sizes in, frames of exactly `ptime_ms` out, with a running `start`.
+    """Cuts a stream of PCM into frames of exactly `ptime_ms`.
 
-    Raises ValueError when a frame would not be a whole number of samples.
+    Chunks of any size go in. Frames come out, whose `start` counts the samples of the stream.
+
+    Example:
+        framer = Framer(16_000)             # frames of 20 ms: 320 samples
+        frames = framer.push(pcm)           # as many as are complete
+        last = framer.flush()               # the rest, padded with silence
     """
 
     def __init__(self, rate_hz: int, ptime_ms: int = PTIME_MS, start: int = 0) -> None:
+        """Creates a framer. start: position of the first sample. Raises ValueError when a frame
+        would not be a whole number of samples."""
         self.rate_hz = rate_hz
         self.frame_samples, cut = divmod(rate_hz * ptime_ms, 1000)
         if cut:
@@ -59,7 +65,8 @@ class Framer:
         self._held_samples = 0
 
     def push(self, pcm: Pcm) -> list[AudioFrame]:
-        """`pcm` may become a frame as it is: it belongs to us now."""
+        """Returns the frames that `pcm` completes. pcm: int16, shape (samples,). The framer owns it
+        from now on, because a frame may share its memory."""
         if len(pcm) == self.frame_samples and not self._held_samples:
             return [self._frame(pcm)]
         self._held.append(pcm)
@@ -73,7 +80,7 @@ class Framer:
         return [self._frame(part) for part in joined[:used].reshape(count, -1)]
 
     def flush(self) -> AudioFrame | None:
-        """The rest, padded with silence to a whole frame; None when nothing is left."""
+        """Returns the rest, padded with silence to a whole frame; None when nothing is left."""
         if not self._held_samples:
             return None
         padding = np.zeros(self.frame_samples - self._held_samples, np.int16)

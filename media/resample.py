@@ -1,7 +1,7 @@
-"""Sample rate conversion of a stream. The output does not depend on how the input is cut.
+"""Converts the sample rate of a stream. The output does not depend on how the input is divided.
 
-FFmpeg's swresample does it: it holds back 1 ms, costs 12 us per 20 ms and keeps the exact length.
-soxr was tried: its stream interface works in blocks and holds back 37-84 ms.
+FFmpeg's swresample does the work: it holds back 1 ms, costs 12 us per 20 ms and keeps the exact
+length. soxr was tried: its stream interface works in blocks and holds back 37-84 ms.
 """
 
 from contextlib import suppress
@@ -15,7 +15,7 @@ from av.filter import Graph
 from core.audio import Pcm, samples_to_ms
 
 REACH_SAMPLES = 16
-"To each side of the filter, at the lower of both rates."
+"Length of the filter to each side, in samples of the lower of both rates."
 
 _EMPTY = np.zeros(0, np.int16)
 
@@ -23,9 +23,13 @@ _EMPTY = np.zeros(0, np.int16)
 class Resampler:
     """Converts mono s16 from `from_hz` to `to_hz`.
 
-    With `live`, every push returns exactly its share of the output, `live_delay_ms` late, so that
-    20 ms in are 20 ms out at once. Without, output is undelayed in time, and what the filter
-    still holds comes from `flush`.
+    With `live`, every push returns exactly its share of the output, late by `live_delay_ms`, so
+    that 20 ms in give 20 ms out at once. Without `live`, positions in time do not shift, and
+    `flush` returns what the filter still holds.
+
+    Example:
+        resampler = Resampler(48_000, 16_000, live=True)
+        pcm16k = resampler.push(pcm48k)     # 960 samples in, 320 samples out
     """
 
     def __init__(self, from_hz: int, to_hz: int, *, live: bool = False) -> None:
@@ -35,6 +39,8 @@ class Resampler:
         self._start()
 
     def push(self, pcm: Pcm) -> Pcm:
+        """Converts the next samples. pcm: int16, shape (samples,). Returns what is ready by now, at
+        `to_hz`."""
         if self.from_hz == self.to_hz or not len(pcm):
             return pcm
         held = np.concatenate([self._held, self._convert(pcm)])
@@ -47,7 +53,7 @@ class Resampler:
         return held[:due]
 
     def flush(self) -> Pcm:
-        """The rest; afterwards a new stream begins."""
+        """Returns the rest. Afterwards a new stream begins."""
         if self.from_hz == self.to_hz:
             return _EMPTY
         self._graph.push(None)
@@ -67,7 +73,7 @@ class Resampler:
         if self.live:
             lower_hz = min(self.from_hz, self.to_hz)
             reach = -(-REACH_SAMPLES * self.from_hz // lower_hz)
-            warm_up = 2 * reach  # it gives nothing before it had so much, and then all of it
+            warm_up = 2 * reach  # swresample returns nothing before this much went in, then all
             made = self._convert(np.zeros(warm_up + reach, np.int16))
             self._held = made[warm_up * self.to_hz // self.from_hz :]
 
@@ -81,21 +87,23 @@ class Resampler:
             return _EMPTY
 
     def _pulled(self) -> Pcm:
-        """One frame: each that goes in brings at most one out. In FFmpeg's memory, so copy it."""
+        """Returns a copy of one output frame, whose memory belongs to FFmpeg. Each frame that goes
+        in gives at most one."""
         part = self._graph.pull()
         assert isinstance(part, AvFrame)
         return np.frombuffer(memoryview(part.planes[0]), np.int16, part.samples)
 
 
 def live_delay_ms(from_hz: int, to_hz: int) -> float:
-    """Constant delay of a live resampler: what its filter looks ahead."""
+    """Returns the constant delay of a live resampler in ms: the look-ahead of its filter."""
     return 0.0 if from_hz == to_hz else samples_to_ms(REACH_SAMPLES, min(from_hz, to_hz))
 
 
 def _graph(from_hz: int, to_hz: int) -> Graph:
-    """What av.AudioResampler makes, but in the caller's thread.
+    """Builds the filter graph that av.AudioResampler would build, but runs it in the caller's
+    thread.
 
-    That one has no setting for threads: each stream would start one per core, for nothing.
+    av.AudioResampler has no setting for threads: each stream would start one per core, for nothing.
     """
     graph = Graph()
     graph.threads = 1

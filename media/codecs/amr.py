@@ -1,4 +1,5 @@
-"""AMR and AMR-WB files (RFC 4867 section 5) as they arrive: small devices send their speech so."""
+"""Decodes AMR and AMR-WB files (RFC 4867 section 5) while they arrive. Small devices send their
+speech in these formats."""
 
 from dataclasses import dataclass
 
@@ -16,13 +17,18 @@ _EMPTY = np.zeros(0, np.int16)
 
 @dataclass(frozen=True, slots=True)
 class _AmrVariant:
+    """File format of AMR or AMR-WB."""
+
     magic: bytes
+    "First bytes of the file."
     codec: str
+    "Name of FFmpeg's decoder."
     rate_hz: int
     speech_bytes: tuple[int, ...]
-    "Of a frame of each speech mode, with its first byte."
+    "Length of a frame of each speech mode, with its first byte."
     comfort_noise_bytes: int
-    "Of the frame after the speech modes: how the pause sounds."
+    """Length of the comfort noise frame, whose type follows the speech modes. It describes how a
+    pause sounds."""
 
 
 _VARIANTS = (
@@ -30,13 +36,14 @@ _VARIANTS = (
     _AmrVariant(b"#!AMR\n", "amrnb", 8_000, (13, 14, 16, 18, 20, 21, 27, 32), 6),
 )
 _LOST, _NO_DATA = 14, 15
-"Frame types without a body. What lies between them and comfort noise is not in use."
+"Frame types without a body. The types between comfort noise and these are not in use."
 
 
 class AmrDecoder:
-    """Frames of 20 ms. Pauses, lost and damaged frames are silence; a cut last frame is left out.
+    """Decodes frames of 20 ms to 16 kHz mono. Pauses, lost and damaged frames become silence; an
+    incomplete last frame is left out.
 
-    FFmpeg's own reader takes a cut last frame for a damaged file.
+    FFmpeg's own reader is not used, because it takes an incomplete last frame for a damaged file.
     """
 
     def __init__(self) -> None:
@@ -44,6 +51,8 @@ class AmrDecoder:
         self._variant: _AmrVariant | None = None
 
     def push(self, data: bytes) -> Pcm:
+        """Returns the audio that `data` completes, int16 at 16 kHz. Raises RequestError for data
+        that is not AMR."""
         self._bytes += data
         if self._variant is None and not self._open():
             return _EMPTY
@@ -57,12 +66,14 @@ class AmrDecoder:
         return self._resampler.push(np.concatenate(parts))
 
     def flush(self) -> Pcm:
+        """Returns the rest. Raises RequestError if the file never began."""
         if self._variant is None:
             raise _unsupported("this is no AMR file: it must begin with #!AMR or #!AMR-WB")
         return self._resampler.flush()
 
     def _open(self) -> bool:
-        """Whether the magic is complete."""
+        """Reads the file's first bytes. True if they are complete. Raises RequestError if they are
+        not AMR's."""
         for variant in _VARIANTS:
             if self._bytes.startswith(variant.magic):
                 del self._bytes[: len(variant.magic)]

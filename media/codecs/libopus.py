@@ -1,9 +1,8 @@
-"""libopus itself, as far as `media/codecs/opus.py` needs it: FFmpeg's way around it costs as much
-again.
+"""Calls libopus directly, for `media/codecs/opus.py`. Going through FFmpeg would double the cost.
 
-The library is the one that came with PyAV, whose FFmpeg links to it, so it is loaded anyway; a PyAV
-that was built on the machine links to the system's. Its interface has been the same since 2012.
-Decoders and encoders live in memory of ours: nothing has to be freed by a call.
+The library is the one that came with PyAV, whose FFmpeg links to it, so it is loaded anyway. A PyAV
+that was built on the machine links to the system's library. Its interface has been the same since
+2012. The states of decoders and encoders are in our own memory, so no call is needed to free them.
 """
 
 import ctypes
@@ -19,26 +18,27 @@ from core.audio import Pcm
 from core.errors import EarshotError
 
 RATE_HZ = 48_000
-"Every packet can be decoded to it, and RTP counts in it."
+"Rate to which every packet can be decoded, and in which RTP counts."
 
 MAX_SAMPLES = RATE_HZ * 120 // 1000
-"The longest packet, 120 ms (RFC 6716 section 2.1.4)."
+"Samples of the longest packet, 120 ms (RFC 6716 section 2.1.4)."
 
 APPLICATIONS = {"voip": 2048, "audio": 2049, "lowdelay": 2051}
+"Codes of libopus's applications (modes of the encoder)."
 
 _SET_BITRATE, _SET_COMPLEXITY = 4002, 4010
 _MAX_PACKET_BYTES = 4000
-"What libopus's manual recommends for one frame."
+"Size of the buffer for a packet, as libopus's manual recommends."
 
 
 class OpusError(EarshotError):
-    """libopus refused; the text is its own."""
+    """Error that libopus reported; the text is its own."""
 
     code = "opus_error"
 
 
 class LibopusDecoder:
-    """Mono s16 at `rate_hz`: 8, 12, 16, 24 or 48 kHz."""
+    """Decodes packets to mono s16 at `rate_hz`: 8, 12, 16, 24 or 48 kHz."""
 
     def __init__(self, rate_hz: int) -> None:
         lib = library()
@@ -49,18 +49,18 @@ class LibopusDecoder:
         self._address, self._capacity = self._pcm.ctypes.data, len(self._pcm)
 
     def decode(self, packet: bytes) -> Pcm:
-        """Raises OpusError; the next packet can be decoded all the same."""
+        """Decodes one packet. Raises OpusError; the next packet can be decoded all the same."""
         samples = self._decode(self._state, packet, len(packet), self._address, self._capacity, 0)
         return self._pcm[: samples if samples >= 0 else _checked(samples)].copy()
 
     def conceal(self, samples: int) -> Pcm:
-        """A guess at what was lost: a multiple of 2.5 ms, 120 ms at most."""
+        """Returns a guess at lost audio. samples: a multiple of 2.5 ms, at most 120 ms."""
         samples = _checked(self._decode(self._state, None, 0, self._address, samples, 0))
         return self._pcm[:samples].copy()
 
 
 class LibopusEncoder:
-    """Mono s16 at `rate_hz`, as for `LibopusDecoder`; variable bit rate."""
+    """Encodes mono s16 at `rate_hz`, as for `LibopusDecoder`, with a variable bit rate."""
 
     def __init__(self, rate_hz: int, application: str, bitrate_bps: int, complexity: int) -> None:
         lib = library()
@@ -71,12 +71,12 @@ class LibopusEncoder:
         self._encode = lib.opus_encode
         self._pcm = np.zeros(MAX_SAMPLES * rate_hz // RATE_HZ, np.int16)
         self._address = self._pcm.ctypes.data
-        "Made once: to ask numpy takes longer than to copy a frame."
+        "Address of `_pcm`. It is read once: asking numpy takes longer than copying a frame."
         self._packet = _memory(_MAX_PACKET_BYTES)
         self._view = memoryview(self._packet).cast("B")
 
     def encode(self, pcm: Pcm) -> bytes:
-        """2.5 to 120 ms. Raises OpusError."""
+        """Encodes 2.5 to 120 ms to one packet. Raises OpusError."""
         self._pcm[: len(pcm)] = pcm
         size = _checked(
             self._encode(self._state, self._address, len(pcm), self._packet, _MAX_PACKET_BYTES)
@@ -86,7 +86,7 @@ class LibopusEncoder:
 
 @cache
 def library() -> ctypes.PyDLL:
-    """Raises EarshotError where there is none."""
+    """Loads libopus. Raises EarshotError if there is none."""
     folder = Path(av.__file__).parent
     carried = [*folder.parent.glob("av.libs/libopus[-.]*"), *folder.glob(".dylibs/libopus.*")]
     name = str(carried[0]) if carried else find_library("opus")
@@ -94,14 +94,15 @@ def library() -> ctypes.PyDLL:
         raise EarshotError(
             "libopus is missing: PyAV's wheels carry it, systems have it as libopus0"
         )
-    # PyDLL keeps the interpreter lock: to get it back beside another busy thread takes longer than
-    # a packet does (30 us each way).
+    # PyDLL keeps the interpreter lock during a call. While another thread is busy, getting the lock
+    # back would take longer than a packet does (30 us to encode or to decode).
     lib = ctypes.PyDLL(name)
     lib.opus_strerror.restype = c_char_p
     lib.opus_decoder_init.argtypes = (c_void_p, c_int32, c_int)
     lib.opus_encoder_init.argtypes = (c_void_p, c_int32, c_int, c_int)
     lib.opus_decode.argtypes = (c_void_p, c_char_p, c_int32, c_void_p, c_int, c_int)
-    # Of what comes behind these two, C says nothing: Apple's ARM passes it in another way.
+    # The arguments after these two are variadic and must not be declared: on Apple's ARM they are
+    # passed in another way.
     lib.opus_encoder_ctl.argtypes = (c_void_p, c_int)
     lib.opus_encode.argtypes = (c_void_p, c_void_p, c_int, POINTER(c_char), c_int32)
     return lib
@@ -112,7 +113,7 @@ def _memory(size_bytes: int) -> Array[c_char]:
 
 
 def _checked(result: int) -> int:
-    """Errors are negative, counts are not."""
+    """Returns the result of a call, which is a count. Raises OpusError if it is negative."""
     if result < 0:
         raise OpusError(library().opus_strerror(result).decode())
     return result

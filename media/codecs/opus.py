@@ -1,4 +1,4 @@
-"""Opus, mono. One packet per call; no thread, no buffering."""
+"""Opus codec, mono. Each call takes or gives one packet. No thread, no buffering."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,42 +10,47 @@ from core.errors import RemoteProtocolError
 from media.codecs.libopus import LibopusDecoder, LibopusEncoder, OpusError
 
 OPUS_RATE_HZ = 48_000
-"RTP counts the timestamps of Opus in it (RFC 7587), whatever is encoded or decoded to."
+"""Rate in which RTP counts the timestamps of Opus (RFC 7587), at whatever rate it is encoded or
+decoded."""
 
 LEAST_DELAY_MS = 2.5
-"""By which sound comes later out of Opus than the packet that carries it: 2.5 ms in its low-delay
-mode, 6.5 in the others (RFC 6716 section 2)."""
+"""Delay of the decoded audio behind the packet that carries it, at least: 2.5 ms in the low-delay
+mode, 6.5 ms in the others (RFC 6716 section 2)."""
 
 OPUS_RATES_HZ = (8_000, 12_000, 16_000, 24_000, 48_000)
-"From which libopus encodes, and to which it decodes."
+"Rates from which libopus encodes, and to which it decodes."
 
 MAX_PACKET_BYTES = 1275 * 6 + 12
-"The largest packet there can be: 120 ms in six frames of 1275 bytes and their lengths (RFC 6716)."
+"Largest possible packet: 120 ms in six frames of 1275 bytes, and their lengths (RFC 6716)."
 
 
 _EMPTY = np.zeros(0, np.int16)
 
 _SILENCE = b"\xff\xfe"
-"""A CELT frame of digital silence (RFC 6716 section 4.3: its silence flag). By it both sides forget
-the levels and the pitch from which they predict the next frame."""
+"""Body of a CELT frame of digital silence (RFC 6716 section 4.3: its silence flag). It makes
+encoder and decoder forget the levels and the pitch from which they predict the next frame."""
 
 
 class InvalidOpusPacket(RemoteProtocolError):
-    """These bytes are not an Opus packet. The decoder stays usable."""
+    """These bytes are not an Opus packet. The decoder can still be used."""
 
     code = "bad_audio_packet"
 
 
 @dataclass(frozen=True, slots=True)
 class OpusSettings:
+    """Settings of an Opus encoder. Raises ValueError for a value out of range."""
+
     bitrate_bps: int = 32_000
-    "Transparent for one voice; music would want more."
+    "Bits per second, 6000 to 510 000. 32 000 is transparent for one voice; music would need more."
     application: Literal["voip", "audio", "lowdelay"] = "lowdelay"
-    "lowdelay looks 2.5 ms ahead at a third of voip's CPU; voip (6.5 ms) is for < 24 kbit/s."
+    """Mode of the encoder. lowdelay looks 2.5 ms ahead and takes a third of voip's CPU; voip (6.5
+    ms) is for less than 24 kbit/s."""
     frame_ms: int = PTIME_MS
     "Audio per packet: 10, 20, 40 or 60 ms."
     complexity: int = 5
-    "0 to 10, of libopus: WebRTC takes 5 on phones, 9 elsewhere; 10 takes half as long again."
+    """Complexity of libopus, 0 to 10. WebRTC takes 5 on phones and 9 elsewhere; 10 takes half as
+    long again."""
 
     def __post_init__(self) -> None:
         if not 6_000 <= self.bitrate_bps <= 510_000:
@@ -59,14 +64,21 @@ class OpusSettings:
 
 
 class OpusEncoder:
-    """Mono s16 at `rate_hz` (one of OPUS_RATES_HZ) to packets of `settings.frame_ms`.
+    """Encodes mono s16 at `rate_hz` (one of OPUS_RATES_HZ) to packets of `settings.frame_ms`.
 
-    Silence is coded until libopus finds nothing else in it (some 350 ms after sound, by a filter
-    against constant voltage). Then that packet is given again until there is sound: it is the one
-    that libopus would make. Not in SILK, nor above 20 ms: no packet says so there.
+    Silence is encoded until libopus returns a packet of nothing but silence, some 350 ms after the
+    last sound because of its filter against constant voltage. From then on the same packet is
+    returned until there is sound: it is the one that libopus would make. This does not happen in
+    SILK mode nor above 20 ms, where no packet marks silence.
+
+    Example:
+        encoder, decoder = OpusEncoder(48_000), OpusDecoder(16_000)
+        packet = encoder.encode(pcm48k)     # exactly 960 samples: 20 ms
+        pcm16k = decoder.decode(packet)     # 320 samples
     """
 
     def __init__(self, rate_hz: int, settings: OpusSettings | None = None) -> None:
+        """Creates an encoder. Raises ValueError for a rate that Opus does not have."""
         settings = settings or OpusSettings()
         if rate_hz not in OPUS_RATES_HZ:
             raise ValueError(f"Opus encodes {OPUS_RATES_HZ} Hz, not {rate_hz}")
@@ -76,18 +88,21 @@ class OpusEncoder:
             rate_hz, settings.application, settings.bitrate_bps, settings.complexity
         )
         self.coded_frames = 0
-        "Frames that libopus has seen: all but those of silence that goes on."
+        "Number of frames that libopus encoded: all but those of continued silence."
         self._silence: bytes | None = None
 
     def encode(self, pcm: Pcm) -> bytes:
-        """One packet. Raises ValueError unless `pcm` is exactly one frame long."""
+        """Returns one packet. pcm: int16, shape (frame_samples,). Raises ValueError for another
+        length."""
         if len(pcm) != self.frame_samples:
             raise ValueError(f"{len(pcm)} samples; a frame has {self.frame_samples}")
         if self._silence is not None and not pcm.any():
             return self._silence
         packet = self._coded(pcm)
-        # The end of a frame may be heard in the next packet only (LEAST_DELAY_MS): no sound in it.
+        # This packet may still hold the end of the last frame (LEAST_DELAY_MS), so both the packet
+        # and the frame must be silent.
         self._silence = packet if _is_silence(packet) and not pcm.any() else None
+        "Packet that is returned for silence; None while silence must be encoded."
         return packet
 
     def _coded(self, pcm: Pcm) -> bytes:
@@ -96,18 +111,20 @@ class OpusEncoder:
 
 
 def _is_silence(packet: bytes) -> bool:
-    """A single CELT frame (RFC 6716 section 3.1: configurations from 16 on, code 0) of silence."""
+    """True for a single CELT frame (RFC 6716 section 3.1: configurations from 16 on, code 0) of
+    silence."""
     return len(packet) == 3 and packet[0] & 0b10000011 == 0b10000000 and packet[1:] == _SILENCE
 
 
 class OpusDecoder:
-    """Packets (mono or stereo, any mode) to mono s16 at `rate_hz` (one of OPUS_RATES_HZ).
+    """Decodes packets (mono or stereo, any mode) to mono s16 at `rate_hz` (one of OPUS_RATES_HZ).
 
-    Below 48 kHz nothing is resampled, and nothing delayed: libopus leaves out what lies above. A
-    packet of one to three bytes (DTX) decodes to the comfort noise libopus makes of it.
+    Below 48 kHz audio is neither resampled nor delayed: libopus leaves out the higher frequencies.
+    A packet of one to three bytes (DTX) gives libopus's comfort noise.
     """
 
     def __init__(self, rate_hz: int = OPUS_RATE_HZ) -> None:
+        """Creates a decoder. Raises ValueError for a rate that Opus does not have."""
         if rate_hz not in OPUS_RATES_HZ:
             raise ValueError(f"Opus decodes to {OPUS_RATES_HZ} Hz, not {rate_hz}")
         self.rate_hz = rate_hz
@@ -115,17 +132,14 @@ class OpusDecoder:
         self._last_samples = 0
 
     def conceal(self) -> Pcm:
-        """libopus's own guess at one lost packet, as long as the last one.
-
-        One after another they fade to the background noise. Empty before the first packet.
-        """
+        """Returns libopus's guess at one lost packet, as long as the last packet. Repeated guesses
+        fade to the background noise. Empty before the first packet."""
         return self._decoder.conceal(self._last_samples) if self._last_samples else _EMPTY
 
     def decode(self, packet: bytes) -> Pcm:
-        """2.5-120 ms of audio. Raises BadAudioPacket; the caller conceals or gives up.
-
-        An empty packet is bad too: to libopus it is a lost one.
-        """
+        """Returns the 2.5 to 120 ms of audio of one packet. Raises InvalidOpusPacket; the caller
+        may then conceal the packet. An empty packet is invalid too, because libopus would take it
+        for a lost one."""
         if not 0 < len(packet) <= MAX_PACKET_BYTES:
             raise InvalidOpusPacket(f"Opus packet of {len(packet)} bytes, limit {MAX_PACKET_BYTES}")
         try:

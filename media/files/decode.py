@@ -22,9 +22,9 @@ FORMATS = (
     "wav,w64,aiff,flac,mp3,ogg,opus,matroska,webm,mov,mp4,m4a,3gp,aac,amr,amrnb,amrwb,au,"
     "caf,nistsphere,mpeg"
 )
-"""Containers we open: what phones, browsers, recorders and speech corpora write. FFmpeg also knows
-playlists, which would open other files and URLs, and some 300 formats that nobody sends: each is a
-parser that an attacker could choose."""
+"""Containers that are opened: those that phones, browsers, recorders and speech corpora write.
+FFmpeg also knows playlists, which would open other files and URLs, and some 300 formats that are
+not in use. Each is a parser that an attacker could choose."""
 
 CODECS = (
     *("pcm_u8", "pcm_s8", "pcm_s16le", "pcm_s16be", "pcm_s24le", "pcm_s24be", "pcm_s32le"),
@@ -33,56 +33,67 @@ CODECS = (
     *("flac", "alac", "mp2", "mp2float", "mp3", "mp3float", "aac", "vorbis", "opus", "libopus"),
     *("amrnb", "amrwb"),
 )
-"Decoders we run, by FFmpeg's names: a container that is allowed may hold a stream of any codec."
+"""Decoders that are run, by FFmpeg's names. They must be listed too, because an allowed container
+may hold a stream of any codec."""
 
 CODEC_NAMES = "PCM, FLAC, ALAC, MP2, MP3, AAC, Vorbis, Opus, AMR, A-law, µ-law, ADPCM and GSM"
-"The same for people."
+"The codecs' names for messages to people."
 
 MAX_CHANNELS = 8
+"Most channels of a file."
 MAX_SOURCE_RATE_HZ = 384_000
 MIN_SOURCE_RATE_HZ = 1_000
 
 MAX_FRAME_SAMPLES = 65_536
-"In each channel of a decoded frame. FLAC has the longest: 65 535."
+"Most samples of a decoded frame in each channel. FLAC has the longest frames: 65 535."
 
 MAX_ENTRIES_PER_BYTE = 2
-"What an index may promise. PCM of four bits has two samples in a byte, other packets are longer."
+"""Entries that an index may promise per byte of the file. PCM of four bits has two samples in a
+byte; packets of all other codecs are longer."""
 
 MAX_PACKETS_PER_BYTE = 1
-"A packet takes a byte or more; one that is read again and again takes none."
+"""Packets per byte of the file. An honest packet takes at least a byte; one that is read again and
+again takes none."""
 
 MAX_BYTES_READ = 2.0
-"""What all packets have together, as a multiple of the file's size: more is read twice. Matroska
-leaves out the beginning of packets that all begin alike, so a little more than 1 is honest."""
+"""Largest size of all packets together, as a multiple of the file's size. Above it the file is read
+more than once. Matroska leaves out the beginning of packets that all begin alike, so a little more
+than 1 is honest."""
 
 MAX_SILENT_PACKETS = 1_000
-"""In a row without a sound: of what cannot be decoded, or decodes to nothing. At 20 ms each it is
-a gap of 20 s."""
+"""Most packets in a row that give no audio, because they cannot be decoded or decode to nothing. At
+20 ms each this is a gap of 20 s."""
 
 BLOCK_S = 5.0
-"Decoded in one go: milliseconds of work, so that whoever stops is soon done."
+"Seconds of audio in a block. Decoding it takes milliseconds, so a caller that stops is soon done."
 
 AudioSource = Path | bytes | BinaryIO
-"A path, the file's bytes, or an open file that can seek; the last stays open."
+"A path, the file's bytes, or an open file that can seek. The last one is not closed."
 
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
+    """Limits for one audio file."""
+
     max_bytes: int = 100 * 1024 * 1024
-    "Three hours of 64 kbit/s speech, or 50 minutes of 16-bit 16 kHz WAV."
+    "Largest file: three hours of 64 kbit/s speech, or 50 minutes of 16-bit 16 kHz WAV."
     max_duration_s: float = 2 * 3600
-    "A small file can hold days of silence."
+    "Longest audio. A small file can hold days of silence."
 
 
 def decode(
     source: AudioSource, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
 ) -> Generator[Pcm, None, None]:
     """Yields the first audio stream as mono s16 at `rate_hz`, in blocks of about BLOCK_S. Blocks
-    the thread; memory stays the same however long the file is.
+    the thread. Memory does not grow with the length of the file.
 
-    Raises TooLarge (audio_too_large, audio_too_long), RequestError (unsupported_audio: not audio,
-    empty, a format we do not open, or a file that promises more than it holds). A file that is
-    damaged or cut off gives what is there.
+    Raises PayloadTooLarge (audio_too_large, audio_too_long), and RequestError (unsupported_audio)
+    for a file that is not audio, is empty, has another format, or promises more than it holds. A
+    file that is damaged or cut off gives the audio that is there.
+
+    Example:
+        for pcm in decode(Path("speech.mp3"), 16_000):     # int16, shape (samples,)
+            ...
     """
     limits = limits or FileLimits()
     is_empty = True
@@ -101,37 +112,40 @@ def decode(
 def decode_file(
     source: AudioSource, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
 ) -> Pcm:
-    """All of `decode` at once; an hour is 115 MB."""
+    """Returns the whole result of `decode` at once. An hour at 16 kHz takes 115 MB. Raises the same
+    errors."""
     return np.concatenate(list(decode(source, rate_hz, limits)))
 
 
 class FileDecoder(Protocol):
-    """Decodes files of strangers where they cannot harm the server:
+    """Decodes untrusted files where they cannot harm the server. Implemented in
     `serving.workers.file_decoder`."""
 
     def blocks(
         self, file: BinaryIO, rate_hz: int = ASR_RATE_HZ, limits: FileLimits | None = None
     ) -> AsyncGenerator[Pcm, None]:
-        """As `decode`, of an open file with a descriptor; closing the generator ends the work.
+        """Yields audio like `decode`, from an open file with a descriptor. Closing the generator
+        ends the work.
 
-        Raises Overloaded when too many files are being decoded.
+        Raises OverloadedError when too many files are being decoded, and the errors of `decode`.
         """
         ...
 
 
 def load_codecs() -> None:
-    """Has the decoders compute their tables, which they keep: milliseconds for some. Processes
-    that are forked later have them from the start."""
+    """Makes the decoders compute their tables, which takes milliseconds for some. Processes that
+    are forked later have the tables from the start."""
     for name in CODECS:
         codec = CodecContext.create(name, "r")
         assert isinstance(codec, AudioCodecContext)
         codec.sample_rate, codec.layout = 8_000 if name == "amrnb" else 16_000, "mono"
-        with suppress(FFmpegError):  # some want to see a file's head first
+        with suppress(FFmpegError):  # some cannot be opened without a file's header
             codec.open()
 
 
 def write_wav(path: Path, frames: Iterable[AudioFrame]) -> None:
-    """16-bit mono WAV. Raises ValueError without frames, or when their rate changes."""
+    """Writes a 16-bit mono WAV file. Raises ValueError without frames, or when their rate
+    changes."""
     audio = list(frames)
     rates = {frame.rate_hz for frame in audio}
     if len(rates) != 1:
@@ -144,8 +158,8 @@ def write_wav(path: Path, frames: Iterable[AudioFrame]) -> None:
 
 
 _REFUSED = (FFmpegError, ValueError, ArithmeticError, OSError, MemoryError)
-"""What FFmpeg and its reads of our file raise over a bad file: a chunk that is longer than a file
-can be has it seek to where no file reaches, an index that is too large has no memory."""
+"""Errors of FFmpeg, and of its reads of our file, for a bad file. A chunk that is longer than a
+file can be makes it seek too far; an index that is too large exhausts the memory."""
 
 
 @contextmanager
@@ -176,7 +190,7 @@ def _container(data: BinaryIO) -> InputContainer:
 
 
 def _checked(data: BinaryIO, max_bytes: int) -> int:
-    """The file's size; it is read from its start."""
+    """Returns the file's size, and moves to its start. Raises PayloadTooLarge."""
     size_bytes = data.seek(0, SEEK_END)
     data.seek(0)
     if size_bytes > max_bytes:
@@ -224,15 +238,18 @@ def _audio_stream(container: InputContainer, size_bytes: int) -> AudioStream:
     if name not in CODECS:
         raise _unsupported(f"the codec is {name}; allowed are {CODEC_NAMES}")
     codec.options = {"max_samples": str(MAX_FRAME_SAMPLES)}
-    codec.thread_count = 1  # a file is decoded far faster than it is heard
+    codec.thread_count = 1  # enough: decoding is far faster than real time
     return audio
 
 
 def _frames(
     container: InputContainer, stream: AudioStream, size_bytes: int
 ) -> Iterator[AvFrame | None]:
-    """Decoded frames, then None for the resampler to give its rest. Once it has been understood,
-    what is damaged is passed over: the rest of a recording is worth more than none."""
+    """Yields the decoded frames, then None, which makes the resampler return its rest.
+
+    After the first good frame, damaged packets are skipped: the rest of a recording is worth more
+    than nothing.
+    """
     any_frame = False
     silent = packets = read_bytes = 0
     for packet in container.demux():  # also other streams' packets, which count

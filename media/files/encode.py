@@ -1,4 +1,5 @@
-"""PCM to the audio formats that players read, chunk by chunk, without a file's length."""
+"""Encodes PCM to the audio formats that players read, chunk by chunk, without knowing the
+length."""
 
 import struct
 from collections.abc import Mapping
@@ -13,25 +14,34 @@ from av.audio.stream import AudioStream
 from core.audio import Pcm
 
 UNKNOWN_SIZE = 0xFFFFFFFF
-"In a WAV head: until the stream ends, as FFmpeg writes it to a pipe."
+'Size in a WAV header that means "until the stream ends", as FFmpeg writes it to a pipe.'
 
 
 HEAD_BYTES = 44
-"Of a WAV file as it is written here."
+"Length of the header of our WAV files."
 
 
 class AudioEncoder(Protocol):
-    """Bytes of one stream: `push` samples, then `finish`."""
+    """Encodes one stream: `push` samples, then `finish`.
+
+    Example:
+        encoder = open_encoder("mp3", 24_000)
+        data = encoder.push(pcm) + encoder.finish()
+    """
 
     content_type: str
 
-    def push(self, pcm: Pcm) -> bytes: ...
+    def push(self, pcm: Pcm) -> bytes:
+        """Returns the bytes that are ready after these samples, possibly none. pcm: int16, mono."""
+        ...
 
-    def finish(self) -> bytes: ...
+    def finish(self) -> bytes:
+        """Returns the rest of the stream."""
+        ...
 
 
 class WavEncoder:
-    """16-bit mono; the head comes with the first samples."""
+    """Encodes 16-bit mono WAV. The header comes with the first samples."""
 
     content_type = "audio/wav"
 
@@ -52,7 +62,8 @@ class WavEncoder:
 
 
 def fix_wav_sizes(wav: bytes) -> bytes:
-    """A whole file of `WavEncoder`, with its true sizes in the head."""
+    """Writes the true sizes into the header of a complete file from `WavEncoder`. Returns the new
+    file."""
     sound_bytes = len(wav) - HEAD_BYTES
     riff = struct.pack("<I", len(wav) - len(b"RIFF0000"))
     return (
@@ -61,7 +72,7 @@ def fix_wav_sizes(wav: bytes) -> bytes:
 
 
 class RawEncoder:
-    """16-bit mono, little-endian, without any head."""
+    """Encodes 16-bit mono samples, little-endian, without a header."""
 
     content_type = "audio/pcm"
 
@@ -74,6 +85,8 @@ class RawEncoder:
 
 @dataclass(frozen=True, slots=True)
 class _EncodedFormat:
+    """Format that FFmpeg encodes, with FFmpeg's names."""
+
     container: str
     codec: str
     content_type: str
@@ -91,26 +104,28 @@ _ENCODED: Mapping[str, _EncodedFormat] = {
 }
 
 RAW = "pcm"
+"Name of the format without a header."
 FORMATS = ("wav", *_ENCODED)
-"What `open_encoder` takes, beside RAW: files that say themselves what they are."
+"Formats that `open_encoder` knows besides RAW: files that state their own format."
 
 
 def open_encoder(kind: str, rate_hz: int) -> AudioEncoder:
-    """An encoder of mono PCM of `rate_hz`, which for `ogg` and `opus` is one that Opus knows."""
+    """Creates an encoder of mono PCM. kind: one of FORMATS, or RAW. rate_hz: for `ogg` and `opus` a
+    rate that Opus knows."""
     if kind == RAW:
         return RawEncoder()
     return WavEncoder(rate_hz) if kind == "wav" else _FfmpegEncoder(_ENCODED[kind], rate_hz)
 
 
 def content_type_of(kind: str) -> str:
-    """Of FORMATS or RAW."""
+    """Returns the media type of a format. kind: one of FORMATS, or RAW."""
     if kind == RAW:
         return RawEncoder.content_type
     return WavEncoder.content_type if kind == "wav" else _ENCODED[kind].content_type
 
 
 class _OutputBuffer:
-    """Collects what FFmpeg writes. It cannot seek, so nothing of it is corrected later."""
+    """Collects the output of FFmpeg. It cannot seek, so no byte is corrected later."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -120,11 +135,14 @@ class _OutputBuffer:
         return len(data)
 
     def take(self) -> bytes:
+        """Returns what was written since the last call."""
         taken, self._bytes = bytes(self._bytes), bytearray()
         return taken
 
 
 class _FfmpegEncoder:
+    """Encodes one stream with FFmpeg."""
+
     def __init__(self, kind: _EncodedFormat, rate_hz: int) -> None:
         self.content_type = kind.content_type
         self._kind, self._rate_hz = kind, rate_hz

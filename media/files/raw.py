@@ -1,4 +1,5 @@
-"""Plain samples, with a WAV head or without: bytes as they arrive in, 16 kHz mono out."""
+"""Decodes plain samples, with a WAV header or without, while they arrive. The result is 16 kHz
+mono."""
 
 import struct
 from dataclasses import dataclass
@@ -12,28 +13,30 @@ from core.errors import RequestError
 from media.resample import Resampler
 
 BITS = (16, 24, 32)
-"Widths of samples that are taken, little-endian and signed."
+"Sample widths in bits that are accepted, little-endian and signed."
 
 MAX_WAV_HEAD_BYTES = 64 * 1024
-"Tags may lie before the sound; more of them is left to FFmpeg."
+"Largest header. There may be tags before the samples; a file with more of them is left to FFmpeg."
 
 _PCM, _EXTENSIBLE = 1, 0xFFFE
+"Format codes of a WAV header for plain samples."
 
 
 class AudioByteDecoder(Protocol):
-    """Sound from bytes, however they are cut."""
+    """Decodes audio from bytes in any split."""
 
     def push(self, data: bytes) -> Pcm:
-        """What became complete, 16 kHz mono. Raises RequestError unsupported_audio."""
+        """Returns the audio that `data` completes, int16, 16 kHz, mono. Raises RequestError
+        (unsupported_audio)."""
         ...
 
     def flush(self) -> Pcm:
-        """The rest; a sample or frame that was cut off is left out."""
+        """Returns the rest. An incomplete sample or frame is left out."""
         ...
 
 
 class RawDecoder:
-    """Interleaved samples of one of BITS, mixed to mono."""
+    """Decodes interleaved samples of one of BITS, and mixes them to mono."""
 
     def __init__(self, rate_hz: int, bits: int, channels: int) -> None:
         self._bits, self._channels = bits, channels
@@ -56,7 +59,7 @@ class RawDecoder:
 
 
 def _s16(data: bytes, bits: int) -> npt.NDArray[np.int16]:
-    """The upper 16 bits of each sample."""
+    """Returns the upper 16 bits of each sample."""
     if bits == 24:
         # Of each sample's three bytes, the upper two are its 16-bit value.
         return np.frombuffer(data, np.uint8).reshape(-1, 3)[:, 1:].copy().view("<i2")[:, 0]
@@ -67,19 +70,22 @@ def _s16(data: bytes, bits: int) -> npt.NDArray[np.int16]:
 
 @dataclass(frozen=True, slots=True)
 class WavHead:
-    """Where the samples of a WAV file lie, and what they are."""
+    """Position and format of the samples in a WAV file."""
 
     rate_hz: int
     bits: int
+    "Width of a sample."
     channels: int
     offset: int
-    "Of the first sample."
+    "Position of the first sample, in bytes."
     size_bytes: int | None
-    "None: until the end; who writes a stream does not know it."
+    """Size of the samples; None: until the end of the file, because the writer of a stream does not
+    know it."""
 
 
 def read_wav_head(data: bytes) -> WavHead | None:
-    """None while more bytes are needed. Raises NotPlain for what takes FFmpeg to read."""
+    """Reads the header; returns None while more bytes are needed. Raises UnsupportedWavError for a
+    file that only FFmpeg can read."""
     if len(data) < 12:
         return None
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
@@ -101,7 +107,7 @@ def read_wav_head(data: bytes) -> WavHead | None:
 
 
 class UnsupportedWavError(Exception):
-    """Not a WAV file of plain samples."""
+    """The file is not a WAV file of plain samples."""
 
 
 def _head(form: bytes | None, offset: int, size_bytes: int) -> WavHead:
@@ -118,11 +124,12 @@ def _head(form: bytes | None, offset: int, size_bytes: int) -> WavHead:
 
 
 class WavDecoder:
-    """A WAV file of plain samples as it arrives. Raises NotPlain, with the bytes in `taken`."""
+    """Decodes a WAV file of plain samples while it arrives. Raises UnsupportedWavError; the bytes
+    so far are then in `taken`."""
 
     def __init__(self) -> None:
         self.taken = bytearray()
-        "What came before the head was complete."
+        "Bytes that came before the header was complete."
         self._samples: RawDecoder | None = None
         self._left: int | None = None
 
@@ -135,6 +142,7 @@ class WavDecoder:
             data = bytes(self.taken[head.offset :])
             self._samples = RawDecoder(head.rate_hz, head.bits, head.channels)
             self._left = head.size_bytes
+            "Bytes of samples that are still to come; None if their number is not known."
         if self._left is not None:
             data = data[: self._left]
             self._left -= len(data)

@@ -1,4 +1,5 @@
-"""Uploads on their way to a decoder: in a file without a name, with limits for each and for all."""
+"""Spools uploads to unnamed temporary files for a decoder, with limits for each upload and for
+all."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,26 +12,35 @@ from core.errors import OverloadedError, PayloadTooLarge
 from core.tasks import run_in_thread
 
 BLOCK_BYTES = 256 * 1024
-"Gathered in memory before a thread writes them: fewer hops, and the loop never waits for a disk."
+"""Bytes that are gathered in memory before a thread writes them. That means fewer thread switches,
+and the event loop never waits for a disk."""
 
 RETRY_AFTER_S = 5
 
 
 @dataclass(frozen=True, slots=True)
 class SpoolLimits:
+    """Limits for uploads."""
+
     max_bytes: int = 100 * 1024 * 1024
-    "Of one upload: three hours of 64 kbit/s speech, or 50 minutes of 16-bit 16 kHz WAV."
+    "Largest upload: three hours of 64 kbit/s speech, or 50 minutes of 16-bit 16 kHz WAV."
     max_total_bytes: int = 1024 * 1024 * 1024
-    "Of all uploads at once; one more is told to come back."
+    "Largest size of all uploads together. A further one gets OverloadedError."
     max_uploads: int = 64
-    "At once: each holds a file handle."
+    "Largest number of uploads at once, because each holds a file handle."
 
 
 class UploadSpools:
-    """All uploads of the server, so that together they stay bounded, too."""
+    """All uploads of the server, which are limited together.
+
+    Example:
+        with spools.open() as spool:
+            await spool.write(data)
+            file = await spool.file()       # from its start; gone after the body
+    """
 
     def __init__(self, limits: SpoolLimits | None = None, folder: Path | None = None) -> None:
-        """`folder`: None is the system's one for temporary files."""
+        """Creates the spools. folder: for the temporary files; None: the system's default."""
         self.limits = limits or SpoolLimits()
         self._folder = folder
         self._open = 0
@@ -38,16 +48,17 @@ class UploadSpools:
 
     @property
     def count(self) -> int:
-        """Uploads that are not freed yet."""
+        """Number of uploads that are not freed yet."""
         return self._open
 
     @property
     def used_bytes(self) -> int:
+        """Size of all present uploads together."""
         return self._used_bytes
 
     @contextmanager
     def open(self) -> Iterator["UploadSpool"]:
-        """An empty upload; its file is gone when the body ends. Raises Overloaded."""
+        """Opens an empty upload, whose file is deleted after the body. Raises OverloadedError."""
         if self._open >= self.limits.max_uploads:
             raise _full(f"{self._open} uploads are under way, the limit")
         self._open += 1
@@ -69,7 +80,7 @@ class UploadSpools:
 
 
 class UploadSpool:
-    """One upload: `write` its bytes, then read it as a file. Not for two writers at once."""
+    """One upload: `write` its bytes, then read it as a file. Only one task may write to it."""
 
     def __init__(self, file: BinaryIO, max_bytes: int, take: Callable[[int], None]) -> None:
         self._file, self._max_bytes, self._take = file, max_bytes, take
@@ -77,7 +88,8 @@ class UploadSpool:
         self.size_bytes = 0
 
     async def write(self, data: bytes) -> None:
-        """Raises TooLarge (audio_too_large), Overloaded when there is no room for it now."""
+        """Appends data. Raises PayloadTooLarge (audio_too_large), and OverloadedError when there is
+        no room for it now."""
         size_bytes = self.size_bytes + len(data)
         if size_bytes > self._max_bytes:
             raise PayloadTooLarge(
@@ -92,7 +104,8 @@ class UploadSpool:
             await self._flush()
 
     async def file(self) -> BinaryIO:
-        """Everything written so far, from its start; valid until the spool closes."""
+        """Returns the file with everything written so far, at its start. It is valid until the
+        spool closes."""
         await self._flush()
         self._file.seek(0)
         return self._file

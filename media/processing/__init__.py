@@ -1,1 +1,1 @@
-"""Cleaning of the microphone signal: echo cancellation and noise suppression."""
+"""Processing of the microphone signal: echo cancellation and noise suppression."""

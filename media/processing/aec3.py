@@ -1,4 +1,4 @@
-"""WebRTC's echo canceller (AEC3) for one session, and a judge of what it achieves."""
+"""Echo canceller of one session: WebRTC's AEC3, and a check of what it achieves."""
 
 from collections import deque
 from enum import Enum
@@ -11,27 +11,28 @@ from media.pcm import SILENCE_DBFS, dbfs
 from media.processing.echo_delay import FAR, NEAR, EchoDelay, estimate_delay
 from media.processing.echo_reference import ECHO_TAIL, EchoReference
 
-# The last crumbs of an echo: what a canceller leaves of a room's tail sounds like speech to a VAD.
+# Residual echo: what a canceller leaves of a room's reverberation sounds like speech to a VAD.
 #
-# A crumb is quieter than the echo could still be at that moment; a person who interrupts is louder,
-# and once heard is heard on.
+# Residual echo is quieter than the echo could still be at that moment. A person who interrupts is
+# louder, and after that the gate stays open for a while.
 
 IS_ECHO_DB = 20
-"What the canceller takes away so much of was echo, and tells its level."
+"Attenuation by the canceller, in dB, from which a block counts as echo. Its level is then known."
 CRUMB_DB = 6
-"What is left of an echo and this far below it is a crumb."
+"Residual echo is at least this much quieter than the echo could be, in dB."
 DECAY_DB_PER_S = 60
-"A room of 1 s reverberation; most die away faster."
+"Assumed decay of an echo: a room with 1 s reverberation. Most rooms are faster."
 OPEN_DB = 0
-"What is louder than the echo could be is somebody,"
+"Level above the possible echo, in dB, from which a sound counts as a person."
 OPEN_MS = 300
-"and so are the quiet ends of their words."
+"Time after such a sound in which nothing is muted, for the quiet ends of words."
 CLOSED = 0.1
-"Gain on a crumb: down to the noise of a quiet room, not to a silence that sounds cut."
+"Gain on residual echo. It leaves the noise of a quiet room; complete silence would sound cut."
 
 
 class ResidualEchoGate:
-    """One microphone's; blocks of some 20 ms."""
+    """Turns down the residual echo that the canceller leaves. One per microphone, for blocks of
+    some 20 ms."""
 
     def __init__(self) -> None:
         self._echo_db = SILENCE_DBFS
@@ -39,7 +40,9 @@ class ResidualEchoGate:
         self._open_ms = 0.0
 
     def push(self, heard: Pcm, cleaned: Pcm) -> Pcm:
-        """`cleaned` with its crumbs turned down. Both of the same moment and length."""
+        """Returns `cleaned` with its residual echo turned down. heard: the microphone's samples.
+        cleaned: the canceller's output for the same moment, of the same length; both int16 at 16
+        kHz."""
         block_s = len(heard) / ASR_RATE_HZ
         self._echo_db -= DECAY_DB_PER_S * block_s
         self._open_ms -= 1000 * block_s
@@ -57,53 +60,60 @@ class ResidualEchoGate:
 
 
 TAIL = ms_to_samples(1200, ASR_RATE_HZ)
-"After the last sound the canceller goes on: its longest delay and a room's reverberation."
+"""Samples for which the canceller keeps running after the last sound: its longest delay and a
+room's reverberation."""
 BLOCK = ASR_RATE_HZ // 100
-"The library works on 10 ms."
+"Samples that the library takes at once: 10 ms."
 LAG = BLOCK
-"""The microphone is held back by this much: the library loses an echo that comes in the moment of
-playing, as it may seem to where the clocks are a little off."""
+"""Samples by which the microphone is held back. The library misses an echo that arrives at the
+moment of playing, which may seem to happen where the clocks are a little off."""
 JUDGED_EVERY = ms_to_samples(500, ASR_RATE_HZ)
+"Samples between two judgements of the result."
 ACTIVE_SHARE = 0.6
-"Of the last second played must be sound before its absence in the microphone says anything."
+"Share of the last second that must have been played sound, before a missing echo means anything."
 IS_ECHO = 15.0
-"Sharpness of a match that is no accident."
+"Sharpness of a match from which it counts as an echo, not as an accident."
 IS_LEAK = 12.0
-"The same in cleaned audio: there it should have nothing left, and is heard where it has."
+"The same for the cleaned audio. A lower value is enough there, where no echo should be left."
 LEAK_SHARE = 0.5
-"Of the sharpness before the canceller: less is left of an echo that it follows."
+"""Sharpness behind the canceller relative to before it, from which an echo counts as a leak. Of an
+echo that the canceller follows, less is left."""
 LEAKS = 2
-"Judgements in a row: a second."
+"Judgements in a row with a leak, after which the path counts as leaking: one second."
 MISSES = 2
-"The same for no echo at all,"
+"Judgements in a row without an echo, after which there counts as being none."
 MISSES_AFTER_ECHO = 6
-"and where there was one: a person may only have been louder."
+"The same after an echo was found: a person may only have been louder."
 JUMP = ms_to_samples(10, ASR_RATE_HZ)
-"The library follows a delay that grows; of one that shrinks by more it is told to begin anew."
+"""Samples by which the delay may shrink. The library follows a delay that grows; if it shrinks by
+more than this, the library is started again."""
 REACH = ms_to_samples(400, ASR_RATE_HZ)
-"The library finds delays up to 0.5 s by itself; for longer ones the reference is held back."
+"""Delay in samples up to which the library needs no help. It finds delays up to 0.5 s by itself;
+for longer ones the reference is held back."""
 HEADROOM = ms_to_samples(100, ASR_RATE_HZ)
-"Left for it to find, as the delay may shrink."
+"Samples of delay that are left for the library to find, as the delay may shrink."
 
 
 class EchoPathState(Enum):
-    """How the speaker reaches the microphone, as far as is known."""
+    """How the speaker's sound reaches the microphone, as far as is known."""
 
     UNKNOWN = "unknown"
-    "Nothing was played yet, or not enough. What is played is cancelled."
+    "Nothing was played yet, or not enough. Echo is cancelled."
     NONE = "none"
-    "Headphones, or a client that cancels by itself: what is heard passes untouched."
+    "There is no echo: headphones, or a client that cancels by itself. Audio passes unchanged."
     CANCELLED = "cancelled"
+    "There is an echo, and the canceller removes it."
     LEAKING = "leaking"
-    "The canceller does not keep up: half duplex until it does."
+    "The canceller fails. Half duplex until it works again."
 
 
 class EchoCanceller:
-    """An `Echo` (media/processing/echo.py): AEC3, delays beyond its reach, half duplex where it
-    fails."""
+    """An `EchoControl` (media/processing/echo.py) with AEC3. It also handles delays beyond AEC3's
+    reach, and falls back to half duplex where AEC3 fails."""
 
     def __init__(self, rate_hz: int = ASR_RATE_HZ, *, is_paced: bool = True) -> None:
-        """`rate_hz` of what is played; `is_paced`: it is sent at the pace it is played at."""
+        """Creates the canceller. rate_hz: rate of what is played. is_paced: audio is sent at the
+        pace at which it is played."""
         self._reference = EchoReference(rate_hz, is_paced=is_paced)
         self._canceller = _Aec3Adapter()
         self._gate = ResidualEchoGate()
@@ -116,23 +126,24 @@ class EchoCanceller:
         self.path = EchoPathState.UNKNOWN
         self._delay: int | None = None
         self.erle_db = 0.0
-        "How much quieter the microphone became in the last judged second."
+        """Echo return loss enhancement: by how many dB the microphone became quieter in the last
+        judged second."""
 
     @property
     def delay_ms(self) -> float | None:
-        """From sending to hearing; None while no echo was found."""
+        """Time from sending until the echo arrives, in ms; None while no echo was found."""
         return None if self._delay is None else samples_to_ms(self._delay, ASR_RATE_HZ)
 
     def play(self, pcm: Pcm, at: int) -> None:
-        """See `Echo.play`."""
+        """See `EchoControl.play`."""
         self._reference.write(pcm, at)
 
     def cut(self, at: int) -> None:
-        """See `Echo.cut`."""
+        """See `EchoControl.cut`."""
         self._reference.cut(at)
 
     def clean(self, pcm: Pcm, at: int) -> Pcm:
-        """See `Echo.clean`."""
+        """See `EchoControl.clean`."""
         end = at + len(pcm)
         if not self._reference.sounds(at - self._held_back - TAIL, end):
             self._rest()
@@ -148,11 +159,12 @@ class EchoCanceller:
         return np.zeros_like(pcm) if self.path is EchoPathState.LEAKING else cleaned
 
     def is_sounding(self, at: int) -> bool:
-        """See `Echo.is_sounding`."""
+        """See `EchoControl.is_sounding`."""
         is_there = self.path is not EchoPathState.NONE
         return is_there and self._reference.sounds(at - self._held_back - ECHO_TAIL, at + 1)
 
     def _rest(self) -> None:
+        """Clears what is compared, because nothing has sounded for TAIL."""
         if self._heard:
             self._heard.clear()
             self._cleaned.clear()
@@ -160,6 +172,7 @@ class EchoCanceller:
             self._since_judged = 0
 
     def _remember(self, heard: Pcm, cleaned: Pcm) -> None:
+        """Keeps the last second before and after the canceller."""
         self._since_judged += len(heard)
         self._heard.append(heard)
         self._cleaned.append(cleaned)
@@ -168,7 +181,8 @@ class EchoCanceller:
             self._cleaned.popleft()
 
     def _judge(self, now: int) -> None:
-        """Look for the echo in the last second: before the canceller, and if there, behind it."""
+        """Looks for the echo in the last second: before the canceller and, if it is there, after
+        it."""
         far = self._reference.read(now - FAR, now)
         heard, cleaned = (np.concatenate(one)[-NEAR:] for one in (self._heard, self._cleaned))
         found = estimate_delay(far, heard)
@@ -189,13 +203,16 @@ class EchoCanceller:
             self.path = EchoPathState.LEAKING
 
     def _missed(self, *, is_telling: bool) -> None:
+        """Counts a judgement without an echo. is_telling: enough was played for that to mean
+        something."""
         self._misses = self._misses + 1 if is_telling else 0
         had_echo = self.path in {EchoPathState.CANCELLED, EchoPathState.LEAKING}
         if self._misses >= (MISSES_AFTER_ECHO if had_echo else MISSES):
             self.path, self._leaks = EchoPathState.NONE, 0
 
     def _follow(self, found: EchoDelay) -> bool:
-        """Hold the reference back where the delay is out of the library's reach; begin anew."""
+        """Holds the reference back if the delay is outside the library's reach, and starts the
+        library again. True if it did."""
         known, self._delay = self._delay, found.delay
         has_shrunk = known is not None and found.delay < known - JUMP
         if self._held_back <= found.delay <= self._held_back + REACH and not has_shrunk:
@@ -207,19 +224,20 @@ class EchoCanceller:
 
 
 class _Aec3Adapter:
-    """The library on pieces of any length. It hears 10 ms late, so does who listens to it."""
+    """Runs the library on pieces of any length. Its output is 10 ms late, like its input (LAG)."""
 
     def __init__(self) -> None:
         self._library = WebRtcCanceller(ASR_RATE_HZ)
         self.drop_rest()
 
     def drop_rest(self) -> None:
-        """The stream is interrupted."""
+        """Drops what is buffered, because the stream is interrupted."""
         self._far = self._ready = np.zeros(0, np.int16)
         self._near = np.zeros(LAG, np.int16)
 
     def process(self, near: Pcm, far: Pcm) -> Pcm:
-        """As many samples as there are in `near`; other than whole blocks come 10 ms later yet."""
+        """Returns as many cleaned samples as there are in `near`. If the pieces are not whole
+        blocks, the output is another 10 ms late."""
         self._near = np.concatenate([self._near, near])
         self._far = np.concatenate([self._far, far])
         whole = len(self._far) - len(self._far) % BLOCK

@@ -1,7 +1,8 @@
-"""Our own voice, taken out of what a client without echo cancellation sends.
+"""Removes the assistant's own voice from the microphone of a client without echo cancellation.
 
-Stateful, one per session, no I/O. Positions (`at`) count the 16 kHz samples that came from the
-client's microphone: the session's only clock. Nothing played: audio passes bit for bit.
+Stateful, one object per session, no I/O. Positions (`at`) count the 16 kHz samples that came from
+the client's microphone: this is the session's only clock. While nothing is played, audio passes
+unchanged bit for bit.
 """
 
 from typing import Protocol
@@ -15,27 +16,37 @@ from media.processing.modes import EchoMode
 
 
 class EchoControl(Protocol):
-    """What a session asks of either."""
+    """Echo control of one session, whatever the mode.
+
+    Example:
+        echo = open_echo("cancel", 24_000, is_paced=True)
+        echo.play(answer, at)               # int16 at 24 kHz, sent to the client now
+        cleaned = echo.clean(microphone, at)    # int16 at 16 kHz, as many samples
+    """
 
     def play(self, pcm: Pcm, at: int) -> None:
-        """The client is sent this, at position `at`; it plays it some time later."""
+        """Takes audio that is sent to the client at position `at`; the client plays it some time
+        later. pcm: int16, mono, at the rate given to `open_echo`."""
         ...
 
     def cut(self, at: int) -> None:
-        """What was sent but lies behind `at` will not be played (for a client that holds it)."""
+        """Notes that the client will not play what was sent for after `at`. For a client that holds
+        audio."""
         ...
 
     def clean(self, pcm: Pcm, at: int) -> Pcm:
-        """16 kHz audio from position `at` on -> as many samples without our voice."""
+        """Returns as many samples without the assistant's voice. pcm: int16, 16 kHz, mono; `at` is
+        the position of its first sample."""
         ...
 
     def is_sounding(self, at: int) -> bool:
-        """Our voice may be in the microphone: a start of speech deserves a second look."""
+        """True if the assistant's voice may be in the microphone at `at`. Then a start of speech
+        must be examined more closely."""
         ...
 
 
 class NoEchoControl:
-    """An `EchoControl` for clients that have none."""
+    """An `EchoControl` that changes nothing, for clients without echo."""
 
     def play(self, pcm: Pcm, at: int) -> None:
         """See `EchoControl.play`."""
@@ -53,10 +64,12 @@ class NoEchoControl:
 
 
 class HalfDuplexEchoControl:
-    """An `EchoControl` for hopeless clients: deaf while the answer sounds. Nobody can interrupt."""
+    """An `EchoControl` that ignores the microphone while the answer sounds, for clients whose echo
+    cannot be cancelled. The user cannot interrupt."""
 
     def __init__(self, rate_hz: int = ASR_RATE_HZ, *, is_paced: bool = True) -> None:
-        """`rate_hz` of what is played; `is_paced`: it is sent at the pace it is played at."""
+        """Creates the control. rate_hz: rate of what is played. is_paced: audio is sent at the pace
+        at which it is played."""
         self._reference = EchoReference(rate_hz, is_paced=is_paced)
 
     def play(self, pcm: Pcm, at: int) -> None:
@@ -78,8 +91,8 @@ class HalfDuplexEchoControl:
 
 
 def open_echo(mode: EchoMode, rate_hz: int, *, is_paced: bool) -> EchoControl:
-    """One session's. `rate_hz` of what is played; `is_paced`: it is sent at the pace it is played
-    at, not as fast as it is made."""
+    """Creates the echo control of one session. rate_hz: rate of what is played. is_paced: audio is
+    sent at the pace at which it is played, not as fast as it is made."""
     if mode == "off":
         return NoEchoControl()
     if mode == "half_duplex":

@@ -1,7 +1,8 @@
-"""Is what was played in what is heard, and how late? Generalised cross-correlation (GCC-PHAT).
+"""Finds the delay of an echo: compares the audio that was played with the microphone's audio.
 
-Knapp and Carter, "The generalized correlation method for estimation of time delay", 1976. It looks
-at phases only, so neither level nor room matter much: echoes 30 dB below speech are found.
+It uses generalised cross-correlation (GCC-PHAT): Knapp and Carter, "The generalized correlation
+method for estimation of time delay", 1976. It looks at phases only, so neither level nor room
+matter much: echoes 30 dB below speech are found.
 """
 
 from dataclasses import dataclass
@@ -12,29 +13,34 @@ import numpy.typing as npt
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 
 NEAR = ms_to_samples(1000, ASR_RATE_HZ)
-"Samples of the microphone that are compared."
+"Number of microphone samples that are compared."
 MAX_DELAY = ms_to_samples(2000, ASR_RATE_HZ)
-"The longest delay that is found."
+"Longest delay that is found, in samples."
 FAR = NEAR + MAX_DELAY
-"Samples of the reference that are needed, up to the same moment."
+"Number of reference samples that are needed, up to the same moment."
 
 _STEP = 4
-"Every so many samples become one: a fourth of the band says enough."
+"Number of samples that are added up to one: a quarter of the band is enough."
 _SIZE = 1 << ((FAR // _STEP + NEAR // _STEP) - 1).bit_length()
+"Length of the Fourier transform."
 _FLOOR = 1e-3
-"Bins this much below the strongest hold noise; their phase counts little."
+"Level relative to the strongest bin below which a bin holds noise; its phase counts little."
 
 
 @dataclass(frozen=True, slots=True)
 class EchoDelay:
+    """Result of a comparison."""
+
     delay: int
-    "Samples from playing to hearing."
+    "Samples from playing to the microphone, at 16 kHz."
     sharpness: float
     "Height of the peak in standard deviations: unrelated sounds reach 8, an echo 15 to 80."
 
 
 def estimate_delay(far: Pcm, near: Pcm) -> EchoDelay:
-    """Of the last FAR samples played and the last NEAR heard, ending together."""
+    """Returns the delay at which the echo of `far` is most likely in `near`. far: the last FAR
+    samples that were played. near: the last NEAR samples of the microphone. Both end at the same
+    moment."""
     cross = _spectrum(near) * np.conj(_spectrum(far))
     size = np.abs(cross)
     if not (peak := float(size.max())):

@@ -1,7 +1,8 @@
-"""What the speaker was given, laid out on the session's own time: 16 kHz samples of its microphone.
+"""Reference signal of the echo canceller: the audio that was sent to the speaker, placed on the
+time of the microphone's 16 kHz samples.
 
-Frames are placed one behind the other, not where the clock happened to stand: the device plays them
-so, and the network's jitter is in the clock, not in the sound.
+Frames are placed one after the other, not at the clock's position when they are sent. The device
+plays them without gaps, and the network's jitter affects the clock, not the sound.
 """
 
 import numpy as np
@@ -10,37 +11,47 @@ from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from media.resample import Resampler
 
 ECHO_TAIL = ms_to_samples(700, ASR_RATE_HZ)
-"An answer is in the room for so long: 400 ms of delay and 300 ms of reverberation."
+"""Samples for which an answer remains audible in the room: 400 ms of delay and 300 ms of
+reverberation."""
 NEW_STRETCH = ms_to_samples(200, ASR_RATE_HZ)
-"A frame this late begins anew: pacing never lags so much, and a device's buffer has run dry."
+"""A frame that is late by this many samples begins a new stretch. Pacing never lags so much, so the
+device's buffer has run empty."""
 DRIFT = ms_to_samples(20, ASR_RATE_HZ)
-"A stretch that is off by more, frame for frame for a second, is moved: the clocks have drifted."
+"""Offset in samples above which a stretch is moved, if every frame of a second is off by more: the
+clocks have drifted apart."""
 DRIFT_FRAMES = 50
+"Number of frames over which drift is judged."
 KEPT = ms_to_samples(4000, ASR_RATE_HZ)
-"Of the past: the longest delay that is looked for, and what is compared with it."
+"""Samples of the past that are kept: the longest delay that is searched, and the audio that is
+compared."""
 MAX_AHEAD = ms_to_samples(60_000, ASR_RATE_HZ)
-"Of the future, for a client that is given its sound at once. What is beyond is not remembered."
+"""Samples of the future that are kept, for a client that gets its audio at once. Audio beyond that
+is ignored."""
 
 _EMPTY: Pcm = np.zeros(0, np.int16)
 
 
 class EchoReference:
-    """Positions count the session's microphone samples. Memory: the past kept and what is ahead."""
+    """Reference signal of one session. Positions count the session's microphone samples. It keeps
+    the recent past and the audio that is still to be played."""
 
     def __init__(self, rate_hz: int, *, is_paced: bool) -> None:
-        """`is_paced`: frames come when they are played, so a growing lead is drift."""
+        """Creates an empty reference. rate_hz: rate of the audio that is played. is_paced: frames
+        are sent when they are played, so a growing lead means drift."""
         self._resampler = Resampler(rate_hz, ASR_RATE_HZ, live=True)
         self._is_paced = is_paced
         self._pcm = _EMPTY
-        "Room for samples; the first `_end - _base` are in use."
+        "Memory for samples; the first `_end - _base` are in use."
         self._base = self._end = 0
-        "Positions of the first sample kept, and one past the last."
+        "Positions of the first sample that is kept, and one after the last."
         self._sounds: list[tuple[int, int]] = []
         "Stretches that are not silent, as [start, end), oldest first."
         self._offs: list[int] = []
+        "Offsets of the recent frames from the positions at which they were placed."
 
     def write(self, pcm: Pcm, at: int) -> None:
-        """Sound that was sent at position `at`, or is to be played after all that was sent."""
+        """Adds audio that is sent at position `at`; it is played after all that was sent before.
+        pcm: int16, mono, at `rate_hz`."""
         pcm = self._resampler.push(pcm)
         if not len(pcm):
             return
@@ -54,12 +65,13 @@ class EchoReference:
             self._sounding(start)
 
     def cut(self, at: int) -> None:
-        """What lies behind `at` is not going to be played."""
+        """Drops the audio after `at`, which will not be played."""
         self._end = max(self._base, min(self._end, at))
         self._sounds = [(start, min(end, at)) for start, end in self._sounds if start < at]
 
     def read(self, start: int, end: int) -> Pcm:
-        """Samples [start, end); silence where nothing was played or is not kept any more."""
+        """Returns the samples [start, end); silence where nothing was played, or is not kept any
+        more."""
         wanted = np.zeros(end - start, np.int16)
         first, last = max(start, self._base), min(end, self._end)
         if first < last:
@@ -67,10 +79,11 @@ class EchoReference:
         return wanted
 
     def sounds(self, start: int, end: int) -> bool:
-        """Whether anything but silence was played in [start, end)."""
+        """True if anything but silence was played in [start, end)."""
         return any(first < end and start < last for first, last in self._sounds)
 
     def _placed(self, at: int) -> int:
+        """Returns the position at which the next frame is placed."""
         off = at - self._end
         if off >= NEW_STRETCH or (self._end == 0 and self._base == 0):
             self._offs.clear()
@@ -87,7 +100,8 @@ class EchoReference:
         return self._end
 
     def _make_room(self, start: int, size: int, now: int) -> None:
-        """So that [start, start + size) fits and what is skipped is silent."""
+        """Makes room for [start, start + size), and fills a skipped part with silence. now: present
+        position."""
         oldest = max(self._base, min(now, start) - KEPT)
         if self._end <= oldest:
             self._base = self._end = max(oldest, start)
@@ -101,6 +115,8 @@ class EchoReference:
         self._sounds = [one for one in self._sounds if one[1] > oldest]
 
     def _sounding(self, start: int) -> None:
+        """Notes that the audio from `start` to the end is not silent. Short pauses do not end a
+        stretch."""
         if self._sounds and start - self._sounds[-1][1] < NEW_STRETCH:
             start = self._sounds.pop()[0]
         self._sounds.append((start, self._end))

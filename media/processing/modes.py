@@ -1,13 +1,20 @@
-"""What is done about our own voice in a microphone; apart from what does it, which loads much."""
+"""Names of the modes of echo control and noise suppression.
+
+They are apart from the code that does the work, because importing that loads large libraries.
+"""
 
 from typing import Literal
 
 EchoMode = Literal["off", "cancel", "half_duplex"]
-"""off: the client cancels by itself. cancel: see `media.processing.aec3`. half_duplex: nobody
-interrupts; for a device whose delay is longer than 2 s or never the same twice."""
+"""How the assistant's own voice is removed from the microphone.
 
+  off          not at all: the client cancels the echo itself
+  cancel       by `media.processing.aec3`
+  half_duplex  the microphone is ignored while the assistant speaks, so no one can interrupt; for
+               a device whose delay is longer than 2 s or varies all the time
+"""
 
-# What is done about noise in a microphone; apart from what does it, which loads much.
 
 NoiseMode = Literal["off", "near_field", "far_field"]
-"""near_field: a little, for a microphone at the mouth. far_field: more, for one across the room."""
+"""How strongly noise in the microphone is suppressed. near_field: a little, for a microphone at the
+mouth. far_field: more, for one across the room."""

@@ -1,6 +1,7 @@
-"""WebRTC's noise suppressor: steady noise (fans, hiss, hum) becomes quieter, voices stay.
+"""Noise suppression by WebRTC's library: steady noise (fans, hiss, hum) becomes quieter, voices
+stay.
 
-Stateful, one per session, no I/O. Off: audio passes bit for bit.
+Stateful, one object per session, no I/O. In mode "off" audio passes unchanged bit for bit.
 """
 
 from typing import Protocol
@@ -12,26 +13,26 @@ from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from media.processing.modes import NoiseMode
 
 BLOCK = ms_to_samples(10, ASR_RATE_HZ)
-"The library works on 10 ms: of other pieces it would lose the place."
+"Samples that the library takes at once: 10 ms. It cannot follow a stream in other pieces."
 DELAY_MS = 6.0
-"What comes out is later than what went in by exactly this, the overlap of its windows."
+"Delay of the output in ms: exactly the overlap of the library's windows."
 LEVELS: dict[NoiseMode, int] = {"near_field": 0, "far_field": 2}
-"The library's: 0 to 3 make white noise 6, 12, 18 and 21 dB quieter."
+"Level of the library by mode. Levels 0 to 3 make white noise 6, 12, 18 and 21 dB quieter."
 
 
 class NoiseSuppression(Protocol):
-    """What a session asks of either."""
+    """Noise suppression of one session, whatever the mode."""
 
     late_ms: float
-    "By which what is heard comes later."
+    "Delay of the output, in ms."
 
     def clean(self, pcm: Pcm) -> Pcm:
-        """16 kHz audio -> as many samples with less noise."""
+        """Returns as many samples with less noise. pcm: int16, 16 kHz, mono."""
         ...
 
 
 class NoNoiseSuppression:
-    """A `NoiseSuppression` that leaves everything as it is."""
+    """A `NoiseSuppression` that changes nothing."""
 
     late_ms = 0.0
 
@@ -41,11 +42,11 @@ class NoNoiseSuppression:
 
 
 class WebRtcNoiseSuppression:
-    """A `NoiseSuppression` for audio in whole blocks of 10 ms; other pieces come 10 ms later
-    yet."""
+    """A `NoiseSuppression` for audio in whole blocks of 10 ms. Audio in other pieces is delayed by
+    another 10 ms."""
 
     def __init__(self, level: int) -> None:
-        """`level`: 0 to 3, see `LEVELS`."""
+        """Creates the suppressor. level: 0 to 3, see `LEVELS`."""
         self._library = NoiseSuppressor(ASR_RATE_HZ, 1, level)
         self.late_ms = DELAY_MS
         self._rest: Pcm = np.zeros(0, np.int16)
@@ -70,5 +71,5 @@ class WebRtcNoiseSuppression:
 
 
 def open_noise_reduction(mode: NoiseMode) -> NoiseSuppression:
-    """One session's; it takes about a second to learn the noise."""
+    """Creates the noise suppression of one session. It takes about a second to learn the noise."""
     return NoNoiseSuppression() if mode == "off" else WebRtcNoiseSuppression(LEVELS[mode])
