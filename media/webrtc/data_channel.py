@@ -1,4 +1,5 @@
-"""The data channel for events: text both ways, with a bound on what a slow peer may pile up."""
+"""Data channel for events: text in both directions, with a limit on what a slow peer may leave
+unread."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,25 +7,28 @@ from collections.abc import Callable
 from aiortc import RTCDataChannel
 
 CHANNEL_LABEL = "oai-events"
-"The name OpenAI Realtime clients use."
+"Label that OpenAI Realtime clients use."
 
 MAX_BUFFERED_BYTES = 1024 * 1024
-"About an hour of events. A peer that has not taken them is not reading."
+"""Most bytes that may wait to be sent: about an hour of events. A peer with more of them is not
+reading."""
 
 MAX_EARLY_MESSAGES = 256
-"Messages kept until the channel opens; a session sends a handful by then."
+"Most messages that are kept until the channel opens; a session sends only a few by then."
 
 
 MAX_HOLD_S = 0.008
-"""What texts wait for sound that is about to go out: each costs 0.1 ms, and on a busy machine the
-turn of another process. It is there within 4 ms, or not at once."""
+"""Longest time that texts wait for audio that is about to be sent. Each text costs 0.1 ms, and on a
+busy machine the time slice of another process. The audio is ready within 4 ms, or not soon at
+all."""
 
 
 class EventChannel:
-    """Sends in order, never blocks, never raises: the owner is told, and closes.
+    """Sends texts in order. It never blocks and never raises; callbacks report problems, and the
+    owner then closes the connection.
 
-    `on_lagging` when a bound is passed; `on_too_large` for a text the peer does not take (browsers
-    take 256 KiB).
+    `on_lagging` is called when a limit is exceeded, `on_too_large` for a text that the peer does
+    not accept (browsers accept 256 KiB).
     """
 
     def __init__(
@@ -37,6 +41,8 @@ class EventChannel:
         max_buffered_bytes: int = MAX_BUFFERED_BYTES,
         label: str = CHANNEL_LABEL,
     ) -> None:
+        """Creates the channel; `attach` gives it its aiortc channel. label: the expected label; ""
+        accepts any."""
         self._on_open, self._on_message = on_open, on_message
         self._on_closed, self._on_lagging = on_closed, on_lagging
         self._on_too_large = on_too_large
@@ -46,19 +52,20 @@ class EventChannel:
         self._early: list[str] = []
         self._held: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
-        "Runs while texts are held."
+        "Timer that releases the held texts; None while no texts are held."
 
     @property
     def is_holding(self) -> bool:
+        """True while texts are held back."""
         return self._timer is not None
 
     def hold(self) -> None:
-        """Keep texts until `release`, or for `MAX_HOLD_S`."""
+        """Holds texts back until `release`, or for `MAX_HOLD_S`."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(MAX_HOLD_S, self.release)
 
     def release(self) -> None:
-        """Send what was held, in order."""
+        """Sends the texts that were held back, in order."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -67,7 +74,8 @@ class EventChannel:
             self._send(text)
 
     def attach(self, channel: RTCDataChannel) -> None:
-        """Use this channel. Another label (of ours, "" is any), or a second one, is closed."""
+        """Uses this aiortc channel. A channel with a wrong label is closed, and so is a second
+        one."""
         if (self._label and channel.label != self._label) or self._channel is not None:
             channel.close()
             return
@@ -80,7 +88,8 @@ class EventChannel:
             channel.on("open", self._opened)
 
     def send(self, text: str) -> None:
-        """Early texts wait for the channel to open; after it closed they are dropped."""
+        """Sends a text. Until the channel opens, texts are kept; after it is closed they are
+        dropped."""
         if self.is_holding:
             self._held.append(text)
         else:

@@ -1,13 +1,13 @@
-"""Says why a DTLS handshake failed, and what helps: aiortc itself tells nobody."""
+"""Explains why a DTLS handshake failed, and what helps. aiortc itself does not report it."""
 
 from aiortc import RTCDtlsTransport
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 GNUTLS = "secp224r1"
-"The curve of the certificates that FFmpeg makes where it is built with GnuTLS."
+"Curve of the certificates that FFmpeg makes where it is built with GnuTLS."
 
 CURVES = ("secp256r1", "secp384r1", "secp521r1")
-"Of certificates that OpenSSL takes as it is; the first is what browsers make."
+"Curves of certificates that OpenSSL accepts by default. Browsers use the first."
 
 HELP = (
     "FFmpeg built with GnuTLS makes a certificate on secp224r1 by itself, which OpenSSL takes from"
@@ -15,10 +15,12 @@ HELP = (
     " ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=whip -keyout key.pem -out"
     " cert.pem`), or take a build of FFmpeg with OpenSSL"
 )
+"Advice for the log."
 
 
 def curve_of(dtls: RTCDtlsTransport) -> str:
-    """The curve of the other side's certificate; empty: it sent none, or none of a curve."""
+    """Returns the curve of the peer's certificate; empty if there is no certificate, or none with a
+    curve."""
     connection = getattr(dtls, "_ssl", None)
     certificate = connection and connection.get_peer_certificate(as_cryptography=True)
     key = certificate and certificate.public_key()
@@ -26,7 +28,7 @@ def curve_of(dtls: RTCDtlsTransport) -> str:
 
 
 def describe_failure(curve: str) -> str:
-    """One line for the log. `curve`: as `curve_of` says it."""
+    """Returns one line for the log. curve: the result of `curve_of`."""
     if curve == GNUTLS:
         return f"the DTLS handshake failed over the sender's certificate on {curve}: {HELP}"
     if curve and curve not in CURVES:

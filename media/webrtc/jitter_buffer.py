@@ -1,7 +1,8 @@
-"""Reorders live audio: it gives up on a late packet instead of waiting for it.
+"""Jitter buffer for live audio: reorders packets, and gives up on a late packet instead of waiting
+for it.
 
-Whoever listens to it is a recogniser, or a player with a buffer of its own: nobody needs packets
-at even intervals, so none is held that is next in order.
+The audio goes to a recogniser, or to a player with a buffer of its own. Neither needs packets at
+even intervals, so a packet that is next in order is never held back.
 """
 
 from dataclasses import dataclass
@@ -21,31 +22,36 @@ class JitterStats:
     """Counts of packets since the stream began."""
 
     lost: int = 0
-    "Given up; some of them may be counted as late afterwards."
+    "Packets that were given up. Some of them may be counted as late afterwards."
     late: int = 0
-    "Came after their place was given up, or twice; dropped."
+    "Packets that came after they were given up, or came twice. They are dropped."
     reordered: int = 0
-    "Came after a younger one, but in time."
+    "Packets that came after a younger one, but in time."
     resyncs: int = 0
-    "Sender restarts."
+    "Restarts of the sender."
 
 
 @dataclass(slots=True)
 class JitterFlow:
-    """What went through since the stream began."""
+    """Totals since the stream began, from which the mean delay is computed."""
 
     released: int = 0
-    "Packets given on, in order."
+    "Packets that were passed on, in order."
     held: int = 0
-    "After each arrival, how many packets were held back; their sum."
+    "Sum of the numbers of packets that were held back after each arrival."
 
 
 class JitterBuffer(Generic[T]):
-    """Holds up to `depth` packets, and only those behind a gap.
+    """Holds at most `depth` packets, and only those that follow a gap.
 
-    Without loss it delays nothing; a lost packet delays those behind it until `depth` of them are
-    there, once. It has no clock: packets held wait for the next arrival, so that n losses in a row
-    cost n packets' time.
+    Without loss it delays nothing. A lost packet delays those after it once, until `depth` of them
+    have arrived. The buffer has no clock: held packets wait for the next arrival, so n losses in a
+    row cost the time of n packets.
+
+    Example:
+        buffer = JitterBuffer[bytes](depth=1)
+        for due in buffer.push(sequence_number, payload):       # in order
+            ...
     """
 
     def __init__(self, depth: int) -> None:
@@ -61,8 +67,9 @@ class JitterBuffer(Generic[T]):
         return len(self._held)
 
     def push(self, sequence_number: int, packet: T) -> list[T]:
-        """Take the packet; return those that are due, in order."""
-        if sequence_number == self._next and not self._held:  # as nearly all are
+        """Takes one packet, and returns the packets that are due, in order. sequence_number: 16
+        bits."""
+        if sequence_number == self._next and not self._held:  # the fast path of nearly all packets
             self._suspect = None
             self._newest = sequence_number
             self._next = (sequence_number + 1) & 0xFFFF
@@ -81,6 +88,7 @@ class JitterBuffer(Generic[T]):
             self.stats.late += 1
             return []
         self._suspect = None
+        "Sequence number that would confirm a restart of the sender."
         if sequence_distance(sequence_number, self._newest) < 0:
             self.stats.reordered += 1
         else:
@@ -91,7 +99,8 @@ class JitterBuffer(Generic[T]):
         return due
 
     def drain(self) -> list[T]:
-        """All that is held, in order: the sender paused, so no arrival will release it."""
+        """Returns all held packets, in order. For a sender that pauses, after which no arrival
+        releases them."""
         return self._due(0)
 
     def _restart(self, sequence_number: int) -> None:
@@ -102,7 +111,8 @@ class JitterBuffer(Generic[T]):
         return -MAX_MISORDER <= sequence_distance(sequence_number, self._newest) <= MAX_DROPOUT
 
     def _due(self, depth: int) -> list[T]:
-        """What is next in order; then, as long as more than `depth` wait, what is behind a gap."""
+        """Returns the packets that are next in order; also those after a gap, while more than
+        `depth` wait."""
         due: list[T] = []
         while self._held and self._next is not None:
             if self._next not in self._held:
@@ -119,5 +129,5 @@ class JitterBuffer(Generic[T]):
 
 
 def sequence_distance(a: int, b: int) -> int:
-    """Signed a - b of 16-bit RTP sequence numbers (RFC 3550 section 5.1)."""
+    """Returns the signed difference a - b of 16-bit RTP sequence numbers (RFC 3550 section 5.1)."""
     return ((a - b + 0x8000) & 0xFFFF) - 0x8000

@@ -1,4 +1,4 @@
-"""Two peers in one process and a link that loses packets: what benches and tests listen through."""
+"""Two peers in one process and a link that loses packets, for benchmarks and tests."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -14,7 +14,9 @@ from media.webrtc.aiortc_internals.rtp import RtpSendPath, receive_rtp
 from media.webrtc.tracks import TrackSink, TrackSource
 
 FrameSource = Callable[[], AudioFrame | None]
+"Returns the next frame to send; None for silence."
 FrameSink = Callable[[AudioFrame], None]
+"Takes a received frame."
 
 
 async def loopback(
@@ -25,10 +27,10 @@ async def loopback(
     depth: int | None,
     is_lost: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Send what `pull` gives through aiortc to `on_frame` (16 kHz) until `done` is set.
+    """Sends what `pull` returns through aiortc to `on_frame` (16 kHz) until `done` is set.
 
-    `depth` is that of our jitter buffer; None leaves aiortc's own in place, read as every aiortc
-    application does. `is_lost` is asked for each packet that arrives.
+    depth: depth of our jitter buffer; None leaves aiortc's own in place, and reads it as every
+    aiortc application does. is_lost: is called for each packet that arrives; True drops it.
     """
     sender, receiver = RTCPeerConnection(), RTCPeerConnection()
     RtpSendPath(sender.addTransceiver("audio").sender, TrackSink(pull).run)
@@ -60,7 +62,8 @@ async def loopback(
 
 
 def lose_packets(receiver: RTCRtpReceiver, is_lost: Callable[[], bool]) -> None:
-    """Drop arriving packets for which `is_lost` says so, before anybody looks into them."""
+    """Drops the arriving RTP packets for which `is_lost` returns True, before any other code sees
+    them."""
     connection = receiver.transport.transport._connection  # noqa: SLF001
     received: Callable[[bytes, int], None] = connection.data_received
 
@@ -73,7 +76,7 @@ def lose_packets(receiver: RTCRtpReceiver, is_lost: Callable[[], bool]) -> None:
 
 
 class LoopbackReceiver:
-    """A TrackSource as a sink for `tap`."""
+    """Passes received packets to a TrackSource, as the sink for `receive_rtp`."""
 
     def __init__(self, source: TrackSource, on_frame: FrameSink) -> None:
         self._source, self._on_frame = source, on_frame
@@ -84,7 +87,7 @@ class LoopbackReceiver:
 
 
 async def _read(track: MediaStreamTrack, on_frame: FrameSink) -> None:
-    """48 kHz stereo from aiortc until the track ends."""
+    """Reads 48 kHz stereo from aiortc until the track ends."""
     start = 0
     try:
         while True:

@@ -1,4 +1,4 @@
-"""One timer for everything that is paced in an event loop."""
+"""One timer for everything that is sent at a steady pace in an event loop."""
 
 import asyncio
 import heapq
@@ -6,11 +6,13 @@ from collections.abc import Callable
 from itertools import count
 
 SLACK_S = 0.001
-"What is due so soon goes along: uvloop's timers count whole milliseconds."
+"""Callbacks that are due within this time are called together, because uvloop's timers count whole
+milliseconds."""
 
 
 class PacingTimer:
-    """Calls back when it is time. Share one: a timer for each would cost a wake-up for each."""
+    """Calls callbacks when their time has come. Share one object: separate timers would each wake
+    up the process."""
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
@@ -19,10 +21,10 @@ class PacingTimer:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def at(self, when: float, callback: Callable[[], None]) -> None:
-        """Call it at `when` by the running loop's clock, `SLACK_S` earlier at most. It must not
-        raise."""
+        """Calls the callback once at `when`, by the running loop's clock, at most `SLACK_S`
+        earlier. It must not raise."""
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # the one before is over, and its timer with it
+        if loop is not self._loop:  # the former loop has ended, and its timer with it
             self._loop, self._timer = loop, None
             self._due.clear()
         entry = when, next(self._number), callback
@@ -31,7 +33,7 @@ class PacingTimer:
             self._set(loop)
 
     def forget(self, callback: Callable[[], None]) -> None:
-        """Whoever is over is not called any more, nor kept alive."""
+        """Cancels all calls of this callback, and releases it."""
         self._due[:] = [entry for entry in self._due if entry[2] != callback]
         heapq.heapify(self._due)
         if not self._due and self._timer is not None:

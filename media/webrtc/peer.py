@@ -1,4 +1,5 @@
-"""One RTCPeerConnection's life: answerer or offerer, audio both ways and the event channel.
+"""One RTCPeerConnection from start to end, as answerer or offerer: audio both ways and the event
+channel.
 
     peer = Peer(callbacks)
     answer = await peer.answer(offer)        # or: offer(), then accept(answer)
@@ -38,13 +39,17 @@ __all__ = ["CloseReason", "Peer", "PeerCallbacks", "PeerSettings"]
 logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 5
-"aiortc closes in milliseconds; only an unreachable TURN server can hold it up."
+"""Longest time for closing. aiortc closes in milliseconds; only an unreachable TURN server delays
+it."""
 
 
 class Peer:
-    """Create it in a running loop, for one connection. See the module for its use."""
+    """Our end of one WebRTC call. Create it in a running loop, for one connection. The module's
+    docstring shows its use."""
 
     def __init__(self, callbacks: PeerCallbacks, settings: PeerSettings | None = None) -> None:
+        """Creates the connection. callbacks: are called in the event loop. settings: None for the
+        defaults."""
         self._callbacks = callbacks
         self._guard = CallbackGuard(self._fail)
         self.settings = settings = settings or PeerSettings()
@@ -73,26 +78,28 @@ class Peer:
 
     @property
     def reason(self) -> CloseReason | None:
-        """Why it is over; None while it lives."""
+        """Reason for which the call ended; None while it lives."""
         return self._reason
 
     @property
     def ice(self) -> RTCIceTransport:
+        """aiortc's ICE transport, which carries audio and events."""
         return self._audio.receiver.transport.transport
 
     @property
     def max_text_bytes(self) -> int | None:
-        """Of one text that it takes, as its description says; None: any, or it has no channel."""
+        """Largest text that the other side accepts, by its description; None: any size, or it has
+        no channel."""
         return max_message_bytes(self._pc.remoteDescription.sdp)
 
     def meter(self) -> ConnectionStatsMeter:
-        """Measures how good the connection is, from now on."""
+        """Returns a meter that measures the quality of the connection from now on."""
         return ConnectionStatsMeter(self._pc, self.ice, self.source)
 
     async def answer(self, offer_sdp: str) -> str:
-        """Take an offer; return the answer, candidates included.
+        """Takes an offer and returns the answer, with our candidates.
 
-        Raises RequestError or TooLarge (see `media.webrtc.sdp`); the peer is closed then.
+        Raises RequestError or PayloadTooLarge (see `media.webrtc.sdp`). The peer is then closed.
         """
         await self._set_remote(offer_sdp, "offer")
         for transceiver in self._pc.getTransceivers():
@@ -100,32 +107,33 @@ class Peer:
                 transceiver.direction = "inactive"  # video, or a second audio section
         try:
             return await self._set_local()
-        except SDP_ERRORS as exc:  # what aiortc notices only now
+        except SDP_ERRORS as exc:  # errors in the offer that aiortc notices only now
             raise RequestError(f"this SDP cannot be used: {exc}", code="invalid_sdp") from exc
 
     async def offer(self) -> str:
-        """The offer of one audio section and the event channel, candidates included."""
+        """Returns an offer of one audio section and the event channel, with our candidates."""
         self._channel.attach(self._pc.createDataChannel(self.settings.channel_label))
         return await self._set_local()
 
     async def accept(self, answer_sdp: str) -> None:
-        """Take the answer to our offer. Raises like `answer`."""
+        """Takes the answer to our offer. Raises the same errors as `answer`."""
         await self._set_remote(answer_sdp, "answer")
 
     async def add_candidates(self, candidates: Iterable[str]) -> None:
-        """Take what the peer found after its offer, as `candidate:...` lines of SDP, if of use.
+        """Adds candidates that the other side found after its offer, as `candidate:...` lines of
+        SDP. Useless ones are skipped.
 
-        Raises RequestError for one that cannot be read; none of them is taken then.
+        Raises RequestError if one cannot be read; none of them is then added.
         """
         for candidate in [read_candidate(line) for line in candidates]:
             if candidate is not None:
                 await self.ice.addRemoteCandidate(candidate)
 
     async def run(self) -> CloseReason:
-        """Watch the connection until it is over, then free everything.
+        """Watches the connection until it is over, frees everything, and returns the reason.
 
-        Call it after `answer` or `accept`. Cancelling it closes the peer. Raises what a callback
-        raised.
+        Call it after `answer` or `accept`. Cancelling it closes the peer. Raises the exception that
+        a callback raised.
         """
         try:
             await self._connect()
@@ -138,23 +146,24 @@ class Peer:
         return self._reason
 
     def send(self, text: str) -> None:
-        """Send over the event channel, in order. Never blocks or raises: see CloseReason.
+        """Sends a text over the event channel, in order. Never blocks or raises: see CloseReason.
 
-        Sound that is about to come goes first: texts wait for it, `channel.MAX_HOLD_S` at most.
+        Audio that is about to be sent goes first. Texts wait for it, at most
+        `data_channel.MAX_HOLD_S`.
         """
         if not self._over.is_set() and self._track.awaits_sound:
             self._channel.hold()
         self._channel.send(text)
 
     def stop(self, reason: CloseReason = CloseReason.CLOSED) -> None:
-        """Ask `run` to end. The first reason stays. Safe in callbacks."""
+        """Asks `run` to end. The first reason is kept. May be called in callbacks."""
         if self._reason is None:
             self._reason = reason
         self._decided.set()
         self._over.set()
 
     async def close(self) -> None:
-        """End it now and free everything. Idempotent, bounded by CLOSE_TIMEOUT_S."""
+        """Ends the call now and frees everything. Idempotent, and bounded by CLOSE_TIMEOUT_S."""
         self.stop()
         if self._is_closing:
             await self._closed.wait()
@@ -216,7 +225,7 @@ class Peer:
             self.stop(CloseReason.CONNECT_TIMEOUT)
 
     async def _watch(self) -> None:
-        """Until over. A peer from which no packet comes has vanished."""
+        """Waits until the call is over. A peer from which no packets arrive counts as lost."""
         step_s = self.settings.vanished_timeout_s / 5
         packets, quiet_s = 0, 0.0
         while not self._over.is_set():
@@ -249,7 +258,7 @@ class Peer:
                 self._left()
 
     def _left(self) -> None:
-        """It closed the connection, or ICE has given it up."""
+        """Ends the call after the other side closed it, or ICE gave it up."""
         is_lost = has_ended(self.ice.iceGatherer)
         self.stop(CloseReason.CONNECTION_LOST if is_lost else CloseReason.REMOTE_CLOSED)
 
@@ -266,8 +275,8 @@ class Peer:
                 self._callbacks.on_message(message)
 
     def _pull(self) -> AudioFrame | None:
-        """What it raises ends `_play`."""
-        if self._channel.is_holding:  # called when this packet is on its way
+        """Returns the next frame to play. An exception ends `_play`."""
+        if self._channel.is_holding:  # release the texts once this packet has been sent
             asyncio.get_running_loop().call_soon(self._channel.release)
         return None if self._over.is_set() else self._callbacks.pull()
 

@@ -1,4 +1,4 @@
-"""What a peer is told when it is made, and why it ended."""
+"""Settings and callbacks of a peer, and the reasons for which it ends."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,66 +14,81 @@ from media.webrtc.pacer import PacingTimer
 
 
 class CloseReason(StrEnum):
+    """Reason for which a call ended."""
+
     CLOSED = "closed"
     "We closed it."
     REMOTE_CLOSED = "remote_closed"
+    "The other side closed it."
     CONNECT_TIMEOUT = "connect_timeout"
+    "It was not connected within connect_timeout_s."
     CONNECT_FAILED = "connect_failed"
-    "ICE or DTLS failed."
+    "ICE or DTLS failed before it was connected."
     CONNECTION_LOST = "connection_lost"
-    "Nothing came for vanished_timeout_s, or ICE consent expired."
+    "No packet arrived for vanished_timeout_s, or ICE consent expired."
     LAGGING = "lagging"
-    "It did not take our events."
+    "The other side did not read our events."
     EVENT_TOO_LARGE = "event_too_large"
-    "We had an event above what it takes (256 KiB in browsers), and may not lose one."
+    """An event was larger than the other side accepts (256 KiB in browsers), and no event may be
+    lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
+    """Settings of a peer."""
+
     ice: IceSettings = field(default_factory=IceSettings)
     opus: OpusSettings = field(default_factory=OpusSettings)
     playout_rate_hz: int = OPUS_RATE_HZ
-    "Rate of the frames that `pull` returns: 8, 12, 16, 24 or 48 kHz, as Opus takes them."
+    "Rate of the frames that `pull` returns: 8, 12, 16, 24 or 48 kHz, the rates of Opus."
     plays: bool = True
     "False: audio comes in only, and `pull` is never called."
     listen_rate_hz: int = ASR_RATE_HZ
     "Rate of the frames given to `on_frame`."
     jitter_depth: int = 1
-    "Packets held back so that reordered ones fit in; each costs 20 ms."
+    """Packets that are held back after a gap, so that a reordered one still fits in; each costs 20
+    ms."""
     connect_timeout_s: float = 15
-    "From `run` until media flows. Browsers give up ICE after 15 s."
+    "Longest time from `run` until media flows. Browsers give up ICE after 15 s."
     vanished_timeout_s: float = 15
-    "A living peer sends at least RTCP every 5 s, muted or not."
+    """Time without a packet after which the peer counts as lost. A living peer sends at least RTCP
+    every 5 s, muted or not."""
     max_buffered_bytes: int = MAX_BUFFERED_BYTES
+    "Most bytes of events that may wait to be sent."
     channel_label: str = CHANNEL_LABEL
+    'Label of the event channel; "" accepts any.'
     pump: PacingTimer = field(default_factory=PacingTimer)
-    "Of all peers with these settings: what they play is sent by one timer."
+    "Timer that sends the audio of all peers with these settings."
 
 
 @dataclass(frozen=True, slots=True)
 class PeerCallbacks:
-    """Called in the event loop; none may block. An exception in one ends the peer (see `run`)."""
+    """Callbacks of a peer. They are called in the event loop and must not block. An exception in
+    one ends the peer (see `Peer.run`)."""
 
     pull: Callable[[], AudioFrame | None]
-    "Once per 20 ms: the next 20 ms to play, mono at playout_rate_hz; None plays silence."
+    """Returns the next 20 ms to play, mono at playout_rate_hz; None plays silence. Called every 20
+    ms."""
     on_frame: Callable[[AudioFrame], None]
-    "Received audio, mono at listen_rate_hz, exactly 20 ms each, `start` without gaps."
+    "Takes received audio: mono at listen_rate_hz, exactly 20 ms each, with `start` without gaps."
     on_message: Callable[[str | bytes], None]
+    "Takes a message of the event channel."
     coming: Callable[[], asyncio.Event | None] = lambda: None
-    "Before silence is sent: what is set when there is sound, while it is about to come."
+    """Called before silence is sent. If audio is about to come, it returns an event that is set
+    once the audio is there; otherwise None."""
     on_open: Callable[[], None] = lambda: None
-    "The event channel is open. A peer that brings no channel never calls it."
+    "Called when the event channel is open. Never called for a peer that brings no channel."
     on_connected: Callable[[], None] = lambda: None
-    "Media flows."
+    "Called when media flows."
     on_closed: Callable[[CloseReason], None] = lambda reason: None
-    "Once, when everything is freed."
+    "Called once, when everything is freed."
 
 
-# An exception of our callbacks ends their owner; in aiortc's tasks it would only be logged.
+# An exception in one of our callbacks must end the peer. In aiortc's tasks it would only be logged.
 
 
 class CallbackGuard:
-    """Gives an exception of the body to `fail`, and goes on behind it."""
+    """Context manager that passes an exception of its body to `fail`, and suppresses it."""
 
     def __init__(self, fail: Callable[[Exception], None]) -> None:
         self._fail = fail

@@ -1,4 +1,4 @@
-"""Checks a session description before aiortc sees it, so that a bad one gets a clear answer."""
+"""Checks a session description before aiortc sees it, so that a bad one gets a clear error."""
 
 import re
 from collections import Counter
@@ -9,10 +9,10 @@ from aiortc.sdp import DIRECTIONS, MediaDescription, SessionDescription
 from core.errors import PayloadTooLarge, RequestError
 
 MAX_SDP_BYTES = 64 * 1024
-"A browser's offer has 3-10 kB; every line of it is parsed and kept."
+"Largest description. A browser's offer has 3-10 kB; every line of it is parsed and kept."
 
 MAX_MEDIA_SECTIONS = 8
-"We answer one audio and one data section; each further one costs objects."
+"Most media sections. We answer one audio and one data section; each further one costs objects."
 
 MAX_LINES_PER_SECTION = {
     "a=rtpmap": 128,
@@ -21,16 +21,18 @@ MAX_LINES_PER_SECTION = {
     "a=rtcp-fb:*": 32,
     "a=ssrc": 256,
 }
-"""A payload type has seven bits; a browser's video section has some 60 of them, 150 of feedback and
-20 of sources. aiortc looks at every codec for each of these lines: 64 KiB of them took it 8 s."""
+"""Most lines of each kind in one section. A payload type has seven bits. A browser's video section
+has some 60 of them, 150 lines of feedback and 20 of sources. aiortc goes through all codecs for
+each of these lines: 64 KiB of them took it 8 s."""
 
 SDP_ERRORS = (
     *(ValueError, AssertionError, IndexError, KeyError, TypeError, AttributeError, StopIteration),
 )
-"""What aiortc raises on a description that is wrong in a way it does not expect; the last one where
-`a=fmtp:` or `a=rtcp-fb:` names a payload type that the section does not have."""
+"""Exceptions that aiortc raises on a description with an error that it does not expect. The last
+one occurs if `a=fmtp:` or `a=rtcp-fb:` names a payload type that the section does not have."""
 
 DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024
+"Largest message of a data channel whose description does not state it (RFC 8841 section 6.1)."
 
 _MAX_MESSAGE = re.compile(r"^a=max-message-size:(\d{1,18})\s*$", re.MULTILINE)
 
@@ -38,14 +40,15 @@ _DIRECTION_LINES = tuple(f"a={direction}" for direction in DIRECTIONS)
 
 
 def checked_sdp(sdp: str) -> str:
-    """The description as aiortc should get it.
+    """Checks a description and returns it in the form that aiortc needs.
 
-    Raises TooLarge, or RequestError with code invalid_sdp, sdp_without_audio or sdp_without_opus.
+    Candidates are removed, because aiortc reads those of the last section, which with max-bundle
+    has none: see `media.webrtc.ice.candidates.candidates_in`. The end-of-candidates mark is removed
+    so that ICE waits for the peer's own checks until our timeout. A section without a direction is
+    sendrecv (RFC 8866 section 6.7); aiortc needs it written out.
 
-    Candidates are taken out, because aiortc reads those of the last section, which with max-bundle
-    has none: see `media.webrtc.ice.candidates.candidates_in`. And so is their end: without it, ICE
-    waits for the peer's own checks until our timeout. A section that says no direction is sendrecv
-    (RFC 8866 section 6.7); aiortc has to be told.
+    Raises PayloadTooLarge, or RequestError with code invalid_sdp, sdp_without_audio or
+    sdp_without_opus.
     """
     if len(sdp) > MAX_SDP_BYTES:
         raise PayloadTooLarge(
@@ -58,9 +61,10 @@ def checked_sdp(sdp: str) -> str:
 
 
 def max_message_bytes(sdp: str) -> int | None:
-    """Of one message on its data channels; None: of any size, or it has none.
+    """Returns the largest message that the description's data channel accepts; None: any size, or
+    there is no channel.
 
-    RFC 8841 section 6.1: 64 KiB if it does not say, and 0 is no limit.
+    RFC 8841 section 6.1: the default is 64 KiB, and 0 means no limit.
     """
     if "m=application" not in sdp:
         return None
@@ -69,7 +73,8 @@ def max_message_bytes(sdp: str) -> int | None:
 
 
 def _with_directions(lines: list[str]) -> Iterator[str]:
-    """The session's direction is that of all sections without one; data sections have none."""
+    """Yields the lines with a direction in every section. The session's direction holds for all
+    sections without one; data sections have none."""
     inherited, is_session, is_missing = "a=sendrecv", True, False
     for line in lines:
         if line.startswith("m="):
@@ -129,7 +134,8 @@ def _check_media(description: SessionDescription) -> None:
 
 
 def _check_names(description: SessionDescription) -> None:
-    """aiortc takes the transport of a bundled section away before it looks for the other one."""
+    """Raises RequestError for inconsistent mids. aiortc would remove the transport of a bundled
+    section before it looks for the other section."""
     names = [media.rtp.muxId for media in description.media]
     if len(set(names)) < len(names):
         raise RequestError("two sections of this SDP have one mid", code="invalid_sdp")

@@ -1,4 +1,5 @@
-"""How good a peer's connection is: aiortc's statistics, RTCP reports and our own jitter buffer."""
+"""Measures the quality of a peer's connection, from aiortc's statistics, RTCP reports and our own
+jitter buffer."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -12,34 +13,37 @@ from media.codecs.opus import OPUS_RATE_HZ
 from media.webrtc.tracks import TrackSource
 
 WINDOW = 5
-"Measurements over which loss and buffer are told: of those of one, a lost packet is 1 % or more."
+"""Number of measurements over which loss and buffer are reported. Over only one, a single lost
+packet would be 1 % or more."""
 
 _COMPONENT = 1
-"ICE's number for RTP, which carries RTCP and the data channel too."
+"ICE's component number for RTP, which carries RTCP and the data channel too."
 
 
 @dataclass(frozen=True, slots=True)
 class PacketCounts:
-    """Packets since some moment."""
+    """Counts of packets since some moment."""
 
     expected: int = 0
     lost: int = 0
     held: int = 0
-    "After each arrival, how many the jitter buffer held; their sum."
+    "Sum of the numbers of packets that the jitter buffer held after each arrival."
 
     @property
     def loss(self) -> float | None:
+        """Share of lost packets, 0 to 1; None if none was expected."""
         return min(1.0, self.lost / self.expected) if self.expected > 0 else None
 
 
 class PacketCountWindow:
-    """Of counts that only grow, the latest part."""
+    """Recent part of counts that only grow."""
 
     def __init__(self) -> None:
         self._kept: deque[PacketCounts] = deque([PacketCounts()], maxlen=WINDOW + 1)
 
     def push(self, now: PacketCounts) -> PacketCounts:
-        """What was added in the last WINDOW measurements, with this one."""
+        """Adds the present counts. Returns what was added in the last WINDOW measurements, this one
+        included."""
         self._kept.append(now)
         then = self._kept[0]
         lost = max(0, now.lost - then.lost)  # a packet may come after it was reported as lost
@@ -47,14 +51,15 @@ class PacketCountWindow:
 
 
 class ConnectionStatsMeter:
-    """Whoever measures regularly has one of its own."""
+    """Measures one connection. Each caller that measures regularly needs a meter of its own."""
 
     def __init__(self, peer: RTCPeerConnection, ice: RTCIceTransport, source: TrackSource) -> None:
         self._peer, self._ice, self._source = peer, ice, source
         self._received, self._sent = PacketCountWindow(), PacketCountWindow()
 
     async def measure(self) -> ConnectionStats:
-        """As it is now; loss and buffer since WINDOW measurements ago, or the beginning."""
+        """Returns the present state. Loss and buffer cover the last WINDOW measurements, or the
+        time since the beginning."""
         received, sent = AudioFlowStats(), AudioFlowStats()
         round_trip_s: float | None = None
         for stats in (await self._peer.getStats()).values():
@@ -63,7 +68,7 @@ class ConnectionStatsMeter:
             elif isinstance(stats, RTCRemoteInboundRtpStreamStats):
                 sent = self._of_them(stats)
                 round_trip_s = stats.roundTripTime
-        # aioice tells the pair that it chose only here.
+        # Only this private attribute of aioice has the chosen candidate pair.
         pair = self._ice._connection._nominated.get(_COMPONENT)  # noqa: SLF001
         return ConnectionStats(
             "webrtc",
@@ -77,11 +82,12 @@ class ConnectionStatsMeter:
         )
 
     def _of_us(self, stats: RTCInboundRtpStreamStats) -> AudioFlowStats:
-        """Counts are our buffer's: what is late is lost to who listens, whatever aiortc counts."""
+        """Returns the statistics of received audio. The counts are our jitter buffer's: a late
+        packet is lost to the application, even if aiortc counts it as received."""
         lost, flow = self._source.stats.lost, self._source.flow
         recent = self._received.push(PacketCounts(flow.released + lost, lost, flow.held))
         released = recent.expected - recent.lost
-        held_ms = PTIME_MS * recent.held  # Little's law: a packet comes each ptime
+        held_ms = PTIME_MS * recent.held  # Little's law: one packet arrives per ptime
         return AudioFlowStats(
             packets=flow.released + lost,
             lost=lost,
@@ -91,6 +97,7 @@ class ConnectionStatsMeter:
         )
 
     def _of_them(self, stats: RTCRemoteInboundRtpStreamStats) -> AudioFlowStats:
+        """Returns the statistics of sent audio, from the other side's reports."""
         expected, lost = stats.packetsReceived + stats.packetsLost, max(0, stats.packetsLost)
         recent = self._sent.push(PacketCounts(expected, lost))
         return AudioFlowStats(expected, lost, recent.loss, _jitter_ms(stats.jitter))

@@ -1,4 +1,4 @@
-"""Between RTP and our frames: packets in, frames out; frames in, paced packets out."""
+"""Converts between RTP packets and frames: packets in, frames out; frames in, paced packets out."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,81 +20,98 @@ from media.webrtc.pacer import PacingTimer
 from media.webrtc.peer_settings import CallbackGuard
 
 MAX_FILL_MS = 1000
-"A longer gap is filled only so far: enough to end an utterance, no burst that drops live audio."
+"""Longest part of a gap that is filled: enough to end an utterance, and no burst that makes live
+audio drop."""
 
 MAX_LAG_MS = 100
-"A track that is later than this (the loop stood still) leaves a gap instead of a burst."
+"""Lag after which a track leaves a gap instead of sending a burst, because the event loop was
+blocked."""
 
 _MAX_CONCEALED_MS = 100
-"What libopus guesses beyond is background noise, and costs as much as decoding."
+"""Longest concealment by libopus. Beyond it the result is background noise, and costs as much as
+decoding."""
 
 LEAD_S = 0.005
-"""So long before the other side's packet a silent one of ours is due. While a turn ends it waits,
-for what comes of that before the packet or by it."""
+"""Silent packets are scheduled this long before the peer's next packet arrives. Together with
+`MAX_HOLD_S`, a response that is triggered by that packet can still replace them."""
 MAX_HOLD_S = 0.01
-"""What a silent packet waits for sound that is about to come. It is less than a network's jitter,
-and worth 20 ms: sound that misses a packet is heard after all of its silence."""
+"""Longest time that a silent packet waits for audio that is about to come. It is less than a
+network's jitter, and saves 20 ms: audio that misses a packet is played after all of its silence."""
 MAX_SHIFT_S = 0.0005
-"Of the ticks per packet: less than the jitter of any network."
+"Largest shift of the ticks per packet: less than the jitter of any network."
 
 BEAT_S = 0.01
-"""Ticks of all tracks that sound come to lie on its multiples, by `MAX_SHIFT_S` a packet: a wake-up
-for each track alone costs more. Silent ones have something else to look to (`LEAD_S`)."""
+"""Grid for the ticks of all tracks with sound. Each packet moves them towards a multiple of this,
+by at most `MAX_SHIFT_S`, because a separate wake-up for each track costs more. Silent tracks follow
+`LEAD_S` instead."""
 
 
 class TrackSource:
     """One received Opus stream: RTP packets in, frames of exactly 20 ms at `rate_hz` out.
 
     Audio time is continuous: lost packets are concealed with exactly their length, so `start`
-    counts what the sender recorded. Delay: none; behind a lost packet, `depth` more packets, once.
+    counts the samples that the sender recorded. There is no delay, except once after a lost packet,
+    until `depth` more packets have arrived.
+
+    Example:
+        source = TrackSource(depth=1, rate_hz=16_000)
+        for frame in source.push(sequence_number, timestamp, payload):
+            ...                                 # 320 samples each
     """
 
     def __init__(self, depth: int = 1, rate_hz: int = ASR_RATE_HZ) -> None:
-        """`rate_hz`: one of OPUS_RATES_HZ."""
+        """Creates the source. depth: packets that are held back after a gap. rate_hz: one of
+        OPUS_RATES_HZ."""
         self.corrupt = 0
-        "Packets that were no Opus; concealed."
+        "Number of packets that were not Opus; they are concealed."
         self.filled_ms = 0.0
-        "Concealed audio."
+        "Length of the concealed audio so far."
         self._jitter = JitterBuffer[tuple[int, bytes]](depth)
         self._decoder = OpusDecoder(rate_hz)
         self._framer = Framer(rate_hz)
         self._ticks = OPUS_RATE_HZ // rate_hz
-        "Of RTP's clock per sample."
+        "Ticks of RTP's clock per sample."
         self._max_fill = ms_to_samples(MAX_FILL_MS, rate_hz)
         self._max_concealed = ms_to_samples(_MAX_CONCEALED_MS, rate_hz)
         self._expected: int | None = None
 
     @property
     def stats(self) -> JitterStats:
+        """Counts of lost, late and reordered packets."""
         return self._jitter.stats
 
     @property
     def flow(self) -> JitterFlow:
+        """Totals of the jitter buffer."""
         return self._jitter.flow
 
     def push(self, sequence_number: int, timestamp: int, payload: bytes) -> list[AudioFrame]:
-        """Take one packet; return the frames that became complete."""
+        """Takes one packet, and returns the frames that are complete. timestamp: RTP's, at 48
+        kHz."""
         pushed = self._jitter.push(sequence_number, (timestamp, payload))
         if len(pushed) == 1:
             return self._taken(*pushed[0])
         return [frame for due in pushed for frame in self._taken(*due)]
 
     def flush(self) -> list[AudioFrame]:
-        """What is held back for reordered packets; for a sender that pauses."""
+        """Returns the frames that were held back for reordered packets. For a sender that
+        pauses."""
         return [frame for due in self._jitter.drain() for frame in self._taken(*due)]
 
     def _taken(self, timestamp: int, payload: bytes) -> list[AudioFrame]:
-        if not payload:  # padding only: browsers send it to find out how fast the line is
+        if not payload:  # padding only: browsers send it to measure the bandwidth
             return []
         missing = self._missing(timestamp)
         gap = self._framer.push(self._fill(missing)) if missing else []
         audio = self._decode(payload)
         self._expected = (timestamp + self._ticks * len(audio)) & 0xFFFFFFFF
+        "Timestamp that the next packet has if none is lost; None before the first packet."
         frames = self._framer.push(audio)
         return gap + frames if gap else frames
 
     def _missing(self, timestamp: int) -> int:
-        """Samples between the packet before and this one; a clock that went back misses none."""
+        """Returns the number of samples between the last packet and this one; 0 if the clock went
+        back."""
         if timestamp == self._expected or self._expected is None:
             return 0
         ahead = ((timestamp - self._expected + 0x80000000) & 0xFFFFFFFF) - 0x80000000
@@ -108,7 +125,7 @@ class TrackSource:
             return self._fill(self._framer.frame_samples)
 
     def _fill(self, samples: int) -> Pcm:
-        """Exactly so many samples: Opus's concealment first, then silence."""
+        """Returns exactly `samples` samples: Opus's concealment first, then silence."""
         self.filled_ms += 1000 * samples / self._framer.rate_hz
         filled = np.zeros(samples, np.int16)
         done = 0
@@ -122,10 +139,11 @@ class TrackSource:
 
 
 class TrackSink:
-    """One sent Opus stream: what `pull` returns, called once per packet's time, as paced packets.
+    """One sent Opus stream. It calls `pull` once per packet's time, and sends the result as paced
+    packets.
 
-    It gives as much at `rate_hz`, or None, which is sent as silence. A frame of another length or
-    rate raises ValueError from `run`.
+    `pull` returns one packet's audio at `rate_hz`, or None, which is sent as silence. A frame of
+    another length or rate raises ValueError from `run`.
     """
 
     def __init__(
@@ -136,8 +154,12 @@ class TrackSink:
         coming: Callable[[], asyncio.Event | None] = lambda: None,
         pump: PacingTimer | None = None,
     ) -> None:
-        """`coming`: asked before silence goes out: what is set when sound is there, while it is
-        about to come. Packets wait for it until then, none longer than `MAX_HOLD_S`."""
+        """Creates the sink; `run` starts it.
+
+        coming: called before silence is sent. If audio is about to come, it returns an event that
+        is set once the audio is there; the packet then waits for it, at most `MAX_HOLD_S`. pump:
+        timer that may be shared with other sinks.
+        """
         self._pull = pull
         self._coming = coming
         self._rate_hz = rate_hz
@@ -152,16 +174,19 @@ class TrackSink:
         self._tick = 0
         self._is_silent = True
         self._has_held = False
-        "A packet has waited in vain for the sound that is coming."
+        "True if a packet has waited in vain for the audio that is coming."
         self._news = asyncio.Event()
-        "Something that the pump's callback cannot do: wait, or fail."
+        "Set when `run` must do what the timer's callback cannot: wait, or raise."
         self._awaited: asyncio.Event | None = None
+        "Event for which the present packet waits."
         self._failure: Exception | None = None
         self.skipped_ticks = 0
-        "Ticks that the loop was too late for; they are a gap in the timestamps."
+        """Number of packets that were left out because the loop was late; they are a gap in the
+        timestamps."""
 
     async def run(self, send: RtpPacketSender) -> None:
-        """Send packets from now on, each when it is due by the loop's clock, until cancelled."""
+        """Sends packets from now on, each at its time by the loop's clock, until it is
+        cancelled."""
         loop = asyncio.get_running_loop()
         self._send, self._origin = send, loop.time() - self._tick * self._ptime_s
         self._pump.at(loop.time(), self._due)
@@ -179,25 +204,26 @@ class TrackSink:
 
     @property
     def awaits_sound(self) -> bool:
-        """It is about to come, as far as is known: no packet has waited for it in vain."""
+        """True if audio is about to come, and no packet has waited for it in vain."""
         return self._is_silent and not self._has_held and self._coming() is not None
 
     def follow(self) -> None:
-        """The other side's packet came just now. In silence, ticks move a little, until they come
-        `LEAD_S` before."""
+        """Notes that a packet of the other side has just arrived. While we are silent, this moves
+        our ticks a little, until they come `LEAD_S` before such packets."""
         if self._is_silent and self._send is not None:
             self._move(asyncio.get_running_loop().time() - LEAD_S, self._ptime_s)
 
     def _move(self, wanted: float, every_s: float) -> None:
-        """Ticks, towards where one of them would be, or a multiple of `every_s` from there."""
+        """Moves the ticks towards `wanted`, or a multiple of `every_s` from there, by at most
+        MAX_SHIFT_S."""
         ahead = (self._origin - wanted) % every_s
         if ahead > every_s / 2:
             ahead -= every_s
         self._origin -= min(MAX_SHIFT_S, max(-MAX_SHIFT_S, ahead))
 
     def _due(self) -> None:
-        """A packet's time has come."""
-        with self._guard:  # it ends `run`, not the pump of all others
+        """Handles the time of the next packet; called by the timer."""
+        with self._guard:  # an error ends this sink's `run`, not the timer that others share
             self._leave_gap(asyncio.get_running_loop().time())
             self._awaited = self._coming() if self._is_silent else None
             if self._awaited is None:
@@ -214,7 +240,8 @@ class TrackSink:
             self._tick += late
 
     async def _until_sound(self) -> None:
-        """A moment: the media clock has no place for it within a packet."""
+        """Waits a moment for the audio, without changing timestamps: the media clock has no time
+        between packets."""
         assert self._awaited is not None
         try:
             async with asyncio.timeout(MAX_HOLD_S):
@@ -223,6 +250,7 @@ class TrackSink:
             self._has_held = True
 
     def _go(self) -> None:
+        """Sends one packet and schedules the next."""
         assert self._send is not None
         frame = self._pull()
         self._is_silent = frame is None
@@ -238,7 +266,7 @@ class TrackSink:
         self._news.set()
 
     def _checked(self, frame: AudioFrame) -> Pcm:
-        """Its sound, if this track can play it. Raises ValueError."""
+        """Returns the frame's samples. Raises ValueError if this track cannot play them."""
         samples = len(self._silence)
         if frame.rate_hz != self._rate_hz or len(frame.pcm) != samples:
             raise ValueError(

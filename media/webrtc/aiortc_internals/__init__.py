@@ -1,1 +1,1 @@
-"""Everything that uses private names of aiortc, aioice or pylibsrtp."""
+"""All code that uses private names of aiortc, aioice or pylibsrtp for packets."""

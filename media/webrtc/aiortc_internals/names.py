@@ -1,10 +1,10 @@
-"""aiortc and its parts by names that they call private: pinned versions, and a check of each."""
+"""Check that the private names of aiortc and its libraries exist. Their versions are pinned."""
 
 from core.errors import EarshotError
 
 
 def require_private_names(thing: object, *names: str) -> None:
-    """Raises EarshotError if one of them is missing."""
+    """Raises EarshotError if the object lacks one of the names."""
     for name in names:
         if not hasattr(thing, name):
             kind = type(thing).__name__

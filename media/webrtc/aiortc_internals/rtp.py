@@ -1,9 +1,9 @@
-"""RTP between a socket and us, past the tasks and objects that aiortc has in between.
+"""RTP path between the socket and our code that goes around aiortc's tasks and objects.
 
-aiortc connects, agrees on keys, reports (RTCP) and ends. What comes and goes 50 times a second for
-each call takes a shorter way here (docs/adr/0029): no task is woken for a packet, and nothing is
-made of it but its payload. Private names of aiortc 1.16 and aioice 0.13 are used; that they are
-there is checked when a call begins, and by tests.
+aiortc still connects, agrees on keys, sends reports (RTCP) and closes. Packets arrive and leave 50
+times a second in each call, so they take a shorter way here (docs/adr/0029): no task is woken for a
+packet, and no object is made of it but its payload. Private names of aiortc 1.16 and aioice 0.13
+are used. Their existence is checked when a call begins, and by tests.
 """
 
 import asyncio
@@ -27,10 +27,11 @@ RtpPacketSink = Callable[[int, int, bytes], None]
 "Takes a packet: sequence number, timestamp, payload."
 
 RtpPacketSender = Callable[[int, bytes], None]
-"Sends a payload with its timestamp, counted from 0."
+"Sends a payload with its timestamp, which counts from 0 at 48 kHz."
 
 JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
-"""Private in aiortc 1.16, whose own buffer holds audio for 80 ms, and for 280 ms after one loss."""
+"""Private attribute of aiortc 1.16 with its own jitter buffer, which holds audio for 80 ms, and for
+280 ms after one loss."""
 _STREAMS = "_RTCRtpReceiver__remote_streams"
 _REPORTS_EXITED = "_RTCRtpReceiver__rtcp_exited"
 _SENDER = "_RTCRtpSender__"
@@ -42,28 +43,30 @@ _OCTETS, _PACKETS = f"{_SENDER}octet_count", f"{_SENDER}packet_count"
 _RUN = "_run_rtp"
 _REPORT = "_run_rtcp"
 _COMPONENT = 1
-"ICE's number for RTP, which carries RTCP and the data channel too."
+"ICE's component number for RTP, which carries RTCP and the data channel too."
 
 _HEADER = Struct("!BBHLL")
-"RFC 3550 section 5.1: version and flags, payload type, sequence number, timestamp, source."
+"""RTP header, RFC 3550 section 5.1: version and flags, payload type, sequence number, timestamp,
+SSRC."""
 _PLACE = Struct("!2xHL")
-"Of it, sequence number and timestamp."
+"The sequence number and the timestamp in that header."
 _REPORTED_EVERY = 25
-"Packets: sender reports go out about once a second, and name one of the last 500 ms."
+"""Packets after which the times for sender reports are updated: every 500 ms. Reports are sent
+about once a second."""
 
 
 @dataclass(slots=True)
 class _LastArrival:
-    """What aiortc's statistics ask of a packet, and do not keep."""
+    """The fields of a packet that aiortc's statistics read; they do not keep the object."""
 
     sequence_number: int = 0
     timestamp: int = 0
 
 
 def receive_rtp(receiver: RTCRtpReceiver, sink: RtpPacketSink) -> None:
-    """Give `sink` each RTP packet as it arrives; aiortc decodes nothing.
+    """Passes each RTP packet to `sink` as it arrives; aiortc decodes nothing.
 
-    Raises EarshotError if this aiortc keeps its jitter buffer elsewhere.
+    Raises EarshotError if this version of aiortc keeps its jitter buffer elsewhere.
     """
     require_private_names(receiver, JITTER_BUFFER, _STREAMS, _REPORT, _REPORTS_EXITED)
     setattr(receiver, JITTER_BUFFER, RtpReceivePath(receiver, sink))
@@ -72,8 +75,8 @@ def receive_rtp(receiver: RTCRtpReceiver, sink: RtpPacketSink) -> None:
 
 
 def _let_reports_end(receiver: RTCRtpReceiver) -> None:
-    """Also by an exception, after which aiortc would wait for their end for ever: a hostile caller
-    has a larger jitter than fits into a report."""
+    """Marks the report task as ended even after an exception, because aiortc waits for that without
+    a limit. A hostile caller can cause one: a jitter that does not fit into a report."""
     report, exited = getattr(receiver, _REPORT), getattr(receiver, _REPORTS_EXITED)
 
     async def reporting() -> None:
@@ -86,27 +89,29 @@ def _let_reports_end(receiver: RTCRtpReceiver) -> None:
 
 
 class RtpReceivePath:
-    """Stands where aiortc's jitter buffer stood, and keeps nothing.
+    """Receives packets in the place of aiortc's jitter buffer. It keeps nothing.
 
-    The first packet of a stream comes by way of aiortc, which then knows whose it is. Those that
-    follow are met before its queue; all others, and what is no RTP, go on into it.
+    The first packet of a stream comes through aiortc, which then knows the stream. The packets that
+    follow are taken before they enter aiortc's queue. All other data goes into the queue.
     """
 
     def __init__(self, receiver: RTCRtpReceiver, sink: RtpPacketSink) -> None:
         self._receiver, self._sink = receiver, sink
         self._source: bytes | None = None
-        "SSRC of the stream that takes the short path."
+        "SSRC of the stream that takes the short path, as bytes; None before the first packet."
         self._payload_type = 0
         self._queue: asyncio.Queue[Any] | None = None
         self._arrived = _LastArrival()
 
     def add(self, packet: RtpPacket) -> tuple[bool, None]:
-        """What aiortc calls."""
+        """Takes a packet from aiortc, which believes that this is its jitter buffer."""
         self._know(packet)
         self._sink(packet.sequence_number, packet.timestamp, packet.payload)
         return False, None
 
     def _know(self, packet: RtpPacket) -> None:
+        """Learns the stream of a packet from aiortc, and puts `_came` before the queue of its
+        transport."""
         dtls = self._receiver.transport
         require_private_names(dtls, "_rx_srtp", _RX_BYTES, _RX_PACKETS)
         self._counts: dict[str, Any] = vars(dtls)
@@ -121,6 +126,7 @@ class RtpReceivePath:
             queue.put_nowait = self._came
 
     def _came(self, item: tuple[bytes, int] | None) -> None:
+        """Takes a datagram before aiortc's queue."""
         if item is None or not self._is_ours(data := item[0]):
             self._enqueue(item)
             return
@@ -129,7 +135,7 @@ class RtpReceivePath:
         counts[_RX_PACKETS] += 1
         try:
             data = self._unprotect(data)
-        except SrtpError:  # not from whom we agreed on keys with, or a second time
+        except SrtpError:  # not from the peer that has the keys, or a replayed packet
             return
         begin, end = payload_range(data)
         if begin > end:
@@ -141,6 +147,7 @@ class RtpReceivePath:
         self._sink(sequence_number, timestamp, data[begin:end])
 
     def _is_ours(self, data: bytes) -> bool:
+        """True for an RTP packet of the known stream, while the receiver is enabled."""
         return (
             data[8:12] == self._source
             and data[1] & 0x7F == self._payload_type
@@ -150,7 +157,8 @@ class RtpReceivePath:
 
 
 def payload_range(data: bytes) -> tuple[int, int]:
-    """Where it begins and ends; it begins behind its end where lengths contradict each other."""
+    """Returns the start and the end of the payload. The start is after the end if the lengths in
+    the header contradict each other. data: a complete RTP packet."""
     first = data[0]
     if not first & 0x3F:
         return _HEADER.size, len(data)
@@ -160,19 +168,20 @@ def payload_range(data: bytes) -> tuple[int, int]:
             return 1, 0
         begin += 4 + 4 * int.from_bytes(data[begin + 2 : begin + 4], "big")
     if first & 0x20:
-        end -= data[-1] or end  # counts itself, so it is never 0
+        end -= data[-1] or end  # the padding's length counts itself, so an honest one is never 0
     return begin, end
 
 
 class RtpSendPath:
-    """One sender's packets, in the place of aiortc's loop around a track."""
+    """Sends one sender's packets, in the place of aiortc's loop around a track."""
 
     def __init__(
         self, sender: RTCRtpSender, play: Callable[[RtpPacketSender], Awaitable[None]]
     ) -> None:
-        """`play` runs from when the other side can be sent to until it is cancelled.
+        """Installs the path. play: runs from the time when the other side can be reached, until it
+        is cancelled.
 
-        Raises EarshotError if this aiortc sends elsewhere.
+        Raises EarshotError if this version of aiortc sends elsewhere.
         """
         require_private_names(
             sender, _RUN, *(f"{_SENDER}{name}" for name in ("rtp_started", "rtp_exited"))
@@ -181,7 +190,8 @@ class RtpSendPath:
         setattr(sender, _RUN, self._run)
 
     async def _run(self, codec: RTCRtpCodecParameters) -> None:
-        """What aiortc starts, and cancels in the end. Must not raise: nobody asks."""
+        """Runs `play`. aiortc starts this, and cancels it in the end. It must not raise: the
+        exception would be lost."""
         of_sender = vars(self._sender)
         of_sender[f"{_SENDER}rtp_started"].set()
         assert codec.payloadType is not None  # negotiated
@@ -194,7 +204,7 @@ class RtpSendPath:
 
 
 class _RtpPacketizer:
-    """Packets with their numbers."""
+    """Builds, encrypts and sends the packets of one sender, with their sequence numbers."""
 
     def __init__(self, sender: RTCRtpSender, payload_type: int) -> None:
         dtls = sender.transport
@@ -204,7 +214,7 @@ class _RtpPacketizer:
         self._of_dtls, self._of_sender = vars(dtls), vars(sender)
         self._protect = SrtpStream(self._of_dtls["_tx_srtp"]).protect
         self._pair: Any = None
-        "The way that the last packet took."
+        "Candidate pair over which the last packet was sent."
         self._type = 0x80 | payload_type  # each packet is a frame: its marker is set
         self._source = sender._ssrc  # noqa: SLF001
         extensions = HeaderExtensions(mid=self._of_sender[f"{_SENDER}mid"])
@@ -216,7 +226,7 @@ class _RtpPacketizer:
         self._origin = random32()
 
     def send(self, timestamp: int, payload: bytes) -> None:
-        """At once. Nothing happens while there is no way to the other side."""
+        """Sends a payload at once. Does nothing while there is no connection to the other side."""
         pair = self._nominated.get(_COMPONENT)
         if pair is None:
             return
@@ -238,7 +248,8 @@ class _RtpPacketizer:
 
 
 def _ice(dtls: Any) -> Any:
-    """aioice's connection below. Raises EarshotError."""
+    """Returns aioice's connection below DTLS. Raises EarshotError if it is not where it is
+    expected."""
     require_private_names(dtls.transport, "_connection")
     connection = dtls.transport._connection  # noqa: SLF001
     require_private_names(connection, "_queue", "_nominated")

@@ -1,7 +1,8 @@
-"""One direction of SRTP (RFC 3711), by libsrtp itself: for each packet pylibsrtp's way around it
-makes a counter, checks types and looks names up, which takes as long as to encrypt.
+"""SRTP (RFC 3711) in one direction, by calling libsrtp directly.
 
-Memory and keys stay pylibsrtp's: private names of its 1.0, checked when a call is made.
+For each packet pylibsrtp's own methods create a counter, check types and look up names, which takes
+as long as the encryption itself. Memory and keys still belong to pylibsrtp: private names of its
+version 1.0 are used, and checked when a call is made.
 """
 
 from typing import Any
@@ -12,19 +13,20 @@ from pylibsrtp import ERRORS, Error, Session
 from media.webrtc.aiortc_internals.names import require_private_names
 
 _TRAILER_BYTES = 144
-"libsrtp's SRTP_MAX_TRAILER_LEN: what encryption may add."
+"Most bytes that encryption adds: libsrtp's SRTP_MAX_TRAILER_LEN."
 
 
 class SrtpStream:
-    """Of a session whose keys are agreed on. It uses the session's own buffer, at once."""
+    """Encrypts or decrypts packets of a session whose keys are agreed on. It uses the session's own
+    buffer, and only during each call."""
 
     def __init__(self, session: Session) -> None:
-        """Raises EarshotError where pylibsrtp is another."""
+        """Prepares the calls. Raises EarshotError if this is another version of pylibsrtp."""
         require_private_names(session, "_srtp", "_cdata", "_buffer")
         require_private_names(pylibsrtp, "ffi", "lib")
         library: Any = pylibsrtp
         of_session: dict[str, Any] = vars(session)
-        self._kept = session  # it frees what is below
+        self._kept = session  # keeps the memory below alive, which the session frees
         self._context, self._data = of_session["_srtp"][0], of_session["_cdata"]
         self._buffer = of_session["_buffer"]
         self._capacity = len(self._data)
@@ -32,11 +34,13 @@ class SrtpStream:
         self._protect, self._unprotect = library.lib.srtp_protect, library.lib.srtp_unprotect
 
     def protect(self, packet: bytes) -> bytes:
-        """RTP to SRTP. Raises pylibsrtp.Error; ValueError for what is too long."""
+        """Encrypts an RTP packet. Raises pylibsrtp.Error; ValueError for a packet that is too
+        long."""
         return self._done(self._protect, packet, self._capacity - _TRAILER_BYTES)
 
     def unprotect(self, packet: bytes) -> bytes:
-        """SRTP to RTP. Raises pylibsrtp.Error for what others sent, or comes twice; ValueError."""
+        """Decrypts an SRTP packet. Raises pylibsrtp.Error for a packet with a wrong key or a
+        replayed one; ValueError for one that is too long."""
         return self._done(self._unprotect, packet, self._capacity)
 
     def _done(self, function: Any, packet: bytes, most_bytes: int) -> bytes:

@@ -1,8 +1,8 @@
-"""A caller's sources of sound, bounded: aiortc and libsrtp keep each that they ever heard of.
+"""Limits the number of RTP sources (SSRC) of a caller, because aiortc and libsrtp keep all of them.
 
-Who has the call's keys can name another source (SSRC) in every packet. What comes from too many of
-them is dropped behind decryption, where a stranger's forgeries are gone already, and libsrtp is
-told to forget the source.
+A caller that has the call's keys can name another source in every packet. Packets of too many
+sources are dropped after decryption, which removes a stranger's forgeries, and libsrtp then forgets
+the source.
 """
 
 import logging
@@ -15,16 +15,16 @@ from media.webrtc.aiortc_internals.names import require_private_names
 logger = logging.getLogger(__name__)
 
 MAX_SOURCES = 31
-"""A report has room for so many (RFC 3550 section 6.4.2). A browser has one, and one more for each
-microphone that it changes to by a new track."""
+"""Most sources of a transport. A report has room for this many (RFC 3550 section 6.4.2). A browser
+has one, and one more for each change to another microphone by a new track."""
 
 _RTP, _RTCP, _SRTP = "_handle_rtp_data", "_handle_rtcp_data", "_rx_srtp"
 
 
 def limit_ssrcs(receiver: RTCRtpReceiver) -> None:
-    """On the transport that the receiver has, and on each that it is given.
+    """Sets the limit on the receiver's transport, and on each transport that it gets later.
 
-    Raises EarshotError if this aiortc takes packets elsewhere.
+    Raises EarshotError if this version of aiortc takes packets elsewhere.
     """
     set_transport = receiver.setTransport
 
@@ -37,7 +37,7 @@ def limit_ssrcs(receiver: RTCRtpReceiver) -> None:
 
 
 class _SsrcLimit:
-    """Of one transport."""
+    """Limit of one transport."""
 
     def __init__(self, dtls: RTCDtlsTransport) -> None:
         require_private_names(dtls, _RTP, _RTCP, _SRTP)
@@ -49,16 +49,17 @@ class _SsrcLimit:
         setattr(dtls, _RTCP, self._rtcp)
 
     async def _rtp(self, data: bytes, arrival_time_ms: int) -> None:
-        """One packet, decrypted. Its source: RFC 3550 section 5.1."""
+        """Takes a decrypted packet. Its source: RFC 3550 section 5.1."""
         if self._takes(data[8:12]):
             await self._take_rtp(data, arrival_time_ms=arrival_time_ms)
 
     async def _rtcp(self, data: bytes) -> None:
-        """One report, decrypted. Its sender: RFC 3550 section 6.4."""
+        """Takes a decrypted report. Its sender: RFC 3550 section 6.4."""
         if self._takes(data[4:8]):
             await self._take_rtcp(data)
 
     def _takes(self, source: bytes) -> bool:
+        """True if packets of this source are accepted. Forgets a refused source in libsrtp."""
         if source in self._known:
             return True
         if len(self._known) < MAX_SOURCES:

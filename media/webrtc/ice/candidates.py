@@ -1,4 +1,4 @@
-"""The candidates of a peer, one by one, as they trickle in."""
+"""Reads the ICE candidates of the other side, in a description or one by one (trickle ICE)."""
 
 import ipaddress
 from contextlib import suppress
@@ -9,20 +9,22 @@ from aiortc.sdp import candidate_from_sdp
 from core.errors import RequestError
 
 MAX_CANDIDATE_CHARS = 512
-"Browsers' have about 150."
+"Longest candidate. Those of browsers have about 150 characters."
 
 MAX_CANDIDATES = 64
-"""Of one description. A machine has a dozen; each is an address that we send checks to, and aioice
-sorts all pairs anew for each."""
+"""Most candidates of one description. A machine has a dozen. Each one is an address that we send
+checks to, and aioice sorts all pairs again for each."""
 
 _PREFIX = "candidate:"
 
 
 def read_candidate(line: str) -> RTCIceCandidate | None:
-    """`candidate:1 1 udp 2122260223 192.0.2.1 51712 typ host`, as aiortc has it (RFC 8839, 5.1).
+    """Converts a line such as `candidate:1 1 udp 2122260223 192.0.2.1 51712 typ host` (RFC 8839,
+    5.1).
 
-    None for one that we cannot use: over TCP, of RTCP's own (we bundle), or a `.local` name, by
-    which browsers hide addresses; the peer's own checks tell us where that is. Raises RequestError.
+    Returns None for a candidate that cannot be used: over TCP, for RTCP alone (we bundle), or with
+    a `.local` name, by which browsers hide addresses. The peer's own checks then tell us its
+    address. Raises RequestError for a line that is no candidate.
     """
     if len(line) > MAX_CANDIDATE_CHARS or not line.startswith(_PREFIX):
         raise _bad(line)
@@ -42,7 +44,8 @@ def read_candidate(line: str) -> RTCIceCandidate | None:
 
 
 def candidates_in(sdp: str) -> list[RTCIceCandidate]:
-    """The first few of a description that are of use, each once: bundled sections repeat them."""
+    """Returns the first usable candidates of a description, each once, because bundled sections
+    repeat them."""
     found: dict[tuple[str, int], RTCIceCandidate] = {}
     for line in sdp.splitlines():
         if line.startswith(f"a={_PREFIX}") and len(found) < MAX_CANDIDATES:

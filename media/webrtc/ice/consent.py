@@ -1,7 +1,9 @@
-"""Whether the other side still takes what we send: RFC 7675, in the place of aioice's check.
+"""Consent checks (RFC 7675): whether the other side still accepts our packets. Replaces aioice's
+check.
 
-aioice waits half a second for each of six answers and ends the call after 30 s of later ones: on a
-busy machine, or by satellite, while sound goes both ways. Here an answer may take 3.5 s.
+aioice waits half a second for each of six answers, and ends the call if they come later for 30 s.
+On a busy machine or by satellite that ends calls while audio goes both ways. Here an answer may
+take 3.5 s.
 """
 
 import asyncio
@@ -13,25 +15,27 @@ from aioice.stun import TransactionError
 from media.webrtc.aiortc_internals.names import require_private_names
 
 EVERY_S = 5.0
-"RFC 7675 section 5.1; by 0.8 to 1.2 of it."
+"Mean time between checks, RFC 7675 section 5.1; it varies by a factor of 0.8 to 1.2."
 
 EXPIRES_S = 30.0
-"After the last answer, as there."
+"Time after the last answer when consent expires, RFC 7675 section 5.1."
 
 _AGAIN = 2
-"After 0.5 and 1.5 s; not for longer, for the way to the other side may be another by then."
+"""Number of repetitions of a check, after 0.5 and 1.5 s. Not more: the path to the other side may
+have changed by then."""
 
 _CHECK, _TASK = "query_consent", "_query_consent_task"
 
 
 def renew_consent(connection: Connection) -> None:
-    """When it is connected. Raises EarshotError if this aioice asks elsewhere."""
+    """Makes the connection use this check once it is connected. Raises EarshotError if this version
+    of aioice checks elsewhere."""
     require_private_names(connection, _CHECK, _TASK, "_nominated")
     setattr(connection, _CHECK, lambda: _renew(connection))
 
 
 async def _renew(connection: Connection) -> None:
-    """Until it is closed, or consent has expired, by which it closes."""
+    """Checks until the connection is closed. Closes it when consent has expired."""
     now = asyncio.get_running_loop().time
     answered_at = now()
     while now() < answered_at + EXPIRES_S:
@@ -47,7 +51,7 @@ async def _renew(connection: Connection) -> None:
 
 
 async def _ask(connection: Connection) -> None:
-    """Raises TransactionError when it is refused, or not answered."""
+    """Sends one check. Raises TransactionError when it is refused or not answered."""
     password = connection.remote_password
     assert password is not None  # consent is asked for once it is connected
     for pair in tuple(connection._nominated.values()):  # noqa: SLF001

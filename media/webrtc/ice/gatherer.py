@@ -1,8 +1,9 @@
-"""Our own gathering of candidates, in the place of aioice's.
+"""Gathers our ICE candidates, in the place of aioice.
 
-aioice takes any UDP port, one STUN and one TURN server, and no loopback. This adds a range of
-ports, a way back to TCP for TURN, several servers, the public address of a 1:1 NAT, and 127.0.0.1
-on a machine without a network. It replaces one method of one aioice object (docs/adr/0022).
+aioice takes any UDP port, one STUN and one TURN server, and no loopback address. This module adds a
+range of ports, TCP as a fallback for TURN, several servers, the public address of a 1:1 NAT, and
+127.0.0.1 on a machine without a network. It replaces one method of one aioice object
+(docs/adr/0022).
 """
 
 import asyncio
@@ -28,26 +29,28 @@ from media.webrtc.ice.settings import IceServer, IceSettings, IceUrl, PortRange
 logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
+"Address that is used on a machine without a network."
 
 RELAY_CLOSE_TIMEOUT_S = 1.0
-"""Giving a relayed address back takes one round trip; without an answer aioice asks for 40 s, and
-would keep the peer's other sockets open meanwhile. The server frees it after 10 minutes anyway."""
+"""Longest time for giving a relayed address back, which takes one round trip. Without an answer
+aioice repeats the request for 40 s, and would keep the peer's other sockets open meanwhile. The
+server frees the address after 10 minutes anyway."""
 
 RETRY_AFTER_S = 5
 
 MAX_SRTP_BYTES = 1500
-"pylibsrtp's buffer; of a longer packet it says so by an exception that aiortc does not expect."
+"Size of pylibsrtp's buffer. A longer packet causes an exception that aiortc does not expect."
 
 _METHOD = "get_component_candidates"
 
 _UNREACHABLE = (OSError, TransactionError, TimeoutError)
-"What a STUN or TURN server that does not answer, or refuses, is to aioice."
+"Errors of aioice for a STUN or TURN server that does not answer, or refuses."
 
 
 def gather_with(gatherer: RTCIceGatherer, settings: IceSettings) -> None:
-    """Let this gatherer gather as the settings say.
+    """Makes this gatherer gather as the settings say.
 
-    Raises EarshotError if this aioice gathers elsewhere.
+    Raises EarshotError if this version of aioice gathers elsewhere.
     """
     connection = getattr(gatherer, "_connection", None)
     if not isinstance(connection, Connection) or not hasattr(connection, _METHOD):
@@ -56,15 +59,15 @@ def gather_with(gatherer: RTCIceGatherer, settings: IceSettings) -> None:
 
 
 def has_ended(gatherer: RTCIceGatherer) -> bool:
-    """Whether ICE is over: without us closing it, consent has expired (RFC 7675). aiortc shows
-    that as the other side's goodbye."""
+    """True if ICE is over. If we did not close it, consent has expired (RFC 7675), which aiortc
+    reports as if the other side had closed the call."""
     return bool(gatherer._connection._closing)  # noqa: SLF001
 
 
 class _IceSocket(StunProtocol):
-    """Audio is no STUN: aioice would find that out by reading each packet as such.
+    """UDP socket that does not parse audio as STUN, as aioice would do with each packet.
 
-    Anybody can send to it. Datagrams that aiortc's task does not survive are dropped here.
+    Any sender can reach it. Datagrams that would end aiortc's task are dropped here.
     """
 
     def datagram_received(self, data: bytes | str, addr: tuple[Any, ...]) -> None:
@@ -78,19 +81,21 @@ class _IceSocket(StunProtocol):
 
 
 class CandidateGatherer:
-    """Of one connection."""
+    """Gathers the candidates of one connection."""
 
     def __init__(self, connection: Connection, settings: IceSettings) -> None:
         self._connection, self._settings = connection, settings
 
     def install(self) -> None:
+        """Replaces aioice's gathering and consent check for this connection."""
         setattr(self._connection, _METHOD, self.gather)
         renew_consent(self._connection)
 
     async def gather(
         self, component: int, addresses: list[str], timeout: int = 5
     ) -> list[Candidate]:
-        """Bounded by the settings' timeout. Raises Overloaded when there is no candidate at all."""
+        """Returns all candidates, within the settings' timeout. Raises OverloadedError when there
+        is none."""
         hosts = [] if self._settings.is_relay_only else await self._hosts(component, addresses)
         found = [host.local_candidate for host in hosts]
         found += [self._public(host) for host in hosts if self._is_behind_nat(host)]
@@ -118,7 +123,7 @@ class CandidateGatherer:
         return made
 
     async def _host(self, component: int, address: str) -> StunProtocol:
-        """Raises OSError."""
+        """Opens a socket on this address. Raises OSError."""
         bound = _bind(address, self._settings.ports)
         loop = asyncio.get_running_loop()
         try:
@@ -137,7 +142,8 @@ class CandidateGatherer:
         return bool(public) and _version(host.local_candidate.host) == _version(public)
 
     def _public(self, host: StunProtocol) -> Candidate:
-        """What a STUN server would tell us, from the settings."""
+        """Returns the candidate that a STUN server would report, with the address from the
+        settings."""
         inner = host.local_candidate
         return _candidate(
             "srflx",
@@ -150,7 +156,8 @@ class CandidateGatherer:
     async def _reflexive(
         self, hosts: Iterable[StunProtocol], servers: Iterable[IceServer]
     ) -> list[Candidate]:
-        """What STUN servers see us as; IPv4 only, as only that is translated."""
+        """Returns the addresses that STUN servers see; IPv4 only, because only IPv4 is
+        translated."""
         ways = [IceUrl.parse(url) for server in servers for url in server.urls]
         async with asyncio.TaskGroup() as tasks:
             asked = [
@@ -172,7 +179,8 @@ class CandidateGatherer:
             return None
 
     async def _relayed(self, component: int, server: IceServer) -> list[Candidate]:
-        """An address on this server, by the first of its ways that works; none without one."""
+        """Returns an address on this server, by the first of its URLs that works; none if no URL
+        works."""
         ways = [way for way in map(IceUrl.parse, server.urls) if way.scheme != "stun"]
         for way in ways:
             try:
@@ -205,7 +213,8 @@ class CandidateGatherer:
 
 
 def _bind(address: str, ports: PortRange | None) -> socket.socket:
-    """A UDP socket there, from a random place of the range on. Raises OSError."""
+    """Returns a UDP socket that is bound to the address. It tries the range of ports from a random
+    place. Raises OSError."""
     family = socket.AF_INET6 if _version(address) == 6 else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_DGRAM)
     try:

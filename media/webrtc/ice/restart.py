@@ -1,8 +1,8 @@
-"""ICE anew under a living connection (RFC 8445, section 9), which aiortc lacks.
+"""ICE restart of a living connection (RFC 8445, section 9), which aiortc lacks.
 
-A second aioice connection, with new sockets and credentials, is made beside the first one. While it
-finds its way, sound goes the old one; then it takes the first one's place in aiortc's transport,
-and DTLS above notices nothing. If it finds none, everything stays as it was.
+A second aioice connection is made, with new sockets and credentials. While it connects, audio goes
+over the first one. Then it takes the first one's place in aiortc's transport, and DTLS above it
+notices nothing. If it cannot connect, everything stays as it was.
 """
 
 import asyncio
@@ -23,22 +23,27 @@ from media.webrtc.ice.settings import IceSettings
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S = 15.0
-"As for a new connection."
+"Longest time for the restart, as for a new connection."
 
 
 @dataclass(frozen=True, slots=True)
 class IceParameters:
-    """Our side of the new ICE session."""
+    """Our side of the new ICE session, for the answer."""
 
     ufrag: str
     password: str
     candidates: tuple[str, ...]
-    "As `candidate:...`."
+    "Our candidates, as `candidate:...`."
 
 
 class IceRestart:
-    """One restart. `begin`, then `run` in a task of the peer's owner. aioice's privates are those
-    of 0.13; the test with a browser holds them."""
+    """One restart of a connection.
+
+    Example:
+        restart = IceRestart(peer.ice, settings)
+        ours = await restart.begin(ufrag, password, candidates)     # for the answer
+        is_new = await restart.run()            # in a task; False: the old connection stays
+    """
 
     def __init__(self, transport: RTCIceTransport, settings: IceSettings) -> None:
         self._transport, self._settings = transport, settings
@@ -49,9 +54,9 @@ class IceRestart:
         )
 
     async def begin(self, ufrag: str, password: str, candidates: Iterable[str]) -> IceParameters:
-        """Take the other side's credentials and candidates, gather ours.
+        """Takes the other side's credentials and candidates, gathers ours, and returns them.
 
-        Raises Conflict before the first connection is up, RequestError, Overloaded.
+        Raises Conflict before the first connection is up, RequestError, OverloadedError.
         """
         if self._transport.state != "completed":
             raise Conflict("there is no connection yet to restart", code="ice_not_connected")
@@ -71,17 +76,18 @@ class IceRestart:
         )
 
     async def add_candidates(self, candidates: Iterable[str]) -> None:
-        """As `Peer.add_candidates`. Raises RequestError."""
+        """Adds candidates like `Peer.add_candidates`. Raises RequestError."""
         for candidate in [read_candidate(line) for line in candidates]:
             if candidate is not None:
                 await self._new.add_remote_candidate(candidate_to_aioice(candidate))
 
     async def close(self) -> None:
-        """Give it up before `run`."""
+        """Gives the restart up before `run`."""
         await self._new.close()
 
     async def run(self) -> bool:
-        """Connect and take over; False: it found no way in time. Cancelling it gives it up."""
+        """Connects and replaces the old connection. False: it did not connect in time. Cancelling
+        it gives the restart up."""
         is_up = False
         try:
             async with asyncio.timeout(TIMEOUT_S):
@@ -94,18 +100,20 @@ class IceRestart:
         return is_up
 
     def _take_over(self) -> bool:
-        """Everything that aiortc has of the old one is the new one's now; the old may be closed."""
+        """Moves all that aiortc has of the old connection to the new one, so that the old one can
+        be closed. True unless the call ended meanwhile."""
         old, new, transport = self._old, self._new, self._transport
         if old._closing:  # noqa: SLF001 - the call ended meanwhile
             return False
-        # DTLS waits at the old one's queue, and takes an end there for the end of the call.
+        # Private names of aioice 0.13; a test with a browser checks them.
+        # DTLS reads from the old queue, and would take its end for the end of the call.
         while not new._queue.empty():  # noqa: SLF001
             old._queue.put_nowait(new._queue.get_nowait())  # noqa: SLF001
         new._queue, old._queue = old._queue, asyncio.Queue()  # noqa: SLF001
-        # Packets of sound look up there which way they go.
+        # `rtp.py` keeps this dictionary, and looks up there over which pair audio is sent.
         old._nominated |= new._nominated  # noqa: SLF001
         new._nominated, old._nominated = old._nominated, {}  # noqa: SLF001
-        # aiortc waits there for the end of ICE.
+        # aiortc waits on this object for the end of ICE.
         new._event_waiter, old._event_waiter = old._event_waiter, None  # noqa: SLF001
         transport._connection = transport.iceGatherer._connection = new  # noqa: SLF001
         transport._recv, transport._send = new.recv, new.send  # noqa: SLF001

@@ -1,6 +1,6 @@
-"""How a peer may be reached: STUN and TURN servers, our ports, and credentials for one session.
+"""Settings of ICE: STUN and TURN servers, our ports, and credentials for one session.
 
-The servers are told to clients too: their own address may be as hidden as ours.
+Clients get the same servers: they may be behind a NAT just like us.
 """
 
 import base64
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from aiortc import RTCConfiguration
 
 CREDENTIAL_TTL_S = 6 * 3600
-"Refreshing a relayed address needs valid credentials, so no relayed call lasts longer."
+"""Lifetime of minted credentials. A relayed call cannot last longer, because refreshing a relayed
+address needs valid credentials."""
 
 GATHER_TIMEOUT_S = 3.0
-"Of every call's answer, if a STUN or TURN server is away; a far one answers in half a second."
+"""Longest time for gathering. Every call's answer is delayed by it while a STUN or TURN server is
+down. A distant server answers in half a second."""
 
 _PORTS = {"stun": 3478, "turn": 3478, "turns": 5349}
+"Default ports by scheme."
 _URL = re.compile(
     r"(?P<scheme>stun|turns?):(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
     r"(?::(?P<port>\d{1,5}))?(?:\?transport=(?P<transport>udp|tcp))?"
@@ -32,7 +35,8 @@ _URL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class IceUrl:
-    """`stun:host:port`, `turn:host:port?transport=udp`, `turns:host:port` (RFC 7064, 7065)."""
+    """Address of a server: `stun:host:port`, `turn:host:port?transport=udp`, `turns:host:port` (RFC
+    7064, 7065)."""
 
     scheme: Literal["stun", "turn", "turns"]
     host: str
@@ -41,7 +45,7 @@ class IceUrl:
 
     @classmethod
     def parse(cls, url: str) -> "IceUrl":
-        """Raises ConfigError."""
+        """Parses a URL. Raises ConfigError."""
         match = _URL.fullmatch(url)
         scheme = match["scheme"] if match else None
         if match is None or (scheme == "stun" and match["transport"]):
@@ -60,16 +64,19 @@ class IceUrl:
 
 @dataclass(frozen=True, slots=True)
 class IceServer:
-    """One server; its URLs are ways to it, tried in this order."""
+    """One STUN or TURN server. Its URLs are tried in this order."""
 
     urls: tuple[str, ...]
     username: str | None = None
+    "Fixed user name for TURN."
     credential: str | None = field(default=None, repr=False)
+    "Fixed password for TURN."
     shared_secret: str | None = field(default=None, repr=False)
-    "coturn's `static-auth-secret`: each session gets a username and credential made of it."
+    "coturn's `static-auth-secret`, from which the credentials of each session are made."
 
     def minted(self, name: str, expires_s: int) -> "IceServer":
-        """With credentials for one session (draft-uberti-behave-turn-rest-00, section 2.2)."""
+        """Returns the server with credentials for one session (draft-uberti-behave-turn-rest-00,
+        section 2.2). expires_s: when they expire, in seconds since 1970."""
         if self.shared_secret is None:
             return self
         username = f"{expires_s}:{name}"
@@ -80,7 +87,8 @@ class IceServer:
 
 @dataclass(frozen=True, slots=True)
 class PortRange:
-    """UDP ports of our own candidates, both ends included."""
+    """Range of UDP ports for our own candidates, both ends included. Raises ConfigError for a bad
+    range."""
 
     first: int
     last: int
@@ -98,21 +106,29 @@ def _no_clock() -> float:
 
 @dataclass(frozen=True, slots=True)
 class IceSettings:
+    """Settings of ICE for all peers."""
+
     servers: tuple[IceServer, ...] = ()
-    "None by default: host candidates only, so that it works offline, at once, and asks nobody."
+    """STUN and TURN servers. None by default: host candidates only, so that it works offline and at
+    once, and contacts no server."""
     ports: PortRange | None = None
-    "None: any port the system gives. Each call takes one on every address of the machine."
+    """Ports of our candidates. None: any port that the system gives. Each call takes one on every
+    address of the machine."""
     public_address: str = ""
-    "Where a 1:1 NAT (a cloud's, a router's forwarding) makes us reachable, at the same ports."
+    """Address at which a 1:1 NAT (of a cloud, or a router's forwarding) makes us reachable, at the
+    same ports."""
     is_relay_only: bool = False
-    "Use relayed addresses only: nobody is shown ours."
+    "True: only relayed addresses are used, so that no client sees our own."
     gather_timeout_s: float = GATHER_TIMEOUT_S
+    "Longest time for gathering, in seconds."
     credential_ttl_s: int = CREDENTIAL_TTL_S
+    "Lifetime of minted credentials, in seconds."
     wall_s: Callable[[], float] = _no_clock
-    "Seconds since 1970, as the TURN server counts them."
+    "Returns seconds since 1970, as the TURN server counts them."
 
     def minted(self, name: str | None = None) -> tuple[IceServer, ...]:
-        """The servers with credentials for one session. `name` shows in the TURN server's log."""
+        """Returns the servers with credentials for one session. name: is visible in the TURN
+        server's log."""
         if all(server.shared_secret is None for server in self.servers):
             return self.servers
         expires_s = int(self.wall_s()) + self.credential_ttl_s
@@ -120,8 +136,9 @@ class IceSettings:
         return tuple(server.minted(label, expires_s) for server in self.servers)
 
     def configuration(self) -> "RTCConfiguration":
-        """For aiortc, without the servers: `media.webrtc.ice.gatherer` asks them."""
-        # Settings are read by every command; aiortc takes a tenth of a second.
+        """Returns aiortc's configuration without the servers, which `media.webrtc.ice.gatherer`
+        asks."""
+        # Imported here: every command reads the settings, and aiortc takes a tenth of a second.
         from aiortc import RTCBundlePolicy, RTCConfiguration, RTCIceTransportPolicy
 
         policy = RTCIceTransportPolicy
