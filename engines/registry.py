@@ -21,6 +21,7 @@ from engines.base.wake import WakeWordEngine
 logger = logging.getLogger(__name__)
 
 EngineKind = Literal["vad", "wake", "endpoint", "asr", "llm", "tts"]
+"Kinds of engines, named like their folders in `engines/`."
 
 PROTOCOLS: Mapping[EngineKind, type] = {
     "vad": VadEngine,
@@ -35,13 +36,14 @@ PROTOCOLS: Mapping[EngineKind, type] = {
 
 @dataclass(frozen=True, slots=True)
 class EngineAvailability:
-    """An engine whose name this installation knows, and whether it can run here."""
+    """An engine that this installation knows by name, with the answer to whether it can run
+    here."""
 
     name: str
     installed: bool
     "True: its libraries are present and run. Weights are only read when the engine is loaded."
     reason: str
-    "Empty, or a sentence that says what is missing and how to get it."
+    "Empty, or a sentence that states what is missing and how to get it."
     needs_path: bool = False
     """True: no weights were found. The engine needs a configured `path`, and `auto` does not choose
     it."""

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct, convert
 from core.errors import NotFound
 
 WeightsFormat = Literal["ct2", "openai"]
+"Format of weights: for CTranslate2, or OpenAI's .pt file."
 
 
 class UnknownModelError(NotFound):
@@ -28,6 +29,7 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One model of the catalogue."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+    "Name of the model."
     repository: str
     "Its repository on the Hugging Face hub."
     size_mb: int
@@ -45,6 +47,7 @@ class CatalogueEntry(Struct, frozen=True, forbid_unknown_fields=True):
     is_multilingual: bool = True
     "True: its vocabulary has languages and tasks. False: it knows English only."
     languages: str = "99 languages"
+    "Languages that it knows, as text."
     padding: Literal["nopad"] | None = None
     "nopad: trained on windows as short as the utterance. It is written into the model's own notes."
     is_automatic: bool = False

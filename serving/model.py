@@ -75,6 +75,7 @@ class ModelLifetime:
     served: LoadedModel | None = None
     "The model once it is loaded."
     task: asyncio.Task[None] | None = None
+    "Task that runs this life."
 
     def measure(self) -> None:
         """Replaces the memory estimate of a model on the processor by what its workers really take,
@@ -271,7 +272,7 @@ class ServedModel:
                 try:
                     total += psutil.Process(worker.pid).memory_info().rss / 2**20
                 except psutil.Error:
-                    continue  # it died just now
+                    continue  # the process has died just now
         return total
 
 

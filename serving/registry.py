@@ -173,7 +173,7 @@ class ModelRegistry:
                     self._failed(life, error)
                     break
                 logger.warning("! %s: %s; %s instead", life.model.offer.name, error, fallback.why)
-                aliases = life.model.offer.aliases  # it keeps its names, `default` for one
+                aliases = life.model.offer.aliases  # the model keeps its names, such as `default`
                 life.model.offer = replace(fallback, aliases=aliases)
                 life.model.measured_mb, life.memory_mb = {}, {}
         finally:

@@ -40,6 +40,7 @@ class VadEngine(Protocol):
     state."""
 
     name: str
+    "Name of the engine, as in the configuration."
 
     def open(self) -> Vad:
         """Returns a new detector for one session."""
@@ -50,6 +51,7 @@ class EndOfTurnDetector(Protocol):
     """Distinguishes a finished sentence from a pause for thought by the sound of the voice."""
 
     name: str
+    "Name of the engine, as in the configuration."
 
     def probability(self, pcm: Pcm) -> float | None:
         """Returns the probability, 0 to 1, that the speaker has finished; None if it cannot tell.
@@ -82,7 +84,9 @@ it.
 """
 
 AsrTask = Literal["transcribe", "translate"]
+"Task of a recogniser: text in the spoken language, or translated into English."
 TimestampLevel = Literal["none", "segment", "word"]
+"Times that a result has: none, of its segments, or of its words too."
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class AsrOptions:
     languages: tuple[str, ...] = ()
     "ISO 639-1 codes from which the detection chooses."
     task: AsrTask = "transcribe"
-    "`translate` returns English text, whatever language is spoken."
+    "`translate` returns English text for every spoken language."
     prompt: str = ""
     "Text that is taken to precede the audio: its words and its spelling become more likely."
     hotwords: str = ""
@@ -111,6 +115,7 @@ class AsrOptions:
     next one is tried when the result of the one before fails its checks."""
     timestamps: TimestampLevel = "none"
     padding: AsrPadding | None = None
+    "None: the engine's choice. See `AsrPadding`."
     no_speech_threshold: float | None = None
     """Probability of no speech, 0 to 1, above which unsure words are rejected. At 1 nothing is
     rejected."""
@@ -142,10 +147,16 @@ class Segment:
     "Milliseconds from the item's first sample."
     end_ms: float
     tokens: tuple[int, ...] = ()
+    "Ids of the tokens of the text."
     temperature: float = 0.0
+    "Temperature at which it was decoded."
     avg_logprob: float = 0.0
+    "Mean log probability of its tokens."
     compression_ratio: float = 1.0
+    """Length of the text divided by its compressed length. A high value means that the text repeats
+    itself."""
     no_speech_prob: float = 0.0
+    "Probability that there is no speech, 0 to 1."
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +166,12 @@ class TokenLogprob:
     data: bytes
     "The token's text in UTF-8. It is part of a character where the tokens divide a character."
     logprob: float
+    "Natural logarithm of the token's probability."
 
 
 @dataclass(frozen=True, slots=True)
 class AsrResult:
-    """What an engine recognised in one item."""
+    """Result of recognising one item."""
 
     text: str
     "Empty if no speech was found, or if the text was rejected."
@@ -170,7 +182,7 @@ class AsrResult:
     words: tuple[Word, ...] = ()
     'Words with their times, if `timestamps` is "word" and the engine supports it.'
     is_rejected: bool = False
-    "True: text was decoded, but its score says that the sound was not speech (noise, music)."
+    "True: text was decoded, but its scores indicate noise or music instead of speech."
     segments: tuple[Segment, ...] = ()
     "At least one segment if there is text."
     tokens: tuple[TokenLogprob, ...] = ()
@@ -178,8 +190,8 @@ class AsrResult:
     language_probability: float = 1.0
     "Probability of `language`, 0 to 1. It is 1 when the caller named the language."
     is_unsure: bool = False
-    """True: one of the scores says that nobody spoke, but not all do. That is not enough to reject
-    the text. Only meaningful if `AsrInfo.tells_noise` is true."""
+    """True: one of the scores indicates that there was no speech, but not all do. That is not
+    enough to reject the text. Only meaningful if `AsrInfo.tells_noise` is true."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +199,11 @@ class AsrInfo:
     """Properties of an ASR model that callers need to know."""
 
     name: str
+    "Name of the engine."
     model: str
+    "Name of the model that the engine has loaded."
     languages: tuple[str, ...]
+    "ISO 639-1 codes of the languages that it recognises."
     max_batch: int
     "Largest number of items that one `decode` call takes."
     is_incremental: bool
@@ -219,6 +234,7 @@ class AsrModel(Protocol):
     """Speech recognition in batches. Its calls block, so it runs in a worker process."""
 
     info: AsrInfo
+    "Properties of the loaded model."
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
         """Recognises the items, at most `info.max_batch`, and returns one result for each, in their
@@ -229,10 +245,13 @@ class AsrModel(Protocol):
         """Drops what is cached for a cancelled utterance."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Frees the model. No other method may be called after it."""
+        ...
 
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
+'Author of a message; "tool" for the result of a tool call.'
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +260,7 @@ class ToolCall:
     it."""
 
     call_id: str
+    "Id that the result refers to."
     name: str
     arguments: Mapping[str, Any]
     "Arguments by name, as parsed from JSON."
@@ -270,6 +290,7 @@ class Message:
 
     role: MessageRole
     text: str = ""
+    "Text of the message, or the result of a tool."
     tool_calls: tuple[ToolCall, ...] = ()
     "Calls that the model asked for; only in a message of the assistant."
     call_id: str = ""
@@ -286,6 +307,7 @@ class LlmOptions:
     temperature: float | None = None
     "Sampling temperature, 0 to 2."
     max_output_tokens: int | None = None
+    "Most tokens of the answer."
     must_call: bool = False
     "True: the model must call a tool instead of answering with text, if the engine supports this."
     top_p: float | None = None
@@ -316,6 +338,7 @@ class Llm(Protocol):
     server."""
 
     name: str
+    "Name of the engine, for logs and errors."
     languages: tuple[str, ...]
     "ISO 639-1 codes of the languages that the model understands; () for any."
     context_tokens: int | None
@@ -393,6 +416,7 @@ class TtsInfo:
     """Properties of a TTS engine that callers need to know."""
 
     name: str
+    "Name of the engine."
     rate_hz: int
     "Sample rate of the frames that `speak` yields."
     voices: Mapping[str, tuple[str, ...]]
@@ -405,6 +429,7 @@ class Tts(Protocol):
     """Streaming text to speech."""
 
     info: TtsInfo
+    "Properties of the loaded voices."
 
     def speak(
         self,

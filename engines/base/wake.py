@@ -25,6 +25,7 @@ class WakeWordDetection:
     """A wake word that was recognised in the audio."""
 
     name: str
+    "`WakeWord.name` of the word."
     at: int
     "Number of samples of the stream up to the detection. The word ended shortly before that."
     ended: int
@@ -53,6 +54,7 @@ class WakeWordEngine(Protocol):
     """Creates a `WakeWordDetector` for each stream. Streams share no state."""
 
     name: str
+    "Name of the engine, as in the configuration."
     words: tuple[WakeWord, ...]
     "All wake words that the engine knows."
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from core.audio import Pcm
 
 RATE_HZ = 8_000
+"Sample rate of G.711."
 
 G711Law = Literal["mu", "a"]
 "The companding law: mu (PCMU) or a (PCMA)."

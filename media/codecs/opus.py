@@ -10,8 +10,8 @@ from core.errors import RemoteProtocolError
 from media.codecs.libopus import LibopusDecoder, LibopusEncoder, OpusError
 
 OPUS_RATE_HZ = 48_000
-"""Rate in which RTP counts the timestamps of Opus (RFC 7587), at whatever rate it is encoded or
-decoded."""
+"""Rate in which RTP counts the timestamps of Opus (RFC 7587), for every rate of encoding and
+decoding."""
 
 LEAST_DELAY_MS = 2.5
 """Delay of the decoded audio behind the packet that carries it, at least: 2.5 ms in the low-delay

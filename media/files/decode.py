@@ -42,7 +42,9 @@ CODEC_NAMES = "PCM, FLAC, ALAC, MP2, MP3, AAC, Vorbis, Opus, AMR, A-law, µ-law,
 MAX_CHANNELS = 8
 "Most channels of a file."
 MAX_SOURCE_RATE_HZ = 384_000
+"Highest sample rate of a file."
 MIN_SOURCE_RATE_HZ = 1_000
+"Lowest sample rate of a file."
 
 MAX_FRAME_SAMPLES = 65_536
 "Most samples of a decoded frame in each channel. FLAC has the longest frames: 65 535."
@@ -252,7 +254,7 @@ def _frames(
     """
     any_frame = False
     silent = packets = read_bytes = 0
-    for packet in container.demux():  # also other streams' packets, which count
+    for packet in container.demux():  # all streams: packets of the others count for the limits
         if packet.size:
             packets += 1
             read_bytes += packet.size

@@ -30,6 +30,7 @@ class AudioEncoder(Protocol):
     """
 
     content_type: str
+    "Media type of the stream, such as audio/mpeg."
 
     def push(self, pcm: Pcm) -> bytes:
         """Returns the bytes that are ready after these samples, possibly none. pcm: int16, mono."""
@@ -54,10 +55,12 @@ class WavEncoder:
         )
 
     def push(self, pcm: Pcm) -> bytes:
+        """See `AudioEncoder.push`."""
         head, self._head = self._head, b""
         return head + pcm.astype("<i2", copy=False).tobytes()
 
     def finish(self) -> bytes:
+        """See `AudioEncoder.finish`."""
         return self.push(np.zeros(0, np.int16))
 
 
@@ -77,9 +80,11 @@ class RawEncoder:
     content_type = "audio/pcm"
 
     def push(self, pcm: Pcm) -> bytes:
+        """See `AudioEncoder.push`."""
         return pcm.astype("<i2", copy=False).tobytes()
 
     def finish(self) -> bytes:
+        """See `AudioEncoder.finish`."""
         return b""
 
 
@@ -157,6 +162,7 @@ class _FfmpegEncoder:
         self._at = 0
 
     def push(self, pcm: Pcm) -> bytes:
+        """See `AudioEncoder.push`."""
         if len(pcm):
             # The encoder converts it to the format that its codec takes.
             frame = AvFrame.from_ndarray(pcm.reshape(1, -1), format="s16", layout="mono")
@@ -166,6 +172,7 @@ class _FfmpegEncoder:
         return self._out.take()
 
     def finish(self) -> bytes:
+        """See `AudioEncoder.finish`."""
         self._container.mux(self._stream.encode(None))
         self._container.close()
         return self._out.take()

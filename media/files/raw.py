@@ -36,7 +36,12 @@ class AudioByteDecoder(Protocol):
 
 
 class RawDecoder:
-    """Decodes interleaved samples of one of BITS, and mixes them to mono."""
+    """Decodes interleaved samples of one of BITS, and mixes them to mono.
+
+    Example:
+        decoder = RawDecoder(48_000, bits=16, channels=2)
+        pcm = decoder.push(data)            # int16, 16 kHz, mono
+    """
 
     def __init__(self, rate_hz: int, bits: int, channels: int) -> None:
         self._bits, self._channels = bits, channels
@@ -44,6 +49,7 @@ class RawDecoder:
         self._rest = b""
 
     def push(self, data: bytes) -> Pcm:
+        """See `AudioByteDecoder.push`."""
         data = self._rest + data
         whole = len(data) - len(data) % (self._bits // 8 * self._channels)
         self._rest = data[whole:]
@@ -54,6 +60,7 @@ class RawDecoder:
         return self._resampler.push(samples)
 
     def flush(self) -> Pcm:
+        """See `AudioByteDecoder.flush`."""
         self._rest = b""
         return self._resampler.flush()
 
@@ -134,6 +141,7 @@ class WavDecoder:
         self._left: int | None = None
 
     def push(self, data: bytes) -> Pcm:
+        """See `AudioByteDecoder.push`. Raises UnsupportedWavError, too."""
         if self._samples is None:
             self.taken += data
             head = read_wav_head(bytes(self.taken))
@@ -149,6 +157,7 @@ class WavDecoder:
         return self._samples.push(data)
 
     def flush(self) -> Pcm:
+        """See `AudioByteDecoder.flush`. Raises RequestError if the file ended within its header."""
         if self._samples is None:
             raise RequestError(
                 "unsupported audio: this WAV file ends before its samples", code="unsupported_audio"

@@ -16,6 +16,7 @@ BLOCK_BYTES = 256 * 1024
 and the event loop never waits for a disk."""
 
 RETRY_AFTER_S = 5
+"Seconds after which a refused client should try again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class UploadSpools:
 
     @contextmanager
     def open(self) -> Iterator["UploadSpool"]:
-        """Opens an empty upload, whose file is deleted after the body. Raises OverloadedError."""
+        """Opens an empty upload; its file is deleted after the body. Raises OverloadedError."""
         if self._open >= self.limits.max_uploads:
             raise _full(f"{self._open} uploads are under way, the limit")
         self._open += 1

@@ -95,7 +95,7 @@ HEADROOM = ms_to_samples(100, ASR_RATE_HZ)
 
 
 class EchoPathState(Enum):
-    """How the speaker's sound reaches the microphone, as far as is known."""
+    """State of the echo path from the speaker to the microphone, as far as is known."""
 
     UNKNOWN = "unknown"
     "Nothing was played yet, or not enough. Echo is cancelled."

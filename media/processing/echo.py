@@ -16,7 +16,7 @@ from media.processing.modes import EchoMode
 
 
 class EchoControl(Protocol):
-    """Echo control of one session, whatever the mode.
+    """Echo control of one session, in any mode.
 
     Example:
         echo = open_echo("cancel", 24_000, is_paced=True)

@@ -14,8 +14,8 @@ ECHO_TAIL = ms_to_samples(700, ASR_RATE_HZ)
 """Samples for which an answer remains audible in the room: 400 ms of delay and 300 ms of
 reverberation."""
 NEW_STRETCH = ms_to_samples(200, ASR_RATE_HZ)
-"""A frame that is late by this many samples begins a new stretch. Pacing never lags so much, so the
-device's buffer has run empty."""
+"""A frame that is late by this many samples begins a new stretch. Pacing never lags that much, so
+the device's buffer has run empty."""
 DRIFT = ms_to_samples(20, ASR_RATE_HZ)
 """Offset in samples above which a stretch is moved, if every frame of a second is off by more: the
 clocks have drifted apart."""

@@ -21,7 +21,12 @@ LEVELS: dict[NoiseMode, int] = {"near_field": 0, "far_field": 2}
 
 
 class NoiseSuppression(Protocol):
-    """Noise suppression of one session, whatever the mode."""
+    """Noise suppression of one session, in any mode.
+
+    Example:
+        suppression = open_noise_reduction("far_field")
+        cleaned = suppression.clean(pcm)    # int16 at 16 kHz, late by suppression.late_ms
+    """
 
     late_ms: float
     "Delay of the output, in ms."

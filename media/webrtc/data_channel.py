@@ -103,7 +103,7 @@ class EventChannel:
         elif self._channel.readyState == "open":
             try:
                 self._channel.send(text)
-            except ValueError:  # aiortc's word for a text above the peer's max-message-size
+            except ValueError:  # aiortc: the text is larger than the peer's max-message-size
                 self._on_too_large()
             if self._channel.bufferedAmount > self._max_buffered_bytes:
                 self._on_lagging()

@@ -80,7 +80,7 @@ class JitterBuffer(Generic[T]):
         elif sequence_number == self._suspect:
             self.stats.resyncs += 1
             self._restart(sequence_number)
-        elif not self._is_near(sequence_number):  # one stray packet is not yet a restart
+        elif not self._is_near(sequence_number):  # RFC 3550 A.1: a restart takes two in a row
             self._suspect = (sequence_number + 1) & 0xFFFF
             self.stats.late += 1
             return []

@@ -68,7 +68,7 @@ def lose_packets(receiver: RTCRtpReceiver, is_lost: Callable[[], bool]) -> None:
     received: Callable[[bytes, int], None] = connection.data_received
 
     def lossy(data: bytes, component: int) -> None:
-        is_rtp = 128 <= data[0] < 192 and not is_rtcp(data)  # RFC 7983
+        is_rtp = 128 <= data[0] < 192 and not is_rtcp(data)  # first byte: RFC 7983
         if not is_rtp or not is_lost():
             received(data, component)
 

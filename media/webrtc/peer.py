@@ -71,7 +71,7 @@ class Peer:
         self._audio = self._add_audio()
         self._failure: Exception | None = None
         self._reason: CloseReason | None = None
-        self._decided = asyncio.Event()  # connected, or over
+        self._decided = asyncio.Event()  # set when the call is connected, or over
         self._over = asyncio.Event()
         self._is_closing = False
         self._closed = asyncio.Event()
@@ -104,7 +104,7 @@ class Peer:
         await self._set_remote(offer_sdp, "offer")
         for transceiver in self._pc.getTransceivers():
             if transceiver is not self._audio:
-                transceiver.direction = "inactive"  # video, or a second audio section
+                transceiver.direction = "inactive"  # refuse video, or a second audio section
         try:
             return await self._set_local()
         except SDP_ERRORS as exc:  # errors in the offer that aiortc notices only now

@@ -25,7 +25,9 @@ class PacketCounts:
     """Counts of packets since some moment."""
 
     expected: int = 0
+    "Packets that were sent, by their sequence numbers."
     lost: int = 0
+    "Packets that did not arrive in time."
     held: int = 0
     "Sum of the numbers of packets that the jitter buffer held after each arrival."
 
@@ -73,7 +75,7 @@ class ConnectionStatsMeter:
         return ConnectionStats(
             "webrtc",
             round_trip_ms=None if round_trip_s is None else max(0.0, 1000 * round_trip_s),
-            codec="opus",  # the only one that a peer of ours takes
+            codec="opus",  # the only codec that our peer accepts
             protocol=pair.local_candidate.transport if pair else None,
             local_candidate=pair.local_candidate.type if pair else None,
             remote_candidate=pair.remote_candidate.type if pair else None,

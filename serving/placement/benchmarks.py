@@ -20,7 +20,9 @@ class ModelBenchmark(Struct, frozen=True):
     checkpoint: str
     "Folder that `whisper_torch` loads; empty if that engine was not measured."
     faster_whisper_ms: float
+    "Time with `faster_whisper`."
     whisper_torch_ms: float | None = None
+    "Time with `whisper_torch`; None if that engine was not measured."
     device: str = ""
     "Device that was measured, by `device_name`. Times of another device are ignored."
 

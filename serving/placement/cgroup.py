@@ -1,7 +1,7 @@
 """Reads the CPU quota and memory limit of this process's control group, which containers set.
 
 `os.cpu_count` and psutil report the host's values. Both versions of Linux's hierarchy are read. The
-limit of each group above ours counts, too.
+limits of all groups above our own count, too.
 """
 
 from collections.abc import Iterator
@@ -24,6 +24,7 @@ class CgroupLimits:
     cpus: float | None = None
     "Number of processors, possibly a fraction."
     memory_bytes: int | None = None
+    "Most memory that the group may use."
     free_bytes: int | None = None
     "Memory that the group may still take. The page cache that it can drop counts as free."
 

@@ -19,6 +19,7 @@ from serving.placement.hardware import Hardware
 from serving.placement.whisper import CPU, asr_memory, place_model
 
 KINDS: tuple[EngineKind, ...] = ("vad", "wake", "endpoint", "asr", "llm", "tts")
+"All kinds of engines."
 
 AUTO = "auto"
 "Value of the configuration that leaves the choice to this module."
@@ -45,7 +46,9 @@ PREFERRED: Mapping[EngineKind, Sequence[tuple[str, str]]] = {
 chosen."""
 
 WHISPER = "faster_whisper"
+"Name of the engine that runs Whisper with CTranslate2."
 WHISPER_TORCH = "whisper_torch"
+"Name of the engine that runs Whisper with PyTorch."
 WHISPER_FILES = ("config.json", "model.bin", "tokenizer.json")
 "Files that a folder with a Whisper for CTranslate2 must have."
 
@@ -70,6 +73,7 @@ class WhisperWeights:
     """A Whisper model in the models folder, or at the place that the configuration names."""
 
     path: Path
+    "Its folder."
     size_mb: float
     "Size on disk."
     kind: str = "float16"
@@ -98,12 +102,14 @@ class WhisperWeights:
 
 @dataclass(frozen=True, slots=True)
 class EnginePreference:
-    """What the configuration says about one kind of engine."""
+    """Wishes of the configuration for one kind of engine."""
 
     engine: str = AUTO
+    "Name of the engine, or AUTO."
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    "Settings of the engine."
     model: str = AUTO
-    "For ASR: the name of an engine or of a model, or a model's folder."
+    "Only for ASR: the name of an engine or of a model, or a model's folder."
     memory_mb: float = 0
     "Limit for recognisers on each device; 0: no limit is configured."
     workers: int = 0
@@ -117,7 +123,9 @@ class EngineSelection:
     kind: EngineKind
     name: str
     options: Mapping[str, Any] = field(repr=False)
+    "Settings of the engine."
     why: str
+    "Reason for the choice, for people."
 
 
 def find_whisper(models_dir: Path) -> tuple[WhisperWeights, ...]:
@@ -143,7 +151,7 @@ def find_whisper(models_dir: Path) -> tuple[WhisperWeights, ...]:
 def _has_whisper(folder: Path) -> bool:
     try:
         return all((folder / name).is_file() for name in WHISPER_FILES)
-    except OSError:  # a volume's lost+found is root's alone
+    except OSError:  # such as lost+found on a volume, which only root may read
         return False
 
 
@@ -285,8 +293,9 @@ class Best(NamedTuple):
 
     model: WhisperWeights
     why: str
+    "Reason for the choice, for people."
     is_untimed: bool
-    "True: it goes on a GPU on which it was never timed. Only the memory says that it suits."
+    "True: it goes on a GPU on which it was never timed. Only its memory was checked."
 
 
 def best_whisper(

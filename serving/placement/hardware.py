@@ -110,7 +110,7 @@ def select_visible_gpus(gpus: tuple[Gpu, ...], wish: str | None) -> tuple[Gpu, .
     for place, part in enumerate(named):
         index = place if part.startswith(("GPU-", "MIG-")) else int(part) if part.isdigit() else -1
         if not 0 <= index < len(gpus):
-            break  # CUDA ignores what follows an unknown one, too: a batch system's NoDevFiles
+            break  # CUDA, too, ignores what follows an unknown name, such as NoDevFiles of Slurm
         chosen.append(gpus[index])
     return tuple(replace(gpu, index=index) for index, gpu in enumerate(chosen))
 

@@ -34,7 +34,9 @@ class AsrModelOffer:
     """One ASR model that can be loaded, and how. Nothing of it is loaded yet."""
 
     name: str
+    "Name of the model in requests."
     engine: str
+    "Name of the engine that runs it."
     workers: tuple[Mapping[str, Any], ...] = field(repr=False)
     "Options of the engine for each worker process."
     memory_mb: Mapping[str, float]
@@ -44,8 +46,9 @@ class AsrModelOffer:
     size_mb: float = 0.0
     "Size of its weights on disk; 0 if it has none of its own."
     why: str = ""
-    "Phrase that says where and how it runs."
+    "Phrase that describes where and how it runs."
     warnings: tuple[str, ...] = ()
+    "Sentences about a placement that is not as it should be."
     lanes: int = 1
     """Number of requests that each worker decodes at once. Each request joins those that are
     running."""
@@ -66,8 +69,11 @@ class OfferInputs:
 
     hardware: Hardware
     known: Sequence[EngineAvailability]
+    'Result of `engines.registry.available("asr")`.'
     wanted: EnginePreference
+    "Wishes of the configuration."
     choice: EngineSelection
+    "The engine that was chosen for ASR."
 
     room: MemoryByDevice = field(init=False)
     "Memory in MB that recognisers may take, by device."

@@ -15,6 +15,7 @@ MemoryByDevice = Mapping[str, float]
 "MB that recognisers may take, by device (`cpu`, `cuda:0`)."
 
 CPU = "cpu"
+"Name of the processor as a device."
 
 OLDEST_DRIVER = 525
 "First major version of the driver for CUDA 12, which CTranslate2 is built with."
@@ -64,7 +65,9 @@ class WorkerPlacement:
     compute_type: str
     "Number type that CTranslate2 computes with, such as float16."
     max_batch: int
+    "Largest number of items in one call."
     cpu_threads: int
+    "Threads that the worker computes with."
     memory_mb: float
     "Estimated memory of the worker."
 
@@ -87,8 +90,9 @@ class ModelPlacement:
     seats: tuple[WorkerPlacement, ...]
     "One placement for each worker."
     why: str
-    "Phrase that says where the model runs and how."
+    "Phrase that describes where and how the model runs."
     warnings: tuple[str, ...] = ()
+    "Sentences about GPUs that are not used, or about too little memory."
 
     def memory_mb(self) -> dict[str, float]:
         """Returns the estimated memory of all workers in MB, by device."""

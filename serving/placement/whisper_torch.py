@@ -30,14 +30,17 @@ class TorchPlacement:
     """Placement of the one worker."""
 
     device: str
+    "`cpu`, or `cuda:0` and so on."
     options: Mapping[str, Any] = field(repr=False)
+    "Settings of the engine."
     rows: int
     "Number of requests that are decoded at once."
     size_mb: float
     "Size of the checkpoint on disk."
     memory_mb: float
+    "Estimated memory of the worker."
     why: str
-    "Phrase that says where the model runs and how."
+    "Phrase that describes where and how the model runs."
 
 
 def place_torch_model(

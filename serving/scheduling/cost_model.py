@@ -106,7 +106,7 @@ class BatchCostModel:
         return self._lone_s.get(priority, max(self._lone_s.values(), default=0.0))
 
     def _learn_lone(self, priority: DecodePriority, seconds: float) -> None:
-        """Learns from a lone item. The first sample of a priority is cold and says little, so the
+        """Learns from a lone item. The first sample of a priority is cold and not typical, so the
         second replaces it."""
         self._lone_calls[priority] += 1
         weight = ITEM_WEIGHT if self._lone_calls[priority] > 2 else 1.0
@@ -135,7 +135,7 @@ MEMORY_S = 5.0
 pause."""
 
 PARTIAL_SHARE = 1 / 3
-"Largest share of the workers' time for partials, whose words will be recognised again."
+"Largest share of the workers' time for partials. Their words will be recognised again."
 
 LIVE_ROOM = 0.6
 """Load, 0 to 1, up to which partials may use what finals and speculation leave. Above it queues

@@ -39,6 +39,7 @@ class WorkerLane:
         return await self._worker.decode(items)
 
     def forget(self, utterance: str) -> None:
+        """See `AsrWorker.forget`."""
         self._worker.forget(utterance)
 
 

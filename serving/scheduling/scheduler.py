@@ -38,6 +38,7 @@ class _WorkerCall:
 
     @property
     def priorities(self) -> list[DecodePriority]:
+        """Priorities of the call's items."""
         return [waiting.priority for waiting in self.batch]
 
 

@@ -43,8 +43,8 @@ EXIT_GRACE_S = 1.0
 """Time for a child to exit after its socket was closed. A healthy one exits at once; after this
 time it is killed."""
 SILENCE_S = 15.0
-"""Time of silence after which an idle child is asked whether it is alive. After the same time
-without an answer it is killed."""
+"""Time of silence after which an idle child gets a ping. After the same time without an answer it
+is killed."""
 READ_BYTES = 256 * 1024
 "Largest piece of data that is read at once."
 
@@ -116,7 +116,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
 
     @abstractmethod
     def _receive(self, reply: ReplyT) -> None:
-        """Handles a message of the child, and calls `_loaded` for the one that says it is ready.
+        """Handles a message of the child, and calls `_loaded` for the one that reports it ready.
 
         Raises EngineError to have the child replaced.
         """
@@ -192,7 +192,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
                     return await reader.read(READ_BYTES)
             except TimeoutError:
                 if self._is_loading or self._is_busy():
-                    continue  # these have limits of their own
+                    continue  # loading and working have time limits of their own
                 if is_asked:
                     self._kill()
                     raise EngineTimeout(self._kind, self._name, "hung with nothing to do") from None
@@ -206,7 +206,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             self._writer.write(frame(message))
         except RemoteProtocolError as exc:
             raise EngineError(self._kind, self._name, str(exc)) from exc
-        with suppress(ConnectionError):  # the reading side sees the same death and says so
+        with suppress(ConnectionError):  # the reading side reports the same death
             await self._writer.drain()
 
     def _tell(self, message: Struct) -> None:
@@ -223,7 +223,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         ready = self._ready_future()
         if not ready.done():
             ready.set_exception(exc)
-            ready.exception()  # run() raises it too, so it counts as seen
+            ready.exception()  # mark it as retrieved: run() raises it, too
 
     def _fail_reload(self, exc: Exception) -> None:
         """Reports the failed restart to the callers that wait now. Later callers wait for the next

@@ -58,8 +58,8 @@ QUEUE_S = 30.0
 
 PIECE_S = 30.0
 """Longest wait for the next piece of a file's audio, which normally takes milliseconds. A decoder
-that works too long is ended by its limit of processor time. If it got no processor time for so
-long, the machine is far too busy."""
+that works too long is ended by its limit of processor time. One that got no processor time in this
+period is on a machine that is far too busy."""
 
 MEMORY_BYTES = 64 * 1024 * 1024
 """Memory of a decoder, in addition to what it has before it opens a file. Two hours of AAC have an
@@ -74,6 +74,7 @@ PROCESSOR_PER_AUDIO_S = 0.02
 here."""
 
 RETRY_AFTER_S = 5
+"Seconds after which a refused client should try again."
 
 _MAX_PAYLOAD_BYTES = PIECE_BYTES + 1024
 "Largest message of a decoder: one piece of audio and its frame."

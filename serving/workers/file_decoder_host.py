@@ -66,9 +66,9 @@ _RECEIVE_BYTES = 64 * 1024
 
 
 class DecodeFileRequest(Struct, frozen=True, tag_field="type", tag="decode_file"):
-    """Asks for a decode of the file whose descriptor comes with this message. The audio goes to the
-    socket that comes with it, too. `FileDecodeEnd` follows when the decoder is gone, however it
-    ended."""
+    """Asks the host to decode the file that is passed with this message as a descriptor. The audio
+    goes to the socket that is passed with it, too. `FileDecodeEnd` follows when the decoder is
+    gone, however it ended."""
 
     request_id: int
     rate_hz: int
@@ -136,7 +136,7 @@ class DecoderHost:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         load_codecs()
         gc.collect()
-        gc.freeze()  # what is there now is never collected, so forks share its memory
+        gc.freeze()  # objects from here are never collected, so that forks share their memory
         self._fork_spare()
         self._send(HostReady())
         with selectors.DefaultSelector() as ready:
@@ -148,7 +148,7 @@ class DecoderHost:
                     self._fork_spare()
                 self._step_back()
                 requests = list(self._receive()) if self._control in found else []
-                self._take_files()  # before a `CancelRequest` that came after one
+                self._take_files()  # before the requests: a CancelRequest may be for one of these
                 if woken in found:
                     woken.recv(_RECEIVE_BYTES)
                     self._reap()
@@ -178,7 +178,7 @@ class DecoderHost:
             case CancelRequest(request_id):
                 for process_id, its_request in self._running.items():
                     if its_request == request_id:
-                        os.kill(process_id, signal.SIGKILL)  # ours until `_reap` waits for it
+                        os.kill(process_id, signal.SIGKILL)  # the id is not reused before `_reap`
             case PingRequest(number):
                 self._send(PongReply(number))
             case _:
@@ -213,7 +213,7 @@ class DecoderHost:
                 try:
                     socket.send_fds(spare, [data], descriptors)
                 except ConnectionError:
-                    continue  # it died while it waited: the next one
+                    continue  # the spare died while it waited: take another
             self._running[process_id] = request_id
             self._new.append((monotonic() + NICE_AFTER_S, process_id))
             self._lost_spares = 0

@@ -58,7 +58,7 @@ class ServerLog:
         *lines, self._open = _ENDS_OF_LINE.split(self._open + self._decoder.decode(data))
         for line in lines:
             self._take(line)
-        if len(self._open) > MAX_LINE_CHARS:  # the rest of it will be a line of its own
+        if len(self._open) > MAX_LINE_CHARS:  # split a long line: the rest becomes another line
             self._take(self._open)
             self._open = ""
 

@@ -63,7 +63,7 @@ async def start_server(
             stdin=asyncio.subprocess.PIPE,
             stdout=theirs,
             stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,  # a terminal's Ctrl-C is for us: we end it in our own time
+            start_new_session=True,  # so that Ctrl-C in a terminal does not reach it: we end it
         )
         theirs.close()
         try:
@@ -79,7 +79,7 @@ async def start_server(
                     yield ServerProcess(process, int(pid))
                 finally:
                     log.end()
-                    await _end(process, grace_s)  # read meanwhile: a full pipe blocks it
+                    await _end(process, grace_s)  # while we still read: a full pipe would block it
                     _sweep(process, int(pid))
                     await asyncio.wait([reading], timeout=LAST_WORDS_S)
                     reading.cancel()

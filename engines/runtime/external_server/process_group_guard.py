@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
     status = server.wait()
     with suppress(ChildProcessError):
         while True:
-            for orphan in _children():  # those that left the group
+            for orphan in _children():  # processes that left the group
                 with suppress(PermissionError):
                     os.kill(orphan, signal.SIGKILL)
             os.wait()

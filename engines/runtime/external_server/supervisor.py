@@ -32,12 +32,14 @@ MISSES = 3
 answers slowly."""
 
 ServerState = Literal["stopped", "starting", "up", "restarting", "given up"]
+'State of a server. "given up" means that it is not started again.'
 
 
 class RunningServer(Protocol):
     """The supervised process; implemented by `process.ServerProcess`."""
 
     pid: int
+    "Process id of the server."
 
     async def wait(self) -> str:
         """Waits until the server has ended, and returns a sentence that says how."""

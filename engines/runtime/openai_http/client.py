@@ -32,7 +32,8 @@ DRAIN_S = 0.05
 """Time to wait for the end of the response after its last event. Then the connection can be used
 again."""
 RETRIED = (429, 502, 503)
-"HTTP statuses after which a request is tried once more: busy, or a proxy whose server is starting."
+"""HTTP statuses after which a request is tried once more: busy, or a proxy in front of a server
+that is starting."""
 RETRY_WAIT_S = 0.25
 "Wait before the second try if the server does not name one."
 MAX_RETRY_WAIT_S = 2.0

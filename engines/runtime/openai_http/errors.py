@@ -27,7 +27,9 @@ HINTS = {
 'Continuation of "its server ..." for each HTTP status.'
 
 TOO_LARGE = 413
+"HTTP status for a request that is too large."
 BAD = (400, 422)
+"HTTP statuses with which servers refuse a prompt that is too long, among other errors."
 _LENGTH = re.compile(
     r"context[ _](length|size|window)|n_ctx|maximum (model|sequence) length"
     r"|(maximum|too large).{0,60}(input|number of) tokens|(prompt|input) (is )?too long"

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from core.events import RateLimit, RateLimits
 
 NAMES = ("requests", "tokens")
+"Quotas whose headers are read."
 
 _COUNT = re.compile(r"[0-9]{1,15}")
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")

@@ -189,9 +189,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def become_worker() -> None:
     """Sets up a worker process: output, logging, signals, and its end together with the parent."""
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print, C++ ones too
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # for what libraries print, C++ ones too
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.INFO)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the group: the gateway decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches us too, but the gateway ends us
     die_with_parent()
 
 

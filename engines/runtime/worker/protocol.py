@@ -26,7 +26,9 @@ class LoadRequest(Struct, frozen=True, tag_field="type", tag="load"):
     `ReadyReply` or `FailureReply`."""
 
     kind: str
+    'Kind of the engine, such as "asr".'
     name: str
+    "Name of the engine for `engines.registry.load`."
     options: dict[str, Any]
     "The engine's settings as written in the configuration."
 
@@ -36,6 +38,7 @@ class AsrItemMessage(Struct, frozen=True):
 
     utterance: str
     pcm: bytes
+    "16 kHz mono samples."
     is_final: bool
     options: AsrOptions
 
@@ -59,7 +62,9 @@ class DecodeRequest(Struct, frozen=True, tag_field="type", tag="decode"):
     same `request_id`."""
 
     request_id: int
+    "Number that the answer refers to."
     items: list[AsrItemMessage]
+    "Items of the batch, at most `AsrInfo.max_batch`."
 
 
 class CancelRequest(Struct, frozen=True, tag_field="type", tag="cancel"):
@@ -80,6 +85,7 @@ class PingRequest(Struct, frozen=True, tag_field="type", tag="ping"):
     """Asks whether the worker is alive. `PongReply` answers it after all earlier requests."""
 
     number: int
+    "Number that the `PongReply` repeats."
 
 
 class ReadyReply(Struct, frozen=True, tag_field="type", tag="ready"):
@@ -102,6 +108,7 @@ class FailureReply(Struct, frozen=True, tag_field="type", tag="failed"):
     code: str
     "Error code as in `core.errors`."
     message: str
+    "Message for the log and the caller."
     request_id: int | None = None
     "The failed `DecodeRequest`. None: the load failed, and the worker exits."
 
@@ -184,7 +191,7 @@ def frame(message: Struct) -> bytearray:
     data = bytearray(_LENGTH_BYTES)
     try:
         Encoder().encode_into(message, data, _LENGTH_BYTES)
-    except (UnicodeEncodeError, OverflowError) as exc:  # half a surrogate pair, 2 ** 64
+    except (UnicodeEncodeError, OverflowError) as exc:  # a lone surrogate; an integer of 2 ** 64
         raise RemoteProtocolError(f"cannot be sent: {exc}") from exc
     length = len(data) - _LENGTH_BYTES
     if length > MAX_PAYLOAD_BYTES:

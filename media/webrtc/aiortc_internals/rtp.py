@@ -215,14 +215,14 @@ class _RtpPacketizer:
         self._protect = SrtpStream(self._of_dtls["_tx_srtp"]).protect
         self._pair: Any = None
         "Candidate pair over which the last packet was sent."
-        self._type = 0x80 | payload_type  # each packet is a frame: its marker is set
+        self._type = 0x80 | payload_type  # with the marker bit: each packet is a complete frame
         self._source = sender._ssrc  # noqa: SLF001
         extensions = HeaderExtensions(mid=self._of_sender[f"{_SENDER}mid"])
         profile, value = self._of_sender[f"{_SENDER}rtp_header_extensions_map"].set(extensions)
         words = (len(value) // 4).to_bytes(2, "big")
         self._extension = profile.to_bytes(2, "big") + words + value if value else b""
         self._flags = 0x90 if value else 0x80
-        self._number = random16() % 32768  # RFC 3711 section 3.3.1: so far no rollover
+        self._number = random16() % 32768  # RFC 3711 section 3.3.1: far from the first rollover
         self._origin = random32()
 
     def send(self, timestamp: int, payload: bytes) -> None:

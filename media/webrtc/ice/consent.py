@@ -40,13 +40,15 @@ async def _renew(connection: Connection) -> None:
     answered_at = now()
     while now() < answered_at + EXPIRES_S:
         try:
-            async with asyncio.timeout_at(answered_at + EXPIRES_S):  # between two checks as well
+            async with asyncio.timeout_at(
+                answered_at + EXPIRES_S
+            ):  # it may expire between two checks, too
                 await asyncio.sleep(EVERY_S * (0.8 + 0.4 * random.random()))
                 await _ask(connection)
         except (TransactionError, TimeoutError):
             continue
         answered_at = now()
-    setattr(connection, _TASK, None)  # closing it would cancel us
+    setattr(connection, _TASK, None)  # otherwise closing the connection would cancel this task
     await connection.close()
 
 

@@ -37,6 +37,7 @@ aioice repeats the request for 40 s, and would keep the peer's other sockets ope
 server frees the address after 10 minutes anyway."""
 
 RETRY_AFTER_S = 5
+"Seconds after which a refused client should try again."
 
 MAX_SRTP_BYTES = 1500
 "Size of pylibsrtp's buffer. A longer packet causes an exception that aiortc does not expect."

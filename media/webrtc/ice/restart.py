@@ -1,8 +1,8 @@
 """ICE restart of a living connection (RFC 8445, section 9), which aiortc lacks.
 
 A second aioice connection is made, with new sockets and credentials. While it connects, audio goes
-over the first one. Then it takes the first one's place in aiortc's transport, and DTLS above it
-notices nothing. If it cannot connect, everything stays as it was.
+over the first one. Then it replaces the first one in aiortc's transport, and DTLS above it notices
+nothing. If it cannot connect, everything stays as it was.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ class IceParameters:
     """Our side of the new ICE session, for the answer."""
 
     ufrag: str
+    "User name fragment of our side."
     password: str
     candidates: tuple[str, ...]
     "Our candidates, as `candidate:...`."

@@ -67,6 +67,7 @@ class IceServer:
     """One STUN or TURN server. Its URLs are tried in this order."""
 
     urls: tuple[str, ...]
+    "URLs in the form that `IceUrl` parses."
     username: str | None = None
     "Fixed user name for TURN."
     credential: str | None = field(default=None, repr=False)
