@@ -45,7 +45,7 @@ def dbfs(pcm: Pcm) -> float:
 class Framer:
     """Cuts a stream of PCM into frames of exactly `ptime_ms`.
 
-    Chunks of any size go in. Frames come out, whose `start` counts the samples of the stream.
+    Chunks of any size go in. Frames come out; their `start` counts the samples of the stream.
 
     Example:
         framer = Framer(16_000)             # frames of 20 ms: 320 samples

@@ -120,8 +120,11 @@ class SharedModel:
         """Memory that it took when it was last loaded, in MB by device. It is better than the
         estimate."""
         self.failures = 0
+        "Number of loads that failed in a row."
         self.failure: EngineError | None = None
+        "Error of the last load; None if it succeeded."
         self.retry_at_s = 0.0
+        "Clock time before which a model that failed to load is not tried again."
 
     @property
     def info(self) -> AsrInfo:
@@ -162,8 +165,6 @@ class SharedModel:
         """Notes that the model was loaded and has reported its properties."""
         self._info, self._problem = info, None
         self.failures, self.failure, self.retry_at_s = 0, None, 0.0
-        "Clock time before which a model that failed to load is not tried again."
-        "Number of loads that failed in a row."
 
     def admit(self, priority: DecodePriority) -> None:
         """Checks that work of many requests is accepted now. Raises OverloadedError. A model that

@@ -90,6 +90,7 @@ class OpusEncoder:
         self.coded_frames = 0
         "Number of frames that libopus encoded: all but those of continued silence."
         self._silence: bytes | None = None
+        "Packet that is returned for silence; None while silence must be encoded."
 
     def encode(self, pcm: Pcm) -> bytes:
         """Returns one packet. pcm: int16, shape (frame_samples,). Raises ValueError for another
@@ -102,7 +103,6 @@ class OpusEncoder:
         # This packet may still hold the end of the last frame (LEAST_DELAY_MS), so both the packet
         # and the frame must be silent.
         self._silence = packet if _is_silence(packet) and not pcm.any() else None
-        "Packet that is returned for silence; None while silence must be encoded."
         return packet
 
     def _coded(self, pcm: Pcm) -> bytes:

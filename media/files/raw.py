@@ -139,6 +139,7 @@ class WavDecoder:
         "Bytes that came before the header was complete."
         self._samples: RawDecoder | None = None
         self._left: int | None = None
+        "Bytes of samples that are still to come; None if their number is not known."
 
     def push(self, data: bytes) -> Pcm:
         """See `AudioByteDecoder.push`. Raises UnsupportedWavError, too."""
@@ -150,7 +151,6 @@ class WavDecoder:
             data = bytes(self.taken[head.offset :])
             self._samples = RawDecoder(head.rate_hz, head.bits, head.channels)
             self._left = head.size_bytes
-            "Bytes of samples that are still to come; None if their number is not known."
         if self._left is not None:
             data = data[: self._left]
             self._left -= len(data)

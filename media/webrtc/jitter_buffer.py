@@ -62,6 +62,8 @@ class JitterBuffer(Generic[T]):
         self._next: int | None = None
         self._newest = 0
         self._suspect: int | None = None
+        """Sequence number that would confirm a restart of the sender; None if there is no such
+        suspicion."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -88,7 +90,6 @@ class JitterBuffer(Generic[T]):
             self.stats.late += 1
             return []
         self._suspect = None
-        "Sequence number that would confirm a restart of the sender."
         if sequence_distance(sequence_number, self._newest) < 0:
             self.stats.reordered += 1
         else:

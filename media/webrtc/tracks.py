@@ -20,8 +20,8 @@ from media.webrtc.pacer import PacingTimer
 from media.webrtc.peer_settings import CallbackGuard
 
 MAX_FILL_MS = 1000
-"""Longest part of a gap that is filled: enough to end an utterance, and no burst that makes live
-audio drop."""
+"""Longest part of a gap that is filled: enough to end an utterance, but no burst that would make us
+drop live audio."""
 
 MAX_LAG_MS = 100
 """Lag after which a track leaves a gap instead of sending a burst, because the event loop was
@@ -74,6 +74,7 @@ class TrackSource:
         self._max_fill = ms_to_samples(MAX_FILL_MS, rate_hz)
         self._max_concealed = ms_to_samples(_MAX_CONCEALED_MS, rate_hz)
         self._expected: int | None = None
+        "Timestamp that the next packet has if none is lost; None before the first packet."
 
     @property
     def stats(self) -> JitterStats:
@@ -105,7 +106,6 @@ class TrackSource:
         gap = self._framer.push(self._fill(missing)) if missing else []
         audio = self._decode(payload)
         self._expected = (timestamp + self._ticks * len(audio)) & 0xFFFFFFFF
-        "Timestamp that the next packet has if none is lost; None before the first packet."
         frames = self._framer.push(audio)
         return gap + frames if gap else frames
 

@@ -121,6 +121,7 @@ class DecoderHost:
         self._reader: MessageFrameReader[HostRequest] = MessageFrameReader(Decoder(HostRequest))
         self._request = Decoder(DecodeFileRequest)
         self._spare: tuple[int, socket.socket] | None = None
+        "Process id and socket of the decoder that waits for the next file."
         self._lost_spares = 0
         self._running: dict[int, int] = {}
         "Request ids by the process id of their decoders."
@@ -248,7 +249,6 @@ class DecoderHost:
         assert self._spare is not None
         self._spare[1].close()
         self._spare = None
-        "Process id and socket of the decoder that waits for the next file."
         self._lost_spares += 1
         if self._lost_spares > MAX_LOST_SPARES:
             raise SystemExit("decoders die before they have a file")

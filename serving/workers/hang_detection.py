@@ -31,6 +31,7 @@ class HangDetector:
         self._is_cold = True
         self._failures = 0
         self._slowest_item_s: float | None = None
+        "Longest time of a call divided by its number of items; None until one was measured."
         self._slowest_pace = 0.0
         "Longest time of a call per second of audio."
 
@@ -50,7 +51,6 @@ class HangDetector:
             self._is_cold = False
             return
         self._slowest_item_s = max(self._slowest_item_s or 0.0, seconds / len(items))
-        "Longest time of a call divided by its number of items; None until one was measured."
         if audio_s := _audio_s(items):
             self._slowest_pace = max(self._slowest_pace, seconds / audio_s)
 
