@@ -53,7 +53,7 @@ class LlmSlots:
         self._taken: list[SlotHolder] = []
         "Claims that have a slot, the oldest first."
         self._waiting = 0
-        "Number of answers that wait for a slot and that a user waits for."
+        "Number of requests that wait for a slot, not counting drafts."
         self._changed = asyncio.Event()
 
     @property
@@ -111,6 +111,7 @@ class LlmSlots:
         all claims that wait."""
         ending = sum(claim.is_over for claim in self._taken)
         drafts = [c for c in self._taken if c.give_up is not None and not c.is_over]
+        # Slots that are being freed may be enough for all requests that wait.
         if drafts and len(self._taken) - ending + self._waiting > self._at_once:
             assert drafts[0].give_up is not None
             drafts[0].give_up()

@@ -36,7 +36,7 @@ class MemoryBudget:
         """
         model = life.model
         need = dict(model.measured_mb or model.offer.memory_mb)
-        if model is not self._pinned:
+        if model is not self._pinned:  # the pinned model is loaded even if the estimate is too high
             self._refuse_what_never_fits(model, need)
             try:
                 async with asyncio.timeout(ROOM_WAIT_S):
@@ -82,7 +82,7 @@ class MemoryBudget:
         )
 
     def _lacking(self, need: Mapping[str, float], beside: Collection[ModelLifetime]) -> list[str]:
-        """Returns the devices that have no room for `need` besides the models in `beside`."""
+        """Returns the devices on which `need` does not fit together with the models in `beside`."""
         for life in beside:
             life.measure()
         return [

@@ -199,8 +199,8 @@ class SharedModel:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Keeps the model in memory while the body runs, and starts to load it at once, so that the
-        first word of a session does not have to wait for that."""
+        """Keeps the model in memory while the body runs, and starts to load it at once. So the
+        first word of a session does not have to wait for the load."""
         with self._used():
             with suppress(EngineError):  # the first decode reports it
                 self._owner.begin(self)

@@ -169,6 +169,8 @@ class ModelRegistry:
         try:
             while error := await self._attempt(life):
                 fallback = life.model.offer.fallback
+                # The fallback is for a GPU that does not work, not for a lack of room or for a
+                # model that had been loaded.
                 if isinstance(error, OverloadedError) or fallback is None or life.ready.done():
                     self._failed(life, error)
                     break

@@ -1,9 +1,9 @@
 """Program that converts a Whisper checkpoint for CTranslate2.
 
 Run it as `convert_whisper.py CHECKPOINT OUTPUT QUANTIZATION`. CHECKPOINT is a folder in the format
-of transformers (safetensors), or one with an OpenAI `.pt` file and the tokenizer of the model it
-was trained from. The program needs torch, transformers and ctranslate2, and none of our modules:
-any environment that has the three can run it.
+of transformers (safetensors). It may also hold an OpenAI `.pt` file and the tokenizer of the model
+that it was trained from. The program needs torch, transformers and ctranslate2, and none of our
+modules: any environment that has the three can run it.
 """
 
 import json

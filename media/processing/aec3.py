@@ -56,6 +56,7 @@ class ResidualEchoGate:
         self._gain = CLOSED if is_crumb else 1.0
         if self._gain == before == 1:
             return cleaned
+        # A ramp from the old gain to the new one avoids a click.
         return (cleaned * np.linspace(before, self._gain, len(cleaned))).astype(np.int16)
 
 
@@ -125,6 +126,7 @@ class EchoCanceller:
         "Samples by which the reference is read later than it was sent."
         self.path = EchoPathState.UNKNOWN
         self._delay: int | None = None
+        "Delay of the last echo that was found, in samples."
         self.erle_db = 0.0
         """Echo return loss enhancement: by how many dB the microphone became quieter in the last
         judged second."""
@@ -154,7 +156,7 @@ class EchoCanceller:
         if self._since_judged >= JUDGED_EVERY and sum(map(len, self._heard)) >= NEAR:
             self._since_judged = 0
             self._judge(end)
-        if self.path is EchoPathState.NONE:
+        if self.path is EchoPathState.NONE:  # the canceller still runs, in case an echo comes
             return pcm
         return np.zeros_like(pcm) if self.path is EchoPathState.LEAKING else cleaned
 
@@ -195,6 +197,7 @@ class EchoCanceller:
         if self._follow(found):
             return
         left = estimate_delay(far, cleaned).sharpness
+        # Correlation, not level, decides: a person who speaks is loud in `cleaned`, too.
         is_leak = left >= max(IS_LEAK, LEAK_SHARE * found.sharpness)
         self._leaks = self._leaks + 1 if is_leak else 0
         if not is_leak:
@@ -219,12 +222,14 @@ class EchoCanceller:
             return False
         self._held_back = max(0, found.delay - HEADROOM) if found.delay > REACH else 0
         self._canceller = _Aec3Adapter()
+        # Half duplex until the new canceller has adapted: the next judgement decides.
         self.path, self._leaks = EchoPathState.LEAKING, 0
         return True
 
 
 class _Aec3Adapter:
-    """Runs the library on pieces of any length. Its output is 10 ms late, like its input (LAG)."""
+    """Runs the library on pieces of any length. It holds the microphone back by LAG, so its output
+    is 10 ms late."""
 
     def __init__(self) -> None:
         self._library = WebRtcCanceller(ASR_RATE_HZ)
@@ -237,7 +242,8 @@ class _Aec3Adapter:
 
     def process(self, near: Pcm, far: Pcm) -> Pcm:
         """Returns as many cleaned samples as there are in `near`. If the pieces are not whole
-        blocks, the output is another 10 ms late."""
+        blocks, the output is another 10 ms late. near: the microphone. far: what is played; both
+        int16 at 16 kHz."""
         self._near = np.concatenate([self._near, near])
         self._far = np.concatenate([self._far, far])
         whole = len(self._far) - len(self._far) % BLOCK

@@ -93,6 +93,7 @@ class EchoReference:
             return self._end
         least, most = min(self._offs), max(self._offs)
         self._offs.clear()
+        # Drift only if every frame was off to the same side; jitter is off to both.
         if least > DRIFT:
             return self._end + least
         if self._is_paced and most < -DRIFT:

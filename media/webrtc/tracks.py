@@ -225,6 +225,7 @@ class TrackSink:
         """Handles the time of the next packet; called by the timer."""
         with self._guard:  # an error ends this sink's `run`, not the timer that others share
             self._leave_gap(asyncio.get_running_loop().time())
+            # Only silence is held back. Within sound a late packet would be audible.
             self._awaited = self._coming() if self._is_silent else None
             if self._awaited is None:
                 self._has_held = False

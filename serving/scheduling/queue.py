@@ -118,9 +118,10 @@ class RequestQueue:
         homes = [(w, home_of(w.item.utterance)) for w in fresh]
         mine = [w for w, home in homes if home in (None, worker)]
         loose = sum(home is None for _, home in homes)
+        # All requests that are bound to this worker, and its share of the unbound ones, rounded up.
         share = len(mine) - loose + -(-loose // (1 + free))
         batch = choose_batch(mine, min(max_batch, share), costs)
-        if len(batch) == 1 < min(share, max_batch):
+        if len(batch) == 1 < min(share, max_batch):  # alone only because of the measured costs
             costs.doubt()
         for waiting in batch:
             self._waiting.remove(waiting)
@@ -140,7 +141,7 @@ def choose_batch(
     first = waiting[0].priority
     equals = [w for w in waiting if w.priority is first]
     batch = equals[: costs.size(first, max_batch)]
-    if len(batch) < len(equals):
+    if len(batch) < len(equals):  # full: the rest of the equals goes before less urgent work
         return batch
     others = [w for w in waiting if first < w.priority < DecodePriority.BATCH]
     return batch + others[: min(costs.joiners(max_batch), max_batch - len(batch))]

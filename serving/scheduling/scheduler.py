@@ -134,7 +134,7 @@ class AsrScheduler:
         if self._has_stopped:
             raise self._unloaded()
         order = self._admission.replace_older(item.utterance, priority)
-        if order is None:
+        if order is None:  # a request that replaces another has been admitted with that
             self._check_room(priority)
             self._admission.check(priority)
             self._admission.make_room(priority)
@@ -259,7 +259,7 @@ class AsrScheduler:
         now = asyncio.get_running_loop().time()
         batch = self._line.take(index, self._home, now, max_batch, self._costs, free)
         for waiting in batch:
-            waiting.deadline.reschedule(None)
+            waiting.deadline.reschedule(None)  # it has begun; the worker has its own time limit
             self._settle_in(index, waiting.item)
         return batch
 
@@ -286,7 +286,7 @@ class AsrScheduler:
         try:
             async with until:
                 results = await self._workers[index].decode([waiting.item for waiting in batch])
-        except TimeoutError:
+        except TimeoutError:  # `_leave` ended the call: no caller waits for its items
             self._settle(index, batch)
         except EngineError as exc:
             self._lose(index, batch, exc)
@@ -310,7 +310,7 @@ class AsrScheduler:
         self._metrics.count("earshot_errors", code=error.code)
         for waiting in batch:
             waiting.fail(error)
-        if isinstance(error, (EngineCrashed, EngineTimeout)):
+        if isinstance(error, (EngineCrashed, EngineTimeout)):  # its process and state are gone
             self._homes.leave(index)
         else:
             self._settle(index, batch)

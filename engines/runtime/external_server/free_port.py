@@ -11,9 +11,9 @@ from core.errors import EngineError
 def reserve_port(host: str, port: int, engine: str) -> Iterator[int]:
     """Reserves a port while the body runs, and yields its number. port: 0 chooses a free one.
 
-    The port stays bound here without listening. With SO_REUSEADDR, Linux lets the server bind it
-    too, as long as only one of the two sockets listens, and gives it to no program that asks for
-    any free port. So the server has the same port after each restart. Raises EngineError if another
+    The port stays bound here without listening. SO_REUSEADDR lets the server bind it too, as long
+    as only one of the two sockets listens. Linux gives a bound port to no program that asks for any
+    free one. So the server has the same port after each restart. Raises EngineError if another
     program already listens there.
     """
     with socket.socket() as held:

@@ -120,7 +120,7 @@ class RtpReceivePath:
         self._source = packet.ssrc.to_bytes(4, "big")
         self._payload_type = packet.payload_type
         queue = _ice(dtls)._queue  # noqa: SLF001
-        if queue is not self._queue:
+        if queue is not self._queue:  # not installed on this queue yet
             self._queue = queue
             self._enqueue = queue.put_nowait
             queue.put_nowait = self._came
@@ -130,7 +130,7 @@ class RtpReceivePath:
         if item is None or not self._is_ours(data := item[0]):
             self._enqueue(item)
             return
-        counts = self._counts
+        counts = self._counts  # aiortc's, for its statistics
         counts[_RX_BYTES] += len(data)
         counts[_RX_PACKETS] += 1
         try:
@@ -158,7 +158,7 @@ class RtpReceivePath:
 
 def payload_range(data: bytes) -> tuple[int, int]:
     """Returns the start and the end of the payload. The start is after the end if the lengths in
-    the header contradict each other. data: a complete RTP packet."""
+    the header contradict each other. data: a decrypted RTP packet."""
     first = data[0]
     if not first & 0x3F:
         return _HEADER.size, len(data)
@@ -194,7 +194,7 @@ class RtpSendPath:
         exception would be lost."""
         of_sender = vars(self._sender)
         of_sender[f"{_SENDER}rtp_started"].set()
-        assert codec.payloadType is not None  # negotiated
+        assert codec.payloadType is not None  # it was negotiated
         try:
             await self._play(_RtpPacketizer(self._sender, codec.payloadType).send)
         except asyncio.CancelledError:

@@ -40,9 +40,8 @@ async def _renew(connection: Connection) -> None:
     answered_at = now()
     while now() < answered_at + EXPIRES_S:
         try:
-            async with asyncio.timeout_at(
-                answered_at + EXPIRES_S
-            ):  # it may expire between two checks, too
+            # Consent may also expire between two checks.
+            async with asyncio.timeout_at(answered_at + EXPIRES_S):
                 await asyncio.sleep(EVERY_S * (0.8 + 0.4 * random.random()))
                 await _ask(connection)
         except (TransactionError, TimeoutError):

@@ -1,8 +1,8 @@
 """Gathers our ICE candidates, in the place of aioice.
 
 aioice takes any UDP port, one STUN and one TURN server, and no loopback address. This module adds a
-range of ports, TCP as a fallback for TURN, several servers, the public address of a 1:1 NAT, and
-127.0.0.1 on a machine without a network. It replaces one method of one aioice object
+range of ports, TCP as a fallback for TURN, and several servers. It also adds the public address of
+a 1:1 NAT, and 127.0.0.1 on a machine without a network. It replaces one method of one aioice object
 (docs/adr/0022).
 """
 
