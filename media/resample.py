@@ -87,8 +87,8 @@ class Resampler:
             return _EMPTY
 
     def _pulled(self) -> Pcm:
-        """Returns a copy of one output frame, whose memory belongs to FFmpeg. Each frame that goes
-        in gives at most one."""
+        """Returns one output frame as a view of FFmpeg's memory, which the caller must copy. Each
+        frame that goes in gives at most one."""
         part = self._graph.pull()
         assert isinstance(part, AvFrame)
         return np.frombuffer(memoryview(part.planes[0]), np.int16, part.samples)

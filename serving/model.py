@@ -22,7 +22,7 @@ from serving.workers.process import ProcessWorker
 
 
 class LoadedModel(Protocol):
-    """A model in memory. `ServedModel` implements it; tests replace it."""
+    """A model in memory; implemented by `ServedModel`."""
 
     @property
     def is_ready(self) -> bool:

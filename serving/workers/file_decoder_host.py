@@ -134,7 +134,7 @@ class DecoderHost:
         for one in (self._files, woken, wakes):
             one.setblocking(False)
         signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler nothing is written
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler `wakes` gets nothing
         load_codecs()
         gc.collect()
         gc.freeze()  # objects from here are never collected, so that forks share their memory
