@@ -44,6 +44,7 @@ class AdmissionControl:
         last = self._line.least_urgent()
         is_newcomer = last.priority <= priority
         gone = priority if is_newcomer else last.priority
+        # Both cases count as a refusal of the request that loses.
         message = f"{len(self._line)} recognition requests wait, limit {MAX_WAITING}"
         busy = self._refused(gone, message, self._expected_wait_s(gone))
         if is_newcomer:

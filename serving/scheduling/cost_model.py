@@ -36,10 +36,15 @@ UNMEASURED_BATCH = 2
 
 class BatchCostModel:
     """Predicts the time of calls. A call of n items is taken to cost 1 + extra * (n - 1) lone
-    items.
+    items; a lone item is one that has a call for itself.
 
     On a GPU `extra` is near 0, on a CPU near 1. The cost of a lone item is kept by priority,
     because a partial is shorter than a file.
+
+    Example:
+        costs = BatchCostModel()
+        costs.observe([DecodePriority.FINAL], 0.3)      # one lone final took 0.3 s
+        count = costs.size(DecodePriority.FINAL, 8)     # how many finals the next call takes
     """
 
     def __init__(self) -> None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from aiortc import RTCConfiguration
 
 CREDENTIAL_TTL_S = 6 * 3600
-"""Lifetime of minted credentials. A relayed call cannot last longer, because refreshing a relayed
-address needs valid credentials."""
+"""Lifetime of the credentials that are made from a shared secret. A relayed call cannot last
+longer, because refreshing a relayed address needs valid credentials."""
 
 GATHER_TIMEOUT_S = 3.0
 """Longest time for gathering. Every call's answer is delayed by it while a STUN or TURN server is
@@ -123,7 +123,7 @@ class IceSettings:
     gather_timeout_s: float = GATHER_TIMEOUT_S
     "Longest time for gathering, in seconds."
     credential_ttl_s: int = CREDENTIAL_TTL_S
-    "Lifetime of minted credentials, in seconds."
+    "Lifetime of the credentials that are made from a shared secret, in seconds."
     wall_s: Callable[[], float] = _no_clock
     "Returns seconds since 1970, as the TURN server counts them."
 
