@@ -54,7 +54,7 @@ class Framer:
     """
 
     def __init__(self, rate_hz: int, ptime_ms: int = PTIME_MS, start: int = 0) -> None:
-        """Creates a framer. start: position of the first sample. Raises ValueError when a frame
+        """Creates a framer. `start`: position of the first sample. Raises ValueError when a frame
         would not be a whole number of samples."""
         self.rate_hz = rate_hz
         self.frame_samples, cut = divmod(rate_hz * ptime_ms, 1000)
@@ -65,8 +65,8 @@ class Framer:
         self._held_samples = 0
 
     def push(self, pcm: Pcm) -> list[AudioFrame]:
-        """Returns the frames that `pcm` completes. pcm: int16, shape (samples,). The framer owns it
-        from now on, because a frame may share its memory."""
+        """Returns the frames that `pcm` completes. `pcm`: int16, shape (samples,). The framer owns
+        it from now on, because a frame may share its memory."""
         if len(pcm) == self.frame_samples and not self._held_samples:
             return [self._frame(pcm)]
         self._held.append(pcm)

@@ -39,8 +39,8 @@ class Resampler:
         self._start()
 
     def push(self, pcm: Pcm) -> Pcm:
-        """Converts the next samples. pcm: int16, shape (samples,). Returns what is ready by now, at
-        `to_hz`."""
+        """Converts the next samples. `pcm`: int16, shape (samples,). Returns what is ready by now,
+        at `to_hz`."""
         if self.from_hz == self.to_hz or not len(pcm):
             return pcm
         held = np.concatenate([self._held, self._convert(pcm)])

@@ -48,7 +48,7 @@ class LlmSlots:
     """
 
     def __init__(self, at_once: int) -> None:
-        """Creates the slots. at_once: number of requests that the model may get at once."""
+        """Creates the slots. `at_once`: number of requests that the model may get at once."""
         self._at_once = at_once
         self._taken: list[SlotHolder] = []
         "Claims that have a slot, the oldest first."

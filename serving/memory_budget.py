@@ -17,7 +17,7 @@ class MemoryBudget:
     """Memory shared by all loaded models. It only decides; `ModelRegistry` loads and unloads."""
 
     def __init__(self, room: MemoryByDevice, pinned: SharedModel) -> None:
-        """Creates the budget. room: MB that models may take, by device. pinned: the model that
+        """Creates the budget. `room`: MB that models may take, by device. `pinned`: the model that
         always gets its room, and keeps it."""
         self._room, self._pinned = room, pinned
         self.lives: set[ModelLifetime] = set()

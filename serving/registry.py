@@ -70,9 +70,9 @@ class ModelRegistry:
     ) -> None:
         """Creates a registry with the models that are found now; loads none.
 
-        find_offers: returns the models, the default first. It is asked again for an unknown name.
-        serve: creates the workers of a model. describe: reads a model's properties without loading
-        it. room: memory that all models together may take, in MB by device.
+        `find_offers`: returns the models, the default first. It is asked again for an unknown name.
+        `serve`: creates the workers of a model. `describe`: reads a model's properties without
+        loading it. `room`: memory that all models together may take, in MB by device.
         """
         self._find_offers, self._serve, self.describe = find_offers, serve, describe
         self._clock, self._metrics = clock, metrics

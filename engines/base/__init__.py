@@ -26,7 +26,7 @@ class Vad(Protocol):
     "Number of samples that each call of `push` takes, at 16 kHz."
 
     def push(self, pcm: Pcm) -> float:
-        """Returns the probability, 0 to 1, that the frame holds speech. pcm: int16, shape
+        """Returns the probability, 0 to 1, that the frame holds speech. `pcm`: int16, shape
         (frame_samples,), 16 kHz, mono."""
         ...
 
@@ -55,8 +55,10 @@ class EndOfTurnDetector(Protocol):
 
     def probability(self, pcm: Pcm) -> float | None:
         """Returns the probability, 0 to 1, that the speaker has finished; None if it cannot tell.
-        pcm: the utterance so far with the silence at its end, int16, 16 kHz, mono. Blocks for some
-        10 ms, so it is called in a thread."""
+
+        `pcm`: the utterance so far with the silence at its end, int16, 16 kHz, mono. Blocks for
+        some 10 ms, so it is called in a thread.
+        """
         ...
 
 
@@ -91,9 +93,12 @@ TimestampLevel = Literal["none", "segment", "word"]
 
 @dataclass(frozen=True, slots=True)
 class AsrOptions:
-    """Options for decoding one item. Hashable, because only items with equal options may share a
-    batch. None and () leave the choice to the engine's settings. An engine ignores the fields that
-    its `AsrInfo.supports` does not name."""
+    """Options for decoding one item.
+
+    Hashable, because only items with equal options may share a batch. None and () leave the choice
+    to the engine's settings. An engine ignores the fields that its `AsrInfo.supports` does not
+    name.
+    """
 
     language: str | None = None
     "ISO 639-1 code. None: the language is detected, among `languages` if that is not empty."
@@ -324,7 +329,7 @@ class LlmOptions:
     "Effort of a model that reasons, in the words of the engine's server (`low`, `high`)."
 
     def temperature_beside(self, configured: float | None) -> float | None:
-        """Returns the temperature to use. configured: the one in the engine's settings."""
+        """Returns the temperature to use. `configured`: the one in the engine's settings."""
         chosen = (self.temperature, configured, self.usual_temperature)
         return next((one for one in chosen if one is not None), None)
 
@@ -357,7 +362,7 @@ class Llm(Protocol):
 
         `TokenUsage` comes at the end, from engines that count tokens. `RateLimits` comes from
         engines whose server reports them. After tool calls the caller appends their results to the
-        messages and calls this again. language: ISO 639-1 code of the language that the session
+        messages and calls this again. `language`: ISO 639-1 code of the language that the session
         speaks.
 
         Raises EngineError (ContextLengthExceeded for a prompt that is too long), OverloadedError,
@@ -445,8 +450,8 @@ class Tts(Protocol):
         Frames have any length. Their `start` counts on from 0 without gaps. The first frame comes
         as early as possible. Closing the generator stops the synthesis at once.
 
-        language: ISO 639-1. voice: a name from `TtsInfo.voices`; None: the language's default.
-        speed: factor, 1 is normal. on_word: is called with each word before the frame in which the
-        word ends. Raises EngineError, RequestError.
+        `language`: ISO 639-1. `voice`: a name from `TtsInfo.voices`; None: the language's default.
+        `speed`: factor, 1 is normal. `on_word`: is called with each word before the frame in which
+        the word ends. Raises EngineError, RequestError.
         """
         ...

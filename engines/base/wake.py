@@ -40,8 +40,8 @@ class WakeWordDetector(Protocol):
     def push(self, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         """Takes the next samples and returns the wake words found in them, in their order.
 
-        Each spoken wake word is returned once. pcm: int16, 16 kHz, mono, of any length. Blocks for
-        2 ms per wake word and second of audio.
+        Each spoken wake word is returned once. `pcm`: int16, 16 kHz, mono, of any length. Blocks
+        for 2 ms per wake word and second of audio.
         """
         ...
 
@@ -64,7 +64,8 @@ class WakeWordEngine(Protocol):
 
 
 def find_word(engine: WakeWordEngine | None, name: str) -> WakeWord | None:
-    """Returns the word, or None for the empty name. Raises RequestError for an unknown name."""
+    """Returns the wake word with this name; None for the empty name. Raises RequestError for an
+    unknown name. `engine`: None if the server has no wake-word engine."""
     if not name:
         return None
     words = {} if engine is None else {word.name: word for word in engine.words}

@@ -22,9 +22,11 @@ OPTIONAL = ("libcudnn.so.9",)
 
 
 def preload(folders: Sequence[Path] | None = None) -> tuple[str, ...]:
-    """Loads the libraries into this process, from the wheels or the system. Returns the needed ones
-    that were not found: without them the first decode on a GPU would fail. folders: where to look;
-    None: the folders of the wheels."""
+    """Loads the libraries into this process, from the wheels or the system.
+
+    Returns the needed ones that were not found: without them the first decode on a GPU would fail.
+    `folders`: where to look; None: the folders of the wheels.
+    """
     places = list(wheel_folders() if folders is None else folders)
     loaded = [name for name in (*NEEDED, *OPTIONAL) if _load(name, places)]
     return tuple(name for name in NEEDED if name not in loaded)

@@ -54,7 +54,7 @@ class LibopusDecoder:
         return self._pcm[: samples if samples >= 0 else _checked(samples)].copy()
 
     def conceal(self, samples: int) -> Pcm:
-        """Returns a guess at lost audio. samples: a multiple of 2.5 ms, at most 120 ms."""
+        """Returns a guess at lost audio. `samples`: a multiple of 2.5 ms, at most 120 ms."""
         samples = _checked(self._decode(self._state, None, 0, self._address, samples, 0))
         return self._pcm[:samples].copy()
 

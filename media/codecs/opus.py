@@ -44,8 +44,8 @@ class OpusSettings:
     bitrate_bps: int = 32_000
     "Bits per second, 6000 to 510 000. 32 000 is transparent for one voice; music would need more."
     application: Literal["voip", "audio", "lowdelay"] = "lowdelay"
-    """Mode of the encoder. lowdelay looks 2.5 ms ahead and takes a third of voip's CPU; voip (6.5
-    ms) is for less than 24 kbit/s."""
+    """Mode of the encoder. lowdelay looks 2.5 ms ahead and takes a third of voip's CPU; voip
+    (6.5 ms) is for less than 24 kbit/s."""
     frame_ms: int = PTIME_MS
     "Audio per packet: 10, 20, 40 or 60 ms."
     complexity: int = 5
@@ -93,7 +93,7 @@ class OpusEncoder:
         "Packet that is returned for silence; None while silence must be encoded."
 
     def encode(self, pcm: Pcm) -> bytes:
-        """Returns one packet. pcm: int16, shape (frame_samples,). Raises ValueError for another
+        """Returns one packet. `pcm`: int16, shape (frame_samples,). Raises ValueError for another
         length."""
         if len(pcm) != self.frame_samples:
             raise ValueError(f"{len(pcm)} samples; a frame has {self.frame_samples}")
@@ -137,9 +137,11 @@ class OpusDecoder:
         return self._decoder.conceal(self._last_samples) if self._last_samples else _EMPTY
 
     def decode(self, packet: bytes) -> Pcm:
-        """Returns the 2.5 to 120 ms of audio of one packet. Raises InvalidOpusPacket; the caller
-        may then conceal the packet. An empty packet is invalid too, because libopus would take it
-        for a lost one."""
+        """Returns the 2.5 to 120 ms of audio of one packet.
+
+        Raises InvalidOpusPacket; the caller may then conceal the packet. An empty packet is invalid
+        too, because libopus would take it for a lost one.
+        """
         if not 0 < len(packet) <= MAX_PACKET_BYTES:
             raise InvalidOpusPacket(f"Opus packet of {len(packet)} bytes, limit {MAX_PACKET_BYTES}")
         try:

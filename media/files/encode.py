@@ -33,7 +33,8 @@ class AudioEncoder(Protocol):
     "Media type of the stream, such as audio/mpeg."
 
     def push(self, pcm: Pcm) -> bytes:
-        """Returns the bytes that are ready after these samples, possibly none. pcm: int16, mono."""
+        """Returns the bytes that are ready after these samples, possibly none. `pcm`: int16,
+        mono."""
         ...
 
     def finish(self) -> bytes:
@@ -115,15 +116,15 @@ FORMATS = ("wav", *_ENCODED)
 
 
 def open_encoder(kind: str, rate_hz: int) -> AudioEncoder:
-    """Creates an encoder of mono PCM. kind: one of FORMATS, or RAW. rate_hz: for `ogg` and `opus` a
-    rate that Opus knows."""
+    """Creates an encoder of mono PCM. `kind`: one of FORMATS, or RAW. `rate_hz`: for `ogg` and
+    `opus` a rate that Opus knows."""
     if kind == RAW:
         return RawEncoder()
     return WavEncoder(rate_hz) if kind == "wav" else _FfmpegEncoder(_ENCODED[kind], rate_hz)
 
 
 def content_type_of(kind: str) -> str:
-    """Returns the media type of a format. kind: one of FORMATS, or RAW."""
+    """Returns the media type of a format. `kind`: one of FORMATS, or RAW."""
     if kind == RAW:
         return RawEncoder.content_type
     return WavEncoder.content_type if kind == "wav" else _ENCODED[kind].content_type

@@ -41,7 +41,7 @@ class UploadSpools:
     """
 
     def __init__(self, limits: SpoolLimits | None = None, folder: Path | None = None) -> None:
-        """Creates the spools. folder: for the temporary files; None: the system's default."""
+        """Creates the spools. `folder`: for the temporary files; None: the system's default."""
         self.limits = limits or SpoolLimits()
         self._folder = folder
         self._open = 0

@@ -40,9 +40,11 @@ class ResidualEchoGate:
         self._open_ms = 0.0
 
     def push(self, heard: Pcm, cleaned: Pcm) -> Pcm:
-        """Returns `cleaned` with its residual echo turned down. heard: the microphone's samples.
-        cleaned: the canceller's output for the same moment, of the same length; both int16 at 16
-        kHz."""
+        """Returns `cleaned` with its residual echo turned down.
+
+        `heard`: the microphone's samples. `cleaned`: the canceller's output for the same moment, of
+        the same length; both int16 at 16 kHz.
+        """
         block_s = len(heard) / ASR_RATE_HZ
         self._echo_db -= DECAY_DB_PER_S * block_s
         self._open_ms -= 1000 * block_s
@@ -113,8 +115,8 @@ class EchoCanceller:
     reach, and falls back to half duplex where AEC3 fails."""
 
     def __init__(self, rate_hz: int = ASR_RATE_HZ, *, is_paced: bool = True) -> None:
-        """Creates the canceller. rate_hz: rate of what is played. is_paced: audio is sent at the
-        pace at which it is played."""
+        """Creates the canceller. `rate_hz`: rate of what is played. `is_paced`: audio is sent at
+        the pace at which it is played."""
         self._reference = EchoReference(rate_hz, is_paced=is_paced)
         self._canceller = _Aec3Adapter()
         self._gate = ResidualEchoGate()
@@ -206,7 +208,7 @@ class EchoCanceller:
             self.path = EchoPathState.LEAKING
 
     def _missed(self, *, is_telling: bool) -> None:
-        """Counts a judgement without an echo. is_telling: enough was played for that to mean
+        """Counts a judgement without an echo. `is_telling`: enough was played for that to mean
         something."""
         self._misses = self._misses + 1 if is_telling else 0
         had_echo = self.path in {EchoPathState.CANCELLED, EchoPathState.LEAKING}
@@ -241,9 +243,11 @@ class _Aec3Adapter:
         self._near = np.zeros(LAG, np.int16)
 
     def process(self, near: Pcm, far: Pcm) -> Pcm:
-        """Returns as many cleaned samples as there are in `near`. If the pieces are not whole
-        blocks, the output is another 10 ms late. near: the microphone. far: what is played; both
-        int16 at 16 kHz."""
+        """Returns as many cleaned samples as there are in `near`.
+
+        If the pieces are not whole blocks, the output is another 10 ms late. `near`: the
+        microphone. `far`: what is played; both int16 at 16 kHz.
+        """
         self._near = np.concatenate([self._near, near])
         self._far = np.concatenate([self._far, far])
         whole = len(self._far) - len(self._far) % BLOCK

@@ -26,7 +26,7 @@ class EchoControl(Protocol):
 
     def play(self, pcm: Pcm, at: int) -> None:
         """Takes audio that is sent to the client at position `at`; the client plays it some time
-        later. pcm: int16, mono, at the rate given to `open_echo`."""
+        later. `pcm`: int16, mono, at the rate given to `open_echo`."""
         ...
 
     def cut(self, at: int) -> None:
@@ -35,8 +35,8 @@ class EchoControl(Protocol):
         ...
 
     def clean(self, pcm: Pcm, at: int) -> Pcm:
-        """Returns as many samples without the assistant's voice. pcm: int16, 16 kHz, mono; `at` is
-        the position of its first sample."""
+        """Returns as many samples without the assistant's voice. `pcm`: int16, 16 kHz, mono; `at`
+        is the position of its first sample."""
         ...
 
     def is_sounding(self, at: int) -> bool:
@@ -68,8 +68,8 @@ class HalfDuplexEchoControl:
     cannot be cancelled. The user cannot interrupt."""
 
     def __init__(self, rate_hz: int = ASR_RATE_HZ, *, is_paced: bool = True) -> None:
-        """Creates the control. rate_hz: rate of what is played. is_paced: audio is sent at the pace
-        at which it is played."""
+        """Creates the control. `rate_hz`: rate of what is played. `is_paced`: audio is sent at the
+        pace at which it is played."""
         self._reference = EchoReference(rate_hz, is_paced=is_paced)
 
     def play(self, pcm: Pcm, at: int) -> None:
@@ -91,8 +91,8 @@ class HalfDuplexEchoControl:
 
 
 def open_echo(mode: EchoMode, rate_hz: int, *, is_paced: bool) -> EchoControl:
-    """Creates the echo control of one session. rate_hz: rate of what is played. is_paced: audio is
-    sent at the pace at which it is played, not as fast as it is made."""
+    """Creates the echo control of one session. `rate_hz`: rate of what is played. `is_paced`: audio
+    is sent at the pace at which it is played, not as fast as it is made."""
     if mode == "off":
         return NoEchoControl()
     if mode == "half_duplex":

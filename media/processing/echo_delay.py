@@ -38,9 +38,11 @@ class EchoDelay:
 
 
 def estimate_delay(far: Pcm, near: Pcm) -> EchoDelay:
-    """Returns the delay at which the echo of `far` is most likely in `near`. far: the last FAR
-    samples that were played. near: the last NEAR samples of the microphone. Both end at the same
-    moment."""
+    """Returns the delay at which the echo of `far` is most likely in `near`.
+
+    `far`: the last FAR samples that were played. `near`: the last NEAR samples of the microphone.
+    Both end at the same moment.
+    """
     cross = _spectrum(near) * np.conj(_spectrum(far))
     size = np.abs(cross)
     if not (peak := float(size.max())):

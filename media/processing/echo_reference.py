@@ -36,8 +36,8 @@ class EchoReference:
     the recent past and the audio that is still to be played."""
 
     def __init__(self, rate_hz: int, *, is_paced: bool) -> None:
-        """Creates an empty reference. rate_hz: rate of the audio that is played. is_paced: frames
-        are sent when they are played, so a growing lead means drift."""
+        """Creates an empty reference. `rate_hz`: rate of the audio that is played. `is_paced`:
+        frames are sent when they are played, so a growing lead means drift."""
         self._resampler = Resampler(rate_hz, ASR_RATE_HZ, live=True)
         self._is_paced = is_paced
         self._pcm = _EMPTY
@@ -51,7 +51,7 @@ class EchoReference:
 
     def write(self, pcm: Pcm, at: int) -> None:
         """Adds audio that is sent at position `at`; it is played after all that was sent before.
-        pcm: int16, mono, at `rate_hz`."""
+        `pcm`: int16, mono, at `rate_hz`."""
         pcm = self._resampler.push(pcm)
         if not len(pcm):
             return
@@ -101,8 +101,8 @@ class EchoReference:
         return self._end
 
     def _make_room(self, start: int, size: int, now: int) -> None:
-        """Makes room for [start, start + size), and fills a skipped part with silence. now: present
-        position."""
+        """Makes room for [start, start + size), and fills a skipped part with silence. `now`:
+        present position."""
         oldest = max(self._base, min(now, start) - KEPT)
         if self._end <= oldest:
             self._base = self._end = max(oldest, start)

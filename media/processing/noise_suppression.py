@@ -32,7 +32,7 @@ class NoiseSuppression(Protocol):
     "Delay of the output, in ms."
 
     def clean(self, pcm: Pcm) -> Pcm:
-        """Returns as many samples with less noise. pcm: int16, 16 kHz, mono."""
+        """Returns as many samples with less noise. `pcm`: int16, 16 kHz, mono."""
         ...
 
 
@@ -51,7 +51,7 @@ class WebRtcNoiseSuppression:
     another 10 ms."""
 
     def __init__(self, level: int) -> None:
-        """Creates the suppressor. level: 0 to 3, see `LEVELS`."""
+        """Creates the suppressor. `level`: 0 to 3, see `LEVELS`."""
         self._library = NoiseSuppressor(ASR_RATE_HZ, 1, level)
         self.late_ms = DELAY_MS
         self._rest: Pcm = np.zeros(0, np.int16)

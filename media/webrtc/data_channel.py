@@ -41,8 +41,8 @@ class EventChannel:
         max_buffered_bytes: int = MAX_BUFFERED_BYTES,
         label: str = CHANNEL_LABEL,
     ) -> None:
-        """Creates the channel; `attach` gives it its aiortc channel. label: the expected label; ""
-        accepts any."""
+        """Creates the channel; `attach` gives it its aiortc channel. `label`: the expected label;
+        "" accepts any."""
         self._on_open, self._on_message = on_open, on_message
         self._on_closed, self._on_lagging = on_closed, on_lagging
         self._on_too_large = on_too_large

@@ -28,7 +28,7 @@ def curve_of(dtls: RTCDtlsTransport) -> str:
 
 
 def describe_failure(curve: str) -> str:
-    """Returns one line for the log. curve: the result of `curve_of`."""
+    """Returns one line for the log. `curve`: the result of `curve_of`."""
     if curve == GNUTLS:
         return f"the DTLS handshake failed over the sender's certificate on {curve}: {HELP}"
     if curve and curve not in CURVES:

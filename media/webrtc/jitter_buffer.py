@@ -69,7 +69,7 @@ class JitterBuffer(Generic[T]):
         return len(self._held)
 
     def push(self, sequence_number: int, packet: T) -> list[T]:
-        """Takes one packet, and returns the packets that are due, in order. sequence_number: 16
+        """Takes one packet, and returns the packets that are due, in order. `sequence_number`: 16
         bits."""
         if sequence_number == self._next and not self._held:  # the fast path of nearly all packets
             self._suspect = None

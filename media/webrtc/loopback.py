@@ -29,8 +29,8 @@ async def loopback(
 ) -> None:
     """Sends what `pull` returns through aiortc to `on_frame` (16 kHz) until `done` is set.
 
-    depth: depth of our jitter buffer; None leaves aiortc's own in place, and reads it as every
-    aiortc application does. is_lost: is called for each packet that arrives; True drops it.
+    `depth`: depth of our jitter buffer; None leaves aiortc's own in place, and reads it as every
+    aiortc application does. `is_lost`: is called for each packet that arrives; True drops it.
     """
     sender, receiver = RTCPeerConnection(), RTCPeerConnection()
     RtpSendPath(sender.addTransceiver("audio").sender, TrackSink(pull).run)

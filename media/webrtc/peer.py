@@ -48,8 +48,8 @@ class Peer:
     docstring shows its use."""
 
     def __init__(self, callbacks: PeerCallbacks, settings: PeerSettings | None = None) -> None:
-        """Creates the connection. callbacks: are called in the event loop. settings: None for the
-        defaults."""
+        """Creates the connection. `callbacks`: are called in the event loop. `settings`: None for
+        the defaults."""
         self._callbacks = callbacks
         self._guard = CallbackGuard(self._fail)
         self.settings = settings = settings or PeerSettings()

@@ -46,8 +46,8 @@ class PeerSettings:
     listen_rate_hz: int = ASR_RATE_HZ
     "Rate of the frames given to `on_frame`."
     jitter_depth: int = 1
-    """Packets that are held back after a gap, so that a reordered one still fits in; each costs 20
-    ms."""
+    """Packets that are held back after a gap, so that a reordered one still fits in; each costs
+    20 ms."""
     connect_timeout_s: float = 15
     "Longest time from `run` until media flows. Browsers give up ICE after 15 s."
     vanished_timeout_s: float = 15
@@ -67,8 +67,8 @@ class PeerCallbacks:
     one ends the peer (see `Peer.run`)."""
 
     pull: Callable[[], AudioFrame | None]
-    """Returns the next 20 ms to play, mono at playout_rate_hz; None plays silence. Called every 20
-    ms."""
+    """Returns the next 20 ms to play, mono at playout_rate_hz; None plays silence. Called every
+    20 ms."""
     on_frame: Callable[[AudioFrame], None]
     "Takes received audio: mono at listen_rate_hz, exactly 20 ms each, with `start` without gaps."
     on_message: Callable[[str | bytes], None]

@@ -60,7 +60,7 @@ class TrackSource:
     """
 
     def __init__(self, depth: int = 1, rate_hz: int = ASR_RATE_HZ) -> None:
-        """Creates the source. depth: packets that are held back after a gap. rate_hz: one of
+        """Creates the source. `depth`: packets that are held back after a gap. `rate_hz`: one of
         OPUS_RATES_HZ."""
         self.corrupt = 0
         "Number of packets that were not Opus; they are concealed."
@@ -87,8 +87,8 @@ class TrackSource:
         return self._jitter.flow
 
     def push(self, sequence_number: int, timestamp: int, payload: bytes) -> list[AudioFrame]:
-        """Takes one packet, and returns the frames that are complete. timestamp: RTP's, at 48
-        kHz."""
+        """Takes one packet, and returns the frames that are complete. `timestamp`: RTP's, at
+        48 kHz."""
         pushed = self._jitter.push(sequence_number, (timestamp, payload))
         if len(pushed) == 1:
             return self._taken(*pushed[0])
@@ -125,7 +125,7 @@ class TrackSource:
             return self._fill(self._framer.frame_samples)
 
     def _fill(self, samples: int) -> Pcm:
-        """Returns exactly `samples` samples: Opus's concealment first, then silence."""
+        """Returns that number of samples: Opus's concealment first, then silence."""
         self.filled_ms += 1000 * samples / self._framer.rate_hz
         filled = np.zeros(samples, np.int16)
         done = 0
@@ -156,8 +156,8 @@ class TrackSink:
     ) -> None:
         """Creates the sink; `run` starts it.
 
-        coming: called before silence is sent. If audio is about to come, it returns an event that
-        is set once the audio is there; the packet then waits for it, at most `MAX_HOLD_S`. pump:
+        `coming`: called before silence is sent. If audio is about to come, it returns an event that
+        is set once the audio is there; the packet then waits for it, at most `MAX_HOLD_S`. `pump`:
         timer that may be shared with other sinks.
         """
         self._pull = pull

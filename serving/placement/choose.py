@@ -185,8 +185,8 @@ def select_engine(
     weights: Sequence[WhisperWeights],
     hardware: Hardware,
 ) -> EngineSelection:
-    """Returns the engine for one kind. known: the result of `registry.available(kind)`. weights:
-    the result of `find_whisper`.
+    """Returns the engine for one kind. `known`: the result of `registry.available(kind)`.
+    `weights`: the result of `find_whisper`.
 
     Raises EngineMissing when the engine, or everything that `auto` could choose, is not installed;
     ConfigError for an unknown model.
@@ -240,7 +240,7 @@ def _with_model(
 
 
 def unknown_model_message(name: str, names: Sequence[str]) -> str:
-    """Returns the message for an unknown model name: similar names, all names, and how to get the
+    """Returns the message for an unknown model: similar names, all names, and how to get the
     model."""
     called = {short_name(one): one for one in names} | {one: one for one in names}
     near = dict.fromkeys(called[one] for one in get_close_matches(name, called, n=3, cutoff=0.5))
@@ -278,7 +278,7 @@ def _whisper(
     *,
     has_torch: bool = False,
 ) -> EngineSelection:
-    """Returns the best Whisper and its engine. has_torch: `whisper_torch` may be chosen if it was
+    """Returns the best Whisper and its engine. `has_torch`: `whisper_torch` may be chosen if it was
     measured to be faster."""
     best, why, _ = best_whisper(weights, wanted, hardware)
     noted = benchmark_on(best, hardware)
@@ -304,9 +304,11 @@ def best_whisper(
     hardware: Hardware,
     where: str = "in the models folder",
 ) -> Best:
-    """Returns the largest model that keeps up with live speech, or the smallest if none does. Uses
-    the measured time if there is one, otherwise memory. where: words of the explanation for all the
-    models."""
+    """Returns the largest model that keeps up with live speech, or the smallest if none does.
+
+    Uses the measured time if there is one, otherwise memory. `where`: words of the explanation for
+    all the models.
+    """
     is_untimed = False
     fitting = [(m, how) for m in weights if (how := _suits(m, wanted, hardware)) is not None]
     if fitting:

@@ -60,7 +60,7 @@ class Hardware:
 def detect_hardware(visible_gpus: str | None = None) -> Hardware:
     """Asks the system. Blocking: a driver may take a second.
 
-    visible_gpus: the value of CUDA_VISIBLE_DEVICES, needed because nvidia-smi lists all GPUs.
+    `visible_gpus`: the value of CUDA_VISIBLE_DEVICES, needed because nvidia-smi lists all GPUs.
     """
     group = read_cgroup_limits()
     memory = psutil.virtual_memory()
@@ -100,9 +100,11 @@ def with_limits(hardware: Hardware, group: CgroupLimits) -> Hardware:
 
 
 def select_visible_gpus(gpus: tuple[Gpu, ...], wish: str | None) -> tuple[Gpu, ...]:
-    """Returns the GPUs that CUDA shows to us, numbered again from 0. wish: the value of
-    CUDA_VISIBLE_DEVICES. A name like GPU-8f3... cannot be matched here: each one takes the GPU at
-    its own position in the list."""
+    """Returns the GPUs that CUDA shows to us, numbered again from 0.
+
+    `wish`: the value of CUDA_VISIBLE_DEVICES. A name like GPU-8f3... cannot be matched here: each
+    one takes the GPU at its own position in the list.
+    """
     if wish is None:
         return gpus
     named = [part.strip() for part in wish.split(",") if part.strip()]

@@ -103,9 +103,11 @@ class ModelPlacement:
 
 
 def asr_memory(hardware: Hardware, memory_mb: float = 0) -> MemoryByDevice:
-    """Returns the MB that recognisers may take, by device. memory_mb: the configured limit for each
-    device. With 0 it is half of the memory, at least 4 GiB (enough for one large model), and at
-    most nine tenths of what is free."""
+    """Returns the MB that recognisers may take, by device.
+
+    `memory_mb`: the configured limit for each device. With 0 it is half of the memory, at least
+    4 GiB (enough for one large model), and at most nine tenths of what is free.
+    """
     free_gb = hardware.memory_gb if hardware.free_gb is None else hardware.free_gb
     there = [(CPU, hardware.memory_gb, free_gb)]
     there += [(f"cuda:{gpu.index}", gpu.memory_gb, gpu.free_gb) for gpu in usable_gpus(hardware)[0]]
@@ -149,8 +151,9 @@ def place_model(
     options: Mapping[str, Any],
     workers: int = 0,
 ) -> ModelPlacement:
-    """Returns the placement of a model. size_mb: its size as float16. room: MB by device. options:
-    the configured ones, which win. workers: number of processes; 0: as suits the machine.
+    """Returns the placement of a model. `size_mb`: its size as float16. `room`: MB by device.
+    `options`: the configured ones, which win. `workers`: number of processes; 0: as suits the
+    machine.
 
     Raises EngineMissing when a GPU is demanded and none has room.
     """
@@ -221,9 +224,11 @@ def _gpu_seats(size_mb: float, gpu: Gpu, options: Mapping[str, Any]) -> list[Wor
 
 
 def _best(seats: Sequence[WorkerPlacement], free_mb: float) -> WorkerPlacement | None:
-    """Returns the best placement that fits; None if none does. Exact weights with a fair batch come
-    first, then smaller weights, then smaller batches. A batch above the fair one must leave room
-    for further models."""
+    """Returns the best placement that fits; None if none does.
+
+    Exact weights with a fair batch come first, then smaller weights, then smaller batches. A batch
+    above the fair one must leave room for further models.
+    """
     fitting = [seat for seat in seats if seat.memory_mb <= free_mb]
     fair = [seat for seat in fitting if seat.max_batch >= FAIR_BATCH]
     if not fair:

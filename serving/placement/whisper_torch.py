@@ -46,7 +46,7 @@ class TorchPlacement:
 def place_torch_model(
     folder: Path, hardware: Hardware, room: MemoryByDevice, options: Mapping[str, Any]
 ) -> TorchPlacement:
-    """Returns the placement of a checkpoint. options: the configured ones, which win. Raises
+    """Returns the placement of a checkpoint. `options`: the configured ones, which win. Raises
     ConfigError for a folder without a checkpoint."""
     shape = read_shape(folder)
     size_mb = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
@@ -79,7 +79,7 @@ def place_torch_model(
 
 def weights_mb(shape: ModelShape, number_bytes: int) -> float:
     """Returns the size of the whole model: 12 numbers per squared width and encoder layer, 16 per
-    decoder layer, and the vocabulary. number_bytes: bytes of each number."""
+    decoder layer, and the vocabulary. `number_bytes`: bytes of each number."""
     layers = 12 * shape.encoder_layers + 16 * shape.decoder_layers
     return number_bytes * (layers * shape.width**2 + shape.vocabulary * shape.width) / 1e6
 

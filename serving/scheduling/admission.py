@@ -22,12 +22,12 @@ class AdmissionControl:
     case."""
 
     def __init__(self, line: RequestQueue, expected_wait_s: ExpectedWait, metrics: Metrics) -> None:
-        """Creates the control for one queue. expected_wait_s: estimates the wait of a new
+        """Creates the control for one queue. `expected_wait_s`: estimates the wait of a new
         request."""
         self._line, self._expected_wait_s, self._metrics = line, expected_wait_s, metrics
 
     def check(self, priority: DecodePriority, share: float = 1.0) -> None:
-        """Raises OverloadedError when the expected wait is above its limit. share: part of the
+        """Raises OverloadedError when the expected wait is above its limit. `share`: part of the
         limit to apply, 0 to 1."""
         wait_s, limit_s = self._expected_wait_s(priority), WAIT_LIMIT_S[priority] * share
         if wait_s > limit_s:
@@ -53,9 +53,11 @@ class AdmissionControl:
         last.fail(busy)
 
     def replace_older(self, utterance: str, priority: DecodePriority) -> int | None:
-        """Drops the waiting requests that a newer one of the same utterance makes stale. Returns
-        the place in the queue of a dropped request of the same priority, for the new one; None if
-        there is none."""
+        """Drops the waiting requests that a newer one of the same utterance makes stale.
+
+        Returns the place in the queue of a dropped request of the same priority, for the new one;
+        None if there is none.
+        """
         place = None
         for older in self._line.replaced_by(utterance, priority):
             if older.priority is priority:

@@ -97,7 +97,7 @@ class BatchCostModel:
 
     def queue_s(self, waiting: Mapping[DecodePriority, int], max_batch: int) -> float:
         """Returns the expected seconds that one worker needs for all waiting requests; 0 while
-        nothing is known. waiting: number of requests by priority."""
+        nothing is known. `waiting`: number of requests by priority."""
         total_s = 0.0
         for priority, count in waiting.items():
             size = self.size(priority, max_batch)
@@ -157,7 +157,7 @@ class WorkerLoad:
         self._at = 0.0
 
     def add(self, call: Iterable[DecodePriority], seconds: float, now: float) -> None:
-        """Records that a call took `seconds`, shared equally by its items. now: clock time in
+        """Records that a call took `seconds`, shared equally by its items. `now`: clock time in
         seconds."""
         priorities = list(call)
         self._forget(now)
@@ -165,8 +165,8 @@ class WorkerLoad:
             self._busy_s[priority] += seconds / len(priorities)
 
     def has_room_for_partial(self, now: float, soon_s: float) -> bool:
-        """True if another partial leaves finals and speculation enough room. soon_s: expected time
-        of all partials that wait or run, and of this one."""
+        """True if another partial leaves finals and speculation enough room. `soon_s`: expected
+        time of all partials that wait or run, and of this one."""
         self._forget(now)
         urgent = self._share(
             self._busy_s[DecodePriority.FINAL] + self._busy_s[DecodePriority.SPECULATIVE]

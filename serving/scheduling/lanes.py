@@ -14,7 +14,7 @@ class WorkerLane:
     together with those that run already, so no request has to wait for another to fill a batch."""
 
     def __init__(self, worker: AsrWorker, *, is_first: bool) -> None:
-        """Creates a lane. is_first: this lane keeps the worker running, for all lanes."""
+        """Creates a lane. `is_first`: this lane keeps the worker running, for all lanes."""
         self._worker, self._is_first = worker, is_first
 
     @property

@@ -31,8 +31,8 @@ class QueuedRequest:
     "Time limit for a worker to begin."
 
     def is_late(self, now: float) -> bool:
-        """True if the caller has left or has its answer, or the deadline has passed. now: loop time
-        in seconds."""
+        """True if the caller has left or has its answer, or the deadline has passed. `now`: loop
+        time in seconds."""
         when = self.deadline.when()
         return self.answer.done() or (when is not None and when <= now)
 
@@ -70,7 +70,7 @@ class RequestQueue:
         return any(w.item.utterance == utterance for w in self._waiting)
 
     def promote(self, utterance: str, until: float) -> None:
-        """Turns the utterance's speculative requests into finals. until: their new deadline, in
+        """Turns the utterance's speculative requests into finals. `until`: their new deadline, in
         loop time."""
         for waiting in [w for w in self._waiting if w.item.utterance == utterance]:
             if waiting.priority is DecodePriority.SPECULATIVE and not waiting.answer.done():
@@ -110,9 +110,9 @@ class RequestQueue:
         """Removes and returns what a free worker computes next in one call; empty if there is
         nothing for it.
 
-        worker: its index. home_of: finds the worker that an utterance is bound to. now: loop time.
-        costs: limits the size of the batch. free: number of other idle workers, which get their
-        share of the requests that are bound to no worker.
+        `worker`: its index. `home_of`: finds the worker that an utterance is bound to. `now`: loop
+        time. `costs`: limits the size of the batch. `free`: number of other idle workers, which get
+        their share of the requests that are bound to no worker.
         """
         fresh = [w for w in self._waiting if not w.is_late(now)]
         homes = [(w, home_of(w.item.utterance)) for w in fresh]
@@ -131,7 +131,7 @@ class RequestQueue:
 def choose_batch(
     waiting: Sequence[QueuedRequest], max_batch: int, costs: BatchCostModel
 ) -> list[QueuedRequest]:
-    """Returns the first request, and those that share its call. waiting: sorted by urgency.
+    """Returns the first request, and those that share its call. `waiting`: sorted by urgency.
 
     Requests of the same priority come first. Less urgent live work joins if it costs the others
     next to nothing. BATCH work never shares a call with live work.

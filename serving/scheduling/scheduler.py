@@ -60,8 +60,8 @@ class AsrScheduler:
         *,
         can_leave: bool = False,
     ) -> None:
-        """Creates the scheduler; `run` starts it. can_leave: the workers stop computing a cancelled
-        request at once."""
+        """Creates the scheduler; `run` starts it. `can_leave`: the workers stop computing a
+        cancelled request at once."""
         self._workers, self._can_leave = workers, can_leave
         self._clock, self._metrics = clock, metrics
         self._line = RequestQueue()
@@ -125,7 +125,7 @@ class AsrScheduler:
         """Recognises one item when its turn comes, and returns the result. Cancelling the call
         gives up its place.
 
-        deadline_s: seconds within which a worker must begin; None: DEADLINE_S of the priority.
+        `deadline_s`: seconds within which a worker must begin; None: DEADLINE_S of the priority.
         Raises EngineError (EngineCrashed, EngineTimeout); OverloadedError when the expected wait is
         too long; SupersededError when a newer request of the utterance replaces a partial or
         speculative one.
@@ -182,9 +182,11 @@ class AsrScheduler:
                 call.until.reschedule(asyncio.get_running_loop().time())
 
     def _check_room(self, priority: DecodePriority) -> None:
-        """Raises OverloadedError for a partial that would take time that others need. An
-        incremental engine is exempt: its partials are the work itself, and its final is then
-        short."""
+        """Raises OverloadedError for a partial that would take time that others need.
+
+        An incremental engine is exempt: its partials are the work itself, and its final is then
+        short.
+        """
         if priority is not DecodePriority.PARTIAL or self.info.is_incremental:
             return
         running = sum(call.priorities.count(priority) for call in self._calls.values())
@@ -216,9 +218,11 @@ class AsrScheduler:
         tasks.create_task(self._serve(index), name=f"asr-serve-{index}")
 
     async def _help(self, index: int) -> None:
-        """Runs a further worker. It loads after the first: on few cores, loading at the same time
-        would make all callers wait longer. If it fails to load, as on a full GPU, the other workers
-        serve without it."""
+        """Runs a further worker.
+
+        It loads after the first: on few cores, loading at the same time would make all callers wait
+        longer. If it fails to load, as on a full GPU, the other workers serve without it.
+        """
         await self._workers[0].ready()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -316,9 +320,11 @@ class AsrScheduler:
             self._settle(index, batch)
 
     def _settle(self, index: int, batch: Sequence[QueuedRequest]) -> None:
-        """Updates the affinity after a call. Engines drop finished utterances themselves. A
-        cancelled utterance is forgotten, unless it goes on: its final may follow a cancelled
-        partial."""
+        """Updates the affinity after a call.
+
+        Engines drop finished utterances themselves. A cancelled utterance is forgotten, unless it
+        goes on: its final may follow a cancelled partial.
+        """
         for waiting in batch:
             utterance = waiting.item.utterance
             if waiting.item.is_final:
@@ -327,9 +333,11 @@ class AsrScheduler:
                 self.forget(utterance)
 
     def _home(self, utterance: str) -> int | None:
-        """Returns the worker that an utterance must wait for; None: any. Items are complete, so any
-        worker will do when the home is down. The same holds when it is busy, unless its state saves
-        decoding everything again."""
+        """Returns the worker that an utterance must wait for; None: any.
+
+        Items are complete, so any worker will do when the home is down. The same holds when it is
+        busy, unless its state saves decoding everything again.
+        """
         index = self._homes.of(utterance)
         if index is None or not self._workers[index].is_ready:
             return None
@@ -339,8 +347,8 @@ class AsrScheduler:
         return index if is_bound else None
 
     def _wake_for(self, utterance: str) -> None:
-        """Wakes a worker that can take the utterance: its home, or the idle one with the fewest
-        utterances."""
+        """Wakes a worker that can take the utterance, which is its home or the idle one with the
+        fewest utterances."""
         home = self._home(utterance)
         if home is not None:
             self._wake[home].set()

@@ -61,8 +61,8 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
     """
 
     def __init__(self, load: LoadRequest, metrics: Metrics, *, name: str, label: str) -> None:
-        """Prepares the worker; `run` starts it. load: the first message to the child. name: the
-        name in errors. label: the name in the log."""
+        """Prepares the worker; `run` starts it. `load`: the first message to the child. `name`: the
+        name in errors. `label`: the name in the log."""
         self._load, self._metrics = load, metrics
         self._kind, self._name, self._label = load.kind, name, label
         self._process: asyncio.subprocess.Process | None = None
@@ -82,9 +82,11 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         return self.pid is not None and self._ready is not None and self._ready.done()
 
     async def ready(self) -> InfoT:
-        """Waits until the child has loaded, and returns its report. Raises EngineMissing and
-        similar errors when the first load failed; EngineCrashed when the child was lost and could
-        not be loaded again just now."""
+        """Waits until the child has loaded, and returns its report.
+
+        Raises EngineMissing and similar errors when the first load failed; EngineCrashed when the
+        child was lost and could not be loaded again just now.
+        """
         return await asyncio.shield(self._ready_future())
 
     async def run(self) -> None:
@@ -182,9 +184,11 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         raise EngineCrashed(self._kind, self._name, why)
 
     async def _next(self, reader: asyncio.StreamReader) -> bytes:
-        """Returns the child's next data. Sends a ping to a child that is idle and silent: otherwise
-        the next request would be the first to notice that it hangs. Raises EngineTimeout if the
-        ping is not answered."""
+        """Returns the child's next data.
+
+        Sends a ping to a child that is idle and silent: otherwise the next request would be the
+        first to notice that it hangs. Raises EngineTimeout if the ping is not answered.
+        """
         is_asked = False
         while True:
             try:

@@ -66,9 +66,11 @@ _RECEIVE_BYTES = 64 * 1024
 
 
 class DecodeFileRequest(Struct, frozen=True, tag_field="type", tag="decode_file"):
-    """Asks the host to decode the file that is passed with this message as a descriptor. The audio
-    goes to the socket that is passed with it, too. `FileDecodeEnd` follows when the decoder is
-    gone, however it ended."""
+    """Asks the host to decode the file that is passed with this message as a descriptor.
+
+    The audio goes to the socket that is passed with it, too. `FileDecodeEnd` follows when the
+    decoder is gone, however it ended.
+    """
 
     request_id: int
     rate_hz: int

@@ -43,9 +43,9 @@ class ProcessWorker(ChildProcessWorker[AsrInfo, WorkerReply]):
     ) -> None:
         """Prepares the worker; `run` starts it.
 
-        kind: kind of the engine, "asr". options: settings of the engine. index: number of this
-        worker among those of the model. called: name of the model in logs and errors, because an
-        engine has several models.
+        `kind`: kind of the engine, "asr". `options`: settings of the engine. `index`: number of
+        this worker among those of the model. `called`: name of the model in logs and errors,
+        because an engine has several models.
         """
         name = called or engine
         load = LoadRequest(kind, engine, dict(options))
@@ -55,9 +55,11 @@ class ProcessWorker(ChildProcessWorker[AsrInfo, WorkerReply]):
         self._patience = HangDetector()
 
     async def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
-        """Runs one batch, and returns one result per item. Raises EngineError: EngineCrashed when
-        the process died; EngineTimeout when it did not answer in time, which kills and restarts
-        it."""
+        """Runs one batch, and returns one result per item.
+
+        Raises EngineError: EngineCrashed when the process died; EngineTimeout when it did not
+        answer in time, which kills and restarts it.
+        """
         await self._back()
         self._next_id += 1
         request_id = self._next_id

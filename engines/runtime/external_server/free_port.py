@@ -9,7 +9,7 @@ from core.errors import EngineError
 
 @contextmanager
 def reserve_port(host: str, port: int, engine: str) -> Iterator[int]:
-    """Reserves a port while the body runs, and yields its number. port: 0 chooses a free one.
+    """Reserves a port while the body runs, and yields its number. `port`: 0 chooses a free one.
 
     The port stays bound here without listening. SO_REUSEADDR lets the server bind it too, as long
     as only one of the two sockets listens. Linux gives a bound port to no program that asks for any

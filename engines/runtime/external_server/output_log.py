@@ -31,7 +31,7 @@ _ENDS_OF_LINE = re.compile(r"[\r\n]+")
 class ServerLog:
     """Splits a server's output into lines, logs them and keeps the last ones.
 
-    secret: text that is replaced by `***`. now: returns monotonic seconds.
+    `secret`: text that is replaced by `***`. `now`: returns monotonic seconds.
     """
 
     def __init__(self, name: str, secret: str, now: Callable[[], float]) -> None:

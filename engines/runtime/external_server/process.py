@@ -49,8 +49,8 @@ async def start_server(
 ) -> AsyncIterator[ServerProcess]:
     """Runs a server while the body runs. Afterwards no process of its group is left.
 
-    command: program and arguments. variables: added to our own environment for the server. log:
-    gets the server's output. Raises OSError when the server cannot be started.
+    `command`: program and arguments. `variables`: added to our own environment for the server.
+    `log`: gets the server's output. Raises OSError when the server cannot be started.
     """
     log.begin()
     async with _pipe() as (stdout, theirs):

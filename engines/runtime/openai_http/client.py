@@ -70,9 +70,11 @@ class ChatCompletionsClient:
     async def stream(
         self, body: Mapping[str, Any]
     ) -> AsyncGenerator[ChatCompletionChunk | RateLimits, None]:
-        """Posts a chat completion and yields its chunks. The first value is the rate limits, if the
-        headers have them. Closing the generator closes the connection at once; this is how servers
-        learn that the answer is not wanted any more."""
+        """Posts a chat completion and yields its chunks.
+
+        The first value is the rate limits, if the headers have them. Closing the generator closes
+        the connection at once; this is how servers learn that the answer is not wanted any more.
+        """
         answer, chunk = await self._begin(body)
         try:
             if (limits := answer.limits) is not None:

@@ -57,7 +57,7 @@ class LlmHttpError(EngineError):
     def __init__(
         self, engine: str, status: int, body: str, retry_after_s: float | None = None
     ) -> None:
-        """Creates the error. body: the response's text as received, with the key replaced."""
+        """Creates the error. `body`: the response's text as received, with the key replaced."""
         self._why = f"its server {HINTS.get(status, 'does not answer with a completion')}"
         super().__init__("llm", engine, f"{self._why} ({status})")
         self.status, self.retry_after_s, self._body = status, retry_after_s, body

@@ -18,15 +18,15 @@ _UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e
 
 
 def read_limits(headers: Mapping[str, str]) -> RateLimits | None:
-    """Returns the limits in the headers; None if there are none. headers: a mapping that ignores
+    """Returns the limits in the headers; None if there are none. `headers`: a mapping that ignores
     case. A limit counts only if all three of its values are present and valid."""
     found = tuple(one for one in (_limit(headers, name) for name in NAMES) if one is not None)
     return RateLimits(found) if found else None
 
 
 def reset_s(header: str) -> float | None:
-    """Returns the seconds of a reset header: `1s`, `6m0s`, `120ms`, `1h2m3.5s`, or a number without
-    a unit. None for all else, also for the dates of some services."""
+    """Returns the seconds that a reset header gives: `1s`, `6m0s`, `120ms`, `1h2m3.5s`, or a number
+    without a unit. None for all else, also for the dates of some services."""
     if _SECONDS.fullmatch(header):
         return float(header)
     pieces = _PIECE.findall(header)

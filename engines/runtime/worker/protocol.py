@@ -68,9 +68,11 @@ class DecodeRequest(Struct, frozen=True, tag_field="type", tag="decode"):
 
 
 class CancelRequest(Struct, frozen=True, tag_field="type", tag="cancel"):
-    """Says that the result of that `DecodeRequest` is not wanted any more. It has no answer, and
-    normally the `DecodeRequest` then has none either. An engine whose calls do not overlap has
-    finished by the time it reads this, and has answered."""
+    """Says that the result of that `DecodeRequest` is not wanted any more.
+
+    It has no answer, and normally the `DecodeRequest` then has none either. An engine whose calls
+    do not overlap has finished by the time it reads this, and has answered.
+    """
 
     request_id: int
 
@@ -133,7 +135,7 @@ class MessageFrameReader(Generic[T]):
     the stream cannot be used any more."""
 
     def __init__(self, decoder: Decoder[T], max_payload_bytes: int | None = None) -> None:
-        """Creates a reader. decoder: decodes one payload. max_payload_bytes: None means
+        """Creates a reader. `decoder`: decodes one payload. `max_payload_bytes`: None means
         MAX_PAYLOAD_BYTES."""
         self._decoder, self._max_payload_bytes = decoder, max_payload_bytes
         self._buffer = bytearray()
@@ -170,8 +172,8 @@ def reply_reader() -> MessageFrameReader[WorkerReply]:
 
 
 def worker_command(python: str, fd: int, module: str = "engines.runtime.worker.main") -> list[str]:
-    """Returns the command line that starts a worker on an inherited socket. python: the
-    interpreter. fd: the socket's number. module: the worker program.
+    """Returns the command line that starts a worker on an inherited socket. `python`: the
+    interpreter. `fd`: the socket's number. `module`: the worker program.
 
     The worker's libraries read the environment variables when they are loaded. Threads that spin
     while they wait take the cores from each other: next to one busy process a decode took 97 ms;

@@ -158,7 +158,7 @@ class RtpReceivePath:
 
 def payload_range(data: bytes) -> tuple[int, int]:
     """Returns the start and the end of the payload. The start is after the end if the lengths in
-    the header contradict each other. data: a decrypted RTP packet."""
+    the header contradict each other. `data`: a decrypted RTP packet."""
     first = data[0]
     if not first & 0x3F:
         return _HEADER.size, len(data)
@@ -178,8 +178,8 @@ class RtpSendPath:
     def __init__(
         self, sender: RTCRtpSender, play: Callable[[RtpPacketSender], Awaitable[None]]
     ) -> None:
-        """Installs the path. play: runs from the time when the other side can be reached, until it
-        is cancelled.
+        """Installs the path. `play`: runs from the time when the other side can be reached, until
+        it is cancelled.
 
         Raises EarshotError if this version of aiortc sends elsewhere.
         """

@@ -77,7 +77,7 @@ class IceServer:
 
     def minted(self, name: str, expires_s: int) -> "IceServer":
         """Returns the server with credentials for one session (draft-uberti-behave-turn-rest-00,
-        section 2.2). expires_s: when they expire, in seconds since 1970."""
+        section 2.2). `expires_s`: when they expire, in seconds since 1970."""
         if self.shared_secret is None:
             return self
         username = f"{expires_s}:{name}"
@@ -128,7 +128,7 @@ class IceSettings:
     "Returns seconds since 1970, as the TURN server counts them."
 
     def minted(self, name: str | None = None) -> tuple[IceServer, ...]:
-        """Returns the servers with credentials for one session. name: is visible in the TURN
+        """Returns the servers with credentials for one session. `name`: is visible in the TURN
         server's log."""
         if all(server.shared_secret is None for server in self.servers):
             return self.servers
