@@ -3,6 +3,7 @@
 `EARSHOT_CI_STATE` says where; CI gives an empty folder, so that the installation is tested too.
 """
 
+import fcntl
 import os
 import sys
 from pathlib import Path
@@ -38,8 +39,11 @@ def earshot(*arguments: str, timeout_s: float = 300) -> str:
 
 
 def installed() -> Path:
-    """The environment, made at need."""
-    earshot("engines", "install", "vllm", "--cpu", timeout_s=INSTALL_S)
+    """The environment, installed by the first test that needs it; another worker's test waits."""
+    STATE.mkdir(parents=True, exist_ok=True)
+    with (STATE / "vllm-tests.lock").open("w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        earshot("engines", "install", "vllm", "--cpu", timeout_s=INSTALL_S)
     return ENVIRONMENT
 
 
