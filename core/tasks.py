@@ -1,7 +1,7 @@
-"""Helpers for tasks: a TaskGroup's single error, and blocking calls in a thread."""
+"""Tools for tasks: the one error of a TaskGroup, waits that grow, calls in threads."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -19,7 +19,34 @@ def single_error() -> Iterator[None]:
         raise
 
 
-# Blocking calls in a thread.
+class Backoff:
+    """Waits between attempts, longer after each failure in a row. The last wait repeats."""
+
+    def __init__(self, waits_s: Sequence[float], stable_after_s: float = float("inf")) -> None:
+        """`stable_after_s`: what ran for longer than this begins a new row of failures."""
+        self._waits_s, self._stable_after_s = tuple(waits_s), stable_after_s
+        self.failures = 0
+        "In a row."
+
+    @classmethod
+    def doubling(cls, first_s: float, longest_s: float, stable_after_s: float) -> "Backoff":
+        """Each wait is twice as long as the one before, up to `longest_s`."""
+        waits_s = [first_s]
+        while waits_s[-1] < longest_s:
+            waits_s.append(min(2 * waits_s[-1], longest_s))
+        return cls(waits_s, stable_after_s)
+
+    def fail(self, lasted_s: float = 0.0) -> float:
+        """Counts a failure of what ran for `lasted_s`. Returns the wait before the next attempt."""
+        self.failures = 1 if lasted_s > self._stable_after_s else self.failures + 1
+        return self._waits_s[min(self.failures, len(self._waits_s)) - 1]
+
+    def reset(self) -> None:
+        """Begins a new row of failures: an attempt succeeded."""
+        self.failures = 0
+
+
+# Blocking calls beside the event loop.
 
 P = ParamSpec("P")
 T = TypeVar("T")

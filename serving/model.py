@@ -13,12 +13,16 @@ from core.audio import ASR_RATE_HZ, Pcm
 from core.errors import ConfigError, EarshotError, EngineError
 from core.ids import new_id
 from core.ports import Clock, Metrics
+from core.tasks import Backoff
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
 from serving.placement.offers import AsrModelOffer
 from serving.placement.whisper import CPU
 from serving.scheduling.lanes import lanes
 from serving.scheduling.scheduler import AsrScheduler, AsrWorker, DecodePriority
 from serving.workers.process import ProcessWorker
+
+BACKOFF_S = (2.0, 5.0, 15.0, 60.0)
+"Until a model that did not load is tried again: loading it reads gigabytes."
 
 
 class LoadedModel(Protocol):
@@ -106,25 +110,18 @@ class SharedModel:
 
     def __init__(self, offer: AsrModelOffer, owner: ModelOwner) -> None:
         self.offer = offer
-        "The model's name, place and options. It changes if the model falls back to the processor."
         self._owner = owner
         self._info: AsrInfo | None = None
         self._problem: EarshotError | None = None
         self.life: ModelLifetime | None = None
-        "Present life of the model in memory; None while it is not loaded."
         self.uses = 0
-        "Number of requests in flight and of sessions that hold the model."
+        "Requests in flight, and sessions that hold it."
         self.last_used_s = 0.0
-        "Clock time at which the last use ended."
         self.measured_mb: dict[str, float] = {}
-        """Memory that it took when it was last loaded, in MB by device. It is better than the
-        estimate."""
-        self.failures = 0
-        "Number of loads that failed in a row."
+        "Of its last life; better than the estimate."
+        self.backoff = Backoff(BACKOFF_S)
         self.failure: EngineError | None = None
-        "Error of the last load; None if it succeeded."
         self.retry_at_s = 0.0
-        "Clock time before which a model that failed to load is not tried again."
 
     @property
     def info(self) -> AsrInfo:
@@ -164,7 +161,8 @@ class SharedModel:
     def loaded(self, info: AsrInfo) -> None:
         """Notes that the model was loaded and has reported its properties."""
         self._info, self._problem = info, None
-        self.failures, self.failure, self.retry_at_s = 0, None, 0.0
+        self.backoff.reset()
+        self.failure, self.retry_at_s = None, 0.0
 
     def admit(self, priority: DecodePriority) -> None:
         """Checks that work of many requests is accepted now. Raises OverloadedError. A model that
@@ -214,6 +212,9 @@ class SharedModel:
         finally:
             self.uses -= 1
             self._owner.released(self)
+
+
+# A loaded recognition model: its worker processes and their queue, as one thing.
 
 
 class ServedModel:
@@ -277,8 +278,7 @@ class ServedModel:
         return total
 
 
-# The warm-up: a first decode through the whole path, so that no session pays for a slow first call.
-# It also shows whether the model can decode at all.
+# A first decode through the whole path: what is slow or broken the first time shows here.
 
 PITCH_HZ = 140
 "Fundamental frequency of the warm-up hum."

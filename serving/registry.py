@@ -20,9 +20,6 @@ from serving.scheduling.scheduler import DecodePriority
 
 logger = logging.getLogger(__name__)
 
-BACKOFF_S = (2.0, 5.0, 15.0, 60.0)
-"""Seconds until a model that failed to load is tried again, after the first, second, ... failure.
-Loading reads gigabytes."""
 LOOK_AGAIN_S = 5.0
 "Shortest time between two searches of the models folder for an unknown name."
 
@@ -235,13 +232,11 @@ class ModelRegistry:
             error = EngineError("asr", model.offer.name, str(error))
         if isinstance(error, EngineError):
             model.failure = error
-            wait_s = BACKOFF_S[min(model.failures, len(BACKOFF_S) - 1)]
-            model.failures += 1
-            model.retry_at_s = self._clock.now() + wait_s
+            model.retry_at_s = self._clock.now() + model.backoff.fail()
         logger.warning("! %s: %s", model.offer.name, error)
         if not life.ready.done():
             life.ready.set_exception(error)
-            life.ready.exception()  # counts as seen: a session that only holds it never awaits it
+            life.ready.exception()  # who only held it does not ask
 
     def _end(self, life: ModelLifetime) -> None:
         self._budget.lives.discard(life)

@@ -10,7 +10,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 
 from core.errors import ConfigError, EarshotError
 from core.ports import Clock, Metrics
-from core.tasks import single_error
+from core.tasks import Backoff, single_error
 from devices.home_assistant.conversation import ConversationResult, parse
 from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.errors import (
@@ -76,20 +76,21 @@ class HomeAssistantClient:
         self.house = HomeAssistantHouse()
         self.state = ConnectionState.CONNECTING
         self.reason = ""
-        "Why it is not connected; empty while it is."
+        "Why it is not connected."
         self._clock, self._metrics, self._mirror = clock, metrics, mirror
-        self._first_wait_s, self._debounce_s = first_wait_s, debounce_s
+        self._backoff = Backoff.doubling(first_wait_s, LONGEST_WAIT_S, LASTED_S)
+        self._debounce_s = debounce_s
         self._began_s = 0.0
         self._http: ClientSession | None = None
         self._link: HomeAssistantWebSocket | None = None
         self._wake = asyncio.Event()
-        "Set when it is worth connecting at once."
+        "There is reason to try now."
         self._changed = asyncio.Event()
-        "Set when names in the house may have changed."
+        "Something is called otherwise."
         self._moved = asyncio.Event()
-        "Set and replaced at each change of the state."
+        "Replaced with each new state."
         self._settled = asyncio.Event()
-        "Set when the names are known, or will not be known soon."
+        "The names are there, or will not be soon."
 
     async def settled(self, timeout_s: float) -> None:
         """Waits until the names are known or the first attempt has failed, at most `timeout_s`."""
@@ -151,14 +152,11 @@ class HomeAssistantClient:
     async def run(self) -> None:
         """Keeps the connection until cancelled. Returns when Home Assistant refuses it. Never
         raises an error."""
-        wait_s = self._first_wait_s
+        self._backoff.reset()
         timeout = ClientTimeout(total=None, sock_connect=FIRST_BYTE_S)
         async with ClientSession(timeout=timeout, cookie_jar=DummyCookieJar()) as self._http:
             while await self._attempt(self._http):
-                if self._clock.now() - self._began_s > LASTED_S:
-                    wait_s = self._first_wait_s
-                await self._pause(wait_s)
-                wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+                await self._pause(self._backoff.fail(self._clock.now() - self._began_s))
 
     async def _attempt(self, http: ClientSession) -> bool:
         """Runs one connection from its beginning to its end. Returns False when no other shall

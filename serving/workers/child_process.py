@@ -22,6 +22,7 @@ from core.errors import (
     RemoteProtocolError,
 )
 from core.ports import Metrics
+from core.tasks import Backoff
 from engines.runtime.worker.protocol import (
     LoadRequest,
     MessageFrameReader,
@@ -92,7 +93,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
     async def run(self) -> None:
         """Keeps the child alive until it is cancelled. Raises EngineError when the very first load
         fails."""
-        failures = 0
+        backoff = Backoff(BACKOFF_S, STABLE_AFTER_S)
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -106,9 +107,9 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
                     logger.error("! %s: %s", self._label, exc)
                     if self._is_loading:
                         self._fail_reload(exc)
-                failures = 1 if loop.time() - started > STABLE_AFTER_S else failures + 1
+                wait_s = backoff.fail(loop.time() - started)
                 self._metrics.count("earshot_worker_restarts", kind=self._kind)
-                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1])
+                await asyncio.sleep(wait_s)
         finally:
             self._lose("the server is stopping")
 

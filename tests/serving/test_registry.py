@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from core.errors import EngineError, EngineMissing
-from serving.registry import BACKOFF_S, LOOK_AGAIN_S, ModelRegistry
+from serving.model import BACKOFF_S
+from serving.registry import LOOK_AGAIN_S, ModelRegistry
 from tests.loop import run_virtual
 from tests.serving.fake_models import DECODE_S, LOAD_S, REQUEST, World, offer, say
 

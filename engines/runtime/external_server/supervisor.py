@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from core.errors import EngineCrashed, EngineError, EngineTimeout
+from core.tasks import Backoff
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ class ServerSupervisor:
 
     async def _supervise(self, first: asyncio.Future[None]) -> None:
         loop = asyncio.get_running_loop()
-        failures = 0
+        backoff = Backoff(BACKOFF_S, STABLE_AFTER_S)
         try:
             while True:
                 if not first.done():
@@ -127,15 +128,14 @@ class ServerSupervisor:
                     first.set_exception(error)
                     return
                 self._turn("restarting", error.detail)
-                was_stable = up_since_s is not None and loop.time() - up_since_s > STABLE_AFTER_S
-                failures = 1 if was_stable else failures + 1
+                wait_s = backoff.fail(0.0 if up_since_s is None else loop.time() - up_since_s)
                 logger.error("! llm.%s: %s", self._server.name, error.detail)
-                if failures == MAX_FAILURES:
-                    why = f"it failed {failures} times in a row, at last so: {error.detail}"
+                if backoff.failures == MAX_FAILURES:
+                    why = f"it failed {MAX_FAILURES} times in a row, at last so: {error.detail}"
                     self._turn("given up", why)
                     logger.error("! llm.%s: not started again", self._server.name)
                     return
-                await asyncio.sleep(BACKOFF_S[min(failures, len(BACKOFF_S)) - 1])
+                await asyncio.sleep(wait_s)
                 self.restarts += 1
         finally:
             if self.state != "given up":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import ConfigError
 from core.ports import ToolContext, ToolOutcome, ToolSpec
+from core.tasks import Backoff
 from pipeline.tools.mcp.errors import (
     gone_codes,
     is_bad_stream,
@@ -78,7 +79,8 @@ class McpToolProvider:
         """
         self.name = name
         self._server = server
-        self._first_wait_s, self._connect_timeout_s = first_wait_s, connect_timeout_s
+        self._backoff = Backoff.doubling(first_wait_s, LONGEST_WAIT_S, LASTED_S)
+        self._connect_timeout_s = connect_timeout_s
         self._admit = admit
         self._tried = asyncio.Event()
         "Set when the first attempt has succeeded or failed."
@@ -156,7 +158,7 @@ class McpToolProvider:
         """
         await asyncio.to_thread(importlib.import_module, "mcp")  # importing takes half a second
         loop = asyncio.get_running_loop()
-        wait_s = self._first_wait_s
+        self._backoff.reset()
         while not self._is_refused:
             began_s, self._had_client = loop.time(), False
             try:
@@ -177,10 +179,8 @@ class McpToolProvider:
                 raise asyncio.CancelledError
             if self._is_refused:
                 return
-            if self._had_client and loop.time() - began_s > LASTED_S:
-                wait_s = self._first_wait_s
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+            lasted_s = loop.time() - began_s if self._had_client else 0.0
+            await asyncio.sleep(self._backoff.fail(lasted_s))
 
     async def _connected(self) -> None:
         """Makes one connection, by streamable HTTP or else by SSE. Raises whatever ends it."""

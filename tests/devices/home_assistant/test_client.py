@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from core.tasks import Backoff
 from devices.home_assistant.client import ConnectionState
 from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.errors import (
@@ -154,7 +155,7 @@ def test_it_is_away_and_comes_back() -> None:
 def test_whoever_reaches_it_over_rest_ends_the_waiting() -> None:
     async def main() -> None:
         async with fake_home(has_websocket=False) as home, client(home) as house:
-            house._first_wait_s = 60
+            house._backoff = Backoff((60,))
             await until(lambda: house.state is ConnectionState.AWAY)
             home.has_websocket = True
             await house.converse("hello", "en", None)
