@@ -1,4 +1,4 @@
-"""Limits how much work of one kind runs at once, and waits for the last of it to end."""
+"""A limit on what is under way at once: counted, refused above the limit, waited for at the end."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,19 +11,18 @@ DRAINING_RETRY_AFTER_S = 5
 
 
 class CapacityLimit:
-    """A limited number of places. A full limit raises OverloadedError.
-
-    `full`: what there is too much of, for the error's message. `retry_after_s`: after which seconds
-    to try again.
-
-        calls = CapacityLimit(8, "calls are open", retry_after_s=10)
-        with calls.take():
-            ...  # one of at most 8
-    """
+    """A number of places. Each user takes one and gives it back."""
 
     def __init__(
-        self, limit: int, full: str, *, retry_after_s: int, code: str | None = None
+        self,
+        limit: int | None = None,
+        full: str = "",
+        *,
+        retry_after_s: int = 0,
+        code: str | None = None,
     ) -> None:
+        """`limit`: None counts without refusing. `full`: the error's text, with `{limit}` where the
+        number of places belongs."""
         self._limit, self._full = limit, full
         self._retry_after_s, self._code = retry_after_s, code
         self._taken = 0
@@ -36,22 +35,30 @@ class CapacityLimit:
         """Number of places that are taken."""
         return self._taken
 
-    @contextmanager
-    def take(self) -> Iterator[None]:
-        """Takes one place while the context is open. Raises OverloadedError when none is free, or
-        while draining."""
+    def check_open(self) -> None:
+        """Raises OverloadedError if the server is draining."""
         if self._is_draining:
             raise OverloadedError(
                 "the server is shutting down",
                 retry_after_s=DRAINING_RETRY_AFTER_S,
                 code="draining",
             )
-        if self._taken >= self._limit:
+
+    def check(self, spare: int = 0) -> None:
+        """Raises OverloadedError if `take` would raise now."""
+        self.check_open()
+        if self._limit is not None and self._taken >= self._limit - spare:
             raise OverloadedError(
-                f"{self._limit} {self._full}, the limit",
+                self._full.format(limit=self._limit - spare),
                 retry_after_s=self._retry_after_s,
                 code=self._code,
             )
+
+    @contextmanager
+    def take(self, spare: int = 0) -> Iterator[None]:
+        """Holds one place while it is open, and leaves `spare` places to others. Raises
+        OverloadedError: no place is left, or the server is draining."""
+        self.check(spare)
         self._taken += 1
         self._is_idle.clear()
         try:
@@ -61,7 +68,15 @@ class CapacityLimit:
             if self._taken == 0:
                 self._is_idle.set()
 
-    async def drain(self) -> None:
-        """Refuses new work, and waits until no place is taken."""
+    def close(self) -> None:
+        """Gives no more places."""
         self._is_draining = True
+
+    async def idle(self) -> None:
+        """Waits until no place is taken."""
         await self._is_idle.wait()
+
+    async def drain(self) -> None:
+        """Gives no more places and waits until none is taken."""
+        self.close()
+        await self.idle()

@@ -8,10 +8,11 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
-from core.errors import OverloadedError, RequestError
+from core.errors import RequestError
 from core.http.client_connection import ClientDisconnected
+from core.limits import CapacityLimit
 
-# Sends bytes to a client that may read them slowly or not at all.
+# Bytes to somebody who may take them slowly, or not at all.
 
 STALL_S = 120.0
 """Longest wait for a client that reads nothing. It must be longer than a player needs for the sound
@@ -72,8 +73,13 @@ class EventStreamSubscribers:
     def __init__(self, what: str, most: int, heartbeat_s: float = HEARTBEAT_S) -> None:
         """`what`: the thing that is watched, for errors. `most`: pages at once. `heartbeat_s`:
         seconds of silence until a heartbeat."""
-        self._what, self._most, self._heartbeat_s = what, most, heartbeat_s
-        self._count = 0
+        self._heartbeat_s = heartbeat_s
+        self._places = CapacityLimit(
+            most,
+            f"{{limit}} pages watch {what} already",
+            retry_after_s=RETRY_AFTER_S,
+            code="too_many_watchers",
+        )
 
     async def show(self, request: Any, response: T, events: AsyncGenerator[bytes, None]) -> T:
         """Sends the events until the page is gone or they end, then closes them. Each of `events`
@@ -83,23 +89,14 @@ class EventStreamSubscribers:
         event. Later errors come in an ExceptionGroup, such as RequestError download_stalled for a
         page that reads nothing.
         """
-        if self._count >= self._most:
-            raise OverloadedError(
-                f"{self._most} pages watch {self._what} already",
-                retry_after_s=RETRY_AFTER_S,
-                code="too_many_watchers",
-            )
-        self._count += 1
-        try:
+        with self._places.take():
             async with aclosing(events):
-                first = await anext(events)  # raises while an error response is still possible
+                first = await anext(events)  # raises before it is too late to say so
                 try:
                     await response.prepare(request)
                     await self._send(response, first, events)
                 except* (ClientDisconnected, ConnectionError):
-                    pass  # the page is gone, which is the normal end
-        finally:
-            self._count -= 1
+                    pass  # the page is gone, which is how every watch ends
         return response
 
     async def _send(

@@ -9,6 +9,7 @@ from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from core.errors import OverloadedError, PayloadTooLarge
+from core.limits import CapacityLimit
 from core.tasks import run_in_thread
 
 BLOCK_BYTES = 256 * 1024
@@ -44,13 +45,17 @@ class UploadSpools:
         """Creates the spools. `folder`: for the temporary files; None: the system's default."""
         self.limits = limits or SpoolLimits()
         self._folder = folder
-        self._open = 0
+        self._places = CapacityLimit(
+            self.limits.max_uploads,
+            "{limit} uploads are under way, the limit",
+            retry_after_s=RETRY_AFTER_S,
+        )
         self._used_bytes = 0
 
     @property
     def count(self) -> int:
         """Number of uploads that are not freed yet."""
-        return self._open
+        return self._places.taken
 
     @property
     def used_bytes(self) -> int:
@@ -60,18 +65,12 @@ class UploadSpools:
     @contextmanager
     def open(self) -> Iterator["UploadSpool"]:
         """Opens an empty upload; its file is deleted after the body. Raises OverloadedError."""
-        if self._open >= self.limits.max_uploads:
-            raise _full(f"{self._open} uploads are under way, the limit")
-        self._open += 1
-        try:
-            with TemporaryFile(dir=self._folder, buffering=0) as file:
-                spool = UploadSpool(file, self.limits.max_bytes, self._take)
-                try:
-                    yield spool
-                finally:
-                    self._used_bytes -= spool.size_bytes
-        finally:
-            self._open -= 1
+        with self._places.take(), TemporaryFile(dir=self._folder, buffering=0) as file:
+            spool = UploadSpool(file, self.limits.max_bytes, self._take)
+            try:
+                yield spool
+            finally:
+                self._used_bytes -= spool.size_bytes
 
     def _take(self, size_bytes: int) -> None:
         limit = self.limits.max_total_bytes

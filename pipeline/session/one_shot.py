@@ -149,7 +149,9 @@ class OneShotResponses:
         self._conversations, self._languages = conversations, languages
         self._usual = usual or SessionSettings()
         self._places = CapacityLimit(
-            max_parallel, "questions are being answered", retry_after_s=RETRY_AFTER_S
+            max_parallel,
+            "{limit} questions are being answered, the limit",
+            retry_after_s=RETRY_AFTER_S,
         )
         self._busy: set[str] = set()
         self._fillers = Fillers()

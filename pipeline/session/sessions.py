@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from core.errors import OverloadedError
+from core.limits import CapacityLimit
 from core.ports import DeviceLocation
 from pipeline.conversation.conversation import Conversations
 from pipeline.services import SessionServices
@@ -34,19 +35,19 @@ class ClientSecretHolder:
 
 class Sessions:
     """Opens and counts the sessions of all doors."""
-
     def __init__(
         self, surroundings: SessionServices, conversations: Conversations, max_sessions: int
     ) -> None:
         self._surroundings, self._conversations = surroundings, conversations
         self._max_sessions = max_sessions
+        self._places = CapacityLimit(
+            max_sessions, "all {limit} sessions are in use", retry_after_s=RETRY_AFTER_S
+        )
         self._live: dict[str, Session] = {}
         self._guests: dict[str, bytes] = {}
-        "Key digest of the client secret that opened a session, by session id."
-        self._is_draining = False
-        self._is_empty, self._is_used = asyncio.Event(), asyncio.Event()
-        "Set while no session is live; set while at least one is."
-        self._is_empty.set()
+        "Session id -> the guest's key that opened it."
+        self._is_used = asyncio.Event()
+        "Somebody is there."
 
     @property
     def count(self) -> int:
@@ -84,12 +85,11 @@ class Sessions:
         conversation = self._conversations.get(conversation_id)
         if place is not None:
             conversation.place = place
-        with conversation.held():
+        with self._places.take(_spare(guest)), conversation.held():
             session = Session(settings, conversation, paced_by, self._surroundings)
             self._live[session.id] = session
             if guest is not None:
                 self._guests[session.id] = guest.key
-            self._is_empty.clear()
             self._is_used.set()
             self._report()
             logger.info("= session %s opened (%s), %d live", session.id, door, self.count)
@@ -105,7 +105,6 @@ class Sessions:
                 del self._live[session.id]
                 self._guests.pop(session.id, None)
                 if not self._live:
-                    self._is_empty.set()
                     self._is_used.clear()
                 self._report()
                 logger.info("= session %s closed, %d live", session.id, self.count)
@@ -114,7 +113,7 @@ class Sessions:
         """Waits until there was a session, and then none for `quiet_s` seconds."""
         while True:
             await self._is_used.wait()
-            await self._is_empty.wait()
+            await self._places.idle()
             with suppress(TimeoutError):
                 async with asyncio.timeout(quiet_s):
                     await self._is_used.wait()
@@ -124,7 +123,7 @@ class Sessions:
     async def drain(self, timeout_s: float) -> None:
         """Takes no new sessions. Lets turns finish for at most `timeout_s` seconds, then ends
         all."""
-        self._is_draining = True
+        self._places.close()
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.gather(*(s.settled() for s in self._live.values()))
@@ -132,24 +131,17 @@ class Sessions:
             logger.warning("! drain: %d session(s) cut off after %.0f s", self.count, timeout_s)
         for session in tuple(self._live.values()):
             session.close()
-        await self._is_empty.wait()
+        await self._places.idle()
 
     def _admit(self, guest: ClientSecretHolder | None) -> None:
-        if self._is_draining:
-            raise OverloadedError(
-                "the server is shutting down", retry_after_s=RETRY_AFTER_S, code="draining"
-            )
-        # The last place is for the server's key, so that clients with secrets cannot lock the owner
-        # out.
-        places = self._max_sessions if guest is None else self._max_sessions - 1
-        if not places:
+        self._places.check_open()
+        if guest is not None and self._max_sessions == 1:
             raise OverloadedError(
                 "the only session of this server is the owner's (server.max_sessions); a client"
                 " secret needs at least 2",
                 retry_after_s=RETRY_AFTER_S,
             )
-        if self.count >= places:
-            raise OverloadedError(f"all {places} sessions are in use", retry_after_s=RETRY_AFTER_S)
+        self._places.check(_spare(guest))
         if guest is None:
             return
         if sum(key == guest.key for key in self._guests.values()) >= guest.max_sessions:
@@ -161,3 +153,8 @@ class Sessions:
 
     def _report(self) -> None:
         self._surroundings.metrics.gauge("earshot_sessions", self.count)
+
+
+def _spare(guest: ClientSecretHolder | None) -> int:
+    """The last place is the owner's: no guest can lock the owner out."""
+    return 0 if guest is None else 1

@@ -61,7 +61,10 @@ class SpeechFiles:
     def __init__(self, engines: VoiceEngines, *, max_parallel: int = MAX_PARALLEL) -> None:
         self._engines = engines
         self._places = CapacityLimit(
-            max_parallel, "texts are being read", retry_after_s=RETRY_AFTER_S, code="engine_busy"
+            max_parallel,
+            "{limit} texts are being read, the limit",
+            retry_after_s=RETRY_AFTER_S,
+            code="engine_busy",
         )
 
     @property

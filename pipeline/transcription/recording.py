@@ -1,14 +1,15 @@
 """Transcribes whole recordings, for every door that takes audio as a file or an upload."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
 from core.errors import EngineError, OverloadedError
+from core.limits import CapacityLimit
 from core.tasks import single_error
 from engines.base import (
     AsrItem,
@@ -88,15 +89,11 @@ class Transcriber:
 
     def __init__(self, engines: RecordingEngines) -> None:
         self._engines = engines
-        self._under_way = 0
-        self._is_draining = False
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
+        self._under_way = CapacityLimit()
 
     async def drain(self) -> None:
         """Refuses new recordings, and waits until those that are open are done."""
-        self._is_draining = True
-        await self._is_idle.wait()
+        await self._under_way.drain()
 
     def check(self, model: str, options: AsrOptions) -> None:
         """Checks model and options. Raises NotFound model_not_found; RequestError for what this
@@ -127,8 +124,7 @@ class Transcriber:
         `eager`: for audio that arrives as it is spoken; see `PauseDecoder`. Raises the errors of
         `check`, and OverloadedError when the wait would be too long or the server is draining.
         """
-        if self._is_draining:
-            raise OverloadedError("the server is shutting down", retry_after_s=5, code="draining")
+        self._under_way.check_open()
         self.check(model, options)
         self._engines.admit(model, priority)
         recogniser = self._engines.recogniser(model)
@@ -136,7 +132,7 @@ class Transcriber:
         options = self._engines.recognition(options)
         window = ms_to_samples(recogniser.info.window_ms or ANY_LENGTH_MS, ASR_RATE_HZ)
         cutter = Segmenter(self._engines.vad.open(), window, judge)
-        with single_error(), self._counted(), self._engines.hold(model):
+        with single_error(), self._under_way.take(), self._engines.hold(model):
             async with asyncio.TaskGroup() as tasks:
                 head_start = PauseDecoder(recogniser, options, tasks, self._engines.wasted)
                 used = recogniser, options, priority, cutter, head_start, tasks
@@ -145,17 +141,6 @@ class Transcriber:
                     yield recording
                 finally:
                     recording.close()
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        self._under_way += 1
-        self._is_idle.clear()
-        try:
-            yield
-        finally:
-            self._under_way -= 1
-            if self._under_way == 0:
-                self._is_idle.set()
 
 
 class RecordingTranscription:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Struct
 
-from core.errors import OverloadedError
 from core.events import HypothesisChanged, SessionEvent, TranscriptionCompleted, TranscriptionFailed
+from core.limits import CapacityLimit
 from core.queues import Outbox
 
 MAX_UNREAD = 256
@@ -90,6 +90,12 @@ class TranscriptFeed:
     def __init__(self) -> None:
         self._kept: deque[FeedEntry] = deque(maxlen=MAX_KEPT)
         self._readers: set[Outbox[FeedEntry]] = set()
+        self._places = CapacityLimit(
+            MAX_READERS,
+            "{limit} read this publication already",
+            retry_after_s=RETRY_AFTER_S,
+            code="too_many_readers",
+        )
         self._count = 0
         self._is_closed = False
 
@@ -116,23 +122,18 @@ class TranscriptFeed:
 
         Raises OverloadedError too_many_readers.
         """
-        if len(self._readers) >= MAX_READERS:
-            raise OverloadedError(
-                f"{MAX_READERS} read this publication already",
-                retry_after_s=RETRY_AFTER_S,
-                code="too_many_readers",
-            )
-        reader: Outbox[FeedEntry] = Outbox(MAX_UNREAD)
-        for sent in self._kept:
-            if sent.number > after:
-                reader.put(sent)
-        if self._is_closed:
-            reader.close()
-        self._readers.add(reader)
-        try:
-            yield reader
-        finally:
-            self._readers.discard(reader)
+        with self._places.take():
+            reader: Outbox[FeedEntry] = Outbox(MAX_UNREAD)
+            for sent in self._kept:
+                if sent.number > after:
+                    reader.put(sent)
+            if self._is_closed:
+                reader.close()
+            self._readers.add(reader)
+            try:
+                yield reader
+            finally:
+                self._readers.discard(reader)
 
     def close(self, reason: str) -> None:
         """Sends the last event and ends all queues."""

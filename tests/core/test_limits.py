@@ -11,7 +11,7 @@ from tests.loop import run_virtual
 
 def test_a_bound_and_a_drain() -> None:
     async def scene() -> None:
-        places = CapacityLimit(1, "texts are being read", retry_after_s=3)
+        places = CapacityLimit(1, "{limit} texts are being read, the limit", retry_after_s=3)
         with places.take():
             with (
                 pytest.raises(OverloadedError, match="1 texts are being read") as full,
@@ -31,3 +31,19 @@ def test_a_bound_and_a_drain() -> None:
         await places.drain()
 
     run_virtual(scene())
+
+
+def test_spare_places_are_left_to_others() -> None:
+    places = CapacityLimit(2, "all {limit} places are taken", retry_after_s=3)
+    with places.take(spare=1):
+        with pytest.raises(OverloadedError, match="all 1 places are taken"):
+            places.check(spare=1)
+        with places.take():
+            assert places.taken == 2
+
+
+def test_without_a_limit_places_are_only_counted() -> None:
+    places = CapacityLimit()
+    with places.take(), places.take():
+        assert places.taken == 2
+    assert places.taken == 0

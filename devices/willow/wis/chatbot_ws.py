@@ -1,8 +1,7 @@
 """WIS's WebSocket to the assistant: each text frame is a question, each answer a text frame."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 
 import msgspec
@@ -10,6 +9,7 @@ from aiohttp import WSMsgType
 from aiohttp import web as aioweb
 
 from core.errors import EarshotError, OverloadedError, RequestError
+from core.limits import CapacityLimit
 from devices.willow.wis.chat_params import check_site, read_question
 from devices.willow.wis.chatbot import Chatbot
 from devices.willow.wis.tts import read_text
@@ -40,8 +40,10 @@ class ChatbotSocket:
     """
 
     def __init__(self, chatbot: Chatbot, exchanges: OneShotResponses, *, max_open: int) -> None:
-        self._chatbot, self._exchanges, self._max_open = chatbot, exchanges, max_open
-        self._open = 0
+        self._chatbot, self._exchanges = chatbot, exchanges
+        self._places = CapacityLimit(
+            max_open, "{limit} connections are open, the limit", retry_after_s=RETRY_AFTER_S
+        )
 
     async def serve(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Handles `GET /api/ws/chatbot`. Raises RequestError and OverloadedError before the
@@ -53,23 +55,11 @@ class ChatbotSocket:
         )
         if not ws.can_prepare(request).ok:
             raise RequestError("this path speaks WebSocket", code="websocket_expected")
-        with self._place():
+        with self._places.take():
             await ws.prepare(request)
             conversation = self._exchanges.conversation(wanted)
             await _ChatbotConnection(ws, self._chatbot, conversation, request.query).run()
         return ws
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        if self._open >= self._max_open:
-            raise OverloadedError(
-                f"{self._max_open} connections are open, the limit", retry_after_s=RETRY_AFTER_S
-            )
-        self._open += 1
-        try:
-            yield
-        finally:
-            self._open -= 1
 
 
 class _ChatbotConnection:
