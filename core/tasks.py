@@ -1,8 +1,8 @@
-"""Tools for tasks: the one error of a TaskGroup, waits that grow, calls in threads."""
+"""Tools for tasks: the one error of a TaskGroup, growing waits, deadlines, calls in threads."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -44,6 +44,41 @@ class Backoff:
     def reset(self) -> None:
         """Begins a new row of failures: an attempt succeeded."""
         self.failures = 0
+
+
+class Alarm:
+    """A deadline that may move, for one task that waits for it."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """`now`: monotonic seconds."""
+        self._now = now
+        self._due_at: float | None = None
+        self._wakes_at = float("inf")
+        "When the waiting task looks again by itself."
+        self._is_earlier = asyncio.Event()
+
+    @property
+    def due_at(self) -> float | None:
+        """The deadline; None: there is none."""
+        return self._due_at
+
+    def set(self, due_at: float | None) -> None:
+        """Moves the deadline, or takes it back. A task is woken only for an earlier one, so this
+        is cheap enough for every packet."""
+        self._due_at = due_at
+        if due_at is not None and due_at < self._wakes_at:
+            self._is_earlier.set()
+
+    async def wait(self) -> None:
+        """Returns when the deadline has passed, and takes it back."""
+        while self._due_at is None or self._due_at > self._now():
+            self._is_earlier.clear()
+            self._wakes_at = float("inf") if self._due_at is None else self._due_at
+            left_s = None if self._due_at is None else self._due_at - self._now()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._is_earlier.wait()
+        self._due_at = None
 
 
 # Blocking calls beside the event loop.

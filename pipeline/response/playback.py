@@ -7,15 +7,14 @@ playing by itself when it gets the event "speech started". It may report its las
 later.
 """
 
-import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, floor
 
 from core.errors import RequestError
 from core.events import ItemTruncated, PlayoutCleared, PlayoutStarted, PlayoutStopped, SessionEvent
 from core.ports import Clock
+from core.tasks import Alarm
 from pipeline.conversation.history import History
 from pipeline.playout.client_clock import ClientPlayoutClock
 from pipeline.playout.playout import PlayoutWriter
@@ -67,10 +66,10 @@ class PlaybackTracker:
         self._find, self._on_cut = find, on_cut
         self._emit, self._finish_turn = reporting.emit, reporting.finish_turn
         self._heard: dict[str, _PlayingResponse] = {}
-        "By response id."
-        self._changed = asyncio.Event()
+        "By response."
+        self._alarm = Alarm(clock.now)
 
-    # Reports of the playout.
+    # What playout reports.
 
     def playout_started(self, writer: PlayoutWriter) -> None:
         """Notes the first sound of a response: its turn is answered."""
@@ -94,7 +93,7 @@ class PlaybackTracker:
         self._emit(PlayoutCleared(writer.response_id))
         self._ended(writer)
 
-    # Reports of a client that paces itself.
+    # What the client does, if it paces itself.
 
     def silenced(self) -> None:
         """Notes that the client stopped playing, because it got the event "speech started"."""
@@ -105,7 +104,7 @@ class PlaybackTracker:
         for heard in self._heard.values():
             if heard.stopped_at is None:
                 heard.stopped_at, heard.due_at = now, now + TRUNCATE_S
-        self._changed.set()
+        self._set_alarm()
 
     def truncated(self, item_id: str, audio_end_ms: float) -> None:
         """Notes how much of an item's sound the client has played, in ms."""
@@ -116,29 +115,26 @@ class PlaybackTracker:
             if heard.answer.item_id == item_id:
                 self._tell(heard, min(heard.writer.heard_at(audio_end_ms), self._clock.now()))
 
-    # Calls from the session.
+    # Within the session.
 
     async def run(self) -> None:
         """Finishes turns when the client will have played their sound."""
         while True:
-            self._changed.clear()
-            waiting = [heard for heard in self._heard.values() if heard.due_at is not None]
-            due_at = min((heard.due_at or 0.0 for heard in waiting), default=None)
-            if due_at is None:
-                await self._changed.wait()
-            elif (left_s := due_at - self._clock.now()) > 0:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(left_s):
-                        await self._changed.wait()
-            else:
-                for heard in waiting:
-                    if heard.due_at == due_at:
-                        self._tell(heard, heard.writer.ends_at)
+            await self._alarm.wait()
+            now = self._clock.now()
+            for heard in tuple(self._heard.values()):
+                if heard.due_at is not None and heard.due_at <= now:
+                    self._tell(heard, heard.writer.ends_at)
+            self._set_alarm()
 
     def close(self) -> None:
         """Finishes the turns of all responses that are audible: the session is over."""
         for heard in tuple(self._heard.values()):
             self._tell(heard, min(heard.writer.ends_at, self._clock.now()))
+
+    def _set_alarm(self) -> None:
+        due = (heard.due_at for heard in self._heard.values() if heard.due_at is not None)
+        self._alarm.set(min(due, default=None))
 
     def _ended(self, writer: PlayoutWriter) -> None:
         """Notes that no more sound of this response will come."""
@@ -148,7 +144,7 @@ class PlaybackTracker:
             self._tell(heard, writer.ends_at)
         elif heard.due_at is None:
             heard.due_at = writer.ends_at
-            self._changed.set()
+            self._set_alarm()
 
     def _tell(self, heard: _PlayingResponse, ended_at: float) -> None:
         del self._heard[heard.writer.response_id]

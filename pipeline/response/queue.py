@@ -4,12 +4,12 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from core.errors import Conflict
 from core.events import CancelReason
 from core.ports import Clock
+from core.tasks import Alarm
 from pipeline.response.response import Response
 from pipeline.shared.turn import Turn
 from pipeline.user_turn.events import InputActivity
@@ -58,10 +58,10 @@ class ResponseQueue:
     def __init__(self, on_idle: Callable[[], None], clock: Clock, ear: InputActivity) -> None:
         self._on_idle, self._clock, self._ear = on_idle, clock, ear
         self._waiting: deque[_QueuedResponse] = deque()
-        self._wake = asyncio.Event()
+        self._alarm = Alarm(clock.now)
         self._running: _ActiveResponse | None = None
         self._made: _ActiveResponse | None = None
-        "The response that ran before. It is made, but its sound may still wait for the speaker."
+        "The one before; what is made may still wait for the speaker."
         self._beside: list[Response] = []
         self._tasks: asyncio.TaskGroup | None = None
         self._remembered: OrderedDict[str, Response] = OrderedDict()
@@ -99,7 +99,6 @@ class ResponseQueue:
         return sum(entry.is_announcement for entry in self._waiting) < MAX_WAITING
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
-        """Runs the queued responses in order until the task is cancelled."""
         self._tasks = tasks
         while True:
             while (entry := self._next()) is not None:
@@ -111,16 +110,14 @@ class ResponseQueue:
                 await asyncio.wait([task])
                 self._running, self._made = None, self._running
                 self._remember(answer)
-            self._wake.clear()
+            self._alarm.set(self._held_until())
             self._on_idle()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._held_for_s()):
-                    await self._wake.wait()
+            await self._alarm.wait()
 
     def heard(self) -> None:
         """Wakes the queue: a transcript is known, so an announcement that waited for it may
         begin."""
-        self._wake.set()
+        self._wake()
 
     def _next(self) -> _QueuedResponse | None:
         """Removes and returns the first response that may begin.
@@ -139,14 +136,12 @@ class ResponseQueue:
         is_asking = self._ear.is_speaking or (entry.is_held and self._ear.is_transcribing)
         return may_wait and is_asking
 
-    def _held_for_s(self) -> float | None:
-        """Returns the seconds until the first waiting announcement may begin anyway.
+    def _wake(self) -> None:
+        self._alarm.set(self._clock.now())
 
-        None: none waits.
-        """
-        if not self._waiting:
-            return None
-        return self._waiting[0].since + MAX_SILENT_S - self._clock.now()
+    def _held_until(self) -> float | None:
+        """When the first of those that are left waits no longer; None: nothing is left."""
+        return self._waiting[0].since + MAX_SILENT_S if self._waiting else None
 
     def enqueue(
         self,
@@ -169,13 +164,12 @@ class ResponseQueue:
         takes_all: it answers everything that the user says until it begins, so it replaces a
             waiting one.
         """
-        # it needs no voice, so it need not wait for one
-        if is_apart and is_written and self._tasks is not None:
+        if is_apart and is_written and self._tasks is not None:  # it needs no voice
             answer = make()
             self._beside.append(answer)
             self._tasks.create_task(self._give_beside(answer), name=answer.response_id)
             return
-        if takes_all:  # one response answers this turn and those that already wait
+        if takes_all:  # together with what waits for an answer already: one is enough
             self._drop_if(lambda entry: entry.takes_all and entry.cancelled is None)
         answers = [e for e in self._waiting if not (e.is_announcement or e.is_apart)]
         if len(answers) >= MAX_WAITING:
@@ -188,7 +182,7 @@ class ResponseQueue:
             at for at, one in enumerate(self._waiting, 1) if is_announcement or not one.is_held
         ]
         self._waiting.insert(max(before, default=0), entry)
-        self._wake.set()
+        self._wake()
 
     def cancel(self, reason: CancelReason, response_id: str | None = None) -> None:
         """Cancels a response by its id. Without an id: the conversation's, which runs or is next.
@@ -243,7 +237,7 @@ class ResponseQueue:
         )
         again.is_held = True
         self._waiting.appendleft(again)
-        self._wake.set()
+        self._wake()
 
     def close(self) -> list[Response]:
         """Drops all waiting responses. Returns the recent ones and those that run."""

@@ -1,6 +1,5 @@
 """The user's silence after an answer: after a set time the assistant speaks again."""
 
-import asyncio
 from collections.abc import Callable
 
 from core.audio import ASR_RATE_HZ, samples_to_ms
@@ -22,6 +21,7 @@ from core.events import (
 from core.ids import new_id
 from core.items import AudioPart, Item, MessageItem
 from core.ports import Clock
+from core.tasks import Alarm
 from pipeline.conversation.history import NOTHING_SAID, History
 from pipeline.playout.client_clock import ClientPlayoutClock
 from pipeline.shared.settings import ResponseRequest, SessionSettings
@@ -61,9 +61,7 @@ class UserIdleTimer:
         """Takes `remind`, which is called with the length of the silence in ms."""
         self._clock, self._client = clock, client
         self._settings, self._remind = settings, remind
-        self._is_due = asyncio.Event()
-        "Set while the deadline counts."
-        self._deadline = 0.0
+        self._alarm = Alarm(clock.now)
         self._has_answered = False
         self._responding = self._playing = self._speaking = False
 
@@ -87,14 +85,8 @@ class UserIdleTimer:
         self._settle()
 
     async def run(self) -> None:
-        """Calls `remind` each time that the user has been silent for the set time."""
         while True:
-            await self._is_due.wait()
-            left_s = self._deadline - self._clock.now()
-            if left_s > 0:
-                await asyncio.sleep(left_s)
-                continue
-            self._is_due.clear()
+            await self._alarm.wait()
             if (timeout_ms := self._timeout_ms()) is not None:
                 self._remind(timeout_ms)
 
@@ -102,10 +94,10 @@ class UserIdleTimer:
         timeout_ms = self._timeout_ms()
         is_busy = self._responding or self._playing or self._speaking
         if timeout_ms is None or is_busy or not self._has_answered:
-            self._is_due.clear()
-            return
-        self._deadline = max(self._clock.now(), self._client.until) + timeout_ms / 1000
-        self._is_due.set()
+            self._alarm.set(None)
+        else:
+            begins_at = max(self._clock.now(), self._client.until)
+            self._alarm.set(begins_at + timeout_ms / 1000)
 
     def _timeout_ms(self) -> int | None:
         settings = self._settings()

@@ -5,13 +5,12 @@ Waiting for the next packet gains nothing: if it holds speech, that continues af
 The timer runs only while audio arrives in real time, as only then wall time equals audio time.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 
 from core.audio import ASR_RATE_HZ, ms_to_samples
 from core.ports import Clock
+from core.tasks import Alarm
 from pipeline.user_turn.speech_detector import SpeechDetector
 
 LIVE_MS = 1000
@@ -58,14 +57,12 @@ class EndpointTimer:
         self._hearing, self._clock = hearing, clock
         self._pace = ArrivalPace()
         self._heard_at = 0.0
-        self._due: float | None = None
-        self._is_other = asyncio.Event()
-        "Set when the due time changes."
+        self._alarm = Alarm(clock.now)
 
     def came(self, samples: int) -> None:
         """Notes that a frame of `samples` arrives, before the detector takes it. Stops the timer:
         the frame itself says more than the clock."""
-        self._put(None)
+        self._alarm.set(None)
         self._heard_at = self._clock.now()
         self._pace.push(self._heard_at, samples)
 
@@ -74,30 +71,18 @@ class EndpointTimer:
         changed."""
         missing = self._hearing.missing
         if missing is None or not self._pace.is_live:
-            self._put(None)
+            self._alarm.set(None)
         else:
             left = max(0, missing - self._hearing.waiting)
-            self._put(self._heard_at + left / ASR_RATE_HZ)
+            self._alarm.set(self._heard_at + left / ASR_RATE_HZ)
 
     def is_due_within(self, seconds: float) -> bool:
         """Returns whether the timer is due within `seconds`, if no frame arrives before."""
-        return self._due is not None and self._due - self._clock.now() <= seconds
+        due_at = self._alarm.due_at
+        return due_at is not None and due_at - self._clock.now() <= seconds
 
     async def run(self, end: Callable[[], None]) -> None:
         """Calls `end` each time the timer is due. Runs until it is cancelled."""
         while True:
-            await self._is_other.wait()
-            self._is_other.clear()
-            if self._due is None:
-                continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._due - self._clock.now()):
-                    await self._is_other.wait()
-                    continue
-            self._due = None
+            await self._alarm.wait()
             end()
-
-    def _put(self, due: float | None) -> None:
-        if due != self._due:
-            self._due = due
-            self._is_other.set()

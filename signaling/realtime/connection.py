@@ -13,6 +13,7 @@ from core.connection_stats import ConnectionStats
 from core.errors import EarshotError, RequestError
 from core.events import ItemAdded
 from core.ports import Metrics
+from core.tasks import Alarm
 from signaling.realtime.client_secrets import check_type
 from signaling.realtime.ports import RealtimeHomeSource, RealtimeSessionPort
 from signaling.realtime.protocol.audio_input import InputAudioDecoder, decode_recordings
@@ -130,6 +131,7 @@ class RealtimeConnection:
         "Language in which the client watches the home."
         self._now = asyncio.get_running_loop().time
         self._active_at = self._now()
+        self._idle = Alarm(self._now)
         self._turns = EventLoopShare()
         "Work of this client and its sideband connections, to share the event loop fairly."
         self.asides: set[SidebandOutbox] = set()
@@ -387,13 +389,10 @@ class RealtimeConnection:
 
     def _touch(self) -> None:
         self._active_at = self._now()
+        self._idle.set(self._active_at + self._idle_timeout_s)
 
     async def _end_when_idle(self) -> None:
-        while True:
-            left_s = self._active_at + self._idle_timeout_s - self._now()
-            if left_s <= 0:
-                break
-            await asyncio.sleep(left_s)
+        await self._idle.wait()
         message = f"The session ends: nothing happened for {self._idle_timeout_s:g} s."
         await self._send(self._translator.error("session_idle", message))
         self.close(DisconnectReason.IDLE)

@@ -1,8 +1,12 @@
-"""Tools for tasks: waits that grow with each failure."""
+"""Waits that grow with each failure, and a deadline that may move. Virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from core.tasks import Backoff
+from core.tasks import Alarm, Backoff
+from tests.loop import run_virtual
 
 
 def test_waits_grow_with_each_failure_and_the_last_one_repeats() -> None:
@@ -25,3 +29,76 @@ def test_what_ran_for_long_begins_a_new_row_of_failures(lasted_s: float, wait_s:
     backoff.fail()
     backoff.fail()
     assert backoff.fail(lasted_s) == wait_s
+
+
+def rings(scene: Callable[[Alarm], Awaitable[None]]) -> list[float]:
+    """When the alarm rang, in virtual seconds from the start of `scene`."""
+    rang_at: list[float] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        alarm, began_at = Alarm(loop.time), loop.time()
+
+        async def listen() -> None:
+            while True:
+                await alarm.wait()
+                rang_at.append(loop.time() - began_at)
+
+        listening = asyncio.create_task(listen())
+        await asyncio.sleep(0)
+        await scene(alarm)
+        listening.cancel()
+
+    run_virtual(main())
+    return rang_at
+
+
+@pytest.mark.parametrize(
+    ("moves", "expected"),
+    [
+        ([(0, 5)], [5]),
+        ([(0, 5), (1, 9)], [9]),
+        ([(0, 5), (1, 2)], [2]),
+        ([(0, 5), (1, None)], []),
+        ([(0, 5), (1, None), (2, 5)], [5]),
+        ([(0, 5), (1, None), (2, 3)], [3]),
+        ([(0, 5), (7, 8)], [5, 8]),
+        ([(4, 1)], [4]),
+    ],
+    ids=["once", "later", "earlier", "taken back", "same again", "new", "twice", "past"],
+)
+def test_an_alarm_rings_at_its_last_deadline(
+    moves: list[tuple[float, float | None]], expected: list[float]
+) -> None:
+    async def scene(alarm: Alarm) -> None:
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        for at, due in moves:
+            await asyncio.sleep(began_at + at - loop.time())
+            alarm.set(None if due is None else began_at + due)
+        await asyncio.sleep(20)
+        assert alarm.due_at is None
+
+    assert rings(scene) == pytest.approx(expected)
+
+
+def test_a_later_deadline_does_not_wake_the_waiting_task() -> None:
+    looks: list[float] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def now() -> float:
+            looks.append(loop.time())
+            return loop.time()
+
+        alarm = Alarm(now)
+        alarm.set(loop.time() + 1)
+        waiting = asyncio.create_task(alarm.wait())
+        for _ in range(100):
+            await asyncio.sleep(0.02)
+            alarm.set(loop.time() + 1)
+        await waiting
+
+    run_virtual(main())
+    assert len(looks) < 10
