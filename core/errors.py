@@ -22,7 +22,7 @@ turns errors into HTTP.
 """
 
 import traceback
-from typing import ClassVar
+from typing import ClassVar, TypeVar, overload
 
 MAX_CHAIN = 8
 "Most exceptions of one chain that are logged; longer chains repeat themselves."
@@ -162,13 +162,34 @@ class EngineTimeout(EngineError):
     retryable = True
 
 
-def first_error(group: BaseExceptionGroup[EarshotError]) -> EarshotError:
-    """Returns the first error of a group. Later ones are its consequences."""
-    error: BaseException = group
+ErrorT = TypeVar("ErrorT", bound=BaseException)
+
+
+@overload
+def first_error(error: BaseExceptionGroup[ErrorT]) -> ErrorT: ...
+
+
+@overload
+def first_error(error: BaseException) -> BaseException: ...
+
+
+def first_error(error: BaseException) -> BaseException:
+    """The first error of a group, however deep: later ones are its echo. Another error is returned
+    as it is."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    assert isinstance(error, EarshotError)
     return error
+
+
+def expected_failure(error: BaseException) -> EarshotError | None:
+    """The error of ours that an exception is, or that a group carries first. None for a bug, also
+    for a group with a bug in it."""
+    if isinstance(error, EarshotError):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        causes = [expected_failure(inner) for inner in error.exceptions]
+        return None if None in causes else causes[0]
+    return None
 
 
 def chain_of(error: BaseException) -> str:

@@ -8,7 +8,14 @@ from contextlib import asynccontextmanager
 from contextvars import Context
 from dataclasses import dataclass, replace
 
-from core.errors import ConfigError, EarshotError, EngineCrashed, EngineError, OverloadedError
+from core.errors import (
+    ConfigError,
+    EarshotError,
+    EngineCrashed,
+    EngineError,
+    OverloadedError,
+    first_error,
+)
 from core.ports import Clock, Metrics
 from engines.base import AsrInfo
 from serving.catalogue import find_entry
@@ -187,11 +194,11 @@ class ModelRegistry:
             async with asyncio.TaskGroup() as tasks:
                 await self._open(life, tasks)
         except* (EarshotError, OSError) as group:
-            error = _first(group)
+            error = first_error(group)
         except* Exception as group:  # a bug costs this model, not the server with the others
             logger.error("! %s failed", life.model.offer.name, exc_info=group)
             self._metrics.count("earshot_errors", code=EarshotError.code)
-            error = _first(group)
+            error = first_error(group)
         return error
 
     async def _open(self, life: ModelLifetime, tasks: asyncio.TaskGroup) -> None:
@@ -295,12 +302,3 @@ def _again(failure: EngineError, wait_s: float) -> EngineError:
     """Returns the same failure for a caller that asks before the model may be tried again."""
     why = f"{failure.detail}; tried again in {wait_s:.0f} s"
     return type(failure)("asr", failure.engine, why)
-
-
-def _first(group: BaseExceptionGroup[Exception]) -> Exception:
-    """Returns the first leaf of an exception group, which has the message."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, Exception)
-    return error

@@ -31,7 +31,7 @@ from bench.client.realtime import CannotConnect, ConnectionLost
 from bench.server.own_server import own_server
 from bench.talk.command import TalkExitCode, address_of
 from bench.tools.stats import machine
-from core.errors import EarshotError, RequestError
+from core.errors import EarshotError, RequestError, expected_failure
 from media.files.decode import decode_file
 
 DEFAULT_MODEL = "whisper-1"
@@ -51,8 +51,11 @@ def main(options: argparse.Namespace) -> int:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
         return TalkExitCode.INTERRUPTED
-    except BaseExceptionGroup as group:  # tasks fail for the same reason: one is enough
-        return _failed(group)
+    except BaseExceptionGroup as group:  # tasks fail for the same reason: the first says it
+        known = expected_failure(group)
+        if known is None:
+            raise
+        return _complain(known)
     except EarshotError as error:
         return _complain(error)
 
@@ -178,17 +181,6 @@ def _name(source: Path) -> str:
     source = source.resolve()
     stem = source.name if source.is_dir() else source.stem
     return source.parent.name if stem == "transcripts" else stem.split(".")[0]
-
-
-def _failed(group: BaseExceptionGroup[BaseException]) -> int:
-    known, unknown = group.split(EarshotError)
-    if unknown is not None or known is None:
-        raise group
-    first: BaseException = known
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    assert isinstance(first, EarshotError)
-    return _complain(first)
 
 
 def _complain(error: EarshotError) -> int:

@@ -26,7 +26,7 @@ from bench.voice.clips import clips
 from bench.voice.measure import VoicePlan, VoiceTurn, run
 from bench.voice.stub_server import stubs
 from bench.voice.summary import answered, summary, table, typical, voice_to_voice
-from core.errors import EarshotError, RequestError
+from core.errors import EarshotError, RequestError, expected_failure
 
 EPILOG = """Without --url a server is started for the run, with default settings or those of
 --config. Voice to voice is measured at the client: from the last audible sample spoken to the first
@@ -69,8 +69,11 @@ def main(options: argparse.Namespace) -> int:
         return asyncio.run(_main(options))
     except KeyboardInterrupt:
         return TalkExitCode.INTERRUPTED
-    except BaseExceptionGroup as group:  # clients fail for the same reason: one is enough
-        return _complain(_first(group))
+    except BaseExceptionGroup as group:  # clients fail for the same reason: the first says it
+        known = expected_failure(group)
+        if known is None:
+            raise
+        return _complain(known)
     except EarshotError as error:
         return _complain(error)
 
@@ -162,17 +165,6 @@ def _write(
             file.write_text(text, encoding="utf-8")
         except OSError as error:
             raise RequestError(f"{file}: {error.strerror or error}") from error
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> EarshotError:
-    known, unknown = group.split(EarshotError)
-    if unknown is not None or known is None:
-        raise group
-    first: BaseException = known
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    assert isinstance(first, EarshotError)
-    return first
 
 
 def _complain(error: EarshotError) -> int:

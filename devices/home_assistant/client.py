@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 
-from core.errors import ConfigError, EarshotError
+from core.errors import ConfigError, EarshotError, first_error
 from core.ports import Clock, Metrics
 from core.tasks import Backoff, single_error
 from devices.home_assistant.conversation import ConversationResult, parse
@@ -161,19 +161,18 @@ class HomeAssistantClient:
     async def _attempt(self, http: ClientSession) -> bool:
         """Runs one connection from its beginning to its end. Returns False when no other shall
         follow."""
-        if self._is_refused():  # refused meanwhile, over REST
+        if self._is_refused():  # over REST, meanwhile
             return False
         self._began_s = self._clock.now()
         try:
             await self._connected(http)
         except* HomeAssistantAccessError as errors:
-            self._refuse(_first(errors))
+            self._refuse(first_error(errors))
         except* (EarshotError, ClientError, OSError) as errors:
-            self._lost(_first(errors))
+            self._lost(first_error(errors))
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            # a TaskGroup that ends with errors swallows the cancellation
-            raise asyncio.CancelledError
+            raise asyncio.CancelledError  # a TaskGroup that ends with errors forgets it
         return not self._is_refused()
 
     def _is_refused(self) -> bool:
@@ -298,13 +297,6 @@ class HomeAssistantClient:
         logger.log(level, "! home assistant: %s", reason)
         self._is(ConnectionState.AWAY, reason)
         self._settled.set()
-
-
-def _first(error: Exception) -> Exception:
-    """Returns the first error of a group; later ones are its consequences."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 # One look at Home Assistant, for `earshot doctor`.

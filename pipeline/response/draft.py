@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
-from core.errors import EarshotError, EngineError, first_error
+from core.errors import EarshotError, EngineError, expected_failure
 from core.events import RateLimits, TokenUsage
 from core.items import Item
 from core.ports import Clock, Metrics, ToolContext
@@ -160,10 +160,9 @@ class ResponseDraft:
                 tasks.create_task(self._fill(reading))
                 tasks.create_task(reading.run())
         except BaseExceptionGroup as group:
-            expected, bugs = group.split(EarshotError)
-            if expected is None or bugs is not None:
+            error = expected_failure(group)
+            if error is None:
                 raise
-            error = first_error(expected)
             if not (_is_of_voice(error) and await self._apologise_by_spare_voice(error)):
                 raise error from group
 

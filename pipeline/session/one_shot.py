@@ -11,6 +11,7 @@ from core.ids import new_id
 from core.items import Item, ItemStatus, MessageItem, TextPart
 from core.limits import CapacityLimit
 from core.ports import DeviceLocation, Metrics, ToolContext
+from core.tasks import single_error
 from engines.base import Llm, LlmOptions
 from pipeline.conversation.conversation import Conversation, Conversations
 from pipeline.conversation.history import History
@@ -26,7 +27,7 @@ from pipeline.tools.rounds import ToolAccess
 from pipeline.tools.toolbox import Toolbox
 from serving.llm_slots import LlmSlots, SlotHolder
 
-# Texts while they are written, with fillers in between while the writer is busy.
+# Texts while they are written, and between them what is said while their writer is busy.
 
 FillerSink = Callable[[str], bool]
 "Takes the sentence of a filler. Returns False if it cannot be spoken now; try again later."
@@ -37,21 +38,6 @@ class FillerText:
     """A sentence over a silence. It is not part of the answer."""
 
     sentence: str
-
-
-@asynccontextmanager
-async def single_error_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Runs a task group whose tasks report their errors themselves.
-
-    An error of the body leaves as it was raised, not in an ExceptionGroup.
-    """
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            yield tasks
-    except BaseExceptionGroup as group:
-        if len(group.exceptions) > 1:
-            raise
-        raise group.exceptions[0] from None
 
 
 async def stream_with_fillers(
@@ -183,10 +169,11 @@ class OneShotResponses:
             conversation.language = plan.language
             conversation.place = question.place or conversation.place
             seats, means = self._drafts.seats(llm), (self._toolbox, self._fillers)
-            async with single_error_group() as tasks:
-                yield OneShotResponse(
-                    question.text, conversation, plan, *means, seats, tasks, self._metrics
-                )
+            with single_error():
+                async with asyncio.TaskGroup() as tasks:
+                    yield OneShotResponse(
+                        question.text, conversation, plan, *means, seats, tasks, self._metrics
+                    )
 
     async def _plan(
         self, question: OneShotRequest, conversation: Conversation, llm: Llm

@@ -39,14 +39,3 @@ def exit_for(error: EarshotError) -> ExitCode:
             return ExitCode.CONNECTION_FAILED
         case _:
             return ExitCode.CANNOT_RUN
-
-
-def expected_failure(error: BaseException) -> EarshotError | None:
-    """Returns the expected failure that an exception is or contains; None for a bug."""
-    if isinstance(error, EarshotError):
-        return error
-    if isinstance(error, BaseExceptionGroup):
-        causes = [expected_failure(inner) for inner in error.exceptions]
-        found = [cause for cause in causes if cause is not None]
-        return found[0] if len(found) == len(causes) else None
-    return None

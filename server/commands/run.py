@@ -5,8 +5,8 @@ import asyncio
 import os
 import sys
 
-from core.errors import ConfigError, EarshotError
-from server.commands.exit_codes import ExitCode, exit_for, expected_failure
+from core.errors import ConfigError, EarshotError, expected_failure
+from server.commands.exit_codes import ExitCode, exit_for
 from server.config.load import FLAGS, EffectiveConfig, load
 
 

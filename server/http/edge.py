@@ -3,10 +3,9 @@ passes here: it gets a request id, and an error becomes JSON of one shape."""
 
 import logging
 import re
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Mapping
 from http import HTTPStatus
 from time import perf_counter
-from typing import Any
 
 import msgspec
 from aiohttp import HttpVersion11, WSCloseCode, hdrs
@@ -28,6 +27,7 @@ from core.errors import (
     RequestError,
     StorageError,
     Unauthorized,
+    expected_failure,
 )
 from core.ids import new_id
 from core.ports import Metrics
@@ -179,7 +179,7 @@ class ErrorBoundary:
         try:
             await work
         except Exception as error:
-            known = _ours(error)
+            known = expected_failure(error)
             self._metrics.count("earshot_errors", code=known.code if known else EarshotError.code)
             if known is None:
                 logger.error("%s failed", name, exc_info=error)
@@ -280,27 +280,7 @@ def _known(request: aioweb.Request, error: Exception) -> EarshotError | None:
         case aioweb.HTTPException() if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
             return RequestError(error.text or error.reason)
         case _:
-            return _ours(error)
-
-
-def _ours(error: Exception) -> EarshotError | None:
-    """Returns the error if it is one of ours, also out of task groups; None for a bug. In a group
-    every error must be ours."""
-    if isinstance(error, EarshotError):
-        return error
-    if not isinstance(error, ExceptionGroup):
-        return None
-    causes = list(_leaves(error))
-    found = [cause for cause in causes if isinstance(cause, EarshotError)]
-    return found[0] if len(found) == len(causes) else None
-
-
-def _leaves(group: ExceptionGroup[Any]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, ExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
+            return expected_failure(error)
 
 
 async def stamp(request: aioweb.Request, response: aioweb.StreamResponse) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from core.audio import Pcm
-from core.errors import EarshotError, EngineError
+from core.errors import EarshotError, EngineError, expected_failure
 from core.ids import new_id
 from core.ports import Clock, Metrics
 from engines.base import AsrItem
@@ -97,18 +97,14 @@ def timer_of(clock: Clock, metrics: Metrics) -> DecodeTimer:
                 fastest_s = await _fastest_s(served, pcm, clock)
                 running.cancel()
         except ExceptionGroup as group:
-            # The worker and the code that waits for it fail with the same error.
-            first, others = group.split(EarshotError)
-            if first is None or others is not None:
+            # The worker and whoever waits for it fail with the same error.
+            error = expected_failure(group)
+            if error is None:
                 raise
-            raise EngineError("asr", offer.name, str(_leaf(first))) from group
+            raise EngineError("asr", offer.name, str(error)) from group
         return 1000 * fastest_s
 
     return took_ms
-
-
-def _leaf(group: BaseException) -> BaseException:
-    return _leaf(group.exceptions[0]) if isinstance(group, BaseExceptionGroup) else group
 
 
 async def _fastest_s(served: ServedModel, pcm: Pcm, clock: Clock) -> float:

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from core.audio import AudioFrame, ms_to_samples, samples_to_ms, silence
-from core.errors import EngineCrashed, EngineError, OverloadedError, PayloadTooLarge, RequestError
+from core.errors import (
+    EngineCrashed,
+    EngineError,
+    OverloadedError,
+    PayloadTooLarge,
+    RequestError,
+    expected_failure,
+    first_error,
+)
 from core.ids import new_id
 
 
@@ -41,3 +49,19 @@ def test_errors_carry_stable_codes() -> None:
         "asr engine 'whisper': died",
     )
     assert OverloadedError("full", retry_after_s=5).retry_after_s == 5
+
+
+def test_the_first_error_of_a_group_is_found_however_deep() -> None:
+    first, second = RequestError("first"), OSError("second")
+    group = ExceptionGroup("outer", [ExceptionGroup("inner", [first, second]), second])
+    assert first_error(group) is first
+    assert first_error(second) is second
+
+
+def test_a_group_is_an_expected_failure_without_a_bug_in_it() -> None:
+    first, second = RequestError("first"), OverloadedError("second", retry_after_s=1)
+    group = ExceptionGroup("outer", [ExceptionGroup("inner", [first]), second])
+    assert expected_failure(group) is first
+    assert expected_failure(second) is second
+    assert expected_failure(OSError("bug")) is None
+    assert expected_failure(ExceptionGroup("outer", [first, OSError("bug")])) is None

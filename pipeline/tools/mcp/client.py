@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from core.errors import ConfigError
+from core.errors import ConfigError, first_error
 from core.ports import ToolContext, ToolOutcome, ToolSpec
 from core.tasks import Backoff
 from pipeline.tools.mcp.errors import (
@@ -311,9 +311,7 @@ class McpToolProvider:
         """Logs why the connection ended, once for each reason: a server may be away for days."""
         from mcp import MCPError
 
-        first: BaseException = error
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
+        first = first_error(error)
         what = "no answer in time" if isinstance(first, TimeoutError) else str(first)
         if self._is_refused:
             what = f"HTTP {self._status}: it does not let us in, and is not tried again"

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from core.errors import EarshotError
+from core.errors import EarshotError, first_error
 from pipeline.tools.mcp.transport import McpAccessDenied
 
 
@@ -16,10 +16,7 @@ def is_broken_off(error: Exception) -> bool:
     """Returns whether something answered, but not as such a server does."""
     from httpx2 import ConnectError
 
-    first: BaseException = error
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return not isinstance(first, TimeoutError | EarshotError | ConnectError)
+    return not isinstance(first_error(error), TimeoutError | EarshotError | ConnectError)
 
 
 def is_refusal(error: Exception) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web as aioweb
 from msgspec import UNSET, Struct, UnsetType
 
-from core.errors import EarshotError, RequestError
+from core.errors import EarshotError, RequestError, first_error
 from core.http.client_connection import ClientDisconnected
 from core.http.streaming import send
 from engines.base import AsrPadding, TokenLogprob
@@ -147,8 +147,7 @@ async def _parts(
 
 def error_event(error: BaseException) -> ErrorBody:
     """Returns the body for an error; of a group, for the first error in it."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = first_error(error)
     is_theirs = isinstance(error, RequestError)
     return ErrorBody(
         ErrorDetail(
