@@ -1,7 +1,7 @@
 """Small Protocols through which a lower folder reaches what a higher one implements; connected in
 server/."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -33,6 +33,12 @@ class Metrics(Protocol):
     def gauge(self, name: str, value: float, /, **labels: str) -> None:
         """Sets a gauge to `value`."""
         ...
+
+
+class WorkGuard(Protocol):
+    """Runs work so that a bug in it is logged and ends that work only, not its neighbours."""
+
+    async def __call__(self, work: Awaitable[None], name: str) -> None: ...
 
 
 class TraceSink(Protocol):

@@ -2,33 +2,17 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Protocol
 
 import msgspec
 from aiohttp import web as aioweb
 
 from core.http.routes import JSON, Route
 from core.http.streaming import HEADERS, HEARTBEAT_S, EventStreamSubscribers
-from pipeline.tools.home.state import HomeState
+from pipeline.tools.home.state import HomeSource, HomeState
 
 MAX_WATCHERS = 256  # each one holds a socket and gets the whole home at every change
 
 _LANGUAGE = {"language": "Name areas and devices in this language (ISO 639-1)."}
-
-
-class HomeSource(Protocol):
-    """Source of the home's state: the demo home, or Home Assistant."""
-
-    def snapshot(self, language: str | None = None) -> HomeState:
-        """Returns the present state of the home, with names in `language`."""
-        ...
-
-    def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
-        """Yields the present state, then the state after each change.
-
-        A slow reader gets the latest.
-        """
-        ...
 
 
 def home_routes(home: HomeSource, heartbeat_s: float = HEARTBEAT_S) -> tuple[Route, ...]:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from core.http.routes import Route
+from pipeline.tools.home.state import HomeSource
 from web.engines import EnginesSource, engine_routes
-from web.home import HomeSource, home_routes
+from web.home import home_routes
 from web.page import page_routes
 
 

@@ -4,13 +4,12 @@ authentication."""
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Protocol
 
 from core.acceptor import NO_LIMIT, AddressLimit, OnConnectionLost, open_acceptors
 from core.errors import EarshotError, Forbidden, OverloadedError, first_error
-from core.ports import Metrics
+from core.ports import Metrics, WorkGuard
 from devices.directory import Device, DeviceClaims, DeviceDirectory
 from devices.ip_allowlist import IpAddress, address_of, is_among
 from devices.presence import Presence
@@ -25,12 +24,6 @@ RETRY_AFTER_S = 2
 
 SHARES = 2
 "One address gets at most half of the connections, so that it cannot lock out all others."
-
-
-class WyomingGuard(Protocol):
-    """Runner of a connection: a bug in it ends that connection only."""
-
-    async def __call__(self, work: Awaitable[None], name: str) -> None: ...
 
 
 class _WyomingProtocol(asyncio.StreamReaderProtocol):
@@ -56,7 +49,7 @@ class WyomingDoor:
         self,
         services: WyomingServices,
         metrics: Metrics,
-        guard: WyomingGuard,
+        guard: WorkGuard,
         settings: WyomingSettings,
         directory: DeviceDirectory,
         presence: Presence,

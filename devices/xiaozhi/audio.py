@@ -3,10 +3,10 @@
 import numpy as np
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, silence
-from devices.xiaozhi.ports import XiaozhiSessionPort
 from media.codecs.opus import InvalidOpusPacket, OpusDecoder, OpusEncoder, OpusSettings
 from media.pcm import Framer
 from pipeline.playout.playout import PACED_RATE_HZ
+from pipeline.session.session import Session
 
 RATE_HZ = PACED_RATE_HZ
 "24 kHz, to which stock firmware decodes by default."
@@ -27,7 +27,7 @@ class DeviceAudioOutput:
     """Encodes the playout of one connection. A packet needs three frames; fewer wait for the next
     ones."""
 
-    def __init__(self, session: XiaozhiSessionPort) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         settings = OpusSettings(BITRATE_BPS, "voip", PACKET_MS)
         self._encoder = OpusEncoder(RATE_HZ, settings)

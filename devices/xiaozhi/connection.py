@@ -20,7 +20,6 @@ from devices.directory import Device
 from devices.presence import DeviceActivity, DeviceNotification, Presence
 from devices.xiaozhi.audio import DeviceAudioInput, DeviceAudioOutput
 from devices.xiaozhi.device_tools import ConnectionTools
-from devices.xiaozhi.ports import XiaozhiSessionPort
 from devices.xiaozhi.session_bridge import SessionBridge, error_in
 from firmware_protocol.xiaozhi.errors import BadMessage
 from firmware_protocol.xiaozhi.framing import (
@@ -45,6 +44,7 @@ from firmware_protocol.xiaozhi.state_machine import (
     DialogueSettings,
     SendMessage,
 )
+from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings
 
 # Close reasons.
@@ -101,7 +101,7 @@ class XiaozhiConnection:
     def __init__(
         self,
         ws: aioweb.WebSocketResponse,
-        session: XiaozhiSessionPort,
+        session: Session,
         framing: ProtocolVersion,
         around: XiaozhiContext,
     ) -> None:

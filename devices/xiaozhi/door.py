@@ -30,10 +30,10 @@ from devices.xiaozhi.ota_check import (
     hardware_id_of,
     identity_of,
 )
-from devices.xiaozhi.ports import XiaozhiSessionsPort
 from devices.xiaozhi.settings import XiaozhiSettings
 from firmware_protocol.xiaozhi.framing import VERSIONS, ProtocolVersion, is_version
 from firmware_protocol.xiaozhi.json_codec import MAX_TEXT_BYTES
+from pipeline.session.sessions import Sessions
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class XiaozhiDoor:
 
     def __init__(
         self,
-        sessions: XiaozhiSessionsPort,
+        sessions: Sessions,
         directory: DeviceDirectory,
         presence: Presence,
         tools: DeviceToolProvider,

@@ -28,7 +28,6 @@ from core.ids import new_id
 from core.items import MessageItem, TextPart
 from core.ports import Clock
 from devices.xiaozhi.audio import DeviceAudioOutput
-from devices.xiaozhi.ports import XiaozhiSessionPort
 from firmware_protocol.xiaozhi.messages import ListenMode, TurnLatencies
 from firmware_protocol.xiaozhi.state_machine import (
     BeginInput,
@@ -38,6 +37,7 @@ from firmware_protocol.xiaozhi.state_machine import (
     Dialogue,
     DialogueAction,
 )
+from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
 from pipeline.shared.turn import TurnMark
 from pipeline.transcription.stitching import join_texts
@@ -49,7 +49,7 @@ class SessionBridge:
     def __init__(
         self,
         dialogue: Dialogue,
-        session: XiaozhiSessionPort,
+        session: Session,
         mouth: DeviceAudioOutput,
         settings: SessionSettings,
         clock: Clock,

@@ -14,8 +14,9 @@ from core.errors import EarshotError, RequestError
 from core.events import ItemAdded
 from core.ports import Metrics
 from core.tasks import Alarm
+from pipeline.session.session import Session
+from pipeline.tools.home.state import HomeFeed
 from signaling.realtime.client_secrets import check_type
-from signaling.realtime.ports import RealtimeHomeSource, RealtimeSessionPort
 from signaling.realtime.protocol.audio_input import InputAudioDecoder, decode_recordings
 from signaling.realtime.protocol.client_events import (
     ClientEvent,
@@ -90,14 +91,14 @@ class RealtimeConnection:
 
     def __init__(
         self,
-        session: RealtimeSessionPort,
+        session: Session,
         terms: SessionConfiguration,
         send: Callable[[str], Awaitable[None]],
         metrics: Metrics,
         *,
         transport: Transport,
         idle_timeout_s: float,
-        home: RealtimeHomeSource | None = None,
+        home: HomeFeed | None = None,
         max_event_bytes: int | None = None,
     ) -> None:
         """Prepares the connection; `run` serves it.

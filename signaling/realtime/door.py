@@ -10,9 +10,11 @@ from msgspec.json import encode
 from core.errors import Forbidden
 from core.http.client_connection import while_connected
 from core.ids import new_id
-from core.ports import Metrics
+from core.ports import Metrics, WorkGuard
 from media.webrtc.peer import PeerSettings
+from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
+from pipeline.tools.home.state import HomeFeed
 from signaling.bearer_token import TOKEN
 from signaling.realtime.client_secrets import (
     ClientSecret,
@@ -20,7 +22,6 @@ from signaling.realtime.client_secrets import (
     ClientSecretResponse,
     ClientSecretStore,
 )
-from signaling.realtime.ports import CallGuard, RealtimeHomeSource, RealtimeSessionsPort
 from signaling.realtime.protocol.beta import is_beta, secret_request_to_ga, session_to_beta
 from signaling.realtime.session.offer import read_offer, read_sdp, read_secret_request, terms_of
 from signaling.realtime.session.settings import session_json
@@ -50,11 +51,11 @@ class RealtimeDoor:
 
     def __init__(
         self,
-        sessions: RealtimeSessionsPort,
+        sessions: Sessions,
         metrics: Metrics,
-        guard: CallGuard,
+        guard: WorkGuard,
         *,
-        home: RealtimeHomeSource | None = None,
+        home: HomeFeed | None = None,
         settings: RealtimeSettings | None = None,
         secrets: ClientSecretStore | None = None,
     ) -> None:

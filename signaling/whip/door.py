@@ -6,10 +6,10 @@ from aiohttp import web as aioweb
 from multidict import CIMultiDict
 
 from core.errors import RequestError
-from core.ports import Metrics
+from core.ports import Metrics, WorkGuard
+from pipeline.session.sessions import Sessions
 from signaling.ice_servers import links
 from signaling.whip.offer import SDP, read_offer, settings_of
-from signaling.whip.ports import PublicationGuard, WhipSessionsPort
 from signaling.whip.publication import Publication, Publications, WhipSettings
 from signaling.whip.sdp_fragment import check_if_match, read_fragment
 from signaling.whip.sse import last_event_id, stream
@@ -25,9 +25,9 @@ class WhipDoor:
 
     def __init__(
         self,
-        sessions: WhipSessionsPort,
+        sessions: Sessions,
         metrics: Metrics,
-        guard: PublicationGuard,
+        guard: WorkGuard,
         settings: WhipSettings | None = None,
     ) -> None:
         self._settings = settings = settings or WhipSettings()

@@ -15,14 +15,15 @@ from core.errors import (
     RequestError,
 )
 from core.ids import new_id
-from core.ports import Metrics
+from core.ports import Metrics, WorkGuard
 from media.webrtc.ice.candidates import MAX_CANDIDATES
 from media.webrtc.ice.restart import IceRestart
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
+from pipeline.session.session import Session
+from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
 from signaling.call_stats import record_quality
 from signaling.whip.offer import unacceptable
-from signaling.whip.ports import PublicationGuard, WhipSessionPort, WhipSessionsPort
 from signaling.whip.sdp_fragment import (
     SdpFragment,
     mid_of,
@@ -66,9 +67,9 @@ class Publications:
 
     def __init__(
         self,
-        sessions: WhipSessionsPort,
+        sessions: Sessions,
         metrics: Metrics,
-        guard: PublicationGuard,
+        guard: WorkGuard,
         settings: WhipSettings,
     ) -> None:
         self.sessions, self.metrics, self.settings = sessions, metrics, settings
@@ -207,7 +208,7 @@ class Publication:
                 self.answered.set_exception(refusal or unknown)
             self.feed.close(self._reason)
 
-    async def _publish(self, session: WhipSessionPort, offer: str) -> EarshotError | None:
+    async def _publish(self, session: Session, offer: str) -> EarshotError | None:
         """Serves the whole publication; returns an error if the offer cannot be answered."""
         peer = self._peer = Peer(
             PeerCallbacks(
@@ -224,7 +225,7 @@ class Publication:
             return unacceptable(error)
         except EarshotError as error:
             return error
-        if self.answered.done():  # the caller has left before the answer
+        if self.answered.done():  # nobody waits for it any more
             await peer.close()
             return None
         self.answered.set_result(answer)
@@ -250,7 +251,7 @@ class Publication:
             if self._restart is restart:
                 self._restart = None
 
-    async def _tell(self, session: WhipSessionPort, peer: Peer) -> None:
+    async def _tell(self, session: Session, peer: Peer) -> None:
         """Sends events to all readers until the session ends, which ends the publication."""
         async for happened in session.events:
             event = event_of(happened)

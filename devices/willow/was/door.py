@@ -10,7 +10,7 @@ from aiohttp import web as aioweb
 
 from core.errors import OverloadedError, RequestError, StorageError
 from core.http.routes import is_forwarded
-from core.ports import Clock, Metrics
+from core.ports import Clock, Metrics, WorkGuard
 from devices.directory import DeviceSettingsStore
 from devices.ip_allowlist import address_of, is_among
 from devices.notification_urls import AudioUrlPolicy
@@ -20,7 +20,7 @@ from devices.willow.was.connected_devices import WillowDevices
 from devices.willow.was.rest.names import EditableDeviceDirectory
 from devices.willow.was.settings import WasSettings
 from devices.willow.was.settings_store import WillowSettingsStore
-from devices.willow.was.socket.commands import DeviceCommandGuard, DeviceCommands
+from devices.willow.was.socket.commands import DeviceCommands
 from devices.willow.was.socket.connection import SocketOrigin, WillowConnection
 from devices.willow.was.socket.notifications import NotificationIds
 from devices.willow.was.socket.services import RefusalLog, WasServices
@@ -60,7 +60,7 @@ class WasDoor:
         exchanges: OneShotResponses,
         clock: Clock,
         metrics: Metrics,
-        guard: DeviceCommandGuard,
+        guard: WorkGuard,
         chosen: WasSettings,
     ) -> None:
         self.settings, self.names = chosen, names

@@ -11,7 +11,7 @@ from aiohttp import web as aioweb
 
 from core.errors import EngineTimeout, RequestError
 from core.http.client_connection import ClientDisconnected, while_connected
-from core.ports import Clock
+from core.ports import Clock, WorkGuard
 from devices.ip_allowlist import KeylessPageSettings
 from devices.willow.wis.asr import WisTranscript, WisTranscription, open_transcription
 from devices.willow.wis.asr_params import AsrParams, AsrParamsReader
@@ -21,7 +21,7 @@ from devices.willow.wis.chatbot import Chatbot
 from devices.willow.wis.chatbot_ws import ChatbotSocket
 from devices.willow.wis.device_utterance import DeviceLookup, DeviceUtterance
 from devices.willow.wis.params import switch_of
-from devices.willow.wis.rtc.calls import WillowCallGuard, WillowCalls, call_settings
+from devices.willow.wis.rtc.calls import WillowCalls, call_settings
 from devices.willow.wis.sts import SpeechToSpeech
 from devices.willow.wis.tts import (
     RATE_HZ,
@@ -96,7 +96,7 @@ class WillowDoor:
         spools: UploadSpools,
         decoder: FileDecoder,
         clock: Clock,
-        guard: WillowCallGuard,
+        guard: WorkGuard,
         reader: SpeechFiles,
         exchanges: OneShotResponses,
         settings: WillowSettings | None = None,

@@ -1,6 +1,7 @@
 """State of the home at one moment. Encoded as JSON it is the `earshot.home` event."""
 
-from typing import Literal
+from collections.abc import AsyncGenerator
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -65,3 +66,19 @@ class HomeState(msgspec.Struct, frozen=True):
     shopping_list: tuple[ShoppingListItem, ...]
     timers: tuple[TimerState, ...]
     reach: HomeReachability = "here"
+
+
+class HomeFeed(Protocol):
+    """A home that tells of its changes."""
+
+    def watch(self, language: str | None = None) -> AsyncGenerator[HomeState, None]:
+        """The home now, then after each change; a slow reader skips to the latest state."""
+        ...
+
+
+class HomeSource(HomeFeed, Protocol):
+    """A home that also shows what it is now."""
+
+    def snapshot(self, language: str | None = None) -> HomeState:
+        """The home now, named in `language`."""
+        ...

@@ -7,18 +7,15 @@ from dataclasses import replace
 
 from core.errors import Conflict, EarshotError, NotFound, OverloadedError, RequestError
 from core.ids import new_id
-from core.ports import Metrics
+from core.ports import Metrics, WorkGuard
 from core.queues import Outbox
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from pipeline.playout.playout import PACED_RATE_HZ
+from pipeline.session.session import Session
+from pipeline.session.sessions import Sessions
+from pipeline.tools.home.state import HomeFeed
 from signaling.call_stats import quality_reports
 from signaling.realtime.connection import DisconnectReason, RealtimeConnection
-from signaling.realtime.ports import (
-    CallGuard,
-    RealtimeHomeSource,
-    RealtimeSessionPort,
-    RealtimeSessionsPort,
-)
 from signaling.realtime.protocol.validation import params_below
 from signaling.realtime.session.settings import SessionConfiguration
 
@@ -44,11 +41,11 @@ class RealtimeCalls:
 
     def __init__(
         self,
-        sessions: RealtimeSessionsPort,
+        sessions: Sessions,
         metrics: Metrics,
-        guard: CallGuard,
+        guard: WorkGuard,
         *,
-        home: RealtimeHomeSource | None,
+        home: HomeFeed | None,
         peer: PeerSettings,
         idle_timeout_s: float,
     ) -> None:
@@ -127,9 +124,9 @@ class RealtimeCall:
 
     def __init__(
         self,
-        sessions: RealtimeSessionsPort,
+        sessions: Sessions,
         metrics: Metrics,
-        home: RealtimeHomeSource | None,
+        home: HomeFeed | None,
         peer_settings: PeerSettings,
     ) -> None:
         self.id = new_id("rtc")
@@ -174,7 +171,7 @@ class RealtimeCall:
 
     async def _answer(
         self,
-        session: RealtimeSessionPort,
+        session: Session,
         offer_sdp: str,
         terms: SessionConfiguration,
         idle_timeout_s: float,

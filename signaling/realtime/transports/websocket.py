@@ -12,10 +12,12 @@ from aiohttp import web as aioweb
 from core.connection_stats import ConnectionStats
 from core.errors import RequestError
 from core.ports import Metrics
+from pipeline.session.session import Session
+from pipeline.session.sessions import Sessions
+from pipeline.tools.home.state import HomeFeed
 from signaling.call_stats import EVERY_S, count_quality
 from signaling.realtime.client_secrets import ClientSecret
 from signaling.realtime.connection import DisconnectReason, RealtimeConnection
-from signaling.realtime.ports import RealtimeHomeSource, RealtimeSessionPort, RealtimeSessionsPort
 from signaling.realtime.protocol.beta import is_beta
 from signaling.realtime.protocol.server_events import RoundTripMeter
 from signaling.realtime.session.offer import SessionSettingsFactory, terms_of
@@ -36,10 +38,10 @@ _CLOSE: Mapping[DisconnectReason, tuple[int, bytes]] = {
 
 async def serve(
     request: aioweb.Request,
-    sessions: RealtimeSessionsPort,
+    sessions: Sessions,
     metrics: Metrics,
     *,
-    home: RealtimeHomeSource | None,
+    home: HomeFeed | None,
     idle_timeout_s: float,
     fresh: SessionSettingsFactory,
     minted: ClientSecret | None = None,
@@ -68,10 +70,10 @@ async def serve(
 
 async def _converse(
     ws: EventSocket,
-    session: RealtimeSessionPort,
+    session: Session,
     terms: SessionConfiguration,
     metrics: Metrics,
-    home: RealtimeHomeSource | None,
+    home: HomeFeed | None,
     idle_timeout_s: float,
 ) -> DisconnectReason:
     """Connects the WebSocket to the session until one of them ends; returns the reason."""

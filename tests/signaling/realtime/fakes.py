@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from core.audio import AudioFrame, Pcm
 from core.errors import EarshotError
@@ -12,9 +12,10 @@ from core.events import SessionEvent
 from core.items import Item
 from core.queues import Outbox
 from engines.base import AsrPadding
+from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings
+from pipeline.tools.home.state import HomeFeed
 from signaling.realtime.connection import DisconnectReason, RealtimeConnection
-from signaling.realtime.ports import RealtimeHomeSource
 from signaling.realtime.protocol.translator import Transport
 from signaling.realtime.session.settings import SessionConfiguration
 from tests.loop import run_virtual
@@ -135,12 +136,12 @@ class Client:
         terms: SessionConfiguration | None = None,
         *,
         transport: Transport = "websocket",
-        home: RealtimeHomeSource | None = None,
+        home: HomeFeed | None = None,
         idle_timeout_s: float = 600,
         max_event_bytes: int | None = None,
     ) -> RealtimeConnection:
         return RealtimeConnection(
-            self.session,
+            cast("Session", self.session),  # all that a connection calls, NotedSession has
             terms or SessionConfiguration(),
             self._take,
             self.metrics,

@@ -9,11 +9,11 @@ from typing import Any
 from aiohttp import ClientSession
 
 from pipeline.session.sessions import Sessions
+from pipeline.tools.home.state import HomeFeed
 from server.http.auth import AccessGate
 from server.runtime.metrics import PrometheusMetrics
 from signaling.realtime.client_secrets import ClientSecretStore
 from signaling.realtime.door import RealtimeDoor, RealtimeSettings
-from signaling.realtime.ports import RealtimeHomeSource
 from signaling.realtime.routes import routes
 from tests.pipeline.fakes import World
 from tests.server.http.harness import serving
@@ -43,7 +43,7 @@ class Setup:
     world: World = field(default_factory=World)
     settings: RealtimeSettings = field(default_factory=RealtimeSettings)
     max_sessions: int = 4
-    home: RealtimeHomeSource | None = None
+    home: HomeFeed | None = None
     secrets: ClientSecretStore | None = None
     gate: AccessGate | None = None
     bugs: list[BaseExceptionGroup[BaseException]] = field(default_factory=list)

@@ -8,12 +8,10 @@ does with any WAS: that is not a second command.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from core.errors import EarshotError
-from core.ports import Clock, DeviceLocation
+from core.ports import Clock, DeviceLocation, WorkGuard
 from devices.willow.was.connected_devices import WillowDevices
 from devices.willow.was.socket.connection import WillowConnection
 from firmware_protocol.willow.messages import EndpointResult
@@ -31,12 +29,6 @@ FERRY_S = 15.0
 
 ELLIPSIS = "…"
 "End of a text that was cut to fit into the response of a POST."
-
-
-class DeviceCommandGuard(Protocol):
-    """Runner of work: a bug in the work ends that work only."""
-
-    async def __call__(self, work: Awaitable[None], name: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -84,7 +76,7 @@ class DeviceCommands:
         exchanges: OneShotResponses,
         roster: WillowDevices,
         clock: Clock,
-        guard: DeviceCommandGuard,
+        guard: WorkGuard,
         usual: SessionSettings,
     ) -> None:
         self._exchanges, self._roster, self._clock = exchanges, roster, clock

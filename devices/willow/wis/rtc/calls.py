@@ -3,14 +3,14 @@ that."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Protocol, assert_never
+from typing import Any, assert_never
 
 from core.audio import AudioFrame, Pcm
 from core.errors import EarshotError, OverloadedError, RequestError
 from core.ids import new_id
-from core.ports import Clock
+from core.ports import Clock, WorkGuard
 from core.queues import Outbox
 from devices.willow.wis.asr import (
     WisTranscript,
@@ -62,12 +62,6 @@ def call_settings() -> PeerSettings:
     return PeerSettings(channel_label=CHANNEL_LABEL, vanished_timeout_s=VANISHED_TIMEOUT_S)
 
 
-class WillowCallGuard(Protocol):
-    """Runner of a call: a bug in the call ends that call only."""
-
-    async def __call__(self, work: Awaitable[None], name: str) -> None: ...
-
-
 class WillowCalls:
     """All calls of the door. `run` owns their tasks; cancelling it ends them."""
 
@@ -76,7 +70,7 @@ class WillowCalls:
         transcriber: Transcriber,
         asking: AsrParamsReader,
         clock: Clock,
-        guard: WillowCallGuard,
+        guard: WorkGuard,
         *,
         peer: PeerSettings,
         max_calls: int,
