@@ -27,8 +27,8 @@ class ClientDisconnected(RequestError):
 
     code = "client_gone"
 
-    def __init__(self) -> None:
-        super().__init__("the client went away")
+    def __init__(self, message: str = "the client went away") -> None:
+        super().__init__(message)
 
 
 async def while_connected(

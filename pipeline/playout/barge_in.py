@@ -2,7 +2,7 @@
 resumes or stops the answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,10 +19,7 @@ from pipeline.playout.interruption import (
 from pipeline.playout.playout import Playout
 from pipeline.shared.turn import Turn
 from pipeline.user_turn.continuation import Continuation
-
-CommandCheck = Callable[[str, str], Awaitable[bool | None]]
-"""Returns whether the assistant would act on words (first argument) in a language (second); None:
-it takes any words. Raises EngineError."""
+from pipeline.user_turn.turn_detection import CommandCheck
 
 
 @dataclass(slots=True)

@@ -163,8 +163,8 @@ def _table() -> Mapping[str, CompletenessWords]:
     return msgspec.convert(tomllib.loads(text), dict[str, CompletenessWords])
 
 
-# Evidence for the end of a turn while a pause lasts: how the speech sounded, what its words are,
-# and whether they are a complete command.
+# What speaks for the end of a turn while a pause lasts: how it sounded, what it says, and whether
+# it is a whole command.
 
 UNDERSTOOD = 0.85
 """Probability that the turn is over when its words are a complete command. Half a sentence can be

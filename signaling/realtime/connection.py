@@ -12,6 +12,7 @@ from core.audio import AudioFrame
 from core.connection_stats import ConnectionStats
 from core.errors import EarshotError, RequestError
 from core.events import ItemAdded
+from core.http.client_connection import ClientDisconnected
 from core.ports import Metrics
 from core.tasks import Alarm
 from pipeline.session.session import Session
@@ -73,12 +74,6 @@ class DisconnectReason(Enum):
     SERVER = "the server ended the session"
 
 
-class RealtimeClientGone(EarshotError):
-    """Raised by `send` if the client has left."""
-
-    code = "client_gone"
-
-
 class SlowClient(EarshotError):
     """Raised by `send` if the client does not read what it is sent."""
 
@@ -86,8 +81,7 @@ class SlowClient(EarshotError):
 
 
 class RealtimeConnection:
-    """Connection of one client to its session. The task that calls `run` owns it. `send` may raise
-    RealtimeClientGone and SlowClient."""
+    """Owner: the task that calls `run`. `send` may raise ClientDisconnected and SlowClient."""
 
     def __init__(
         self,
@@ -383,7 +377,7 @@ class RealtimeConnection:
             return
         try:
             await self._send_text(text)
-        except RealtimeClientGone:
+        except ClientDisconnected:
             self.close(DisconnectReason.CLIENT)
         except SlowClient:
             self.close(DisconnectReason.LAGGING)

@@ -7,7 +7,8 @@ from contextlib import suppress
 from aiohttp import WSCloseCode
 from aiohttp import web as aioweb
 
-from signaling.realtime.connection import RealtimeClientGone, SlowClient
+from core.http.client_connection import ClientDisconnected
+from signaling.realtime.connection import SlowClient
 from signaling.realtime.protocol.decode import MAX_EVENT_BYTES
 
 SUBPROTOCOL = "realtime"
@@ -67,24 +68,23 @@ class EventSocket(aioweb.WebSocketResponse):
         "Time of the last reset of the heartbeat's timer."
 
     async def open(self, request: aioweb.Request) -> None:
-        """Answers the upgrade. Raises RealtimeClientGone."""
+        """Answer the upgrade. Raises ClientDisconnected."""
         try:
             await self.prepare(request)
         except ConnectionError as exc:
-            raise RealtimeClientGone("the client left while its WebSocket opened") from exc
+            raise ClientDisconnected("the client left while its WebSocket opened") from exc
         self._transport = request.transport
 
     async def tell(self, text: str) -> None:
-        """Sends one text. Raises RealtimeClientGone, or SlowClient if the client does not read in
-        time."""
+        """Raises ClientDisconnected, and SlowClient where it is not taken in time."""
         try:
             if self._is_taken_at_once(text):
                 await self.send_str(text)
                 return
             async with asyncio.timeout(SEND_TIMEOUT_S):
                 await self.send_str(text)
-        except ConnectionError as exc:  # aiohttp's own before a write, a plain one during it
-            raise RealtimeClientGone("the WebSocket is closed") from exc
+        except ConnectionError as exc:  # aiohttp's own before it writes, a plain one while it waits
+            raise ClientDisconnected("the WebSocket is closed") from exc
         except TimeoutError as exc:
             raise SlowClient(f"an event was not taken within {SEND_TIMEOUT_S} s") from exc
 

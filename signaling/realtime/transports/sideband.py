@@ -12,9 +12,9 @@ from aiohttp import WSCloseCode, WSMsgType
 from aiohttp import web as aioweb
 
 from core.errors import RequestError
+from core.http.client_connection import ClientDisconnected
 from signaling.realtime.connection import (
     DisconnectReason,
-    RealtimeClientGone,
     RealtimeConnection,
     SlowClient,
 )
@@ -93,7 +93,7 @@ async def _write(ws: EventSocket, told: SidebandOutbox) -> None:
     try:
         async for text in told:
             await ws.tell(text)
-    except RealtimeClientGone:
+    except ClientDisconnected:
         told.leave()
     except SlowClient:
         told.cut()

@@ -11,11 +11,11 @@ import pytest
 from core.audio import AudioFrame
 from core.errors import Conflict, EngineMissing, RequestError
 from core.events import InputCleared, ResponseCreated
+from core.http.client_connection import ClientDisconnected
 from core.items import FunctionOutputItem, MessageItem, TextPart
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
 from signaling.realtime.connection import (
     DisconnectReason,
-    RealtimeClientGone,
     RealtimeConnection,
     SlowClient,
 )
@@ -237,7 +237,7 @@ def test_the_server_may_end_the_session() -> None:
 @pytest.mark.parametrize(
     ("error", "end"),
     [
-        (RealtimeClientGone("x"), DisconnectReason.CLIENT),
+        (ClientDisconnected("x"), DisconnectReason.CLIENT),
         (SlowClient("x"), DisconnectReason.LAGGING),
     ],
 )
