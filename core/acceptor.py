@@ -11,9 +11,10 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from contextlib import ExitStack, asynccontextmanager
+from ipaddress import IPv4Address, IPv6Network
 
+from core.ip_addresses import IpAddress, IpNetwork, peer_address
 from core.tasks import single_error
 
 logger = logging.getLogger(__name__)
@@ -43,9 +44,6 @@ TLS_HANDSHAKE = b"\x16"
 "First byte of every TLS connection; no HTTP request begins with it."
 
 _NO_FILES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-
-IpAddress = IPv4Address | IPv6Address
-IpNetwork = IPv4Network | IPv6Network
 
 OnConnectionLost = Callable[[], None]
 "Must be called when the connection is over."
@@ -78,7 +76,7 @@ class AddressLimit:
     def take(self, host: str) -> OnConnectionLost | None:
         """Counts one more connection of an address. Returns what to call when it is over, or None
         if the address holds as many as it may."""
-        address = _address_of(host)
+        address = peer_address(host)
         if address is None or self._is_exempt(address):
             return lambda: None
         source = _source_of(address)
@@ -246,10 +244,3 @@ def _source_of(address: IpAddress) -> IpAddress | IpNetwork:
     if isinstance(address, IPv4Address) or any(address in one for one in _SHARED):
         return address
     return IPv6Network((address, IPV6_PREFIX), strict=False)
-
-
-def _address_of(host: str) -> IpAddress | None:
-    with suppress(ValueError):
-        address = ip_address(host.partition("%")[0])
-        return getattr(address, "ipv4_mapped", None) or address
-    return None

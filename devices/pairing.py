@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from core.errors import Conflict, NotFound, OverloadedError, RequestError
+from core.ip_addresses import IpNetwork, is_among, peer_address
 from devices.directory import DeviceKind
-from devices.ip_allowlist import IpNetwork, address_of, is_among
 
 CODE_DIGITS = 6
 
@@ -41,7 +41,7 @@ class ApprovalRule:
     def approves(self, address: str) -> bool:
         """Returns True if a device at this IP address is approved. False for text that is no
         address."""
-        found = address_of(address)
+        found = peer_address(address)
         if found is None or found.is_loopback:
             return found is not None and self.trusts_this_machine
         return is_among(found, self.networks)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import SplitResult, urlsplit
 
+from core.ip_addresses import IpAddress
+
 MAX_URL_CHARS = 1024
 "Longest URL. A message to a device, which contains it, has 4000 bytes."
 
@@ -40,7 +42,6 @@ NAT64 = ip_network("64:ff9b::/96")
 _URL = re.compile(r"[!-\[\]-~]+")
 "Printable ASCII except the backslash, which some URL parsers take for a slash."
 
-IpAddress = IPv4Address | IPv6Address
 HostResolver = Callable[[str, int], Awaitable[Sequence[IpAddress]]]
 "Returns the addresses of a host and port; raises OSError."
 

@@ -9,9 +9,9 @@ from contextlib import nullcontext
 
 from core.acceptor import NO_LIMIT, AddressLimit, OnConnectionLost, open_acceptors
 from core.errors import EarshotError, Forbidden, OverloadedError, first_error
+from core.ip_addresses import IpAddress, is_among, peer_address
 from core.ports import Metrics, WorkGuard
 from devices.directory import Device, DeviceClaims, DeviceDirectory
-from devices.ip_allowlist import IpAddress, address_of, is_among
 from devices.presence import Presence
 from devices.wyoming.connection import WyomingConnection, WyomingServices
 from devices.wyoming.devices import WyomingDevices
@@ -156,7 +156,7 @@ class WyomingDoor:
     def _let_in(self, writer: asyncio.StreamWriter) -> IpAddress | None:
         """Returns the client's address; None: the connection is dropped."""
         peer = writer.get_extra_info("peername")
-        address = address_of(peer[0]) if peer else None
+        address = peer_address(peer[0]) if peer else None
         if address is None:
             return None  # closed already
         if is_among(address, self._settings.networks):

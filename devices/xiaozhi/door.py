@@ -14,9 +14,9 @@ from multidict import CIMultiDict
 
 from core.errors import Forbidden, NotFound, RequestError, Unauthorized
 from core.http.routes import JSON, is_forwarded
+from core.ip_addresses import is_among, peer_address
 from core.ports import Clock, DeviceLocation, Metrics
 from devices.directory import Device, DeviceDirectory
-from devices.ip_allowlist import address_of, is_among
 from devices.ota import FirmwareFolder
 from devices.presence import Presence
 from devices.xiaozhi.activation import PendingActivations
@@ -207,7 +207,7 @@ class XiaozhiDoor:
         """Returns the device's address. Raises Forbidden."""
         if is_forwarded(request.headers, request.version):
             raise Forbidden("a check-in cannot come through a proxy", code="forbidden_network")
-        address = address_of(request.remote)
+        address = peer_address(request.remote)
         if address is None or not is_among(address, self._settings.networks):
             logger.warning("! xiaozhi: %s is in no allowed network", address)
             raise Forbidden(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from devices.ip_allowlist import IpNetwork
+from core.ip_addresses import IpNetwork
 from firmware_protocol.xiaozhi.state_machine import DialogueSettings
 from pipeline.shared.settings import SessionSettings
 

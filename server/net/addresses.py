@@ -2,9 +2,9 @@
 
 import re
 import socket
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import ip_address
 
-IpAddress = IPv4Address | IPv6Address
+from core.ip_addresses import IpAddress
 
 MAX_PORT = 65_535
 

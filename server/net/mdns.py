@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from server.net.addresses import IpAddress
+from core.ip_addresses import IpAddress
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import RequestError
 from core.http.fetch_policy import is_forbidden
-from devices.ip_allowlist import IpAddress
+from core.ip_addresses import IpAddress
 from devices.notification_urls import AudioUrlPolicy
 
 OWN = "http://192.168.1.2:8502"

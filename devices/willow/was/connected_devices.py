@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from core.ip_addresses import peer_address
 from core.ports import Clock
-from devices.ip_allowlist import address_of
 from devices.willow.was.socket.connection import WillowConnection
 
 GRACE_S = 600.0
@@ -26,7 +26,6 @@ class _DepartedDevice:
 
 class WillowDevices:
     """The connected Willow devices, by id and by address."""
-
     def __init__(self, clock: Clock, *, trusts_this_machine: bool = True) -> None:
         self._clock, self._trusts_this_machine = clock, trusts_this_machine
         self._here: dict[str, WillowConnection] = {}
@@ -68,7 +67,7 @@ class WillowDevices:
         address counts only where this machine is trusted: it may belong to a proxy, behind which
         any client could be.
         """
-        address = address_of(peer)
+        address = peer_address(peer)
         if address is None or (address.is_loopback and not self._trusts_this_machine):
             return False
         name = str(address)
@@ -87,7 +86,7 @@ class WillowDevices:
         that is not clear, as with several devices behind one address. A name alone, from another
         address, is not believed.
         """
-        address = address_of(peer)
+        address = peer_address(peer)
         near = [one for one in self._here.values() if address and one.address == str(address)]
         for said in (query.get("device"), headers.get("x-willow-id")):
             if said:

@@ -10,9 +10,9 @@ from aiohttp import web as aioweb
 
 from core.errors import OverloadedError, RequestError, StorageError
 from core.http.routes import is_forwarded
+from core.ip_addresses import is_among, peer_address
 from core.ports import Clock, Metrics, WorkGuard
 from devices.directory import DeviceSettingsStore
-from devices.ip_allowlist import address_of, is_among
 from devices.notification_urls import AudioUrlPolicy
 from devices.ota import FirmwareFolder, image_for
 from devices.presence import Presence
@@ -133,7 +133,7 @@ class WasDoor:
 
     def admits(self, peer: str | None) -> bool:
         """Returns True if a device at this address may connect without the key."""
-        address = address_of(peer)
+        address = peer_address(peer)
         if address is not None and is_among(address, self.settings.networks):
             return True
         if address is not None and self._told.is_new(str(address), "forbidden"):
@@ -169,9 +169,8 @@ class WasDoor:
 
 
 def arrival_of(request: aioweb.Request) -> SocketOrigin:
-    """Returns the origin of a request. Its address is empty if a proxy forwarded it."""
     is_direct = not is_forwarded(request.headers, request.version)
-    address = address_of(request.remote) if is_direct else None
+    address = peer_address(request.remote) if is_direct else None
     peer = request.transport.get_extra_info("peername") if request.transport else None
     said = request.headers.get("User-Agent", "")
     version = said.removeprefix(USER_AGENT) if said.startswith(USER_AGENT) else ""

@@ -4,7 +4,7 @@ server."""
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from devices.ip_allowlist import IpNetwork
+from core.ip_addresses import IpNetwork
 from pipeline.shared.settings import SessionSettings
 
 

@@ -6,7 +6,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from core.errors import ConfigError
-from devices.ip_allowlist import IpNetwork, KeylessPageSettings
+from core.ip_addresses import IpNetwork
+from devices.ip_allowlist import KeylessPageSettings
 from devices.willow.was.settings import WasSettings
 from pipeline.shared.settings import SessionSettings
 from server.config.types import Section

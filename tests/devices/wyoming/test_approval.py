@@ -29,7 +29,7 @@ pytestmark = pytest.mark.live
 @pytest.fixture
 def _from_the_lan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections seem to come from there; a test has no second machine."""
-    monkeypatch.setattr(door, "address_of", lambda _: ip_address("192.168.1.7"))
+    monkeypatch.setattr(door, "peer_address", lambda _: ip_address("192.168.1.7"))
 
 
 async def asked(one: AsyncTcpClient) -> None:

@@ -263,7 +263,7 @@ def test_networks_that_are_not_named_are_not_served() -> None:
 
 def test_one_address_takes_half_of_the_places(monkeypatch: pytest.MonkeyPatch) -> None:
     here = ip_address("192.0.2.7")
-    monkeypatch.setattr(door, "address_of", lambda _: here)
+    monkeypatch.setattr(door, "peer_address", lambda _: here)
     scene = limited(Scene(), networks=(ip_network("192.0.2.0/24"),), max_connections=2)
 
     async def main() -> None:
@@ -280,7 +280,7 @@ def test_one_address_takes_half_of_the_places(monkeypatch: pytest.MonkeyPatch) -
 
 def test_who_is_not_approved_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """While it reads why, the others are served."""
-    monkeypatch.setattr(door, "address_of", lambda _: ip_address("192.0.2.7"))
+    monkeypatch.setattr(door, "peer_address", lambda _: ip_address("192.0.2.7"))
     scene = limited(Scene(), networks=(ip_network("192.0.2.0/24"),), max_connections=1)
     scene.directory = Standings("new")
 

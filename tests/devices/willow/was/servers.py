@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from devices.ip_allowlist import IpNetwork
+from core.ip_addresses import IpNetwork
 from devices.presence import Presence
 from devices.willow.was.device_lookup import ConnectedDeviceLookup
 from devices.willow.was.door import WasDoor

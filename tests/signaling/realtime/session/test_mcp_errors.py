@@ -13,7 +13,8 @@ import pytest
 from aiohttp import web
 
 from core.errors import RequestError
-from core.http.fetch_policy import HostAllowlist, IpAddress
+from core.http.fetch_policy import HostAllowlist
+from core.ip_addresses import IpAddress
 from pipeline.shared.mcp_servers import ClientMcpPolicy
 from pipeline.tools.mcp.settings import client_server_settings
 from signaling.realtime.session.settings import session_json
