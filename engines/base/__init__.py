@@ -9,6 +9,7 @@ way for every door. The Protocols of wake-word engines are in `engines/base/wake
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -369,6 +370,27 @@ class Llm(Protocol):
         and RequestError for messages or options that the model cannot accept.
         """
         ...
+
+
+@runtime_checkable
+class WarmableLlm(Protocol):
+    """A language model that is slow the first time unless it is told beforehand."""
+
+    async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None: ...
+
+
+@runtime_checkable
+class LlmWithServer(Protocol):
+    """A language model with a server of its own."""
+
+    def running(self) -> AbstractAsyncContextManager[None]: ...
+
+
+@runtime_checkable
+class ClosableEngine(Protocol):
+    """An engine that holds connections or a process."""
+
+    async def aclose(self) -> None: ...
 
 
 @runtime_checkable

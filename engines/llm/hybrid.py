@@ -6,9 +6,9 @@ answer.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -24,13 +24,16 @@ from core.ports import ToolSpec
 from engines.base import (
     AS_CONFIGURED,
     CallDelta,
+    ClosableEngine,
     ConcurrencyLimitedLlm,
     Llm,
     LlmOptions,
+    LlmWithServer,
     Message,
     TextDelta,
     ToolCall,
     VisionLlm,
+    WarmableLlm,
 )
 from engines.llm import intents
 from engines.llm.home_tool import (
@@ -82,23 +85,6 @@ def create(settings: Settings) -> "HybridLlm":
     return HybridLlm(intents.create(intents.Settings()), model)
 
 
-@runtime_checkable
-class _WarmableLlm(Protocol):
-    async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None: ...
-
-
-@runtime_checkable
-class _BackgroundLlm(Protocol):
-    context_tokens: int | None
-
-    def running(self) -> AbstractAsyncContextManager[None]: ...
-
-
-@runtime_checkable
-class _ClosableLlm(Protocol):
-    async def aclose(self) -> None: ...
-
-
 class HybridLlm:
     """An `Llm`. Which of the two answers is decided before anything is said, for each sentence."""
 
@@ -130,7 +116,7 @@ class HybridLlm:
         """Both; the model, whose languages are one, once. Raises EngineError when it can never be
         had."""
         await self._commands.warm(language, tools)
-        if isinstance(self.model, _WarmableLlm) and not self._is_warm:
+        if isinstance(self.model, WarmableLlm) and not self._is_warm:
             await self.model.warm(language, tools)
             self._is_warm = True
         self.context_tokens = self.model.context_tokens
@@ -138,7 +124,7 @@ class HybridLlm:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """What the model needs to run while it is used (`vllm`: its server). Raises EngineError."""
-        if isinstance(self.model, _BackgroundLlm):
+        if isinstance(self.model, LlmWithServer):
             async with self.model.running():
                 self.context_tokens = self.model.context_tokens
                 yield
@@ -147,7 +133,7 @@ class HybridLlm:
 
     async def aclose(self) -> None:
         """What the model keeps open, between turns too."""
-        if isinstance(self.model, _ClosableLlm):
+        if isinstance(self.model, ClosableEngine):
             await self.model.aclose()
 
     def declared(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:

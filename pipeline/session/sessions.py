@@ -35,6 +35,7 @@ class ClientSecretHolder:
 
 class Sessions:
     """Opens and counts the sessions of all doors."""
+
     def __init__(
         self, surroundings: SessionServices, conversations: Conversations, max_sessions: int
     ) -> None:

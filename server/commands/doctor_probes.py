@@ -14,11 +14,11 @@ from typing import Literal, Protocol, cast, runtime_checkable
 from core.errors import ConfigError, EarshotError, RequestError
 from core.tasks import single_error
 from devices.home_assistant.client import fetch_once
-from engines.base import Llm, Message, Tts
+from engines.base import ClosableEngine, Llm, LlmWithServer, Message, Tts
 from engines.llm.hybrid import HybridLlm
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.mcp import McpToolProvider, mcp_tools
-from server.compose.llm_and_tts import SPEAKS_ALL, ClosableEngine, LlmWithServer
+from server.compose.llm_and_tts import SPEAKS_ALL
 from server.config import Config
 
 ProbeVerdict = Literal["ok", "note", "fail"]

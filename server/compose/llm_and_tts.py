@@ -3,13 +3,13 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any
 
 from core.errors import ConfigError, EarshotError, EngineError, RequestError
 from core.ports import Metrics, ToolContext, ToolSpec
-from engines.base import Llm, Tts
+from engines.base import ClosableEngine, Llm, LlmWithServer, Tts, WarmableLlm
 from engines.base.wake import WakeWordEngine, find_word
 from engines.llm.hybrid import HybridLlm
 from engines.registry import load
@@ -31,27 +31,6 @@ SUPERVISED = "vllm"
 
 HOME_LANGUAGES = ("en", "de", "fr", "es")
 "Languages in which the demo home has names, and the skills have sentences and replies."
-
-
-@runtime_checkable
-class WarmableLlm(Protocol):
-    """Language model whose first request is slow unless it is warmed up."""
-
-    async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None: ...
-
-
-@runtime_checkable
-class LlmWithServer(Protocol):
-    """Language model that starts a server of its own."""
-
-    def running(self) -> AbstractAsyncContextManager[None]: ...
-
-
-@runtime_checkable
-class ClosableEngine(Protocol):
-    """Engine that holds connections or a process."""
-
-    async def aclose(self) -> None: ...
 
 
 async def load_language_model(

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from core.ports import ToolProvider
+from engines.base import LlmWithServer
 from pipeline.tools.functions import FunctionTools, load_functions
 from pipeline.tools.mcp import mcp_tools
-from server.compose.llm_and_tts import LlmWithServer
 from server.compose.plugins import create_tools
 from server.config.sections.tools import ToolsConfig
 

@@ -26,6 +26,7 @@ class _DepartedDevice:
 
 class WillowDevices:
     """The connected Willow devices, by id and by address."""
+
     def __init__(self, clock: Clock, *, trusts_this_machine: bool = True) -> None:
         self._clock, self._trusts_this_machine = clock, trusts_this_machine
         self._here: dict[str, WillowConnection] = {}
