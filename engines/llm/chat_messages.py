@@ -1,8 +1,8 @@
-"""Messages in the shape that chat templates and OpenAI-compatible servers take. Pure.
+"""Converts a conversation to the messages of chat templates and OpenAI-compatible servers. Pure.
 
-Strict templates want one system message at the front, then a user, then turns that alternate, and
-every tool call followed by its result. A spoken conversation is not like that: sentences come in
-pieces, answers are cut off, an announcement comes first.
+Strict templates want one system message first, then a user message, then alternating turns, and
+every tool call followed by its result. A spoken conversation looks different: sentences come in
+pieces, answers are cut off, and an announcement may come before any user message.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,14 +16,17 @@ from core.ports import ToolSpec
 from engines.base import Message, ToolCall
 
 WORDLESS = "..."
-"What the user said before an assistant that spoke first."
+"Text of the user message that is put in front when the assistant spoke first."
 
 
 def chat_messages(
     messages: Sequence[Message], *, arguments_as_text: bool = True
 ) -> list[dict[str, Any]]:
-    """As a strict template wants them. `arguments_as_text`: a tool call's arguments as JSON in a
-    string, as the protocol has them; templates take them as they are."""
+    """Returns the conversation in the order and shape that strict templates want.
+
+    arguments_as_text: True encodes the arguments of a tool call as a JSON string, as OpenAI's
+    protocol wants; False leaves them an object, as chat templates want.
+    """
     system = "\n\n".join(m.text for m in messages if m.role == "system" and m.text)
     results = {m.call_id: m.text for m in messages if m.role == "tool"}
     chat: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
@@ -40,6 +43,7 @@ def chat_messages(
 
 
 def chat_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """Returns the tools as function definitions of the chat completions protocol."""
     return [
         {
             "type": "function",
@@ -54,8 +58,10 @@ def chat_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def _turns(messages: Sequence[Message], results: Mapping[str, str]) -> Iterator[Message]:
-    """Users' and assistants' messages. A call whose result never came is left out: servers refuse
-    it, and models wait for it. Results go behind their calls, wherever they arrived."""
+    """Yields the messages of users and assistants; the caller puts results behind their calls.
+
+    A call whose result never came is left out: servers refuse it, and models wait for it.
+    """
     for message in messages:
         if message.role == "user":
             yield message
@@ -69,7 +75,7 @@ def _is_empty(turn: Message) -> bool:
 
 
 def _merged(turns: Sequence[Message]) -> Iterator[Message]:
-    """Neighbours of one role as one message; a round of tools ends with its results."""
+    """Merges consecutive messages of one role, but starts a new message after each tool round."""
     for role, group in groupby(turns, key=lambda turn: turn.role):
         texts: list[str] = []
         images: tuple[ImagePart, ...] = ()

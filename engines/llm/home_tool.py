@@ -1,7 +1,7 @@
-"""One tool that stands for all tools of the home: it takes a sentence, as its user would say it.
+"""One tool that replaces all tools of the home. It takes a sentence, worded as a user would say it.
 
-The tools of a home with forty devices are 28 kB of JSON, more than small models take and most of
-what a request costs. The sentence is carried out by the engine `intents`, which knows those tools.
+The tools of a home with forty devices are 28 kB of JSON: more than small models take, and most of
+the cost of a request. The engine `intents`, which knows those tools, carries out the sentence.
 Pure.
 """
 
@@ -15,11 +15,11 @@ from engines.llm.intents.home_names import INTENT, names_of
 
 NAME = "home"
 OTHER_NAME = "earshot_home"
-"Where somebody else's tool is called `home`."
+"Name used instead when another tool is already called `home`."
 
 MAX_AREAS_CHARS = 400
-"""The most characters of area names in the description. A model that knows none says `the kitchen`
-all the same."""
+"""Longest list of area names in the description, in characters. A model that is given no names
+still says `the kitchen`."""
 
 NOT_UNDERSTOOD = json.dumps(
     {
@@ -32,14 +32,15 @@ NOT_UNDERSTOOD = json.dumps(
 
 @dataclass(frozen=True, slots=True)
 class HomeCommandTool:
-    """The tools that a model is shown in place of those of the home."""
+    """The home command tool under its name, and the tools that the model is given."""
 
     name: str
     shown: tuple[ToolSpec, ...]
+    "The home command tool first, then all tools that do not belong to the home."
 
 
 def home_tool(tools: Sequence[ToolSpec]) -> HomeCommandTool | None:
-    """None: there is none of the home among them."""
+    """Returns the tool that replaces the home's tools; None if none of `tools` is the home's."""
     others = tuple(tool for tool in tools if not _is_of_home(tool))
     ours = [tool for tool in tools if _is_of_home(tool)]
     if not ours:
@@ -50,7 +51,7 @@ def home_tool(tools: Sequence[ToolSpec]) -> HomeCommandTool | None:
 
 
 def sentence_of(call: ToolCall) -> str:
-    """The sentence that the model wants carried out; empty where it gave none."""
+    """Returns the sentence that the model wants carried out; empty if it gave none."""
     sentence = call.arguments.get("sentence")
     return sentence.strip() if isinstance(sentence, str) else ""
 
@@ -61,8 +62,12 @@ def messages_as_shown(
     is_of_home: Callable[[ToolCall], bool],
     sentence: Callable[[ToolCall], str | None],
 ) -> list[Message]:
-    """A conversation with the calls of the home's tools as calls of the one tool that the model
-    knows. `sentence`: what a call was made of; None: of the user's last words."""
+    """Returns the conversation with calls of the home's tools rewritten as calls of the one tool.
+
+    name: name of that one tool.
+    is_of_home: True for a call of one of the home's tools.
+    sentence: returns the model's sentence that led to a call; None if it was the user's own.
+    """
     shown: list[Message] = []
     said, last = "", None
     hidden: set[str] = set()
@@ -77,7 +82,8 @@ def messages_as_shown(
                 kept.append(call)
                 continue
             asked = sentence(call) or said
-            if asked == last:  # one sentence may be several calls: their first result stands for it
+            # One sentence may lead to several calls: only the first call and its result are shown.
+            if asked == last:
                 hidden.add(call.call_id)
                 continue
             last = asked
@@ -89,8 +95,11 @@ def messages_as_shown(
 
 
 def _is_of_home(tool: ToolSpec) -> bool:
-    """Those of an MCP server have a second name to fall back on, those of a client are marked:
-    they are the model's own, whatever they are called."""
+    """Returns True for a tool of the home, whose calls the templates make.
+
+    Tools of MCP servers (they have a `fallback_name`) and of clients belong to the model, whatever
+    their name is.
+    """
     if tool.is_clients:
         return False
     is_ours = tool.name.startswith(INTENT) and not tool.fallback_name

@@ -1,8 +1,8 @@
-"""Commands by templates, at once and exactly; everything else by a language model.
+"""Language model engine that answers commands by templates and all else by a language model.
 
-What the templates understand never reaches the model. If the model cannot be had, commands still
-work. Of the home the model is shown one tool: it hands a sentence to the templates, which do it and
-answer.
+A sentence that the templates understand never reaches the model: it is done at once and exactly,
+and works even when the model is unavailable. In place of the home's tools the model is given one
+tool, with which it hands a sentence to the templates. The templates carry it out and answer.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -53,10 +53,10 @@ __all__ = ["REQUIRES", "HybridLlm", "Settings", "create"]
 NAME = "hybrid"
 
 MAX_SENTENCES = 3
-"That a model may try where none is understood; each costs a request."
+"How many sentences a model may try when the templates understand none. Each costs a request."
 
 MAX_HANDED = 4096
-"Calls whose sentence is remembered: those of every answer that is being made, many times over."
+"How many calls keep their sentence: many times the calls of all answers in progress."
 
 
 class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,10 +64,10 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     engine: str = "openai"
     options: dict[str, Any] = {}
-    "As in `llm.options`, were it alone."
+    "Options of that engine, as `llm.options` would have them."
 
     def __repr__(self) -> str:
-        """Options may hold keys."""
+        """Returns the settings without the options, which may hold keys."""
         return f"ModelSettings(engine={self.engine!r}, options=...)"
 
 
@@ -76,7 +76,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def create(settings: Settings) -> "HybridLlm":
-    """Raises as `engines.registry.load` does for the model."""
+    """Returns the engine with its model loaded.
+
+    Raises ConfigError for a model that is `hybrid` or `intents`, and all that
+    `engines.registry.load` raises for the model.
+    """
     from engines.registry import load
 
     if settings.model.engine in (NAME, "intents"):
@@ -86,35 +90,41 @@ def create(settings: Settings) -> "HybridLlm":
 
 
 class HybridLlm:
-    """An `Llm`. Which of the two answers is decided before anything is said, for each sentence."""
+    """An `Llm` that answers each sentence either by templates or by a language model.
+
+    The choice is made before the answer begins.
+    """
 
     name = NAME
 
     def __init__(self, commands: "IntentsLlm", model: Llm) -> None:
         self.model = model
         self.on_failure: Callable[[EarshotError], None] | None = None
-        """Told why the model gave no answer, or none to the end; not of a prompt that was too long:
-        half of it may be answered yet."""
+        """Called with the error when the model gave no answer, or broke off. Not called for a
+        prompt that is too long: the caller may try again with a shorter one."""
         self._commands = commands
         self._is_warm = False
         self._handed: dict[str, _DelegatedCommand] = {}
-        "Id of a call -> the model's sentence that it was made of."
+        "Id of a tool call -> the model's sentence that led to it."
         both = (*commands.languages, *model.languages)
         self.languages = tuple(sorted(set(both))) if model.languages else ()
         self.context_tokens = model.context_tokens
 
     @property
     def sees(self) -> bool:
+        """True if the model takes images."""
         return isinstance(self.model, VisionLlm) and self.model.sees
 
     @property
     def at_once(self) -> int | None:
-        """As many as the model; commands need none of its seats, and are not refused."""
+        """Answers that the model writes at the same time; commands do not count and always pass."""
         return self.model.at_once if isinstance(self.model, ConcurrencyLimitedLlm) else None
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
-        """Both; the model, whose languages are one, once. Raises EngineError when it can never be
-        had."""
+        """Loads the templates of `language`, and the model on the first call.
+
+        Raises EngineError when the model can never become available.
+        """
         await self._commands.warm(language, tools)
         if isinstance(self.model, WarmableLlm) and not self._is_warm:
             await self.model.warm(language, tools)
@@ -137,7 +147,10 @@ class HybridLlm:
             await self.model.aclose()
 
     def declared(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
-        """See `Declares`: one tool stands for all of the home's, where there are sentences."""
+        """Returns the tools that a request contains (see `ToolFilterLlm`).
+
+        One tool replaces all tools of the home in languages that have templates.
+        """
         home = self._home(tools, language)
         return tools if home is None else home.shown
 
@@ -149,7 +162,7 @@ class HybridLlm:
         language: str,
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
-        """See `Llm.reply`. Raises what the model does: EngineError, Overloaded."""
+        """Streams the answer (see `Llm.reply`). Raises the model's EngineError, OverloadedError."""
         if await self._is_command(messages, tools, language):
             done = self._done(messages, tools, language)
             async with aclosing(done) as steps:
@@ -178,8 +191,11 @@ class HybridLlm:
         language: str,
         options: LlmOptions,
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
-        """The model's answer. What it wants of the home comes out as calls of the home's tools; a
-        sentence that is not understood is put to it again."""
+        """Streams the model's answer.
+
+        Its calls of the home command tool come out as calls of the home's own tools. When no
+        sentence was understood, the model is asked again, up to MAX_SENTENCES times in all.
+        """
         home = self._home(tools, language)
         if home is None:
             reply = self.model.reply(messages, tools, language=language, options=options)
@@ -206,14 +222,15 @@ class HybridLlm:
                         self._remember(step, _DelegatedCommand(sentence, has_text=wanted.has_text))
                     yield step
             if not failed or wanted.has_others or len(failed) < len(wanted.of_home):
-                return  # what was done is answered for
+                return  # at least one call was made: its result will be answered
             if attempt == MAX_SENTENCES - 1:
                 unknown = Message("user", sentence_of(failed[0]))
                 async with aclosing(self._excuse(unknown, tools, language)) as texts:
                     async for text in texts:
                         yield text
                 return
-            options = replace(options, must_call=False)  # it has called; now it may give up
+            # The model has called a tool, as it had to. Now it may answer in words instead.
+            options = replace(options, must_call=False)
             for call in failed:
                 shown.append(Message("assistant", tool_calls=(call,)))
                 shown.append(Message("tool", NOT_UNDERSTOOD, call_id=call.call_id))
@@ -221,14 +238,16 @@ class HybridLlm:
     def _excuse(
         self, unknown: Message, tools: Sequence[ToolSpec], language: str
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
-        """What the templates say to a sentence that they do not understand."""
+        """Streams the templates' answer to a sentence that they do not understand."""
         return self._commands.reply([unknown], _servers(tools), language=language)
 
     async def _done(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], language: str
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
-        """What the templates do or say: for the user's own sentence, or for those that the model
-        wrote in its place."""
+        """Streams the templates' calls and answers.
+
+        They are for the user's own sentence, or for the sentences that the model wrote instead.
+        """
         handed = [(call, self._handed.get(call.call_id)) for call in _asked_since(messages)]
         results = {message.call_id: message for message in messages if message.role == "tool"}
         by_sentence: dict[_DelegatedCommand, list[Message]] = {}
@@ -248,8 +267,7 @@ class HybridLlm:
             needs_space = True
 
     def _home(self, tools: Sequence[ToolSpec], language: str) -> HomeCommandTool | None:
-        """The tool that takes a sentence. None: nobody understands this language, or there is no
-        home."""
+        """Returns the home command tool; None without templates for `language` or a home."""
         is_known = language.partition("-")[0] in self._commands.languages
         return home_tool(tools) if is_known else None
 
@@ -265,8 +283,11 @@ class HybridLlm:
     async def _is_command(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], language: str
     ) -> bool:
-        """Results of tools go to whoever asked for them."""
-        if _has_images(messages):  # templates know nothing of what is to be seen
+        """Returns True if the templates answer, False if the model does.
+
+        Results of tools go to the side that made the calls.
+        """
+        if _has_images(messages):  # templates cannot see
             return False
         asked = _asked_since(messages)
         if asked:
@@ -280,20 +301,23 @@ class _DelegatedCommand:
 
     sentence: str
     has_text: bool
-    "The model has said something before it."
+    "The model wrote text before it, so the answer needs a space in front."
 
 
 @dataclass(slots=True)
 class _ModelRound:
-    """What a model wants done in one round."""
+    """The tool calls of a model in one round."""
 
     of_home: list[ToolCall] = field(default_factory=list[ToolCall])
     has_others: bool = False
-    "It calls other tools as well."
+    "The model calls tools that are not the home's as well."
     has_text: bool = False
 
     def takes(self, delta: object, home: str) -> bool:
-        """Notes it. False: it goes no further, as the tool of the home is known here only."""
+        """Records `delta`. Returns False if the caller must not pass it on.
+
+        Calls of the tool `home` are known here only.
+        """
         match delta:
             case ToolCall(name=name) if name == home:
                 self.of_home.append(delta)
@@ -310,26 +334,29 @@ class _ModelRound:
 
 
 def _servers(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """The tools that the templates may call. One that a client declared may have the name of one of
-    ours, but it has a schema of its own, which only the model reads."""
+    """Returns the tools that the templates may call: those that no client declared.
+
+    A client's tool may have the name of one of ours, but its schema is its own, and only the model
+    reads schemas.
+    """
     return [tool for tool in tools if not tool.is_clients]
 
 
 def _is_of_home(call: ToolCall) -> bool:
-    """The templates made it, of whosever sentence."""
+    """Returns True if the templates made this call, for the user's or the model's sentence."""
     from engines.llm.intents.engine import CALL_PREFIX
 
     return call.call_id.startswith(f"{CALL_PREFIX}_")
 
 
 def _has_images(messages: Sequence[Message]) -> bool:
-    """They came with the user's last words."""
+    """Returns True if the last user message has images."""
     last = next((message for message in reversed(messages) if message.role == "user"), None)
     return last is not None and bool(last.images)
 
 
 def _asked_since(messages: Sequence[Message]) -> list[ToolCall]:
-    """Tools called since the user spoke."""
+    """Returns the tool calls since the last user message, those of the latest message first."""
     calls: list[ToolCall] = []
     for message in reversed(messages):
         if message.role == "user":

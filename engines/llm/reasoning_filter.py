@@ -1,4 +1,4 @@
-"""Keeps what a model thinks to itself out of what it says. Pure."""
+"""Removes a model's thoughts (`<think>...</think>`) from its answer. Pure."""
 
 from dataclasses import dataclass, field
 
@@ -9,16 +9,16 @@ _LONGEST = max(map(len, CLOSING))
 
 @dataclass(slots=True)
 class ReasoningFilter:
-    """Takes text in any split, gives what may be spoken. `is_thinking` at the start: the chat
-    template opens the thought, and the model only closes it."""
+    """Takes text in pieces of any length and returns the part that may be spoken."""
 
     is_thinking: bool = False
+    "Start value True: the chat template opens the thought, and the model only closes it."
     _held: str = ""
-    "The beginning of a tag, perhaps."
+    "End of the text so far that may be the beginning of a tag."
     _has_spoken: bool = field(default=False)
 
     def push(self, text: str) -> str:
-        """What of it, and of what was held back, is spoken."""
+        """Returns the speakable part of `text` and of the text held back so far."""
         self._held += text
         spoken = ""
         while (cut := _next_tag(self._held)) is not None:
@@ -33,12 +33,12 @@ class ReasoningFilter:
         return self._trimmed(spoken)
 
     def end(self) -> str:
-        """What was held back for nothing. An unfinished thought stays one."""
+        """Returns text that was held back and is no tag. An unfinished thought is dropped."""
         held, self._held = self._held, ""
         return "" if self.is_thinking else self._trimmed(held)
 
     def _trimmed(self, spoken: str) -> str:
-        """Models put empty lines between their thoughts and their answer."""
+        """Removes the empty lines that models put between their thoughts and their answer."""
         if not self._has_spoken:
             spoken = spoken.lstrip()
             self._has_spoken = bool(spoken)
@@ -46,7 +46,7 @@ class ReasoningFilter:
 
 
 def _next_tag(text: str) -> tuple[int, int, bool] | None:
-    """(start, end, whether it opens) of the first tag."""
+    """Returns (start, end, True if it is an opening tag) of the first tag; None without a tag."""
     lower = text.lower()
     found = [
         (start, start + len(tag), tag in OPENING)
@@ -57,7 +57,7 @@ def _next_tag(text: str) -> tuple[int, int, bool] | None:
 
 
 def _unfinished(text: str) -> int:
-    """How many of the last characters may be the beginning of a tag."""
+    """Returns how many of the last characters may be the beginning of a tag."""
     tail = text[-_LONGEST + 1 :].lower()
     for start, char in enumerate(tail):
         if char in "<[" and any(tag.startswith(tail[start:]) for tag in (*OPENING, *CLOSING)):

@@ -1,7 +1,7 @@
-"""The embedded language model: Home Assistant's sentence templates, and some of our own.
+"""The embedded engine for commands: Home Assistant's sentence templates, and some of our own.
 
-It understands commands strictly: what no template matches is answered honestly, never guessed.
-The names of rooms and devices come from the enums of the tools it is given.
+It is strict: to a sentence that no template matches it says that it did not understand.
+The names of rooms and devices come from the enums of the tools that it is given.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def create(settings: Settings) -> "IntentsLlm":
-    """The engine. Sentences are loaded on first use of a language; `warm` does it beforehand."""
+    """Returns the engine. A language is loaded on first use, or earlier by `warm`."""
     _import_library()
     from engines.llm.intents.engine import IntentsLlm
 
@@ -40,14 +40,14 @@ def create(settings: Settings) -> "IntentsLlm":
 
 
 def languages() -> tuple[str, ...]:
-    """ISO 639-1 codes of the languages it understands and answers in."""
+    """Returns the ISO 639-1 codes of the languages that it understands and answers in."""
     from engines.llm.intents.language import languages as codes
 
     return codes()
 
 
 def understand(text: str, language: str, tools: Sequence[ToolSpec]) -> "IntentMatch | None":
-    """What `text` means, or None. Blocks for the load on the first use of a language."""
+    """Returns the meaning of `text`, or None. Blocks while a language is loaded on first use."""
     _import_library()
     from engines.llm.intents.grammar import grammar
     from engines.llm.intents.home_names import names_of
@@ -58,8 +58,10 @@ def understand(text: str, language: str, tools: Sequence[ToolSpec]) -> "IntentMa
 
 
 def phrases(language: str, tools: Sequence[ToolSpec], limit: int = 5000) -> tuple[str, ...]:
-    """At most `limit` sentences as they are spoken, weighted to common commands; for language
-    models. Empty for a language without sentences of our own."""
+    """Returns at most `limit` sentences as they are spoken, to train language models with.
+
+    Common commands come more often. Empty for a language without templates of our own.
+    """
     _import_library()
     from engines.llm.intents.home_names import names_of
     from engines.llm.intents.phrase_sampling import sample_phrases
@@ -68,7 +70,10 @@ def phrases(language: str, tools: Sequence[ToolSpec], limit: int = 5000) -> tupl
 
 
 def _import_library() -> None:
-    """hassil's modules import each other in a circle: two threads that begin at different ends of
-    it find half a module, or a deadlock."""
+    """Imports hassil under a lock.
+
+    Its modules import each other in a circle: two threads that start at different ends of it find
+    half a module, or a deadlock.
+    """
     with _importing:
         import hassil  # noqa: F401

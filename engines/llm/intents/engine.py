@@ -1,4 +1,4 @@
-"""A language model that is none: it recognises commands and answers with templates."""
+"""An `Llm` without a neural network: it recognises commands and answers with templates."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -16,29 +16,33 @@ from engines.llm.intents.language import languages, supported
 from engines.llm.intents.replies import ReplyTemplates, replies
 
 CALL_PREFIX = "intent"
-"How ids of its tool calls begin: their results are answered by it, whoever answers otherwise."
+"Prefix of the ids of its tool calls, by which `hybrid` knows who answers their results."
 
-MAX_PIECES = 4  # of one sentence; whoever pauses more often says something else
+MAX_PIECES = 4  # pieces of one sentence; with more pauses it is no command
 PAUSES = " .,;:!?…"
-"What recognition puts behind a piece, as if it were a sentence."
+"Characters that a recogniser puts behind a piece, as if it were a whole sentence."
 
 SILENCED_WORDS = 3
-"Of an answer: half a second, in which nobody can have understood it."
+"Longest beginning of an answer, in words, that nobody can have understood: half a second."
 
 CANNOT = ("NoWeather", "NoReminder", "NoAlarm", "NoCall", "NoDistance", "NoMusicSearch")
-"What is understood, and told that there is no skill for it."
+"Intents that are understood but answered with: there is no skill for it."
 
 LEFT_TO_HOUSE = (*CANNOT, "NoSwitch", "NoHeaterPercent")
-"What the house is asked about all the same: perhaps it has a way."
+"Intents without a skill of ours that go to the house tool all the same: it may have one."
 
 TO_HOUSE = "House"
-"What is not understood, where there is a house to ask."
+"Intent of a sentence that no template matches, when there is a house tool to ask."
 
 LONG_CHARS = 100  # up to here a match takes a few ms; the event loop can wait for that
 
 
 class IntentsLlm:
-    """Sentence in, tool calls out; tool results in, sentence out. Holds no state of the home."""
+    """Turns a sentence into tool calls, and their results into a sentence.
+
+    It keeps no state of the home. The house tool is a tool with `ToolSpec.house`: it takes whole
+    sentences, such as Home Assistant's conversation agent.
+    """
 
     name = "intents"
     context_tokens: int | None = None
@@ -48,7 +52,7 @@ class IntentsLlm:
         self._loaded: dict[tuple[str, HomeNames], tuple[Grammar, ReplyTemplates]] = {}
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
-        """Load what `language` needs, in a thread: the first load takes up to a second."""
+        """Loads the grammar and replies of `language` in a thread. This takes up to a second."""
         await self._load(supported(language), names_of(tools))
 
     async def reply(
@@ -59,7 +63,7 @@ class IntentsLlm:
         language: str,
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
-        """Tool calls for the last sentence, or the answer to it once their results are there."""
+        """Yields the tool calls for the last sentence, or its answer once their results exist."""
         code, names = supported(language), names_of(tools)
         known, answers = await self._load(code, names)
         pieces, results = _last_exchange(messages)
@@ -79,14 +83,16 @@ class IntentsLlm:
             yield TextDelta(text)
 
     def declared(self, tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
-        """See `Declares`: it has no context."""
+        """Returns no tools (see `ToolFilterLlm`): there is no prompt that they could be part of."""
         return ()
 
     async def steps(
         self, sentence: str, tools: Sequence[ToolSpec], *, language: str
     ) -> list[TextDelta | ToolCall] | None:
-        """The calls that a sentence comes to, or the answer that needs none. None: it is not
-        understood, and there is no house to ask."""
+        """Returns the calls for a sentence, or its answer if it needs none.
+
+        None: the sentence is not understood, and there is no house tool to ask.
+        """
         names = names_of(tools)
         known, _ = await self._load(supported(language), names)
         if await _understand(known, [sentence]) is None and _for_house([sentence], names) is None:
@@ -98,9 +104,12 @@ class IntentsLlm:
     async def understands(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, language: str
     ) -> bool:
-        """Whether `reply` would do or answer something, and not say that it did not understand; or
-        that it cannot, where there are tools beside the home's that perhaps can. A house that has
-        asked something back gets what it does not understand, too."""
+        """Returns True if `reply` would carry out or answer the last sentence.
+
+        False if it would say that it did not understand. Also False if it would say that it has no
+        skill for it, while there are other tools that may help. Always True while the house tool
+        waits for the answer to a question of its own.
+        """
         if _is_asking(tools):
             return True
         if language.partition("-")[0] not in self.languages:
@@ -131,8 +140,11 @@ async def _understand(known: Grammar, pieces: Sequence[str]) -> IntentMatch | No
 
 
 def _of_pieces(known: Grammar, pieces: Sequence[str]) -> IntentMatch | None:
-    """A sentence that was cut at a pause is one. Two that stand for themselves are not: the first
-    was left unanswered for a reason, and must not be done by the second."""
+    """Returns the meaning of a sentence that may have been cut at pauses.
+
+    Pieces are joined, unless the last one and those before it are commands of their own: the
+    earlier command was left unanswered for a reason, and the later one must not trigger it.
+    """
     for start in range(len(pieces)):
         found = known.understand(" ".join(pieces[start:]))
         if found is None:
@@ -149,7 +161,7 @@ def _is_asking(tools: Sequence[ToolSpec]) -> bool:
 
 
 def _is_for_house(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> bool:
-    """A house has asked for this sentence, or has answered it already."""
+    """Returns True if the house tool has asked for this sentence, or was called for it already."""
     houses = {tool.name for tool in tools if tool.house is not None}
     for message in reversed(messages):
         if message.role == "user":
@@ -164,13 +176,16 @@ def _has_calls(found: IntentMatch, names: HomeNames) -> bool:
 
 
 def _for_house(pieces: Sequence[str], names: HomeNames) -> IntentMatch | None:
-    """What no sentence fits, the house may know: its owner adds sentences, scripts, scenes."""
+    """Returns a command for the house tool; None without such a tool or without text.
+
+    It may know what no template matches: its owner adds sentences, scripts and scenes.
+    """
     text = " ".join(pieces)[:MAX_CHARS].strip()
     return IntentMatch(TO_HOUSE, text=text) if names.house and text else None
 
 
 def _call(step: IntentMatch, names: HomeNames) -> ToolCall | None:
-    """None: it needs no tool, only an answer."""
+    """Returns the tool call for a command; None if it needs only an answer."""
     to_house = (TO_HOUSE, *HOUSE_INTENTS, *LEFT_TO_HOUSE)
     if names.house and step.intent in to_house:
         meant = {"intent": step.intent, "slots": dict(step.slots)}
@@ -188,8 +203,10 @@ def _load(language: str, names: HomeNames) -> tuple[Grammar, ReplyTemplates]:
 def _last_exchange(
     messages: Sequence[Message],
 ) -> tuple[list[str], list[Mapping[str, Any]]]:
-    """What the user said since the last answer, piece by piece, and the results of the tools called
-    for it, in call order."""
+    """Returns the user's sentence since the last answer, and the results of its tool calls.
+
+    The sentence comes in pieces, oldest first; the results come in the order of the calls.
+    """
     results: dict[str, Mapping[str, Any]] = {}
     order: list[str] = []
     pieces: list[str] = []
@@ -209,8 +226,10 @@ def _last_exchange(
 
 
 def _is_passing(message: Message) -> bool:
-    """It stands between two pieces of a sentence, and is no answer to the first: instructions, or
-    what was silenced after a word or two because the user just went on."""
+    """Returns True for a message between two pieces of a sentence that answers neither.
+
+    It holds instructions, or the first words of an answer that stopped because the user went on.
+    """
     if message.role != "assistant" or message.tool_calls:
         return message.role == "system"
     text = message.text.rstrip()
@@ -230,8 +249,10 @@ def _answers(
     answers: ReplyTemplates,
     names: HomeNames,
 ) -> Iterator[str]:
-    """One sentence for each step; a space keeps them apart when they are joined. What a house says
-    itself is said."""
+    """Yields one sentence for each step, with a space in front of all but the first.
+
+    If the house tool returned a sentence (`speech`), that one is used.
+    """
     waiting = iter(results)
     for position, step in enumerate(found.steps):
         call = _call(step, names)

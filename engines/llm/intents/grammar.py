@@ -1,4 +1,4 @@
-"""From a sentence to an intent and its slots, with hassil and the sentences of one language."""
+"""Matches a sentence to an intent and its slots, with hassil and the templates of one language."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,46 +18,48 @@ MAX_WORDS = 40  # a command is shorter; matching time grows with the length
 MAX_CHARS = 400  # of MAX_WORDS words
 MAX_COMMANDS = 4  # in one sentence; people do not chain more
 MAX_TRIES = 8  # matches per sentence, of 1 to 3 ms each: enough for MAX_COMMANDS
-MAX_NAME_WORDS = 5  # of a timer; what is longer begins with a command that was not understood
-MAX_JOINED_WORDS = 3  # with a conjunction in it: "rice and beans"
-BEGUN_WORDS = 3  # "cancel timer for": after them a name takes in no other command's beginning
+MAX_NAME_WORDS = 5  # of a timer; a longer one begins with a command that was not understood
+MAX_JOINED_WORDS = 3  # of a name with a conjunction in it: "rice and beans"
+# "cancel timer for": a name behind that many words contains no other command's beginning.
+BEGUN_WORDS = 3
 MAX_GRAMMARS = 16  # languages times homes that are in use at once; one takes a few MB
 
 REPAIRED = (
     *("HassTurnOn", "HassTurnOff", "HassLightSet", "HassFanSetSpeed"),
     *("HassClimateSetTemperature", "HassVacuumStart", "HassVacuumReturnToBase"),
 )
-"Commands in which a misheard name is put right."
+"Commands in which a misheard name is corrected."
 GUARDED = ("lock", "alarm_control_panel", "cover", "valve", "siren")
-"What a wrong guess would open, shut or set off: its names are not guessed, nor its room."
+"Kinds of device that a wrong guess would open, close or set off. Their names are never guessed."
 IGNORED = "anything"
-"Free text of ours whose content does not matter."
+"Name of a list in our templates for free text whose content does not matter."
 BETWEEN_SENTENCES = re.compile(r"[,.;!?] ")
-"As recognisers write it where they heard two."
+"Punctuation that recognisers write between two sentences."
 _WORD = re.compile(r"[\w'’-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class IntentMatch:
-    """What a sentence means. Equal understandings lead to equal actions."""
+    """The meaning of a sentence. Equal matches lead to equal actions."""
 
     intent: str
     "Name of the tool to call (`Hass...`), or of an answer that needs no tool."
     slots: Mapping[str, Any] = field(default_factory=dict)
     response: str = field(default="default", compare=False)
-    "Which reply Home Assistant's data suggests."
+    "Key of the reply that Home Assistant's data suggests."
     then: tuple["IntentMatch", ...] = ()
     "Further commands of the same sentence."
     text: str = field(default="", compare=False)
-    "What was understood: the words of this command, repaired."
+    "The words of this command, with misheard words corrected."
 
     @property
     def steps(self) -> tuple["IntentMatch", ...]:
+        """This command and the further ones of the same sentence."""
         return (self, *self.then)
 
 
 class Grammar:
-    """The sentences of one language over the names of one home. Immutable once warm."""
+    """The sentence templates of one language with the names of one home. Immutable once warm."""
 
     def __init__(self, language: str, names: HomeNames) -> None:
         self.language, self.names = language, names
@@ -76,7 +78,11 @@ class Grammar:
         self._splits = [*words, BETWEEN_SENTENCES]
 
     def understand(self, text: str) -> IntentMatch | None:
-        """The meaning of a sentence, or None. Strict, then once more without known slips."""
+        """Returns the meaning of a sentence, or None.
+
+        The match is strict; it is tried a second time with the known slips of recognisers
+        corrected.
+        """
         if len(text) > MAX_CHARS:
             return None
         text = " ".join(text.split())
@@ -89,9 +95,11 @@ class Grammar:
         return found
 
     def misheard(self, text: str) -> IntentMatch | None:
-        """A command that is not understood as it is, if one name in it is put right. Questions are
-        left alone: too much of what is said to a language model sounds like one about the house.
-        Takes up to 50 ms: call it from a thread."""
+        """Returns the command that `text` becomes when one misheard name is corrected, or None.
+
+        Questions are not corrected: many sentences for a language model sound like a question
+        about the house. Takes up to 50 ms: call it from a thread.
+        """
         for likely in self._sounds.repaired(self._repair(text)):
             found = self._sentence(likely, iter(range(MAX_COMMANDS)))
             if found is not None and all(_may_be_guessed(step) for step in found.steps):
@@ -104,8 +112,11 @@ class Grammar:
         return text.strip()
 
     def _sentence(self, text: str, tries: Iterator[int]) -> IntentMatch | None:
-        """One command, or several joined by a conjunction if every part is one. Free text, as the
-        name of a timer, would take in the other command: its conjunctions are tried first."""
+        """Returns one command, or several joined by a conjunction if every part is one.
+
+        Free text, such as the name of a timer, would swallow the second command. So a sentence with
+        free text and a conjunction is first tried as several commands.
+        """
         found = self._command(text, tries)
         if found is None or (_free_text(found) and self._is_joined(text)):
             several = self._chain(text, tries)
@@ -114,7 +125,7 @@ class Grammar:
         return None if found is None else self._single(found)
 
     def _chain(self, text: str, tries: Iterator[int]) -> IntentMatch | None:
-        """Commands side by side; None: not every part is one."""
+        """Returns several commands in a row; None if not every part is a command."""
         for split in self._splits:
             for match in split.finditer(text):
                 found = self._command(text[: match.start()], tries)
@@ -131,8 +142,8 @@ class Grammar:
             return None
         found = self._match(text, self._lists)
         if found is not None and _is_lock(found) and found.slots["name"] in self._doors:
-            # The word for a door is also that of its lock. "Open" must not unlock: a sentence
-            # that fits the door means the door.
+            # A door and its lock may have one name. "Open" must not unlock: a sentence that
+            # fits the door means the door.
             other = self._match(text, self._without_locks)
             if other is not None and other.slots.get("domain") == "cover":
                 found = other
@@ -142,7 +153,11 @@ class Grammar:
         return any(split.search(text) for split in self._splits)
 
     def _single(self, found: IntentMatch) -> IntentMatch | None:
-        """None: it would be done for the end of a sentence whose beginning was not understood."""
+        """Returns the command, or None if its free text is too long to be a name.
+
+        Such a text holds the beginning of another command that was not understood, and the end of
+        the sentence alone must not be carried out.
+        """
         name = _free_text(found)
         is_doubtful = self._is_joined(name) and _words_before(name, found.text) < BEGUN_WORDS
         most = MAX_JOINED_WORDS if is_doubtful else MAX_NAME_WORDS
@@ -162,7 +177,7 @@ class Grammar:
         return None if result is None else _meaning(result, text)
 
     def _several(self, found: IntentMatch) -> IntentMatch:
-        """Two things for the list are two commands."""
+        """Splits a command with several things for the shopping list into one command for each."""
         item = found.slots.get("item")
         word = f" {self._ours.conjunction} "
         if not isinstance(item, str) or word not in item:
@@ -174,7 +189,7 @@ class Grammar:
 
 @lru_cache(maxsize=MAX_GRAMMARS)
 def grammar(language: str, names: HomeNames) -> Grammar:
-    """The grammar, warmed up. Takes 0.1 to 0.7 s the first time: call it from a thread."""
+    """Returns the grammar, warmed up. Takes 0.1 to 0.7 s the first time: call it from a thread."""
     made = Grammar(language, names)
     for sentence in language_data(language).warm:
         made.understand(sentence)
@@ -186,18 +201,18 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _acts(found: IntentMatch) -> bool:
-    """Only commands are chained; "hello and good night" is not."""
+    """Returns True for commands. Only they are chained; "hello and good night" is not."""
     return found.intent.startswith("Hass") and found.intent not in WITHOUT_TOOL
 
 
 def _free_text(found: IntentMatch) -> str:
-    """What is taken as it was said: a thing for the list, or the name of a timer."""
+    """Returns the free text of a command: a thing for the list, or the name of a timer."""
     name = found.slots.get("name", "") if "Timer" in found.intent else ""
     return str(found.slots.get("item", name))
 
 
 def _words_before(name: str, text: str) -> int:
-    """0 also where the name is not found as it was said."""
+    """Returns how many words of `text` precede `name`; 0 also if the name is not found."""
     whole, own = (" ".join(_WORD.findall(one.casefold())) for one in (text, name))
     return len(whole[: max(0, whole.find(own))].split())
 

@@ -1,4 +1,4 @@
-"""What a grammar needs to know of the home, read from the enums of the tools it is given."""
+"""Names of a home's tools, areas and devices, read from the enums of the tools' schemas."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from core.ports import ToolSpec
 
 INTENT = "Hass"
-"How the names of tools begin that sentences are known for."
+"Prefix of the names of tools for which there are sentence templates."
 
 
 HOUSE_INTENTS = (
@@ -32,30 +32,31 @@ HOUSE_INTENTS = (
     "HassVacuumReturnToBase",
     "HassVacuumStart",
 )
-"What is said about a house, and told to the tool that takes whole sentences if there is one."
+"Intents about a house. They go to the tool that takes whole sentences, if there is one."
 
 
 @dataclass(frozen=True, slots=True)
 class HomeNames:
-    """Hashable, so that grammars can be remembered by it."""
+    """The names that a grammar is built from. Hashable, so that grammars can be cached by it."""
 
     tools: tuple[str, ...]
     areas: tuple[str, ...]
     devices: tuple[tuple[str, str], ...]
     "(domain, name); the domain is empty when the schema does not group names."
     house: str = ""
-    "Name of the tool that is told whole sentences about the house; empty: there is none."
+    "Name of the tool that takes whole sentences about the house; empty: there is none."
 
 
 def names_of(tools: Sequence[ToolSpec]) -> HomeNames:
-    """Tool names, area names and device names. Devices are grouped by `anyOf` with `title`s.
+    """Returns the names of the tools for Home Assistant's intents, and of areas and devices.
 
-    Of Home Assistant's intents alone: whatever else there is comes and goes, and a grammar is
-    loaded for each of these answers. Where a tool takes whole sentences, they are what it says.
+    Other tools are ignored: they come and go, and each different answer loads a new grammar.
+    Devices are grouped by `anyOf` with `title`s in the schema. If a tool takes whole sentences, its
+    `house` lists the areas and devices.
     """
     told = next((tool for tool in tools if tool.house is not None), None)
     if told is not None and told.house is not None:
-        # Those of servers, which come and go, have a name to fall back on.
+        # Tools of MCP servers come and go. They are those with a `fallback_name`.
         own = (tool for tool in tools if not tool.fallback_name)
         others = {tool.name for tool in own if tool.name.startswith(INTENT)}
         known = tuple(sorted(others.union(HOUSE_INTENTS)))

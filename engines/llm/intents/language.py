@@ -1,4 +1,4 @@
-"""Everything a language brings along: Home Assistant's sentences and replies, and ours on top."""
+"""Data of one language: Home Assistant's sentences and replies, and our additions."""
 
 import tomllib
 from functools import lru_cache
@@ -8,33 +8,36 @@ from typing import Any
 import msgspec
 
 LANGUAGES_WITH_DATA = ("en", "de", "fr", "es")
-"Languages with sentences and replies of our own."
+"Languages with sentences and replies of our own (ISO 639-1)."
 REGIONS = {"zh": "zh-CN", "no": "nb", "iw": "he"}
-"ISO 639-1 codes under which Home Assistant's data has another name."
+"ISO 639-1 code -> the name that Home Assistant's data has for it, if different."
 
 
 class PhraseTemplates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sentences as they are spoken; `{x}` is filled from `fill` or from the home."""
+    """Group of sentences as they are spoken; `{x}` is filled from `fill` or from the home."""
 
     weight: int
     say: tuple[str, ...]
 
 
 class LanguageData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `<language>.toml`."""
+    """Content of one `<language>.toml`."""
 
     split: tuple[str, ...] = ()
     "Words between two commands of one sentence, longest first."
     decimal: str = "."
     done: str = "OK."
-    "For a result that no template of ours can tell."
+    "Answer for a result that no template of ours can describe."
     many: dict[str, str] = {}
-    "light, other -> what is said instead of many names; `{}` is how many."
+    "`light` or `other` -> text that replaces a long list of names; `{}` is their number."
     slips: tuple[tuple[str, str], ...] = ()
+    "(pattern, replacement) for words that recognisers often get wrong."
     generic: tuple[str, ...] = ()
+    "Kinds of device: a device named <area> <word> is understood as area and kind, not as a name."
     kept: tuple[str, ...] = ()
-    "Rooms, places, numbers and things: heard so, they are no misheard names; `x*`: beginnings."
+    "Rooms, places, numbers and things that are never taken for a misheard name; `x*`: prefix."
     warm: tuple[str, ...] = ()
+    "Sentences that are matched once when the grammar is made, so that the first turn is fast."
     conjunction: str = msgspec.field(default=",", name="and")
     rules: dict[str, str] = {}
     lists: dict[str, dict[str, Any]] = {}
@@ -46,14 +49,17 @@ class LanguageData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     states: dict[str, str] = {}
     units: dict[str, tuple[str, str]] = {}
     one: dict[str, str] = {}
-    "How one hour, minute or second is said, where the number word has another gender."
+    "hour, minute, second -> how one of it is said, if the number word has another gender."
     fill: dict[str, tuple[str, ...]] = {}
     phrases: tuple[PhraseTemplates, ...] = ()
 
 
 @lru_cache(maxsize=128)  # as many as Home Assistant has languages; each is read once
 def home_assistant_name(language: str) -> str | None:
-    """The name of the data for an ISO 639-1 code, or None when sentences or replies are missing."""
+    """Returns the name of Home Assistant's data for an ISO 639-1 code.
+
+    None when sentences or replies are missing.
+    """
     from home_assistant_intents import get_intents, get_languages
 
     known = get_languages()  # a language comes from a client, and would become a file name
@@ -64,7 +70,7 @@ def home_assistant_name(language: str) -> str | None:
 
 
 def home_assistant_data(language: str) -> dict[str, Any]:
-    """A fresh copy of Home Assistant's data; KeyError when there is none."""
+    """Returns a fresh copy of Home Assistant's data. Raises KeyError when there is none."""
     from home_assistant_intents import get_intents
 
     name = home_assistant_name(language)
@@ -76,7 +82,7 @@ def home_assistant_data(language: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=len(LANGUAGES_WITH_DATA) + 1)  # the files do not change while we run
 def language_data(language: str) -> LanguageData:
-    """Our additions for a language; empty ones for languages that we have no file for."""
+    """Returns our additions for a language; empty data for a language without a file."""
     if language not in LANGUAGES_WITH_DATA:
         return LanguageData()
     text = (files("engines.llm.intents") / f"{language}.toml").read_text(encoding="utf-8")
@@ -84,7 +90,7 @@ def language_data(language: str) -> LanguageData:
 
 
 def languages() -> tuple[str, ...]:
-    """ISO 639-1 codes of all languages that can be understood and answered."""
+    """Returns the ISO 639-1 codes of all languages that can be understood and answered."""
     from home_assistant_intents import get_languages
 
     codes = {language.split("-")[0] for language in get_languages()}
@@ -92,7 +98,7 @@ def languages() -> tuple[str, ...]:
 
 
 def supported(language: str) -> str:
-    """The nearest language that can be understood: itself, without its region, else English."""
+    """Returns the language itself if it has data, else without its region, else `en`."""
     for code in (language, language.split("-", maxsplit=1)[0]):
         if code in LANGUAGES_WITH_DATA or home_assistant_name(code):
             return code

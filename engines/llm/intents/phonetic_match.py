@@ -1,8 +1,8 @@
-"""Names that were misheard: the one that sounds nearest to some words, if it is near enough.
+"""Corrects misheard names: finds the name that sounds most like some words of a sentence.
 
-Made for what recognisers write: "kitchen lice" for kitchen lights, "bad room" for bedroom. Near is
-measured over letters that stand for sounds; vowels count half, for they are what is misheard most.
-What is a good word itself, like that of a room which this house does not have, was not misheard.
+Recognisers write "kitchen lice" for kitchen lights, "bad room" for bedroom. The distance is counted
+in letters that stand for sounds. Vowels count half, because they are misheard most often. A word
+that makes sense itself, such as a room that this house does not have, is not replaced.
 """
 
 import re
@@ -12,28 +12,28 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 MAX_WORDS = 10
-"Of a sentence that is looked at; commands are shorter."
+"Longest sentence that is examined, in words; commands are shorter."
 
 MIN_SOUNDS = 4
-"A shorter name is near to everything."
+"Shortest name that is considered, in sounds; a shorter one is similar to everything."
 
 NEAR = 0.3
-"Distance over length at and below which a name may be meant."
+"Largest distance, as a share of the length, at which a name may be meant."
 
 NEAR_REST = 0.34
-'The same without the words that both have: "light" makes no kitchen light a garden light.'
+'The same limit without the words that both share: "kitchen light" is no garden light.'
 
 CLEARLY = 0.1
-"By which it must be nearer than any other name."
+"Margin by which the best name must be nearer than any other name."
 
 LOOKED_AT = 4
-"Names per run of words that are compared letter by letter: those that share most pairs of sounds."
+"Names compared in full with each run of words: those with most pairs of sounds in common."
 
 SHARED = 0.3
-"Of the pairs of sounds that two have together; with fewer in common they cannot be near."
+"Least share of common pairs of sounds (Jaccard index); with fewer, two keys cannot be near."
 
 MAX_REPAIRS = 3
-"Sentences that are tried, nearest first."
+"Most corrected sentences that are returned, nearest first."
 
 _SOUNDS = tuple(
     (re.compile(pattern), sound)
@@ -57,9 +57,12 @@ _VOWELS = frozenset("aeiou")
 
 
 class PhoneticMatcher:
-    """Names to be found again. Immutable. `guarded`: names that are never put in place of what was
-    said, though it may be them that were meant. `kept`: words that are not replaced by a name
-    without them; with a `*` at its end, all that begin so."""
+    """Finds the names of one home in misheard sentences. Immutable.
+
+    names: names that may replace words of a sentence.
+    guarded: names that compete with the others but never replace anything.
+    kept: words that are not replaced by a name without them; `x*` stands for all that begin with x.
+    """
 
     def __init__(
         self, names: Sequence[str], *, guarded: Sequence[str] = (), kept: Sequence[str] = ()
@@ -79,8 +82,10 @@ class PhoneticMatcher:
         self._longest = max((len(name.split()) for name, _ in self._names), default=0)
 
     def repaired(self, text: str) -> list[str]:
-        """The sentence with one run of its words replaced by the name that they sound like; the
-        likeliest first, at most MAX_REPAIRS."""
+        """Returns the sentence with one run of words replaced by the name that it sounds like.
+
+        At most MAX_REPAIRS variants, the likeliest first.
+        """
         words = text.lower().split()
         if not self._names or not 2 <= len(words) <= MAX_WORDS:
             return []
@@ -95,13 +100,17 @@ class PhoneticMatcher:
         return sorted(found, key=lambda sentence: found[sentence])[:MAX_REPAIRS]
 
     def _runs(self, words: int) -> Iterator[tuple[int, int]]:
-        """A name may have fallen apart into one word more, or the first word be the verb's."""
+        """Yields (start, end) of the word runs that may be a name.
+
+        A run may have one word more than the longest name, as names are split when misheard. It
+        never begins with the first word, which is the verb.
+        """
         for start in range(1, words):
             for end in range(start + 1, min(words, start + self._longest + 1) + 1):
                 yield start, end
 
     def _may_be(self, run: str, name: str) -> bool:
-        """Whether nothing of the words that were heard says that the name was not meant."""
+        """Returns False if any of the recognised words shows that the name was not meant."""
         if name in self._guarded:
             return False
         said, named = run.split(), name.split()
@@ -115,14 +124,14 @@ class PhoneticMatcher:
         return phonetic_distance(one, other) <= NEAR_REST * max(len(one), len(other))
 
     def _says_more(self, word: str, named: Sequence[str]) -> bool:
-        """It is a good word, which the name does not have."""
+        """Returns True for a `kept` word that the name does not contain."""
         if word in self._kept:
-            return word not in "".join(named)  # a name may be heard in two words
+            return word not in "".join(named)  # one word may be recognised as two
         beginnings = [one for one in self._beginnings if word.startswith(one)]
         return any(not any(one.startswith(begin) for one in named) for begin in beginnings)
 
     def _nearest(self, key: str) -> tuple[str, float] | None:
-        """The one name that is near, with how near it is."""
+        """Returns the nearest name and its relative distance; None if none is clearly near."""
         if len(key) < MIN_SOUNDS:
             return None
         pairs = _pairs(key)
@@ -136,13 +145,13 @@ class PhoneticMatcher:
         if not near or near[0][0] > NEAR:
             return None
         if len(near) > 1 and near[1][0] - near[0][0] < CLEARLY:
-            return None  # it could be either: asking again is better than the wrong lamp
+            return None  # either may be meant: asking again is better than the wrong lamp
         return near[0][1], near[0][0]
 
 
 @lru_cache(maxsize=8192)  # the names of a few homes, and the words around them
 def phonetic_key(text: str) -> str:
-    """Roughly how a text sounds, one letter for each sound, in any of the western languages."""
+    """Returns roughly how a text sounds in western languages, with one letter for each sound."""
     plain = unicodedata.normalize("NFKD", text.lower())
     key = re.sub(r"[^a-zß]", "", "".join(c for c in plain if not unicodedata.combining(c)))
     for pattern, sound in _SOUNDS:
@@ -151,7 +160,7 @@ def phonetic_key(text: str) -> str:
 
 
 def phonetic_distance(one: str, other: str) -> float:
-    """Levenshtein's, with half the price for vowels."""
+    """Returns the Levenshtein distance of two keys, with half the price for vowels."""
     row = [0.0]
     for letter in other:
         row.append(row[-1] + _price(letter))
@@ -167,7 +176,7 @@ def phonetic_distance(one: str, other: str) -> float:
 
 
 def _numbers(words: Sequence[str]) -> list[str]:
-    """Digits have no sound here."""
+    """Returns the words with digits. They are compared as written, because keys ignore digits."""
     return [word for word in words if any(letter.isdigit() for letter in word)]
 
 

@@ -1,4 +1,4 @@
-"""Sentences as people say them, for language models: lower case, no punctuation, words only."""
+"""Example sentences to train a recogniser's language model: lower case, without punctuation."""
 
 import re
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ HOLE = re.compile(r"\{(\w+)\}")
 
 @lru_cache(maxsize=8)  # languages times homes; a list of a few thousand short texts
 def sample_phrases(language: str, names: HomeNames, limit: int) -> tuple[str, ...]:
-    """At most `limit` sentences, each kind in proportion to its weight. Deterministic.
+    """Returns at most `limit` sentences, each kind in proportion to its weight. Deterministic.
 
-    Every value of every hole is used before one is used again; holes run at different paces, so
-    that combinations vary.
+    Every value of a hole (`{area}`) is used before one is used again. Holes advance at different
+    paces, so that combinations vary.
     """
     words = language_data(language)
     if not words.phrases:
@@ -52,7 +52,7 @@ def _spoken(pattern: str, fill: dict[str, Sequence[str]], count: int) -> list[st
 
 
 def _paced(choices: Sequence[str], count: int, step: int) -> list[str]:
-    """`count` values in turn; each full round of column `step` starts `step` further on."""
+    """Returns `count` of the choices in turn; each full round starts `step` choices later."""
     found: list[str] = []
     start = 0
     while len(found) < count:
@@ -84,7 +84,7 @@ def _named(names: HomeNames, *domains: str) -> Sequence[str]:
 
 
 def _durations(language: str, words: LanguageData) -> list[str]:
-    """Numbers to 60 with each unit, in the gender that goes with it; frequent ones more often."""
+    """Returns the numbers 1 to 60 with each unit, in its gender; common numbers come more often."""
     said = []
     for number in (*range(1, 61), 5, 10, 15, 20, 30, 45, 10, 5, 1, 2, 3):
         for unit in ("second", "minute", "hour"):

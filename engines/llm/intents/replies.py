@@ -1,4 +1,4 @@
-"""From what a tool did to a sentence: our templates, else Home Assistant's, in one language."""
+"""Writes the answer to a tool's result in one language: by our templates, else Home Assistant's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, time
@@ -13,7 +13,7 @@ from engines.llm.intents import spoken_numbers
 from engines.llm.intents.grammar import IntentMatch
 from engines.llm.intents.language import LanguageData, home_assistant_data, language_data
 
-MAX_NAMES = 3  # more than that is counted, not read out
+MAX_NAMES = 3  # more devices than that are counted, not read out
 MAX_REPLY_CHARS = 600  # half a minute of speech; a full shopping list stays below
 
 HOME_ASSISTANT_ERRORS: Mapping[str, str] = {
@@ -29,7 +29,7 @@ HOME_ASSISTANT_ERRORS: Mapping[str, str] = {
 
 
 class ReplyTemplates:
-    """The answers of one language."""
+    """Reply templates of one language: ours, and Home Assistant's where we have none."""
 
     def __init__(self, language: str) -> None:
         self._language = language
@@ -37,7 +37,7 @@ class ReplyTemplates:
         responses = home_assistant_data(language)["responses"]
         self._theirs: Mapping[str, Mapping[str, str]] = responses["intents"]
         self._their_errors: Mapping[str, str] = responses.get("errors", {})
-        # Templates are the package's and ours; what people say only ever is a value in them.
+        # The templates come from the package and from us; what users say is only a value in them.
         self._lenient = SandboxedEnvironment(autoescape=False)
         self._strict = SandboxedEnvironment(autoescape=False, undefined=StrictUndefined)
         for jinja in (self._lenient, self._strict):
@@ -47,14 +47,14 @@ class ReplyTemplates:
         return self._error("not_understood", {}, {})
 
     def answer(self, found: IntentMatch, result: Mapping[str, Any]) -> str:
-        """The sentence for an intent and its tool's result."""
+        """Returns the sentence for an intent and its tool's result."""
         error = result.get("error")
         if error:
             return self._error(str(error), found.slots, result)
         try:
             return self._told(found, result) or self._words.done
         except (TemplateError, LookupError, TypeError, ValueError):
-            # A tool that is not ours reports in a shape of its own; it did not report an error.
+            # Another provider's tool returned a shape of its own. It did report success.
             return self._words.done
 
     def _told(self, found: IntentMatch, result: Mapping[str, Any]) -> str:
@@ -72,7 +72,8 @@ class ReplyTemplates:
         else:
             key = HOME_ASSISTANT_ERRORS.get(code, "handle_error")
             template = self._their_errors.get(key) or self._their_errors.get("handle_error", "")
-        # "Front door" with its domain is a device called so; "attic" and a domain is a kind.
+        # With a name, a device of that name is meant ("front door"). With only a domain, all
+        # devices of a kind are ("the lights in the attic").
         said = {**result, **slots}
         kind = said.get("device_class") or said.get("domain") or ""
         values = {
@@ -108,7 +109,7 @@ class ReplyTemplates:
         return values
 
     def _their_values(self, found: IntentMatch, result: Mapping[str, Any]) -> dict[str, Any]:
-        """What Home Assistant's templates expect to find."""
+        """Returns the variables that Home Assistant's templates use."""
         matched, unmatched = (
             [_state(entity, self._words.states) for entity in result.get(key, ())]
             for key in ("matched", "unmatched")
@@ -172,7 +173,7 @@ def replies(language: str) -> ReplyTemplates:
 
 
 def calculate(slots: Mapping[str, Any]) -> float | None:
-    """`{"a": 2, "operation": "plus", "b": 3}` -> 5; None when dividing by zero."""
+    """Returns the result of `{"a": 2, "operation": "plus", "b": 3}`; None when dividing by 0."""
     a, b = slots["a"], slots["b"]
     match slots["operation"]:
         case "plus":
@@ -209,7 +210,7 @@ def _state_key(found: IntentMatch, result: Mapping[str, Any]) -> str:
 
 
 def _state(entity: Mapping[str, Any], words: Mapping[str, str]) -> SimpleNamespace:
-    """Like Home Assistant's state object."""
+    """Returns an object with the attributes of Home Assistant's state that templates use."""
     state = entity["state"]
     return SimpleNamespace(
         entity_id=entity["id"],
@@ -225,7 +226,7 @@ def _state(entity: Mapping[str, Any], words: Mapping[str, str]) -> SimpleNamespa
 
 
 def _timer(timer: Mapping[str, Any]) -> SimpleNamespace:
-    """Like Home Assistant's timer information."""
+    """Returns an object with the attributes of Home Assistant's timers that templates use."""
     left, start = int(timer["remaining_s"]), int(timer["duration_s"])
     return SimpleNamespace(
         is_active=not timer["is_paused"],

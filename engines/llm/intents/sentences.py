@@ -1,4 +1,4 @@
-"""Which sentences of a language a home can use."""
+"""Selects the sentence templates of a language that a home can use."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ from engines.llm.intents.language import home_assistant_data, language_data
 WITHOUT_TOOL = ("HassNevermind",)
 "Intents of Home Assistant that need no tool, only an answer."
 WILDCARDS = ("timer_name", "shopping_list_item")
-"Free text that is a value. Sentences with other free text (commands, searches) are left out."
+"Lists of free text that becomes a value. Templates with other free text (searches) are left out."
 FREE_TEXT = {
     "message",
     "search_query",
@@ -20,11 +20,11 @@ FREE_TEXT = {
     "todo_list_item",
     "response",
 }
-"Wildcard lists of Home Assistant's data."
+"Names of all lists of free text in Home Assistant's data."
 
 
 def sentences(language: str, names: HomeNames) -> dict[str, Any]:
-    """Home Assistant's data for this language, less what this home cannot use, plus ours."""
+    """Returns hassil's data: Home Assistant's templates that this home can use, and ours."""
     data = home_assistant_data(language)
     added = language_data(language)
     domains = {domain for domain, _ in names.devices}
@@ -48,7 +48,8 @@ def _useful(intent: str, blocks: list[dict[str, Any]], domains: set[str]) -> lis
     kept = []
     for block in blocks:
         needs = dict(block.get("requires_context", {}))
-        # A satellite's own room: we have none, and the tool decides what "the lights" are.
+        # The room of the satellite that listens. We know none: the tool decides which lights
+        # "the lights" are.
         needs.pop("area", None)
         domain = needs.get("domain") or block.get("slots", {}).get("domain")
         wanted = {domain} if isinstance(domain, str) else set(domain or ())
@@ -64,7 +65,7 @@ def _useful(intent: str, blocks: list[dict[str, Any]], domains: set[str]) -> lis
 
 def _is_useful(intent: str, sentence: str) -> bool:
     if "floor" in sentence or re.fullmatch(r"(\[?<\w+>\]? ?)?[{<]name[}>]", sentence):
-        return False  # there are no floors; and a bare name is no command
+        return False  # our homes have no floors, and a name alone is no command
     if "Timer" in intent and re.search(r"[{<]area[}>]", sentence):
         return False  # timers belong to a conversation, not to a room
     free = set(re.findall(r"\{(\w+)(?::\w+)?\}", sentence)) & FREE_TEXT

@@ -1,4 +1,4 @@
-"""Numbers, durations, times and dates as people say them."""
+"""Writes numbers, durations, times and dates as people say them."""
 
 from collections.abc import Sequence
 from datetime import date, time
@@ -28,7 +28,7 @@ DATES = {
 
 
 def in_words(number: int, language: str, ruleset: str = "spellout-cardinal") -> str:
-    """`21` -> "twenty one". Hyphens and soft hyphens become spaces or nothing."""
+    """Returns a number in words: `21` -> "twenty one". Hyphens become spaces or are removed."""
     from hassil.numbers import get_rbnf_engine
 
     said = get_rbnf_engine(language).format_number(number)
@@ -37,20 +37,26 @@ def in_words(number: int, language: str, ruleset: str = "spellout-cardinal") -> 
 
 
 def number(value: float, decimal: str = ".") -> str:
-    """`21.0` -> "21", `20.5` -> "20.5" or "20,5"; no sign that a voice could skip."""
+    """Returns a number in digits: `21.0` -> "21", `20.5` -> "20.5" or "20,5".
+
+    "minus" is a word, because a voice may skip the sign.
+    """
     text = f"{abs(value):.2f}".rstrip("0").rstrip(".").replace(".", decimal)
     return f"minus {text}" if value < 0 and text != "0" else text
 
 
 def joined(items: Sequence[str], words: LanguageData) -> str:
-    """ "a, b and c"."""
+    """Returns a list as it is spoken: "a, b and c"."""
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} {words.conjunction} {items[-1]}"
 
 
 def duration(seconds: float, words: LanguageData) -> str:
-    """`3700` -> "1 hour and 1 minute": the two largest units, rounded."""
+    """Returns a duration in words, rounded: `3700` -> "1 hour and 2 minutes".
+
+    From one hour on it is rounded to minutes.
+    """
     total = max(0, round(seconds))
     if total >= 3600:
         total = round(total / 60) * 60
@@ -65,14 +71,17 @@ def duration(seconds: float, words: LanguageData) -> str:
 
 
 def clock_time(now: time, language: str) -> str:
-    """ "seven forty three pm", "19 Uhr 43", "19 heures 43", "las siete y tres de la tarde"."""
+    """Returns the time in words, in languages without our own data as digits.
+
+    "seven forty three pm", "19 Uhr 43", "19 heures 43", "las siete y tres de la tarde".
+    """
     said = {"en": _english_time, "de": _german_time, "fr": _french_time, "es": _spanish_time}
     speak = said.get(language)
     return speak(now) if speak else f"{now.hour}:{now.minute:02d}"
 
 
 def calendar_date(today: date, language: str) -> str:
-    """ "Saturday, November 21"."""
+    """Returns the date in words ("Saturday, November 21"), else as YYYY-MM-DD."""
     if language not in DATES:
         return today.isoformat()
     day: Any = "1er" if language == "fr" and today.day == 1 else today.day

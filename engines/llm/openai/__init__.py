@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's chat completions: vLLM, llama.cpp, Ollama, a hosted service."""
+"""Engine for any server with OpenAI's chat completions: vLLM, llama.cpp, Ollama, hosted ones."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,10 @@ __all__ = ["Settings", "create"]
 
 
 def create(settings: Settings, name: str = "openai") -> "OpenAiLlm":
-    """The engine; it connects on first use. `name`: what errors call it. Raises ConfigError."""
+    """Returns the engine; it connects on first use. Raises ConfigError.
+
+    name: name of the engine in errors.
+    """
     from engines.llm.openai.engine import OpenAiLlm
 
     return OpenAiLlm(settings, name)

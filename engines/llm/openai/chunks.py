@@ -1,4 +1,4 @@
-"""One event of a streamed chat completion, as servers send it: typed where they agree."""
+"""Events of a streamed chat completion. Fields are `Any` where servers send different types."""
 
 from typing import Any
 
@@ -10,23 +10,29 @@ DONE = "[DONE]"
 
 
 class ChunkFunction(msgspec.Struct, frozen=True):
+    """Name and a piece of the arguments of a tool call."""
+
     name: str | None = None
     arguments: Any = None
-    "A piece of JSON text; from some servers the whole object."
+    "A piece of JSON text; some servers send the whole object."
 
 
 class ChunkToolCall(msgspec.Struct, frozen=True):
+    """A piece of one tool call; `index` counts the calls of an answer."""
+
     index: int | None = None
     id: str | None = None
     function: ChunkFunction = ChunkFunction()
 
 
 class ChunkDelta(msgspec.Struct, frozen=True):
+    """The text and tool calls that one event adds to the answer."""
+
     content: Any = None
-    "Text; from some servers a list of parts."
+    "Text; some servers send a list of parts."
     tool_calls: list[ChunkToolCall] | None = None
     reasoning_content: Any = None
-    "Thoughts: never spoken; that they come shows that the server is at work."
+    "Thoughts. They are never spoken, but show that the server is at work."
     reasoning: Any = None
 
     @property
@@ -41,9 +47,11 @@ class ChunkDelta(msgspec.Struct, frozen=True):
 
 
 class ChunkChoice(msgspec.Struct, frozen=True):
+    """One answer within an event; we ask for one only."""
+
     delta: ChunkDelta | None = None
     message: ChunkDelta | None = None
-    "From servers that answered as a whole."
+    "The whole answer, from servers that did not stream it."
     finish_reason: str | None = None
 
     @property
@@ -65,23 +73,25 @@ class CompletionUsage(msgspec.Struct, frozen=True):
 
 
 class ChatCompletionChunk(msgspec.Struct, frozen=True):
+    """One event of the stream."""
+
     choices: list[ChunkChoice] | None = None
     usage: CompletionUsage | None = None
     error: Any = None
     object: str | None = None
     message: Any = None
-    "Of an error, from servers that put it at the top."
+    "Text of an error, from servers that put it at the top level."
 
     @property
     def is_empty(self) -> bool:
-        """It says no more than that the request arrived."""
+        """True if the event only shows that the request arrived."""
         is_last = self.usage or any(choice.finish_reason for choice in self.choices or ())
         written = any(not choice.written.is_empty for choice in self.choices or ())
         return not (written or is_last or self.problem)
 
     @property
     def problem(self) -> str:
-        """What went wrong while the answer was written; empty if nothing did."""
+        """Error message of a failure while the answer was written; empty without a failure."""
         if self.object == "error" or self.error:
             return error_text(self.error or self.message) or "it failed without saying why"
         return ""
@@ -91,7 +101,11 @@ _CHUNKS = msgspec.json.Decoder(ChatCompletionChunk)
 
 
 def read_chunk(data: str) -> ChatCompletionChunk:
-    """Raises RemoteProtocolError, which does not repeat what was sent: it may be private."""
+    """Decodes one event.
+
+    Raises RemoteProtocolError for bad JSON or types. The error does not repeat the data, which may
+    be private.
+    """
     try:
         return _CHUNKS.decode(data)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as exc:
@@ -99,7 +113,7 @@ def read_chunk(data: str) -> ChatCompletionChunk:
 
 
 def error_text(error: Any) -> str:
-    """The sentence in an error object, in any of the shapes in use."""
+    """Returns the message of an error object, in any of the shapes in use; empty without one."""
     if isinstance(error, dict):
         return error_text(error.get("message") or error.get("detail") or error.get("error"))
     return error if isinstance(error, str) else ""

@@ -1,4 +1,4 @@
-"""A language model behind an OpenAI-compatible server."""
+"""The `Llm` that asks an OpenAI-compatible server."""
 
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -30,19 +30,20 @@ logger = logging.getLogger(__name__)
 
 FULL = (429, 503)
 MAX_LISTED = 12
-"Names of models in an error; hosted services have hundreds."
+"Most names of models in an error message; hosted services have hundreds."
 RETRY_AFTER_S = 5
+"Wait that is suggested to the caller when a busy server names none."
 THINKING_FIELDS = ("chat_template_kwargs", "reasoning_effort", "reasoning", "think", "thinking")
-"In `extra_body`: the operator has decided about thoughts."
+"Fields of `extra_body` with which the operator decides whether the model thinks."
 ANSWERS_SHARE = 4
-"An answer is at most this part of a context; the rest is the prompt's."
+"An answer takes at most one part in so many of the context; the rest is for the prompt."
 
 
 class OpenAiLlm:
-    """Connects when it is first asked; `aclose` when the server stops."""
+    """An `Llm` over HTTP. It connects on first use; call `aclose` at the end."""
 
     def __init__(self, settings: Settings, name: str = "openai") -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError for a bad address or key. name: name of the engine in errors."""
         self.name = name
         self.languages = settings.languages
         self.sees = settings.images
@@ -53,15 +54,17 @@ class OpenAiLlm:
         self._dialect = ServerQuirks()
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
-        """Ask the server what it serves. One that is not there yet is asked again by a turn."""
+        """Asks the server what it serves. If it is not reachable yet, the next turn asks again."""
         try:
             await self._look()
         except EngineError as exc:
             logger.warning("%s", exc)
 
     async def probe(self) -> str:
-        """Which model answers where. Raises EngineError where the server cannot be reached, or
-        lists models and this is none of them."""
+        """Returns a description of the model and its server, for the operator.
+
+        Raises EngineError if the server cannot be reached, or lists models without this one.
+        """
         served = await self._look()
         names = await listed_models(self._client)
         is_listed = not names.isdisjoint(names_of(served.model))
@@ -75,7 +78,7 @@ class OpenAiLlm:
         return f"{served.model} at {self._client.url} ({served.context_tokens} tokens)"
 
     async def aclose(self) -> None:
-        """Close idle connections."""
+        """Closes idle connections."""
         await self._client.aclose()
 
     async def reply(
@@ -86,8 +89,10 @@ class OpenAiLlm:
         language: str,
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
-        """See `Llm.reply`. Whole tool calls come at the end of the text. Nothing is retried once
-        anything has been answered."""
+        """Streams the answer (see `Llm.reply`).
+
+        Complete tool calls come after the text. No request is retried once its answer has begun.
+        """
         try:
             body = self._body(await self._known(options), messages, tools, options)
             async with aclosing(self._answer(body, messages)) as deltas:
@@ -107,7 +112,7 @@ class OpenAiLlm:
         return found
 
     async def _known(self, options: LlmOptions) -> ServerInfo:
-        """What a request with these options needs to know."""
+        """Returns what is known of the server, with its owner if these options depend on it."""
         served = await self._look()
         depends = options.repetition_penalty is not None or self._hushes(options)
         if served.is_owner_known or not depends:
@@ -116,8 +121,11 @@ class OpenAiLlm:
         return self._served
 
     def _hushes(self, options: LlmOptions) -> bool:
-        """Whether the model is told not to think: unless somebody wants its thoughts, or its
-        template thinks whatever it is told."""
+        """Returns True if the request asks the model not to think.
+
+        False if the settings or the options want thoughts, if `extra_body` decides, or if the
+        template thinks in any case (`starts_thinking`).
+        """
         settings = self._settings
         is_told = any(field in settings.extra_body for field in THINKING_FIELDS)
         wants = (
@@ -156,14 +164,17 @@ class OpenAiLlm:
     async def _chunks(
         self, body: Mapping[str, Any]
     ) -> AsyncGenerator[ChatCompletionChunk | RateLimits, None]:
-        """Once more in another dialect, while that may be what was wrong."""
+        """Streams the events of an answer.
+
+        A refused request is sent again in another dialect as long as that may have been the cause.
+        """
         dialect = stored = self._dialect
         first: LlmHttpError | None = None
         while True:
             try:
                 async with aclosing(self._client.stream(dialect.of(body))) as chunks:
                     async for chunk in chunks:
-                        if dialect is not stored:  # others may have learned meanwhile, too
+                        if dialect is not stored:  # other requests may have changed it meanwhile
                             self._dialect, stored = self._dialect.with_(dialect), dialect
                         yield chunk
                 return
@@ -219,7 +230,10 @@ class OpenAiLlm:
         return kind("llm", self.name, detail)
 
     def _broken(self, problem: str, messages: Sequence[Message]) -> EngineError:
-        """What a server says in its stream: some accept a prompt before they count it."""
+        """Returns the exception for an error in the stream.
+
+        It may be a prompt that is too long: some servers accept a prompt before they count it.
+        """
         kind = ContextLengthExceeded if is_about_length(problem) else EngineError
         return kind("llm", self.name, f"{self._client.url}: {sanitized_quote(problem, messages)}")
 

@@ -1,4 +1,4 @@
-"""What a server says of itself: its model, and how much fits into it."""
+"""Asks a server for its model, the size of its context and its kind (vLLM, llama.cpp, ...)."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,16 @@ from engines.runtime.openai_http.errors import LlmHttpError
 logger = logging.getLogger(__name__)
 
 CONTEXT_TOKENS = 8192
-"Where nobody says. Less than most models have: a lost beginning is better than a refused turn."
+"""Context window that is assumed if neither settings nor server say one. Most models have more: a
+shortened history is better than a refused turn."""
 
 LLAMA_CPP = "llamacpp"
+"Owner that llama.cpp lists for its model."
 OLLAMA = "library"
-"Owner of the models of Ollama's library."
+"Owner that Ollama lists for models of its library."
 OLLAMA_TOKENS = 4096
-"""What Ollama takes without a `num_ctx` on machines with little GPU memory. It forgets the
-beginning of what is longer, the instructions, and says nothing."""
+"""Context window of Ollama without a `num_ctx` on machines with little GPU memory. Of a longer
+prompt it drops the beginning, which holds the instructions, without an error."""
 
 
 PENALTY = {
@@ -28,16 +30,17 @@ PENALTY = {
     "sglang": "repetition_penalty",
     LLAMA_CPP: "repeat_penalty",
 }
-"""Whose owner a list of models names -> what it calls a repetition penalty, of one meaning. OpenAI
-has none; its `frequency_penalty` is another thing, and an unknown field is refused."""
+"""Owner in the list of models -> name of the field for a repetition penalty; all mean the same.
+OpenAI has none: its `frequency_penalty` is something else, and it refuses unknown fields."""
 
 
 BY_TEMPLATE: Mapping[str, Any] = {
     "chat_template_kwargs": {"enable_thinking": False, "thinking": False}
 }
-"""Read by the model's own chat template: Qwen and GLM have the first name, DeepSeek and Granite the
-second, and templates that know neither ignore them."""
+"""Fields that the model's chat template reads to turn thoughts off. Qwen and GLM know the first
+name, DeepSeek and Granite the second; templates that know neither ignore them."""
 BY_EFFORT: Mapping[str, Any] = {"reasoning_effort": "none"}
+"Field that the server itself reads to turn thoughts off."
 
 WITHOUT_THOUGHTS: Mapping[str, Mapping[str, Any]] = {
     "vllm": BY_TEMPLATE,
@@ -47,34 +50,39 @@ WITHOUT_THOUGHTS: Mapping[str, Mapping[str, Any]] = {
     "openai": BY_EFFORT,
     "system": BY_EFFORT,  # OpenAI as well
 }
-"""Whose owner a list of models names -> the fields that let its model answer at once. Others
-are sent both, and what they refuse is left out from then on."""
+"""Owner in the list of models -> fields that make the model answer without thoughts. Other servers
+get both, and a field that they refuse is left out from then on."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
+    """Facts about a server, from its answers and the settings."""
+
     model: str
     context_tokens: int
     is_sure: bool = True
-    "False: the server is not ready to say; to be asked again."
+    "False: the server was not ready to answer all questions, and is asked again."
     penalty: str | None = None
-    "Its field for a repetition penalty; None: none that is known."
+    "Name of its field for a repetition penalty; None: not known."
     owner: str = ""
-    "As the list of models says; empty: it does not."
+    "Owner of the model in the server's list, which tells the kind of server; empty: not listed."
     is_owner_known: bool = True
-    "False: nothing had to be asked, so nobody knows who serves it."
+    "False: the settings said all, so the server was not asked for its owner."
 
     def without_thoughts(self) -> Mapping[str, Any]:
-        """Fields of a request whose answer is to begin at once."""
+        """Returns the fields of a request that ask the model not to think."""
         return WITHOUT_THOUGHTS.get(self.owner, {**BY_TEMPLATE, **BY_EFFORT})
 
     def penalized(self, penalty: float | None) -> dict[str, float]:
-        """Fields of a request."""
+        """Returns the field of a request for a repetition penalty; empty if none is known."""
         return {} if penalty is None or self.penalty is None else {self.penalty: penalty}
 
 
 async def probe_server(client: ChatCompletionsClient, settings: Settings, name: str) -> ServerInfo:
-    """Ask for what is not configured. Raises EngineError."""
+    """Asks the server for all that the settings leave open. Raises EngineError.
+
+    name: name of the engine in errors and log lines.
+    """
     if settings.model != AUTO and settings.context_tokens:
         return ServerInfo(settings.model, settings.context_tokens, is_owner_known=False)
     doubts: list[EngineError] = []
@@ -97,13 +105,19 @@ async def probe_server(client: ChatCompletionsClient, settings: Settings, name: 
 
 
 async def listed_models(client: ChatCompletionsClient) -> frozenset[str]:
-    """Names of the models that a server lists; empty where it has no list. Raises EngineError."""
+    """Returns the names of the models that a server lists; empty without a list.
+
+    Raises EngineError.
+    """
     return frozenset(await _models(client, [], must_know=False))
 
 
 async def with_owner(client: ChatCompletionsClient, served: ServerInfo) -> ServerInfo:
-    """Asked for when something depends on it, and only then: an answer without it is better than
-    none, so a server that does not say now is asked again next time."""
+    """Returns `served` with the owner of its model, which takes one request.
+
+    It is asked only if the request depends on it. Errors are ignored, because an answer without
+    the owner is better than none: `served` comes back unchanged, and the next call asks again.
+    """
     doubts: list[EngineError] = []
     try:
         entries = await _models(client, doubts, must_know=False)
@@ -118,7 +132,7 @@ async def with_owner(client: ChatCompletionsClient, served: ServerInfo) -> Serve
 async def _models(
     client: ChatCompletionsClient, doubts: list[EngineError], *, must_know: bool
 ) -> Mapping[str, Mapping[str, Any]]:
-    """Name -> what the server says of it. Empty where it has no such list and none is needed."""
+    """Returns the server's list of models by name; empty if it has none and none is needed."""
     try:
         listing = await client.get(f"{client.url}/models")
     except EngineError as exc:
@@ -139,8 +153,11 @@ async def _context(
     model: str,
     owner: str,
 ) -> int | None:
-    """vLLM lists it with the model; llama.cpp has it beside the API, per slot; Ollama tells it of a
-    model that is loaded."""
+    """Returns the size of the context in tokens, or None.
+
+    vLLM lists it with the model. llama.cpp tells it per slot at `/props`, outside the API. Ollama
+    tells it at `/api/ps` for a loaded model.
+    """
     listed = entry.get("max_model_len")
     if _is_count(listed):
         return listed
@@ -164,7 +181,7 @@ async def _context(
 
 
 async def _asked(client: ChatCompletionsClient, url: str, doubts: list[EngineError]) -> Any:
-    """What a server says beside the API; None where it does not."""
+    """Returns the JSON at an address outside the API; None, and a doubt more, if that fails."""
     try:
         return await client.get(url)
     except EngineError as exc:
@@ -173,24 +190,30 @@ async def _asked(client: ChatCompletionsClient, url: str, doubts: list[EngineErr
 
 
 def _owner(entries: Mapping[str, Mapping[str, Any]], model: str) -> str:
-    """A server of one model, as llama.cpp is, answers to any name."""
+    """Returns the owner of a model; empty if unknown.
+
+    A server with one model, such as llama.cpp, takes any name, so its only entry counts.
+    """
     only = next(iter(entries.values())) if len(entries) == 1 else {}
     owner = entries.get(_listed_as(entries, model), only).get("owned_by")
     return owner if isinstance(owner, str) else ""
 
 
 def _listed_as(entries: Mapping[str, Mapping[str, Any]], model: str) -> str:
-    """The name in the list that a configured one means; itself where there is none."""
+    """Returns the listed name of a configured model; the configured name if it is not listed."""
     return next((name for name in names_of(model) if name in entries), model)
 
 
 def names_of(model: str) -> Sequence[str]:
-    """What a server may call a model. Ollama takes a name without a tag for `latest`."""
+    """Returns the names that a server may list a model under.
+
+    For Ollama a name without a tag means the tag `latest`.
+    """
     return (model,) if ":" in model else (model, f"{model}:latest")
 
 
 def _may_change(doubts: Sequence[EngineError]) -> bool:
-    """The server was busy or not ready: it may say more later."""
+    """Returns True if the server was busy or not ready, and may answer later."""
     return any(
         one.status in RETRIED
         if isinstance(one, LlmHttpError)

@@ -1,4 +1,4 @@
-"""Where servers differ in what they want to be asked."""
+"""Differences between servers in the requests that they accept (their dialects)."""
 
 import re
 from collections.abc import Mapping
@@ -8,36 +8,38 @@ from typing import Any
 from engines.runtime.openai_http.errors import LlmHttpError
 
 LIMIT, NEW_LIMIT = "max_tokens", "max_completion_tokens"
+"Field for the longest answer: its usual name, and the one of OpenAI's newer models."
 COUNTS = "stream_options"
+"Field that asks for the number of tokens."
 SAMPLING = ("temperature", "top_p")
 WISHES = ("parallel_tool_calls", "reasoning_effort")
-"An answer without them is better than none."
+"Optional fields: an answer without them is better than none."
 TEMPLATE, EFFORT = "chat_template_kwargs", "reasoning_effort"
 EFFORTS = ("none", "minimal", "low")
-"The least that a model may know, tried in this order."
+"Values for as few thoughts as possible, tried in this order until the model knows one."
 _ABOUT_VALUE = re.compile(r"value|should be|must be|one of", re.IGNORECASE)
-"A server knows the effort, and not this one; else it knows none."
+"Matches a refusal of this value of the effort; without a match the server knows no effort at all."
 UNSUPPORTED = "nsupported"
-"In OpenAI's codes (`unsupported_value`) and sentences, not in those about a value out of range."
+"Part of OpenAI's codes (`unsupported_value`) and messages, but not of those about a bad range."
 
 
 @dataclass(frozen=True, slots=True)
 class ServerQuirks:
-    """Found out by refusals, and remembered once a request went through."""
+    """The dialect of one server, learned from refusals and kept once a request succeeded."""
 
     counts_usage: bool = True
-    "Some servers refuse a field that they do not know."
+    "Send `stream_options`. Some servers refuse fields that they do not know."
     has_new_limit: bool = False
-    "OpenAI's newer models refuse the old name."
+    "Send `max_completion_tokens`. OpenAI's newer models refuse `max_tokens`."
     is_sampled: bool = True
-    "OpenAI's reasoning models refuse to be told how."
+    "Send `temperature` and `top_p`. OpenAI's reasoning models refuse them."
     has_template: bool = True
-    "Some servers pass nothing on to the chat template."
+    "Send `chat_template_kwargs`. Some servers pass nothing on to the chat template."
     refused: frozenset[tuple[str, str | bool]] = frozenset()
-    "Of `WISHES`, with the value: a model may know some of them."
+    "(field, value) of `WISHES` that are not sent: a model may know other values of the field."
 
     def with_(self, other: "ServerQuirks") -> "ServerQuirks":
-        """What either has found out."""
+        """Returns the dialect with what both have learned."""
         return ServerQuirks(
             self.counts_usage and other.counts_usage,
             self.has_new_limit or other.has_new_limit,
@@ -47,7 +49,7 @@ class ServerQuirks:
         )
 
     def of(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """A request in this dialect."""
+        """Returns a request in this dialect."""
         said = dict(body)
         if not self.counts_usage:
             said.pop(COUNTS, None)
@@ -57,7 +59,8 @@ class ServerQuirks:
             said = {name: value for name, value in said.items() if name not in SAMPLING}
         if not self.has_template:
             said.pop(TEMPLATE, None)
-        if said.get(EFFORT) == EFFORTS[0]:  # no wish of a session: it is ours, and may be weaker
+        # "none" comes from us and from no session, so the next higher effort may replace it.
+        if said.get(EFFORT) == EFFORTS[0]:
             said[EFFORT] = next(
                 (effort for effort in EFFORTS if (EFFORT, effort) not in self.refused), EFFORTS[0]
             )
@@ -67,7 +70,10 @@ class ServerQuirks:
         return said
 
     def after(self, refusal: LlmHttpError, body: Mapping[str, Any]) -> "ServerQuirks | None":
-        """What to try next; None: it will not have been that. `body`: what was to be asked."""
+        """Returns the dialect to try next; None if the dialect cannot have been the cause.
+
+        body: the request before it was put into this dialect.
+        """
         if not self.has_new_limit and refusal.mentions(NEW_LIMIT):
             return replace(self, has_new_limit=True)
         is_about_sampling = refusal.mentions(UNSUPPORTED) and any(map(refusal.mentions, SAMPLING))
@@ -87,7 +93,10 @@ class ServerQuirks:
         return self._without_thoughts_fields(body)
 
     def _without_thoughts_fields(self, body: Mapping[str, Any]) -> "ServerQuirks | None":
-        """The refusal names nothing. It was not the counts; perhaps what turns thoughts off."""
+        """Returns the dialect without fields that turn thoughts off; None if there are none.
+
+        It is tried last: the refusal names no field, and the counts were left out already.
+        """
         efforts = {(EFFORT, effort) for effort in EFFORTS if body.get(EFFORT) == EFFORTS[0]}
         has_fields = (TEMPLATE in body and self.has_template) or efforts - self.refused
         if not has_fields:

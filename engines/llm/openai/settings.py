@@ -1,4 +1,4 @@
-"""How an OpenAI-compatible server is reached and asked."""
+"""Settings of the engine `openai`: how its server is reached and asked."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,46 +14,46 @@ AUTO = "auto"
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     base_url: Annotated[str, Meta(min_length=1)]
-    "Up to and with its version: `http://127.0.0.1:8000/v1`."
+    "Address of the API including its version: `http://127.0.0.1:8000/v1`."
     model: Annotated[str, Meta(min_length=1)] = AUTO
-    "auto: the first that the server lists."
+    "Name of the model; auto: the first that the server lists."
     api_key: str = ""
     api_key_file: str = ""
-    "Read at start; in place of `api_key`."
+    "File with the key, read at start; replaces `api_key`."
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    "None: what the server thinks best."
+    "Sampling temperature; None: the server's default."
     max_output_tokens: Annotated[int, Meta(ge=1)] = 512
-    """Thoughts included, where a model thinks; a spoken answer is some 50 to 150. Never more than a
-    quarter of the context: servers refuse a prompt that leaves no room for them."""
+    """Longest answer, including thoughts; a spoken answer has 50 to 150 tokens. Never more than a
+    quarter of the context is used: servers refuse a prompt that leaves no room for the answer."""
     context_tokens: Annotated[int, Meta(ge=256)] | None = None
-    "None: as the server says (vLLM, llama.cpp), else 8192."
+    "Size of the context; None: as the server says (vLLM, llama.cpp, Ollama), else 8192."
     tools: bool = True
-    "False: for models that cannot call any."
+    "False: for models that cannot call tools."
     images: bool = False
-    "True: for models that see; nothing says so on the wire."
+    "True: for models that take images, which no server announces."
     thinking: bool = False
-    "True: the model may think before it answers, which takes seconds where it can."
+    "True: the model may think before it answers, which takes seconds if it can."
     starts_thinking: bool = False
-    "The chat template itself opens the thought: what comes before `</think>` is not spoken."
+    "True: the chat template itself opens the thought; text before `</think>` is not spoken."
     languages: tuple[str, ...] = ()
-    "ISO 639-1 codes of what it understands; (): any."
+    "ISO 639-1 codes of the languages that the model understands; (): any."
     connect_timeout_s: Annotated[float, Meta(gt=0, le=60)] = 2.0
     first_token_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
-    "A retry included. A person on the line gives up sooner; a cold model may take long once."
+    "Wait for the first token, retry included. A caller gives up sooner, but a cold model is slow."
     token_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
-    "Between two."
+    "Longest wait between two tokens."
     extra_body: dict[str, Any] = {}
-    "Further fields of the request; null takes one of ours out."
+    "Further fields of the request; null removes one of ours."
 
     def __repr__(self) -> str:
-        """What the key and `extra_body` hold stays out of logs and tracebacks."""
+        """Returns the settings without the key and `extra_body`, for logs and tracebacks."""
         hidden = {"api_key", "extra_body"}
         shown = (f"{k}={'***' if k in hidden and v else v!r}" for k, v in asdict(self).items())
         return f"Settings({', '.join(shown)})"
 
 
 def checked_url(settings: Settings) -> str:
-    """The base without a slash at its end. Raises ConfigError."""
+    """Returns the base URL without a slash at its end. Raises ConfigError for a bad URL."""
     url = settings.base_url.rstrip("/")
     try:
         parts = urlsplit(url)
@@ -69,7 +69,7 @@ def checked_url(settings: Settings) -> str:
 
 
 def key_of(settings: Settings) -> str:
-    """The key; empty for none. Raises ConfigError."""
+    """Returns the API key; empty for none. Raises ConfigError if it cannot be read or sent."""
     if settings.api_key and settings.api_key_file:
         raise ConfigError("llm api_key and api_key_file are both set: say one of them")
     key = settings.api_key

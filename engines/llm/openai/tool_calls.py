@@ -1,4 +1,4 @@
-"""Tool calls put together from their pieces. Pure."""
+"""Assembles tool calls from the pieces of a stream. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from engines.llm.openai.chunks import ChunkToolCall
 
 MAX_CALLS = 64
 MAX_ARGUMENT_CHARS = 256 * 1024
-"Of all calls of an answer: a model that has lost its way writes until somebody stops it."
+"Limit for all calls of an answer together: a model that has lost its way never stops writing."
 
 
 @dataclass(slots=True)
@@ -23,14 +23,17 @@ class _PartialToolCall:
     name: str
     pieces: list[str] = field(default_factory=list)
     call_id: str = ""
-    "Ours, given when it is first told of: unlike its own it is there, and the only one."
+    "Id for our callers, set at first use. Never empty and unique, unlike the server's `id`."
     told: int = 0
-    "Pieces that were."
+    "Number of pieces that were passed on as `CallDelta`."
 
 
 class ToolCallAssembler:
-    """The protocol counts calls by `index`, gives each an id and a name with its first piece, and
-    arguments as pieces of JSON. Servers leave out ids, count every call as 0, or send all at once.
+    """Assembles the tool calls of one answer.
+
+    In the protocol `index` counts the calls, the first piece of a call has its id and name, and
+    arguments come as pieces of JSON. Some servers leave out ids, give every call the index 0, or
+    send all at once.
     """
 
     def __init__(self) -> None:
@@ -39,8 +42,10 @@ class ToolCallAssembler:
         self._chars = 0
 
     def push(self, parts: Sequence[ChunkToolCall]) -> list[CallDelta]:
-        """What is new of each call, once its name is known. Raises RemoteProtocolError above the
-        limits."""
+        """Takes the pieces of one event and returns the new arguments of each call.
+
+        A call is held back until its name is known. Raises RemoteProtocolError above the limits.
+        """
         deltas: list[CallDelta] = []
         for part in parts:
             call = self._call(part)
@@ -55,10 +60,10 @@ class ToolCallAssembler:
         return deltas
 
     def calls(self) -> tuple[ToolCall, ...]:
-        """All calls, in the order in which they began; the answer is over.
+        """Returns all calls in the order in which they began. Call it at the end of the answer.
 
-        Raises RemoteProtocolError for arguments that are no JSON object. Calling with none instead
-        could do something else: "turn off" without a name is everything.
+        Raises RemoteProtocolError for arguments that are no JSON object. They are not replaced by
+        empty ones, which may mean something else: "turn off" without a name is everything.
         """
         return tuple(ToolCall(self._id(c), _name(c), _arguments(c)) for c in self._open)
 
@@ -69,7 +74,7 @@ class ToolCallAssembler:
         return call.call_id
 
     def _call(self, part: ChunkToolCall) -> _PartialToolCall:
-        """The call that this piece belongs to; a new one if it begins one."""
+        """Returns the call that this piece belongs to; a new one if the piece begins it."""
         known = next((c for c in reversed(self._open) if c.index == part.index), None)
         if part.index is None and self._open and not part.function.name:
             return self._open[-1]
@@ -85,7 +90,7 @@ class ToolCallAssembler:
 
 
 def _is_another(known: _PartialToolCall, part: ChunkToolCall) -> bool:
-    """Whether a piece with the index of a known call is a new call all the same."""
+    """Returns True if a piece with the index of a known call begins a new call."""
     if not part.function.name or (part.id and part.id == known.id):
         return False
     return part.index is None or bool(part.id and known.id)

@@ -1,6 +1,6 @@
-"""A causal language model from a folder, in a process of its own, through Hugging Face's library.
+"""Engine for a causal language model from a folder, run by Hugging Face's library in a process.
 
-For machines where no server of language models is wanted; vLLM serves the same folders faster.
+It is for machines without a language model server; vLLM serves the same folders faster.
 """
 
 from importlib.util import find_spec
@@ -18,10 +18,13 @@ REQUIRES = {"torch": "torch", "transformers": "transformers"}
 
 
 def create(settings: Settings) -> "TransformersLlm":
-    """The engine; `warm` or the first turn loads the model. Raises EngineMissing, ConfigError."""
+    """Returns the engine; `warm` or the first turn loads the model.
+
+    Raises EngineMissing without a model, ModuleNotFoundError without a library.
+    """
     from engines.llm.transformers.engine import TransformersLlm
 
-    for library in REQUIRES:  # they are imported by the process only
+    for library in REQUIRES:  # only the worker process imports them
         if find_spec(library) is None:
             raise ModuleNotFoundError(name=library)
     return TransformersLlm(settings)

@@ -1,4 +1,4 @@
-"""The process of a language model as the server sees it: started on demand, and again when lost."""
+"""The server's side of a language model's process: starts it on demand and again after a crash."""
 
 import asyncio
 import logging
@@ -33,20 +33,20 @@ from engines.runtime.worker.protocol import frame
 logger = logging.getLogger(__name__)
 
 EXIT_GRACE_S = 2.0
-"A child whose socket closes ends after its current token; one that does not is killed."
+"Wait for the process to end after its socket closed; it finishes its current token, or is killed."
 REST_S = 5.0
-"After a model did not load, before it is tried again: turns would wait for the same failure."
+"Pause after a failed load. Until then turns fail at once instead of waiting for the same failure."
 
 LlmWorkerEvent = LlmTextReply | LlmEndReply | LlmFailureReply | EngineError
 
 
 class LlmWorkerConnection(asyncio.Protocol):
-    """One living child. What it says goes to whoever asked for it."""
+    """The connection to one running process. It passes each reply to the request's queue."""
 
     def __init__(self) -> None:
         self.loaded: asyncio.Future[LlmLoadReply] = asyncio.get_running_loop().create_future()
         self.waiting: dict[int, asyncio.Queue[LlmWorkerEvent]] = {}
-        "Bounded by the tokens that an answer may have."
+        "Request id -> its replies. A queue is bounded by the longest answer in tokens."
         self.is_open = True
         self._reader = reply_reader()
         self._transport: asyncio.Transport | None = None
@@ -67,7 +67,7 @@ class LlmWorkerConnection(asyncio.Protocol):
         self._lose(EngineCrashed("llm", NAME, "its process died"))
 
     def send(self, message: LlmLoadRequest | LlmGenerateRequest | LlmAbortRequest) -> None:
-        """Raises EngineError for what cannot be sent."""
+        """Writes a message without waiting. Raises EngineError if it cannot be sent."""
         if self._transport is None or not self.is_open:
             raise EngineCrashed("llm", NAME, "its process died")
         try:
@@ -76,7 +76,7 @@ class LlmWorkerConnection(asyncio.Protocol):
             raise EngineError("llm", NAME, str(exc)) from exc
 
     def close(self) -> None:
-        """Tells the child to end."""
+        """Closes the socket, which makes the process end."""
         if self._transport is not None:
             self._transport.close()
         self.is_open = False
@@ -93,24 +93,24 @@ class LlmWorkerConnection(asyncio.Protocol):
                 self._pass(request_id, reply)
 
     def _pass(self, request_id: int, reply: LlmWorkerEvent) -> None:
-        if (queue := self.waiting.get(request_id)) is not None:  # else its caller has left
+        if (queue := self.waiting.get(request_id)) is not None:  # else the answer was aborted
             queue.put_nowait(reply)
 
     def _lose(self, why: EngineError) -> None:
         if not self.loaded.done():
             self.loaded.set_exception(why)
-            self.loaded.exception()  # counts as seen: nobody may be waiting
+            self.loaded.exception()  # marks it as retrieved, in case no caller waits for it
         for queue in self.waiting.values():
             queue.put_nowait(why)
 
 
 class LlmWorkerProcess:
-    """Starts the process when it is needed. Its methods run in one loop."""
+    """The process of one model, started when it is needed. All methods run in one event loop."""
 
     def __init__(
         self, load: LlmLoadRequest, load_timeout_s: float, *, python: str = sys.executable
     ) -> None:
-        """`python`: an interpreter that has torch and transformers."""
+        """python: path of an interpreter that has torch and transformers."""
         self._load, self._load_timeout_s, self._python = load, load_timeout_s, python
         self._connection: LlmWorkerConnection | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -121,12 +121,15 @@ class LlmWorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the living process."""
+        """Process id; None while it does not run."""
         is_alive = self._process is not None and self._process.returncode is None
         return self._process.pid if self._process is not None and is_alive else None
 
     async def loaded(self) -> LlmLoadReply:
-        """The model is there. Cancelling does not stop the load. Raises EngineError."""
+        """Starts the process if needed and waits until the model is loaded.
+
+        Cancelling does not stop the load. Raises EngineError if it fails or takes too long.
+        """
         connection = await self._connected()
         try:
             async with asyncio.timeout(self._load_timeout_s):
@@ -141,8 +144,12 @@ class LlmWorkerProcess:
     async def answer(
         self, request: LlmGenerateRequest, first_s: float, next_s: float
     ) -> AsyncGenerator[LlmTextReply | LlmEndReply, None]:
-        """The answer to a request, which gets an id here. Closing it aborts the answer within a
-        token. Raises EngineError; EngineTimeout, and the process starts anew."""
+        """Streams the answer to a request. Closing the generator aborts it within one token.
+
+        The request gets its id here. first_s, next_s: longest wait for the first token and between
+        two tokens, in s. Raises EngineError; EngineTimeout after such a wait, which also kills the
+        process.
+        """
         await self.loaded()
         connection = await self._connected()
         self._next_id += 1
@@ -161,7 +168,7 @@ class LlmWorkerProcess:
                 connection.send(LlmAbortRequest(request.request_id))
 
     async def aclose(self) -> None:
-        """End the process; a later request starts another."""
+        """Ends the process; a later request starts a new one."""
         connection, process = self._connection, self._process
         self._connection = self._process = None
         if connection is not None:
@@ -170,7 +177,7 @@ class LlmWorkerProcess:
             await _reaped(process)
 
     def kill(self) -> None:
-        """It hangs."""
+        """Kills a process that hangs."""
         if self._connection is not None:
             self._connection.close()
         if self._process is not None:
@@ -195,7 +202,7 @@ class LlmWorkerProcess:
         return told
 
     async def _connected(self) -> LlmWorkerConnection:
-        """The living child, or a new one, which loads."""
+        """Returns the connection to the running process, or to a new one that loads the model."""
         async with self._starting:
             if self._connection is None or not self._connection.is_open:
                 self._rest()
@@ -209,7 +216,7 @@ class LlmWorkerProcess:
             raise self._failure
 
     async def _started(self) -> LlmWorkerConnection:
-        """Raises EngineCrashed when there can be no process."""
+        """Starts a process. Raises EngineCrashed if the system allows none."""
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
         try:
@@ -232,7 +239,7 @@ class LlmWorkerProcess:
 
 
 def _command(python: str, fd: int) -> list[str]:
-    """A process that fetches nothing, and whose threads do not spin while they wait."""
+    """Returns a command line: no downloads, and no threads that spin while they wait."""
     settings = [
         "HF_HUB_OFFLINE=1",
         "HF_HUB_DISABLE_TELEMETRY=1",

@@ -1,4 +1,4 @@
-"""An `Llm` whose model runs in a process of its own."""
+"""The `Llm` whose model runs in a process of its own."""
 
 import logging
 import sys
@@ -26,13 +26,15 @@ logger = logging.getLogger(__name__)
 
 
 class TransformersLlm:
-    """`warm` loads the model, else the first turn does; `aclose` ends its process."""
+    """An `Llm` in a process. `warm` or the first turn loads the model; `aclose` ends it."""
 
     name = NAME
 
     def __init__(self, settings: Settings, *, python: str = sys.executable) -> None:
-        """`python`: an interpreter that has torch and transformers. Raises EngineMissing when there
-        is no model in the folder."""
+        """Raises EngineMissing if there is no model in the folder.
+
+        python: path of an interpreter that has torch and transformers.
+        """
         self.languages = settings.languages
         self.context_tokens: int | None = read_context(settings)
         self.at_once: int | None = settings.at_once
@@ -46,15 +48,15 @@ class TransformersLlm:
         )
         self._child = LlmWorkerProcess(load, settings.load_timeout_s, python=python)
         self._taken = 0
-        "Answers, also those that wait until the model is loaded."
+        "Answers in progress, including those that wait until the model is loaded."
 
     @property
     def pid(self) -> int | None:
-        """Of the model's process."""
+        """Process id of the model's process; None while it does not run."""
         return self._child.pid
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
-        """Load the model. Raises EngineError when that fails."""
+        """Loads the model. Raises EngineError if that fails."""
         loaded = await self._child.loaded()
         logger.info("llm.%s: %s on %s", NAME, self._settings.path, loaded.device)
 
@@ -69,7 +71,7 @@ class TransformersLlm:
         language: str,
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
-        """See `Llm.reply`. Tools are left out for templates that know none."""
+        """Streams the answer (see `Llm.reply`). Tools are left out if the template knows none."""
         with self._place():
             async with aclosing(self._answer(messages, tools, options)) as deltas:
                 async for delta in deltas:
@@ -77,7 +79,7 @@ class TransformersLlm:
 
     @contextmanager
     def _place(self) -> Iterator[None]:
-        """Raises Overloaded."""
+        """Takes one of the `at_once` places. Raises OverloadedError if there is none."""
         if self._taken >= self._settings.at_once:
             raise OverloadedError(
                 f"llm engine {NAME!r} writes {self._settings.at_once} answers already",
@@ -109,7 +111,7 @@ class TransformersLlm:
     async def _read(
         self, told: AsyncGenerator[LlmTextReply | LlmEndReply, None], *, has_tools: bool
     ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
-        """Text without thoughts and without tool calls, which come at its end."""
+        """Streams the text without thoughts; then the tool calls, then the usage."""
         thoughts, spoken = ReasoningFilter(self._settings.starts_thinking), ToolCallParser()
         usage = TokenUsage()
         async for part in told:
@@ -149,7 +151,10 @@ class TransformersLlm:
 
 
 def with_short_ids(chat: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Ids of tool calls as nine letters and digits: Mistral's templates refuse others."""
+    """Replaces the ids of tool calls, in place, by nine letters and digits.
+
+    Mistral's templates refuse other ids.
+    """
     ids: dict[str, str] = {}
     for message in chat:
         for call in message.get("tool_calls", ()):

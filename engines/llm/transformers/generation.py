@@ -1,4 +1,4 @@
-"""One answer, token by token, and the model that writes it. In the process of the model."""
+"""Writes answers token by token. Runs in the model's process."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,24 +10,27 @@ from engines.llm.transformers.settings import NAME
 from engines.llm.transformers.wire import LlmGenerateRequest, LlmLoadRequest
 
 PREFILL_TOKENS = 256
-"Of a prompt at a time: in between, other answers go on and aborts are heard."
+"Tokens of a prompt computed per step. Between steps other answers go on and aborts are read."
 WORTH_KEEPING = 16
-"Tokens that two prompts must have in common at their beginning."
+"Least common beginning, in tokens, for which an earlier prompt's cache is reused."
 
 
 @dataclass(slots=True)
 class PromptCacheEntry:
-    """What a model has computed for some tokens."""
+    """The tokens of a prompt or answer, and the KV cache that the model has computed for them."""
 
     tokens: list[int]
     cache: Any
 
 
 class TransformersModel:
-    """Weights, tokenizer, template, and the latest prompts' computed states."""
+    """Weights, tokenizer and chat template of a model, and the KV caches of the latest prompts."""
 
     def __init__(self, load: LlmLoadRequest) -> None:
-        """Blocking for seconds to minutes. Raises EngineError; whatever the library raises."""
+        """Loads the model, which blocks for seconds to minutes.
+
+        Raises EngineError without a chat template, and all that the library raises.
+        """
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -50,6 +53,7 @@ class TransformersModel:
 
     @property
     def has_tools(self) -> bool:
+        """True if the chat template knows tools."""
         return "tools" in str(self.tokenizer.chat_template)
 
     def prompt(
@@ -59,7 +63,10 @@ class TransformersModel:
         *,
         thinks: bool = True,
     ) -> list[int]:
-        """`thinks`: False asks the template, in the two names in use, to leave thoughts out."""
+        """Returns the tokens of the prompt.
+
+        thinks: False asks the template, by the two names in use, to leave thoughts out.
+        """
         thoughts = {} if thinks else {"enable_thinking": False, "thinking": False}
         text = self.tokenizer.apply_chat_template(
             list(messages),
@@ -72,7 +79,10 @@ class TransformersModel:
         return ids
 
     def recall(self, tokens: Sequence[int]) -> PromptCacheEntry:
-        """The longest beginning of `tokens` that is computed already, without its last one."""
+        """Takes out the cache with the longest common beginning with `tokens`.
+
+        The last token is never part of it, because its scores must be computed again.
+        """
         from transformers import DynamicCache
 
         shared = [_shared(kept.tokens, tokens[:-1]) for kept in self._kept]
@@ -85,14 +95,18 @@ class TransformersModel:
         return PromptCacheEntry(found.tokens[:longest], found.cache)
 
     def keep(self, computed: PromptCacheEntry) -> None:
-        """For the next turn, which begins with the same."""
+        """Keeps a cache for the next turn, whose prompt begins with the same tokens."""
         from transformers.cache_utils import DynamicLayer
 
+        # Only layers of this exact type can be cropped to a shorter beginning.
         if all(type(layer) is DynamicLayer for layer in computed.cache.layers):
             self._kept = [computed, *self._kept][: self._keeps]
 
     def scores(self, computed: PromptCacheEntry, tokens: list[int]) -> Any:
-        """Of what follows; `computed` then has them too."""
+        """Computes `tokens`, adds them to `computed` and returns the scores of the next token.
+
+        The scores are a tensor of shape (vocabulary,).
+        """
         import torch
 
         with torch.inference_mode():
@@ -106,24 +120,30 @@ class TransformersModel:
 
 @dataclass(slots=True)
 class IncrementalDetokenizer:
-    """Tokens become text as soon as no further one can change it."""
+    """Turns tokens into text as soon as no later token can change it."""
 
     tokenizer: Any
     tokens: list[int] = field(default_factory=list)
     _shown: int = 0
+    "Index of the first token that is decoded as context of the next ones."
     _done: int = 0
+    "Number of tokens whose text was returned."
 
     def push(self, token: int) -> str:
+        """Takes the next token and returns the text that is complete now."""
         self.tokens.append(token)
         return self._new(is_last=False)
 
     def end(self) -> str:
-        """Half a character, if there is one."""
+        """Returns the rest of the text, such as an incomplete character."""
         return self._new(is_last=True)
 
     def _new(self, *, is_last: bool) -> str:
-        """What came since the last call. Decoded with what was shown before, because a token's
-        text (a space before it) depends on the one before."""
+        """Returns the text since the last call.
+
+        The tokens before it are decoded too: the text of a token (a space in front) depends on the
+        token before.
+        """
         before = self._decode(self.tokens[self._shown : self._done])
         now = self._decode(self.tokens[self._shown :])
         if len(now) <= len(before) or (now.endswith("\ufffd") and not is_last):
@@ -136,10 +156,10 @@ class IncrementalDetokenizer:
 
 
 class TokenGeneration:
-    """`step` until it is over."""
+    """One answer in progress: call `step` until `is_over`, then `leave`."""
 
     def __init__(self, model: TransformersModel, request: LlmGenerateRequest) -> None:
-        """Raises ContextExceeded when the prompt does not fit; whatever the template raises."""
+        """Raises ContextLengthExceeded if the prompt does not fit, and the template's errors."""
         self.request_id = request.request_id
         tokens = model.prompt(request.messages, request.tools, thinks=request.thinks)
         self.input_tokens = len(tokens)
@@ -160,7 +180,7 @@ class TokenGeneration:
         return len(self._text.tokens)
 
     def step(self) -> str:
-        """Another part of the prompt, or another token of the answer: its text."""
+        """Computes a part of the prompt, or one token of the answer. Returns the new text."""
         now, self._due = self._due[:PREFILL_TOKENS], self._due[PREFILL_TOKENS:]
         scores = self._model.scores(self._computed, now)
         if self._due:
@@ -177,7 +197,7 @@ class TokenGeneration:
         return text
 
     def leave(self) -> None:
-        """It is over, or nobody listens: what was computed is of use to the next turn."""
+        """Ends an answer that is over or aborted, and keeps its cache for the next turn."""
         self._model.keep(self._computed)
 
 
@@ -188,6 +208,6 @@ def _ends(config: Any, tokenizer: Any) -> set[int]:
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens they begin with in common."""
+    """Returns the length of the common beginning, in tokens."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -1,15 +1,15 @@
-"""The next token from a model's scores."""
+"""Picks the next token from a model's scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 GREEDY_BELOW = 0.01
-"A temperature below this is as good as none, and would overflow."
+"Temperatures below this count as 0 (the best token): a division by them would overflow."
 
 
 class SamplingOptions(Protocol):
-    """What a request may say of it; None: nothing."""
+    """Sampling fields of a request; None: the model's own value."""
 
     @property
     def temperature(self) -> float | None: ...
@@ -23,15 +23,20 @@ class SamplingOptions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SamplingParameters:
+    """How the tokens of one answer are picked."""
+
     temperature: float = 0.0
+    "0: always the best token."
     top_k: int = 0
-    "0: any number."
+    "Number of best tokens to choose from; 0: all."
     top_p: float = 1.0
+    "Choose from the best tokens that together reach this probability."
     repetition_penalty: float = 1.0
+    "Above 1: tokens of the prompt and the answer become less likely."
 
     @classmethod
     def of(cls, config: Any, wished: SamplingOptions) -> "SamplingParameters":
-        """As a model's generation config recommends, but for what is wished otherwise."""
+        """Returns the values of a model's generation config, replaced by those of the request."""
         recommended = (config.temperature or 1.0) if config.do_sample else 0.0
         return cls(
             recommended if wished.temperature is None else wished.temperature,
@@ -41,8 +46,11 @@ class SamplingParameters:
         )
 
     def pick(self, scores: Any, seen: Sequence[int]) -> int:
-        """`scores`: a tensor with one for each token of the vocabulary. `seen`: the tokens of the
-        prompt and of the answer so far, which a penalty makes less likely."""
+        """Returns the next token.
+
+        scores: tensor of shape (vocabulary,).
+        seen: tokens of the prompt and the answer so far, to which the penalty applies.
+        """
         import torch
 
         if self.repetition_penalty != 1:
@@ -60,8 +68,10 @@ class SamplingParameters:
         return int(tokens[torch.multinomial(chances, 1)])
 
     def _penalized(self, scores: Any, seen: Sequence[int]) -> Any:
-        """As Keskar et al. 2019 (CTRL) have it, and every server since: a score below 0 is
-        multiplied, one above divided."""
+        """Applies the penalty of Keskar et al. 2019 (CTRL), as all servers do.
+
+        Scores below 0 are multiplied by it, scores above are divided.
+        """
         import torch
 
         scores, repeated = (

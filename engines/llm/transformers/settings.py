@@ -1,4 +1,4 @@
-"""Which model is run, and how."""
+"""Settings of the engine `transformers`."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from core.errors import EngineMissing
 
 NAME = "transformers"
 CONTEXT_TOKENS = 2048
-"Of a model that does not say."
+"Size of the context of a model whose config does not say."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -18,26 +18,27 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     "A folder with config.json, weights and a tokenizer that has a chat template."
     device: Annotated[str, Meta(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
-    "auto: as the weights are on a GPU, float32 on a processor."
+    "Number type; auto: as in the weights on a GPU, float32 on a processor."
     threads: Annotated[int, Meta(ge=0, le=256)] = 0
-    "On a processor; 0: as many as torch thinks right."
+    "Threads on a processor; 0: torch decides."
     at_once: Annotated[int, Meta(ge=1, le=32)] = 4
-    "Answers; they take turns, token by token. The next one is told that there is no room."
+    "Answers at the same time, which take turns token by token. A further one is refused as busy."
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    "None: as the model's generation_config.json says."
+    "Sampling temperature; None: as the model's generation_config.json says."
     max_output_tokens: Annotated[int, Meta(ge=1)] = 512
+    "Longest answer, including thoughts."
     context_tokens: Annotated[int, Meta(ge=64)] | None = None
-    "None: all that the model can; less takes less memory."
+    "Size of the context; None: the model's maximum. A smaller one takes less memory."
     thinking: bool = False
-    "True: the model may think before it answers, which takes seconds where it can."
+    "True: the model may think before it answers, which takes seconds if it can."
     starts_thinking: bool = False
-    "The chat template itself opens the thought: what comes before `</think>` is not spoken."
+    "True: the chat template itself opens the thought; text before `</think>` is not spoken."
     languages: tuple[str, ...] = ()
-    "ISO 639-1 codes of what it understands; (): any."
+    "ISO 639-1 codes of the languages that the model understands; (): any."
     load_timeout_s: Annotated[float, Meta(gt=0)] = 600.0
     first_token_timeout_s: Annotated[float, Meta(gt=0)] = 60.0
     token_timeout_s: Annotated[float, Meta(gt=0)] = 20.0
-    "Between two. A process that is slower is taken for hung, and started anew."
+    "Longest wait between two tokens. A slower process counts as hung and is restarted."
 
     @property
     def folder(self) -> Path:
@@ -45,7 +46,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def read_context(settings: Settings) -> int:
-    """How much the model takes, from its files. Raises EngineMissing when they are not there."""
+    """Returns the size of the context in tokens, from the model's config.json and the settings.
+
+    Raises EngineMissing if the file is missing or broken.
+    """
     file = settings.folder / "config.json"
     try:
         config: Any = json.loads(file.read_text(encoding="utf-8"))

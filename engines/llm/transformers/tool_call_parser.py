@@ -1,7 +1,7 @@
-"""Tool calls in what a model writes, in the formats of the usual chat templates. Pure.
+"""Finds tool calls in a model's text, in the formats of the usual chat templates. Pure.
 
-Hermes and Qwen: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`. Llama: the answer is
-nothing but `{"name": ..., "parameters": {...}}`. Mistral: nothing but a list of such objects.
+Hermes and Qwen: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`. Llama: the whole answer
+is `{"name": ..., "parameters": {...}}`. Mistral: the whole answer is a list of such objects.
 """
 
 from typing import Any
@@ -15,20 +15,20 @@ OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
 
 class InvalidToolCall(ValueError):
-    """What stands where a tool call should."""
+    """Raised for a tool call that is not valid; its text completes the sentence "it wrote ..."."""
 
 
 class ToolCallParser:
-    """Takes text in any split; what may be spoken comes back, calls come at the end."""
+    """Takes text in pieces of any length; returns the speakable part, and the calls at the end."""
 
     def __init__(self) -> None:
         self._held = ""
         self._calls: list[ToolCall] = []
         self._is_json: bool | None = None
-        "The answer as a whole may be one; None: nothing was written yet."
+        "True: the whole answer may be a call, as it begins with `{` or `[`; None: no text yet."
 
     def push(self, text: str) -> str:
-        """Raises NoCall."""
+        """Returns the text that may be spoken now. Raises InvalidToolCall."""
         self._held += text
         if self._is_json is None and (begin := self._held.lstrip()):
             self._is_json = begin[0] in "{["
@@ -48,7 +48,7 @@ class ToolCallParser:
         return spoken
 
     def end(self) -> tuple[str, list[ToolCall]]:
-        """The rest of the text, and the calls. Raises NoCall."""
+        """Returns the rest of the text, and the calls. Raises InvalidToolCall."""
         held, self._held = self._held, ""
         if held.startswith(OPEN):
             return "", self._calls + _calls(held.removeprefix(OPEN))
@@ -61,7 +61,7 @@ class ToolCallParser:
 
 
 def _unfinished(text: str) -> int:
-    """How many of the last characters may be the beginning of a call."""
+    """Returns how many of the last characters may be the beginning of a call."""
     return next((n for n in range(len(OPEN) - 1, 0, -1) if text.endswith(OPEN[:n])), 0)
 
 

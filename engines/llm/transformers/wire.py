@@ -1,5 +1,7 @@
-"""What the server and a language model's process say to each other, in
-`engines.runtime.worker.protocol` frames."""
+"""Messages between the server and a language model's process.
+
+They travel in the frames of `engines.runtime.worker.protocol`.
+"""
 
 from typing import Any
 
@@ -10,19 +12,25 @@ from engines.runtime.worker.protocol import MessageFrameReader
 
 
 class LlmLoadRequest(Struct, frozen=True, tag_field="type", tag="load"):
-    """First message, once. Answered by `LlmLoadReply`, or `LlmFailureReply` and the end."""
+    """Request to load the model: the first message, sent once.
+
+    The answer is `LlmLoadReply`, or `LlmFailureReply` before the process ends.
+    """
 
     path: str
     device: str
     dtype: str
     threads: int
     kept: int
-    "Computed prompts that are kept for the next turn."
+    "Number of KV caches that are kept for later turns."
 
 
 class LlmGenerateRequest(Struct, frozen=True, tag_field="type", tag="generate"):
-    """Answered by any number of `LlmTextReply`, then `LlmEndReply` or `LlmFailureReply`; by
-    nothing after `LlmAbortRequest`."""
+    """Request for one answer.
+
+    Any number of `LlmTextReply` follow, then `LlmEndReply` or `LlmFailureReply`. Nothing follows
+    after an `LlmAbortRequest`.
+    """
 
     request_id: int
     messages: list[dict[str, Any]]
@@ -33,38 +41,46 @@ class LlmGenerateRequest(Struct, frozen=True, tag_field="type", tag="generate"):
     top_p: float | None = None
     repetition_penalty: float | None = None
     thinks: bool = False
-    "False: templates that know how leave the thoughts out."
+    "False: the chat template is asked to leave thoughts out, if it can."
 
 
 class LlmAbortRequest(Struct, frozen=True, tag_field="type", tag="abort"):
-    """Nobody listens any more."""
+    """Request to stop an answer that is no longer wanted."""
 
     request_id: int
 
 
 class LlmLoadReply(Struct, frozen=True, tag_field="type", tag="loaded"):
+    """Reply after the model was loaded."""
+
     device: str
     has_tools: bool
-    "Its chat template knows tools."
+    "The chat template knows tools."
 
 
 class LlmTextReply(Struct, frozen=True, tag_field="type", tag="written"):
+    """The next piece of an answer."""
+
     request_id: int
     text: str
 
 
 class LlmEndReply(Struct, frozen=True, tag_field="type", tag="ended"):
+    """End of an answer, with its token counts."""
+
     request_id: int
     input_tokens: int
     output_tokens: int
     reused_tokens: int
-    "Of the prompt, that were computed for an earlier one."
+    "Tokens of the prompt that were taken from the cache of an earlier one."
 
 
 class LlmFailureReply(Struct, frozen=True, tag_field="type", tag="failed"):
+    """Failure of one answer, or of loading."""
+
     message: str
     request_id: int | None = None
-    "None: the model does not load."
+    "Answer that failed; None: the model does not load."
     is_about_length: bool = False
     "The prompt is longer than the model takes."
 

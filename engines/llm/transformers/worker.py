@@ -1,7 +1,7 @@
 """The process of a language model: `python -m engines.llm.transformers.worker --fd N`.
 
-Several answers take turns, a token each; between any two tokens it hears what it is told. It ends
-when its socket closes.
+Several answers take turns, one token each; between tokens it reads new requests. It ends when its
+socket closes.
 """
 
 import argparse
@@ -40,13 +40,15 @@ class ParentDisconnected(Exception):
 
 
 class LlmWorker:
+    """Loads one model and writes answers to the requests on a socket."""
+
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._reader = request_reader()
         self._answers: dict[int, TokenGeneration] = {}
 
     def run(self) -> None:
-        """Until the server is gone, or the model does not load."""
+        """Runs until the socket closes, or the model does not load."""
         try:
             waiting = self._receive(wait=True)
             model = self._load(waiting.pop(0))
@@ -99,7 +101,10 @@ class LlmWorker:
             self._send(LlmEndReply(answer.request_id, *counts))
 
     def _receive(self, *, wait: bool) -> list[LlmWorkerRequest]:
-        """What is there; with `wait`, at least one. Raises Gone."""
+        """Returns all requests that have arrived; with `wait`, at least one.
+
+        Raises ParentDisconnected.
+        """
         requests: list[LlmWorkerRequest] = []
         while wait or select.select([self._connection], [], [], 0)[0]:
             try:
@@ -119,7 +124,7 @@ class LlmWorker:
             raise ParentDisconnected from None
 
     def _fail(self, exc: Exception, request_id: int | None) -> None:
-        """Our own errors say enough; a library's are logged with their chain, for their author."""
+        """Reports a failure to the server. Errors of libraries are also logged with traceback."""
         if isinstance(exc, EngineError):
             message = exc.detail
         else:
@@ -129,11 +134,11 @@ class LlmWorker:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run on the inherited socket `--fd`."""
+    """Runs the worker on the inherited socket `--fd`."""
     parser = argparse.ArgumentParser(prog="engines.llm.transformers.worker")
     parser.add_argument("--fd", type=int, required=True, help="inherited, connected stream socket")
     fd = parser.parse_args(arguments).fd
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print to stdout
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the group: the server decides
     with socket.socket(fileno=fd) as connection:

@@ -1,7 +1,7 @@
-"""A vLLM of our own: we start `vllm serve` in its own environment, watch it and ask it over HTTP.
+"""Engine that starts a vLLM server in an environment of its own, watches it and asks it over HTTP.
 
-`earshot engines install vllm` makes the environment; vLLM pins a torch of its own, so it cannot be
-ours. See docs/vllm.md.
+`earshot engines install vllm` makes the environment. vLLM pins its own version of torch, so it
+cannot share ours. See docs/vllm.md.
 """
 
 import sys
@@ -18,7 +18,10 @@ __all__ = ["Settings", "create"]
 
 
 def create(settings: Settings) -> "VllmLlm":
-    """The engine, not started: enter its `running()`. Raises EngineMissing, ConfigError."""
+    """Returns the engine, not started: enter its `running()`.
+
+    Raises EngineMissing without Linux, environment or model; ConfigError for bad options.
+    """
     from engines.llm.vllm.command_line import check, model_of
     from engines.llm.vllm.engine import VllmLlm
     from engines.llm.vllm.environment import read_environment

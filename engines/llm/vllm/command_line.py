@@ -1,4 +1,4 @@
-"""How vLLM is started: its command line and its variables."""
+"""Builds the command line and the environment variables of a vLLM server."""
 
 import os
 from collections.abc import Mapping
@@ -13,14 +13,18 @@ from engines.registry import read_settings
 HOST = "127.0.0.1"
 
 OURS = ("--api-key", "--host", "--port", "--uds", "--served-model-name", "--model")
-"Options that the engine gives itself. A key on the command line can be read by every user."
+"""Options of vLLM that only the engine sets. The key is never among the arguments, because every
+user of the machine can read a command line."""
 
 OURS_OF_REQUEST = ("base_url", "model", "api_key", "api_key_file", "languages", "tools")
+"Settings of the engine `openai` that only this engine sets."
 
 
 def model_of(settings: Settings) -> str:
-    """What vLLM loads: a folder's whole path, or a name of a hub. Raises EngineMissing for a path
-    with nothing there."""
+    """Returns what vLLM loads: the absolute path of a folder, or a name on a hub.
+
+    Raises EngineMissing for a path that does not exist.
+    """
     if not settings.model.startswith(("/", "./", "../", "~")):
         here = Path(settings.model)
         return str(here.absolute()) if here.is_dir() else settings.model
@@ -31,12 +35,12 @@ def model_of(settings: Settings) -> str:
 
 
 def served_name(settings: Settings) -> str:
-    """What requests call the model: without the folders above it."""
+    """Returns the name of the model in requests, without the folders above it."""
     return Path(settings.model).name or settings.model
 
 
 def check(settings: Settings) -> None:
-    """Raises ConfigError for options that are ours to give."""
+    """Raises ConfigError for options that only the engine sets, and for a wrong `request`."""
     for key in settings.request:
         if key in OURS_OF_REQUEST:
             raise ConfigError(f"llm.{NAME}: request: {key} is given by the engine itself")
@@ -48,7 +52,7 @@ def check(settings: Settings) -> None:
 
 
 def command(settings: Settings, made: VllmEnvironment, port: int) -> list[str]:
-    """Without the key, which is for `variables`."""
+    """Returns the command line. The key is not part of it; `variables` has it."""
     options = {
         "--model": model_of(settings),
         "--served-model-name": served_name(settings),
@@ -62,7 +66,8 @@ def command(settings: Settings, made: VllmEnvironment, port: int) -> list[str]:
         options["--gpu-memory-utilization"] = str(settings.gpu_memory_utilization)
     if settings.tool_parser:
         options["--tool-call-parser"] = settings.tool_parser
-    # Said although it is vLLM's default: every turn begins with the words of the one before.
+    # Prefix caching is vLLM's default, but we depend on it: every prompt begins with the one
+    # before it.
     flags = ["--enable-prefix-caching", "--disable-uvicorn-access-log"]
     if made.device == "cpu":
         flags.append("--enforce-eager")  # compiling takes minutes and a C++ compiler
@@ -75,13 +80,16 @@ def command(settings: Settings, made: VllmEnvironment, port: int) -> list[str]:
 
 
 def variables(settings: Settings, made: VllmEnvironment, key: str) -> Mapping[str, str]:
-    """Added to ours. vLLM tells its makers about each start unless it is told not to."""
+    """Returns the variables to add to our own environment.
+
+    They also turn off vLLM's usage reports, which it sends at each start by default.
+    """
     bin_folder = python_of(Path(settings.environment).expanduser().absolute()).parent
     values = {
         "VLLM_API_KEY": key,
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
-        # Kernels that are made at run time call the environment's own ninja.
+        # Kernels that are compiled at run time need the environment's own ninja.
         "PATH": os.pathsep.join([str(bin_folder), *os.get_exec_path()]),
     }
     if made.device == "cpu":
@@ -90,7 +98,7 @@ def variables(settings: Settings, made: VllmEnvironment, key: str) -> Mapping[st
 
 
 def http_settings(settings: Settings, url: str, key: str) -> openai.Settings:
-    """For the engine that speaks HTTP. Raises ConfigError for a wrong `request`."""
+    """Returns the settings of the engine `openai`. Raises ConfigError for a wrong `request`."""
     given = {
         "base_url": f"{url}/v1",
         "model": served_name(settings),
@@ -104,7 +112,10 @@ def http_settings(settings: Settings, url: str, key: str) -> openai.Settings:
 
 
 def _dtype(settings: Settings, made: VllmEnvironment) -> str:
-    """bfloat16, in which most weights come, ends vLLM on processors without its instructions."""
+    """Returns the number type. `auto` is float32 on a processor.
+
+    Most weights are bfloat16, which ends vLLM on processors without instructions for it.
+    """
     if settings.dtype == "auto" and made.device == "cpu":
         return "float32"
     return settings.dtype

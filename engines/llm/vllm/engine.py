@@ -1,4 +1,4 @@
-"""vLLM as a part of us: started, watched, asked over HTTP."""
+"""The `Llm` that starts a vLLM server, watches it and asks it over HTTP."""
 
 import asyncio
 import secrets
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from engines.llm.openai.engine import OpenAiLlm
 
 PROBE_TIMEOUT_S = 5.0
-"Its health answers within milliseconds; a machine that swaps takes seconds."
+"Timeout of a health check. It answers within milliseconds; on a swapping machine within seconds."
 
 
 class VllmLlm:
-    """An `Llm` while `running` is entered. Prompts begin with what the turn before them ended with,
-    so that vLLM finds them in its prefix cache: the engine `openai` writes equal messages equally.
+    """An `Llm` that can be used while `running` is entered.
+
+    The engine `openai` writes equal messages as equal text. So each prompt begins with the previous
+    one, and vLLM finds that part in its prefix cache.
     """
 
     name = NAME
@@ -42,39 +44,43 @@ class VllmLlm:
         self._llm: OpenAiLlm | None = None
         self._supervisor: ServerSupervisor | None = None
         self.url = ""
-        "Of the server; empty before it is started."
+        "Address of the server; empty before it is started."
 
     @property
     def sees(self) -> bool:
+        """True if the model takes images."""
         return bool(self._settings.request.get("images"))
 
     @property
     def pid(self) -> int | None:
-        """Of the living server."""
+        """Process id of the server; None while it does not run."""
         return self._supervisor.pid if self._supervisor else None
 
     @property
     def is_ready(self) -> bool:
+        """True while the server answers."""
         return self._supervisor is not None and self._supervisor.state == "up"
 
     @property
     def restarts(self) -> int:
-        """Since `running` began."""
+        """Number of restarts since `running` was entered."""
         return self._supervisor.restarts if self._supervisor else 0
 
     async def ready(self) -> None:
-        """Wait until a restarted server is back. Raises EngineCrashed when it will not be."""
+        """Waits until a restarted server is up. Raises EngineCrashed if it is given up."""
         await self._supervised().ready()
 
     async def changed(self) -> None:
-        """Wait until the server goes, comes or is given up."""
+        """Waits until the server goes down, comes up or is given up."""
         await self._supervised().changed()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The server while the body runs, up from its beginning. To be entered and left by one
-        task, once per object. Raises EngineError when it does not come up; other than EngineError,
-        what the body raises comes out in an ExceptionGroup."""
+        """Runs the server while entered; it is up when the body begins.
+
+        One task enters and leaves it, once per object. Raises EngineError if the server does not
+        come up. Other exceptions than EngineError from the body come out in an ExceptionGroup.
+        """
         key = secrets.token_urlsafe(32)
         log = ServerLog(f"llm.{NAME}", key, asyncio.get_running_loop().time)
         with reserve_port(HOST, self._settings.port, NAME) as port:
@@ -105,8 +111,10 @@ class VllmLlm:
         language: str,
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
-        """See `Llm.reply`. EngineCrashed at once while the server is down, and for the answers that
-        it was writing when it went."""
+        """Streams the answer (see `Llm.reply`).
+
+        Raises EngineCrashed at once while the server is down, and when it dies during an answer.
+        """
         self._supervised().check()
         assert self._llm is not None
         answer = self._llm.reply(messages, tools, language=language, options=options)

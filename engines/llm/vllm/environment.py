@@ -1,7 +1,7 @@
-"""Where a vLLM that `earshot engines install vllm` made is, and what is in it.
+"""The environment that `earshot engines install vllm` makes, and the marker file in it.
 
-The marker is written last, and only after vLLM was imported there once: a folder without it is
-half made, whatever else it holds.
+The marker is written last, and only after vLLM was imported there once. So a folder without it is
+incomplete, whatever else it holds.
 """
 
 from collections.abc import Mapping
@@ -15,28 +15,30 @@ VllmDevice = Literal["cpu", "cuda"]
 MARKER = "earshot-engine.json"
 
 FORMAT = 1
-"Of the marker; another one is not ours to read."
+"Version of the marker's format; a marker of another version is not read."
 
 
 class VllmEnvironment(msgspec.Struct, frozen=True):
-    """What the marker says."""
+    """Content of the marker."""
 
     device: VllmDevice
     packages: Mapping[str, str]
-    "Those that decide: name -> version."
+    "Versions of the important packages: name -> version."
     python: str
     "Version of the interpreter."
     format: int = FORMAT
 
 
 def python_of(folder: Path) -> Path:
-    """The environment's interpreter. Not resolved: it is a link, and found through it are the
-    environment's packages."""
+    """Returns the path of the environment's interpreter.
+
+    The path is a link and is not resolved: Python finds the environment's packages through it.
+    """
     return folder / "bin" / "python"
 
 
 def read_environment(folder: Path) -> VllmEnvironment | None:
-    """What is installed there; None: nothing, or half of it."""
+    """Returns what is installed in a folder; None if nothing is, or the installation broke off."""
     try:
         made = msgspec.json.decode((folder / MARKER).read_bytes(), type=VllmEnvironment)
     except (OSError, msgspec.DecodeError):
@@ -45,7 +47,7 @@ def read_environment(folder: Path) -> VllmEnvironment | None:
 
 
 def write_marker(folder: Path, made: VllmEnvironment) -> None:
-    """Say that it is whole. Raises OSError."""
+    """Marks an environment as complete. Raises OSError."""
     partial = folder / f".{MARKER}.new"
     partial.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=2) + b"\n")
     partial.replace(folder / MARKER)
