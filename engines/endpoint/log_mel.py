@@ -1,8 +1,8 @@
-"""Whisper's log-mel features of the last seconds, as models of the end of a turn hear them.
+"""Computes Whisper's log-mel features, the input of models for turn detection.
 
 Written from the definition: Radford et al. 2022 (25 ms Hann windows every 10 ms, 80 mels up to
 8 kHz, a range of 8 decades), Slaney's Auditory Toolbox for the mel scale (linear up to 1 kHz).
-numpy alone: faster-whisper has the same, and takes a second to import.
+It needs only numpy: faster-whisper has the same function, but takes a second to import.
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from core.audio import ASR_RATE_HZ
 
 Features = npt.NDArray[np.float32]
-"Shape (MELS, frames)."
+"Features of shape (MELS, frames)."
 Samples = npt.NDArray[np.float32]
 
 MELS = 80
@@ -21,17 +21,20 @@ FRAME_SAMPLES = 160
 _FFT_SAMPLES = 400
 _SILENCE = 1e-10
 _RANGE = 8.0
-"Decades below the loudest that count."
+"Dynamic range in decades: quieter values are raised to the loudest less this."
 
 _LINEAR_HZ = 200 / 3
 "Hz per mel below the break."
 _BREAK_HZ, _BREAK_MEL = 1000.0, 15.0
 _STEP = np.log(6.4) / 27
-"Of the logarithm of Hz, per mel above the break."
+"Step of log(Hz) per mel above the break."
 
 
 def log_mel(samples: Samples) -> Features:
-    """Of a whole window of audio, 16 kHz, shape (n,): n / 160 frames in about [-1, 1]."""
+    """Returns the features of a window of audio: n / 160 frames, values in about [-1, 1].
+
+    samples: 16 kHz, shape (n,).
+    """
     half = _FFT_SAMPLES // 2
     padded = np.pad(samples.astype(np.float64), half, mode="reflect")
     windows = np.lib.stride_tricks.sliding_window_view(padded, _FFT_SAMPLES)[::FRAME_SAMPLES]
@@ -45,7 +48,7 @@ def log_mel(samples: Samples) -> Features:
 
 @cache
 def _filters() -> npt.NDArray[np.float64]:
-    """Triangles of equal area, shape (MELS, bins)."""
+    """Returns the mel filters: triangles of equal area, shape (MELS, bins)."""
     top_mel = _BREAK_MEL + np.log(ASR_RATE_HZ / 2 / _BREAK_HZ) / _STEP
     mels = np.linspace(0, top_mel, MELS + 2)
     linear, curved = mels * _LINEAR_HZ, _BREAK_HZ * np.exp(_STEP * (mels - _BREAK_MEL))

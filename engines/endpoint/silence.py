@@ -1,4 +1,4 @@
-"""Knows nothing of how a sentence ends: a turn is over after the usual silence."""
+"""Engine without turn detection: a turn is over after the usual silence."""
 
 from msgspec import Struct
 
@@ -10,12 +10,12 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SilenceEndOfTurn:
-    """An `EndOfTurn`."""
+    """An `EndOfTurnDetector` that never knows."""
 
     name = "silence"
 
     def probability(self, pcm: Pcm) -> float | None:
-        """See `EndOfTurn.probability`."""
+        """Returns None: not known (see `EndOfTurnDetector.probability`)."""
         return None
 
 

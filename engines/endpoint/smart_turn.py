@@ -1,7 +1,8 @@
-"""Smart Turn v3: a small network on Whisper's features that hears whether a sentence is finished.
+"""Engine for Smart Turn v3: a small network that tells by sound whether a sentence is finished.
 
-By pipecat (BSD-2-Clause), 8 MB, in 23 languages. The weights come inside the pipecat-ai wheel; only
-its file is read, the package is never imported. Or give the path of a smart-turn-v3 ONNX file.
+It is from pipecat (BSD-2-Clause), has 8 MB, takes Whisper's features and knows 23 languages. The
+weights come inside the pipecat-ai wheel: only the file is read, the package is never imported. The
+path of another smart-turn-v3 ONNX file can be set.
 """
 
 from importlib.util import find_spec
@@ -19,14 +20,15 @@ from engines.endpoint.log_mel import FRAME_SAMPLES, MELS, log_mel
 REQUIRES = {"onnxruntime": "onnxruntime"}
 
 WINDOW_SAMPLES = 8 * ASR_RATE_HZ
-"It was trained on the last 8 s; before shorter utterances there is digital silence."
+"Length of its input: the last 8 s. Digital silence is put in front of shorter utterances."
 LEAST_MS = 100
-"Less is no speech."
+"Shortest utterance; a shorter one is no speech."
 
 CALIBRATION = (0.45, -0.8)
-"""Slope and offset of the log-odds. Raw, 70 % of finished sentences get 0.95 and more, and so does
-a third of the pauses within: twice as sure, not twenty times. Below 0.05 it is right. Fitted to 92
-ends and 220 pauses of read speech in four languages, as if both were as frequent."""
+"""Slope and offset that correct the log-odds of the network's output. It gives 0.95 and more to
+70 % of finished sentences, but also to a third of the pauses within a sentence: so the odds are
+2 to 1, not 20 to 1. Outputs below 0.05 are right. Fitted to 92 ends and 220 pauses of read speech
+in four languages, weighted as if both were equally frequent."""
 
 _INPUT = "input_features"
 _SHAPE = [MELS, WINDOW_SAMPLES // FRAME_SAMPLES]
@@ -36,11 +38,11 @@ _BUNDLED = "audio/turn/smart_turn/data"
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     path: str | None = None
-    "A smart-turn-v3 ONNX file; None uses the one inside an installed pipecat-ai."
+    "Path of a smart-turn-v3 ONNX file; None: the one inside an installed pipecat-ai."
 
 
 class SmartTurnDetector:
-    """An `EndOfTurn`. May be asked by any number of threads."""
+    """An `EndOfTurnDetector`. Any number of threads may call it."""
 
     name = "smart_turn"
 
@@ -48,27 +50,30 @@ class SmartTurnDetector:
         self._session = session
 
     def probability(self, pcm: Pcm) -> float | None:
-        """See `EndOfTurn.probability`."""
+        """Returns the probability that the turn is over (see `EndOfTurnDetector.probability`)."""
         if len(pcm) < ms_to_samples(LEAST_MS, ASR_RATE_HZ):
             return None
         heard = np.zeros(WINDOW_SAMPLES, np.float32)
         last = pcm[-WINDOW_SAMPLES:]
         np.divide(last, 32768, out=heard[-len(last) :], dtype=np.float32)
-        loudness = np.sqrt(heard.var() + _EPSILON)  # of all 8 s, silence included
+        loudness = np.sqrt(heard.var() + _EPSILON)  # over all 8 s, including the silence
         features = log_mel((heard - heard.mean()) / loudness)
         (probabilities,) = self._session.run(None, {_INPUT: features[None]})
         return calibrate(float(probabilities.ravel()[0]))
 
 
 def calibrate(raw: float) -> float:
-    """The probability that a pause is the end, if it could as well not be."""
+    """Returns the probability that a pause ends the turn, if both cases are equally frequent.
+
+    raw: output of the network, 0 to 1.
+    """
     slope, offset = CALIBRATION
     bounded = min(1 - _EPSILON, max(_EPSILON, raw))
     return 1 / (1 + exp(-slope * log(bounded / (1 - bounded)) - offset))
 
 
 def find_weights(settings: Settings) -> Path | None:
-    """The file that would be loaded; None when there is none."""
+    """Returns the file that would be loaded; None if there is none."""
     if settings.path:
         path = Path(settings.path).expanduser()
         return path if path.is_file() else None
@@ -82,14 +87,17 @@ def find_weights(settings: Settings) -> Path | None:
 
 
 def missing_weights() -> str:
-    """Why it cannot run without a path; empty when it can."""
+    """Returns why the engine cannot run without a path; empty if it can."""
     if find_weights(Settings()) is not None:
         return ""
     return "no weights; pip install pipecat-ai, or set the path of a smart-turn-v3 ONNX file"
 
 
 def create(settings: Settings) -> SmartTurnDetector:
-    """Raises EngineMissing when there are no weights, EngineError for a file that is none."""
+    """Returns the engine.
+
+    Raises EngineMissing without weights, EngineError for a file that is no such model.
+    """
     path = find_weights(settings)
     if path is None:
         detail = f"no weights at {settings.path}" if settings.path else missing_weights()
@@ -98,7 +106,7 @@ def create(settings: Settings) -> SmartTurnDetector:
 
 
 def _load(path: Path) -> Any:
-    """An `onnxruntime.InferenceSession`."""
+    """Returns an `onnxruntime.InferenceSession`."""
     from onnxruntime import InferenceSession, SessionOptions
     from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph, InvalidProtobuf
 

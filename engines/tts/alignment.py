@@ -1,7 +1,7 @@
-"""From the times of phonemes to the times of words. Pure.
+"""Computes the times of words from the times of phonemes. Pure.
 
-Phonemizers write a space between words, but join some (`of the`) and read others as several
-(`3.5`). Where the counts differ, the words share the sound in proportion to their letters.
+Phonemizers write a space between words, but they join some (`of the`) and read others as several
+(`3.5`). If the numbers of words differ, the words share the time in proportion to their letters.
 """
 
 import re
@@ -11,13 +11,16 @@ from itertools import accumulate
 from engines.tts.synthesis_thread import WordTiming
 
 Phoneme = tuple[str, float]
-"A phoneme and how long it sounds, in ms."
+"A phoneme and its duration in ms."
 
 _WORD = re.compile(r"\S+")
 
 
 def spoken_words(clause: str, sentences: Sequence[Sequence[Phoneme]]) -> tuple[WordTiming, ...]:
-    """The words of `clause`, of which `sentences` are all phonemes in order."""
+    """Returns the words of `clause` with their times.
+
+    sentences: all phonemes of the clause in order, sentence by sentence.
+    """
     words = [match for match in _WORD.finditer(clause) if any(map(str.isalnum, match.group()))]
     if not words:
         return ()
@@ -32,7 +35,7 @@ def spoken_words(clause: str, sentences: Sequence[Sequence[Phoneme]]) -> tuple[W
 
 
 def _spans(sentences: Sequence[Sequence[Phoneme]]) -> list[tuple[float, float]]:
-    """Start and end of each group of phonemes between spaces, in ms."""
+    """Returns start and end of each group of phonemes between spaces, in ms."""
     spans = list[tuple[float, float]]()
     at = end = 0.0
     begun: float | None = None

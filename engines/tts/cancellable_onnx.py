@@ -1,7 +1,7 @@
-"""Runs of ONNX models that end when nobody listens any more.
+"""Runs of ONNX models that can be cancelled.
 
-A sentence takes a neural voice up to seconds; after a barge-in, the next answer must not wait for
-the rest of the one before. ONNX Runtime looks at a run's `terminate` between two of its nodes.
+A neural voice takes up to seconds for a sentence. After a barge-in the next answer must not wait
+for the rest of the cancelled one. ONNX Runtime checks a run's `terminate` between two nodes.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,10 @@ from engines.tts.synthesis_thread import ClauseReceiver
 
 
 class CancellableOnnxSession:
-    """In place of the `InferenceSession` inside a voice's library, which knows no run options."""
+    """Wrapper of an `InferenceSession` that adds run options to each run.
+
+    It replaces the session inside a voice's library, which passes no run options.
+    """
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -23,12 +26,12 @@ class CancellableOnnxSession:
         return getattr(self._session, name)
 
     def run(self, outputs: Any, inputs: Any) -> Any:
-        """Raises what ONNX Runtime raises, also when the listener leaves."""
+        """Runs the model. Raises ONNX Runtime's errors, also when the receiver has left."""
         return self._session.run(outputs, inputs, getattr(self._thread, "options", None))
 
     @contextmanager
     def heard_by(self, listener: ClauseReceiver) -> Iterator[None]:
-        """Runs of this thread belong to this listener."""
+        """While entered, runs of this thread end as soon as `listener` leaves."""
         from onnxruntime import RunOptions
 
         options = self._thread.options = RunOptions()

@@ -1,7 +1,7 @@
-"""Kokoro: one neural model of 82 million weights with some fifty voices in eight languages.
+"""Engine for Kokoro: a neural model of 82 million weights with some fifty voices, eight languages.
 
-A clause is made as a whole, in a fraction of its sound's length on a desktop CPU; a cancelled one
-ends in the middle of the model's run.
+A clause is synthesised as a whole, in a fraction of its duration on a desktop CPU. A cancelled
+clause ends in the middle of the model's run.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
@@ -37,29 +37,29 @@ LANGUAGES = {
     "i": ("it", "it"),
     "p": ("pt", "pt-br"),
 }
-"""First letter of a voice's name -> its language, and what the phonemizer calls it. Japanese and
-Chinese voices need phonemizers of their own; eSpeak's phonemes for them are not the model's."""
+"""First letter of a voice's name -> its language (ISO 639-1), and the phonemizer's name for it.
+Japanese and Chinese voices need other phonemizers: the model does not know eSpeak's phonemes."""
 
 PREFERRED = ("af_heart", "ef_dora", "ff_siwis", "hf_alpha", "if_sara", "pf_dora")
-"Defaults of their languages, where they are there."
+"Default voices of their languages, if the file of voices has them."
 
 MIN_FACTOR, MAX_FACTOR = 0.5, 2.0
-"Where the library stops."
+"Limits of the library for the speed."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     model: str = ""
-    "The `.onnx` file."
+    "Path of the `.onnx` file."
     voices: str = ""
-    "The file of voices, `voices-v1.0.bin`."
+    "Path of the file of voices, `voices-v1.0.bin`."
     speed: Annotated[float, Meta(ge=0.5, le=2.0)] = 1.0
-    "Factor on every request's own speed."
+    "Factor on the speed of every request."
     threads: Annotated[int, Meta(ge=1, le=16)] = 1
-    "Clauses of different sessions that are made at once."
+    "Clauses of different sessions that are synthesised at the same time."
 
 
 class KokoroTts:
-    """A `Tts`."""
+    """A `Tts` with Kokoro's voices."""
 
     def __init__(self, info: TtsInfo, model: "Kokoro", settings: Settings) -> None:
         self.info = info
@@ -78,8 +78,11 @@ class KokoroTts:
         speed: float = 1,
         on_word: Callable[[WordMark], None] | None = None,
     ) -> AsyncGenerator[AudioFrame, None]:
-        """See `Tts.speak`. Raises RequestError for an unknown language, voice or speed, TooLarge
-        for a chunk beyond MAX_CHUNK_CHARS."""
+        """Streams the speech (see `Tts.speak`).
+
+        Raises RequestError for an unknown language, voice or speed; PayloadTooLarge for a chunk
+        beyond MAX_CHUNK_CHARS; EngineError.
+        """
         name = chosen_voice(self.info, language, voice)
         wanted = checked_speed(speed) * self._settings.speed
         factor = min(max(wanted, MIN_FACTOR), MAX_FACTOR)
@@ -94,11 +97,11 @@ class KokoroTts:
                 yield frame
 
     def _synthesise(self, clause: str, voice: str, factor: float, listener: ClauseReceiver) -> None:
-        """In the thread."""
+        """Synthesises one clause; runs in the synthesis thread."""
         phonemizer = LANGUAGES[voice[0]][1]
         phonemes = self._model.tokenizer.phonemize(clause, phonemizer)
         if not phonemes.strip(' .,;:!?—…"()'):
-            return  # of another script: nothing that this voice could say
+            return  # text of another script: nothing that this voice can speak
         samples, _, timings = self._model.create_timed(
             phonemes, voice, factor, phonemizer, is_phonemes=True
         )
@@ -112,7 +115,7 @@ class KokoroTts:
 
 
 def _phonemes(timings: list[tuple[str, float, float]]) -> list[Phoneme]:
-    """Durations from starts and ends in seconds; pauses between become spaces' own."""
+    """Returns durations from (phoneme, start, end) in s; gaps become empty phonemes."""
     made: list[Phoneme] = []
     at = 0.0
     for phoneme, start, end in timings:
@@ -124,7 +127,7 @@ def _phonemes(timings: list[tuple[str, float, float]]) -> list[Phoneme]:
 
 
 def create(settings: Settings) -> KokoroTts:
-    """Load model and voices: 90 to 330 MB. Raises EngineMissing."""
+    """Loads model and voices, 90 to 330 MB. Raises EngineMissing if a file is missing or bad."""
     from kokoro_onnx import Kokoro
 
     for name, file in (("model", settings.model), ("voices", settings.voices)):
@@ -137,7 +140,7 @@ def create(settings: Settings) -> KokoroTts:
             str(Path(settings.model).expanduser()), str(Path(settings.voices).expanduser())
         )
         names = model.get_voices()
-    except Exception as exc:  # of onnxruntime, numpy and the phonemizer: no common base
+    except Exception as exc:  # onnxruntime, numpy and the phonemizer: no common base class
         raise EngineMissing("tts", "kokoro", f"does not load: {exc}") from exc
     info = TtsInfo("kokoro", RATE_HZ, _by_language(names), has_word_times=model.has_timings)
     if not info.voices:
@@ -146,7 +149,7 @@ def create(settings: Settings) -> KokoroTts:
 
 
 def _by_language(names: list[str]) -> Mapping[str, tuple[str, ...]]:
-    """American before British voices, in each language the best one first."""
+    """Returns language -> voices, the preferred one first, American before British ones."""
     found: dict[str, list[str]] = {}
     for name in sorted(names, key=lambda name: (name not in PREFERRED, name)):
         if name[:1] in LANGUAGES:

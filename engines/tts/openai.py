@@ -1,7 +1,8 @@
-"""A voice behind another server's `/v1/audio/speech`: raw PCM, played while it is made.
+"""Engine for voices of another server's `/v1/audio/speech`, whose raw PCM is played as it comes.
 
-Each clause is one request, so that the first one is spoken while the model still writes, and the
-next is asked for while one plays. Leaving closes the connection, which ends the work over there.
+Each clause is one request. So the first one is spoken while the language model still writes, and
+the next is requested while one plays. Cancelling closes the connection, which ends the server's
+work.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator
@@ -19,18 +20,19 @@ from engines.tts.text import checked_speed, chosen_voice, clauses_of
 if TYPE_CHECKING:
     from engines.tts.openai_client import SpeechApiClient
 
-# Raw 16-bit PCM as it comes over a network.
-
 
 class PcmStream:
-    """Bytes cut anywhere -> samples. A last half sample is no sound and stays here."""
+    """Turns raw 16-bit PCM from a network, in pieces of any length, into samples.
+
+    Half a sample at the end is never returned.
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._odd = b""
 
     def push(self, data: bytes) -> Iterator[Pcm]:
-        """Pieces of at most `max_bytes`."""
+        """Yields the samples of `data` in pieces of at most `max_bytes` bytes."""
         data = self._odd + data
         even = len(data) - len(data) % 2
         self._odd = data[even:]
@@ -40,7 +42,7 @@ class PcmStream:
 
 
 MAX_FRAME_BYTES = 9600
-"200 ms at 24 kHz: what the network hands over at once may be much longer."
+"Longest frame: 200 ms at 24 kHz. The network may deliver much more at once."
 
 
 VoiceNames = Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -52,29 +54,29 @@ def _usual_voices() -> dict[str, tuple[str, ...]]:
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     base_url: str = ""
-    "Up to and with its version: `http://127.0.0.1:8880/v1`."
+    "Address of the API including its version: `http://127.0.0.1:8880/v1`."
     model: str = "tts-1"
     voices: dict[Annotated[str, Meta(min_length=2)], VoiceNames] = field(
         default_factory=_usual_voices
     )
     "Language (ISO 639-1) -> voices that speak it; the first is its default."
     rate_hz: Annotated[int, Meta(ge=8000, le=48_000)] = 24_000
-    "Of the server's `pcm`, which does not say it: mono, 16 bits, little-endian."
+    "Sample rate of the server's `pcm` (mono, 16 bits, little-endian), which it does not announce."
     api_key: str = ""
     api_key_file: str = ""
-    "Read at start; in place of `api_key`."
+    "File with the key, read at start; replaces `api_key`."
     instructions: str = ""
-    "How to speak, for models that take it."
+    "Instructions on how to speak, for models that take them."
     speed: Annotated[float, Meta(ge=0.5, le=2.5)] = 1.0
-    "Factor on every request's own speed."
+    "Factor on the speed of every request."
     connect_timeout_s: Annotated[float, Meta(gt=0, le=60)] = 2.0
     first_audio_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 10.0
-    "A retry included. A person on the line gives up sooner."
+    "Longest wait for the first audio, retry included. A caller gives up sooner."
     audio_timeout_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
-    "Between two pieces."
+    "Longest wait between two pieces of audio."
 
     def __repr__(self) -> str:
-        """The key stays out of logs and tracebacks."""
+        """Returns the settings without the key, for logs and tracebacks."""
         shown = (
             f"{name}={'***' if name == 'api_key' and value else value!r}"
             for name, value in asdict(self).items()
@@ -83,7 +85,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class OpenAiTts:
-    """A `Tts`; it connects on first use, `aclose` when the server stops."""
+    """A `Tts` over HTTP. It connects on first use; call `aclose` at the end."""
 
     def __init__(self, settings: Settings, client: "SpeechApiClient") -> None:
         self.info = TtsInfo("openai", settings.rate_hz, settings.voices)
@@ -91,7 +93,7 @@ class OpenAiTts:
         self._client = client
 
     async def aclose(self) -> None:
-        """Close idle connections."""
+        """Closes idle connections."""
         await self._client.aclose()
 
     async def speak(
@@ -103,8 +105,11 @@ class OpenAiTts:
         speed: float = 1,
         on_word: Callable[[WordMark], None] | None = None,
     ) -> AsyncGenerator[AudioFrame, None]:
-        """See `Tts.speak`; the protocol has no times of words. Raises RequestError for an unknown
-        language, voice or speed, TooLarge for a chunk beyond MAX_CHUNK_CHARS."""
+        """Streams the speech (see `Tts.speak`). The protocol has no word times.
+
+        Raises RequestError for an unknown language, voice or speed; PayloadTooLarge for a chunk
+        beyond MAX_CHUNK_CHARS; EngineError; OverloadedError.
+        """
         name = chosen_voice(self.info, language, voice)
         factor = checked_speed(speed) * self._settings.speed
         start = 0
@@ -132,7 +137,7 @@ class OpenAiTts:
 
 
 def create(settings: Settings) -> OpenAiTts:
-    """Raises ConfigError."""
+    """Returns the engine. Raises ConfigError for bad settings, EngineMissing without address."""
     from engines.tts.openai_client import SpeechApiClient
 
     client = SpeechApiClient(

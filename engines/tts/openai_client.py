@@ -1,4 +1,4 @@
-"""HTTP to one `/v1/audio/speech`: a clause out, its samples in."""
+"""HTTP client of one `/v1/audio/speech`: sends a clause and receives its samples."""
 
 import asyncio
 import logging
@@ -26,12 +26,12 @@ logger = logging.getLogger(__name__)
 
 MAX_ERROR_BYTES = 16 * 1024
 KEEPALIVE_S = 60.0
-"A conversation pauses; a new connection to a hosted service costs some 100 ms."
+"Idle time after which a connection closes. A new one to a hosted service costs some 100 ms."
 RETRIED = (429, 502, 503)
-"Busy, or a proxy whose server is just starting."
+"Statuses that are retried: the server is busy, or starting behind a proxy."
 RETRY_WAIT_S = 0.25
 MAX_RETRY_WAIT_S = 2.0
-"A person waits; a server that asks for more is given up for this clause."
+"Longest wait before a retry. If the server asks for more, the clause fails: a user is waiting."
 RETRY_AFTER_S = 5
 
 HINTS = {
@@ -43,11 +43,11 @@ HINTS = {
 }
 
 _FILES = {b"RIFF": "a WAV file", b"ID3": "an MP3 file", b"OggS": "an Ogg file", b"fLaC": "FLAC"}
-"How what is not raw PCM begins."
+"First bytes of audio that is not raw PCM -> its name."
 
 
 class SpeechApiClient:
-    """One connection pool, made in the loop that first asks."""
+    """A connection pool to one server, opened in the event loop of the first request."""
 
     def __init__(
         self,
@@ -60,7 +60,10 @@ class SpeechApiClient:
         first_audio_timeout_s: float,
         audio_timeout_s: float,
     ) -> None:
-        """Raises ConfigError, EngineMissing without an address."""
+        """Raises ConfigError for a bad address or key, EngineMissing without an address.
+
+        name: name of the engine in errors.
+        """
         self._name = name
         self._url = f"{_checked_url(name, base_url)}/audio/speech"
         self._key = _read_key(api_key, api_key_file)
@@ -70,8 +73,11 @@ class SpeechApiClient:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def stream(self, body: Mapping[str, object]) -> AsyncGenerator[bytes, None]:
-        """The samples' bytes as they come, never empty. Closing it closes the connection, unless
-        all has come. Raises EngineError; Overloaded."""
+        """Streams the bytes of the samples as they come, never empty.
+
+        body: JSON of the request. Closing the generator closes the connection, unless all has come.
+        Raises EngineError, OverloadedError.
+        """
         response, data = await self._begin(body)
         try:
             while data:
@@ -84,13 +90,13 @@ class SpeechApiClient:
                 response.close()
 
     async def aclose(self) -> None:
-        """Idle connections. A later request opens new ones."""
+        """Closes idle connections. A later request opens new ones."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     async def _begin(self, body: Mapping[str, object]) -> tuple[aiohttp.ClientResponse, bytes]:
-        """The first bytes; one retry until then."""
+        """Returns the response and its first bytes. A failure before them is retried once."""
         limit_s = self._first_audio_timeout_s
         try:
             async with asyncio.timeout(limit_s):
@@ -113,13 +119,14 @@ class SpeechApiClient:
     async def _ask(self, body: Mapping[str, object]) -> tuple[aiohttp.ClientResponse, bytes]:
         try:
             response = await self._opened().post(self._url, json=body, allow_redirects=False)
-        except TimeoutError:  # of aiohttp's own: connecting
+        except TimeoutError:  # aiohttp's own timeout, while connecting
             raise self._timeout(f"no connection to {self._url}") from None
         except (aiohttp.ClientError, OSError) as exc:
             raise self._unreachable(exc) from exc
         try:
             await self._check_status(response, str(body["input"]))
             data = b""
+            # `_check_is_pcm` needs 4 bytes.
             while len(data) < 4 and (more := await response.content.readany()):
                 data += more
             self._check_is_pcm(response, data)
@@ -132,7 +139,7 @@ class SpeechApiClient:
         return response, data
 
     async def _next(self, response: aiohttp.ClientResponse) -> bytes:
-        """Empty at the end."""
+        """Returns the next bytes; empty at the end."""
         try:
             async with asyncio.timeout(self._audio_timeout_s):
                 return await response.content.readany()
@@ -143,7 +150,7 @@ class SpeechApiClient:
             raise self._unreachable(exc) from exc
 
     def _check_is_pcm(self, response: aiohttp.ClientResponse, data: bytes) -> None:
-        """Raises EngineError: played as samples, anything else is loud noise."""
+        """Raises EngineError for anything but PCM, which would sound as loud noise."""
         sent = next((what for head, what in _FILES.items() if data.startswith(head)), "")
         if response.content_type in {"application/json", "text/html", "text/event-stream"}:
             sent = response.content_type
@@ -165,7 +172,7 @@ class SpeechApiClient:
         return self._session
 
     async def _check_status(self, response: aiohttp.ClientResponse, spoken: str) -> None:
-        """Raises Refused."""
+        """Raises TtsHttpError for a status other than 200."""
         if response.status == 200:
             return
         body = b""
@@ -174,7 +181,7 @@ class SpeechApiClient:
         try:
             said = error_text(msgspec.json.decode(body))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            said = ""  # a proxy's page says no more than its status
+            said = ""  # probably a proxy's HTML page: the status says enough
         said = said.replace(self._key or "\0", "***")
         said = sanitized_quote(said, [Message("user", spoken)])
         wait_s = retry_after_s(response.headers.get("Retry-After", ""))
@@ -190,10 +197,13 @@ class SpeechApiClient:
 
 
 class TtsHttpError(EngineError):
-    """An answer with another status than 200."""
+    """Raised for an answer with a status other than 200."""
 
     def __init__(self, engine: str, status: int, said: str, wait_s: float | None) -> None:
-        """`said`: by the server, less key and text. `wait_s`: what it asks for."""
+        """Takes the server's message.
+
+        said: the message without key and text. wait_s: its Retry-After in s; None: it has none.
+        """
         hint = HINTS.get(status, "refused the request" if status < 500 else "failed")
         because = f"{status}: {said}" if said else str(status)
         super().__init__("tts", engine, f"its server {hint} ({because})")
@@ -201,7 +211,7 @@ class TtsHttpError(EngineError):
 
 
 def _wait_s(exc: EngineUnreachable | TtsHttpError) -> float | None:
-    """Before another try; None: there is no point in one."""
+    """Returns the wait before a retry in s; None if the request must not be retried."""
     if isinstance(exc, EngineUnreachable):
         return 0.0
     if exc.status not in RETRIED:
@@ -211,7 +221,10 @@ def _wait_s(exc: EngineUnreachable | TtsHttpError) -> float | None:
 
 
 def _checked_url(name: str, base_url: str) -> str:
-    """Without a slash at its end. Raises ConfigError, EngineMissing."""
+    """Returns the address without a slash at its end.
+
+    Raises ConfigError for a bad address, EngineMissing for none.
+    """
     if not base_url:
         raise EngineMissing("tts", name, "no server: set base_url (http://host:port/v1)")
     try:
@@ -228,7 +241,7 @@ def _checked_url(name: str, base_url: str) -> str:
 
 
 def _read_key(api_key: str, api_key_file: str) -> str:
-    """Empty for none. Raises ConfigError."""
+    """Returns the API key; empty for none. Raises ConfigError if it cannot be read or sent."""
     if api_key and api_key_file:
         raise ConfigError("tts api_key and api_key_file are both set: say one of them")
     if api_key_file:

@@ -1,7 +1,7 @@
-"""Piper: small neural voices, one ONNX file per voice, faster than real time on a small CPU.
+"""Engine for Piper: small neural voices, one ONNX file each, faster than real time on a small CPU.
 
-GPL-3 code behind this one engine. Clauses are made sentence by sentence; a cancelled one ends
-in the middle of the model's run.
+Only this engine uses Piper's GPL-3 code. Clauses are synthesised sentence by sentence; a cancelled
+clause ends in the middle of the model's run.
 """
 
 import json
@@ -32,11 +32,11 @@ REQUIRES = {"piper": "piper-tts"}
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     model: str = ""
-    "A voice's `.onnx` file with its `.onnx.json` beside it, or a folder of such."
+    "A voice's `.onnx` file, with its `.onnx.json` in the same folder; or a folder of such files."
     speed: Annotated[float, Meta(ge=0.5, le=2.5)] = 1.0
-    "Factor on every request's own speed."
+    "Factor on the speed of every request."
     threads: Annotated[int, Meta(ge=1, le=16)] = 1
-    "Clauses of different sessions that are made at once."
+    "Clauses of different sessions that are synthesised at the same time."
     cuda: bool = False
 
 
@@ -46,13 +46,14 @@ class _PiperVoice:
 
     model: "PiperVoice"
     session: CancellableOnnxSession
-    "The model's own."
+    "Session of the model, shared by all speakers of the file."
     speaker_id: int | None
     has_times: bool
+    "The model gives the times of phonemes."
 
 
 class PiperTts:
-    """A `Tts`."""
+    """A `Tts` with Piper's voices."""
 
     def __init__(
         self, info: TtsInfo, voices: Mapping[str, _PiperVoice], settings: Settings
@@ -71,8 +72,11 @@ class PiperTts:
         speed: float = 1,
         on_word: Callable[[WordMark], None] | None = None,
     ) -> AsyncGenerator[AudioFrame, None]:
-        """See `Tts.speak`. Raises RequestError for an unknown language, voice or speed, TooLarge
-        for a chunk beyond MAX_CHUNK_CHARS."""
+        """Streams the speech (see `Tts.speak`).
+
+        Raises RequestError for an unknown language, voice or speed; PayloadTooLarge for a chunk
+        beyond MAX_CHUNK_CHARS; EngineError.
+        """
         chosen = self._voices[chosen_voice(self.info, language, voice)]
         factor = checked_speed(speed) * self._settings.speed
         has_times = on_word is not None and self.info.has_word_times
@@ -88,14 +92,14 @@ class PiperTts:
 
 
 def _plain(voice: _PiperVoice, clause: str, factor: float, listener: ClauseReceiver) -> None:
-    """Sentence by sentence, each heard while the next is made."""
+    """Synthesises a clause sentence by sentence: each is played while the next is synthesised."""
     for chunk in voice.model.synthesize(clause, _config(voice, factor)):
         if not listener.put(SpeechChunk(chunk.audio_int16_array)):
             return
 
 
 def _timed(voice: _PiperVoice, clause: str, factor: float, listener: ClauseReceiver) -> None:
-    """As a whole: which words are whose is known when all phonemes have their times."""
+    """Synthesises a clause as a whole, with word times, which need the times of all phonemes."""
     config = _config(voice, factor)
     sentences, parts = list[list[Phoneme]](), []
     for chunk in voice.model.synthesize(clause, config, include_alignments=True):
@@ -120,7 +124,10 @@ def _config(voice: _PiperVoice, factor: float) -> "SynthesisConfig":
 
 
 def create(settings: Settings) -> PiperTts:
-    """Load every voice: some 60 MB each. Raises EngineMissing, ConfigError."""
+    """Loads all voices, some 60 MB each.
+
+    Raises EngineMissing for missing or bad files, ConfigError for voices of different rates.
+    """
     from piper import PiperVoice
 
     voices: dict[str, _PiperVoice] = {}
@@ -149,7 +156,7 @@ def create(settings: Settings) -> PiperTts:
 
 
 def _files(model: str) -> list[Path]:
-    """Raises EngineMissing."""
+    """Returns the paths of the `.onnx` files. Raises EngineMissing without files or their JSON."""
     if not model:
         raise EngineMissing("tts", "piper", "no voice: set model to an .onnx file or a folder")
     path = Path(model).expanduser()
@@ -164,7 +171,7 @@ def _files(model: str) -> list[Path]:
 
 
 def _description(path: Path) -> Mapping[str, Any]:
-    """Raises EngineMissing."""
+    """Returns the content of a voice's `.onnx.json`. Raises EngineMissing if it is unreadable."""
     try:
         described = json.loads(Path(f"{path}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
@@ -175,26 +182,32 @@ def _description(path: Path) -> Mapping[str, Any]:
 
 
 def _load(loader: "type[PiperVoice]", path: Path, settings: Settings) -> "PiperVoice":
-    """Raises EngineMissing. Times of phonemes need the onnx package, unless the file has them."""
+    """Loads one file. Raises EngineMissing if that fails.
+
+    Times of phonemes need the onnx package, unless the file has them as an output.
+    """
     try:
         return loader.load(
             path, use_cuda=settings.cuda, include_alignments=find_spec("onnx") is not None
         )
     except (KeyError, ValueError, TypeError, OSError) as exc:
         raise EngineMissing("tts", "piper", f"{path.name}.json lacks or breaks {exc}") from exc
-    except Exception as exc:  # of onnxruntime and protobuf: none has a public base
+    except Exception as exc:  # onnxruntime and protobuf: no public base class
         raise EngineMissing("tts", "piper", f"{path.name} does not load: {exc}") from exc
 
 
 def _language(described: Mapping[str, Any]) -> str:
-    """ISO 639-1. Old descriptions have only eSpeak's voice."""
+    """Returns a voice's language (ISO 639-1). Old descriptions have only the name for eSpeak."""
     known = described.get("language") or {}
     named = known.get("family") or known.get("code") or described["espeak"]["voice"]
     return str(named).replace("_", "-").partition("-")[0].lower()
 
 
 def _speakers(stem: str, described: Mapping[str, Any]) -> Mapping[str, int | None]:
-    """`en_US-lessac-medium`; with several speakers `stem/speaker`, the default one first."""
+    """Returns voice name -> speaker id, the default speaker first.
+
+    The name is the file's stem (`en_US-lessac-medium`), with several speakers `stem/speaker`.
+    """
     speakers: Mapping[str, int] = described.get("speaker_id_map") or {}
     if len(speakers) < 2:
         return {stem: None}

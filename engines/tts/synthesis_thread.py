@@ -1,4 +1,4 @@
-"""Synthesis in threads of this process, clause by clause: sessions take turns."""
+"""Synthesis in threads of this process, clause by clause, so that sessions take turns."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -14,26 +14,27 @@ from engines.tts.text import clauses_of
 
 @dataclass(frozen=True, slots=True)
 class WordTiming:
+    """A word of a clause and when it sounds, in ms since the clause's first sample."""
+
     end_char: int
-    "One past its last character in the clause."
+    "Index in the clause, one past the word's last character."
     start_ms: float
-    "Since the clause's first sample."
     end_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechChunk:
-    """Samples with the words that end in them or later, none that ended before."""
+    """Samples of a clause, with words that end within these samples or later."""
 
     pcm: Pcm
     words: tuple[WordTiming, ...] = ()
 
 
 class ClauseReceiver:
-    """Takes one clause's samples from the synthesis thread into the event loop.
+    """Passes one clause's samples from the synthesis thread to the event loop.
 
-    It never blocks the thread, which belongs to every session: a listener that lags holds up its
-    own next clause instead, so at most one clause waits here.
+    It never blocks the thread, which all sessions share. A session that reads slowly delays only
+    its own next clause, so at most one clause waits here.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -43,33 +44,39 @@ class ClauseReceiver:
         self._stop: Callable[[], None] | None = None
 
     def put(self, part: SpeechChunk) -> bool:
-        """Thread side. False: nobody listens any more."""
+        """Passes samples on (thread side). Returns False if the receiver has left."""
         self._post(part)
         return not self._is_gone
 
     def when_gone(self, stop: Callable[[], None]) -> None:
-        """Thread side: what ends the work at hand at once, called in the event loop."""
+        """Sets a function that cancels the current work (thread side).
+
+        It is called in the event loop when the receiver leaves, or at once if it has left.
+        """
         self._stop = stop
         if self._is_gone:
             stop()
 
     @property
     def is_gone(self) -> bool:
-        """Nobody listens any more."""
+        """True when the receiver has left: no more samples are needed."""
         return self._is_gone
 
     def leave(self) -> None:
-        """Loop side: no more is heard."""
+        """Leaves: no more samples are needed (loop side)."""
         self._is_gone = True
         if self._stop is not None:
             self._stop()
 
     def end(self, error: EngineError | None) -> None:
-        """Thread side: no more samples."""
+        """Ends the clause, with the error of the synthesis if it failed (thread side)."""
         self._post(error)
 
     async def get(self) -> SpeechChunk | None:
-        """Loop side. None: the clause is over. Raises what the synthesis raised."""
+        """Returns the next samples; None at the end of the clause (loop side).
+
+        Raises the EngineError of a failed synthesis.
+        """
         item = await self._items.get()
         if isinstance(item, EngineError):
             raise item
@@ -78,16 +85,19 @@ class ClauseReceiver:
     def _post(self, item: SpeechChunk | EngineError | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._items.put_nowait, item)
-        except RuntimeError:  # the loop is closed: its listener is gone with it
+        except RuntimeError:  # the event loop is closed, and the receiver with it
             self._is_gone = True
 
 
 ClauseSynthesizer = Callable[[str, ClauseReceiver], None]
-"Speaks one clause, blocking. Raises EngineError; any other exception becomes one."
+"Function that synthesises one clause, blocking. Any exception it raises becomes an EngineError."
 
 
 class ThreadedSynthesis:
-    """Jobs never wait for listeners: one that lags holds up only its own next clause."""
+    """Runs the synthesis of all sessions in a few threads, one job per clause.
+
+    Jobs never wait for a session: one that reads slowly delays only its own next clause.
+    """
 
     def __init__(self, info: TtsInfo, *, threads: int = 1) -> None:
         self._info = info
@@ -99,7 +109,10 @@ class ThreadedSynthesis:
         synthesise: ClauseSynthesizer,
         on_word: Callable[[WordMark], None] | None,
     ) -> AsyncGenerator[AudioFrame, None]:
-        """See `Tts.speak`. Closing it stops at the next part; a job that waits never runs."""
+        """Streams the speech of `text` (see `Tts.speak`), synthesised by `synthesise`.
+
+        Closing the generator stops the job at its next part; a waiting job never runs.
+        """
         start = index = 0
         async for chunk in text:
             for begin, clause in clauses_of(chunk):
@@ -128,7 +141,7 @@ class ThreadedSynthesis:
             except EngineError as exc:
                 error = exc
             except Exception as exc:
-                # Without its message: libraries quote the text that they were to speak.
+                # The message is left out: libraries quote the text in it, which may be private.
                 error = EngineError("tts", self._info.name, f"failed with {type(exc).__name__}")
             listener.end(error)
 

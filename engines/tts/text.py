@@ -1,4 +1,4 @@
-"""What every voice does with the text it is given: clean it, cut it, check who shall speak it."""
+"""Steps common to all voices: clean the text, cut it into clauses, check voice and speed."""
 
 import re
 import unicodedata
@@ -8,40 +8,48 @@ from core.errors import PayloadTooLarge, RequestError
 from engines.base import TtsInfo
 
 MAX_CLAUSE_CHARS = 300
-"One job: 20 s of audio, the most that waits for a slow listener."
+"Longest clause, which is one job: 20 s of audio, the most that waits for a slow reader."
 
 MAX_CHUNK_CHARS = 20_000
-"Twenty minutes of speech. A chunk is cleaned in one go on the event loop: 5 ms for this much."
+"Longest chunk: twenty minutes of speech. Cleaning it blocks the event loop for 5 ms."
 
 MIN_SPEED, MAX_SPEED = 0.25, 4.0
-"What callers may ask for."
+"Range of speeds that callers may request; 1 is normal."
 
 _CLAUSE_ENDS = (
     re.compile(r"[.!?。！？…]+\s+"),
     re.compile(r"[,;:、，；：]\s*"),
     re.compile(r"\s+"),
 )
-"Where a long text is cut, best first."
+"Places where a long text is cut, best first."
 
 _SPEAKABLE = re.compile(r"[^\s.,;:!?…\-–—'\"()\[\]]")
 
 
 def clauses_of(chunk: str) -> Iterator[tuple[int, str]]:
-    """What is spoken of a chunk, clean, with where it begins there. Raises TooLarge."""
+    """Yields (start in `chunk`, text) of each clause to speak, cleaned.
+
+    Raises PayloadTooLarge beyond MAX_CHUNK_CHARS.
+    """
     if len(chunk) > MAX_CHUNK_CHARS:
         raise PayloadTooLarge(f"text of {len(chunk)} characters, limit {MAX_CHUNK_CHARS}")
     return split_clauses(sanitise(chunk))
 
 
 def sanitise(text: str) -> str:
-    """Control characters (eSpeak's embedded commands start with one), lone surrogates and
-    unassigned code points become spaces; no character moves."""
+    """Replaces characters that no voice can speak by spaces; positions stay the same.
+
+    These are control characters (eSpeak's embedded commands start with one), lone surrogates,
+    unassigned code points and those for private use.
+    """
     return "".join(" " if unicodedata.category(c) in {"Cc", "Cs", "Cn", "Co"} else c for c in text)
 
 
 def split_clauses(text: str) -> Iterator[tuple[int, str]]:
-    """Parts of at most MAX_CLAUSE_CHARS with where they begin in `text`, cut where a speaker would
-    pause; nothing for no words."""
+    """Yields (start in `text`, clause) for clauses of at most MAX_CLAUSE_CHARS characters.
+
+    A long text is cut where a speaker would pause. Clauses without words are left out.
+    """
     start, end = 0, len(text.rstrip())
     while start < end:
         start += len(text[start:end]) - len(text[start:end].lstrip())
@@ -61,7 +69,7 @@ def _cut(text: str) -> int:
 
 
 def voices_of(info: TtsInfo, language: str) -> tuple[str, ...]:
-    """Raises RequestError unsupported_language."""
+    """Returns the voices of a language. Raises RequestError (`unsupported_language`)."""
     voices = info.voices.get(language)
     if voices is None:
         known = ", ".join(sorted(info.voices))
@@ -74,7 +82,10 @@ def voices_of(info: TtsInfo, language: str) -> tuple[str, ...]:
 
 
 def chosen_voice(info: TtsInfo, language: str, voice: str | None) -> str:
-    """Raises RequestError unsupported_language, unknown_voice."""
+    """Returns `voice`, or the language's default voice for None.
+
+    Raises RequestError (`unsupported_language`, `unknown_voice`).
+    """
     voices = voices_of(info, language)
     if voice is None:
         return voices[0]
@@ -88,7 +99,7 @@ def chosen_voice(info: TtsInfo, language: str, voice: str | None) -> str:
 
 
 def checked_speed(speed: float) -> float:
-    """Raises RequestError."""
+    """Returns `speed`. Raises RequestError outside MIN_SPEED to MAX_SPEED."""
     if not MIN_SPEED <= speed <= MAX_SPEED:
         raise RequestError(f"speed {speed} is not in [{MIN_SPEED}, {MAX_SPEED}]", param="speed")
     return speed

@@ -1,8 +1,8 @@
-"""The default: WebRTC's detector as a cheap gate in front of Silero, which alone decides.
+"""The default VAD engine: WebRTC's detector is a cheap gate in front of Silero, which decides.
 
-In a quiet room mostly the gate runs: 0.14 to 0.25 ms of CPU per second of audio where Silero alone
-takes 1.4. Speech, music and loud noise cost what Silero costs. Silero is first played the audio
-from before the gate opened, so nothing is decided later than by Silero alone.
+In a quiet room mostly the gate alone runs. This takes 0.14 to 0.25 ms of CPU per second of audio;
+Silero alone takes 1.4 ms. Speech, music and loud noise cost as much as with Silero. When the gate
+opens, Silero first gets the audio before it, so no decision comes later than with Silero alone.
 """
 
 from typing import Annotated
@@ -23,28 +23,32 @@ from engines.vad.webrtc import Settings as WebrtcSettings
 REQUIRES = {**WEBRTC_REQUIRES, **SILERO_REQUIRES}
 
 LEAD_SAMPLES = 10 * SILERO_SAMPLES
-"320 ms that Silero hears first when the gate opens: its state needs about that to settle."
+"Audio before the gate opened that Silero gets first: 320 ms, which its state needs to settle."
 
 KEEP_OPEN_PROBABILITY = 0.35
-"As long as Silero itself suspects speech, the gate cannot close."
+"Silero's probability of speech from which on the gate stays open."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     aggressiveness: Annotated[int, Meta(ge=0, le=3)] = 2
-    "Of the gate: 3 opens least often, and not for very quiet speech (-64 dBFS)."
+    "Aggressiveness of the gate: 3 opens least often, and not for very quiet speech (-64 dBFS)."
     hangover_ms: Annotated[int, Meta(ge=100, le=5000)] = 1000
-    "Silero goes on this long after the gate's last yes. At 600 a few words start 0.4 s late."
+    "How long the gate stays open after its last speech. At 600 a few words start 0.4 s late."
     path: str | None = None
-    "Another silero_vad_v6.onnx; None uses the one inside faster-whisper."
+    "Path of another silero_vad_v6.onnx; None: the one inside faster-whisper."
 
 
 class GatedVad:
-    """A `Vad`. The probability is Silero's newest (it hears 32 ms at a time), or 0 when closed."""
+    """A `Vad` with a gate. It returns Silero's latest probability, or 0 while the gate is closed.
+
+    Silero takes 32 ms at a time, the gate 20 ms.
+    """
 
     frame_samples = FRAME_SAMPLES
     _waiting: Pcm
-    "Not yet heard by Silero: less than its frame while the gate is open, the lead while closed."
+    "Audio for Silero: less than one of its frames while open, the last LEAD_SAMPLES while closed."
     _open_samples: int
+    "Samples until the gate closes; 0 or less: it is closed."
     _probability: float
 
     def __init__(self, gate: WebrtcVad, silero: SileroVad, hangover_samples: int) -> None:
@@ -52,7 +56,7 @@ class GatedVad:
         self.reset()
 
     def push(self, pcm: Pcm) -> float:
-        """See `Vad.push`."""
+        """Returns the probability of speech in the next frame (see `Vad.push`)."""
         self._waiting = np.concatenate([self._waiting, pcm])
         if self._gate.is_voiced(pcm) or self._probability >= KEEP_OPEN_PROBABILITY:
             self._open_samples = self._hangover
@@ -63,13 +67,13 @@ class GatedVad:
         while len(self._waiting) >= SILERO_SAMPLES:
             self._probability = self._silero.push(self._waiting[:SILERO_SAMPLES])
             self._waiting = self._waiting[SILERO_SAMPLES:]
-        if self._open_samples <= 0:  # closes: the next sound is a new beginning
+        if self._open_samples <= 0:  # the gate closes: the next sound starts with a fresh state
             self._silero.reset()
             self._probability = 0.0
         return self._probability
 
     def reset(self) -> None:
-        """See `Vad.reset`."""
+        """Clears the state (see `Vad.reset`)."""
         self._gate.reset()
         self._silero.reset()
         self._waiting = np.zeros(0, np.int16)
@@ -78,7 +82,7 @@ class GatedVad:
 
 
 class GatedVadEngine:
-    """A `VadEngine`."""
+    """A `VadEngine` for `GatedVad`; all sessions share Silero's weights."""
 
     name = "gated"
 
@@ -93,7 +97,7 @@ class GatedVadEngine:
 
 
 def create(settings: Settings) -> GatedVadEngine:
-    """Raises EngineMissing when there are no weights."""
-    import webrtcvad  # noqa: F401  a missing library shows now, not in the first session
+    """Returns the engine. Raises EngineMissing without weights."""
+    import webrtcvad  # noqa: F401  a missing library fails now, not in the first session
 
     return GatedVadEngine(load_network(settings.path), settings)

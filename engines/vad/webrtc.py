@@ -1,4 +1,4 @@
-"""WebRTC's voice activity detector: 2 µs per frame, but any loud sound passes for speech."""
+"""Engine for WebRTC's VAD: 2 µs per frame, but it takes any loud sound for speech."""
 
 from collections import deque
 from typing import Annotated, Any
@@ -11,19 +11,21 @@ from engines.base import Vad
 REQUIRES = {"webrtcvad": "webrtcvad-wheels"}
 
 FRAME_SAMPLES = 320
-"20 ms: of the lengths that the library takes (10, 20, 30 ms), our ptime."
+"20 ms: our ptime, and one of the lengths that the library takes (10, 20, 30 ms)."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     aggressiveness: Annotated[int, Meta(ge=0, le=3)] = 2
-    "3 calls the least sounds speech."
+    "Aggressiveness of the filter: 3 takes the fewest sounds for speech."
     smoothing_frames: Annotated[int, Meta(ge=1, le=25)] = 5
-    "The probability is the share of speech among this many last frames."
+    "Number of last frames; the probability is the share of speech among them."
 
 
 class WebrtcVad:
-    """A `Vad`. The library only says yes or no: the probability is the share of yes among the last
-    frames, so that one click does not count and one gap does not end a word."""
+    """A `Vad` that averages the library's yes or no over the last frames.
+
+    So one click does not count as speech, and one gap does not end a word.
+    """
 
     frame_samples = FRAME_SAMPLES
 
@@ -33,16 +35,16 @@ class WebrtcVad:
         self.reset()
 
     def push(self, pcm: Pcm) -> float:
-        """See `Vad.push`."""
+        """Returns the share of speech among the last frames (see `Vad.push`)."""
         self._recent.append(self.is_voiced(pcm))
         return sum(self._recent) / self._settings.smoothing_frames
 
     def is_voiced(self, pcm: Pcm) -> bool:
-        """What the library says of this frame alone."""
+        """Returns the library's decision on this frame alone."""
         return bool(self._detector.is_speech(pcm.tobytes(), ASR_RATE_HZ))
 
     def reset(self) -> None:
-        """See `Vad.reset`."""
+        """Clears the state (see `Vad.reset`)."""
         from webrtcvad import Vad as Detector
 
         self._detector: Any = Detector(self._settings.aggressiveness)
@@ -50,7 +52,7 @@ class WebrtcVad:
 
 
 class WebrtcVadEngine:
-    """A `VadEngine`."""
+    """A `VadEngine` for `WebrtcVad`."""
 
     name = "webrtc"
 
@@ -62,6 +64,6 @@ class WebrtcVadEngine:
 
 
 def create(settings: Settings) -> WebrtcVadEngine:
-    import webrtcvad  # noqa: F401  a missing library shows now, not in the first session
+    import webrtcvad  # noqa: F401  a missing library fails now, not in the first session
 
     return WebrtcVadEngine(settings)

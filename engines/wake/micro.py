@@ -1,7 +1,7 @@
-"""microWakeWord: networks of 60 kB that were made for microcontrollers, one for each word.
+"""Engine for microWakeWord: networks of 60 kB for microcontrollers, one for each wake word.
 
-The library's wheel carries TensorFlow Lite and four words. One word costs 2 ms of CPU per second
-of audio, and is told some 200 ms after it was said.
+The library's wheel contains TensorFlow Lite and four words. One word costs 2 ms of CPU per second
+of audio, and is detected some 200 ms after its end.
 """
 
 import ctypes
@@ -22,22 +22,23 @@ EXTRA = "wake"
 REQUIRES = {"pymicro_wakeword": "pymicro-wakeword"}
 
 REST_SAMPLES = ms_to_samples(1000, ASR_RATE_HZ)
-"A word that was heard sounds on: for so long it is not told again."
+"Pause after a detection in which the same word is not reported again: it still sounds."
 
 LATE_MS = {"alexa": 130, "okay_nabu": 110}
-"""How long after its end a word is told, in nine of ten cases at least: the network is sure only
-then, and the mean of its last 150 ms later still. Of eSpeak's voices at three speeds, with a
-command in the same breath. The others are told at times before they end."""
+"""Delay between the end of a word and its detection, reached in at least nine of ten cases. The
+network is sure only then, and the mean of its last 150 ms later still. Measured with eSpeak's
+voices at three speeds, with a command in the same breath. Other words are sometimes detected before
+they end."""
 
 STEP_SAMPLES = 160
-"10 ms: the library takes no less, and tells where a word ended no finer than 30 ms."
+"Step of 10 ms: the library takes no less, and its detections are no finer than 30 ms."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     folder: str | None = None
-    "Further words, as microWakeWord's training writes them: NAME.json beside its NAME.tflite."
+    "Folder of further words, as microWakeWord's training writes them: NAME.json and NAME.tflite."
     threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
-    "Probability above which a word was said; None: what each word was trained for, 0.85 to 0.97."
+    "Probability above which a word counts; None: the value from its training, 0.85 to 0.97."
 
 
 class _TrainingResult(Struct, frozen=True):
@@ -46,7 +47,7 @@ class _TrainingResult(Struct, frozen=True):
 
 
 class _MicroModelConfig(Struct, frozen=True):
-    """As microWakeWord's training writes it; the library reads it once more."""
+    """Content of a word's JSON file, written by its training; the library reads it once more."""
 
     wake_word: str
     model: str
@@ -63,7 +64,7 @@ class _MicroModel:
 
 
 class MicroWake:
-    """A `WakeWordDetector`. Each stream has networks of its own: their state is in them."""
+    """A `WakeWordDetector`. Each stream has its own networks, because they hold its state."""
 
     def __init__(self, models: Sequence[_MicroModel]) -> None:
         from pymicro_wakeword import MicroWakeWord, MicroWakeWordFeatures
@@ -75,7 +76,7 @@ class MicroWake:
         self._rest_until = [0] * len(models)
 
     def push(self, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
-        """See `WakeWordDetector.push`."""
+        """Returns the wake words in the next samples (see `WakeWordDetector.push`)."""
         found: list[WakeWordDetection] = []
         for at in range(0, len(pcm), STEP_SAMPLES):
             step = pcm[at : at + STEP_SAMPLES]
@@ -85,7 +86,7 @@ class MicroWake:
         return tuple(found)
 
     def reset(self) -> None:
-        """See `WakeWordDetector.reset`."""
+        """Clears the state (see `WakeWordDetector.reset`)."""
         self._features.reset()
         for network in self._networks:
             network.reset()
@@ -105,7 +106,7 @@ class MicroWake:
 
 
 class MicroWakeEngine:
-    """A `WakeEngine`."""
+    """A `WakeWordEngine` for `MicroWake`."""
 
     name = "micro"
 
@@ -114,13 +115,16 @@ class MicroWakeEngine:
         self.words = tuple(model.word for model in models.values())
 
     def open(self, names: Sequence[str]) -> WakeWordDetector:
-        """See `WakeEngine.open`."""
+        """Returns a detector for these words (see `WakeWordEngine.open`)."""
         return MicroWake([self._models[name] for name in names])
 
 
 def create(settings: Settings) -> MicroWakeEngine:
-    """Raises ConfigError for a folder or model that cannot be read, EngineMissing when the
-    library's own one does not run here."""
+    """Returns the engine.
+
+    Raises ConfigError for a folder or model that cannot be read, EngineMissing if the library does
+    not run on this machine.
+    """
     folders = [_installed() / "models"]
     if settings.folder is not None:
         folders.append(Path(settings.folder).expanduser())
@@ -150,8 +154,10 @@ def _read(file: Path, threshold: float | None) -> _MicroModel:
 
 
 def _check(models: Iterable[_MicroModel]) -> None:
-    """Raises ConfigError for a network that TensorFlow Lite does not take, OSError when that does
-    not run here. The library goes on with the null pointer that it is given, and crashes."""
+    """Raises ConfigError for a network that TensorFlow Lite rejects, OSError if that cannot load.
+
+    Without this check the library would use the null pointer that it gets, and crash.
+    """
     lite = _library()
     load, make = lite.TfLiteModelCreateFromFile, lite.TfLiteInterpreterCreate
     load.argtypes, load.restype = [ctypes.c_char_p], ctypes.c_void_p
@@ -169,7 +175,10 @@ def _check(models: Iterable[_MicroModel]) -> None:
 
 
 def unavailable_reason() -> str:
-    """As with a C library that is older than the wheel's: then `auto` does without."""
+    """Returns why the engine does not run here, for the choice `auto`; empty if it runs.
+
+    One cause is a C library that is older than the one the wheel was built for.
+    """
     try:
         _library()
     except OSError as error:
@@ -185,7 +194,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _installed() -> Path:
-    """Found without loading TensorFlow Lite."""
+    """Returns the library's folder without loading TensorFlow Lite. Raises ImportError."""
     spec = find_spec("pymicro_wakeword")
     if spec is None or spec.origin is None:
         raise ImportError("No module named 'pymicro_wakeword'", name="pymicro_wakeword")

@@ -1,4 +1,4 @@
-"""Knows no wake word: sessions listen all the time."""
+"""Engine without wake words: sessions listen all the time."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NoWakeWordEngine:
-    """A `WakeEngine`."""
+    """A `WakeWordEngine` without words; `open` raises ConfigError."""
 
     name = "none"
     words: tuple[WakeWord, ...] = ()

@@ -1,7 +1,7 @@
-"""eSpeak NG in this process: every language it knows, first audio within milliseconds, no GPU.
+"""Engine for eSpeak NG in this process: some hundred languages, first audio within milliseconds.
 
-GPL-3 code behind this one engine. Synthesis runs some thousand times faster than speech, so one
-thread serves everybody: each clause is one job, and sessions take turns clause by clause.
+Only this engine uses eSpeak's GPL-3 code. Synthesis runs some thousand times faster than speech, so
+one thread serves all sessions: each clause is one job, and sessions take turns clause by clause.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -27,16 +27,16 @@ from engines.tts.text import checked_speed, voices_of
 REQUIRES = {"espeakng_loader": "espeakng-loader"}
 
 _WORDS_PER_MINUTE = (80, 450)
-"Where the library itself stops."
+"Limits of the library."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     speed: Annotated[float, Meta(ge=0.5, le=2.5)] = 1.0
-    "Factor on every request's own speed; 1 is 175 words per minute."
+    "Factor on the speed of every request; 1 is 175 words per minute."
 
 
 class EspeakSynthesizer(Protocol):
-    """What the engine needs of the library."""
+    """The functions of `EspeakLibrary` that the engine calls."""
 
     def knows(self, voice: str) -> bool: ...
 
@@ -51,7 +51,7 @@ class EspeakSynthesizer(Protocol):
 
 
 class EspeakTts:
-    """A `Tts`."""
+    """A `Tts` with eSpeak NG's voices."""
 
     def __init__(self, info: TtsInfo, library: EspeakSynthesizer, settings: Settings) -> None:
         self.info = info
@@ -68,8 +68,11 @@ class EspeakTts:
         speed: float = 1,
         on_word: Callable[[WordMark], None] | None = None,
     ) -> AsyncGenerator[AudioFrame, None]:
-        """See `Tts.speak`. Raises RequestError for an unknown language, voice or speed, TooLarge
-        for a chunk beyond MAX_CHUNK_CHARS."""
+        """Streams the speech (see `Tts.speak`).
+
+        Raises RequestError for an unknown language, voice or speed; PayloadTooLarge for a chunk
+        beyond MAX_CHUNK_CHARS; EngineError.
+        """
         name = self._voice(language, voice)
         words_per_minute = self._words_per_minute(speed)
 
@@ -90,7 +93,7 @@ class EspeakTts:
     def _timed(
         self, clause: str, voice: str, words_per_minute: int, listener: ClauseReceiver
     ) -> None:
-        """In the thread."""
+        """Synthesises a clause with word times; runs in the synthesis thread."""
         words = ClauseWords(clause, self.info.rate_hz)
         events: list[EspeakEvent] = []
 
@@ -124,6 +127,7 @@ class EspeakTts:
 
 
 def create(settings: Settings) -> EspeakTts:
+    """Returns the engine. Raises EngineMissing if the library cannot start."""
     library: EspeakLibrary = espeak_library()
     info = TtsInfo("espeak", library.rate_hz, library.voices, has_word_times=True)
     return EspeakTts(info, library, settings)

@@ -1,4 +1,4 @@
-"""The eSpeak NG C library through ctypes: its voices, and blocking synthesis to a sink."""
+"""Binding of the eSpeak NG C library by ctypes: its voices, and blocking synthesis to a sink."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ctypes import (
@@ -30,27 +30,27 @@ from core.errors import EngineError, EngineMissing
 from engines.tts.espeak.word_times import EspeakEvent
 
 PcmSink = Callable[[Pcm], bool]
-"Takes the next samples; False stops the synthesis."
+"Function that takes the next samples; it returns False to stop the synthesis."
 
 EventSink = Callable[[Sequence[EspeakEvent]], None]
-"Takes what happens within the next samples, before the `PcmSink` takes those."
+"Function that takes the events within the next samples, before the `PcmSink` takes those."
 
 NORMAL_WORDS_PER_MINUTE = 175
 
 _BUFFER_MS = 50
-"One callback's audio, and with it the longest wait for a cancelled synthesis to notice."
+"Audio per callback, and so the longest delay until a cancelled synthesis stops."
 
 # Constants of speak_lib.h.
 _AUDIO_OUTPUT_SYNCHRONOUS = 2
 _INITIALIZE_DONT_EXIT = 0x8000
-_CHARS_UTF8 = 1  # without espeakSSML and espeakPHONEMES: text is only ever text
+_CHARS_UTF8 = 1  # without espeakSSML and espeakPHONEMES: markup in the text has no effect
 _POS_CHARACTER = 1
 _PARAMETER_RATE = 1
 _EE_OK = 0
 _EVENT_LIST_END, _EVENT_WORD, _EVENT_END = 0, 1, 5
 
 _PREFERRED_NAME = {"en": "en-us"}
-"The default voice where it is not the one that the library ranks first."
+"Language -> default voice, where it is not the one that the library ranks first."
 
 
 class _CVoice(Structure):
@@ -86,20 +86,23 @@ _SynthCallback = CFUNCTYPE(c_int, c_void_p, c_int, c_void_p)
 @dataclass(frozen=True, slots=True)
 class _EspeakVoice:
     identifier: str
-    "What the library selects by; language tags do not always work for that."
+    "Name by which the library selects the voice; language tags do not always work."
     tags: tuple[tuple[int, str], ...]
-    "Language tags with their rank (lower is the better match), its own tag first."
+    "(rank, language tag), the voice's own tag first; a lower rank is a better match."
 
 
 class EspeakLibrary:
-    """The C library keeps one voice and one synthesis per process; a lock makes that safe."""
+    """The loaded C library, which has one voice and one synthesis per process.
+
+    A lock makes `synthesise` safe to call from any thread.
+    """
 
     rate_hz: int
     voices: Mapping[str, tuple[str, ...]]
-    "Language (ISO 639-1 where there is one) -> voice names, the default first."
+    "Language (its ISO 639-1 code if there is one) -> voice names, the default first."
 
     def __init__(self, library_path: Path, data_path: Path) -> None:
-        """Load and initialise. Raises EngineMissing when the library cannot start."""
+        """Loads and initialises the library. Raises EngineMissing if that fails."""
         try:
             self._c = CDLL(str(library_path))
         except OSError as exc:
@@ -120,7 +123,7 @@ class EspeakLibrary:
         self._c.espeak_SetSynthCallback(self._callback)
 
     def knows(self, voice: str) -> bool:
-        """A voice's name, maybe with another timbre: `en-gb+f3`."""
+        """Returns True for the name of a voice, also with a variant of its timbre: `en-gb+f3`."""
         base, plus, variant = voice.partition("+")
         return base in self._voices and (not plus or variant in self._variants)
 
@@ -132,7 +135,7 @@ class EspeakLibrary:
         sink: PcmSink,
         on_events: EventSink | None = None,
     ) -> None:
-        """Speak `text` into `sink`, blocking, on any thread. Raises EngineError."""
+        """Synthesises `text` into `sink`; blocks, from any thread. Raises EngineError."""
         if not self.knows(voice):
             raise EngineError("tts", "espeak", f"no voice {voice!r}")
         base, plus, variant = voice.partition("+")
@@ -158,7 +161,10 @@ class EspeakLibrary:
         return status
 
     def _receive(self, samples: int | None, count: int, events: int | None) -> int:
-        """The C callback: 0 goes on, 1 stops. The last call has no samples."""
+        """Takes samples and events from C; returns 0 to go on, 1 to stop.
+
+        The last call has no samples.
+        """
         if events and self._on_events is not None:
             self._on_events(tuple(_read_events(events)))
         if not samples or count <= 0 or self._sink is None:
@@ -178,14 +184,17 @@ class EspeakLibrary:
 
 @cache
 def espeak_library() -> EspeakLibrary:
-    """The process's one library, as its C state is the process's too. Raises EngineMissing."""
+    """Returns the only library of this process, because its C state is global.
+
+    Raises EngineMissing.
+    """
     from espeakng_loader import get_data_path, get_library_path
 
     return EspeakLibrary(Path(get_library_path()), Path(get_data_path()))
 
 
 def _read_tags(address: int) -> Iterator[tuple[int, str]]:
-    """The C list is (rank byte, NUL-terminated tag)*, ended by a rank of 0."""
+    """Yields (rank, tag) of a C list: a rank byte and a NUL-terminated tag each, until rank 0."""
     while rank := c_ubyte.from_address(address).value:
         tag = string_at(address + 1)
         yield rank, tag.decode().lower()
@@ -193,7 +202,7 @@ def _read_tags(address: int) -> Iterator[tuple[int, str]]:
 
 
 def _read_events(address: int) -> Iterator[EspeakEvent]:
-    """The C list is ended by an event of type 0."""
+    """Yields the word and end events of a C list, which an event of type 0 ends."""
     while (event := _CEvent.from_address(address)).type != _EVENT_LIST_END:
         if event.type in {_EVENT_WORD, _EVENT_END}:
             kind: Literal["word", "end"] = "word" if event.type == _EVENT_WORD else "end"
@@ -202,13 +211,19 @@ def _read_events(address: int) -> Iterator[EspeakEvent]:
 
 
 def _has_words(voice: _EspeakVoice, data_path: Path) -> bool:
-    """Some voices are listed though their dictionary, named after a language, is not shipped."""
+    """Returns True if a voice's dictionary is there.
+
+    The dictionary is named after a language. Some voices are listed without one.
+    """
     languages = {tag.partition("-")[0] for _, tag in voice.tags}
     return any((data_path / f"{language}_dict").exists() for language in languages)
 
 
 def _name_voices(voices: Iterable[_EspeakVoice]) -> Mapping[str, _EspeakVoice]:
-    """By its own tag; where two share one, the later goes by its file's name."""
+    """Returns name -> voice. The name is the voice's own tag.
+
+    If two voices share a tag, the later one is named after its file.
+    """
     named: dict[str, _EspeakVoice] = {}
     for voice in voices:
         tag, file_name = voice.tags[0][1], PurePosixPath(voice.identifier).name.lower()
@@ -226,8 +241,11 @@ def _voices_by_language(voices: Mapping[str, _EspeakVoice]) -> Mapping[str, tupl
 
 
 def _places(voice: _EspeakVoice) -> Mapping[str, int]:
-    """Its languages with the rank it has among their voices: a tag for the language as such comes
-    before one for a region of it. Besides its own only ISO 639-1 codes (`cmn` is also `zh`)."""
+    """Returns language -> the voice's rank among the voices of that language.
+
+    A tag for a language comes before a tag for one of its regions. Besides the voice's first
+    language only two-letter codes count (`cmn` is also `zh`).
+    """
     places: dict[str, int] = {}
     for rank, tag in voice.tags:
         language = tag.partition("-")[0]

@@ -1,7 +1,7 @@
-"""From eSpeak NG's events to the words of a clause with their times. Pure; lives in its thread.
+"""Computes word times from eSpeak NG's events. Pure; used in the synthesis thread only.
 
-The library says where a word begins, and where one of its clauses ends, pause included. A word
-lasts until the next one begins; before a pause it lasts until the sound falls silent.
+The library reports where a word begins, and where one of its own clauses ends, pause included. A
+word lasts until the next one begins; before a pause it lasts until the sound falls silent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from core.audio import Pcm, samples_to_ms
 from engines.tts.synthesis_thread import SpeechChunk, WordTiming
 
 _QUIET = 100
-"Samples at and below this are the pause after a clause (1/300 of full scale)."
+"Highest absolute sample value of the pause after a clause (1/300 of full scale)."
 
 _UNSPACED = (
     (0x0E00, 0x0EFF),  # Thai, Lao
@@ -24,23 +24,25 @@ _UNSPACED = (
     (0xF900, 0xFAFF),
     (0x20000, 0x3FFFF),
 )
-"Scripts that put no spaces between words."
+"Code point ranges of scripts without spaces between words."
 
 
 @dataclass(frozen=True, slots=True)
 class EspeakEvent:
+    """The beginning of a word, or the end of one of eSpeak's clauses."""
+
     kind: Literal["word", "end"]
     char: int
-    "Index into the text: where the word begins; one past the end."
+    "Index in the text: of the word's first character, or one past the end of the clause."
     at_ms: float
-    "Since the text's first sample."
+    "Time since the text's first sample."
 
 
 class ClauseWords:
-    """Feed what the library gives for one text; get it back with its words.
+    """Takes the library's samples and events for one text, and yields the samples with words.
 
-    The last sound and the silence after it wait here until it is known whether a word ended with
-    them: some microseconds, as synthesis is a thousand times faster than speech.
+    The last sound and the silence after it are held back until it is known whether a word ended
+    with them. This takes microseconds, as synthesis is a thousand times faster than speech.
     """
 
     def __init__(self, text: str, rate_hz: int) -> None:
@@ -50,10 +52,10 @@ class ClauseWords:
         self._begun: EspeakEvent | None = None
         self._samples = 0
         self._loud = 0
-        "One past the last sample that is not quiet."
+        "Index of the sample after the last one above _QUIET."
 
     def push(self, pcm: Pcm, events: Sequence[EspeakEvent]) -> Iterator[SpeechChunk]:
-        """`events` of the time of `pcm`."""
+        """Takes samples and the events within them; yields samples whose words are known."""
         for event in events:
             self._take(event, pcm)
         loud = _loud_end(pcm)
@@ -65,7 +67,7 @@ class ClauseWords:
         self._samples += len(pcm)
 
     def finish(self, events: Sequence[EspeakEvent] = ()) -> Iterator[SpeechChunk]:
-        """The text is over; `events` came after its last samples."""
+        """Ends the text and yields the rest. events: events after the last samples."""
         for event in events:
             self._take(event, np.zeros(0, np.int16))
         self._end(self._ms(self._loud), len(self._text))
@@ -76,7 +78,7 @@ class ClauseWords:
         if loud := _loud_end(pcm[: max(before, 0)]):
             self._loud = self._samples + loud
         if event.kind == "end":
-            # Without a full stop, the library gives the last character's place, not the end.
+            # Without a full stop the library gives the index of the last character, not the end.
             is_last = event.char >= len(self._text) - 1
             end_char = len(self._text) if is_last else event.char
             self._end(min(event.at_ms, self._ms(self._loud)), end_char)
@@ -87,7 +89,7 @@ class ClauseWords:
             self._begun = event
 
     def _is_next(self, char: int, later: int) -> bool:
-        """Whether another word begins there, not a further part of the same (`3.5`)."""
+        """Returns True if another word begins at `later`, not a part of the same one (`3.5`)."""
         between = self._text[char:later]
         return later > char and (
             any(c.isspace() for c in between) or _is_unspaced(self._text[later : later + 1])
@@ -101,7 +103,7 @@ class ClauseWords:
         if not _is_unspaced(self._text[begun.char : begun.char + 1]):
             last = max(last, begun.char + len((self._text[begun.char :].split() or [""])[0]))
         if not any(c.isalnum() for c in self._text[last:]):
-            last = len(self._text)  # ` !` is read with the word before it
+            last = len(self._text)  # punctuation at the end (` !`) belongs to the last word
         end_ms = max(at_ms, begun.at_ms)
         self._words.append(WordTiming(max(last, begun.char), begun.at_ms, end_ms))
 
@@ -118,7 +120,7 @@ class ClauseWords:
 
 
 def _loud_end(pcm: Pcm) -> int:
-    """One past its last sample above _QUIET; 0: there is none."""
+    """Returns the index after the last sample above _QUIET; 0 if there is none."""
     found = np.flatnonzero((pcm > _QUIET) | (pcm < -_QUIET))
     return int(found[-1]) + 1 if len(found) else 0
 

@@ -1,7 +1,8 @@
-"""Silero VAD v6: a small recurrent network that tells voices from other sounds, even music.
+"""Engine for Silero VAD v6: a small recurrent network that tells voices from other sounds.
 
-The weights come inside the faster-whisper wheel (Silero VAD is MIT-licensed). numpy runs them: for
-a network of this size onnxruntime takes twice as long (docs/adr/0039).
+It even tells them from music. The weights come inside the faster-whisper wheel (Silero VAD is
+MIT-licensed). numpy computes it: for a network of this size onnxruntime takes twice as long
+(docs/adr/0039).
 """
 
 from msgspec import Struct
@@ -16,12 +17,14 @@ REQUIRES = {"faster_whisper": "faster-whisper", "threadpoolctl": "threadpoolctl"
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     path: str | None = None
-    "Another silero_vad_v6.onnx; None uses the one inside faster-whisper."
+    "Path of another silero_vad_v6.onnx; None: the one inside faster-whisper."
 
 
 class SileroVad:
-    """A `Vad`. The network is shared; the state and the room to compute in (30 kB) are this
-    stream's, for one thread at a time."""
+    """A `Vad` for one stream, used by one thread at a time.
+
+    The weights are shared with other streams; the state and the working memory (30 kB) are not.
+    """
 
     frame_samples = FRAME_SAMPLES
 
@@ -31,19 +34,19 @@ class SileroVad:
         self._memory = LstmLayer(network)
 
     def push(self, pcm: Pcm) -> float:
-        """See `Vad.push`."""
+        """Returns the probability of speech in the next frame (see `Vad.push`)."""
         self._spectra.push(pcm, self._convolutions.magnitudes)
         self._convolutions.run(self._memory.taken)
         return self._memory.run()
 
     def reset(self) -> None:
-        """See `Vad.reset`."""
+        """Clears the state (see `Vad.reset`)."""
         self._spectra.audio[:] = 0
         self._memory.forget()
 
 
 class SileroVadEngine:
-    """A `VadEngine`."""
+    """A `VadEngine` for `SileroVad`."""
 
     name = "silero"
 
@@ -55,5 +58,5 @@ class SileroVadEngine:
 
 
 def create(settings: Settings) -> SileroVadEngine:
-    """Raises EngineMissing when there are no weights."""
+    """Returns the engine. Raises EngineMissing without weights."""
     return SileroVadEngine(load_network(settings.path))

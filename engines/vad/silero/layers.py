@@ -1,7 +1,7 @@
-"""Silero's network for one stream and one frame at a time, in numpy.
+"""The layers of Silero's network in numpy, for one frame of one stream at a time.
 
-Each part owns the room that it computes in and reads what it is given from there: 32 ms of audio
-are some thirty small operations, and allocating for each would cost as much as they do.
+Each layer owns its arrays, and the layer before writes its output into them. A frame of 32 ms takes
+some thirty small operations, and allocating memory for each would cost as much as they do.
 """
 
 from math import tanh
@@ -14,12 +14,12 @@ from core.audio import Pcm
 from engines.vad.silero.weights import BINS, MEMORY, WINDOW_SAMPLES, Floats, SileroNetwork
 
 FRAME_SAMPLES = 512
-"32 ms, fixed by the network."
+"Length of a frame: 32 ms, fixed by the network."
 
 _CONTEXT_SAMPLES = 64
-"The network wants the end of the last frame in front of this one."
+"End of the last frame that the network needs in front of this one."
 _MIRRORED_SAMPLES = 128
-"And this much of the frame's own end behind it, backwards."
+"End of the frame that the network needs a second time behind it, reversed."
 _HOP_SAMPLES = 128
 _SPECTRA = 4
 
@@ -28,7 +28,7 @@ _HALF, _ZERO = np.array(0.5, np.float32), np.array(0, np.float32)
 
 
 class SpectrumLayer:
-    """The newest audio, and how loud it is by frequency."""
+    """First layer: the magnitudes of four short spectra of the latest audio."""
 
     def __init__(self, window: Floats) -> None:
         self._window = window
@@ -42,10 +42,10 @@ class SpectrumLayer:
         self._windows = as_strided(self.audio, shape, (_HOP_SAMPLES * step, step), writeable=False)
         self._weighted = np.zeros(shape, np.float32)
         self._spectra: Any = np.zeros((_SPECTRA, BINS), np.complex64)
-        "numpy's types know no transform of float32."
+        "`Any`, because numpy's type stubs know no Fourier transform of float32."
 
     def push(self, pcm: Pcm, magnitudes: Floats) -> None:
-        """A frame; `magnitudes`: (4, 129), to be filled."""
+        """Takes a frame of FRAME_SAMPLES and writes its spectra to `magnitudes`, shape (4, 129)."""
         np.copyto(self._context, self._next_context)
         np.multiply(pcm, _SCALE, out=self._frame)
         np.copyto(self._mirrored, self._end)
@@ -55,22 +55,30 @@ class SpectrumLayer:
 
 
 class ConvolutionLayer:
-    """Over time, with ReLU, as one product of matrices."""
+    """A convolution over time with ReLU, computed as one product of matrices.
+
+    weights: shape (taps * channels in + 1, channels out), the bias as the last row.
+    frames: number of output frames.
+    """
 
     def __init__(self, weights: Floats, frames: int) -> None:
         self._weights = weights
         self._rows = np.ones((frames, len(weights)), np.float32)
         self.taken = self._rows[:, :-1]
-        "To be filled: for each frame that comes out, those that it is made of."
+        "Input, written by the caller: one row per output frame, with all its input frames."
         self._given = np.zeros((frames, weights.shape[1]), np.float32)
 
     def run(self, out: Floats) -> None:
+        """Writes the result to `out`, shape (frames, channels out)."""
         np.matmul(self._rows, self._weights, out=self._given)
         np.maximum(self._given, _ZERO, out=out)
 
 
 class ConvolutionStack:
-    """Four of them make one row of four spectra. What is not filled is padding, and stays zero."""
+    """Four convolutions that reduce four spectra to one row.
+
+    Parts of the inputs that are never written are padding, and stay zero.
+    """
 
     def __init__(self, weights: tuple[Floats, ...]) -> None:
         parts = zip(weights, (4, 2, 1, 1), strict=True)
@@ -79,7 +87,7 @@ class ConvolutionStack:
         for part in (self._first, second):
             part.taken[:] = 0
         before, self.magnitudes, after = np.split(self._first.taken, 3, axis=1)
-        "The middle one is to be filled: (4, 129)."
+        "`magnitudes` is the input, shape (4, 129), written by the caller."
         self._neighbours = [
             (before[1:], self.magnitudes[:-1]),
             (after[:-1], self.magnitudes[1:]),
@@ -93,7 +101,7 @@ class ConvolutionStack:
         self._both = third.taken.reshape(2, 64)
 
     def run(self, out: Floats) -> None:
-        """`out`: (1, 128)."""
+        """Writes the result to `out`, shape (1, 128)."""
         for neighbour, frames in self._neighbours:
             np.copyto(neighbour, frames)
         self._first.run(self._seen)
@@ -105,14 +113,14 @@ class ConvolutionStack:
 
 
 class LstmLayer:
-    """The LSTM, and what it says of the frame."""
+    """The LSTM and the last layer, which gives the probability of speech."""
 
     def __init__(self, network: SileroNetwork) -> None:
         self._weights, self._head = network.memory, network.head
         self._bias = network.head_bias
         row = self._row = np.ones((1, 2 * MEMORY + 1), np.float32)
         self.taken = row[:, :MEMORY]
-        "To be filled: (1, 128)."
+        "Input, written by the caller, shape (1, 128)."
         self.output, self.cell = row[0, MEMORY:-1], np.zeros(MEMORY, np.float32)
         self._given = np.zeros((1, 4 * MEMORY), np.float32)
         self._gates = self._given[0, : 3 * MEMORY]
@@ -120,6 +128,7 @@ class LstmLayer:
         self.forget()
 
     def run(self) -> float:
+        """Computes one step and returns the probability of speech in [0, 1]."""
         given, gates, cell, output = self._given, self._gates, self.cell, self.output
         np.matmul(self._row, self._weights, out=given)
         np.tanh(given, out=given)
@@ -134,5 +143,6 @@ class LstmLayer:
         return (1 + tanh(logit / 2)) / 2
 
     def forget(self) -> None:
+        """Clears the state."""
         self.output[:] = 0
         self.cell[:] = 0

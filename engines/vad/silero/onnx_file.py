@@ -1,7 +1,7 @@
-"""The layers of an ONNX file with their weights, in the order in which they run.
+"""Reads the layers of an ONNX file with their weights, in the order in which they run.
 
-An ONNX file is one protocol buffer; the field numbers below are those of its `onnx.proto`. Of that
-little is needed here, and the package that reads all of it takes 35 MB with what it needs.
+An ONNX file is one protocol buffer; the field numbers below are from `onnx.proto`. We need few of
+them, and the onnx package takes 35 MB with its dependencies.
 """
 
 from collections.abc import Collection, Iterator
@@ -20,14 +20,19 @@ _MOST_BITS = 64
 
 
 class OnnxLayer(NamedTuple):
+    """A node of the graph with its weights."""
+
     kind: str
-    "Its operator: `Conv`, `LSTM`."
+    "Operator of the node: `Conv`, `LSTM`."
     weights: tuple[npt.NDArray[np.float32], ...]
-    "Its inputs that are weights, in the operator's order."
+    "Inputs of the node that are weights, in the operator's order."
 
 
 def layers(data: bytes, kinds: Collection[str]) -> list[OnnxLayer]:
-    """The nodes of these kinds. Raises ValueError when it is no ONNX file, or a damaged one."""
+    """Returns the nodes with an operator in `kinds`.
+
+    Raises ValueError if `data` is no ONNX file or damaged.
+    """
     found: list[OnnxLayer] = []
     for graph in _parts(memoryview(data), _GRAPH):
         tensors = dict(_weights(graph))
@@ -42,7 +47,7 @@ def layers(data: bytes, kinds: Collection[str]) -> list[OnnxLayer]:
 
 
 def _weights(graph: memoryview) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
-    """By name. Numbers that are not float32 are settings of an operator."""
+    """Yields (name, weights). Tensors of other types than float32 are settings of an operator."""
     for tensor in _parts(graph, _INITIALIZER):
         if _numbers(tensor, _DATA_TYPE) != [_FLOAT]:
             continue
@@ -68,7 +73,7 @@ def _text(value: memoryview) -> str:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Each with its number; those of fixed width are no part of what is read here."""
+    """Yields (field number, value) of a message, without fields of fixed width, unused here."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
@@ -89,7 +94,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """And where what follows begins."""
+    """Returns the variable-length number at `at`, and the position behind it."""
     value = 0
     for shift in range(0, _MOST_BITS, 7):
         (byte,) = _slice(message, at, 1)

@@ -1,7 +1,7 @@
-"""The weights of Silero VAD v6, turned to where a frame's computation wants them.
+"""Loads the weights of Silero VAD v6 in the layout that `layers` computes with.
 
 The network: the magnitudes of four short spectra, four convolutions over time with ReLU, one step
-of an LSTM, and a weighted sum of what it remembers. (The file's graph says so, node by node.)
+of an LSTM, and a weighted sum of its output. (Taken from the graph in the file, node by node.)
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from engines.vad.silero.onnx_file import OnnxLayer, layers
 Floats = npt.NDArray[np.float32]
 
 WINDOW_SAMPLES = 256
-"Of one spectrum."
+"Samples of one spectrum."
 BINS = WINDOW_SAMPLES // 2 + 1
 MEMORY = 128
-"Numbers that the LSTM gives out, and as many that it keeps to itself."
+"Size of the LSTM's output, and of its cell state."
 
 _SHAPES = [
     ("Conv", [(2 * BINS, 1, WINDOW_SAMPLES)]),
@@ -31,32 +31,36 @@ _SHAPES = [
     ("LSTM", [(1, 4 * MEMORY, MEMORY), (1, 4 * MEMORY, MEMORY), (1, 8 * MEMORY)]),
     ("Conv", [(1, MEMORY, 1), (1,)]),
 ]
+"Operator and shapes of the weights of every layer, to recognise the file by."
 
 _TAPS = [slice(0, 3), slice(0, 3), slice(1, 3), slice(1, 2)]
-"Of each convolution: with 4, 2, 1 and 1 frames, the others meet nothing but padding."
+"Taps of each convolution that are used. With 4, 2, 1 and 1 frames the others meet only padding."
 
 _EXACT = 1e-5
+"Largest difference of the first layer from a Fourier transform."
 
 
 @dataclass(frozen=True, slots=True)
 class SileroNetwork:
-    """Read-only: any number of streams and threads may share it."""
+    """The weights. Read-only: any number of streams and threads may share them."""
 
     window: Floats
-    "By which samples are weighted before their spectrum: (256,)."
+    "Window that samples are multiplied with before their spectrum, shape (256,)."
     convolutions: tuple[Floats, ...]
-    "Four of (taps * channels in + 1, channels out), the bias as the last row."
+    "Four of shape (taps * channels in + 1, channels out), the bias as the last row."
     memory: Floats
-    """One step of the LSTM, (257, 512): (input, former output, 1) -> gates i, o, f, and c. The
-    gates are at half their size, for sigmoid(x) = (1 + tanh(x / 2)) / 2."""
+    """One step of the LSTM, shape (257, 512): (input, last output, 1) -> gates i, o, f, and c. The
+    weights of the gates are halved, because sigmoid(x) = (1 + tanh(x / 2)) / 2."""
     head: Floats
-    "(128,)"
+    "Weights of the last layer, shape (128,)."
     head_bias: float
 
 
 def load_network(path: str | None) -> SileroNetwork:
-    """From `path`, or from the file inside the faster-whisper wheel. Raises EngineMissing when
-    there is none, or another network's."""
+    """Loads the weights from `path`, or from the file inside the faster-whisper wheel.
+
+    Raises EngineMissing if there is no file, or the file of another network.
+    """
     file = Path(path) if path else bundled_weights()
     if not file.is_file():
         raise EngineMissing("vad", "silero", f"no weights at {file}")
@@ -85,17 +89,22 @@ def _network(found: list[OnnxLayer]) -> SileroNetwork:
 
 
 def _compute_alone() -> None:
-    """One thread in numpy's products of matrices, in all of this process: 40 us of work is no work
-    for a team. With two threads a frame took 300 us, and twenty at once kept both busy for 2.7 ms
-    instead of one for 0.3."""
+    """Limits numpy's products of matrices to one thread, in the whole process.
+
+    A frame is 40 us of work, too little to share. With two threads a frame took 300 us, and twenty
+    frames at once kept both threads busy for 2.7 ms, instead of one thread for 0.3 ms.
+    """
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(limits=1, user_api="blas")
 
 
 def _window(basis: Floats) -> Floats:
-    """The first convolution is a windowed Fourier transform, written as a matrix: a fast one gives
-    the same for a fifth of the time. Its first row is the window alone, cos 0 being 1."""
+    """Returns the window of the first convolution, a windowed Fourier transform as a matrix.
+
+    A fast Fourier transform gives the same result in a fifth of the time. The first row of the
+    matrix is the window itself, because cos 0 is 1. Raises ValueError for another matrix.
+    """
     window: Floats = basis[0]
     turns = np.outer(np.arange(BINS), np.arange(WINDOW_SAMPLES)) / WINDOW_SAMPLES
     cosine, sine = np.cos(2 * np.pi * turns), -np.sin(2 * np.pi * turns)
@@ -116,7 +125,10 @@ def _rows(weights: Floats, bias: Floats) -> Floats:
 
 
 def bundled_weights() -> Path:
-    """Found without importing faster-whisper, which takes a second."""
+    """Returns the path of the file in the faster-whisper wheel.
+
+    faster-whisper is not imported, which would take a second. Raises ImportError without it.
+    """
     spec = find_spec("faster_whisper")
     if spec is None or spec.origin is None:
         raise ImportError("No module named 'faster_whisper'", name="faster_whisper")
