@@ -1,7 +1,7 @@
-"""Whisper through CTranslate2: any faster-whisper model folder, several utterances per call.
+"""Engine for Whisper on CTranslate2: any faster-whisper model folder, several utterances per call.
 
-Text is that of faster-whisper's own `transcribe`; batching, padding, rejection and features that
-are computed once are ours (`engines/asr/whisper/`).
+The text is the same as that of faster-whisper's own `transcribe`. Batching, padding, rejection and
+the caching of features are ours (`engines/asr/whisper/`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ REQUIRES = {
 
 
 class FasterWhisper:
-    """An `AsrModel`. A language that it does not know is treated as None: it decides itself."""
+    """An `AsrModel`. A requested language that the model does not know is detected instead."""
 
     def __init__(
         self,
@@ -54,9 +54,10 @@ class FasterWhisper:
         self._listening = DecodePolicy(tokenizer, aligner, info, rules)
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
-        """See `AsrModel.decode`. No answer depends on the other items.
+        """Returns one result per item (see `AsrModel.decode`). No result depends on other items.
 
-        Raises EngineError for an item that is too long, RequestError as `check_prefix`.
+        Raises EngineError for an item that is too long, RequestError for a bad prefix (see
+        `check_prefix`).
         """
         for item in items:
             self._listening.check(item)
@@ -83,7 +84,7 @@ class FasterWhisper:
         return self._listening.part(item, powers)
 
     def _batches(self, parts: Iterable[ItemDecode]) -> Iterable[tuple[list[ItemDecode], int]]:
-        """Those whose windows are equally long, as many as one call takes."""
+        """Yields (parts, frames): parts with windows of equal length, at most `max_batch`."""
 
         for length, group in groupby(sorted(parts, key=_frames), key=_frames):
             alike = list(group)
@@ -91,7 +92,7 @@ class FasterWhisper:
                 yield alike[start : start + self.info.max_batch], length
 
     def _hear(self, parts: Sequence[ItemDecode], frames: int) -> None:
-        """One window of each."""
+        """Decodes the next window of each part. frames: length of the windows in mel frames."""
         windows = [normalized_window(part.powers, frames, part.seek) for part in parts]
         encoded = EncoderOutput(self._model, windows)
         self._detect(parts, encoded)
@@ -109,9 +110,10 @@ class FasterWhisper:
 
 
 def create(settings: Settings) -> FasterWhisper:
-    """Raises EngineMissing when the folder has no weights, ConfigError when it cannot be used so.
+    """Returns the engine with its weights loaded.
 
-    Reads only that folder: without its tokenizer faster-whisper itself would download one.
+    Raises EngineMissing if the folder has no weights, ConfigError if they do not fit the settings.
+    Only that folder is read: without a tokenizer there faster-whisper would download one.
     """
     info = describe(settings)
     folder = Path(settings.model)

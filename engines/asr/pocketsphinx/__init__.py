@@ -1,5 +1,7 @@
-"""PocketSphinx with a language model of what the assistant understands: hears English at once,
-on a CPU, with nothing to download. The acoustic model comes with the library's wheel.
+"""Engine for PocketSphinx with a language model of the commands that the assistant understands.
+
+It recognises English with little delay on a CPU, without a download: the acoustic model comes with
+the library's wheel.
 """
 
 import re
@@ -29,36 +31,36 @@ _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     phrases: tuple[str, ...] = ()
-    "Sentences the assistant understands, lower case; they share the model with the built-in ones."
+    "Sentences that the assistant understands, lower case; added to the built-in ones."
     model_dir: str | None = None
-    "Folder with en-us/ and cmudict-en-us.dict. None: the one in PocketSphinx's wheel."
+    "Folder with en-us/ and cmudict-en-us.dict; None: the one in PocketSphinx's wheel."
     lm_weight: Annotated[float, Meta(ge=1, le=30)] = 10.0
-    "Of the language model against the sound: below 8 it mishears, above 12 it guesses."
+    "Weight of the language model against the sound: below 8 it mishears, above 12 it guesses."
     min_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.835
-    "A command less sure than this is rejected, or heard again as free speech."
+    "Confidence below which a command is rejected, or decoded again as free speech."
     min_partial_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.2
-    "A partial less sure than this is not shown. Low: half a sentence is always unsure."
+    "Confidence below which a partial is not shown. Low, because half a sentence is always unsure."
     second_look: Annotated[float, Meta(ge=0, le=1)] = 0.8
-    "A final less sure than this is decoded again, normalised by the whole utterance; 0 never."
+    "Confidence below which a final is decoded again, normalised by the whole utterance; 0: never."
     free_speech: bool = True
-    "What is no command, but speech, is decoded with the general model: slower, every third wrong."
+    "Decode speech that is no command with the general model: slower, every third word wrong."
     min_speech_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.9
-    "Free speech less sure than this is rejected as noise."
+    "Confidence below which free speech is rejected as noise."
     max_free_s: Annotated[float, Meta(ge=1, le=120)] = 30
-    "Longer free speech is rejected: its decoding takes a fifth of its length, and others wait."
+    "Longest free speech: decoding takes a fifth of its length, and other utterances wait."
     decoders: Annotated[int, Meta(ge=1, le=256)] = 16
-    "Utterances whose search stays open between partials; beyond it the oldest starts over."
+    "Utterances whose search stays open between partials; with more the oldest starts again."
 
 
 def describe(_: Settings) -> AsrInfo:
-    """What it will be, whatever it is told."""
+    """Returns the description of the engine, which is the same for all settings."""
     return INFO
 
 
 def create(settings: Settings) -> PocketSphinx:
-    """Train the language model and load the acoustic one: about half a second.
+    """Returns the engine. Trains the language model and loads the acoustic one in half a second.
 
-    Raises ConfigError if `model_dir` has no model in it, ImportError without the library.
+    Raises ConfigError if `model_dir` contains no model, ImportError without the library.
     """
     folder = Path(settings.model_dir) if settings.model_dir else _bundled()
     needed = [folder / DICTIONARY, folder / ACOUSTIC / "mdef"]
@@ -84,10 +86,10 @@ def _limits(settings: Settings) -> ConfidenceLimits:
 
 
 def training_text(phrases: Sequence[str]) -> tuple[str, ...]:
-    """The built-in sentences, and as much text again of the given ones.
+    """Returns the built-in sentences, and about as many copies of the given ones.
 
-    Both, because the given ones name the real rooms and lamps, and the built-in ones know more ways
-    to ask. Words are lower-cased; what is not a letter or an apostrophe separates them.
+    The given ones have the names of the real rooms and lamps; the built-in ones have more ways to
+    ask. Words are made lower case; all characters but letters and apostrophes separate them.
     """
     given = [words for phrase in phrases if (words := " ".join(_WORD.findall(phrase.lower())))]
     often = max(1, round(SENTENCES / len(given))) if given else 0

@@ -1,11 +1,10 @@
-"""Was that speech, and a sentence the assistant knows? Numbers from what the search leaves behind.
+"""Confidence that a path of the search is a command, or speech at all.
 
-Noise and music also have a best path. It differs from speech in that its words are stretched over
-too many frames, that loud moments lie outside any word, that quiet moments are missing, and that
-the acoustic score per spoken frame is worse. Speech forced into commands it is not makes an
-unlikely sentence. Two logistic models weigh this, one with the language model and one without.
-Their weights were fitted on synthesised commands and read prose against recordings of noise and
-music.
+Noise and music also have a best path. It differs from that of speech: words are stretched over too
+many frames, loud moments are outside of words, quiet moments are missing, and the acoustic score
+per spoken frame is worse. Other speech that was decoded as commands makes an unlikely sentence. Two
+logistic models weigh this, one with the language model's score and one without. Their weights were
+fitted on synthesised commands and read prose against recordings of noise and music.
 """
 
 from dataclasses import dataclass
@@ -17,35 +16,35 @@ from engines.asr.pocketsphinx.decoder import BestPath
 from engines.asr.pocketsphinx.features import Mel
 
 _LOUD_DB = 25.0
-"Frames within this of the loudest one should belong to a word: vowels and most consonants do."
+"Range below the loudest frame in which frames should belong to a word: vowels, most consonants."
 
 _WORST_SCORE = -10.0
-"A path that lost its likelihood altogether counts as ten times worse than noise."
+"Least score, for a path with a likelihood of 0: ten times worse than noise."
 
 _MAX_CONTRAST_DB = 18.0
-"More is no better proof of speech; a fan in the room costs nothing until it is this close."
+"Largest contrast that counts: more proves nothing. So a fan lowers it only if it is loud."
 
 _SMALLEST = 1e-3  # keeps the logarithm of digital silence finite
 
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceFeatures:
-    """What the two models weigh, beside the language model."""
+    """Inputs of both logistic models."""
 
     log_frames: float
-    "Log of the frames per word: 26 in speech, 90 and more in noise and music."
+    "Natural log of the frames per word: 26 frames in speech, 90 and more in noise and music."
     coverage: float
     "Share of loud frames inside words: 0.98 in commands, 0.8 in noise."
     score: float
-    "Path score per hundred and spoken frame: -0.5 in commands, -0.7 in prose forced into them."
+    "Path score per spoken frame, divided by 100: -0.5 in commands, -0.7 in other prose."
     log_words: float
-    "Log of the number of words: longer sentences have more chances to fail, and do."
+    "Natural log of the number of words: longer sentences contain an error more often."
     contrast_db: float
-    "Between loud and quiet moments: speech closes its lips, music keeps on sounding."
+    "Difference between loud and quiet moments: speech has short pauses, music goes on."
 
 
 def evidence(decoded: BestPath, mel: Mel) -> ConfidenceFeatures | None:
-    """None if there is no word."""
+    """Returns the inputs for a path; None if it has no word. mel: of the whole utterance."""
     inside = np.zeros(len(mel), np.bool_)
     for span in decoded.spans:
         inside[span.start : span.end] = True
@@ -65,8 +64,10 @@ def evidence(decoded: BestPath, mel: Mel) -> ConfidenceFeatures | None:
 
 
 def command_confidence(seen: ConfidenceFeatures, mean_log10: float) -> float:
-    """0 to 1: how sure we are of this command. `mean_log10` is the language model's, per word:
-    -0.8 in commands, -2.4 in prose."""
+    """Returns the confidence, 0 to 1, that the path is this command.
+
+    mean_log10: the language model's log10 probability per word; -0.8 in commands, -2.4 in prose.
+    """
     return _logistic(
         -0.244
         + 2.801 * mean_log10
@@ -79,7 +80,7 @@ def command_confidence(seen: ConfidenceFeatures, mean_log10: float) -> float:
 
 
 def speech_confidence(seen: ConfidenceFeatures) -> float:
-    """0 to 1: how sure we are that words were spoken at all, whichever they were."""
+    """Returns the confidence, 0 to 1, that any words were spoken at all."""
     return _logistic(
         -2.403
         - 3.275 * seen.log_frames

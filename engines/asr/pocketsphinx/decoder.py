@@ -1,4 +1,4 @@
-"""The PocketSphinx library behind a few typed functions: one decoder, one utterance at a time."""
+"""Typed wrapper of the PocketSphinx library: a decoder takes one utterance at a time."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from engines.asr.pocketsphinx.language_model import TrigramModel
 from engines.asr.pocketsphinx.pronunciation import Phones, write_dictionary
 
 ACOUSTIC, DICTIONARY, LANGUAGE_MODEL = "en-us", "cmudict-en-us.dict", "en-us.lm.bin"
-"What lies in a model folder."
+"Names in a model folder."
 
 LOG_BASE = 1.0001
-"PocketSphinx counts scores in whole powers of it."
+"Base of the logarithm of PocketSphinx's scores."
 
 _FEATURES = """\
 -lowerf 130
@@ -33,14 +33,15 @@ _FEATURES = """\
 -model ptm
 -remove_noise no
 """
-"Replaces the model's feat.params: its cmn and noise removal would come on top of ours."
+"""Replacement for the model's feat.params, whose cepstral mean and noise removal would come on top
+of ours."""
 
 _FILLERS = "<["
 
 
 @dataclass(frozen=True, slots=True)
 class WordSpan:
-    """A word and the frames it lies on, end exclusive."""
+    """A word and its frames, end exclusive."""
 
     word: str
     start: int
@@ -49,20 +50,22 @@ class WordSpan:
 
 @dataclass(frozen=True, slots=True)
 class BestPath:
-    """The best path so far."""
+    """The best path of a search so far."""
 
     spans: tuple[WordSpan, ...]
     frames: int
+    "Number of frames that were fed."
     score: float
     "Log likelihood of the path, acoustic and language model, in units of LOG_BASE; 0 or less."
 
     @property
     def words(self) -> list[str]:
+        """The words of the path, without fillers."""
         return [span.word for span in self.spans]
 
 
 class SphinxDecoder:
-    """One search over one language model. Not thread-safe; one utterance at a time."""
+    """A search with one language model. Not thread-safe; one utterance at a time."""
 
     def __init__(self, options: Mapping[str, object]) -> None:
         from pocketsphinx import Decoder as Library
@@ -73,37 +76,38 @@ class SphinxDecoder:
 
     @property
     def fed(self) -> int:
-        """Frames taken since `start`."""
+        """Number of frames fed since `start`."""
         return self._fed
 
     def start(self) -> None:
-        """Begin an utterance; one that was open is dropped."""
+        """Begins an utterance; an open one is dropped."""
         self.stop()
         self._library.start_utt()
         self._is_open = True
         self._fed = 0
 
     def feed(self, cepstra: Cepstra) -> None:
-        """Search on through these frames, which follow those fed before."""
+        """Continues the search with the next frames."""
         if len(cepstra):
             data = np.ascontiguousarray(cepstra, np.float32).tobytes()
             self._library.process_cep(data, False, False)
             self._fed += len(cepstra)
 
     def stop(self) -> None:
-        """End the utterance: `best` then sees the frames that were held back for context."""
+        """Ends the utterance. After it `best` includes the frames held back for context."""
         if self._is_open:
             self._library.end_utt()
             self._is_open = False
 
     def decode(self, cepstra: Cepstra) -> BestPath:
-        """A whole utterance at once."""
+        """Returns the best path of a whole utterance."""
         self.start()
         self.feed(cepstra)
         self.stop()
         return self.best()
 
     def best(self) -> BestPath:
+        """Returns the best path so far."""
         if not self._fed or (hypothesis := self._library.hyp()) is None:
             return BestPath((), self._fed, 0.0)
         spans = tuple(
@@ -117,7 +121,11 @@ class SphinxDecoder:
 
 
 class SphinxDecoderFactory:
-    """Makes decoders of one language model, and keeps the files they load until `close`."""
+    """Makes decoders with one language model, and keeps their files until `close`.
+
+    model: folder of the acoustic model. known: pronunciations by word. weight: of the language
+    model against the sound.
+    """
 
     def __init__(
         self,
@@ -135,23 +143,23 @@ class SphinxDecoderFactory:
         self._anything = _free_options(model, folder)
 
     def commands(self) -> SphinxDecoder:
-        """For the sentences the assistant understands."""
+        """Returns a decoder for the sentences that the assistant understands."""
         return SphinxDecoder(self._commands)
 
     def anything(self) -> SphinxDecoder:
-        """For whatever is said in English: the wheel's own model of 72,000 words."""
+        """Returns a decoder for any English, with the wheel's own model of 72,000 words."""
         return SphinxDecoder(self._anything)
 
     def close(self) -> None:
-        """Remove the files. Decoders already made live on."""
+        """Removes the files. Decoders that were made before still work."""
         self._folder.cleanup()
 
 
 def _command_options(model: Path, folder: Path, weight: float) -> dict[str, object]:
-    """A flat search over the whole small vocabulary: exact, and nothing is left for the end.
+    """Returns the options of a flat search over the whole small vocabulary.
 
-    Tree search first and flat search at the end is faster per frame, but less accurate on 400
-    words, and the second pass would wait for the last sample.
+    It is exact and has no second pass. A tree search with a flat search at the end is faster per
+    frame, but less accurate on 400 words, and its second pass starts only after the last sample.
     """
     return {
         "hmm": str(model / ACOUSTIC),
@@ -169,7 +177,10 @@ def _command_options(model: Path, folder: Path, weight: float) -> dict[str, obje
 
 
 def _free_options(model: Path, folder: Path) -> dict[str, object]:
-    """Tree search, then flat search over what it found: 72,000 words leave no other choice."""
+    """Returns the options of a tree search with a flat search over its result.
+
+    With 72,000 words there is no other choice.
+    """
     return {
         "hmm": str(model / ACOUSTIC),
         "featparams": str(folder / "feat.params"),

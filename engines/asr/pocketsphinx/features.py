@@ -1,11 +1,12 @@
-"""Cepstra for the acoustic model, computed by us so that level and channel are handled causally.
+"""Computes cepstra for the acoustic model. Level and channel are normalised causally.
 
-The filter bank, transform and lifter are those the en-us model was trained with (its feat.params;
-equal to PocketSphinx's own front end within 1e-5). Two things differ. A floor of white noise,
-relative to the loudest moment so far, is added to each band: digital silence and noise gates put
-values into the logarithm that the model never saw, and cost it two words out of ten. And the
-cepstral mean is a running one that starts from a prior: a sentence so far is decoded once, whatever
-comes after it, so that partials cost only their new samples and the final equals them.
+The filter bank, transform and lifter are those of the en-us model's training (its feat.params;
+equal to PocketSphinx's own front end within 1e-5). Two things differ:
+
+- White noise, relative to the loudest moment so far, is added to each band. Digital silence and
+  noise gates give logarithms that the model never saw, which costs two words out of ten.
+- The cepstral mean is a running mean that starts from a prior. So the frames of an utterance do not
+  change when more audio comes: partials cost only their new samples, and the final equals them.
 """
 
 from functools import cache
@@ -16,31 +17,32 @@ import numpy.typing as npt
 from core.audio import ASR_RATE_HZ, Pcm
 
 Cepstra = npt.NDArray[np.float32]
-"Shape (frames, 13), mean taken away: what `process_cep` takes with cmn off."
+"Cepstra without their mean, shape (frames, 13), as `process_cep` takes them with cmn off."
 Mel = npt.NDArray[np.float64]
-"Power per band, shape (frames, 25)."
+"Power per frame and band, shape (frames, 25)."
 
 FRAME_MS = 10
 LOOKAHEAD_FRAMES = 40
-"The mean of the first frames is taken over this many: 0.4 s, about the first word."
+"Frames over which the mean of the first frames is taken: 0.4 s, about the first word."
 
 _HOP, _WINDOW, _FFT = 160, 410, 512
 _BANDS, _CEPSTRA, _LIFTER = 25, 13, 22
 _LOW_HZ, _HIGH_HZ = 130.0, 6800.0
 _EMPHASIS = 0.97
 _FLOOR_DB = 33.0
-"White noise this far below the loudest moment: 30 hides quiet consonants, 40 leaves zeros deep."
+"""Level of the white noise below the loudest moment. 30 dB hides quiet consonants; with 40 dB the
+logarithms of digital silence stay too low."""
 _PRIOR_FRAMES = 100
-"Weight of the prior mean: after a second the utterance's own mean counts as much."
+"Weight of the prior mean, in frames: after 1 s the utterance's own mean has the same weight."
 _PRIOR_MEAN = np.array([0.0, 6.9, -1.7, 6.6, -8.3, -2.2, -8.4, -0.9, -0.7, -2.9, 1.7, -2.2, 3.7])
-"Mean cepstrum of read English speech; the first entry follows the level instead."
+"Mean cepstrum of read English speech. Its first entry is not used: it depends on the level."
 _PRIOR_LEVEL = -5.4
-"Mean log power of a band in running speech, relative to that of the loudest moment's bands."
-_SMALLEST = 1e-4  # of the front end the model was trained with: keeps the logarithm finite
+"Mean log power of a band in running speech, relative to that in the loudest moment."
+_SMALLEST = 1e-4  # value of the front end in training; keeps the logarithm finite
 
 
 def mel_power(pcm: Pcm) -> Mel:
-    """Band powers of every whole window in `pcm`, 16 kHz."""
+    """Returns the band powers of every complete window in `pcm`, 16 kHz."""
     x = pcm.astype(np.float64)
     count = (len(x) - _WINDOW) // _HOP + 1
     if count < 1:
@@ -52,7 +54,10 @@ def mel_power(pcm: Pcm) -> Mel:
 
 
 def loudness(mel: Mel) -> npt.NDArray[np.float64]:
-    """Loudest power so far, for each frame; smoothed over 50 ms so that a click does not count."""
+    """Returns the largest power up to each frame, shape (frames,).
+
+    Powers are smoothed over 50 ms, so that a click does not count.
+    """
     energy = mel.sum(axis=1)
     smooth = np.convolve(energy, np.ones(5) / 5)[: len(energy)]
     smooth[:LOOKAHEAD_FRAMES] = smooth[:LOOKAHEAD_FRAMES].max(initial=0.0)
@@ -61,7 +66,10 @@ def loudness(mel: Mel) -> npt.NDArray[np.float64]:
 
 
 def cepstra(mel: Mel) -> Cepstra:
-    """Normalised as they come: a frame depends on those before it and on the first 0.4 s only."""
+    """Returns causally normalised cepstra.
+
+    A frame depends only on the frames before it and on the first 0.4 s.
+    """
     count = len(mel)
     if not count:
         return np.zeros((0, _CEPSTRA), np.float32)
@@ -75,7 +83,7 @@ def cepstra(mel: Mel) -> Cepstra:
 
 
 def cepstra_of_whole(mel: Mel) -> Cepstra:
-    """Normalised by level and mean of the whole utterance: for a second look at its end."""
+    """Returns cepstra normalised by level and mean of the whole utterance, to decode it again."""
     if not len(mel):
         return np.zeros((0, _CEPSTRA), np.float32)
     raw = _raw(mel, np.full(len(mel), loudness(mel)[-1]))
@@ -90,7 +98,7 @@ def _raw(mel: Mel, loudest: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 @cache
 def _filters() -> npt.NDArray[np.float64]:
-    """Triangles of unit area, edges on FFT bins, evenly spaced in mel."""
+    """Returns triangular filters of unit area, edges on FFT bins, evenly spaced in mel."""
     low, high = (2595 * np.log10(1 + hz / 700) for hz in (_LOW_HZ, _HIGH_HZ))
     edges = 700 * (10 ** (np.linspace(low, high, _BANDS + 2) / 2595) - 1)
     bin_hz = ASR_RATE_HZ / _FFT
@@ -104,7 +112,7 @@ def _filters() -> npt.NDArray[np.float64]:
 
 @cache
 def _white() -> npt.NDArray[np.float64]:
-    """How pre-emphasised white noise spreads over the bands; sums to 1."""
+    """Returns the share of each band in the power of pre-emphasised white noise; sums to 1."""
     omega = 2 * np.pi * np.arange(_FFT // 2 + 1) / _FFT
     bands = _filters() @ (1 + _EMPHASIS**2 - 2 * _EMPHASIS * np.cos(omega))
     white: npt.NDArray[np.float64] = bands / bands.sum()
@@ -113,7 +121,7 @@ def _white() -> npt.NDArray[np.float64]:
 
 @cache
 def _transform() -> npt.NDArray[np.float64]:
-    """Orthonormal DCT with the sine lifter, shape (cepstra, bands)."""
+    """Returns the orthonormal DCT with the sine lifter, shape (cepstra, bands)."""
     order = np.arange(_CEPSTRA)[:, np.newaxis]
     dct = np.sqrt(2 / _BANDS) * np.cos(np.pi * order * (np.arange(_BANDS) + 0.5) / _BANDS)
     dct[0] *= np.sqrt(0.5)

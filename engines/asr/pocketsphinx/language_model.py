@@ -1,7 +1,7 @@
-"""A trigram model of the sentences the assistant understands, small enough to train at start.
+"""Trigram model of the sentences that the assistant understands, small enough to train at start.
 
-Interpolated absolute discounting: one constant, no held-out text, and honest about what it has not
-seen, which the rejection score uses.
+It uses interpolated absolute discounting, which needs one constant and no held-out text. Word
+sequences that were not trained get low probabilities, on which the rejection of speech relies.
 """
 
 from collections import Counter
@@ -14,13 +14,16 @@ NGram = tuple[str, ...]
 START, END = "<s>", "</s>"
 _ORDER = 3
 _DISCOUNT = 0.6
-"Taken from each count and given to the shorter context; 0.5 to 0.75 decode alike."
+"Part of each count that is given to the shorter context; 0.5 to 0.75 decode equally well."
 _NEVER = -99.0
-"log10 probability of what the format demands but nobody says: a sentence start."
+"log10 probability of a sentence start as a word, which the format demands but nobody says."
 
 
 class TrigramModel:
-    """log10 probabilities of n-grams up to three words, with back-off weights."""
+    """log10 probabilities of n-grams of up to three words, with back-off weights.
+
+    sentences: training text, words separated by spaces; a repeated sentence counts more.
+    """
 
     def __init__(self, sentences: Iterable[str]) -> None:
         counts = _count(sentences)
@@ -35,7 +38,7 @@ class TrigramModel:
         self._log10[0][(START,)] = _NEVER
 
     def log10(self, word: str, history: Sequence[str]) -> float:
-        """log10 P(word | the last two of history). An unknown word raises KeyError."""
+        """Returns log10 P(word | last two words of history). Raises KeyError if unknown."""
         penalty = 0.0
         for length in range(_ORDER - 1, 0, -1):
             context = tuple(history[-length:])
@@ -47,7 +50,10 @@ class TrigramModel:
         return penalty + self._log10[0][(word,)]
 
     def mean_log10(self, words: Sequence[str], *, is_whole: bool) -> float:
-        """log10 probability per word of a sentence, or of its beginning. `words` is not empty."""
+        """Returns the log10 probability per word of a sentence; it must not be empty.
+
+        is_whole: False for the beginning of a sentence.
+        """
         history, total = [START], 0.0
         said = (*words, END) if is_whole else words
         for word in said:
@@ -56,7 +62,7 @@ class TrigramModel:
         return total / len(said)
 
     def write_arpa(self, path: Path) -> None:
-        """The file format that PocketSphinx reads."""
+        """Writes the model in the ARPA format, which PocketSphinx reads."""
         lines = ["\\data\\"]
         lines += [f"ngram {n}={len(grams)}" for n, grams in enumerate(self._log10, start=1)]
         for n, grams in enumerate(self._log10, start=1):
@@ -94,7 +100,7 @@ def _count(sentences: Iterable[str]) -> list[Counter[NGram]]:
 
 
 def _unigrams(counts: Mapping[NGram, int]) -> dict[NGram, float]:
-    """Discounted, the freed mass spread evenly over the vocabulary."""
+    """Returns discounted probabilities; the freed part is spread evenly over the vocabulary."""
     spoken = {gram: count for gram, count in counts.items() if gram != (START,)}
     total = sum(spoken.values())
     even = _DISCOUNT * len(spoken) / total / len(spoken)

@@ -1,4 +1,4 @@
-"""The `AsrModel`: keeps a search open per utterance and scores what it found."""
+"""The `AsrModel` of PocketSphinx. It keeps one search open per utterance and scores its result."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -20,7 +20,8 @@ from engines.base import AsrInfo, AsrItem, AsrResult, Word
 
 LANGUAGE = "en"
 SILENCE_PEAK = 32
-"-60 dBFS: below any microphone's own noise. Raising it to full scale would invent words."
+"""Peak sample value below which audio is not decoded: -60 dBFS, below any microphone's own noise.
+Normalised to full scale such noise would become words."""
 
 
 INFO = AsrInfo(
@@ -32,12 +33,12 @@ INFO = AsrInfo(
 )
 
 LIKE_SPEECH = 0.2
-"Speech confidence of the rejected command below which free speech is not even tried: most noise."
+"Speech confidence of a rejected command below which free speech is not tried: most noise."
 
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceLimits:
-    """What is let through, and how much is kept. See `Settings` for each."""
+    """Limits of confidence, and of open searches. `Settings` describes each."""
 
     min_confidence: float
     min_partial_confidence: float
@@ -54,7 +55,10 @@ class _ScoredPath:
 
 
 class PocketSphinx:
-    """Decodes an utterance while it grows. English only; what it hears else, it rejects."""
+    """An `AsrModel` for English that decodes an utterance while it grows.
+
+    Sound that is no English speech is rejected.
+    """
 
     def __init__(
         self, language: TrigramModel, decoders: SphinxDecoderFactory, limits: ConfidenceLimits
@@ -66,7 +70,7 @@ class PocketSphinx:
         self._free = decoders.anything() if limits.max_free_s else None
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
-        """See `AsrModel.decode`."""
+        """Returns one result per item (see `AsrModel.decode`)."""
         return [self._decode(item) for item in items]
 
     def forget(self, utterance: str) -> None:
@@ -112,7 +116,7 @@ class PocketSphinx:
         free = self._anything(guess.decoded, mel)
         if free.confidence >= limits.min_speech_confidence:
             return _result(free)
-        if item.options.no_speech_threshold == 1:  # whoever asks for all that was heard gets it
+        if item.options.no_speech_threshold == 1:  # the caller wants even unsure text
             return _result(guess)
         return AsrResult("", guess.confidence, LANGUAGE, is_rejected=bool(guess.decoded.spans))
 
@@ -123,7 +127,10 @@ class PocketSphinx:
         return _ScoredPath(decoded, command_confidence(seen, likely))
 
     def _anything(self, command: BestPath, mel: Mel) -> _ScoredPath:
-        """The utterance as free speech, if it may be that."""
+        """Decodes an utterance as free speech; confidence 0 if it is too long or sounds like noise.
+
+        command: its path as a command.
+        """
         seen = evidence(command, mel)
         too_long = len(mel) * FRAME_MS > 1000 * self._limits.max_free_s
         if self._free is None or too_long or not seen or speech_confidence(seen) < LIKE_SPEECH:
@@ -135,14 +142,17 @@ class PocketSphinx:
     def _search(self, item: AsrItem, mel: Mel) -> BestPath:
         decoder = self._decoder(item.utterance)
         if decoder.fed > len(mel):
-            decoder.start()  # shorter than before: another utterance under the same name
+            decoder.start()  # shorter than before: another utterance with the same id
         decoder.feed(cepstra(mel)[decoder.fed :])
         if item.is_final:
             decoder.stop()
         return decoder.best()
 
     def _decoder(self, utterance: str) -> SphinxDecoder:
-        """The search open for it, or a fresh one; the longest unused one gives way."""
+        """Returns the open search of an utterance, or a new one.
+
+        At the limit, the least recently used one of another utterance is taken.
+        """
         if (decoder := self._open.get(utterance)) is not None:
             self._open.move_to_end(utterance)
             return decoder
@@ -160,7 +170,7 @@ def _result(guess: _ScoredPath) -> AsrResult:
 
 
 def _word(span: WordSpan, sure: float) -> Word:
-    """Flat search leaves no word posteriors: a word is as sure as its utterance."""
+    """Returns a word with the confidence of its utterance: flat search gives none per word."""
     return Word(span.word, span.start * FRAME_MS, span.end * FRAME_MS, sure)
 
 

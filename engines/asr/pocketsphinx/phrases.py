@@ -1,8 +1,8 @@
-"""What people say to a home assistant in English, as weighted templates of our own.
+"""Weighted templates of English sentences that people say to a home assistant.
 
-The default training text of the command language model, for when the composition root gives no
-phrases of the real home. Wide on purpose: the more ways of saying a thing it has seen, the less a
-person is forced into our wording.
+They are the built-in training text of the language model for commands; sentences of the real home
+are added to them if there are any. The templates are many on purpose: the more ways of asking the
+model has seen, the less a user must know our wording.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from random import Random
 
 from engines.asr.pocketsphinx.templates import sample
 
-SENTENCES = 24_000  # beyond this the counts of the rarest number-and-room pairs change nothing
+SENTENCES = 24_000  # with more, only the counts of the rarest number-and-room pairs change
 
 
 def _listed(text: str, separator: str | None = None) -> list[str]:
@@ -200,7 +200,7 @@ WEIGHTED: Sequence[tuple[int, str]] = (
 
 
 def default_phrases(seed: int = 1) -> tuple[str, ...]:
-    """`SENTENCES` sentences, the same ones on every start."""
+    """Returns `SENTENCES` random sentences, the same ones on every start."""
     random = Random(seed)
     weights = [weight for weight, _ in WEIGHTED]
     templates = [template for _, template in WEIGHTED]
@@ -209,7 +209,7 @@ def default_phrases(seed: int = 1) -> tuple[str, ...]:
 
 
 def _polite(sentence: str, random: Random) -> str:
-    """People say please first about as often as last."""
+    """Adds a "please" to a quarter of the sentences, about as often first as last."""
     roll = random.random()
     if roll < 0.12:
         return f"please {sentence}"

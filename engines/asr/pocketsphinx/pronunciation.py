@@ -1,8 +1,8 @@
-"""How words sound, in the phones of the acoustic model: its dictionary, accents, and letter rules.
+"""Pronunciations in the phones of the acoustic model: from its dictionary, accents, letter rules.
 
-The dictionary is American. Speakers who drop the r of "door" are heard better with that variant.
-A name that the dictionary lacks (of a lamp, a room) is read letter group by letter group; crude,
-but the language model knows where such a name can stand.
+The dictionary is American. A variant without r ("door") helps with speakers who drop it. A name
+that is missing (of a lamp, a room) is read by letter groups. This is crude, but the language model
+knows where such a name can stand.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -26,7 +26,7 @@ _VARIANTS: Mapping[str, str] = {
     "what": "W AA T",
     "what's": "W AA T S",
 }
-"What other accents say, beyond the dropped r."
+"Pronunciations in other accents, apart from the dropped r."
 
 _SPELLING = """\
 tion=SH AH N,sion=ZH AH N,ough=AO,augh=AO,eigh=EY,igh=AY,tch=CH,sch=SH,ear=IH R
@@ -36,7 +36,7 @@ ue=UW,ui=UW,ar=AA R,er=ER,ir=ER,ur=ER,or=AO R,ce=S,ci=S IH,ge=JH,y=IY,a=AE,b=B
 c=K,d=D,e=EH,f=F,g=G,h=HH,i=IH,j=JH,k=K,l=L,m=M,n=N,o=AA,p=P,q=K,r=R,s=S
 t=T,u=AH,v=V,w=W,x=K S,z=Z,ä=EH,ö=ER,ü=UW,ß=S,é=EY,è=EH,ñ=N Y
 """
-"How letter groups sound; the longest that fits counts."
+"Phones of letter groups; the longest matching group is used."
 _LETTERS: Mapping[str, str] = {
     letters: phones
     for pair in _SPELLING.replace("\n", ",").split(",")
@@ -45,11 +45,11 @@ _LETTERS: Mapping[str, str] = {
 }
 _LONGEST = max(map(len, _LETTERS))
 _LONG: Mapping[str, str] = {"a": "EY", "e": "IY", "i": "AY", "o": "OW", "u": "UW"}
-"A vowel before one consonant and a silent e: lake, scene, pine, home, tube."
+"Phone of a vowel before one consonant and a silent e: lake, scene, pine, home, tube."
 
 
 def read_dictionary(path: Path, words: Collection[str]) -> dict[str, list[Phones]]:
-    """The pronunciations of `words` in a CMU dictionary file; absent words are left out."""
+    """Returns the pronunciations of `words` in a CMU dictionary file, without missing words."""
     wanted = frozenset(words)
     found: dict[str, list[Phones]] = {}
     with path.open(encoding="utf-8") as lines:
@@ -64,7 +64,7 @@ def read_dictionary(path: Path, words: Collection[str]) -> dict[str, list[Phones
 def write_dictionary(
     path: Path, known: Mapping[str, Iterable[Phones]], words: Iterable[str]
 ) -> None:
-    """A dictionary file of `words`: as `known`, in more accents, or by their letters."""
+    """Writes a dictionary file of `words`: as in `known` or by their letters, in more accents."""
     lines = []
     for word in sorted(words):
         spoken = list(known.get(word, ())) or [from_letters(word)]
@@ -76,7 +76,7 @@ def write_dictionary(
 
 
 def from_letters(word: str) -> Phones:
-    """Phones of an unknown word, by English letter groups. Never empty."""
+    """Returns the phones of an unknown word by English letter groups. Never empty."""
     phones: list[str] = []
     at = 0
     while at < len(word):
@@ -107,7 +107,7 @@ def _has_silent_e(word: str, at: int) -> bool:
 
 
 def _without_r(phones: Phones) -> Phones:
-    """The same word in an accent that drops r except before a vowel."""
+    """Returns the word in an accent that drops r except before a vowel."""
     out: list[str] = []
     for index, phone in enumerate(phones):
         after = phones[index + 1] if index + 1 < len(phones) else ""

@@ -1,7 +1,8 @@
-"""Sentence templates in a few characters of notation, and sentences drawn from them.
+"""Draws random sentences from templates.
 
-`[a]` is optional, `(a|b)` one of both, `<name>` a rule. Sampling (not listing) keeps the language
-model's counts near how often people say a thing, and its size independent of the combinations.
+Notation: `[a]` is optional, `(a|b)` is one of both, `<name>` is a rule. Random sentences, instead
+of a list of all, keep the language model's counts close to how often people say a thing, and its
+size independent of the number of combinations.
 """
 
 import re
@@ -14,7 +15,10 @@ TemplateRules = Mapping[str, Sequence[str]]
 
 
 def sample(template: str, rules: TemplateRules, random: Random) -> str:
-    """One sentence of `template`. Raises ValueError on unbalanced brackets, KeyError on a rule."""
+    """Returns a random sentence of `template`.
+
+    Raises ValueError for unbalanced brackets, KeyError for an unknown rule.
+    """
     parts = _PART.findall(template)
     words, rest = _alternatives(parts, 0, rules, random, closing="")
     if rest != len(parts):

@@ -1,5 +1,6 @@
-"""What the Whisper engines share: from an item to questions to its decoder, and from answers to a
-result. How windows are encoded and answers searched for is each engine's own.
+"""Code that both Whisper engines share: from an item to tasks for a decoder, and back to a result.
+
+Each engine has its own code to encode windows and to search for the best text.
 """
 
 from collections.abc import Sequence
@@ -28,21 +29,21 @@ from engines.base import (
     Word,
 )
 
-# What decides how one model listens and which answers count: settings and notes, in one value.
+# Rules of one model: its settings and its notes (`earshot.json`) in one value.
 
 ALWAYS: tuple[AsrPadding, ...] = ("max", "bucket", "longest")
-"Any weights can be used with these."
+"Paddings that work with any weights."
 
 TAKES_ALL = 1.0
-"A `no_speech_threshold` from which on nothing is rejected: no probability is above it."
+"Value of `no_speech_threshold` from which on nothing is rejected: no probability exceeds it."
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeRules:
-    """As `settings.Settings` and `settings.ModelNotes` describe them; without libraries."""
+    """Rules of one model, which `Settings` and `ModelNotes` in `model_info` describe."""
 
     padding: AsrPadding = "max"
-    "Where a request asks for none."
+    "Padding of requests that name none."
     paddings: tuple[AsrPadding, ...] = ALWAYS
     beam_size: int = 1
     temperatures: tuple[float, ...] = (0.0,)
@@ -52,41 +53,42 @@ class DecodeRules:
     max_compression_ratio: float = 2.4
 
 
-# One item on its way through the decoder: what was heard of it so far, and what that comes to.
+# State of one item during its decoding.
 
 MAX_PASSES = 32
-"Each hears at least one timestamp more; what needs so many is no speech."
+"Most windows per item. Each advances by a timestamp at least; with so many it is no speech."
 
 
 @dataclass(slots=True)
 class ItemDecode:
-    """Owned by the one `decode` call that made it."""
+    """State of one item while it is decoded; used by a single `decode` call."""
 
     options: AsrOptions
     pcm: Pcm
     powers: Features
-    "Raw features of `pcm`."
+    "Raw features of `pcm`: log10 of the power per mel and frame."
     padding: AsrPadding
     spoken: LanguageDetection | None
-    "None: to be detected."
+    "Language of the item; None: not detected yet."
     seek: int = 0
-    "First frame that is still to be heard."
+    "First frame that is not decoded yet."
     passes: int = 0
+    "Number of windows decoded so far."
     answers: list[WindowResult] = field(default_factory=list)
-    "Those that count."
+    "Results that were accepted."
     rejected: list[WindowResult] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    "Of the segments, with the spaces between them."
+    "Texts of the segments, with the spaces between them."
     segments: list[Segment] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
     tokens: list[TokenLogprob] = field(default_factory=list)
     spoken_until_s: float = 0.0
     has_sure: bool = False
-    "One of the answers that count is sure that somebody spoke."
+    "At least one accepted result has no score that says no speech."
 
     @property
     def frames(self) -> int:
-        """That hold audio; the rest of a window is silence."""
+        """Number of mel frames that hold audio; the rest of a window is silence."""
         return max(1, len(self.pcm) // FRAME_SAMPLES)
 
     @property
@@ -95,12 +97,16 @@ class ItemDecode:
 
     @property
     def is_open(self) -> bool:
+        """True while there is audio left to decode."""
         return self.seek < self.frames and self.passes < MAX_PASSES
 
     def add(
         self, answer: WindowResult, piece: TokenSegment, text: str, words: Sequence[Word]
     ) -> None:
-        """A segment that was heard. Times end with the audio: silence behind it has words too."""
+        """Adds a recognised segment.
+
+        Times are limited to the audio: alignment may put words into the silence behind it.
+        """
         self.texts.append(text)
         start_ms = self._within(1000 * piece["start"])
         self.segments.append(
@@ -121,7 +127,7 @@ class ItemDecode:
         ]
 
     def result(self, unknown: LanguageDetection) -> AsrResult:
-        """Everything heard, as one answer; `unknown` is for audio that was not listened to."""
+        """Returns all segments as one result. unknown: language of audio that was not decoded."""
         text = "".join(self.texts).strip()
         spoken = self.spoken or unknown
         return AsrResult(
@@ -141,18 +147,19 @@ class ItemDecode:
 
 
 def _confidence(answers: Sequence[WindowResult]) -> float:
-    """Mean probability of a token, ends included."""
+    """Returns the mean probability of a token, end tokens included."""
     tokens = sum(len(answer.tokens) + 1 for answer in answers)
     total = sum(answer.confidence * (len(answer.tokens) + 1) for answer in answers)
     return total / tokens if tokens else 0.0
 
 
 SILENCE_PEAK = 16
-"-66 dBFS: below any microphone's own noise. Whisper invents words for digital silence."
+"""Peak sample value below which audio is not decoded: -66 dBFS, below any microphone's own noise.
+Whisper invents words for digital silence."""
 
 
 class WordAligner(Protocol):
-    """`alignment.Aligner`."""
+    """Interface of `word_timestamps.CrossAttentionAligner`."""
 
     def words(
         self, voice: AlignmentWindow, pieces: list[TokenSegment], spoken_until_s: float
@@ -162,7 +169,7 @@ class WordAligner(Protocol):
 
 
 class DecodePolicy:
-    """The rules of one model."""
+    """Makes decoder tasks from items, and accepts or rejects the results, by one model's rules."""
 
     def __init__(
         self, tokenizer: Tokenizer, aligner: WordAligner, info: AsrInfo, rules: DecodeRules
@@ -173,11 +180,11 @@ class DecodePolicy:
 
     @property
     def unknown(self) -> LanguageDetection:
-        """Of audio that was not listened to."""
+        """Language that is reported for audio that was not decoded."""
         return LanguageDetection(self._info.languages[0], 0.0)
 
     def check(self, item: AsrItem) -> None:
-        """Raises EngineError for an item that is too long, RequestError as `check_prefix`."""
+        """Raises EngineError for an item that is too long, RequestError for a bad prefix."""
         if len(item.pcm) > MAX_ITEM_SAMPLES:
             raise EngineError(
                 "asr",
@@ -189,7 +196,7 @@ class DecodePolicy:
             self._prompts.prefix(item.options.prefix)
 
     def part(self, item: AsrItem, powers: Features) -> ItemDecode:
-        """An item that nothing was heard of yet."""
+        """Returns the initial state of an item. powers: its raw features."""
         named = self._prompts.named_language(item.options)
         padding = item.options.padding or self._rules.padding
         if padding not in self._rules.paddings:
@@ -203,7 +210,7 @@ class DecodePolicy:
         )
 
     def question(self, row: int, part: ItemDecode) -> WindowTask:
-        """What the decoder is asked about a part's next window, `row` of its batch."""
+        """Returns the decoder task for a part's next window. row: its index in the batch."""
         options, rules = part.options, self._rules
         no_speech = options.no_speech_threshold
         spoken = part.spoken or self.unknown
@@ -223,7 +230,10 @@ class DecodePolicy:
     def take(
         self, part: ItemDecode, question: WindowTask, answer: WindowResult, encoded: Any
     ) -> None:
-        """What an answer comes to. `encoded`: what was listened to, as the aligner takes it."""
+        """Adds the result of a window to its part, or rejects it.
+
+        encoded: the encoder's output for the batch, as the aligner takes it.
+        """
         part.passes += 1
         if self._is_rejected(answer, question.thresholds):
             part.rejected.append(answer)
@@ -234,9 +244,13 @@ class DecodePolicy:
             self._add(part, answer, encoded, question.row)
 
     def _is_rejected(self, answer: WindowResult, limits: FallbackThresholds) -> bool:
-        """Noise and music: a loop, a guess, or what the model itself takes for no speech. The last
-        is Whisper's own rule: both scores must say so. For a model that tells noise, a loop that
-        ended by itself is a word that somebody repeats; one that was stopped is a guess."""
+        """Returns True for text from noise or music.
+
+        Such a text is a loop, or a guess, or no speech by Whisper's own rule: the no-speech
+        probability is high and the words are unsure. For a model that tells noise from speech, a
+        loop that ended by itself is accepted, as somebody repeats a word. A loop that was cut off
+        has confidence 0, and so counts as a guess.
+        """
         if not answer.text.strip() or limits.no_speech >= TAKES_ALL:
             return False
         is_loop = answer.compression_ratio > limits.compression_ratio
@@ -247,7 +261,7 @@ class DecodePolicy:
         )
 
     def _add(self, part: ItemDecode, answer: WindowResult, encoded: Any, row: int) -> None:
-        """What an answer says, and where to go on listening."""
+        """Adds an accepted result's segments, and sets the start of the next window."""
         language = part.spoken.language if part.spoken else "en"
         frames = part.frames - part.seek
         voice = AlignmentWindow(encoded, row, frames, language, part.options.task)
@@ -270,10 +284,10 @@ class DecodePolicy:
 
 
 def _is_unsure(answer: WindowResult, limits: FallbackThresholds) -> bool:
-    """Either of the two scores says that it may be no speech."""
+    """Returns True if one of the two scores says that it may be no speech."""
     return answer.no_speech_prob > limits.no_speech or answer.avg_logprob < limits.log_prob
 
 
 def has_sound(item: AsrItem) -> bool:
-    """Anything that a model may be asked about."""
+    """Returns True if any sample of the item reaches SILENCE_PEAK."""
     return bool(np.abs(item.pcm.astype(np.int32)).max(initial=0) >= SILENCE_PEAK)

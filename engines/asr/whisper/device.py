@@ -1,4 +1,4 @@
-"""Weights onto the GPU, or onto the CPU with the reason why."""
+"""Loads weights onto the GPU, or onto the CPU with the reason in the log."""
 
 import logging
 from pathlib import Path
@@ -17,9 +17,10 @@ _WARM_UP_FRAMES = 200
 
 
 def load_whisper(folder: Path, settings: Settings) -> Any:
-    """faster-whisper's `WhisperModel`. It reads only `folder`, which has a tokenizer.
+    """Returns faster-whisper's `WhisperModel`, loaded from `folder` alone.
 
-    Raises ConfigError when the weights cannot be used so, EngineMissing for CUDA's libraries.
+    Raises ConfigError if the weights do not fit the settings, EngineMissing if `device` is cuda and
+    CUDA's libraries are missing.
     """
     from ctranslate2 import get_cuda_device_count
 
@@ -38,7 +39,8 @@ def load_whisper(folder: Path, settings: Settings) -> Any:
     if settings.device == "cuda":
         raise EngineMissing("asr", NAME, problem)
     logger.warning("= asr.%s: on the CPU, for the GPU cannot be used: %s", NAME, problem)
-    return _load(folder, replace(settings, compute_type=None), "cpu")  # theirs may be a GPU's
+    # The configured number type may exist on a GPU only.
+    return _load(folder, replace(settings, compute_type=None), "cpu")
 
 
 def _load(folder: Path, settings: Settings, device: str) -> Any:
@@ -58,7 +60,10 @@ def _load(folder: Path, settings: Settings, device: str) -> Any:
 
 
 def _failure(whisper: Any) -> str:
-    """CTranslate2 opens CUDA's libraries at the first decode, not when it loads."""
+    """Encodes some silence on the GPU and returns the error; empty if it worked.
+
+    CTranslate2 opens CUDA's libraries at the first call, not when it loads the weights.
+    """
     from ctranslate2 import StorageView
 
     silence = np.zeros((1, whisper.model.n_mels, _WARM_UP_FRAMES), np.float32)

@@ -1,4 +1,4 @@
-"""A batch's audio as the decoder hears it, and parts of that batch."""
+"""The encoder's output for a batch of windows, and parts of it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from engines.asr.whisper.features import Features
 
 
 class EncoderOutput:
-    """One encoder call's output, one row per window."""
+    """Output of one encoder call, one row per window."""
 
     def __init__(self, model: Any, windows: Sequence[Features]) -> None:
         from ctranslate2 import StorageView
@@ -19,14 +19,14 @@ class EncoderOutput:
         self._array: Any = None
 
     def rows(self, wanted: Sequence[int]) -> Any:
-        """These rows, in this order, as the model's methods take them."""
+        """Returns these rows, in this order, as the model's methods take them."""
         from ctranslate2 import DataType, Device, StorageView
 
         if list(wanted) == list(range(self._count)):
             return self._all
-        if self._array is None:  # copied once: a view cannot be cut, and lies on the GPU perhaps
+        if self._array is None:  # copied once: a view cannot be cut, and it may be on the GPU
             view = self._all
-            if view.dtype == DataType.bfloat16:  # numpy has none
+            if view.dtype == DataType.bfloat16:  # numpy has no such type
                 view = view.to(DataType.float32)
             self._array = np.array(view.to_device(Device.cpu))
         return StorageView.from_array(np.ascontiguousarray(self._array[list(wanted)]))

@@ -1,4 +1,4 @@
-"""Log-mel features, computed once: a growing utterance pays only for its new samples."""
+"""Computes log-mel features. For a growing utterance only those of its new samples."""
 
 import zlib
 from collections import OrderedDict
@@ -12,18 +12,18 @@ from core.pcm import Pcm
 from engines.asr.whisper.windows import FRAME_SAMPLES
 
 Features = npt.NDArray[np.float32]
-"Shape (mels, frames)."
+"Features of shape (mels, frames)."
 
 MAX_UTTERANCES = 128
 MAX_CACHE_BYTES = 64 * 1024 * 1024
-"About 60 utterances of 30 s; the one that was not asked for longest goes first."
+"Size of the cache: about 60 utterances of 30 s. The least recently used is dropped first."
 
 _FFT_SAMPLES = 400
 _HALF = _FFT_SAMPLES // 2
-"A frame hears this far to both sides of its own place."
+"Samples that a frame covers on both sides of its centre."
 
 _SILENCE, _RANGE = -10.0, 8.0
-"log10 of the power below which Whisper hears nothing, and how far below the loudest that is."
+"Least log10 of a power, and the range in decades below the loudest one that Whisper keeps."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,16 @@ class _CachedFeatures:
     frames: Features
     "Powers (log10) of all frames that more audio cannot change."
     samples: int
-    "What they were computed from."
+    "Number of samples that they were computed from."
     crc: int
+    "Checksum of those samples."
 
 
 class LogMelExtractor:
-    """As faster-whisper's `FeatureExtractor` on the waveform with silence behind it."""
+    """Computes the same features as faster-whisper's `FeatureExtractor`, with a cache.
+
+    The waveform counts as followed by silence.
+    """
 
     def __init__(self, extractor: Any) -> None:
         self._extractor = extractor
@@ -45,7 +49,10 @@ class LogMelExtractor:
         self.cached_bytes = 0
 
     def powers(self, pcm: Pcm, utterance: str | None = None) -> Features:
-        """Of every frame that hears any of `pcm`. Those of an `utterance` are remembered."""
+        """Returns log10 of the powers of every frame that covers any of `pcm`.
+
+        pcm: all samples so far, 16 kHz. utterance: id to cache them under; None: no caching.
+        """
         known = self._recall(utterance, pcm) if utterance is not None else None
         first = known.frames.shape[1] if known else 0
         new = self._compute(pcm, first)
@@ -55,13 +62,13 @@ class LogMelExtractor:
         return powers
 
     def forget(self, utterance: str) -> None:
-        """Also when there is nothing."""
+        """Drops the cache of an utterance, if there is one."""
         known = self._known.pop(utterance, None)
         if known is not None:
             self.cached_bytes -= known.frames.nbytes
 
     def _recall(self, utterance: str, pcm: Pcm) -> _CachedFeatures | None:
-        """None as well when this is not the audio that was heard before under the same name."""
+        """Returns the cache of an utterance; None if `pcm` does not begin with the same audio."""
         known = self._known.get(utterance)
         if known is None or zlib.crc32(pcm[: known.samples].data) != known.crc:
             return None
@@ -83,11 +90,11 @@ class LogMelExtractor:
             self.cached_bytes -= oldest.frames.nbytes
 
     def _compute(self, pcm: Pcm, first: int) -> Features:
-        """The frames from `first` to the last that hears any audio."""
+        """Returns the frames from `first` to the last one that covers any audio."""
         end = -(-(len(pcm) + _HALF) // FRAME_SAMPLES)
         start = first * FRAME_SAMPLES - _HALF
         samples = pcm[max(0, start) :].astype(np.float32) / 32768
-        if start < 0:  # what is before the beginning is its mirror image
+        if start < 0:  # the audio is mirrored at its beginning
             samples = np.pad(samples, (0, max(0, 1 - start - len(samples))))
             samples = np.concatenate([samples[-start:0:-1], samples])
         needed = (end - first - 1) * FRAME_SAMPLES + _FFT_SAMPLES
@@ -107,9 +114,9 @@ class LogMelExtractor:
 
 
 def normalized_window(powers: Features, frames: int, first: int = 0) -> Features:
-    """A window of `frames` from frame `first` on, as the model was trained to hear it.
+    """Returns a window of `frames` from frame `first` on, normalised as the model needs it.
 
-    Silence fills the rest: of the waveform, which is not 0 once normalised.
+    The rest is filled with the features of silence, which are not 0 after normalisation.
     """
     floor = np.float32(powers.max(initial=_SILENCE) - _RANGE)
     window = np.full((powers.shape[0], frames), _SILENCE, np.float32)

@@ -1,4 +1,4 @@
-"""What a model's folder says about it, without loading its weights."""
+"""Settings of a Whisper model, and facts from its folder, read without loading its weights."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,12 +11,11 @@ from engines.asr.whisper.decode import ALWAYS, TAKES_ALL, DecodeRules
 from engines.asr.whisper.windows import MAX_ITEM_MS
 from engines.base import AsrInfo, AsrPadding
 
-# What the operator chooses for a Whisper model, and what its own folder says about it.
 
 NAME = "faster_whisper"
 
 NOTES_FILE = "earshot.json"
-"In a model's folder."
+"Name of the file with notes in a model's folder."
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,42 +24,45 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     "auto: the GPU, if there is one and its libraries load."
     device_index: Annotated[int, Meta(ge=0, le=63)] = 0
-    "Which GPU, counted as nvidia-smi counts them."
+    "Index of the GPU, as nvidia-smi counts them."
     compute_type: str | None = None
-    "CTranslate2's. None: float16 on a GPU; on a CPU int8, as good as float32, smaller and faster."
+    "CTranslate2's number type; None: float16 on a GPU, int8 (as good as float32, faster) on a CPU."
     cpu_threads: Annotated[int, Meta(ge=0, le=256)] = 0
-    "0 lets CTranslate2 choose."
+    "Threads on a CPU; 0: CTranslate2 decides."
     beam_size: Annotated[int, Meta(ge=1, le=10)] = 1
-    "1 is greedy: the fastest, and within some tenths of a percent."
+    "Beam size; 1 is greedy: the fastest, and worse by some tenths of a percent at most."
     temperatures: tuple[Annotated[float, Meta(ge=0, le=2)], ...] = (0.0,)
-    "Each further one is tried when the one before gives a loop or unsure words."
+    "Temperatures; the next one is tried when the text is a loop or its words are unsure."
     padding: AsrPadding | None = None
-    "None: what the model's own earshot.json says, otherwise max."
+    "Length of windows; None: as in the model's earshot.json, otherwise max."
     max_batch: Annotated[int, Meta(ge=1, le=64)] = 8
     no_speech_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.6
-    "Above it, and unsure of the words too: rejected as no speech. 1: nothing is rejected."
+    "No-speech probability above which unsure words are rejected; 1: nothing is rejected."
     log_prob_threshold: Annotated[float, Meta(le=0)] = -1.0
     "Mean log probability per token below which the words are unsure."
     min_confidence: Annotated[float, Meta(ge=0, le=1)] | None = None
-    "Less sure words are rejected. None: what earshot.json says, otherwise 0.25."
+    "Confidence below which a text is rejected; None: as in earshot.json, otherwise 0.25."
     max_compression_ratio: Annotated[float, Meta(gt=1)] = 2.4
-    "Text that compresses better than this is a loop, and rejected."
+    "Compression ratio above which a text is a loop, and is rejected."
 
 
 class ModelNotes(Struct, frozen=True, forbid_unknown_fields=True):
-    """`earshot.json` in a model's folder: what is known of these weights."""
+    """Content of `earshot.json` in a model's folder: facts about these weights."""
 
     padding: AsrPadding = "max"
-    "nopad marks weights that were trained on short windows."
+    "Default padding; nopad marks weights that were trained on short windows."
     min_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.25
-    "Small models are sure of everything: what separates speech from noise differs by model."
+    "Confidence that separates speech from noise. It differs by model: small ones are always sure."
     tells_noise: bool | None = None
-    """Its probabilities tell noise from speech, as those of OpenAI's weights do. None: true for
-    weights with OpenAI's tokenizer, which are theirs or were trained further from them."""
+    """True if the model's probabilities tell noise from speech, as those of OpenAI's weights do.
+    None: true for weights with OpenAI's tokenizer, which are OpenAI's or fine-tuned from them."""
 
 
 def read_notes(folder: Path, settings: Settings, engine: str = NAME) -> ModelNotes:
-    """Raises ConfigError for notes that say nothing known, and settings that they forbid."""
+    """Returns the notes in a model's folder; default notes if there are none.
+
+    Raises ConfigError for notes that cannot be read, and for a padding that they forbid.
+    """
     file = folder / NOTES_FILE
     try:
         notes = decode_json(file.read_bytes() if file.exists() else b"{}", type=ModelNotes)
@@ -75,12 +77,12 @@ def read_notes(folder: Path, settings: Settings, engine: str = NAME) -> ModelNot
 
 
 def paddings(notes: ModelNotes) -> tuple[AsrPadding, ...]:
-    """What these weights can be used with."""
+    """Returns the paddings that these weights can be used with."""
     return (*ALWAYS, "nopad") if notes.padding == "nopad" else ALWAYS
 
 
 def rules_of(settings: Settings, notes: ModelNotes) -> DecodeRules:
-    """What was chosen, and where nothing was what is known."""
+    """Returns the settings, with the notes for all that the settings leave open."""
     least = settings.min_confidence
     return DecodeRules(
         padding=settings.padding or notes.padding,
@@ -97,15 +99,16 @@ def rules_of(settings: Settings, notes: ModelNotes) -> DecodeRules:
 FILES = ("model.bin", "config.json", "tokenizer.json")
 
 _ENGLISH_END = 50_256
-"The end token of OpenAI's English-only models, whose table lists all languages nevertheless."
+"End token of OpenAI's English-only models. Their table lists all languages nevertheless."
 
 _OPENAIS_ENDS = (_ENGLISH_END, 50_257)
-"The end tokens of OpenAI's tokenizers: weights with another were not trained by OpenAI."
+"End tokens of OpenAI's tokenizers: weights with another one were not trained by OpenAI."
 
 _ENGLISH = (
     *("prompt", "hotwords", "prefix", "beam_size", "temperatures", "timestamps", "padding"),
     *("no_speech_threshold", "token_logprobs"),
 )
+"Fields of `AsrOptions` that English-only models support."
 
 
 class _Token(Struct):
@@ -118,7 +121,10 @@ class _TokenizerFile(Struct):
 
 
 def describe(settings: Settings) -> AsrInfo:
-    """Raises EngineMissing when the folder has no weights, ConfigError when it cannot be used."""
+    """Returns the description of a model, without loading it.
+
+    Raises EngineMissing if the folder has no weights, ConfigError if it cannot be used.
+    """
     folder = Path(settings.model)
     missing = [name for name in FILES if not (folder / name).exists()]
     if missing:
@@ -141,12 +147,16 @@ def describe(settings: Settings) -> AsrInfo:
 
 
 def supported(languages: tuple[str, ...]) -> tuple[str, ...]:
-    """For `AsrInfo.supports`. English-only models have no languages."""
+    """Returns the value for `AsrInfo.supports`. languages: empty for English-only models."""
     return ("languages", "task", *_ENGLISH) if languages else _ENGLISH
 
 
 def languages_of(folder: Path) -> tuple[str, ...]:
-    """Between the start of a transcript and the tasks, in the model's own order; English: none."""
+    """Returns the model's languages in its own order; empty for an English-only model.
+
+    Their tokens are those between `<|startoftranscript|>` and the tasks. Raises ConfigError if
+    there are no such tokens.
+    """
     file = folder / "tokenizer.json"
     added = _special_tokens(file)
     ids = {token.content: token.id for token in added}
@@ -162,15 +172,20 @@ def languages_of(folder: Path) -> tuple[str, ...]:
 
 
 def expects_names(folder: Path) -> bool:
-    """Whether these are OpenAI's weights, or fine-tuned ones: theirs were trained with earlier text
-    before the transcript. Others may go deaf when there is some."""
+    """Returns True for OpenAI's weights, and for weights fine-tuned from them.
+
+    They were trained with earlier text before the transcript. Other models may recognise nothing
+    at all when there is such text.
+    """
     tokens = _special_tokens(folder / "tokenizer.json")
     return any(one.content == "<|endoftext|>" and one.id in _OPENAIS_ENDS for one in tokens)
 
 
 def tells_noise(folder: Path, notes: ModelNotes) -> bool:
-    """Whether the probabilities of these weights tell noise from speech: as the notes say; without
-    them, whether OpenAI's training is in the weights."""
+    """Returns True if the model's probabilities tell noise from speech.
+
+    The notes decide; without a note it is true for OpenAI's weights and those fine-tuned from them.
+    """
     return expects_names(folder) if notes.tells_noise is None else notes.tells_noise
 
 

@@ -1,4 +1,4 @@
-"""What the decoder is told before it begins: earlier words, language, task, or a raw prefix."""
+"""Builds the decoder's first tokens: earlier words, language and task, or a raw prefix."""
 
 import re
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from core.errors import RequestError
 from engines.base import AsrInfo, AsrOptions, AsrTask
 
-# The raw decoder prefix: what Whisper may be told in its own special tokens.
+# The raw decoder prefix, written with Whisper's special tokens.
 #
-# Knows no model: whoever takes requests can refuse a wrong one before it shares a batch with
-# others.
+# It is checked without the model, so that a door can refuse a wrong prefix before its item shares
+# a batch with others.
 
 MAX_WORDS_BYTES = 160
-"Of the answer's first words, and so of their tokens: half of the decoder is for the answer."
+"Longest given beginning of the answer. It limits the tokens: half of the decoder is the answer's."
 
 TIMESTAMP = re.compile(r"<\|\d\d?\.\d[02468]\|>")
 SPECIAL = re.compile(r"<\|[^<>|]*\|>")
@@ -25,24 +25,32 @@ _START = "<|startoftranscript|>"
 
 @dataclass(frozen=True, slots=True)
 class DecoderPrefix:
+    """The parts of a raw prefix."""
+
     earlier: str
-    "Words said before. A prompt's rule holds: the last ones count."
+    "Earlier words. As in a prompt, the last ones are kept if there are too many."
     tags: tuple[str, ...]
     "Special tokens after the start of the transcript."
     words: str
-    "How the answer begins."
+    "First words of the answer."
 
 
 def check_prefix(text: str, info: AsrInfo, param: str = "prefix") -> None:
-    """Raises RequestError invalid_value, naming what is allowed. `param`: what the caller calls
-    it."""
+    """Raises RequestError (`invalid_value`) for a wrong prefix; it names what is allowed.
+
+    param: name of the parameter in the request.
+    """
     parse(text, info.languages, is_multilingual="task" in info.supports, param=param)
 
 
 def parse(
     text: str, languages: Sequence[str], *, is_multilingual: bool, param: str = "prefix"
 ) -> DecoderPrefix:
-    """Raises RequestError for what no model with these languages can begin with."""
+    """Returns the parts of a raw prefix.
+
+    languages: those of the model. param: name of the parameter in the request.
+    Raises RequestError (`invalid_value`) for a prefix that the model does not take.
+    """
     form = _PrefixGrammar(languages if is_multilingual else (), param)
     if _START not in text:
         raise form.wrong(f"{_START} is missing")
@@ -60,7 +68,7 @@ def parse(
 
 
 class _PrefixGrammar:
-    """What a prefix may look like; English-only models know no languages and tasks."""
+    """Grammar of prefixes. Those of English-only models have no languages and tasks."""
 
     def __init__(self, languages: Sequence[str], param: str) -> None:
         self._languages, self._param = languages, param
@@ -94,16 +102,17 @@ class _PrefixGrammar:
 
 
 MAX_TOKENS = 448
-"Positions of the decoder."
+"Positions of the decoder: prompt and answer together."
 
 MAX_ANSWER_TOKENS = MAX_TOKENS // 2
 MAX_TEXT_TOKENS = MAX_ANSWER_TOKENS - 1
-"Of a prompt its last ones, of hot words their first ones."
+"Most tokens of prompt and hotwords. The last ones of a prompt and the first hotwords are kept."
 
 MAX_PREFIX_TOKENS = MAX_ANSWER_TOKENS + 8
-"As many words as a prompt may have, and the special tokens. Of more earlier words the last count."
+"Most tokens of a prefix: those of a prompt, and special ones. The last earlier words are kept."
 
 TIMESTAMP_S = 0.02
+"Step between two timestamp tokens."
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +121,14 @@ class DecoderPrompt:
 
     tokens: tuple[int, ...]
     shape: tuple[int, int, int]
-    "Equal ones may share a batch: tokens before the transcript, about the task, and all."
+    """Numbers of tokens before the transcript, about the task, and in all. Prompts of equal shape
+    may share a batch."""
     has_timestamps: bool
+    "The answer may have timestamps."
 
 
 class PromptBuilder:
-    """Says `AsrOptions` in one model's tokens."""
+    """Translates `AsrOptions` into one model's tokens."""
 
     def __init__(self, tokenizer: Any, languages: Sequence[str], is_multilingual: bool) -> None:
         self._tokenizer = tokenizer
@@ -125,7 +136,11 @@ class PromptBuilder:
         self._languages = languages
 
     def start(self, options: AsrOptions, language: str, *, is_first: bool = True) -> DecoderPrompt:
-        """With `is_first` false: for a later part of the same audio, where the prompt is past."""
+        """Returns the decoder's first tokens for a window.
+
+        language: ISO 639-1, known to the model. is_first: False for later windows of the same
+        audio, which get no prompt.
+        """
         if options.prefix:
             return self._start(self.prefix(options.prefix))
         before = self._text(options.hotwords)[:MAX_TEXT_TOKENS]
@@ -140,14 +155,14 @@ class PromptBuilder:
         return self._start(tokens)
 
     def prefix(self, text: str) -> tuple[int, ...]:
-        """A raw prefix as tokens. Raises RequestError for what the model cannot begin with."""
+        """Returns the tokens of a raw prefix. Raises RequestError if the model cannot take it."""
         parts = parse(text, self._languages, is_multilingual=self._is_multilingual)
         said = [self._tokenizer.sot, *map(self._id, parts.tags), *self._text(parts.words)]
         earlier = self._text(parts.earlier)[-(MAX_PREFIX_TOKENS - len(said) - 1) :]
         return (self._tokenizer.sot_prev, *earlier, *said) if earlier else tuple(said)
 
     def named_language(self, options: AsrOptions) -> str | None:
-        """What the caller says is spoken, if the model knows it."""
+        """Returns the language that the request names, if the model knows it; else None."""
         if not self._is_multilingual:
             return "en"
         named = options.language
@@ -163,7 +178,7 @@ class PromptBuilder:
         return self._tokenizer.sot, self._id(f"<|{language}|>"), chosen
 
     def _text(self, text: str) -> tuple[int, ...]:
-        """Words only: a special token in somebody's prompt would begin another transcript."""
+        """Returns the tokens of words, without special ones, which could begin a new transcript."""
         if not text.strip():
             return ()
         tokens = self._tokenizer.encode(f" {text.strip()}")
@@ -181,17 +196,19 @@ class PromptBuilder:
         return int(self._tokenizer.tokenizer.token_to_id(tag))
 
 
-# Which language is spoken, among all that a model knows or those that the caller listed.
-
-
 class LanguageDetection(NamedTuple):
+    """The language of a recording (ISO 639-1) and its probability."""
+
     language: str
     probability: float
 
 
 def choose(candidates: Sequence[tuple[str, float]], allowed: Sequence[str]) -> LanguageDetection:
-    """The likeliest. `candidates` are CTranslate2's tokens; with `allowed`, the probability is that
-    among those."""
+    """Returns the most probable language, among `allowed` if that is not empty.
+
+    candidates: (CTranslate2's token, probability). With `allowed`, probabilities are relative to
+    the sum over those languages.
+    """
     found = [
         LanguageDetection(token.strip("<|>"), probability) for token, probability in candidates
     ]

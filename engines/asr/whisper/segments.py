@@ -1,4 +1,4 @@
-"""An answer's tokens cut at its timestamps, as faster-whisper does, and where to listen next."""
+"""Cuts an answer's tokens at its timestamps, as faster-whisper does, and finds the next window."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, NotRequired, TypedDict
@@ -10,6 +10,8 @@ _FRAMES_PER_TIMESTAMP = 2
 
 
 class AlignedWord(TypedDict):
+    """A word with its times in s from the item's first sample."""
+
     word: str
     start: float
     end: float
@@ -17,28 +19,33 @@ class AlignedWord(TypedDict):
 
 
 class TokenSegment(TypedDict):
-    """The form that faster-whisper's word alignment takes, and writes into."""
+    """A segment in the form of faster-whisper's word alignment, which writes into it."""
 
     seek: int
     "First frame of the window."
     start: float
-    "Seconds from the item's first sample; so is `end`."
+    "Seconds from the item's first sample, as `end`."
     end: float
     tokens: list[int]
     words: NotRequired[list[AlignedWord]]
-    "Once they are aligned."
+    "Words of the segment, after alignment."
 
 
 class SegmentSplit(NamedTuple):
+    """The segments of one window."""
+
     pieces: list[TokenSegment]
     next_frame: int
-    "Where the next window begins; at or behind the window's end when all of it was heard."
+    "First frame of the next window; at or after the window's end if all of it was decoded."
     is_complete: bool
-    "It ends with one timestamp: nothing is said after it."
+    "The answer ends with a single timestamp: there is no speech after it."
 
 
 def cut(tokens: Sequence[int], first_timestamp: int, seek: int, frames: int) -> SegmentSplit:
-    """`frames` of audio were heard from frame `seek` on."""
+    """Returns the segments of a window's answer.
+
+    first_timestamp: token of 0.00 s. seek, frames: first frame and length of the window.
+    """
 
     def piece(part: Sequence[int], start: int, end: float) -> TokenSegment:
         offset_s = seek * FRAME_S
@@ -69,6 +76,6 @@ def cut(tokens: Sequence[int], first_timestamp: int, seek: int, frames: int) -> 
 
 
 def last_end_s(pieces: Sequence[TokenSegment]) -> float:
-    """Where the last word ends, or the last piece if none was said."""
+    """Returns the end of the last word in s, or of the last segment if there are no words."""
     ends = [word["end"] for piece in pieces for word in piece["words"]]
     return ends[-1] if ends else pieces[-1]["end"]

@@ -1,4 +1,4 @@
-"""The decoder: answers for a batch, each by its own options, and again where an answer fails."""
+"""Decodes a batch of windows, each by its own options, and retries failed ones hotter."""
 
 import zlib
 from collections.abc import Iterable, Sequence
@@ -11,19 +11,20 @@ from engines.asr.whisper.encoder_output import EncoderOutput
 from engines.asr.whisper.prompt import MAX_ANSWER_TOKENS, MAX_TOKENS, DecoderPrompt
 
 BEST_OF = 5
-"Samples per temperature above 0, of which the likeliest counts."
+"Samples per temperature above 0; the most probable one is taken."
 
 _WITH_TIMES = 0.7
-"""Mean probability of a token when every word is certain: where one ends never is. Measured on our
-own model: commands have 0.55 to 0.75, noise and music less but for a few."""
+"""Mean probability of a token when every word is certain, for answers with timestamps: the time
+where a word ends never is. Measured on our own model: commands have 0.55 to 0.75, almost all noise
+and music have less."""
 
 _SPARE_TOKENS, _TOKENS_PER_S = 24, 25
-"More than fast speech needs."
+"Limit for the length of an answer, above that of fast speech."
 
 
 @dataclass(frozen=True, slots=True)
 class FallbackThresholds:
-    """Where an answer fails, as in faster-whisper."""
+    """Scores at which an answer fails, as in faster-whisper."""
 
     compression_ratio: float
     log_prob: float
@@ -32,22 +33,27 @@ class FallbackThresholds:
 
 @dataclass(frozen=True, slots=True)
 class WindowTask:
+    """The request to decode one window."""
+
     row: int
-    "In the encoded batch."
+    "Index of the window in the encoded batch."
     start: DecoderPrompt
     beam_size: int
     temperatures: tuple[float, ...]
     thresholds: FallbackThresholds
     duration_s: float
+    "Length of the audio in the window."
 
     @property
     def enough_tokens(self) -> int:
-        """An answer longer than fast speech is likely a loop that the decoder cannot leave."""
+        """Length at which decoding stops: a longer answer is probably an endless loop."""
         return min(MAX_ANSWER_TOKENS, _SPARE_TOKENS + int(self.duration_s * _TOKENS_PER_S))
 
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
+    """The answer for one window, with the scores that decide whether it is accepted."""
+
     tokens: tuple[int, ...]
     text: str
     avg_logprob: float
@@ -60,16 +66,19 @@ class WindowResult:
 
 @dataclass(frozen=True, slots=True)
 class DecoderOutput:
-    """What a decoder wrote."""
+    """Tokens and scores from a decoder, before they are turned into text."""
 
     tokens: tuple[int, ...]
     avg_logprob: float
-    "Over the tokens and the end."
+    "Mean log probability of the tokens, end token included."
     no_speech_prob: float
 
 
 class FallbackDecoder:
-    """Runs one model's decoder."""
+    """Runs one model's decoder on CTranslate2.
+
+    suppressed: tokens that are never written.
+    """
 
     def __init__(self, model: Any, tokenizer: Any, suppressed: Sequence[int]) -> None:
         self._model, self._tokenizer = model, tokenizer
@@ -78,7 +87,7 @@ class FallbackDecoder:
     def answers(
         self, encoded: EncoderOutput, questions: Sequence[WindowTask]
     ) -> list[WindowResult]:
-        """One per question, in order. None depends on another."""
+        """Returns one answer per question, in order. No answer depends on other questions."""
         tried: list[list[WindowResult]] = [[] for _ in questions]
         waiting = list(range(len(questions)))
         while waiting:
@@ -94,7 +103,11 @@ class FallbackDecoder:
         group: Sequence[tuple[int, WindowTask, float]],
         tried: Sequence[list[WindowResult]],
     ) -> None:
-        """Where time can be saved by stopping early, the few that were no loops are asked again."""
+        """Decodes a group at one temperature and adds the answers to `tried`.
+
+        Decoding stops early at a length that only loops should reach. The few answers of that
+        length that are no loops are decoded again in full.
+        """
         limit = max(question.enough_tokens for _, question, _ in group)
         unfinished = []
         for entry, answer in zip(group, self._generate(encoded, group, limit), strict=True):
@@ -138,7 +151,8 @@ class FallbackDecoder:
 
     def _answer(self, result: Any, temperature: float, usual: float) -> WindowResult:
         tokens = tuple(result.sequences_ids[0])
-        # The library divides by the tokens without the end token, whose probability is in the sum.
+        # The library divides by the number of tokens without the end token, though the sum
+        # includes its probability.
         log_prob = result.scores[0] * len(tokens) / (len(tokens) + 1)
         said = DecoderOutput(tokens, log_prob, result.no_speech_prob)
         return answer_of(self._tokenizer, said, temperature, usual)
@@ -147,7 +161,10 @@ class FallbackDecoder:
 def answer_of(
     tokenizer: Any, said: DecoderOutput, temperature: float, usual: float
 ) -> WindowResult:
-    """`usual`: the mean probability of a token where every word is certain."""
+    """Returns the result of a window.
+
+    usual: mean probability of a token if every word is certain.
+    """
     text = tokenizer.decode(said.tokens)
     return WindowResult(
         tokens=said.tokens,
@@ -161,7 +178,10 @@ def answer_of(
 
 
 def truncate_result(tokenizer: Any, answer: WindowResult, tokens: int) -> WindowResult:
-    """As if it had ended there. Where it really ended depends on the others in the batch."""
+    """Returns the answer cut to `tokens` tokens, with confidence 0.
+
+    Where it really ended depends on the other windows of the batch.
+    """
     text = tokenizer.decode(answer.tokens[:tokens])
     return replace(
         answer,
@@ -173,12 +193,12 @@ def truncate_result(tokenizer: Any, answer: WindowResult, tokens: int) -> Window
 
 
 def usual_probability(start: DecoderPrompt) -> float:
-    """Mean probability of a token when every word is certain."""
+    """Returns the mean probability of a token if every word is certain."""
     return _WITH_TIMES if start.has_timestamps else 1.0
 
 
 def compression_ratio(text: str) -> float:
-    """Text that says the same again and again compresses well."""
+    """Returns the compression ratio of a text; it is high if the text repeats itself."""
     data = text.encode()
     return len(data) / len(zlib.compress(data))
 
@@ -190,7 +210,7 @@ def _temperature(question: WindowTask, tried: Sequence[WindowResult]) -> float:
 def _alike(
     entries: Iterable[tuple[int, WindowTask, float]],
 ) -> Iterable[list[tuple[int, WindowTask, float]]]:
-    """Those that one call of the decoder takes together."""
+    """Yields groups of entries that one decoder call can take together."""
 
     def kind(entry: tuple[int, WindowTask, float]) -> tuple[Any, ...]:
         _, question, temperature = entry
@@ -202,17 +222,17 @@ def _alike(
 
 
 def is_loop(answer: WindowResult, question: WindowTask) -> bool:
-    """It says the same again and again."""
+    """Returns True if the text repeats itself."""
     return answer.compression_ratio > question.thresholds.compression_ratio
 
 
 def needs_fallback(question: WindowTask, tried: Sequence[WindowResult]) -> bool:
-    """Whether the next temperature is worth a try."""
+    """Returns True if the last answer failed and there is a further temperature."""
     return len(tried) < len(question.temperatures) and _fails(question, tried[-1])
 
 
 def _fails(question: WindowTask, answer: WindowResult) -> bool:
-    """Worth another try at a higher temperature: a loop, or unsure words that are no silence."""
+    """Returns True for a loop, and for unsure words unless they are probably no speech."""
     limits = question.thresholds
     is_unsure = answer.avg_logprob < limits.log_prob
     if is_unsure and answer.no_speech_prob > limits.no_speech:
@@ -221,7 +241,10 @@ def _fails(question: WindowTask, answer: WindowResult) -> bool:
 
 
 def best_result(question: WindowTask, tried: Sequence[WindowResult]) -> WindowResult:
-    """The one that counts."""
+    """Returns the last answer if it did not fail, else the most probable one that is no loop.
+
+    If all are loops, the most probable one.
+    """
     if not _fails(question, tried[-1]):
         return tried[-1]
     sane = [answer for answer in tried if not is_loop(answer, question)]

@@ -1,6 +1,6 @@
-"""One model's tokens by what they mean, and text as tokens and back: needs only its table.
+"""Tokenizer of one model: its special tokens, and text to tokens and back. Needs only its table.
 
-As faster-whisper's tokenizer, which cannot be imported without CTranslate2.
+It equals faster-whisper's tokenizer, which cannot be imported without CTranslate2.
 """
 
 import string
@@ -11,10 +11,10 @@ from typing import Any
 from engines.base import AsrTask
 
 _NO_SPACES = ("zh", "ja", "th", "lo", "my", "yue")
-"Languages that write words without spaces between them: each character is taken for one."
+"Languages without spaces between words; each of their characters counts as a word."
 
 _CUT = "\N{REPLACEMENT CHARACTER}"
-"What a part of a character is decoded to."
+"Text that an incomplete character is decoded to."
 
 _SYMBOLS = (
     *'"#()*+/:;<=>@[\\]^_`{|}~「」『』',
@@ -38,13 +38,17 @@ _SYMBOLS = (
     ),
     *("{{", "}}", "♪♪", "♪♪♪"),
 )
+"Signs that are never spoken, suppressed if they are one token."
 _MUSIC = tuple("♩♪♫♬♭♮♯")
-"Several tokens in some tables; the first of them begins nothing else that is spoken."
+"Signs that are several tokens in some tables; the first of them begins no spoken text."
 
 
 class Tokenizer:
-    """`table`: of the library `tokenizers`. Text is transcribed in `language` where nothing else is
-    said."""
+    """Special tokens of one model, and the conversion of text.
+
+    table: a `Tokenizer` of the library `tokenizers`.
+    task, language: those of `sot_sequence`.
+    """
 
     def __init__(
         self, table: Any, is_multilingual: bool, task: AsrTask = "transcribe", language: str = "en"
@@ -54,17 +58,17 @@ class Tokenizer:
 
     @cached_property
     def sot(self) -> int:
-        """Start of a transcript."""
+        """Token for the start of a transcript."""
         return self._id("<|startoftranscript|>")
 
     @cached_property
     def sot_prev(self) -> int:
-        """Start of earlier text."""
+        """Token for the start of earlier text."""
         return self._id("<|startofprev|>")
 
     @cached_property
     def eot(self) -> int:
-        """The end; all behind it are special, all before are text."""
+        """Token for the end. Smaller ids are text, larger ones are special tokens."""
         return self._id("<|endoftext|>")
 
     @cached_property
@@ -81,20 +85,23 @@ class Tokenizer:
 
     @property
     def timestamp_begin(self) -> int:
-        """0.00 s; each further one 20 ms later."""
+        """Token of the timestamp 0.00 s; each further one is 20 ms later."""
         return self.no_timestamps + 1
 
     @property
     def sot_sequence(self) -> list[int]:
-        """What a transcript begins with."""
+        """Tokens at the start of a transcript: start, language and task."""
         if not self._is_multilingual:
             return [self.sot]
         return [self.sot, self._id(f"<|{self._language}|>"), self._id(f"<|{self._task}|>")]
 
     @cached_property
     def suppressed(self) -> tuple[int, ...]:
-        """Never said: brackets, notes and other signs that nobody speaks, and tokens of a
-        transcript's start."""
+        """Tokens that are never written.
+
+        They are brackets, notes and other signs that nobody speaks, and tokens of the start of a
+        transcript.
+        """
         symbols = [self._first(sign, must_be_one=False) for sign in (" -", " '")]
         for space in ("", " "):
             symbols += [self._first(space + sign, must_be_one=True) for sign in _SYMBOLS]
@@ -109,12 +116,12 @@ class Tokenizer:
         return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Of text only."""
+        """Returns the text of tokens; special tokens are left out."""
         text: str = self.tokenizer.decode([token for token in tokens if token < self.eot])
         return text
 
     def split_to_word_tokens(self, tokens: Sequence[int]) -> tuple[list[str], list[list[int]]]:
-        """Words as they are written, spaces and punctuation included, and the tokens of each."""
+        """Returns the words as written, with spaces and punctuation, and the tokens of each."""
         words, parts = self._characters(tokens)
         if self._language in _NO_SPACES and self._is_multilingual:
             return words, parts
@@ -131,7 +138,7 @@ class Tokenizer:
         return joined, joined_parts
 
     def _characters(self, tokens: Sequence[int]) -> tuple[list[str], list[list[int]]]:
-        """The shortest runs of tokens that are whole characters."""
+        """Returns the shortest runs of tokens that are complete characters, as texts and tokens."""
         whole = self._with_times(tokens)
         words, parts, begun, offset = list[str](), list[list[int]](), list[int](), 0
         for token in tokens:
@@ -145,7 +152,7 @@ class Tokenizer:
         return words, parts
 
     def _with_times(self, tokens: Sequence[int]) -> str:
-        """Timestamps as `<|1.20|>`."""
+        """Returns the text of tokens, with timestamps as `<|1.20|>`."""
         said, run = "", list[int]()
         for token in tokens:
             if token >= self.timestamp_begin:
@@ -165,11 +172,8 @@ class Tokenizer:
         return token
 
 
-# How Whisper's token tables write bytes.
-
-
 def byte_letters() -> list[str]:
-    """GPT-2's printable letter for each byte."""
+    """Returns the printable letter that GPT-2's and Whisper's token tables use for each byte."""
     plain = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return [chr(byte) if byte in plain else chr(next(others)) for byte in range(256)]

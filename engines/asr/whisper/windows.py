@@ -1,4 +1,4 @@
-"""How long a window Whisper gets for an utterance, up to 30 s: the encoder's cost grows with it."""
+"""Length of the window that Whisper encodes for an utterance: up to 30 s, and the cost grows."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ FRAME_SAMPLES = 160
 WINDOW_FRAMES = WINDOW_SAMPLES // FRAME_SAMPLES
 
 TAIL_MS = 500
-"Silence after the last word inside every window: without it WER is 8 %, not 3 %."
+"Least silence after the audio in every window: without it the WER is 8 % instead of 3 %."
 
 _TAIL_SAMPLES = ms_to_samples(TAIL_MS, ASR_RATE_HZ)
 MAX_ITEM_SAMPLES = WINDOW_SAMPLES - _TAIL_SAMPLES
@@ -21,14 +21,18 @@ MAX_ITEM_MS = samples_to_ms(MAX_ITEM_SAMPLES, ASR_RATE_HZ)
 
 _BUCKET_SAMPLES = 10 * ASR_RATE_HZ
 _LONG_STEP_SAMPLES, _SHORT_STEP_SAMPLES = ASR_RATE_HZ, ASR_RATE_HZ // 4
-"""Utterances of about the same length get the same window, and so share a batch. In short windows
-what is added shows: WER is 3.1 %, with whole seconds 3.6 %."""
+"""Windows are rounded up to these steps (long and short windows), so that utterances of similar
+length share a batch. In short windows much added silence does harm: the WER is 3.1 % with quarters
+of a second, 3.6 % with whole seconds."""
 _MIN_SAMPLES = 2 * ASR_RATE_HZ
-"Shorter windows make loops out of one-second commands: 6 % WER, not 3 %."
+"Shortest window. In shorter ones commands of one second become loops: WER 6 % instead of 3 %."
 
 
 def window_frames(samples: int, padding: "AsrPadding") -> int:
-    """Mel frames of an utterance's window. Never depends on what else is in the batch."""
+    """Returns the length of an utterance's window in mel frames, whatever else is in the batch.
+
+    samples: length of the audio, 16 kHz.
+    """
     needed = min(samples + _TAIL_SAMPLES, WINDOW_SAMPLES)
     match padding:
         case "max":
@@ -47,6 +51,9 @@ def _up(samples: int, step: int) -> int:
 
 
 def usual_frames(padding: "AsrPadding") -> tuple[int, ...]:
-    """Mel frames of all windows there are, the shortest first: those of most utterances."""
+    """Returns the lengths of all possible windows in mel frames, the shortest first.
+
+    Most utterances have the shortest windows.
+    """
     lengths = range(0, WINDOW_SAMPLES + 1, _SHORT_STEP_SAMPLES)
     return tuple(sorted({window_frames(samples, padding) for samples in lengths}))

@@ -1,7 +1,7 @@
-"""Which word was said when, out of the path that a text takes through the audio.
+"""Computes word times from the alignment of text tokens with the audio.
 
 The rules are those of faster-whisper (`find_alignment`, `add_word_timestamps`), which cannot be
-imported without CTranslate2: same words, same times.
+imported without CTranslate2. Words and times are the same.
 """
 
 from collections.abc import Sequence
@@ -17,24 +17,24 @@ from engines.asr.whisper.tokenizer import Tokenizer, byte_letters
 from engines.base import AsrTask, TokenLogprob, Word
 
 _POSITIONS_PER_S = 50
-"Of the encoder."
+"Positions of the encoder's output per second."
 
 _BEFORE, _AFTER = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"
-"Punctuation that belongs to the next word, and to the one before."
+"Punctuation that belongs to the next word, and punctuation that belongs to the previous word."
 
 _SENTENCE_ENDS = ".。!！?？"
 _MOST_USUAL_S = 0.7
-"Of the usual length of a word: longer medians are pauses."
+"Upper limit for the median length of a word: longer medians come from pauses."
 _APART_S = 0.5
-"A piece's own time counts where its word's is so far away from it."
+"Difference from which on a segment's own time replaces that of its first or last word."
 
 
 class AlignmentPath(Protocol):
-    """CTranslate2's `WhisperAlignmentResult`."""
+    """Interface of CTranslate2's `WhisperAlignmentResult`."""
 
     @property
     def alignments(self) -> Sequence[tuple[int, int]]:
-        """(token, encoder position) along the path."""
+        """(index of the token, encoder position) along the path."""
         ...
 
     @property
@@ -43,7 +43,7 @@ class AlignmentPath(Protocol):
 
 @dataclass(slots=True)
 class _TimedWord:
-    """A word on its way; punctuation joins its neighbours."""
+    """A word during alignment; punctuation is merged into its neighbours."""
 
     word: str
     tokens: int
@@ -55,8 +55,11 @@ class _TimedWord:
 def add_words(
     pieces: list[TokenSegment], path: AlignmentPath, tokenizer: Tokenizer, spoken_until_s: float
 ) -> None:
-    """Write each piece's words into it; its times become theirs. `path`: of all their text tokens,
-    one piece behind the other."""
+    """Writes the words of each segment into it, and sets its times to those of its words.
+
+    path: alignment of the text tokens of all segments in order.
+    spoken_until_s: end of the previous window's last word.
+    """
     counts = [len(text_tokens(piece, tokenizer)) for piece in pieces]
     tokens = [token for piece in pieces for token in text_tokens(piece, tokenizer)]
     words = _timed(path, tokenizer, tokens)
@@ -80,13 +83,13 @@ def add_words(
 
 
 def text_tokens(piece: TokenSegment, tokenizer: Tokenizer) -> list[int]:
-    """Without timestamps."""
+    """Returns the tokens of a segment without timestamps."""
     return [token for token in piece["tokens"] if token < tokenizer.eot]
 
 
 def _timed(path: AlignmentPath, tokenizer: Tokenizer, tokens: Sequence[int]) -> list[_TimedWord]:
     words, parts = tokenizer.split_to_word_tokens([*tokens, tokenizer.eot])
-    if len(parts) <= 1:  # the end alone
+    if len(parts) <= 1:  # only the end token
         return []
     bounds = np.cumsum([0, *(len(part) for part in parts[:-1])])
     text, audio = (np.array(side) for side in zip(*path.alignments, strict=True))
@@ -100,7 +103,7 @@ def _timed(path: AlignmentPath, tokenizer: Tokenizer, tokens: Sequence[int]) -> 
 
 
 def _shorten(words: Sequence[_TimedWord], most_s: float) -> None:
-    """What is long at the end of a sentence is a pause."""
+    """Shortens long words at the ends of sentences, which contain a pause."""
     for before, word in pairwise(words):
         if word.end_s - word.start_s > most_s:
             if word.word in _SENTENCE_ENDS:
@@ -110,7 +113,7 @@ def _shorten(words: Sequence[_TimedWord], most_s: float) -> None:
 
 
 def _join_punctuation(words: Sequence[_TimedWord]) -> None:
-    """What is left empty has gone into its neighbour."""
+    """Merges punctuation into the next or previous word, and leaves an empty word behind."""
     following = len(words) - 1
     for i in range(len(words) - 2, -1, -1):
         word, after = words[i], words[following]
@@ -141,7 +144,10 @@ def _said(word: _TimedWord, offset_s: float) -> AlignedWord:
 def _settle(
     piece: TokenSegment, said: list[AlignedWord], spoken_until_s: float, usual_s: float
 ) -> None:
-    """Words at a piece's ends are often too long; then its own times count, else theirs."""
+    """Corrects the first and last word of a segment, which are often too long.
+
+    The segment gets the times of its words, or the words get the segment's time.
+    """
     first, last, most_s = said[0], said[-1], 2 * usual_s
     is_long = first["end"] - first["start"] > most_s
     if len(said) > 1:
@@ -161,37 +167,38 @@ def _settle(
         piece["end"] = last["end"]
 
 
-# Which word was said when, and how sure each token is, per window.
+# Word times and token probabilities of one window.
 
 _LEAST = 1e-10
-"Of a probability: its logarithm must stay a number."
+"Least probability, so that its logarithm stays finite."
 
 
 class EncodedAudio(Protocol):
-    """`encoded.Encoded`, or another engine's."""
+    """Interface of `encoder_output.EncoderOutput`, or its counterpart in another engine."""
 
     def rows(self, wanted: Sequence[int]) -> Any:
-        """These windows, as the model's `align` takes them."""
+        """Returns these windows, as the model's `align` takes them."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AlignmentWindow:
-    """One window as it was heard."""
+    """One encoded window of a batch."""
 
     encoded: EncodedAudio
     row: int
+    "Index of the window in the batch."
     frames: int
-    "That hold audio."
+    "Number of mel frames that hold audio."
     language: str
     task: AsrTask
 
 
 class CrossAttentionAligner:
-    """Runs the decoder once more over what it said."""
+    """Aligns text with audio by running the decoder once more over its own answer."""
 
     def __init__(self, model: Any, table: Any, is_multilingual: bool) -> None:
-        """`model`: with CTranslate2's `align`. `table`: of the library `tokenizers`."""
+        """model: has CTranslate2's `align`. table: a `Tokenizer` of the library `tokenizers`."""
         self._model, self._table, self._is_multilingual = model, table, is_multilingual
         self._tokenizers: dict[tuple[str, AsrTask], Tokenizer] = {}
         self._bytes = {letter: byte for byte, letter in enumerate(byte_letters())}
@@ -199,7 +206,10 @@ class CrossAttentionAligner:
     def words(
         self, voice: AlignmentWindow, pieces: list[TokenSegment], spoken_until_s: float
     ) -> list[list[Word]]:
-        """Per piece; the pieces' times become those of their words."""
+        """Returns the words of each segment, and sets the segments' times to those of their words.
+
+        spoken_until_s: end of the previous window's last word.
+        """
         tokenizer = self._tokenizer(voice)
         spoken = [token for piece in pieces for token in text_tokens(piece, tokenizer)]
         add_words(pieces, self._path(voice, spoken), tokenizer, spoken_until_s)
@@ -208,7 +218,7 @@ class CrossAttentionAligner:
         ]
 
     def logprobs(self, voice: AlignmentWindow, tokens: Sequence[int]) -> list[TokenLogprob]:
-        """Of the words' tokens; timestamps have none."""
+        """Returns the log probabilities of the text tokens; timestamps have none."""
         tokenizer = self._tokenizer(voice)
         spoken = [token for token in tokens if token < tokenizer.eot]
         result = self._path(voice, spoken)
