@@ -11,7 +11,6 @@ from engines.asr.whisper.decode import ALWAYS, TAKES_ALL, DecodeRules
 from engines.asr.whisper.windows import MAX_ITEM_MS
 from engines.base import AsrInfo, AsrPadding
 
-
 NAME = "faster_whisper"
 
 NOTES_FILE = "earshot.json"

@@ -1,8 +1,9 @@
-"""Whisper in torch: transformers' checkpoints at the speed of the GPU, requests joining any time.
+"""Engine for Whisper in torch: runs transformers' checkpoints; requests join a batch at any time.
 
-Text is that of transformers' `generate`; windows, prompts, rejection and results are those of the
-`faster_whisper` engine (`engines/asr/whisper/`). The model below (`device.py` and what it imports)
-needs torch, numpy and safetensors alone: `bench.gpu` runs it where the server is not installed.
+The text is the same as that of transformers' `generate`. Windows, prompts, rejection and results
+are those of the engine `faster_whisper` (`engines/asr/whisper/`). The model (`network/device.py`
+and its imports) needs only torch, numpy and safetensors, so that `bench.gpu` can run it without
+the server.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,14 +19,17 @@ REQUIRES = {"torch": "torch", "safetensors": "safetensors", "tokenizers": "token
 
 
 def create(settings: "Settings") -> "WhisperTorch":
-    """Raises EngineMissing when there are no weights, ConfigError when they cannot be used so."""
+    """Returns the engine with its weights loaded.
+
+    Raises EngineMissing without weights, ConfigError if they do not fit the settings.
+    """
     from engines.asr.whisper_torch.loader import open_engine
 
     return open_engine(settings)
 
 
 def __getattr__(name: str) -> Any:
-    """What the server asks for, and msgspec with it."""
+    """Imports `Settings` and `describe` on first use, because they need msgspec."""
     if name not in ("Settings", "describe"):
         raise AttributeError(f"module {__name__} has no attribute {name}")
     from engines.asr.whisper_torch import settings

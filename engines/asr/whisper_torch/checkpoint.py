@@ -1,4 +1,4 @@
-"""What a Hugging Face checkpoint says about itself: sizes, special tokens, alignment heads."""
+"""Reads facts from a Hugging Face checkpoint: sizes, special tokens, alignment heads."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,10 @@ from core.errors import ConfigError
 CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer.json"
 
 FIRST_TIMESTAMPS = 50
-"Where the first timestamp may be at most, in steps of 20 ms: a second."
+"Latest first timestamp, in steps of 20 ms: 1 s."
 
 _ENGLISH_END = 50_256
-"The end token of OpenAI's English-only models."
+"End token of OpenAI's English-only models."
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,43 +29,48 @@ class ModelShape:
     decoder_heads: int
     vocabulary: int
     audio_positions: int = 1500
-    "Half as many as mel frames in a window."
+    "Positions of the encoder's output: half the mel frames of the longest window."
     text_positions: int = 448
+    "Positions of the decoder: prompt and answer together."
     inner: int = 0
     "Width of the feed-forward layers; 0: four times `width`."
 
     @property
     def head_width(self) -> int:
-        """Of the decoder."""
+        """Width of one attention head of the decoder."""
         return self.width // self.decoder_heads
 
 
 @dataclass(frozen=True, slots=True)
 class SpecialTokens:
-    """Tokens that the search knows, and the heads that follow the audio."""
+    """Special tokens of a model, and its alignment heads."""
 
     start: int
     end: int
     no_timestamps: int
     no_speech: int | None
     suppressed: tuple[int, ...] = ()
-    "Never said."
+    "Tokens that are never written."
     suppressed_first: tuple[int, ...] = ()
-    "Never said first."
+    "Tokens that are never written first."
     first_timestamps: int | None = FIRST_TIMESTAMPS
+    "Latest first timestamp, in steps of 20 ms; None: no limit."
     languages: tuple[int, ...] = ()
-    "Empty for English-only models."
+    "Tokens of the languages; empty for English-only models."
     alignment_heads: tuple[tuple[int, int], ...] = ()
-    "(layer, head)."
+    "(layer, head) of the decoder's heads whose attention follows the audio in time."
 
     @property
     def timestamps(self) -> int:
-        """The token of 0.00 s; all behind it are timestamps."""
+        """Token of the timestamp 0.00 s; all larger ids are timestamps."""
         return self.no_timestamps + 1
 
 
 def read_shape(folder: Path) -> ModelShape:
-    """Raises ConfigError when the folder holds no Whisper of transformers' form."""
+    """Returns the sizes of a checkpoint.
+
+    Raises ConfigError if the folder has no Whisper checkpoint of transformers.
+    """
     config = _read(folder / CONFIG)
     if config.get("model_type") != "whisper":
         raise ConfigError(f"{folder / CONFIG}: model_type is not whisper")
@@ -89,9 +94,9 @@ def read_shape(folder: Path) -> ModelShape:
 
 
 def read_special(folder: Path, shape: ModelShape) -> SpecialTokens:
-    """From the generation config; what an old checkpoint has not, from the config.
+    """Returns the special tokens from the generation config, in old checkpoints from the config.
 
-    Raises ConfigError when neither names the timestamps.
+    Raises ConfigError if no file names the token `<|notimestamps|>`.
     """
     said = {**_read(folder / CONFIG)}
     if (folder / GENERATION).is_file():
@@ -119,21 +124,30 @@ def read_special(folder: Path, shape: ModelShape) -> SpecialTokens:
 
 
 def _heads(shape: ModelShape, listed: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
-    """Those that there are: distilled checkpoints ship their teacher's, whose decoder is deeper."""
+    """Returns the listed alignment heads that exist.
+
+    Distilled checkpoints list those of their teacher, whose decoder has more layers.
+    """
     layers, heads = range(shape.decoder_layers), range(shape.decoder_heads)
     found = [(layer, head) for layer, head in listed if layer in layers and head in heads]
     return tuple(found or _later_half(shape))
 
 
 def _later_half(shape: ModelShape) -> Sequence[tuple[int, int]]:
-    """As OpenAI's own code does where nobody measured which heads follow the audio."""
+    """Returns all heads of the later half of the layers.
+
+    OpenAI's own code takes them if nobody measured which heads follow the audio.
+    """
     layers = range(shape.decoder_layers // 2, shape.decoder_layers)
     return [(layer, head) for layer in layers for head in range(shape.decoder_heads)]
 
 
 def _languages(folder: Path) -> tuple[int, ...]:
-    """As `whisper.description.languages_of`, which needs msgspec: between the start of a transcript
-    and the tasks; English-only models list them too, and have none."""
+    """Returns the tokens between the start of a transcript and the tasks, which are the languages.
+
+    English-only models list them too, but have none. The function repeats
+    `whisper.model_info.languages_of`, which needs msgspec.
+    """
     table = _table(folder)
     tasks = [table[name] for name in ("<|transcribe|>", "<|translate|>") if name in table]
     start = table.get("<|startoftranscript|>")
@@ -143,7 +157,7 @@ def _languages(folder: Path) -> tuple[int, ...]:
 
 
 def _table(folder: Path) -> Mapping[str, int]:
-    """The tokenizer's special tokens; without a tokenizer none."""
+    """Returns the tokenizer's special tokens: text -> id. Empty without a tokenizer."""
     if not (folder / TOKENIZER).is_file():
         return {}
     added = _read(folder / TOKENIZER).get("added_tokens", ())

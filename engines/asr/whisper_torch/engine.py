@@ -1,4 +1,4 @@
-"""The engine: items in, results out, decoded by one thread beside whatever else is under way."""
+"""The `AsrModel` of the engine. One thread decodes the items of all calls together."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -11,17 +11,21 @@ from engines.base.asr import OnDecoded
 
 
 class WhisperTorch:
-    """An `AsrModel`, and a `JoiningModel`. A language that it does not know is treated as None."""
+    """An `AsrModel`, and a `ConcurrentAsrModel`: calls may overlap.
+
+    A requested language that the model does not know is detected instead.
+    """
 
     def __init__(self, info: AsrInfo, courses: DecodeProgramFactory, loop: DeviceThread) -> None:
-        """`loop` has been started."""
+        """loop: the thread of the device, started already."""
         self.info = info
         self._courses, self._loop = courses, loop
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
-        """See `AsrModel.decode`. No answer depends on the other items.
+        """Returns one result per item (see `AsrModel.decode`). No result depends on other items.
 
-        Raises EngineError for an item that is too long, RequestError as `check_prefix`.
+        Raises EngineError for an item that is too long, RequestError for a bad prefix (see
+        `check_prefix`).
         """
         future: Future[list[AsrResult]] = Future()
 
@@ -35,7 +39,10 @@ class WhisperTorch:
         return future.result()
 
     def begin(self, items: Sequence[AsrItem], done: OnDecoded) -> Callable[[], None]:
-        """See `JoiningModel.begin`."""
+        """Starts to decode items and returns at once (see `ConcurrentAsrModel.begin`).
+
+        Calling the returned function cancels the items.
+        """
         if not items:
             done([])
             return _nothing
@@ -45,15 +52,15 @@ class WhisperTorch:
         return call.cancel
 
     def forget(self, utterance: str) -> None:
-        """Nothing is kept between calls: features are little work beside the encoding."""
+        """Does nothing: no features are cached, as they cost little compared to the encoder."""
 
     def close(self) -> None:
-        """What is under way is dropped."""
+        """Ends the thread; items in progress are dropped."""
         self._loop.close()
 
 
 class _BatchCall:
-    """Several items of one caller."""
+    """The items of one `begin` call; reports when all are decoded or one failed."""
 
     def __init__(self, loop: DeviceThread, count: int, done: OnDecoded) -> None:
         self._loop, self._done = loop, done
@@ -63,7 +70,10 @@ class _BatchCall:
         self._jobs: list[DecodeJob] = []
 
     def add(self, job: DecodeJob) -> None:
-        """Its job may have ended before, and with an error the whole call."""
+        """Adds the job of an item.
+
+        The call may be over already, because an earlier job failed. Then the new job is cancelled.
+        """
         with self._lock:
             self._jobs.append(job)
             is_over = self._is_over
@@ -71,7 +81,7 @@ class _BatchCall:
             self._loop.cancel(job)
 
     def told(self, index: int) -> Callable[[AsrResult | None, Exception | None], None]:
-        """What the item's job calls when it ends."""
+        """Returns the function that the job of item `index` calls at its end."""
 
         def done(result: AsrResult | None, error: Exception | None) -> None:
             with self._lock:
@@ -101,4 +111,4 @@ class _BatchCall:
 
 
 def _nothing() -> None:
-    """There is nothing to cancel."""
+    """Cancels an empty call."""

@@ -1,4 +1,4 @@
-"""From a checkpoint's folder to a running engine."""
+"""Loads a checkpoint and starts the engine."""
 
 import logging
 import time
@@ -24,7 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 def open_engine(settings: Settings) -> WhisperTorch:
-    """Raises EngineMissing when there are no weights, ConfigError when they cannot be used so."""
+    """Returns the running engine.
+
+    Raises EngineMissing without weights, ConfigError if they do not fit the settings.
+    """
     info = describe(settings)
     folder = Path(settings.model)
     is_multilingual = "task" in info.supports
@@ -48,14 +51,14 @@ def open_engine(settings: Settings) -> WhisperTorch:
 
 
 def _place(settings: Settings) -> tuple[str, str]:
-    """Device and compute type. Raises ConfigError."""
+    """Returns device (`cpu`, `cuda:0`) and compute type. Raises ConfigError without a GPU."""
     has_gpu = torch.cuda.is_available()
     if settings.device == "cuda" and not has_gpu:
         raise ConfigError(f"asr.{NAME}: device cuda, but torch sees no GPU; allowed: auto, cpu")
     if settings.device == "cpu" or not has_gpu:
         kind = settings.compute_type or "float32"
         if kind.endswith("16"):
-            kind = "float32"  # theirs was for a GPU
+            kind = "float32"  # the configured type is for a GPU
         return "cpu", kind
     return f"cuda:{settings.device_index}", settings.compute_type or "float16"
 

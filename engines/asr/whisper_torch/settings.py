@@ -1,4 +1,4 @@
-"""What the operator chooses, and what a checkpoint's folder says without its weights."""
+"""Settings of the engine, and its description from a checkpoint's folder without the weights."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -35,24 +35,27 @@ ComputeType = Literal[
 
 
 class Settings(shared.Settings, frozen=True, forbid_unknown_fields=True):
-    """Those of `faster_whisper`, but for what CTranslate2 has and torch has not."""
+    """Settings of the engine: as for `faster_whisper`, with other number types and CUDA graphs."""
 
     model: str
     "Folder of a checkpoint: config.json, generation_config.json, tokenizer.json, safetensors."
     compute_type: ComputeType | None = None
-    "None: float16 on a GPU, float32 on a CPU. int8 and fp8 save memory, and are slower."
+    "Number type; None: float16 on a GPU, float32 on a CPU. int8, fp8: less memory, but slower."
     beam_size: Annotated[int, Meta(ge=1, le=8)] = 1
     max_batch: Annotated[int, Meta(ge=1, le=256)] = 8
-    "Rows in all. A beam takes as many as it is wide, a try at a temperature five."
+    "Number of rows. A beam takes one per beam, a try at a temperature above 0 takes five."
     graphs: bool = True
-    "On a GPU: capture CUDA graphs at the start."
+    "Capture CUDA graphs at the start, if there is a GPU."
     warm_up_s: Annotated[float, Meta(ge=0, le=60)] = 20.0
-    """What capturing may take; shapes that were not captured run kernel by kernel. A worker must be
-    loaded after 120 s: half of them are left for the weights."""
+    """Longest time for capturing; shapes that were not captured run kernel by kernel. A worker must
+    be loaded within 120 s, half of which is reserved for the weights."""
 
 
 def describe(settings: Settings) -> AsrInfo:
-    """Raises EngineMissing when the folder has no weights, ConfigError when it cannot be used."""
+    """Returns the description of a checkpoint, without loading it.
+
+    Raises EngineMissing if the folder has no weights, ConfigError if it cannot be used.
+    """
     folder = Path(settings.model)
     missing = [name for name in (CONFIG, TOKENIZER) if not (folder / name).exists()]
     if not any((folder / name).exists() for name in WEIGHTS):

@@ -1,1 +1,1 @@
-"""Step batching: many requests share each step of the decoder."""
+"""Step batching: all requests share each step of the decoder, and join or leave between steps."""

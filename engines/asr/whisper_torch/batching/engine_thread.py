@@ -1,8 +1,8 @@
-"""One thread that owns the device: it encodes, steps all rows, and lets requests join and leave.
+"""The thread that owns the device. It encodes, steps all rows, and lets requests join and leave.
 
-A request is a course: a generator that asks for one thing after the other (`EncodeTask`,
-`GenerateTask`) and
-returns its result. What one course waits for is done together with what the others wait for.
+A request is a `DecodeProgram`: a generator that yields one task after the other (`EncodeTask`,
+`GenerateTask`, `SideTask`), is sent the result of each, and returns the result of the request. The
+tasks of all programs are done together.
 """
 
 import logging
@@ -26,24 +26,27 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class EncodeTask:
-    """Answered by what is heard in the window, (positions, width)."""
+    """Task to encode a window. Its result is the encoder's output, shape (positions, width)."""
 
     window: torch.Tensor
-    "(mels, frames)."
+    "Normalised features, shape (mels, frames)."
 
 
 @dataclass(frozen=True, slots=True)
 class GenerateTask:
-    """Answered by a list of `GeneratedTokens`, one for each of `rows`, which need not run
-    together."""
+    """Task to write answers. Its result is a list of `GeneratedTokens`, one for each of `rows`.
+
+    The rows need not run at the same time.
+    """
 
     encoded: torch.Tensor
+    "Encoder output, shape (positions, width)."
     rows: Sequence[NewRow]
 
 
 @dataclass(frozen=True, slots=True)
 class SideTask:
-    """Answered by what `call` returns; nobody waits for it but its own course."""
+    """Task to run `call` in a second thread. Only its own program waits for the result."""
 
     call: Callable[[], Any]
 
@@ -53,35 +56,39 @@ DeviceTask = EncodeTask | GenerateTask | SideTask
 DecodeProgram = Generator[DeviceTask, Any, Any]
 
 OnProgramEnd = Callable[[Any, Exception | None], None]
-"Told the result, or why there is none; in the loop's thread."
+"Called in the device's thread with (result, None), or with (None, error)."
 
 
 @dataclass(eq=False, slots=True)
 class DecodeJob:
-    """A course under way."""
+    """A program in progress."""
 
     course: DecodeProgram
     done: OnProgramEnd
     is_cancelled: bool = False
     asked: DeviceTask | None = None
-    "None: it has not begun."
+    "Task that the program waits for; None: it has not begun."
     seats: dict[int, SlotRange] = field(default_factory=dict)
-    "Index of the asked row -> where it is written."
+    "Index in `GenerateTask.rows` -> the device's rows that write it."
     written: dict[int, GeneratedTokens] = field(default_factory=dict)
+    "Index in `GenerateTask.rows` -> its finished answer."
 
 
 class DeviceThread:
-    """`start` it, `close` it. `submit` and `cancel` may be called from any thread."""
+    """The thread of the device, which runs between `start` and `close`.
+
+    `submit` and `cancel` may be called from any thread.
+    """
 
     def __init__(self, rows: SlotTable, launcher: KernelLauncher, device: torch.device) -> None:
         self._rows, self._launcher, self._device = rows, launcher, device
         self._changed = Condition()
         self._new: deque[DecodeJob] = deque()
         self._over: deque[tuple[DecodeJob, Future[Any]]] = deque()
-        "What was computed apart."
+        "Finished side tasks."
         self._apart = ThreadPoolExecutor(1, "whisper-torch-apart", self._enter)
         self._jobs: list[DecodeJob] = []
-        "In the order in which they came."
+        "Programs in progress, in the order of their arrival."
         self._is_closing = False
         self._thread = Thread(target=self._run, name="whisper-torch", daemon=True)
 
@@ -89,7 +96,7 @@ class DeviceThread:
         self._thread.start()
 
     def close(self) -> None:
-        """What is under way is dropped without an answer."""
+        """Ends the thread; programs in progress are dropped without a result."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -98,7 +105,7 @@ class DeviceThread:
         self._apart.shutdown()
 
     def submit(self, course: DecodeProgram, done: OnProgramEnd) -> DecodeJob:
-        """Begin at the next step."""
+        """Starts a program at the next step. done: called at its end, unless it is cancelled."""
         job = DecodeJob(course, done)
         with self._changed:
             self._new.append(job)
@@ -106,7 +113,10 @@ class DeviceThread:
         return job
 
     def cancel(self, job: DecodeJob) -> None:
-        """Its rows are free at the next step; `done` is not told. Nothing when it is over."""
+        """Frees the job's rows at the next step, without a call of `done`.
+
+        Does nothing for a job that is over.
+        """
         with self._changed:
             job.is_cancelled = True
             self._changed.notify()
@@ -118,23 +128,23 @@ class DeviceThread:
                 self.turn()
 
     def _enter(self) -> None:
-        """In a thread of ours: events and streams are its own."""
+        """Selects the device in a new thread: torch keeps this setting per thread."""
         if self._device.type == "cuda":
             torch.cuda.set_device(self._device)
 
     def _wait(self) -> bool:
-        """Until there is work. False: the loop is being closed."""
+        """Waits until there is work. Returns False when the thread must end."""
         with self._changed:
             while not (self._new or self._over or self._is_closing or self._has_work()):
                 self._changed.wait()
             return not self._is_closing
 
     def _has_work(self) -> bool:
-        """Somebody waits for more than for what is computed apart."""
+        """Returns True if any job is cancelled, or waits for another task than a side task."""
         return any(job.is_cancelled or not isinstance(job.asked, SideTask) for job in self._jobs)
 
     def turn(self) -> None:
-        """What happens between two steps, and a step."""
+        """Lets jobs join and leave, encodes, and steps all rows once."""
         try:
             self._admit()
             self._encode()
@@ -144,13 +154,16 @@ class DeviceThread:
             ended = self._rows.ended()
             for seat, written in zip(ended, self._rows.answers(ended), strict=True):
                 self._end(seat, written)
-        except Exception as error:  # the device failed: nobody's rows can be trusted
+        except Exception as error:  # the device failed: no row can be trusted any more
             logger.exception("a step failed")
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Everybody is told before a device is touched that may stay broken: then the next requests
-        fail as well, and the supervisor ends the process (`serving.workers.hang_detection`)."""
+        """Reports `error` to all jobs, and only then frees their rows on the device.
+
+        The device may stay broken. Then the next requests fail as well, and the supervisor ends the
+        process (`serving.workers.hang_detection`).
+        """
         jobs, self._jobs = self._jobs, []
         for job in jobs:
             if not job.is_cancelled:
@@ -177,7 +190,7 @@ class DeviceThread:
                 self._go_on(job, answer)
 
     def _encode(self) -> None:
-        """Windows of equal length together; one call, then the rows have their step."""
+        """Encodes waiting windows of equal length, in one call: then it is the rows' turn."""
         waiting = [job for job in self._jobs if isinstance(job.asked, EncodeTask)]
         if not waiting:
             return
@@ -189,7 +202,10 @@ class DeviceThread:
             self._go_on(job, one)
 
     def _join(self) -> None:
-        """Who came first has the first rows; one that needs many is not overtaken."""
+        """Gives free rows to waiting jobs in the order of their arrival.
+
+        If the first one needs more rows than are free, later ones wait too.
+        """
         for job in self._jobs:
             if not isinstance(job.asked, GenerateTask):
                 continue
@@ -220,7 +236,7 @@ class DeviceThread:
         except StopIteration as stop:
             self._jobs.remove(job)
             job.done(stop.value, None)
-        except Exception as error:  # of this request alone
+        except Exception as error:  # only this request fails
             self._jobs.remove(job)
             job.done(None, error)
         else:
@@ -229,7 +245,7 @@ class DeviceThread:
                 call.add_done_callback(partial(self._came, job))
 
     def _came(self, job: DecodeJob, call: Future[Any]) -> None:
-        """In any thread."""
+        """Takes the result of a side task; called in any thread."""
         with self._changed:
             self._over.append((job, call))
             self._changed.notify()
@@ -242,10 +258,10 @@ class DeviceThread:
 
 
 def _try(call: Callable[[], Any]) -> None:
-    """Part of cleaning up: the rest of it goes on."""
+    """Runs one part of the clean-up; an error is logged, and the rest goes on."""
     try:
         call()
-    except Exception as error:  # the first one was logged whole
+    except Exception as error:  # the first error was logged with its traceback
         logger.error("after a failed step: %r", error)
 
 

@@ -1,4 +1,4 @@
-"""Everything that rows keep between steps, in buffers that never move: graphs hold addresses."""
+"""State of the rows between steps, in buffers that never move: CUDA graphs keep their addresses."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,50 +16,51 @@ _INTS = (
 _FLOATS = ("temperature", "score", "logprob", "no_speech", "best_score", "best_logprob")
 
 NOWHERE = -1.0e9
-"Score of a beam that does not count yet; transformers has the same."
+"Score of a beam that does not count yet, as in transformers."
 
 
 class StepKind(IntEnum):
-    """What a step must be able to choose."""
+    """The ways to choose tokens that a step must support."""
 
     PLAIN = 0
-    "The likeliest token that is not suppressed."
+    "The most probable token that is not suppressed."
     TIMED = 1
-    "That, or by the rules of timestamps."
+    "As PLAIN, and by the rules of timestamps."
     DRAWN = 2
-    "These, or at a temperature."
+    "As TIMED, and random tokens at a temperature."
     BEAM = 3
-    "PLAIN, TIMED, or beams, whose rows take over each other's keys and values: all are copied."
+    "As TIMED, and beams. Their rows continue each other, so all keys and values are copied."
     MIXED = 4
-    "Anything."
+    "All of these."
 
     @staticmethod
     def of(kinds: Iterable["StepKind"]) -> "StepKind":
-        """That of a step for all of these."""
+        """Returns the kind of a step that supports all of these."""
         found = set(kinds)
         return StepKind.MIXED if {StepKind.DRAWN, StepKind.BEAM} <= found else max(found)
 
 
 @dataclass(frozen=True, slots=True)
 class NewRow:
-    """What a row starts from."""
+    """The request for one answer, which takes one row, or `beam_size` rows."""
 
     prompt: tuple[int, ...]
-    "With the start token somewhere in it."
+    "First tokens; the start token is among them."
     limit: int
-    "Tokens in all, prompt included; at most the model's text positions."
+    "Most tokens, prompt included; at most the model's text positions."
     is_timed: bool = False
-    "Timestamps are said, by their rules."
+    "The answer has timestamps, by their rules."
     beam_size: int = 1
     temperature: float = 0.0
-    "Above 0 each token is drawn; not with a beam."
+    "Above 0: each token is drawn at random. Not with a beam."
     seed: int = 0
-    "Of what is drawn: the same seed draws the same, whoever the neighbours are."
+    "Seed of the random tokens: equal seeds give equal tokens, whatever the other rows are."
     suppressed: tuple[int, ...] | None = None
-    "Never said. None: what the checkpoint says."
+    "Tokens that are never written; None: those of the checkpoint."
 
     @property
     def kind(self) -> StepKind:
+        """Kind of step that this request needs."""
         if self.beam_size > 1:
             return StepKind.BEAM
         if self.temperature:
@@ -68,39 +69,43 @@ class NewRow:
 
 
 class DecoderState:
-    """Buffers of `rows` rows. Fields of numbers are views of one buffer: a row is written by one
-    copy."""
+    """Buffers of `rows` rows on the device.
+
+    The number fields below, of shape (rows,), are views of two buffers, so that few copies write a
+    row.
+    """
 
     position: torch.Tensor
-    "Of the token that the next step reads."
+    "Position of the token that the next step reads."
     prompt: torch.Tensor
-    "Tokens that are given, not chosen."
+    "Number of tokens that are given, not chosen."
     limit: torch.Tensor
     done: torch.Tensor
-    "1: steps leave the row as it is."
+    "1: the row is free or finished, and its results do not change."
     start_at: torch.Tensor
-    "Where in the prompt the transcript begins."
+    "Position of the start token in the prompt."
     is_timed: torch.Tensor
     last_time: torch.Tensor
-    "The last timestamp said, 0 before the first."
+    "Last timestamp written; 0 before the first."
     seed: torch.Tensor
     group: torch.Tensor
-    "First row of the beam; for others the row itself."
+    "First row of the beam; without a beam the row itself."
     width: torch.Tensor
-    "Rows of the beam; 1: none."
+    "Number of rows of the beam; 1: no beam."
     open: torch.Tensor
-    "Running beams may still become better than the best finished ones."
+    "1: the running beams may still become better than the finished ones."
     is_said: torch.Tensor
-    "Of a beam's finished answers, the one kept in this row exists."
+    "1: this row holds one of its beam's finished answers (see `best`)."
     best_length: torch.Tensor
     heard: torch.Tensor
-    "Encoder positions that the row listens to."
+    "Number of encoder positions that the row attends to."
     temperature: torch.Tensor
     score: torch.Tensor
-    "Of a running beam, as transformers counts it."
+    "Score of a running beam, as in transformers."
     logprob: torch.Tensor
-    "Sum over the tokens chosen, among those allowed."
+    "Sum of the log probabilities of the chosen tokens, relative to the allowed ones."
     no_speech: torch.Tensor
+    "No-speech probability at the start token."
     best_score: torch.Tensor
     best_logprob: torch.Tensor
 
@@ -127,32 +132,35 @@ class DecoderState:
         length = shape.text_positions + 1
         self.tokens = torch.full((rows, length), special.end, device=device)
         self.best = torch.full((rows, length), special.end, device=device)
-        "Finished answers of beams."
+        "Finished answers of beams, one per row."
         self.banned = torch.zeros(rows, shape.vocabulary, dtype=torch.bool, device=device)
         heads, width = shape.decoder_heads, shape.head_width
         said = (2, shape.decoder_layers, rows, heads, shape.text_positions, width)
         self.said = torch.zeros(said, dtype=dtype, device=device)
-        "Keys and values of the tokens."
+        "Keys and values of the tokens (self-attention)."
         audio = (2, shape.decoder_layers, rows, heads, shape.audio_positions, width)
         self.audio = torch.zeros(audio, dtype=dtype, device=device)
-        "Keys and values of the encoder's output."
+        "Keys and values of the encoder's output (cross-attention)."
         self.numbers = torch.arange(max(shape.vocabulary, length, *audio), device=device)
-        "0, 1, 2, ..."
+        "0, 1, 2, ..., for masks and indices."
         self.seen = torch.zeros((), dtype=dtype, device=device)
         self.unseen = torch.full((), -torch.inf, dtype=dtype, device=device)
-        "What attention adds to a score."
+        "Values that attention adds to a score: 0 for a visible position, else minus infinity."
         self.banned_first = self.mask(special.suppressed_first)
         self._masks: dict[tuple[int, ...], torch.Tensor] = {}
 
     def mask(self, tokens: tuple[int, ...]) -> torch.Tensor:
-        """(vocabulary): true at `tokens`."""
+        """Returns a mask of shape (vocabulary,) that is true at `tokens`."""
         mask = torch.zeros(self.shape.vocabulary, dtype=torch.bool)
         mask[list(tokens)] = True
         return upload(mask, self.device)
 
     def put(self, first: int, new: NewRow, audio: torch.Tensor) -> None:
-        """Begin in rows `first` to `first + beam_size - 1`. `audio`: what they listen to, from
-        `decoder.listen`, (2, layers, heads, positions, head width)."""
+        """Starts an answer in the rows `first` to `first + beam_size - 1`.
+
+        audio: keys and values from `decoder.cross_keys_values`, shape (2, layers, heads, positions,
+        head width).
+        """
         rows = slice(first, first + new.beam_size)
         ints = {
             "prompt": len(new.prompt),
@@ -166,13 +174,13 @@ class DecoderState:
             "heard": audio.shape[3],
         }
         floats = {"temperature": new.temperature, "best_score": NOWHERE}
-        # One copy for all of it: doubles hold every number there is here.
+        # One copy for all numbers: a double holds each of them exactly.
         numbers = [*(ints.get(name, 0) for name in _INTS), *(floats.get(n, 0) for n in _FLOATS)]
         packed = torch.tensor([*numbers, *new.prompt], dtype=torch.float64)
         column, prompt = upload(packed, self.device).split([len(numbers), len(new.prompt)])
         self.ints[:, rows] = column[: len(_INTS), None]
         self.floats[:, rows] = column[len(_INTS) :, None]
-        self.score[first + 1 : rows.stop] = NOWHERE  # else all beams would be the same
+        self.score[first + 1 : rows.stop] = NOWHERE  # else all rows of the beam would be the same
         self.tokens[rows, : len(new.prompt)] = prompt
         suppressed = self.special.suppressed if new.suppressed is None else new.suppressed
         if suppressed not in self._masks:
@@ -181,8 +189,11 @@ class DecoderState:
         self.audio[:, :, rows, :, : audio.shape[3]] = audio[:, :, None]
 
     def answers(self, firsts: Sequence[tuple[int, bool]]) -> list[list[float]]:
-        """Of rows or beams (first row, is a beam): tokens in all, sum of log probabilities, no
-        speech, then the tokens. Waits for the device; one copy for all."""
+        """Returns the answers of rows or beams; waits for the device, with one copy for all.
+
+        firsts: (first row, True for a beam). Each answer is a list: number of tokens, sum of log
+        probabilities, no-speech probability, then the tokens.
+        """
         parts = []
         for first, is_beam in firsts:
             row = slice(first, first + 1)
@@ -195,5 +206,5 @@ class DecoderState:
         return found
 
     def free(self, first: int, count: int) -> None:
-        """Nobody wants these rows any more."""
+        """Frees `count` rows from `first` on."""
         self.done[first : first + count] = 1

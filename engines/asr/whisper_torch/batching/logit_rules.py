@@ -1,4 +1,4 @@
-"""What a row may say next: Whisper's rules of suppression and timestamps, for all rows at once."""
+"""Whisper's rules for suppressed tokens and timestamps, applied to all rows at once."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ _NEVER = -torch.inf
 
 @dataclass(frozen=True, slots=True)
 class RowPositions:
-    """Where each row is, before a step."""
+    """Positions of the rows before a step, shape (rows,)."""
 
     following: torch.Tensor
-    "Position of the token that comes next."
+    "Position of the next token."
     is_chosen: torch.Tensor
-    "That token is not given, and the row is not done."
+    "True if the next token is not part of the prompt, and the row is not done."
 
     @staticmethod
     def of(state: DecoderState, rows: int) -> "RowPositions":
@@ -28,8 +28,11 @@ class RowPositions:
 def apply_logit_rules(
     state: DecoderState, now: RowPositions, scores: torch.Tensor, kind: StepKind
 ) -> torch.Tensor:
-    """`scores` (rows, vocabulary) with -inf at what a row must not say. As in transformers:
-    begin-suppressed, suppressed, then timestamps."""
+    """Returns `scores`, shape (rows, vocabulary), with -inf for tokens that are not allowed.
+
+    The rules are those of transformers: tokens suppressed at the beginning, suppressed tokens, then
+    timestamps.
+    """
     rows = len(scores)
     is_first = now.following == state.prompt[:rows]
     banned = state.banned[:rows] | (is_first[:, None] & state.banned_first)
@@ -51,7 +54,8 @@ def _timed(
     before = state.tokens[:rows].gather(1, (position - 1).clamp(min=0))[:, 0]
     last_is_time = (said >= 1) & (last >= special.timestamps)
     before_is_time = (said < 2) | (before >= special.timestamps)
-    # Timestamps come in pairs, but before the end; none goes back, and a pair is no step at all.
+    # Timestamps come in pairs, except before the end token. Times never go back. The second of a
+    # pair may equal the first; otherwise a timestamp must be later than the last one.
     must_be_text = (last_is_time & before_is_time)[:, None]
     must_be_time = (last_is_time & ~before_is_time)[:, None]
     opens = (state.last_time[:rows, None] > 0) & ~must_be_time
@@ -64,7 +68,7 @@ def _timed(
         not_first = not_first | (number > special.timestamps + special.first_timestamps)
     banned = banned | (is_first[:, None] & not_first)
     scores = scores.masked_fill(banned, _NEVER)
-    # Some timestamp is likelier than every word: then it is one.
+    # If all timestamps together are more probable than the best text token, it is a timestamp.
     times = scores[:, special.timestamps :].logsumexp(1)
     likeliest = scores[:, : special.timestamps].amax(1)
     is_next = (times > likeliest)[:, None]

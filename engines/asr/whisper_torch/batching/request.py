@@ -1,4 +1,4 @@
-"""One utterance on its way: which windows are listened to, what the decoder is asked about each."""
+"""The decoding of one item as a program: its windows, and the decoder's tasks for each of them."""
 
 import zlib
 from collections.abc import Generator, Sequence
@@ -41,25 +41,28 @@ _NO_POWERS = np.zeros((0, 0), np.float32)
 
 
 class SingleWindow:
-    """One window, as the aligner takes it."""
+    """The encoder's output for one window, as the aligner takes it."""
 
     def __init__(self, encoded: torch.Tensor) -> None:
         self._encoded = encoded
 
     def rows(self, wanted: Sequence[int]) -> torch.Tensor:
-        """There is but this one."""
+        """Returns the window; `wanted` must be [0]."""
         assert list(wanted) == [0]
         return self._encoded
 
 
 class DecodeProgramFactory:
-    """Makes them for one model."""
+    """Makes the decoding programs of one model."""
 
     def __init__(self, device: DeviceModel, listening: DecodePolicy, tokenizer: Tokenizer) -> None:
         self._device, self._listening, self._tokenizer = device, listening, tokenizer
 
     def course(self, item: AsrItem) -> Generator[DeviceTask, Any, AsrResult]:
-        """Everything that is done for one item. The first `next` raises as `DecodePolicy.check`."""
+        """Returns the program that decodes one item.
+
+        Its first `next` raises the errors of `DecodePolicy.check`.
+        """
         self._listening.check(item)
         part = self._listening.part(item, _NO_POWERS)
         if has_sound(item):
@@ -83,7 +86,9 @@ class DecodeProgramFactory:
             answer = yield from self._answer(question, encoded, seed)
             take = partial(self._listening.take, part, question, answer, SingleWindow(encoded))
             if part.options.timestamps == "word" or part.options.token_logprobs:
-                yield SideTask(take)  # the decoder reads its answer again: some ms that others have
+                # The decoder reads its answer once more, which takes some ms. Meanwhile other
+                # programs can go on.
+                yield SideTask(take)
             else:
                 take()
 
@@ -95,7 +100,7 @@ class DecodeProgramFactory:
     def _answer(
         self, question: WindowTask, encoded: torch.Tensor, seed: int
     ) -> Generator[DeviceTask, Any, WindowResult]:
-        """One temperature after the other, until an answer holds."""
+        """Decodes a window at one temperature after the other, until an answer passes."""
         tried = [(yield from self._try(question, encoded, question.temperatures[0], seed))]
         while needs_fallback(question, tried):
             temperature = question.temperatures[len(tried)]
@@ -106,7 +111,11 @@ class DecodeProgramFactory:
     def _try(
         self, question: WindowTask, encoded: torch.Tensor, temperature: float, seed: int
     ) -> Generator[DeviceTask, Any, WindowResult]:
-        """Time is saved by stopping early; the few that were no loops are asked again."""
+        """Decodes a window at one temperature.
+
+        Decoding stops early at a length that only loops should reach. The few answers of that
+        length that are no loops are decoded again in full.
+        """
         enough = question.enough_tokens
         rows = self._rows(question, temperature, seed, enough)
         answer = self._best((yield GenerateTask(encoded, rows)), question, temperature)

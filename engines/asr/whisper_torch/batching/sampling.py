@@ -1,7 +1,7 @@
-"""The next token of every row, on the device: the likeliest, a drawn one, or a beam's.
+"""Chooses the next token of every row on the device: the best, a random one, or a beam's.
 
-A beam is `width` neighbouring rows. Each of them works out the whole beam's next state and takes
-its own part of it: nothing is written across rows, and all of it has one static form.
+A beam is `width` neighbouring rows. Each of them computes the next state of the whole beam and
+keeps its own part of it. So no row writes to another one, and all tensors have fixed shapes.
 """
 
 from dataclasses import dataclass
@@ -13,32 +13,34 @@ from engines.asr.whisper_torch.batching.logit_rules import RowPositions
 
 MAX_BEAM = 8
 _KEPT = 2 * MAX_BEAM
-"Candidates of a beam: half of them may be ends."
+"Most candidates of a beam: twice its width, as half of them may be end tokens."
 
 _LOW = 0xFFFFFFFF
-"Of a 64 bit product, the lower half."
+"Mask for the lower half of a 64 bit product."
 
 
 @dataclass(frozen=True, slots=True)
 class _NextTokens:
-    """Of every row: which token follows."""
+    """The next token of every row, shape (rows,)."""
 
     token: torch.Tensor
     gain: torch.Tensor
-    "Its log probability."
+    "Log probability of the token."
     done: torch.Tensor
+    "True if the token ends the answer."
 
 
 @dataclass(frozen=True, slots=True)
 class _BeamTokens:
-    """Of every row of a beam, and of those that are none: whose past it goes on with, and how."""
+    """The next token of every row, with and without beam, and the row that it continues."""
 
     token: torch.Tensor
     logprob: torch.Tensor
-    "Of the whole answer."
+    "Log probability of the whole answer so far."
     done: torch.Tensor
     score: torch.Tensor
     parent: torch.Tensor
+    "Row whose past this row continues."
 
 
 def choose(
@@ -50,8 +52,12 @@ def choose(
     said: int,
     kind: StepKind,
 ) -> None:
-    """Write the next step's state. `scores`: before the rules, `allowed` after them. `said`: no row
-    is longer. Of a row that is done nothing counts behind its last token."""
+    """Chooses the next tokens and writes them and the new positions to `state`.
+
+    scores, allowed: scores before and after the rules, shape (rows, vocabulary).
+    said: upper limit for the tokens of a row.
+    In a row that is done, tokens after the last one have no meaning.
+    """
     rows = len(scores)
     _note_silence(state, scores)
     single = _single(state, now, allowed, kind)
@@ -76,7 +82,7 @@ def choose(
 def _take_over(
     state: DecoderState, following: _BeamTokens, is_chosen: torch.Tensor, said: int
 ) -> None:
-    """Each row of a beam goes on with the past of one of its rows."""
+    """Copies to each row of a beam the past of the row that it continues."""
     rows = len(is_chosen)
     parent = torch.where(is_chosen, following.parent, state.numbers[:rows])
     state.tokens[:rows] = state.tokens[:rows][parent]
@@ -88,12 +94,12 @@ def _take_over(
 
 
 def _set_where(mask: torch.Tensor, kept: torch.Tensor, new: torch.Tensor) -> None:
-    """In place, by one kernel."""
+    """Sets `kept` to `new` where `mask` is true, in place and with one kernel."""
     torch.where(mask, new, kept, out=kept)
 
 
 def _note_silence(state: DecoderState, scores: torch.Tensor) -> None:
-    """How likely it is that nothing is said: the model tells where the transcript starts."""
+    """Stores the no-speech probability, which the model gives at the start token."""
     if state.special.no_speech is None:
         return
     rows = len(scores)
@@ -105,7 +111,7 @@ def _note_silence(state: DecoderState, scores: torch.Tensor) -> None:
 def _single(
     state: DecoderState, now: RowPositions, allowed: torch.Tensor, kind: StepKind
 ) -> _NextTokens:
-    """The likeliest token, or with a temperature a drawn one."""
+    """Returns the best token of each row, or with a temperature a random one."""
     chances = allowed.log_softmax(1)
     if kind in (StepKind.DRAWN, StepKind.MIXED):
         warmth = state.temperature[: len(allowed), None]
@@ -119,8 +125,11 @@ def _single(
 
 
 def _gumbel(state: DecoderState, allowed: torch.Tensor) -> torch.Tensor:
-    """Noise with which the largest is a draw (Gumbel). A hash of seed, position and token: nothing
-    of it depends on other rows, on the device or on what was drawn before."""
+    """Returns Gumbel noise: the largest score plus noise is a random draw by probability.
+
+    It is a hash of seed, position and token. So it does not depend on other rows, on the device or
+    on earlier draws.
+    """
     rows = len(allowed)
     number = state.numbers[: allowed.shape[1]]
     of_row = _mixed(state.seed[:rows] * 0x9E3779B1 + state.position[:rows] + 1)
@@ -130,7 +139,7 @@ def _gumbel(state: DecoderState, allowed: torch.Tensor) -> torch.Tensor:
 
 
 def _mixed(x: torch.Tensor) -> torch.Tensor:
-    """32 bits of which each depends on all of `x`'s (MurmurHash3's end)."""
+    """Returns 32 bits, each of which depends on all bits of `x` (the end of MurmurHash3)."""
     x = x & _LOW
     x = ((x ^ (x >> 16)) * 0x85EBCA6B) & _LOW
     x = ((x ^ (x >> 13)) * 0xC2B2AE35) & _LOW
@@ -144,7 +153,7 @@ def _beam(
     allowed: torch.Tensor,
     single: _NextTokens,
 ) -> _BeamTokens:
-    """As transformers' beam search with length penalty 1 and early_stopping False."""
+    """Computes one step of beam search, as transformers with length penalty 1, early_stopping False."""
     rows, is_live = len(allowed), now.is_chosen
     total = scores.logsumexp(1)
     group, width = state.group[:rows], state.width[:rows]
@@ -152,7 +161,7 @@ def _beam(
     rank = number - group
     members = (group[:, None] + state.numbers[:MAX_BEAM]).clamp(max=rows - 1)
     is_member = state.numbers[:MAX_BEAM] < width[:, None]
-    # The beam's best candidates: each row's own best ones, then the best of all.
+    # The best candidates of the beam: the best ones of each row, then the best of those.
     own, tokens = (allowed - total[:, None]).topk(_KEPT)
     own = own + state.score[:rows, None]
     pool = own[members].masked_fill(~is_member[:, :, None], -torch.inf).flatten(1)
@@ -191,7 +200,7 @@ def _beam(
 
 @dataclass(frozen=True, slots=True)
 class _BeamCandidates:
-    """A beam's candidates, (rows, candidates), the best first."""
+    """Candidates of each row's beam, shape (rows, candidates), the best first."""
 
     parent: torch.Tensor
     token: torch.Tensor
@@ -208,8 +217,10 @@ def _finish(
     rank: torch.Tensor,
     is_live: torch.Tensor,
 ) -> torch.Tensor:
-    """Keep the beam's best finished answers, one in each of its rows. Returns, for each of them,
-    the score that a running beam must beat (rows, MAX_BEAM)."""
+    """Keeps the best finished answers of each beam, one per row.
+
+    Returns the scores that a running beam must beat, shape (rows, MAX_BEAM).
+    """
     rows = len(members)
     width = state.width[:rows, None]
     counts = ended.is_end & (state.numbers[:_KEPT] < width)
@@ -243,5 +254,5 @@ def _finish(
 
 
 def _like(flag: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """(rows) as wide as `other`."""
+    """Returns `flag`, shape (rows,), in a shape that broadcasts to `other`."""
     return flag[:, None] if other.dim() == 2 else flag

@@ -1,4 +1,4 @@
-"""Which request has which rows: joining and leaving between steps, and what the device tells."""
+"""Assigns rows to requests, which join and leave between steps, and reads their answers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,42 +12,48 @@ from engines.asr.whisper_torch.network.pinned_upload import upload
 from engines.asr.whisper_torch.network.weights import ModelWeights
 
 READ_AT_ONCE = 16
-"Prompts longer than this are read in one go; shorter ones take a step per token, in graphs."
+"Prompts longer than this are read at once; shorter ones take one step per token, in graphs."
 
 ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 SAID_BUCKETS = (64, 128, 256, 448)
+"Numbers of rows and of tokens that graphs are captured for."
 AHEAD = 2
-"Steps that are launched before the device has told who is done: it never runs dry."
+"Steps that are launched before it is known which rows are done, so that the device never idles."
 
 HEARD_STEP = 250
-"Encoder positions: 5 s."
+"Encoder positions that graphs are captured for are multiples of this: 5 s."
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedTokens:
-    """An answer's tokens without the end, and its scores."""
+    """Tokens of an answer without the end token, and its scores."""
 
     tokens: tuple[int, ...]
     logprob: float
-    "Mean over its tokens and the end."
+    "Mean log probability of the tokens and the end token."
     no_speech: float
     has_ended: bool
-    "By itself; else it reached its limit."
+    "True: the answer ended by itself; False: it reached its limit."
 
 
 @dataclass(eq=False, slots=True)
 class SlotRange:
-    """The rows of one answer. Who has them next may want the same: that is another seat."""
+    """The rows of one answer.
+
+    Ranges are compared by identity: the next answer in the same rows has a range of its own.
+    """
 
     first: int
+    "First row; the answer has `new.beam_size` rows."
     new: NewRow
     heard: int
+    "Encoder positions that it attends to."
     length: int
-    "Tokens at the next step, counted here: the device is not asked."
+    "Upper limit of its tokens at the next step, counted here without asking the device."
 
 
 class SlotTable:
-    """Owned by one thread. `capacity` rows of one model."""
+    """The rows of one model and their users; used by one thread."""
 
     def __init__(
         self, weights: ModelWeights, state: DecoderState, launcher: KernelLauncher
@@ -59,23 +65,27 @@ class SlotTable:
         self._flags = torch.zeros(state.rows, dtype=torch.int64, pin_memory=is_cuda)
         self._told = torch.cuda.Event() if is_cuda else None
         self._asked: list[SlotRange] | None = None
-        "Who was there when the device was last asked who is done; None: it has told."
+        "Ranges at the last question which rows are done; None: it is answered."
         self._launched = 0
-        "Steps since then."
+        "Steps launched since that question."
 
     @property
     def seats(self) -> Sequence[SlotRange]:
+        """The ranges in use."""
         return self._seats
 
     def room(self, rows: int) -> int | None:
-        """The first of so many free neighbours, the lowest there are; None: there are none."""
+        """Returns the lowest row from which on `rows` rows are free; None if there is none."""
         for first in range(self._state.rows - rows + 1):
             if not any(self._is_taken[first : first + rows]):
                 return first
         return None
 
     def join(self, first: int, new: NewRow, encoded: torch.Tensor) -> SlotRange:
-        """Begin an answer to `encoded` (positions, width) in rows that `room` gave."""
+        """Starts an answer in free rows.
+
+        first: from `room`. encoded: encoder output, shape (positions, width).
+        """
         audio = cross_keys_values(self._weights.decoder, self._weights.shape, encoded)
         self._state.put(first, new, audio)
         given = 0
@@ -88,7 +98,7 @@ class SlotTable:
         return seat
 
     def leave(self, seat: SlotRange) -> None:
-        """Its rows are free for the next step. Nothing when it has left."""
+        """Frees the rows of an answer; does nothing if they are free already."""
         if seat not in self._seats:
             return
         self._seats.remove(seat)
@@ -97,7 +107,7 @@ class SlotTable:
         self._state.free(seat.first, seat.new.beam_size)  # last: a broken device fails here
 
     def step(self) -> None:
-        """One token for everybody. Returns when it is launched."""
+        """Launches the computation of one token for all rows; does not wait for it."""
         end = max(seat.first + seat.new.beam_size for seat in self._seats)
         said = max(seat.length for seat in self._seats)
         heard = max(seat.heard for seat in self._seats)
@@ -110,8 +120,11 @@ class SlotTable:
             seat.length = min(seat.length + 1, most)
 
     def ended(self) -> list[SlotRange]:
-        """Who is known to be done. A GPU answers while it computes the next step, and is waited for
-        only when it is behind by `AHEAD` steps; a CPU has always computed what it was told."""
+        """Returns the answers that are known to be done.
+
+        A GPU answers while it computes the next step. It is waited for only when it is `AHEAD`
+        steps behind. A CPU is never behind.
+        """
         if self._asked is None and self._seats:
             self._flags.copy_(self._state.done, non_blocking=True)
             if self._told is not None:
@@ -128,7 +141,7 @@ class SlotTable:
         return [seat for seat in asked if flags[seat.first] and seat in self._seats]
 
     def answers(self, seats: Sequence[SlotRange]) -> list[GeneratedTokens]:
-        """Of those that have ended."""
+        """Returns the tokens of answers that are done."""
         if not seats:
             return []
         told = self._state.answers([(seat.first, seat.new.beam_size > 1) for seat in seats])
@@ -144,7 +157,7 @@ class SlotTable:
         return GeneratedTokens(tuple(said), logprob / count, no_speech, has_ended)
 
     def _read(self, first: int, new: NewRow, audio: torch.Tensor) -> int:
-        """The prompt but its last token, at once; how many tokens that were."""
+        """Reads the prompt without its last token, at once. Returns the number of tokens read."""
         weights, state = self._weights, self._state
         tokens = upload(torch.tensor(new.prompt[:-1]), state.device)
         output, kept, _ = forced_decode(weights.decoder, weights.shape, tokens, audio)
@@ -167,8 +180,11 @@ def shape_of(
     *,
     is_even: bool = False,
 ) -> StepShape:
-    """The smallest shape of those that graphs are captured for. `is_even`: all listen to `heard`
-    positions."""
+    """Returns the smallest shape with a graph that covers a step.
+
+    rows, said, heard: rows, tokens and encoder positions that the step needs.
+    is_even: all rows attend to exactly `heard` positions.
+    """
     most, longest = state.shape.text_positions, state.shape.audio_positions
     looked_at = min(-(-heard // HEARD_STEP) * HEARD_STEP, longest)
     return StepShape(

@@ -1,8 +1,7 @@
-"""Which word was said when: the decoder reads its answer again, and we look where it listens.
+"""Aligns text with audio: the decoder reads its answer again, and its attention gives the times.
 
-`engines.asr.whisper.word_timestamps` makes words and their times out of the path that text takes
-through the
-audio; the path itself, which CTranslate2 computes for the other engine, is computed here.
+`engines.asr.whisper.word_timestamps` turns the path of the text through the audio into words and
+times. This module computes the path; in the other engine CTranslate2 does.
 """
 
 from collections.abc import Sequence
@@ -18,15 +17,15 @@ from engines.asr.whisper_torch.network.device import DeviceModel
 
 @dataclass(frozen=True, slots=True)
 class TokenPath:
-    """As CTranslate2's `WhisperAlignmentResult`."""
+    """Counterpart of CTranslate2's `WhisperAlignmentResult`."""
 
     alignments: list[tuple[int, int]]
-    "(token, encoder position) along the path."
+    "(index of the token, encoder position) along the path."
     text_token_probs: list[float]
 
 
 class TokenAligner:
-    """CTranslate2's `Whisper.align`."""
+    """Counterpart of CTranslate2's `Whisper.align`."""
 
     def __init__(self, device: DeviceModel) -> None:
         self._device = device
@@ -40,8 +39,11 @@ class TokenAligner:
         *,
         median_filter_width: int = 7,
     ) -> list[TokenPath]:
-        """One path per text. `encoded`: (positions, width), of which `frames` mel frames are
-        audio."""
+        """Returns one path per text.
+
+        encoded: encoder output, shape (positions, width). start: first tokens of the transcript.
+        frames: number of mel frames that hold audio.
+        """
         return [self._path(encoded, start, text, frames, median_filter_width) for text in texts]
 
     def _path(
@@ -70,10 +72,11 @@ class TokenAligner:
 
 
 def dynamic_time_warping(cost: npt.NDArray[np.float32]) -> list[tuple[int, int]]:
-    """The cheapest way through (tokens, positions) from the first corner to the last (dynamic time
-    warping), by steps to the next token, the next position, or both.
+    """Returns the cheapest path from the first to the last corner of `cost`.
 
-    Everything on an anti-diagonal depends on the two before it alone, so each is computed at once.
+    cost: shape (tokens, positions). Each step goes to the next token, the next position, or both.
+    A cell depends only on the two anti-diagonals before its own, so each of them is computed at
+    once.
     """
     tokens, positions = cost.shape
     total = np.full((tokens + 1, positions + 1), np.inf, np.float32)
@@ -98,7 +101,7 @@ def dynamic_time_warping(cost: npt.NDArray[np.float32]) -> list[tuple[int, int]]
 
 
 def _smoothed(weights: torch.Tensor, width: int) -> torch.Tensor:
-    """The median of `width` neighbouring positions; at the ends of what mirrors."""
+    """Returns the medians of `width` neighbouring positions; the ends are mirrored."""
     half = width // 2
     if weights.shape[-1] <= half:
         return weights

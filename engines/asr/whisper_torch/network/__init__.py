@@ -1,1 +1,1 @@
-"""The Whisper network in torch: weights, encoder, decoder, CUDA graphs."""
+"""The Whisper network in torch: weights, features, encoder, decoder and CUDA graphs."""

@@ -1,7 +1,8 @@
-"""How a step and an encoding are launched: one by one, or as CUDA graphs captured at the start.
+"""Launches steps and encodings: kernel by kernel, or as CUDA graphs captured at the start.
 
 On a modern GPU a step of one row is computed faster than its hundred kernels are launched. A graph
-launches them at once; it needs buffers that never move (`state`) and one capture per shape.
+launches all of them at once. It needs buffers that never move (`DecoderState`), and one capture per
+shape.
 """
 
 import logging
@@ -22,57 +23,63 @@ from engines.asr.whisper_torch.network.weights import ModelWeights
 logger = logging.getLogger(__name__)
 
 _REHEARSALS = 2
-"Runs before a capture: libraries choose their kernels and take their memory in them."
+"Runs before a capture, in which libraries choose their kernels and allocate their memory."
 
 K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class StepShape:
-    """Which rows a step computes, and how far it looks."""
+    """Shape of a step: how many rows it computes, and how much of the caches it reads."""
 
     rows: int
+    "The first so many rows."
     said: int
-    "Tokens of the longest of them."
+    "Upper limit for the tokens of a row."
     heard: int
-    "Encoder positions of the longest of them."
+    "Upper limit for the encoder positions of a row."
     kind: StepKind = StepKind.PLAIN
     is_full: bool = False
-    "All listen to exactly `heard` positions."
+    "All rows attend to exactly `heard` positions."
 
 
 @dataclass(frozen=True, slots=True)
 class EncodeShape:
+    """Shape of an encoder call: number of windows, and their length in mel frames."""
+
     windows: int
     frames: int
 
 
 class KernelLauncher(Protocol):
-    """One of the two ways; both compute the same."""
+    """Launches the computations of one model; both implementations compute the same."""
 
     @property
     def captured(self) -> Sequence["StepShape | EncodeShape"]:
-        """What is replayed from a graph."""
+        """Shapes that have a graph."""
         ...
 
     def step(self, shape: StepShape) -> None:
-        """The next token of the first rows of the state. Does not wait for the device."""
+        """Computes the next token of the first rows of the state; does not wait for the device."""
         ...
 
     def encode(self, mel: torch.Tensor) -> torch.Tensor:
-        """(windows, mels, frames) -> (windows, frames / 2, width), until the next call."""
+        """Encodes windows: shape (windows, mels, frames) -> (windows, frames / 2, width).
+
+        The result is valid until the next call.
+        """
         ...
 
 
 class EagerLauncher:
-    """Kernel by kernel: what every device can do, and what graphs are compared with."""
+    """Launches kernel by kernel, which works on every device; the reference for graphs."""
 
     def __init__(self, weights: ModelWeights, state: DecoderState) -> None:
         self._weights, self._state = weights, state
         self.captured: Sequence[StepShape | EncodeShape] = ()
 
     def step(self, shape: StepShape) -> None:
-        """See `KernelLauncher`."""
+        """Computes the next tokens (see `KernelLauncher.step`)."""
         decoder = self._weights.decoder
         scores = step(
             decoder, self._state, shape.rows, shape.said, shape.heard, is_full=shape.is_full
@@ -82,16 +89,17 @@ class EagerLauncher:
         choose(self._state, now, scores, may, said=shape.said, kind=shape.kind)
 
     def encode(self, mel: torch.Tensor) -> torch.Tensor:
-        """See `KernelLauncher`."""
+        """Encodes windows (see `KernelLauncher.encode`)."""
         return encode(self._weights.encoder, mel)
 
 
 class _GraphPool:
-    """Where the graphs of one model are captured: its own streams, its own memory.
+    """Streams and memory for the captures of one model.
 
-    cuBLAS keeps memory for each stream. That of the stream that captures is taken in the first
-    capture, from the graphs' pool, and lives as long as they: others free theirs (`torch.compile`
-    does) without taking it from them. One for rehearsals is enough: each costs 32 MB.
+    cuBLAS keeps memory for each stream. For the capturing stream it is allocated in the first
+    capture, from the graphs' pool, and lives as long as the graphs. So other code can free cuBLAS's
+    memory (`torch.compile` does) without taking it from them. One stream for rehearsals is enough:
+    each stream costs 32 MB.
     """
 
     def __init__(self) -> None:
@@ -99,7 +107,10 @@ class _GraphPool:
         self.rehearsing, self.capturing = torch.cuda.Stream(), torch.cuda.Stream()
 
     def capture(self, call: Callable[[], None]) -> Any:
-        """Rehearse on a side stream, as torch asks for, then record. `call` uses static buffers."""
+        """Runs `call` on a side stream, as torch demands, then records it and returns the graph.
+
+        `call` must use static buffers only.
+        """
         usual, graph = torch.cuda.current_stream(), torch.cuda.CUDAGraph()
         try:
             self.rehearsing.wait_stream(usual)
@@ -107,13 +118,13 @@ class _GraphPool:
                 for _ in range(_REHEARSALS):
                     call()
             usual.wait_stream(self.rehearsing)
-            # Another thread may use the device meanwhile: the graph is not spoilt by that.
+            # `thread_local`: other threads may use the device meanwhile without an error here.
             with torch.cuda.graph(
                 graph, self.pool, self.capturing, capture_error_mode="thread_local"
             ):
                 call()
         finally:
-            torch.cuda.set_stream(usual)  # a capture that fails does not go back by itself
+            torch.cuda.set_stream(usual)  # a failed capture does not restore the stream itself
         return graph
 
 
@@ -128,7 +139,7 @@ class _GraphCache(Generic[K]):
         self.captured[key] = self.place.capture(call)
 
     def replay(self, key: K) -> bool:
-        """False: there is no such graph."""
+        """Launches the graph of a shape; returns False if there is none."""
         graph = self.captured.get(key)
         if graph is None:
             return False
@@ -137,7 +148,7 @@ class _GraphCache(Generic[K]):
 
 
 class CudaGraphLauncher:
-    """Graphs for the shapes that were warmed up; the others go kernel by kernel."""
+    """Launches graphs for the shapes that were captured; the others go kernel by kernel."""
 
     def __init__(self, weights: ModelWeights, state: DecoderState) -> None:
         self._eager = EagerLauncher(weights, state)
@@ -153,9 +164,12 @@ class CudaGraphLauncher:
         budget_s: float,
         now: Callable[[], float],
     ) -> int:
-        """Capture them in this order until the budget is used up, or one fails, for memory perhaps:
-        that one and what follows go kernel by kernel. How many were captured. No row may be in use:
-        what steps write to rows that are done does not count."""
+        """Captures graphs in this order and returns their number.
+
+        It stops when the budget is used up or a capture fails, perhaps for lack of memory. The
+        remaining shapes go kernel by kernel. No row may be in use, because rehearsals write to the
+        rows.
+        """
         began = now()
         try:
             for shape in shapes:
@@ -165,31 +179,31 @@ class CudaGraphLauncher:
                     self._steps.capture(shape, partial(self._eager.step, shape))
                 else:
                     self._capture_encoder(shape)
-        except RuntimeError as error:  # torch's; what it says may be a page
+        except RuntimeError as error:  # from torch, whose message may be a page long
             reason = str(error).partition("\n")[0]
             logger.warning("= asr.whisper_torch: no more CUDA graphs: %s", reason)
-        torch.cuda.synchronize()  # what was rehearsed writes to the rows, on a stream of its own
+        torch.cuda.synchronize()  # rehearsals write to the rows on another stream
         return len(self.captured)
 
     @property
     def captured(self) -> Sequence[StepShape | EncodeShape]:
-        """See `KernelLauncher`."""
+        """Shapes that have a graph."""
         return [*self._steps.captured, *self._encodes.captured]
 
     def step(self, shape: StepShape) -> None:
-        """See `KernelLauncher`."""
+        """Computes the next tokens (see `KernelLauncher.step`)."""
         if not self._steps.replay(shape):
             self._eager.step(shape)
 
     def encode(self, mel: torch.Tensor) -> torch.Tensor:
-        """See `KernelLauncher`."""
+        """Encodes windows (see `KernelLauncher.encode`)."""
         shape = EncodeShape(mel.shape[0], mel.shape[2])
         if shape not in self._windows:
             return self._eager.encode(mel)
         window, encoded = self._windows[shape]
         window.copy_(mel)
         self._encodes.replay(shape)
-        return encoded.clone()  # the next call overwrites it, and its reader comes later
+        return encoded.clone()  # the next call overwrites the buffer, perhaps before it is read
 
     def _capture_encoder(self, shape: EncodeShape) -> None:
         size = (shape.windows, self._mels, shape.frames)

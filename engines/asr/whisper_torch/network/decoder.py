@@ -1,4 +1,4 @@
-"""Whisper's decoder: one token of every row, or many tokens of one text that is known."""
+"""Whisper's decoder: computes one token of every row, or all tokens of one known text."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,14 +10,17 @@ from engines.asr.whisper_torch.checkpoint import ModelShape
 from engines.asr.whisper_torch.network.weights import DecoderWeights
 
 AttentionFunction = Callable[[int, torch.Tensor], torch.Tensor]
-"Layer and its projected input (rows, tokens, ...) -> what was found (rows, tokens, width)."
+"(layer, its projected input (rows, tokens, ...)) -> attention output (rows, tokens, width)."
 
 
 def cross_keys_values(
     weights: DecoderWeights, shape: ModelShape, encoded: torch.Tensor
 ) -> torch.Tensor:
-    """Keys and values of encoder output (positions, width) for every layer:
-    (2, layers, heads, positions, head width)."""
+    """Returns the keys and values of every layer's cross-attention.
+
+    encoded: encoder output, shape (positions, width). Result: shape (2, layers, heads, positions,
+    head width).
+    """
     parts = (len(encoded), shape.decoder_layers, 2, shape.decoder_heads, shape.head_width)
     return weights.cross(encoded).view(parts).permute(2, 1, 3, 0, 4)
 
@@ -25,9 +28,11 @@ def cross_keys_values(
 def step(
     weights: DecoderWeights, state: DecoderState, rows: int, said: int, heard: int, *, is_full: bool
 ) -> torch.Tensor:
-    """Scores (rows, vocabulary), float32, of what follows each of the first `rows` rows' current
-    token. `said` and `heard`: how much of the caches is looked at; no row may be longer. `is_full`:
-    all that count listen to exactly `heard` positions."""
+    """Computes the scores of the next token of the first `rows` rows: (rows, vocabulary), float32.
+
+    said, heard: tokens and encoder positions of the caches that are read; no row may need more.
+    is_full: all rows in use attend to exactly `heard` positions, so that no mask is needed.
+    """
     position = state.position[:rows]
     token = state.tokens[:rows].gather(1, position[:, None])
     number = state.numbers[:rows]
@@ -61,9 +66,13 @@ def forced_decode(
     audio: torch.Tensor,
     watched: Sequence[tuple[int, int]] = (),
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """A text that is known, (tokens), at once. What the decoder makes of it: its output (tokens,
-    width), keys and values (2, layers, heads, tokens, head width), and where the `watched` heads
-    (layer, head) look, (heads, tokens, positions): before the softmax."""
+    """Runs the decoder over a known text at once.
+
+    tokens: shape (tokens,). audio: from `cross_keys_values`. watched: (layer, head) of the heads
+    whose cross-attention is returned.
+    Returns the output (tokens, width), keys and values (2, layers, heads, tokens, head width), and
+    the attention of the watched heads before the softmax (heads, tokens, positions).
+    """
     kept: list[torch.Tensor] = []
     looks: list[torch.Tensor] = []
 
@@ -88,7 +97,7 @@ def forced_decode(
 
 
 def scores(weights: DecoderWeights, output: torch.Tensor) -> torch.Tensor:
-    """Of every token of the vocabulary, float32."""
+    """Returns the scores of every token of the vocabulary, float32."""
     return linear(output, weights.tokens).float()
 
 
@@ -106,7 +115,7 @@ def _through(
 
 
 def _heads(x: torch.Tensor, parts: int, shape: ModelShape) -> torch.Tensor:
-    """(rows, tokens, parts * width) -> (parts, rows, heads, tokens, head width)."""
+    """Reshapes (rows, tokens, parts * width) to (parts, rows, heads, tokens, head width)."""
     rows, tokens, _ = x.shape
     x = x.view(rows, tokens, parts, shape.decoder_heads, shape.head_width)
     return x.permute(2, 0, 3, 1, 4)

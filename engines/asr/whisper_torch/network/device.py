@@ -1,4 +1,4 @@
-"""A model on its device, with everything that one thread needs to run it."""
+"""A model on its device, with all that its thread needs to run it."""
 
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -28,10 +28,11 @@ from engines.asr.whisper_torch.network.pinned_upload import upload
 from engines.asr.whisper_torch.network.weights import ModelWeights, build, read_tensors
 
 ENCODED_AT_ONCE = (8, 4, 2, 1)
-"Windows. More fill no GPU better, and make everybody else's step wait longer."
+"Numbers of windows per encoder call. More would not use a GPU better, and delay all rows longer."
 
 USUAL_FRAMES = 1000
-"Of longer windows only single ones are captured: their kernels take longer than launching them."
+"""Longest windows, in mel frames, for which batches are captured. Longer windows are captured one by
+one: their kernels take longer than their launches."""
 
 COMPUTE_TYPES: dict[str, tuple[torch.dtype, WeightStorage]] = {
     "float32": (torch.float32, "plain"),
@@ -43,11 +44,14 @@ COMPUTE_TYPES: dict[str, tuple[torch.dtype, WeightStorage]] = {
     "fp8_float16": (torch.float16, "fp8"),
     "fp8_bfloat16": (torch.bfloat16, "fp8"),
 }
-"What is computed in, and how the matrices are kept."
+"Compute type -> number type of the computation, and storage of the matrices."
 
 
 class DeviceModel:
-    """Owned by one thread."""
+    """Weights, state of the rows and launcher of one model; used by one thread.
+
+    capacity: number of rows.
+    """
 
     def __init__(self, weights: ModelWeights, special: SpecialTokens, capacity: int) -> None:
         self.weights, self.special, self.capacity = weights, special, capacity
@@ -60,8 +64,11 @@ class DeviceModel:
     def capture(
         self, frames: Sequence[int], budget_s: float, now: Callable[[], float]
     ) -> tuple[int, int]:
-        """Graphs for windows of these lengths, the likeliest shapes first, as many as fit the
-        budget. How many were captured, of how many."""
+        """Captures CUDA graphs, the most probable shapes first, as many as the budget allows.
+
+        frames: lengths of windows in mel frames. budget_s: longest time. now: a clock in s.
+        Returns (number of captured graphs, number of all shapes).
+        """
         captured = CudaGraphLauncher(self.weights, self.state)
         wanted = shapes(self.shape, frames, self.capacity)
         count = captured.warm_up(wanted, budget_s, now)
@@ -70,8 +77,10 @@ class DeviceModel:
         return count, len(wanted)
 
     def languages(self, encoded: torch.Tensor) -> dict[int, float]:
-        """How likely each language token is as the first of a transcript of (positions, width).
-        Waits for the device; any thread may ask."""
+        """Returns language token -> probability for a window. Waits for the device.
+
+        encoded: encoder output, shape (positions, width). Any thread may call it.
+        """
         decoder = self.weights.decoder
         audio = cross_keys_values(decoder, self.shape, encoded)
         start = upload(torch.tensor([self.special.start]), encoded.device)
@@ -88,7 +97,11 @@ def open_device(
     capacity: int,
     special: SpecialTokens | None = None,
 ) -> DeviceModel:
-    """Read a checkpoint. Raises ConfigError."""
+    """Loads a checkpoint onto a device. Raises ConfigError if it cannot be read.
+
+    compute_type: a key of COMPUTE_TYPES. capacity: number of rows. special: None: from the
+    checkpoint.
+    """
     shape = read_shape(folder)
     dtype, kept = COMPUTE_TYPES[compute_type]
     weights = build(read_tensors(folder), shape, dtype=dtype, device=device, kept=kept)
@@ -97,9 +110,11 @@ def open_device(
 
 
 def choose_kernels(device: torch.device) -> None:
-    """For the whole process. torch may attend by cuDNN, which makes a plan for each shape that it
-    meets: every new length of a prompt would stop all rows meanwhile (for how long was not
-    measured). Flash and memory-efficient attention plan nothing."""
+    """Turns off attention by cuDNN, in the whole process.
+
+    cuDNN makes a plan for each new shape. So every new length of a prompt would stop all rows
+    meanwhile (for how long was not measured). Flash and memory-efficient attention need no plan.
+    """
     if device.type == "cuda":
         torch.backends.cuda.enable_cudnn_sdp(False)
 
@@ -107,8 +122,11 @@ def choose_kernels(device: torch.device) -> None:
 def shapes(
     shape: ModelShape, frames: Sequence[int], capacity: int
 ) -> list[StepShape | EncodeShape]:
-    """What may be asked for, the likeliest first: what short greedy answers to short utterances
-    need, then each time what is longer, or chosen with more effort."""
+    """Returns all shapes to capture, the most probable first.
+
+    The first ones are for short greedy answers to short utterances; then come longer answers and
+    more complex kinds of steps.
+    """
     rows = [*(size for size in ROW_BUCKETS if size < capacity), capacity]
     said = [*(size for size in SAID_BUCKETS if size < shape.text_positions), shape.text_positions]
     heard = sorted({min(f // 2, shape.audio_positions) for f in frames})
@@ -122,7 +140,8 @@ def shapes(
     found += [(1, EncodeShape(1, f)) for f in frames if f not in few]
     for (i, length), kind in product(enumerate(said), StepKind):
         for h, count in product(looked_at, rows):
-            # Rows that all listen to so much: to windows of just that length, or to whole ones.
+            # `is_full` is possible only if windows of exactly this length occur. If there is but
+            # one length of windows, all rows are always full.
             evens = [even for even in (True, False) if len(heard) > 1 or even == (h in heard)]
             evens = evens if h in heard else [False]
             found += [(i + kind, StepShape(count, length, h, kind, even)) for even in evens]

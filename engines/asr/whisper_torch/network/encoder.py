@@ -1,4 +1,4 @@
-"""Whisper's encoder on windows of one length."""
+"""Whisper's encoder, for windows of equal length."""
 
 import torch
 from torch.nn.functional import conv1d, gelu, scaled_dot_product_attention
@@ -7,14 +7,17 @@ from engines.asr.whisper_torch.network.weights import EncoderWeights, SelfAttent
 
 
 def encode(weights: EncoderWeights, mel: torch.Tensor) -> torch.Tensor:
-    """(windows, mels, frames) -> (windows, frames / 2, width). `frames` is even."""
+    """Encodes windows: shape (windows, mels, frames) -> (windows, frames / 2, width).
+
+    `frames` must be even.
+    """
     x = gelu(conv1d(mel, *weights.conv1, padding=1))
     x = gelu(conv1d(x, *weights.conv2, stride=2, padding=1)).transpose(1, 2)
     x = x + weights.positions[: x.shape[1]]
     most = torch.finfo(x.dtype).max - 1000
     for attention, inner in weights.layers:
         x = inner(x + _attend(attention, attention.norm(x), weights.heads))
-        if x.dtype == torch.float16:  # as transformers: infinity would be all that follows
+        if x.dtype == torch.float16:  # as in transformers: infinity would spread to all values
             x = x.clamp(-most, most)
     return weights.norm(x)
 

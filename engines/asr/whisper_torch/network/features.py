@@ -1,4 +1,4 @@
-"""Log-mel features on the device: the numbers of `engines.asr.whisper.features`, there in numpy."""
+"""Log-mel features on the device, equal to those of `engines.asr.whisper.features` in numpy."""
 
 import numpy as np
 import torch
@@ -11,18 +11,18 @@ from engines.asr.whisper_torch.network.pinned_upload import upload
 _FFT_SAMPLES = 400
 _HALF = _FFT_SAMPLES // 2
 _PLANNED = 100
-"Frames: transforms are made for whole seconds, for a GPU plans each number of them by itself."
+"Frames are computed in multiples of this (1 s), as a GPU makes a plan for each number of them."
 _SILENCE, _RANGE = -10.0, 8.0
-"log10 of the power below which Whisper hears nothing, and how far below the loudest that is."
+"Least log10 of a power, and the range in decades below the loudest one that Whisper keeps."
 
 _LINEAR_HZ, _LINEAR_STEP_HZ, _LOG_STEP = 1000.0, 200.0 / 3, np.log(6.4) / 27.0
-"Slaney's scale of pitch: straight up to 1 kHz, then logarithmic."
+"Slaney's mel scale: linear up to 1 kHz, then logarithmic."
 _MOST_MELS = 45.245640471924965
 "8 kHz on that scale."
 
 
 class DeviceLogMel:
-    """Of one number of mels, on one device."""
+    """Computes features with `mels` mels on one device."""
 
     def __init__(self, mels: int, device: torch.device) -> None:
         self._device = device
@@ -30,11 +30,14 @@ class DeviceLogMel:
         self._filters = torch.from_numpy(mel_filters(mels)).to(device)
 
     def powers(self, pcm: Pcm) -> torch.Tensor:
-        """log10 of the power of every frame that hears any of `pcm`, (mels, frames)."""
+        """Returns log10 of the power of every frame that covers any of `pcm`, (mels, frames).
+
+        pcm: 16 kHz.
+        """
         frames = -(-(len(pcm) + _HALF) // FRAME_SAMPLES)
         samples = upload(torch.from_numpy(pcm.astype(np.float32) / 32768), self._device)
         start = torch.nn.functional.pad(samples, (0, max(0, _HALF + 1 - len(samples))))
-        before = start[1 : _HALF + 1].flip(0)  # what is before the beginning is its mirror image
+        before = start[1 : _HALF + 1].flip(0)  # the audio is mirrored at its beginning
         planned = -(-frames // _PLANNED) * _PLANNED
         needed = (planned - 1) * FRAME_SAMPLES + _FFT_SAMPLES
         samples = torch.cat([before, samples])
@@ -52,7 +55,7 @@ class DeviceLogMel:
 
 
 def normalized_window_tensor(powers: torch.Tensor, frames: int, first: int = 0) -> torch.Tensor:
-    """A window of `frames` from frame `first` on; silence fills the rest of its waveform."""
+    """Returns a normalised window of `frames` from frame `first` on, filled up with silence."""
     floor = powers.amax() - _RANGE
     heard = powers[:, first : first + frames]
     heard = torch.nn.functional.pad(heard, (0, frames - heard.shape[1]), value=_SILENCE)
@@ -60,7 +63,10 @@ def normalized_window_tensor(powers: torch.Tensor, frames: int, first: int = 0) 
 
 
 def mel_filters(mels: int) -> Features:
-    """(mels, frequencies): triangles of equal area on Slaney's scale, 0 to 8 kHz."""
+    """Returns triangular filters of equal area on Slaney's scale, 0 to 8 kHz.
+
+    Shape (mels, frequencies).
+    """
     scale = np.linspace(0, _MOST_MELS, mels + 2)
     corner = _LINEAR_HZ / _LINEAR_STEP_HZ
     above = _LINEAR_HZ * np.exp(_LOG_STEP * (scale - corner))

@@ -1,4 +1,4 @@
-"""A matrix of the model, as it is kept: whole numbers of 8 bits, fp8, or as it is computed."""
+"""A matrix of the model, stored as 8-bit integers, as fp8, or in the type of the computation."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,13 +10,16 @@ WeightStorage = Literal["plain", "int8", "fp8"]
 
 _INT8_MOST = 127.0
 _FP8_MOST = 448.0
-"The largest finite number of e4m3."
+"Largest finite number of e4m3."
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """`x @ weight.T + bias`. With `scale` (one per output, float32: small ones have few
-    digits in float16) the weight is kept in 8 bits."""
+    """Computes `x @ weight.T + bias`.
+
+    weight: shape (outputs, inputs). With `scale` it is stored in 8 bits.
+    scale: one per output, in float32, because small scales lose digits in float16.
+    """
 
     weight: torch.Tensor
     bias: torch.Tensor | None = None
@@ -25,7 +28,8 @@ class Linear:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if self.scale is None:
             return multiply(x, self.weight, self.bias)
-        # Scaled first: sums of 127s leave float16 where the outputs do not.
+        # The weight is scaled before the product: sums of values up to 127 may overflow float16
+        # although the outputs do not.
         weight = self.weight.to(x.dtype) * self.scale[:, None]
         return multiply(x, weight.to(x.dtype), self.bias)
 
@@ -36,7 +40,7 @@ class Linear:
 
 
 def quantize_linear(weight: torch.Tensor, bias: torch.Tensor | None, kept: WeightStorage) -> Linear:
-    """`weight` (outputs, inputs) in the form asked for: each output has a scale of its own."""
+    """Stores a weight, shape (outputs, inputs), as `kept` says, with one scale per output."""
     if kept == "plain":
         return Linear(weight, bias)
     most = _INT8_MOST if kept == "int8" else _FP8_MOST

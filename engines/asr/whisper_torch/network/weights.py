@@ -1,4 +1,4 @@
-"""Weights from safetensors onto a device, in the names and forms that the model computes with."""
+"""Loads weights from safetensors onto a device, in the layout that the model computes with."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +15,13 @@ from engines.asr.whisper_torch.network.linear import Linear, WeightStorage, quan
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 
 Tensors = Mapping[str, torch.Tensor]
-"By transformers' names, without the leading `model.`."
+"Tensors by transformers' names, without the leading `model.`."
 
 
 @dataclass(frozen=True, slots=True)
 class LayerNorm:
+    """A layer normalisation."""
+
     weight: torch.Tensor
     bias: torch.Tensor
 
@@ -36,20 +38,24 @@ class FeedForward:
     down: Linear
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """`x` with the layer's answer added."""
+        """Returns `x` plus the output of the layer."""
         return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
 
 
 @dataclass(frozen=True, slots=True)
 class SelfAttention:
+    """A self-attention layer with its norm."""
+
     norm: LayerNorm
     qkv: Linear
-    "Query, key and value from one product."
+    "Query, key and value in one product."
     out: Linear
 
 
 @dataclass(frozen=True, slots=True)
 class CrossAttention:
+    """A cross-attention layer with its norm; its keys and values are in `DecoderWeights.cross`."""
+
     norm: LayerNorm
     query: Linear
     out: Linear
@@ -68,11 +74,11 @@ class EncoderWeights:
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
     tokens: torch.Tensor
-    "(vocabulary, width): what goes in, and what scores come from."
+    "Token embeddings, shape (vocabulary, width), of the input and of the scores."
     positions: torch.Tensor
     layers: Sequence[tuple[SelfAttention, CrossAttention, FeedForward]]
     cross: Linear
-    "Keys and values of every layer from the encoder's output at once: (layers, 2, width) outputs."
+    "Keys and values of all layers from the encoder's output: layers * 2 * width outputs."
     norm: LayerNorm
 
 
@@ -90,7 +96,7 @@ class ModelWeights:
 
 
 def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """All of a checkpoint, whole or in pieces. Raises ConfigError."""
+    """Reads all tensors of a checkpoint, from one file or several. Raises ConfigError."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -115,18 +121,21 @@ def build(
     device: str,
     kept: WeightStorage = "plain",
 ) -> ModelWeights:
-    """Raises ConfigError for a tensor that is missing."""
+    """Returns the weights on a device. Raises ConfigError for a missing tensor.
+
+    dtype: number type of the computation. kept: storage of the matrices.
+    """
     take = _TensorReader(tensors, dtype, torch.device(device), kept)
     try:
         encoder, decoder = _encoder(take, shape), _decoder(take, shape)
-        where = decoder.tokens.device  # with the GPU's number, which threads that enter it need
+        where = decoder.tokens.device  # has the number of the GPU, which `set_device` needs
         return ModelWeights(shape, encoder, decoder, dtype, where)
     except KeyError as exc:
         raise ConfigError(f"the checkpoint has no tensor {exc}") from exc
 
 
 class _TensorReader:
-    """Tensors by name, moved and converted."""
+    """Reads tensors by name, moved to the device and converted."""
 
     def __init__(
         self, tensors: Tensors, dtype: torch.dtype, device: torch.device, kept: WeightStorage
@@ -143,7 +152,7 @@ class _TensorReader:
         return LayerNorm(*self.pair(name))
 
     def linear(self, *names: str) -> Linear:
-        """One product for several: Whisper's keys have no bias, so theirs is 0."""
+        """Joins several layers into one product. Whisper's keys have no bias: theirs is 0."""
         weights = [self.plain(f"{name}.weight") for name in names]
         biases = [
             self.plain(f"{name}.bias")
@@ -199,7 +208,7 @@ def _decoder(take: _TensorReader, shape: ModelShape) -> DecoderWeights:
 
 
 def _sizes(part: Any) -> Iterator[int]:
-    """Bytes of every tensor in there."""
+    """Yields the size of every tensor in `part`, in bytes."""
     if isinstance(part, torch.Tensor):
         yield part.nbytes
     elif isinstance(part, list | tuple):
