@@ -1,1 +1,1 @@
-"""Wire codecs of devices: no I/O, no clock."""
+"""Codecs for the protocols of devices' firmware, without I/O and without a clock."""

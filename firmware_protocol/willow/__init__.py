@@ -1,1 +1,1 @@
-"""What Willow's firmware and its application server (WAS) say to each other over `/ws`: sans-IO."""
+"""Messages between Willow's firmware and its application server (WAS) over `/ws`, without I/O."""

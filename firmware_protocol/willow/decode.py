@@ -1,4 +1,4 @@
-"""What a device says: one WebSocket text message in, one value out. Everything is bounded."""
+"""Decodes the messages of a device: one WebSocket text message to one value, of bounded size."""
 
 import math
 import re
@@ -21,31 +21,35 @@ from firmware_protocol.willow.messages import (
 )
 
 MAX_MESSAGE_BYTES = 16 * 1024
-"""The longest is an Endpoint: the inference server's answer, of which the firmware reads 2048 bytes
-and prints them with tabs."""
+"""Longest message. The longest known one is an Endpoint: it holds the inference server's answer, of
+which the firmware reads 2048 bytes and prints them with tabs."""
 
 MAX_NAME_CHARS = 64
-"Of a hostname (RFC 1123 has 63 a label) and of a board's name."
+"Longest hostname (a label in RFC 1123 has up to 63) and name of a board."
 
 MAX_TEXT_CHARS = 4096
 MAX_LANGUAGE_CHARS = 16
 MAX_ID = 2**53
-"cJSON keeps numbers as doubles."
+"Largest id: cJSON keeps numbers as doubles."
 
 _SHOWN_NAMES, _SHOWN_CHARS = 4, 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]*")
 
 
 class MalformedMessage(RemoteProtocolError):
-    """Not JSON, too long, or a known message with a field that cannot be."""
+    """Raised for a message that is no JSON, too long, or known but with an invalid field."""
 
     code = "malformed_message"
 
 
 def decode(message: str | bytes) -> FromDevice:
-    """Raises MalformedMessage, which names the field and what is allowed, never the value."""
+    """Returns the message as a value.
+
+    Raises MalformedMessage, which names the field and the allowed values, never the value itself.
+    """
     fields = _object(message)
-    # In WAS's order: one message has one of these, and a wake word waits for nothing.
+    # The order is WAS's. A message has only one of these keys; wake words come first, as they are
+    # urgent.
     if "wake_start" in fields:
         return WakeStart(_volume_db(_inner(fields, "wake_start")))
     if "wake_end" in fields:
@@ -62,7 +66,7 @@ def decode(message: str | bytes) -> FromDevice:
 
 
 def _object(message: str | bytes) -> dict[str, Any]:
-    # A character has at least one byte: so a long text is refused before it is encoded.
+    # A character has at least one byte, so a text that is too long is refused before encoding.
     if len(message) <= MAX_MESSAGE_BYTES and isinstance(message, str):
         message = message.encode("utf-8", "replace")
     if len(message) > MAX_MESSAGE_BYTES:
@@ -103,7 +107,7 @@ def _inner(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _identity(fields: Mapping[str, Any], name: str) -> tuple[str, str, str]:
-    """Hostname, board, MAC."""
+    """Returns (hostname, name of the board, MAC address)."""
     said = _inner(fields, name)
     return _name(said, "hostname"), _name(said, "hw_type"), _mac(said.get("mac_addr"))
 
@@ -129,7 +133,7 @@ def _mac(found: object) -> str:
 
 
 def _volume_db(said: Mapping[str, Any]) -> float | None:
-    """cJSON writes a number that is none as null."""
+    """Returns the volume in dB; None if it is absent or not finite (cJSON writes NaN as null)."""
     found = said.get("wake_volume")
     if found is None:
         return None
@@ -146,7 +150,7 @@ def _id(found: object) -> int:
 
 
 def _text(data: Mapping[str, Any], name: str, max_chars: int) -> str:
-    """Empty where it is absent: an inference server may answer with anything."""
+    """Returns a text on one line; empty if it is absent, as an inference server may omit it."""
     found = data.get(name)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""What a device is told: one value in, one WebSocket text message out."""
+"""Encodes the messages to a device, one value to one WebSocket text message."""
 
 import re
 from bisect import bisect_right
@@ -22,19 +22,21 @@ from firmware_protocol.willow.messages import (
 )
 
 MAX_MESSAGE_BYTES = 4000
-"""The firmware's WebSocket client hands over what fits its buffer of 4096 bytes, and reads each
-piece as a message of its own: a longer one is not understood at all."""
+"""Longest message. The firmware's WebSocket client has a buffer of 4096 bytes. It takes each part of
+a longer message for a message of its own, so that nothing of it is understood."""
 
 ELLIPSIS = "…"
 
 _UNSPEAKABLE = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
-"""Blanks and control characters. The firmware appends speech to a URL as it is: a line break in it
-would end the request's first line."""
+"""Blanks and control characters. The firmware appends the spoken text to a URL without escaping: a
+line break would end the first line of the request."""
 
 
 def encode(message: ToDevice) -> str:
-    """At most MAX_MESSAGE_BYTES in UTF-8: texts are cut at a word. Raises TooLarge where nothing
-    can be cut."""
+    """Returns a message of at most MAX_MESSAGE_BYTES in UTF-8. Long texts are cut at a word.
+
+    Raises PayloadTooLarge if no text can be cut.
+    """
     match message:
         case EndpointResult(ok, speech):
             return _fitting(lambda text: {"result": {"ok": ok, "speech": text}}, one_line(speech))
@@ -45,7 +47,8 @@ def encode(message: ToDevice) -> str:
 
 
 def one_line(text: str) -> str:
-    text = text.encode("utf-8", "replace").decode()  # half a surrogate pair is no text
+    """Returns the text with blanks and control characters replaced by single spaces."""
+    text = text.encode("utf-8", "replace").decode()  # replaces lone surrogates
     return _UNSPEAKABLE.sub(" ", text).strip()
 
 
@@ -93,7 +96,10 @@ def _notify(message: Notify, text: str | None) -> dict[str, Any]:
 
 
 def _fitting(fields: Callable[[str], dict[str, Any]], text: str) -> str:
-    """With as much of `text` as fits; how long a character gets depends on its escape."""
+    """Returns the message with as much of `text` as fits.
+
+    The length of a character depends on its escape, so sizes are measured on the encoded message.
+    """
     text = text[: MAX_MESSAGE_BYTES + 1]
     whole = msgspec.json.encode(fields(text))
     if len(whole) <= MAX_MESSAGE_BYTES:

@@ -1,5 +1,7 @@
-"""Every message of Willow's `/ws`, both ways. `reference/wis.md` section 2.3; the firmware's
-`was.c`."""
+"""All messages of Willow's `/ws` in both directions.
+
+Sources: `reference/wis.md` section 2.3; the firmware's `was.c`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,19 +12,19 @@ Scalar: TypeAlias = str | int | float | bool
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first message of a connection."""
+    """First message of a connection: the device's identity."""
 
     hostname: str
-    "`willow-` and the MAC's hex digits."
+    "`willow-` and the hex digits of the MAC address."
     hw_type: str
-    "`ESP32-S3-BOX-3` and its like: which firmware it takes."
+    "Name of the board, such as `ESP32-S3-BOX-3`, which decides on the firmware."
     mac: str
-    "Lower case, colons."
+    "MAC address, lower case with colons."
 
 
 @dataclass(frozen=True, slots=True)
 class Goodbye:
-    """It restarts."""
+    """The device restarts."""
 
     hostname: str
     hw_type: str
@@ -31,29 +33,29 @@ class Goodbye:
 
 @dataclass(frozen=True, slots=True)
 class GetConfig:
-    """It has no configuration, or a broken one."""
+    """The device asks for its configuration, because it has none or a broken one."""
 
 
 @dataclass(frozen=True, slots=True)
 class WakeStart:
-    """It heard the wake word, and listens."""
+    """The device has detected the wake word, and listens."""
 
     volume_db: float | None = None
-    "How loud; None: not said, as firmware without the measurement does."
+    "Loudness of the wake word; None: unknown, from firmware that does not measure it."
 
 
 @dataclass(frozen=True, slots=True)
 class WakeEnd:
-    """It stopped listening."""
+    """The device has stopped listening."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What the inference server heard, to be acted on (`was_mode`)."""
+    """The transcript from the inference server, to be carried out by WAS (`was_mode`)."""
 
     text: str
     language: str = ""
-    "Empty: the inference server did not say."
+    "Language from the inference server; empty: unknown."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +67,10 @@ class NotifyDone:
 
 @dataclass(frozen=True, slots=True)
 class UnknownMessage:
-    """Of newer firmware; it means nothing here."""
+    """An unknown message, perhaps from newer firmware."""
 
     names: tuple[str, ...]
-    "Its keys, shortened."
+    "Keys of the message, shortened, for a log line."
 
 
 FromDevice: TypeAlias = (
@@ -78,32 +80,35 @@ FromDevice: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class WakeResult:
-    """Whether this device is to go on listening. It does so until told otherwise."""
+    """Result of the arbitration between devices that detected the same wake word.
+
+    A device listens until it gets a `won` that is False.
+    """
 
     won: bool
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointResult:
-    """What came of an Endpoint; shown, and spoken or told by a chime."""
+    """Answer to an Endpoint; the device shows it, and speaks it or plays a chime."""
 
     ok: bool
     speech: str
-    "Empty: the firmware says `Success` or `Error` itself."
+    "Text of the answer; empty: the firmware itself says `Success` or `Error`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notify:
-    """Show and play something. What is None is left to the firmware."""
+    """Command to show and play a notification. For None the firmware's default applies."""
 
     id: int
-    "1 is the firmware's own (identify): it is never reported as done."
+    "Number of the notification. 1 is the firmware's own (identify), and is never reported as done."
     text: str | None = None
     audio_url: str | None = None
     repeat: int | None = None
-    "Times; firmware: 1. A second lies between them."
+    "How often it is played, with pauses of 1 s; default 1."
     volume: int | None = None
-    "0 to 100; firmware: 90."
+    "Volume, 0 to 100; default 90."
     backlight: bool | None = None
     backlight_max: bool | None = None
     strobe_period_ms: int | None = None
@@ -111,42 +116,42 @@ class Notify:
 
 @dataclass(frozen=True, slots=True)
 class CancelNotify:
-    """Stop this notification, if it is the one that is being played."""
+    """Command to stop a notification, if it is being played."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Identify:
-    """Blink and chime five times."""
+    """Command to blink and chime five times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Reboot now."""
+    """Command to reboot now."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtaStart:
-    """Fetch this image, write it to the other partition and boot it."""
+    """Command to fetch a firmware image, write it to the other partition and boot it."""
 
     ota_url: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigMessage:
-    """The device's whole configuration: it writes it down and reboots in 3 to 6 s."""
+    """The whole configuration of a device, which stores it and reboots within 3 to 6 s."""
 
     values: Mapping[str, Scalar] = field(repr=False)
-    "May hold secrets."
+    "Values by name; they may include secrets, so they are not in the repr."
 
 
 @dataclass(frozen=True, slots=True)
 class NvsMessage:
-    """Where its WAS and its Wi-Fi are: it writes that down and reboots."""
+    """Addresses of WAS and Wi-Fi, which the device stores before it reboots."""
 
     was_url: str = ""
-    "Empty: stays."
+    "Address of WAS; empty, also in the other fields: unchanged."
     wifi_ssid: str = ""
     wifi_psk: str = field(default="", repr=False)
 

@@ -1,1 +1,1 @@
-"""xiaozhi's WebSocket protocol, as firmware 2.4 speaks it: bytes and texts to values and back."""
+"""Codec of xiaozhi's WebSocket protocol of firmware 2.4: bytes and texts to values and back."""

@@ -1,4 +1,4 @@
-"""What can be wrong with what a device sends. `reason` is one of a few stable words."""
+"""Errors in messages from a device. Their `reason` is one of a few stable words."""
 
 from typing import Literal
 
@@ -9,8 +9,10 @@ MessageReason = Literal["bad_json", "bad_message", "too_large"]
 
 
 class BadFrame(RemoteProtocolError):
-    """A binary frame that is not one of the announced protocol version: its sender and we disagree
-    about every further one, too."""
+    """Raised for a binary frame that does not fit the announced protocol version.
+
+    Device and server then disagree about all further frames, too.
+    """
 
     code = "bad_frame"
 
@@ -20,8 +22,11 @@ class BadFrame(RemoteProtocolError):
 
 
 class BadMessage(RemoteProtocolError):
-    """A text frame that cannot be used. Stock firmware writes some (it does not escape wake words
-    and errors of tools), so it is left out and the connection goes on."""
+    """Raised for a text frame that cannot be used.
+
+    The connection goes on without it, because stock firmware sends such frames: it does not escape
+    wake words and errors of tools.
+    """
 
     code = "bad_message"
 

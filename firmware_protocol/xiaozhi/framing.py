@@ -1,8 +1,9 @@
-"""One Opus packet per binary WebSocket message, alike in both directions.
+"""Binary WebSocket messages with one Opus packet each, equal in both directions.
 
 Version 1 is the bare packet. Version 2 has a header of 16 bytes: u16 version, u16 type, u32
-reserved, u32 timestamp in ms, u32 payload size. Version 3 has one of 4: u8 type, u8 reserved, u16
-payload size. All big-endian. A device reads as many bytes as the size says, whatever has come.
+reserved, u32 timestamp in ms, u32 payload size. Version 3 has a header of 4 bytes: u8 type, u8
+reserved, u16 payload size. All numbers are big-endian. A device reads as many bytes as the size
+says, even if fewer have come.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ ProtocolVersion = Literal[1, 2, 3]
 VERSIONS: tuple[ProtocolVersion, ...] = (1, 2, 3)
 
 MAX_PAYLOAD_BYTES = 8192
-"An Opus packet of 120 ms has at most 7662 bytes (RFC 6716); stock firmware sends some 200."
+"Longest payload. An Opus packet of 120 ms has at most 7662 bytes (RFC 6716), usually some 200."
 
 MAX_FRAME_BYTES = 16 + MAX_PAYLOAD_BYTES
 
@@ -27,10 +28,12 @@ _AUDIO, _JSON = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class AudioPacket:
+    """An Opus packet of sound."""
+
     payload: bytes
-    "Opus; 0 to 3 bytes: silence (DTX)."
+    "Opus data; 0 to 3 bytes mean silence (DTX)."
     timestamp_ms: int = 0
-    "Version 2: of the sound that was being played. Otherwise 0."
+    "Version 2: timestamp of the sound that was being played; other versions: 0."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def is_version(number: int) -> TypeGuard[ProtocolVersion]:
 
 
 def decode_frame(version: ProtocolVersion, frame: bytes) -> Packet:
-    """Raises BadFrame."""
+    """Returns the packet in a binary frame. Raises BadFrame."""
     if version == 1:
         return AudioPacket(_sized(frame, len(frame), version))
     header = _V2 if version == 2 else _V3
@@ -71,7 +74,10 @@ def decode_frame(version: ProtocolVersion, frame: bytes) -> Packet:
 
 
 def encode_audio(version: ProtocolVersion, payload: bytes, timestamp_ms: int = 0) -> bytes:
-    """Raises ValueError for more than MAX_PAYLOAD_BYTES."""
+    """Returns the binary frame for an Opus packet.
+
+    timestamp_ms: used by version 2 only. Raises ValueError for more than MAX_PAYLOAD_BYTES.
+    """
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise ValueError(
             f"an Opus packet of {len(payload)} bytes; the limit is {MAX_PAYLOAD_BYTES}"

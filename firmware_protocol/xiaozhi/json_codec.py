@@ -1,4 +1,4 @@
-"""Text frames to messages and back."""
+"""Converts text frames to messages and back."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -30,12 +30,12 @@ from firmware_protocol.xiaozhi.messages import (
 )
 
 MAX_TEXT_BYTES = 65_535
-"The largest frame that stock firmware can send."
+"Longest text frame, which is the largest that stock firmware can send."
 
 MAX_WHY_CHARS = 200
 
 MAX_DEPTH = 32
-"A tool's schema has some six; a decoder of a small device must not run out of stack."
+"Deepest nesting, so that a decoder does not run out of stack. A tool's schema has six levels or so."
 
 T = TypeVar("T", bound=Struct)
 
@@ -77,7 +77,7 @@ _OF_SERVER: Mapping[
 
 
 def decode_device_message(text: str | bytes) -> DeviceMessage:
-    """Raises BadMessage."""
+    """Returns a message from a device; IgnoredMessage for an unknown type. Raises BadMessage."""
     fields, kind = _object(text)
     if kind == "listen":
         state = fields.get("state")
@@ -90,13 +90,14 @@ def decode_device_message(text: str | bytes) -> DeviceMessage:
 
 
 def decode_server_message(text: str | bytes) -> ServerMessage:
-    """As a device reads it. Raises BadMessage."""
+    """Returns a message from a server, as a device reads it. Raises BadMessage."""
     fields, kind = _object(text)
     one = _OF_SERVER.get(kind)
     return IgnoredMessage(kind) if one is None else _as(one, fields, kind)
 
 
 def encode_message(message: DeviceMessage | ServerMessage) -> str:
+    """Returns the text frame of a message."""
     return msgspec.json.encode(message).decode()
 
 
@@ -125,7 +126,7 @@ def _as(one: type[T], fields: dict[str, Any], kind: str) -> T:
 
 
 def _brief(text: str) -> str:
-    """For a log: it may repeat what the device wrote."""
+    """Returns a short printable text for a log, as an error may quote what the device sent."""
     return "".join(one if one.isprintable() else " " for one in text)[:MAX_WHY_CHARS]
 
 

@@ -1,7 +1,7 @@
-"""Tools of a device: JSON-RPC 2.0 in messages of type `mcp`, we are the client. Sheet section 8.
+"""MCP client for the tools of a device: JSON-RPC 2.0 in messages of type `mcp`. Sheet section 8.
 
-Stock firmware drops requests whose `id` is no number, gives errors without a code, answers
-`tools/list` in pages of some 8 kB, and runs calls one after the other.
+The server is the client here. Stock firmware drops requests whose `id` is no number, sends errors
+without a code, answers `tools/list` in pages of some 8 kB, and runs calls one after the other.
 """
 
 import re
@@ -12,36 +12,38 @@ from typing import Any
 PROTOCOL_VERSION = "2024-11-05"
 
 MAX_TOOLS = 64
-"A language model chooses poorly among more; stock boards have some ten."
+"Most tools per device: with more a language model chooses poorly. Stock boards have some ten."
 
 MAX_PAGES = 16
-"Of `tools/list`: a device that always names a next one is not asked for ever."
+"Most pages of `tools/list`, in case a device always names a next one."
 
 MAX_RESULT_CHARS = 8_000
-"Of a tool's text, as much as one page of tools: what a model reads of it."
+"Longest text of a tool's result that a model gets: as much as one page of tools."
 
 MAX_ERROR_CHARS = 500
 MAX_DESCRIPTION_CHARS = 1_000
 MAX_NAME_CHARS = 64
-"Of a function's name, to language models."
+"Longest name of a function that language models take."
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceTool:
+    """A tool that a device offers."""
+
     name: str
-    "As the device calls it: `self.screen.set_theme`."
+    "Name on the device: `self.screen.set_theme`."
     alias: str
-    "As language models may call it, who know no dots."
+    "Name for language models, which allow no dots."
     description: str
     parameters: Json
-    "JSON Schema."
+    "JSON Schema of the arguments."
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInitializeResult:
-    """The device speaks MCP; its tools are asked for next."""
+    """Result of `initialize`: the device speaks MCP. Its tools are requested next."""
 
     name: str
     version: str
@@ -49,14 +51,16 @@ class DeviceInitializeResult:
 
 @dataclass(frozen=True, slots=True)
 class DeviceListToolsResult:
+    """Result of `tools/list`: all tools so far."""
+
     tools: tuple[DeviceTool, ...]
     cursor: str
-    "Of the next page; empty: these are all."
+    "Cursor of the next page; empty: there is none."
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCallToolResult:
-    """What a call came to."""
+    """Result of a tool call."""
 
     id: int
     text: str
@@ -65,7 +69,7 @@ class DeviceCallToolResult:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMcpError:
-    """Another request than a call was answered with an error."""
+    """Error answer to a request other than a tool call."""
 
     method: str
     message: str
@@ -78,21 +82,27 @@ DeviceMcpOutcome = (
 
 @dataclass(slots=True)
 class DeviceMcpClient:
-    """One connection's. Requests are made here and sent elsewhere; answers are given to `receive`.
-    Forget a request that is waited for no longer: its answer is then nobody's."""
+    """MCP client of one connection, without I/O.
+
+    It makes requests, which the caller sends, and takes the answers by `receive`. Call `forget` for
+    a request that is no longer waited for; its answer is then ignored.
+    """
 
     client: tuple[str, str] = ("earshot", "")
     "Our name and version."
     _waiting: dict[int, str] = field(default_factory=dict[int, str])
-    "Method of each request that is not answered."
+    "Request id -> method, for requests without an answer."
     _last_id: int = 0
     _pages: int = 0
     _tools: dict[str, DeviceTool] = field(default_factory=dict[str, DeviceTool])
-    "By alias."
+    "Tools by alias."
 
     def initialize(self) -> Json:
-        """The first request. `vision` is where a device sends pictures: empty, for no model here
-        looks at them; without it xiaozhi-sdk 0.5.1 fails and offers no tools."""
+        """Returns the first request.
+
+        Its `vision` says where the device sends pictures. It is empty, as no model here looks at
+        them; without the field xiaozhi-sdk 0.5.1 fails and offers no tools.
+        """
         name, version = self.client
         params = {
             "protocolVersion": PROTOCOL_VERSION,
@@ -102,19 +112,26 @@ class DeviceMcpClient:
         return self._request("initialize", params)
 
     def list_tools(self, cursor: str = "") -> Json:
-        """Without those that are for people (firmware updates, a reboot)."""
+        """Returns a request for tools, without those for people only (firmware updates, reboot)."""
         return self._request("tools/list", {"cursor": cursor, "withUserTools": False})
 
     def call(self, name: str, arguments: Json) -> tuple[int, Json]:
-        """`name` as the device calls it. The id comes back in `DeviceCallToolResult`."""
+        """Returns (id, request) for a tool call. The id comes back in `DeviceCallToolResult`.
+
+        name: name on the device, not the alias.
+        """
         request = self._request("tools/call", {"name": name, "arguments": dict(arguments)})
         return self._last_id, request
 
     def forget(self, request_id: int) -> None:
+        """Ignores the answer to a request from now on."""
         self._waiting.pop(request_id, None)
 
     def receive(self, payload: Json) -> DeviceMcpOutcome | None:
-        """None: an answer to nothing, or a notification."""
+        """Returns the outcome of a request.
+
+        None for a notification, and for an answer that is not waited for.
+        """
         request_id = payload.get("id")
         if isinstance(request_id, bool) or not isinstance(request_id, int):
             return None
@@ -155,7 +172,7 @@ class DeviceMcpClient:
 
 
 def alias_of(name: str) -> str:
-    """What language models take: letters, digits, `_` and `-`."""
+    """Returns a name that language models take: letters, digits, `_` and `-`."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:MAX_NAME_CHARS]
 
 
@@ -184,8 +201,10 @@ def _initialized(result: Json) -> DeviceInitializeResult:
 
 
 def _text_of(result: Json) -> str:
-    """Its texts. Of a picture, which stock firmware gives in a shape of its own, only that it is
-    one."""
+    """Returns the texts of a result, and a note for each image.
+
+    Stock firmware sends images in a shape of its own; they are not used.
+    """
     texts: list[str] = []
     content = result.get("content")
     for part in content if isinstance(content, list) else []:

@@ -1,7 +1,9 @@
-"""Every JSON message, both ways, as frozen values. Sheet: firmware 2.4.2, `docs/websocket.md`.
+"""All JSON messages in both directions, as frozen values.
 
-Fields that are not here are left out on the way in: firmware adds some with every version. A
-server's `session_id` is not looked at by devices, and we send none but in our hello.
+Sheet: firmware 2.4.2, `docs/websocket.md`.
+
+Unknown fields of incoming messages are ignored: firmware adds some with every version. Devices
+ignore a server's `session_id`, so we send it in our hello only.
 """
 
 from typing import Any, Literal
@@ -9,39 +11,41 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 ListenMode = Literal["auto", "manual", "realtime"]
-"""auto: we find the end of the turn, and the microphone rests while we speak; manual: a button
-says it; realtime: the microphone is always open, and the device takes our echo out of it."""
+"""Mode of a conversation. auto: the server finds the end of the turn, and the microphone is off
+while it speaks. manual: a button ends the turn. realtime: the microphone is always on, and the
+device removes the echo."""
 
 Emotion = Literal[
     "neutral", "happy", "laughing", "funny", "sad", "angry", "crying", "loving", "embarrassed",
     "surprised", "shocked", "thinking", "winking", "cool", "relaxed", "delicious", "kissy",
     "confident", "sleepy", "silly", "confused",
 ]  # fmt: skip
-"The faces that stock firmware knows."
+"Names of the faces that stock firmware can show."
 
 Json = dict[str, Any]
 
 
 class AudioParams(Struct, frozen=True):
-    """What one side will send."""
+    """Format of the sound that one side sends."""
 
     format: Literal["opus"] = "opus"
     sample_rate: Literal[8000, 12000, 16000, 24000, 48000] = 24000
     channels: Literal[1] = 1
     frame_duration: Literal[5, 10, 20, 40, 60, 80, 100, 120] = 60
-    "ms per packet."
+    "Duration of a packet in ms."
 
 
 class DeviceFeatures(Struct, frozen=True, omit_defaults=True):
-    """What a device can do. The last two are Earshot's own; stock firmware has neither."""
+    """Abilities of a device. The last two are Earshot's own; stock firmware has neither."""
 
     mcp: bool = False
+    "The device offers tools by MCP."
     aec: bool = False
-    "It wants its echo taken out by the server."
+    "The device wants the server to cancel the echo."
     partial: bool = False
-    "It shows words while they are spoken: `SttMessage.partial`."
+    "The device shows words while they are spoken: `SttMessage.partial`."
     timing: bool = False
-    "It shows where the time went: `TtsMessage.timing`."
+    "The device shows the latencies of a turn: `TtsMessage.timing`."
 
 
 class _Message(Struct, frozen=True, tag_field="type"):
@@ -50,14 +54,14 @@ class _Message(Struct, frozen=True, tag_field="type"):
 
 class _FromDevice(_Message, frozen=True):
     session_id: str | UnsetType = UNSET
-    "As our hello said it; empty or absent before."
+    "Id from our hello; empty or absent before."
 
 
 # Device to server.
 
 
 class DeviceHello(_FromDevice, frozen=True, tag="hello"):
-    """The first message; ours is awaited for 10 s."""
+    """First message of a connection. The device waits 10 s for our hello."""
 
     version: int = 1
     transport: str = "websocket"
@@ -66,41 +70,50 @@ class DeviceHello(_FromDevice, frozen=True, tag="hello"):
 
 
 class ListenStart(_FromDevice, frozen=True, tag="listen", kw_only=True):
+    """The microphone is on from now on."""
+
     mode: ListenMode
     state: Literal["start"] = "start"
 
 
 class ListenStop(_FromDevice, frozen=True, tag="listen"):
-    """The button was let go; only in manual mode."""
+    """The button was released; only in manual mode."""
 
     state: Literal["stop"] = "stop"
 
 
 class ListenDetect(_FromDevice, frozen=True, tag="listen"):
-    """A wake word that firmware heard, or a sentence that a person typed into a client on a
-    computer: the same message."""
+    """A wake word that the firmware detected, or a sentence that a user typed on a computer.
+
+    Both are the same message.
+    """
 
     text: str = ""
     state: Literal["detect"] = "detect"
 
 
 class AbortMessage(_FromDevice, frozen=True, tag="abort"):
-    """Stop speaking. A device that was stopped by its button speaks on until `TtsMessage` stop."""
+    """Request to stop speaking. The device stays in its speaking state until `TtsMessage` stop."""
 
     reason: str | UnsetType = UNSET
 
 
 class PingMessage(_FromDevice, frozen=True, tag="ping"):
-    """Not of stock firmware; the community's server answers it."""
+    """Ping, which stock firmware does not send; the community's server answers it."""
 
 
 class McpAnswer(_FromDevice, frozen=True, tag="mcp", kw_only=True):
+    """An MCP answer of the device (see `DeviceMcpClient.receive`)."""
+
     payload: Json
 
 
 class IgnoredMessage(Struct, frozen=True):
-    """Understood as a message, and nothing happens: `iot` of firmware before 1.8, `goodbye`
-    (MQTT's: here the socket's end is the conversation's), or news."""
+    """A valid message without effect.
+
+    Examples: `iot` of firmware before 1.8; `goodbye`, which belongs to MQTT (here the end of the
+    socket ends the conversation); types of newer firmware.
+    """
 
     type: str
 
@@ -120,29 +133,34 @@ DeviceMessage = (
 
 
 class ServerHello(_Message, frozen=True, tag="hello"):
-    """Without `transport` a device crashes; with another one it waits on."""
+    """Answer to the device's hello.
+
+    Without `transport` a device crashes; with another value than `websocket` it goes on waiting.
+    """
 
     transport: Literal["websocket"]
     session_id: str | UnsetType = UNSET
     audio_params: AudioParams | UnsetType = UNSET
-    "Of the sound that we send; absent: 24 kHz in packets of 60 ms."
+    "Format of the sound that we send; absent: 24 kHz in packets of 60 ms."
 
 
 class SttMessage(_Message, frozen=True, tag="stt"):
-    """What the user said."""
+    """Transcript of the user's speech."""
 
     text: str
     partial: bool | UnsetType = UNSET
-    "It is still being said. Only for who announced `partial`: others would show every one."
+    "True: a partial. Only for devices that announced `partial`; others would show each of them."
 
 
 class LlmMessage(_Message, frozen=True, tag="llm"):
+    """The face that the device shows (`Emotion`)."""
+
     emotion: str | UnsetType = UNSET
     text: str | UnsetType = UNSET
 
 
 class TurnLatencies(Struct, frozen=True, omit_defaults=True):
-    """ms from the end of the user's speech; absent: it did not happen."""
+    """Latencies of a turn in ms since the end of the user's speech; absent: it did not happen."""
 
     response_latency_ms: float | None = None
     transcript_ms: float | None = None
@@ -151,25 +169,29 @@ class TurnLatencies(Struct, frozen=True, omit_defaults=True):
 
 
 class TtsMessage(_Message, frozen=True, tag="tts"):
-    """Sound is taken between start and stop only."""
+    """Progress of the speech. A device takes sound only between start and stop."""
 
     state: Literal["start", "sentence_start", "sentence_end", "stop"]
     text: str | UnsetType = UNSET
     timing: TurnLatencies | UnsetType = UNSET
-    "With stop, for who announced `timing`."
+    "Sent with stop to devices that announced `timing`."
 
 
 class McpRequest(_Message, frozen=True, tag="mcp"):
+    """An MCP request to the device (see `DeviceMcpClient`)."""
+
     payload: Json
 
 
 class SystemMessage(_Message, frozen=True, tag="system"):
+    """A command to the device itself."""
+
     command: str
-    "`reboot` is the only one."
+    "Name of the command; firmware knows only `reboot`."
 
 
 class AlertMessage(_Message, frozen=True, tag="alert"):
-    """All three are needed by the device."""
+    """A message that the device shows. The device needs all three fields."""
 
     status: str
     message: str
@@ -177,7 +199,7 @@ class AlertMessage(_Message, frozen=True, tag="alert"):
 
 
 class CustomMessage(_Message, frozen=True, tag="custom"):
-    """For builds with CONFIG_RECEIVE_CUSTOM_MESSAGE."""
+    """A free message for firmware built with CONFIG_RECEIVE_CUSTOM_MESSAGE."""
 
     payload: Json | list[Any]
 

@@ -1,9 +1,9 @@
-"""When the next packet of sound may go. Pure: it is told the time.
+"""Decides when the next packet of sound may be sent. Pure: callers pass the time.
 
-A device keeps 40 packets and silently loses what is above, and loses what comes right behind `tts
-start`, too. So sound begins a moment after that, a few packets go ahead of time against the jitter
-of a Wi-Fi, and then each goes when one has been played: by a schedule that does not drift, since
-it counts from the first packet.
+A device has a queue of 40 packets and silently drops further ones. It also drops packets right
+after `tts start`. So sound begins a moment after that message. A few packets are sent ahead of time
+against the jitter of a Wi-Fi; then one is sent for each that was played. The schedule does not
+drift, because it counts from the first packet.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PacketPacerSettings:
+    """Times of the schedule. Raises ValueError for an `ahead` outside of 1 to 20."""
+
     packet_ms: int = 60
+    "Duration of a packet."
     ahead: int = 4
-    """Packets that a device has before it plays the first, and later: 240 ms. It takes out a gap of
-    as much, and an interruption is heard as much later."""
+    """Packets that are sent ahead of playback: 240 ms. Gaps of that length on the network are not
+    audible, but an interruption takes effect that much later."""
     lead_ms: int = 100
-    "From `tts start`, which is handled by another task of the device and clears its queue."
+    "Pause after `tts start`, which another task of the device handles by clearing the queue."
     tail_ms: int = 100
-    "From the last sound's end to `tts stop`."
+    "Pause between the end of the sound and `tts stop`."
 
     def __post_init__(self) -> None:
         if not 1 <= self.ahead <= 20:
@@ -26,7 +29,7 @@ class PacketPacerSettings:
 
 
 class PacketPacer:
-    """One device's, from `start` to `start`."""
+    """The schedule of one device; `start` begins it again. All times are monotonic, in s."""
 
     def __init__(self, settings: PacketPacerSettings | None = None) -> None:
         self._settings = settings or PacketPacerSettings()
@@ -34,23 +37,23 @@ class PacketPacer:
         self._played_at = 0.0
 
     def start(self, now: float) -> None:
-        """`tts start` is being sent."""
+        """Begins the schedule; to be called when `tts start` is sent."""
         self._opens_at = now + self._settings.lead_ms / 1000
         self._played_at = now
 
     def due_at(self) -> float:
-        """Monotonic seconds: when the next packet may go."""
+        """Returns the time when the next packet may be sent."""
         of = self._settings
         return max(self._opens_at, self._played_at - (of.ahead - 1) * of.packet_ms / 1000)
 
     def sent(self, now: float) -> None:
-        """A packet went; behind a gap the schedule begins anew."""
+        """Counts a packet that was sent. After a gap the schedule continues from `now`."""
         self._played_at = max(self._played_at, now) + self._settings.packet_ms / 1000
 
     def queued_ms(self, now: float) -> float:
-        """Sound that the device has not played yet."""
+        """Returns how much sound the device has not played yet, in ms."""
         return max(0.0, 1000 * (self._played_at - now))
 
     def over_at(self) -> float:
-        """When `tts stop` may go, if no more sound comes."""
+        """Returns the time when `tts stop` may be sent, if no more sound comes."""
         return max(self._opens_at, self._played_at) + self._settings.tail_ms / 1000

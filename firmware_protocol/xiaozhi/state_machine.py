@@ -1,11 +1,12 @@
-"""Whose turn it is on one connection. Pure: what happens goes in with the time, and what the door
-is to do comes out. Sheet section 7.
+"""State machine of the dialogue on one connection. Sheet section 7.
+
+Pure: events go in with their time, and actions for the door come out.
 
     idle --listen start--> listening --the turn is over--> thinking --tts start--> speaking
      ^                         ^------- tts stop (realtime) --------------------------'
      '------------------------------- tts stop (auto: until the next listen start; manual)
 
-Every way out of speaking sends `tts stop`: without it a device is silent and deaf for ever.
+Every way out of speaking sends `tts stop`: without it a device neither listens nor plays again.
 """
 
 from dataclasses import dataclass, field
@@ -40,56 +41,64 @@ DialogueActivity = Literal["idle", "listening", "thinking", "speaking"]
 
 @dataclass(frozen=True, slots=True)
 class DialogueSettings:
+    """Limits and formats of one connection."""
+
     hello_timeout_s: float = 10.0
-    "A device gives up on our hello after as much, so one that sends none is no device."
+    "Longest wait for the device's hello. A device waits as long for ours, so a later one is none."
     max_turn_s: float = 20.0
-    "Of one utterance, where we find its end: a radio never ends."
+    "Longest utterance when the server finds its end: a radio in the room never ends."
     max_silence_s: float = 20.0
-    "While the microphone is open. Then the conversation is over: the device goes idle."
+    "Silence with an open microphone after which the conversation ends and the device goes idle."
     typed_after_s: float = 0.5
-    """Firmware listens right after a wake word. A text after which a device does not was typed."""
+    """Wait for `listen start` after a text. Firmware listens right after a wake word, so a text
+    without it was typed."""
     max_text_chars: int = 1000
-    "The longest typed text that is answered: as much as a person types at once."
+    "Longest typed text that is answered; the rest is cut off. Nobody types more at once."
     max_idle_s: float = 300.0
-    "With the microphone closed. A device takes a connection for dead after 120 s anyway."
+    "Idle time with a closed microphone. A device itself gives up a connection after 120 s."
     downlink: AudioParams = field(default_factory=AudioParams)
+    "Format of the sound that we send."
     pace: PacketPacerSettings = field(default_factory=PacketPacerSettings)
 
 
 @dataclass(frozen=True, slots=True)
 class SendMessage:
+    """Action: send a message to the device."""
+
     message: ServerMessage
 
 
 @dataclass(frozen=True, slots=True)
 class BeginInput:
-    """Forget what was heard so far, and find the end of turns by yourself or not."""
+    """Action: drop the input so far, and detect the end of turns by this mode."""
 
     mode: ListenMode
 
 
 @dataclass(frozen=True, slots=True)
 class CommitInput:
-    """The turn is over."""
+    """Action: end the user's turn."""
 
     asks: bool
-    "Nobody but us will ask for the answer (push-to-talk)."
+    "True: also request the answer, which nobody else does (push to talk)."
 
 
 @dataclass(frozen=True, slots=True)
 class CancelResponse:
-    """Say nothing more of what is being said."""
+    """Action: cancel the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTextResponse:
-    """Answer a text that a person typed."""
+    """Action: answer a text that the user typed."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class CloseConnection:
+    """Action: close the connection."""
+
     reason: Literal["hello_expected", "silence", "idle"]
 
 
@@ -99,7 +108,10 @@ DialogueAction = (
 
 
 class Dialogue:
-    """One connection's, which began at `now`. McpAnswers are not for here."""
+    """The dialogue of one connection; McpAnswers are handled elsewhere.
+
+    now: time of the connection's start; all times are monotonic, in s.
+    """
 
     def __init__(
         self, session_id: str, now: float, settings: DialogueSettings | None = None
@@ -108,24 +120,26 @@ class Dialogue:
         self._session_id = session_id
         self.pacer = PacketPacer(self._settings.pace)
         self.features: DeviceFeatures | None = None
-        "None: it has not said hello."
+        "Abilities of the device; None: it has not sent its hello."
         self.packet_ms = 60
-        "Of its own packets."
+        "Duration of the device's packets."
         self.mode: ListenMode = "auto"
         self._is_open = False
-        "Its microphone, as far as we were told."
+        "The device's microphone is on, by its messages."
         self._is_speaking = False
-        "Between `tts start` and `tts stop`."
+        "True between `tts start` and `tts stop`."
         self._is_thinking = False
         self._user_since: float | None = None
-        "Since when the user has been speaking."
+        "Start of the user's current speech; None: the user is silent."
         self._quiet_since = now
+        "Time of the last event."
         self._timing: TurnLatencies | None = None
         self._perhaps_typed: tuple[str, float] | None = None
-        "A text that came before the device listens, and when: typed, or a wake word."
+        "(text, time) of a text that came while the device did not listen: typed, or a wake word."
 
     @property
     def doing(self) -> DialogueActivity:
+        """State of the dialogue."""
         if self._is_speaking:
             return "speaking"
         if self._is_thinking:
@@ -134,17 +148,23 @@ class Dialogue:
 
     @property
     def is_speaking(self) -> bool:
+        """True between `tts start` and `tts stop`."""
         return self._is_speaking
 
     @property
     def hears(self) -> bool:
-        """Whether packets are for our ear. Wake words come before `listen`, and are not; a device
-        that does not take out its echo would interrupt us with our own voice."""
+        """True if packets of sound are input for the session.
+
+        Packets before `listen` hold a wake word and are not. Without echo cancellation on the
+        device (all modes but realtime) packets are ignored while it speaks: our own voice would
+        interrupt us.
+        """
         return self._is_open and (not self._is_speaking or self.mode == "realtime")
 
-    # What the device says.
+    # Messages from the device.
 
     def receive(self, message: DeviceMessage, now: float) -> list[DialogueAction]:
+        """Returns the actions for a message from the device."""
         self._quiet_since = now
         match message:
             case DeviceHello():
@@ -168,8 +188,11 @@ class Dialogue:
                 assert_never(message)
 
     def _listen(self, mode: ListenMode) -> list[DialogueAction]:
-        """While we speak it has crossed our `tts start` on its way: what we say is heard. An answer
-        that is not heard yet would end the new turn with its `tts start`."""
+        """Returns the actions for `listen start`.
+
+        If we speak, the message has crossed our `tts start` on its way, and the answer goes on. An
+        answer that has not begun is cancelled: its `tts start` would end the new turn.
+        """
         self.mode, self._is_open = mode, True
         self._perhaps_typed = None
         if self._is_speaking:
@@ -179,8 +202,11 @@ class Dialogue:
         return [CancelResponse(), BeginInput(mode)] if was_thinking else [BeginInput(mode)]
 
     def _detected(self, text: str, now: float) -> list[DialogueAction]:
-        """A wake word comes before the device listens: it is said by the `listen` that follows.
-        Clients on computers send typed text while they listen, or never listen."""
+        """Takes a wake word or a typed text.
+
+        A wake word comes before the device listens, and needs no action: a `listen start` follows.
+        Clients on computers send typed texts while they listen, or never listen.
+        """
         if not text:
             return []
         if self._is_open:
@@ -202,27 +228,32 @@ class Dialogue:
         self._is_open = False
         return [CommitInput(asks=True)]
 
-    # What the session tells.
+    # Events of the session.
 
     def speech_started(self, now: float) -> None:
+        """The user began to speak."""
         self._user_since = self._quiet_since = now
 
     def speech_ended(self, now: float) -> None:
+        """The user's utterance is over, and is being recognised."""
         self._user_since, self._quiet_since = None, now
         self._is_thinking = True
 
     def speech_dropped(self, now: float) -> None:
+        """The sound was no speech."""
         self._user_since, self._quiet_since = None, now
 
     def words(self, text: str) -> list[DialogueAction]:
-        """While they are spoken."""
+        """Returns the actions for a partial transcript, while the user speaks."""
         wanted = self.features is not None and self.features.partial and text
         return [SendMessage(SttMessage(text, partial=True))] if wanted else []
 
     def understood(self, text: str, now: float, *, is_answered: bool) -> list[DialogueAction]:
-        """All words of an utterance; none: it was noise. `tts start` goes at once, for sound may
-        follow only a moment later; but it closes the microphone, into which the user may be
-        speaking on: the answer then comes to all of it."""
+        """Returns the actions for a final transcript. text: empty if it was noise.
+
+        `tts start` is sent at once, because sound may follow only a moment later. But it closes the
+        microphone. So it waits if the user speaks on; the answer is then to the whole sentence.
+        """
         self._quiet_since = now
         if not text:
             self._is_thinking = False
@@ -232,7 +263,7 @@ class Dialogue:
         return [SendMessage(SttMessage(text)), *(self.answer_begun(now) if begins else ())]
 
     def answer_begun(self, now: float) -> list[DialogueAction]:
-        """It will be spoken; also one that nobody asked for."""
+        """Returns the actions at the start of an answer or an announcement."""
         if self._is_speaking or self.features is None:
             return []
         self._is_speaking, self._is_thinking = True, False
@@ -241,21 +272,24 @@ class Dialogue:
         return [SendMessage(TtsMessage("start")), _face("happy")]
 
     def clause(self, text: str) -> list[DialogueAction]:
-        """Its sound goes out next."""
+        """Returns the actions before the sound of a clause is sent."""
         return [SendMessage(TtsMessage("sentence_start", text=text))] if self._is_speaking else []
 
     def interrupted(self) -> list[DialogueAction]:
-        """Our own ear has found that the user speaks over the answer."""
+        """Returns the actions for a barge-in that the server detected."""
         return self._stop_speaking()
 
     def traced(self, timing: TurnLatencies) -> None:
+        """Stores the latencies of the turn, which are sent with `tts stop`."""
         self._timing = timing
 
-    # What the time brings.
+    # Time.
 
     def tick(self, now: float, *, is_answering: bool) -> list[DialogueAction]:
-        """To be asked after every packet, and some times a second. `is_answering`: the session has
-        an answer, or may soon have one."""
+        """Returns the actions that are due; to be called after every packet and several times a s.
+
+        is_answering: the session has an answer, or may soon have one.
+        """
         of = self._settings
         if self.features is None:
             is_late = now - self._quiet_since > of.hello_timeout_s

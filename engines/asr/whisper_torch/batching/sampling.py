@@ -153,7 +153,10 @@ def _beam(
     allowed: torch.Tensor,
     single: _NextTokens,
 ) -> _BeamTokens:
-    """Computes one step of beam search, as transformers with length penalty 1, early_stopping False."""
+    """Computes one step of beam search.
+
+    It equals that of transformers with length penalty 1 and early_stopping False.
+    """
     rows, is_live = len(allowed), now.is_chosen
     total = scores.logsumexp(1)
     group, width = state.group[:rows], state.width[:rows]

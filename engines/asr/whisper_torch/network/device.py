@@ -31,8 +31,8 @@ ENCODED_AT_ONCE = (8, 4, 2, 1)
 "Numbers of windows per encoder call. More would not use a GPU better, and delay all rows longer."
 
 USUAL_FRAMES = 1000
-"""Longest windows, in mel frames, for which batches are captured. Longer windows are captured one by
-one: their kernels take longer than their launches."""
+"""Longest windows, in mel frames, for which batches are captured. Of longer windows only calls with
+one are captured: their kernels take longer than their launches."""
 
 COMPUTE_TYPES: dict[str, tuple[torch.dtype, WeightStorage]] = {
     "float32": (torch.float32, "plain"),
