@@ -70,9 +70,11 @@ class FasterWhisper:
         return [part.result(self._listening.unknown) for part in parts]
 
     def forget(self, utterance: str) -> None:
+        """Drops the cached features of an utterance."""
         self._features.forget(utterance)
 
     def close(self) -> None:
+        """Frees the weights."""
         self._model.unload_model()
 
     def _part(self, item: AsrItem) -> ItemDecode:

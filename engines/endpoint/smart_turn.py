@@ -37,6 +37,8 @@ _BUNDLED = "audio/turn/smart_turn/data"
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of the engine `smart_turn`."""
+
     path: str | None = None
     "Path of a smart-turn-v3 ONNX file; None: the one inside an installed pipecat-ai."
 

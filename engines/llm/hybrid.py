@@ -72,6 +72,8 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of the engine `hybrid`."""
+
     model: ModelSettings
 
 

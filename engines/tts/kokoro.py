@@ -48,6 +48,8 @@ MIN_FACTOR, MAX_FACTOR = 0.5, 2.0
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of the engine `kokoro`."""
+
     model: str = ""
     "Path of the `.onnx` file."
     voices: str = ""

@@ -53,6 +53,8 @@ def _usual_voices() -> dict[str, tuple[str, ...]]:
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of the engine `openai`."""
+
     base_url: str = ""
     "Address of the API including its version: `http://127.0.0.1:8880/v1`."
     model: str = "tts-1"

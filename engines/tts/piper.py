@@ -31,6 +31,8 @@ REQUIRES = {"piper": "piper-tts"}
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of the engine `piper`."""
+
     model: str = ""
     "A voice's `.onnx` file, with its `.onnx.json` in the same folder; or a folder of such files."
     speed: Annotated[float, Meta(ge=0.5, le=2.5)] = 1.0

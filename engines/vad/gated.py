@@ -30,6 +30,8 @@ KEEP_OPEN_PROBABILITY = 0.35
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of the engine `gated`."""
+
     aggressiveness: Annotated[int, Meta(ge=0, le=3)] = 2
     "Aggressiveness of the gate: 3 opens least often, and not for very quiet speech (-64 dBFS)."
     hangover_ms: Annotated[int, Meta(ge=100, le=5000)] = 1000
@@ -92,6 +94,7 @@ class GatedVadEngine:
         self._hangover_samples = ms_to_samples(settings.hangover_ms, ASR_RATE_HZ)
 
     def open(self) -> Vad:
+        """Returns a detector for one stream."""
         gate, silero = WebrtcVad(self._gate_settings), SileroVad(self._network)
         return GatedVad(gate, silero, self._hangover_samples)
 

@@ -15,6 +15,8 @@ FRAME_SAMPLES = 320
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of the engine `webrtc`."""
+
     aggressiveness: Annotated[int, Meta(ge=0, le=3)] = 2
     "Aggressiveness of the filter: 3 takes the fewest sounds for speech."
     smoothing_frames: Annotated[int, Meta(ge=1, le=25)] = 5
@@ -60,6 +62,7 @@ class WebrtcVadEngine:
         self._settings = settings
 
     def open(self) -> Vad:
+        """Returns a detector for one stream."""
         return WebrtcVad(self._settings)
 
 

@@ -35,6 +35,8 @@ STEP_SAMPLES = 160
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of the engine `micro`."""
+
     folder: str | None = None
     "Folder of further words, as microWakeWord's training writes them: NAME.json and NAME.tflite."
     threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None

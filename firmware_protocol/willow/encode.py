@@ -22,8 +22,8 @@ from firmware_protocol.willow.messages import (
 )
 
 MAX_MESSAGE_BYTES = 4000
-"""Longest message. The firmware's WebSocket client has a buffer of 4096 bytes. It takes each part of
-a longer message for a message of its own, so that nothing of it is understood."""
+"""Longest message. The firmware's WebSocket client has a buffer of 4096 bytes. It takes each part
+of a longer message for a message of its own, so that nothing of it is understood."""
 
 ELLIPSIS = "…"
 

@@ -48,6 +48,7 @@ Packet = AudioPacket | JsonPacket
 
 
 def is_version(number: int) -> TypeGuard[ProtocolVersion]:
+    """Returns True for a version of the protocol that is known."""
     return number in VERSIONS
 
 

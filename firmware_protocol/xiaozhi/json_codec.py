@@ -35,7 +35,7 @@ MAX_TEXT_BYTES = 65_535
 MAX_WHY_CHARS = 200
 
 MAX_DEPTH = 32
-"Deepest nesting, so that a decoder does not run out of stack. A tool's schema has six levels or so."
+"Deepest nesting, so that no decoder runs out of stack. A tool's schema has some six levels."
 
 T = TypeVar("T", bound=Struct)
 

@@ -53,7 +53,7 @@ class DialogueSettings:
     """Wait for `listen start` after a text. Firmware listens right after a wake word, so a text
     without it was typed."""
     max_text_chars: int = 1000
-    "Longest typed text that is answered; the rest is cut off. Nobody types more at once."
+    "Longest typed text that is answered, as much as a user types at once; the rest is cut off."
     max_idle_s: float = 300.0
     "Idle time with a closed microphone. A device itself gives up a connection after 120 s."
     downlink: AudioParams = field(default_factory=AudioParams)
@@ -80,7 +80,7 @@ class CommitInput:
     """Action: end the user's turn."""
 
     asks: bool
-    "True: also request the answer, which nobody else does (push to talk)."
+    "True: also request the answer (push to talk); False: the session requests it by itself."
 
 
 @dataclass(frozen=True, slots=True)

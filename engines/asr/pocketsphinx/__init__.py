@@ -30,6 +30,8 @@ _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)*")
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of the engine `pocketsphinx`."""
+
     phrases: tuple[str, ...] = ()
     "Sentences that the assistant understands, lower case; added to the built-in ones."
     model_dir: str | None = None

@@ -16,7 +16,7 @@ _ORDER = 3
 _DISCOUNT = 0.6
 "Part of each count that is given to the shorter context; 0.5 to 0.75 decode equally well."
 _NEVER = -99.0
-"log10 probability of a sentence start as a word, which the format demands but nobody says."
+"log10 probability of a sentence start as a word, which the format demands but is never spoken."
 
 
 class TrigramModel:

@@ -74,12 +74,14 @@ class PocketSphinx:
         return [self._decode(item) for item in items]
 
     def forget(self, utterance: str) -> None:
+        """Closes the search of an utterance, if it is open."""
         decoder = self._open.pop(utterance, None)
         if decoder is not None:
             decoder.stop()
             self._idle.append(decoder)
 
     def close(self) -> None:
+        """Closes all searches and removes the files."""
         for utterance in list(self._open):
             self.forget(utterance)
         self._idle.clear()

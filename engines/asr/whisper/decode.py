@@ -56,7 +56,7 @@ class DecodeRules:
 # State of one item during its decoding.
 
 MAX_PASSES = 32
-"Most windows per item. Each advances by a timestamp at least; with so many it is no speech."
+"Most windows per item. Each advances by a timestamp at least; if more are needed, it is no speech."
 
 
 @dataclass(slots=True)
@@ -163,9 +163,13 @@ class WordAligner(Protocol):
 
     def words(
         self, voice: AlignmentWindow, pieces: list[TokenSegment], spoken_until_s: float
-    ) -> list[list[Word]]: ...
+    ) -> list[list[Word]]:
+        """Returns the words of each segment, with times."""
+        ...
 
-    def logprobs(self, voice: AlignmentWindow, tokens: Sequence[int]) -> list[TokenLogprob]: ...
+    def logprobs(self, voice: AlignmentWindow, tokens: Sequence[int]) -> list[TokenLogprob]:
+        """Returns the log probabilities of text tokens."""
+        ...
 
 
 class DecodePolicy:

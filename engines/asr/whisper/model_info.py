@@ -18,6 +18,8 @@ NOTES_FILE = "earshot.json"
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of the engine `faster_whisper`."""
+
     model: str
     "Folder of a converted model: model.bin, config.json, tokenizer.json."
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -112,6 +112,7 @@ class Tokenizer:
         return tuple(sorted({token for token in (*symbols, *special) if token}))
 
     def encode(self, text: str) -> list[int]:
+        """Returns the tokens of a text, without special tokens around it."""
         tokens: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
         return tokens
 

@@ -28,7 +28,7 @@ _importing = Lock()
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """There is nothing to set."""
+    """Settings of the engine `intents`: there are none."""
 
 
 def create(settings: Settings) -> "IntentsLlm":

@@ -16,7 +16,7 @@ from engines.llm.intents.language import languages, supported
 from engines.llm.intents.replies import ReplyTemplates, replies
 
 CALL_PREFIX = "intent"
-"Prefix of the ids of its tool calls, by which `hybrid` knows who answers their results."
+"Prefix of the ids of its tool calls. By it `hybrid` knows that the templates answer their results."
 
 MAX_PIECES = 4  # pieces of one sentence; with more pauses it is no command
 PAUSES = " .,;:!?…"

@@ -44,6 +44,7 @@ class ReplyTemplates:
             jinja.globals.update(self._functions())
 
     def not_understood(self) -> str:
+        """Returns the answer to a sentence that is not understood."""
         return self._error("not_understood", {}, {})
 
     def answer(self, found: IntentMatch, result: Mapping[str, Any]) -> str:
@@ -169,6 +170,7 @@ class ReplyTemplates:
 
 @lru_cache(maxsize=16)  # languages in use at once
 def replies(language: str) -> ReplyTemplates:
+    """Returns the reply templates of a language, cached."""
     return ReplyTemplates(language)
 
 

@@ -37,10 +37,12 @@ class ChunkDelta(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
+        """True if the event adds nothing."""
         return not (self.content or self.tool_calls or self.reasoning_content or self.reasoning)
 
     @property
     def text(self) -> str:
+        """The text of `content`, in both of its forms."""
         if isinstance(self.content, list):
             return "".join(map(_text_of, self.content))
         return self.content if isinstance(self.content, str) else ""
@@ -56,6 +58,7 @@ class ChunkChoice(msgspec.Struct, frozen=True):
 
     @property
     def written(self) -> ChunkDelta:
+        """The text and tool calls of the event, streamed or whole."""
         return self.delta or self.message or _NOTHING
 
 
@@ -67,6 +70,8 @@ class PromptTokensDetails(msgspec.Struct, frozen=True):
 
 
 class CompletionUsage(msgspec.Struct, frozen=True):
+    """Numbers of tokens, which servers send at the end."""
+
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: PromptTokensDetails | None = None

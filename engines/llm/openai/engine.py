@@ -36,7 +36,7 @@ RETRY_AFTER_S = 5
 THINKING_FIELDS = ("chat_template_kwargs", "reasoning_effort", "reasoning", "think", "thinking")
 "Fields of `extra_body` with which the operator decides whether the model thinks."
 ANSWERS_SHARE = 4
-"An answer takes at most one part in so many of the context; the rest is for the prompt."
+"An answer takes at most this fraction (a quarter) of the context; the rest is for the prompt."
 
 
 class OpenAiLlm:

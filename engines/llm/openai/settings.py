@@ -13,6 +13,8 @@ AUTO = "auto"
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of the engine `openai`."""
+
     base_url: Annotated[str, Meta(min_length=1)]
     "Address of the API including its version: `http://127.0.0.1:8000/v1`."
     model: Annotated[str, Meta(min_length=1)] = AUTO

@@ -61,6 +61,7 @@ class TransformersLlm:
         logger.info("llm.%s: %s on %s", NAME, self._settings.path, loaded.device)
 
     async def aclose(self) -> None:
+        """Ends the process; a later request starts a new one."""
         await self._child.aclose()
 
     async def reply(

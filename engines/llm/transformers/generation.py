@@ -177,6 +177,7 @@ class TokenGeneration:
 
     @property
     def output_tokens(self) -> int:
+        """Number of tokens of the answer so far."""
         return len(self._text.tokens)
 
     def step(self) -> str:

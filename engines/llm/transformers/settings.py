@@ -14,6 +14,8 @@ CONTEXT_TOKENS = 2048
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Settings of the engine `transformers`."""
+
     path: Annotated[str, Meta(min_length=1)]
     "A folder with config.json, weights and a tokenizer that has a chat template."
     device: Annotated[str, Meta(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")] = "auto"
@@ -42,6 +44,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def folder(self) -> Path:
+        """Folder of the model."""
         return Path(self.path).expanduser()
 
 

@@ -90,8 +90,10 @@ LlmWorkerReply = LlmLoadReply | LlmTextReply | LlmEndReply | LlmFailureReply
 
 
 def request_reader() -> MessageFrameReader[LlmWorkerRequest]:
+    """Returns a reader of the frames to the process."""
     return MessageFrameReader(Decoder(LlmWorkerRequest))
 
 
 def reply_reader() -> MessageFrameReader[LlmWorkerReply]:
+    """Returns a reader of the frames from the process."""
     return MessageFrameReader(Decoder(LlmWorkerReply))

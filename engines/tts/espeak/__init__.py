@@ -31,6 +31,8 @@ _WORDS_PER_MINUTE = (80, 450)
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of the engine `espeak`."""
+
     speed: Annotated[float, Meta(ge=0.5, le=2.5)] = 1.0
     "Factor on the speed of every request; 1 is 175 words per minute."
 

@@ -16,6 +16,8 @@ REQUIRES = {"faster_whisper": "faster-whisper", "threadpoolctl": "threadpoolctl"
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of the engine `silero`."""
+
     path: str | None = None
     "Path of another silero_vad_v6.onnx; None: the one inside faster-whisper."
 
@@ -54,6 +56,7 @@ class SileroVadEngine:
         self._network = network
 
     def open(self) -> Vad:
+        """Returns a detector for one stream."""
         return SileroVad(self._network)
 
 

@@ -93,6 +93,7 @@ class DeviceThread:
         self._thread = Thread(target=self._run, name="whisper-torch", daemon=True)
 
     def start(self) -> None:
+        """Starts the thread."""
         self._thread.start()
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ class RowPositions:
 
     @staticmethod
     def of(state: DecoderState, rows: int) -> "RowPositions":
+        """Returns the positions of the first `rows` rows."""
         following = state.position[:rows] + 1
         is_spoken = following >= state.prompt[:rows]
         return RowPositions(following, is_spoken & (state.done[:rows] == 0))

@@ -33,7 +33,7 @@ class StepShape:
     """Shape of a step: how many rows it computes, and how much of the caches it reads."""
 
     rows: int
-    "The first so many rows."
+    "Number of rows: the step computes the first ones of the state."
     said: int
     "Upper limit for the tokens of a row."
     heard: int

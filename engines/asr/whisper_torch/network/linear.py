@@ -35,6 +35,7 @@ class Linear:
 
     @property
     def nbytes(self) -> int:
+        """Size of the tensors in bytes."""
         parts = (self.weight, self.bias, self.scale)
         return sum(part.nbytes for part in parts if part is not None)
 

@@ -63,6 +63,8 @@ class CrossAttention:
 
 @dataclass(frozen=True, slots=True)
 class EncoderWeights:
+    """Weights of the encoder. Convolutions are (weight, bias)."""
+
     conv1: tuple[torch.Tensor, torch.Tensor]
     conv2: tuple[torch.Tensor, torch.Tensor]
     positions: torch.Tensor
@@ -73,6 +75,8 @@ class EncoderWeights:
 
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
+    """Weights of the decoder."""
+
     tokens: torch.Tensor
     "Token embeddings, shape (vocabulary, width), of the input and of the scores."
     positions: torch.Tensor
@@ -84,6 +88,8 @@ class DecoderWeights:
 
 @dataclass(frozen=True, slots=True)
 class ModelWeights:
+    """All weights of a model on one device."""
+
     shape: ModelShape
     encoder: EncoderWeights
     decoder: DecoderWeights
@@ -92,6 +98,7 @@ class ModelWeights:
 
     @property
     def nbytes(self) -> int:
+        """Size of all tensors in bytes."""
         return sum(_sizes(self.encoder)) + sum(_sizes(self.decoder))
 
 
