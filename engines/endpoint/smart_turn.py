@@ -26,7 +26,7 @@ LEAST_MS = 100
 
 CALIBRATION = (0.45, -0.8)
 """Slope and offset that correct the log-odds of the network's output. It gives 0.95 and more to
-70 % of finished sentences, but also to a third of the pauses within a sentence: so the odds are
+70 % of finished sentences, but also to a third of the pauses within a sentence. So the odds are
 2 to 1, not 20 to 1. Outputs below 0.05 are right. Fitted to 92 ends and 220 pauses of read speech
 in four languages, weighted as if both were equally frequent."""
 

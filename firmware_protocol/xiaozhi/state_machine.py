@@ -44,7 +44,7 @@ class DialogueSettings:
     """Limits and formats of one connection."""
 
     hello_timeout_s: float = 10.0
-    "Longest wait for the device's hello. A device waits as long for ours, so a later one is none."
+    "Longest wait for the device's hello. A device itself waits as long for ours, then gives up."
     max_turn_s: float = 20.0
     "Longest utterance when the server finds its end: a radio in the room never ends."
     max_silence_s: float = 20.0

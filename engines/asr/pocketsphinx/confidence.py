@@ -1,10 +1,10 @@
 """Confidence that a path of the search is a command, or speech at all.
 
 Noise and music also have a best path. It differs from that of speech: words are stretched over too
-many frames, loud moments are outside of words, quiet moments are missing, and the acoustic score
-per spoken frame is worse. Other speech that was decoded as commands makes an unlikely sentence. Two
-logistic models weigh this, one with the language model's score and one without. Their weights were
-fitted on synthesised commands and read prose against recordings of noise and music.
+many frames, and loud moments are outside of words. Quiet moments are missing, and the acoustic
+score per spoken frame is worse. Other speech that was decoded as commands makes an unlikely
+sentence. Two logistic models weigh this, one with the language model's score and one without. Their
+weights were fitted on synthesised commands and read prose against recordings of noise and music.
 """
 
 from dataclasses import dataclass

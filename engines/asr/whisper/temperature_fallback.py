@@ -1,4 +1,4 @@
-"""Decodes a batch of windows, each by its own options, and retries failed ones hotter."""
+"""Decodes a batch of windows, each by its own options; retries failures at higher temperatures."""
 
 import zlib
 from collections.abc import Iterable, Sequence

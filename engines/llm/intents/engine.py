@@ -142,7 +142,7 @@ async def _understand(known: Grammar, pieces: Sequence[str]) -> IntentMatch | No
 def _of_pieces(known: Grammar, pieces: Sequence[str]) -> IntentMatch | None:
     """Returns the meaning of a sentence that may have been cut at pauses.
 
-    Pieces are joined, unless the last one and those before it are commands of their own: the
+    Pieces are joined, unless the last one and those before it are commands of their own. Then the
     earlier command was left unanswered for a reason, and the later one must not trigger it.
     """
     for start in range(len(pieces)):

@@ -98,7 +98,7 @@ class TransformersModel:
         """Keeps a cache for the next turn, whose prompt begins with the same tokens."""
         from transformers.cache_utils import DynamicLayer
 
-        # Only layers of this exact type can be cropped to a shorter beginning.
+        # Subclasses, such as layers with a sliding window, cannot always be cropped by `recall`.
         if all(type(layer) is DynamicLayer for layer in computed.cache.layers):
             self._kept = [computed, *self._kept][: self._keeps]
 

@@ -1,4 +1,4 @@
-"""Engine for eSpeak NG in this process: some hundred languages, first audio within milliseconds.
+"""Engine for eSpeak NG in this process: all its languages, first audio within milliseconds, no GPU.
 
 Only this engine uses eSpeak's GPL-3 code. Synthesis runs some thousand times faster than speech, so
 one thread serves all sessions: each clause is one job, and sessions take turns clause by clause.

@@ -1,8 +1,8 @@
 """The thread that owns the device. It encodes, steps all rows, and lets requests join and leave.
 
 A request is a `DecodeProgram`: a generator that yields one task after the other (`EncodeTask`,
-`GenerateTask`, `SideTask`), is sent the result of each, and returns the result of the request. The
-tasks of all programs are done together.
+`GenerateTask`, `SideTask`). It is sent the result of each task, and returns the result of the
+request. Tasks of all programs are batched.
 """
 
 import logging
