@@ -50,7 +50,7 @@ class HomeNames:
 def names_of(tools: Sequence[ToolSpec]) -> HomeNames:
     """Returns the names of the tools for Home Assistant's intents, and of areas and devices.
 
-    Other tools are ignored: they come and go, and each different answer loads a new grammar.
+    Other tools are ignored: they come and go, and each different result loads another grammar.
     Devices are grouped by `anyOf` with `title`s in the schema. If a tool takes whole sentences, its
     `house` lists the areas and devices.
     """
