@@ -20,6 +20,8 @@ from tests.engines.asr.whisper_torch import checkpoints
 from tests.engines.asr.whisper_torch.driver import clips
 from tests.engines.nano import NANO
 
+pytestmark = pytest.mark.live
+
 PATIENCE_S = 30
 
 CONTRACT = (

@@ -21,6 +21,8 @@ from engines.base import AsrItem, AsrResult
 from tests.engines.asr.whisper_torch import checkpoints
 from tests.engines.asr.whisper_torch.driver import clips, heard, mel, opened
 
+pytestmark = pytest.mark.live
+
 NEW = NewRow((561, 567), 40)
 
 Told = list[tuple[str, Any, Exception | None]]

@@ -37,6 +37,8 @@ from tests.engines.asr.whisper_torch.driver import Wish
 from tests.engines.asr.whisper_torch.network.fake_cuda_graphs import pretend
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 H200 = DeviceSpeed(bytes_per_s=4.3e12, flop_per_s=790e12)
 TOKENS = 24
 

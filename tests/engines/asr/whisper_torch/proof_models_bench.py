@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from engines.registry import EngineAvailability
 from server.commands.models import bench as measuring
 from serving.placement.benchmarks import device_name, read_benchmarks, save_benchmark
@@ -10,6 +12,8 @@ from serving.placement.choose import EnginePreference, find_whisper, select_engi
 from serving.placement.hardware import detect_hardware
 from tests.engines.asr.whisper_torch import checkpoints
 from tests.engines.nano import NANO
+
+pytestmark = pytest.mark.live
 
 
 def test_both_engines_are_timed_and_auto_follows(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from tests.server.process import Running, serving, workers
 from tests.speech import say
 from tests.web.openai.transcriptions.harness import TRANSCRIPTIONS, wav
 
+pytestmark = pytest.mark.live
+
 WORDS = "turn on the kitchen lights"
 PATIENCE_S = 60
 CLIPS_OF_LONG = 150

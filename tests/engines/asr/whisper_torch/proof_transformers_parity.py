@@ -18,6 +18,8 @@ from engines.asr.whisper_torch.network.features import mel_filters
 from tests.engines.asr.whisper_torch import checkpoints
 from tests.engines.asr.whisper_torch.driver import Wish, answers, clips, heard, mel, opened
 
+pytestmark = pytest.mark.live
+
 MOST = 20
 "Tokens of an answer."
 

@@ -26,6 +26,8 @@ from tests.engines.asr.whisper_torch import checkpoints
 from tests.engines.asr.whisper_torch.driver import clips, heard, mel, opened
 from tests.shared import ROOT
 
+pytestmark = pytest.mark.live
+
 SPEAK = """
 import sys
 sys.modules["ctranslate2"] = sys.modules["faster_whisper"] = None

@@ -11,6 +11,8 @@ from tests.engines.asr.whisper_torch import checkpoints
 from tests.engines.asr.whisper_torch.driver import Wish, answers, clips, heard, mel, opened
 from tests.engines.asr.whisper_torch.proof_transformers_parity import Pair, loaded, said
 
+pytestmark = pytest.mark.live
+
 MOST = 40
 "Tokens of an answer."
 

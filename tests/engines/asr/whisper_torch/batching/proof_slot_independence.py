@@ -13,6 +13,8 @@ from engines.asr.whisper_torch.network.device import DeviceModel
 from tests.engines.asr.whisper_torch import checkpoints
 from tests.engines.asr.whisper_torch.driver import Wish, answers, clips, heard, mel, opened
 
+pytestmark = pytest.mark.live
+
 START, NO_TIMES = 561, 567
 FRAMES = (300, 400, 500, 1000)
 

@@ -8,6 +8,8 @@ from tests.engines.asr.whisper_torch import checkpoints
 from tests.engines.asr.whisper_torch.driver import Wish, answers, clips, heard, mel, opened
 from tests.engines.asr.whisper_torch.proof_transformers_parity import Pair, loaded, said
 
+pytestmark = pytest.mark.live
+
 FRAMES = (500, 300, 1000, 400)
 MOST = 20
 

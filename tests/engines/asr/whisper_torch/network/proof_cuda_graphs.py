@@ -25,6 +25,8 @@ from engines.asr.whisper_torch.network.features import DeviceLogMel
 from engines.asr.whisper_torch.network.weights import _TensorReader, build
 from tests.engines.asr.whisper_torch.network.fake_cuda_graphs import pretend
 
+pytestmark = pytest.mark.live
+
 SMALL = ModelShape(80, 64, 2, 2, 2, 2, 2000, audio_positions=500)
 SPECIAL = SpecialTokens(400, 399, 405, 404, suppressed=(1, 2), suppressed_first=(220,))
 NEW = NewRow((400, 405), 8, suppressed=(399,))

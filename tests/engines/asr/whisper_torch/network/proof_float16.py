@@ -12,6 +12,8 @@ from engines.asr.whisper_torch.network.linear import WeightStorage, quantize_lin
 from tests.engines.asr.whisper_torch import checkpoints
 from tests.engines.asr.whisper_torch.driver import heard, opened
 
+pytestmark = pytest.mark.live
+
 WIDTH = 1280
 "turbo's and large's."
 

@@ -25,6 +25,8 @@ from engines.asr.whisper_torch.network.weights import build
 from engines.base import AsrPadding
 from tests.engines.asr.whisper_torch.network.fake_cuda_graphs import pretend
 
+pytestmark = pytest.mark.live
+
 SMALL = ModelShape(80, 64, 2, 2, 4, 2, 51865)
 "As many decoder layers as turbo."
 SPECIAL = SpecialTokens(50258, 50257, 50363, 50362, suppressed=(1, 2), suppressed_first=(220,))
