@@ -280,7 +280,7 @@ class XiaozhiConnection:
             pacer.sent(self._clock.now())
             await self._send_bytes(encode_audio(self._framing, packet, self._sent_ms))
             return
-        coming = self._session.coming
+        coming = self._session.next_sound_event
         with suppress(TimeoutError):
             async with asyncio.timeout(POLL_S):
                 await (coming.wait() if coming is not None else asyncio.sleep(POLL_S))

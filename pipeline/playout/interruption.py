@@ -63,14 +63,16 @@ def judge_overlap(
     """Returns what becomes of the answer. `language`: ISO 639-1, of the words. `is_question`: the
     answer asked something, so that a `yes` is a reply."""
     if not overlap.words or is_backchannel(overlap.words, language, is_question=is_question):
-        return _of_nothing(overlap, policy)
+        return _without_words(overlap, policy)
     is_reply = is_question and overlap.is_final  # one word is enough for a reply
     if is_reply or _says_stop(overlap.words):
         return InterruptionVerdict.CANCEL
     is_enough = policy == "on" or _count(_normal(overlap.words)) >= PATIENT_WORDS
     if overlap.is_final:
-        is_meant = not (overlap.is_brief and overlap.makes_sense is False)
-        return InterruptionVerdict.CANCEL if is_enough and is_meant else InterruptionVerdict.RESUME
+        is_intended = not (overlap.is_brief and overlap.makes_sense is False)
+        return (
+            InterruptionVerdict.CANCEL if is_enough and is_intended else InterruptionVerdict.RESUME
+        )
     # the answer is silent meanwhile, so waiting for more words costs nothing
     if not overlap.is_late:
         is_clear = overlap.is_joined or bool(overlap.is_brief and overlap.makes_sense)
@@ -79,18 +81,18 @@ def judge_overlap(
     # `uh-huh`.
     is_several = _count(_normal(overlap.words)) > 1
     is_nothing = overlap.makes_sense is False or is_beginning(overlap.words, language)
-    is_meant = not (overlap.is_brief and is_several and is_nothing)
-    return InterruptionVerdict.CANCEL if is_enough and is_meant else InterruptionVerdict.RESUME
+    is_intended = not (overlap.is_brief and is_several and is_nothing)
+    return InterruptionVerdict.CANCEL if is_enough and is_intended else InterruptionVerdict.RESUME
 
 
 def is_beginning(words: str, language: str) -> bool:
     """Returns whether the words are only the beginning of a sentence, such as `are the`.
     Recognisers of commands make this of an `uh-huh`; nobody stops there."""
-    how = completeness(words, language)
-    return how is not None and how <= OPEN
+    probability = completeness(words, language)
+    return probability is not None and probability <= OPEN
 
 
-def _of_nothing(
+def _without_words(
     overlap: OverlappingSpeech, policy: Literal["on", "patient"]
 ) -> InterruptionVerdict:
     """Returns the verdict for no words so far, or for a backchannel."""

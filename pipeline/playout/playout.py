@@ -90,7 +90,7 @@ class PlayoutWriter:
         run_ms, at = next(run for run in reversed(self._runs) if run[0] <= heard_ms)
         return min(at + (heard_ms - run_ms) / 1000, self.ends_at)
 
-    def took(self, samples: int, begin: float, end: float, *, has_gap: bool) -> None:
+    def count_played(self, samples: int, begin: float, end: float, *, has_gap: bool) -> None:
         """Notes that the next samples play from `begin` to `end` (monotonic seconds). For
         `Playout`."""
         if has_gap or not self._runs:
@@ -154,12 +154,12 @@ class Playout:
         self._writer: PlayoutWriter | None = None
         self._has_room = asyncio.Event()
         self._has_room.set()
-        self._has_sound = asyncio.Event()
+        self._sound_queued = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
-        self._flows = asyncio.Event()
+        self._is_flowing = asyncio.Event()
         "Set while playout is not paused."
-        self._flows.set()
+        self._is_flowing.set()
         self._pausing_since: float | None = None
         "Monotonic seconds at which a pause was asked for, until the speaker is without sound."
         self._ran_dry = False
@@ -176,11 +176,11 @@ class Playout:
         return self._writer is not None and self._writer.has_started
 
     @property
-    def awaited(self) -> asyncio.Event | None:
+    def first_sound_event(self) -> asyncio.Event | None:
         """Event that is set when an answer has its first sound; None while one is audible or
         paused."""
-        is_silent = not self.is_audible and self._flows.is_set()
-        return self._has_sound if is_silent else None
+        is_silent = not self.is_audible and self._is_flowing.is_set()
+        return self._sound_queued if is_silent else None
 
     def open(self, response_id: str, source_rate_hz: int) -> PlayoutWriter:
         """Begins an answer. What is left of the one before is cleared."""
@@ -198,7 +198,7 @@ class Playout:
         if there was none."""
         writer = self._writer
         self._frames.clear()
-        self._has_sound.clear()
+        self._sound_queued.clear()
         # Wakes a writer that waits for room, so that it sees that it is dead.
         self._has_room.set()
         self._paused()
@@ -212,19 +212,19 @@ class Playout:
 
     def pause(self) -> None:
         """Stops the sound from the next frame on; what is queued is kept."""
-        if self._flows.is_set() and self.is_audible and self._frames:
+        if self._is_flowing.is_set() and self.is_audible and self._frames:
             self._pausing_since = self._clock.now()
-        self._flows.clear()
+        self._is_flowing.clear()
 
     def resume(self) -> None:
         """Continues where it paused."""
         self._pausing_since = None
-        self._flows.set()
+        self._is_flowing.set()
 
     def pull(self) -> AudioFrame | None:
         """Returns the next 20 ms for the speaker; None when there is nothing to play."""
         writer = self._writer
-        if not self._flows.is_set():
+        if not self._is_flowing.is_set():
             self._paused()
             return None
         if writer is None:
@@ -236,7 +236,7 @@ class Playout:
         if len(self._frames) * PTIME_MS <= MAX_QUEUED_MS - REFILL_MS:
             self._has_room.set()
         if not self._frames:
-            self._has_sound.clear()
+            self._sound_queued.clear()
         self._played(writer, frame)
         if not self._frames and writer.is_finished:
             self._stop(writer)
@@ -246,8 +246,8 @@ class Playout:
         """Takes one frame from a writer. Waits while there is no room or, for a client, while
         paused."""
         if self.paced_by == "client":
-            while not (writer.is_dead or self._flows.is_set()):
-                await self._flows.wait()
+            while not (writer.is_dead or self._is_flowing.is_set()):
+                await self._is_flowing.wait()
             if not writer.is_dead and self._client_has_room is not None:
                 await self._client_has_room()
             if not writer.is_dead and self._deliver is not None:
@@ -261,7 +261,7 @@ class Playout:
         if not writer.is_dead:
             writer.written += len(frame.pcm)
             self._frames.append(frame)
-            self._has_sound.set()
+            self._sound_queued.set()
 
     def finished(self, writer: PlayoutWriter) -> None:
         """Notes that a writer has no more frames."""
@@ -278,7 +278,7 @@ class Playout:
         if has_gap:
             self._ran_dry = False
             self._metrics.count("earshot_playout_underruns")
-        writer.took(len(frame.pcm), begin, end, has_gap=has_gap)
+        writer.count_played(len(frame.pcm), begin, end, has_gap=has_gap)
         if not writer.has_started:
             writer.has_started = True
             self._listener.playout_started(writer)

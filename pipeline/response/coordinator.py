@@ -28,41 +28,41 @@ from pipeline.tools.mcp.session_servers import SessionMcpServers
 from pipeline.user_turn.continuation import Continuation
 from pipeline.user_turn.events import InputActivity
 
-BY_ITSELF = ResponseRequest()
+AUTOMATIC = ResponseRequest()
 "Request of a response that starts because the turn ended. No client asked for it."
 
 
 class ResponseCoordinator:
     """Decides which responses a session makes, and when.
 
-    It receives the events of the user's turn (`speech_started`, `supposed`, `understood` and
+    It receives the events of the user's turn (`speech_started`, `turn_maybe_over`, `understood` and
     others) and the client's requests (`create`, `cancel`, `truncate`). It puts responses into the
-    queue `answering`, whose task `answering.run` runs them one after another.
+    queue `queue`, whose task `queue.run` runs them one after another.
     """
 
     def __init__(
         self,
         conversation: Conversation,
-        surroundings: SessionServices,
+        services: SessionServices,
         playout: Playout,
-        ear: InputActivity,
+        input_activity: InputActivity,
         settings: Callable[[], SessionSettings],
-        reporting: SessionOutbox,
+        outbox: SessionOutbox,
         on_idle: Callable[[], None],
     ) -> None:
-        self._clock = surroundings.clock
-        self.answering = ResponseQueue(self._at_rest, self._clock, ear)
+        self._clock = services.clock
+        self.queue = ResponseQueue(self._queue_idle, self._clock, input_activity)
         self._on_idle = on_idle
         self._conversation, self._history = conversation, conversation.history
-        self._playout, self._ear, self._settings = playout, ear, settings
-        self._emit, self._finish_turn = reporting.emit, reporting.finish_turn
-        self._used = reporting.used
-        self.remote = SessionMcpServers(surroundings.remote, conversation.history, self._emit)
-        self.planning = ResponsePlanner(conversation, surroundings, settings, self.remote)
-        self._speculation = Speculation(surroundings.drafts, surroundings.metrics)
-        self._barge_in = BargeIn(playout, surroundings.metrics, self._give_way)
-        self.taking_back = Retraction(self._history, self.answering, self._clock, self._emit)
-        self._wanted: ResponseRequest | None = None
+        self._playout, self._input_activity, self._settings = playout, input_activity, settings
+        self._emit, self._finish_turn = outbox.emit, outbox.finish_turn
+        self._used = outbox.used
+        self.remote = SessionMcpServers(services.remote, conversation.history, self._emit)
+        self.planner = ResponsePlanner(conversation, services, settings, self.remote)
+        self._speculation = Speculation(services.drafts, services.metrics)
+        self._barge_in = BargeIn(playout, services.metrics, self._interrupt)
+        self.retraction = Retraction(self._history, self.queue, self._clock, self._emit)
+        self._requested: ResponseRequest | None = None
         "A requested response that waits for the transcript of the audio that was just committed."
         self._unanswered: Turn | None = None
         """A user turn that has no response yet: the client must request one, or the user goes on
@@ -83,21 +83,21 @@ class ResponseCoordinator:
         if request.mcp_servers is not None:
             request = replace(request, mcp_servers=self.remote.resolved(request.mcp_servers))
         if not request.in_conversation:
-            self._answer_apart(request)
+            self._answer_out_of_band(request)
             return
-        if self.answering.is_in_conversation or self._wanted is not None:
+        if self.queue.is_in_conversation or self._requested is not None:
             raise Conflict(
                 "a response is already being generated: wait for response.done, or cancel it",
                 code="conversation_already_has_active_response",
             )
-        if self._ear.is_transcribing:
-            self._wanted = request
+        if self._input_activity.is_transcribing:
+            self._requested = request
         else:
             self._answer(self._unanswered or self._written_turn(), request)
 
-    def _answer_apart(self, request: ResponseRequest) -> None:
+    def _answer_out_of_band(self, request: ResponseRequest) -> None:
         """Makes an out-of-band response. A text response starts at once, a spoken one is queued."""
-        if self.answering.is_full:
+        if self.queue.is_full:
             message = "too many responses wait to be generated"
             raise Conflict(message, code="too_many_active_responses")
         self._enqueue(self._written_turn(), request)
@@ -107,20 +107,20 @@ class ResponseCoordinator:
 
         Raises Conflict response_cancel_not_active.
         """
-        is_next = self._wanted is not None and not self.answering.is_in_conversation
+        is_next = self._requested is not None and not self.queue.is_in_conversation
         # The response waits for a transcript. It is queued and cancelled there, so that the client
         # still gets its events: created, then done with status "cancelled".
-        if self._wanted is not None and is_next and response_id is None:
-            wanted, self._wanted = self._wanted, None
-            self._enqueue(self._written_turn(), wanted)
-        self.answering.cancel("client_cancelled", response_id)
+        if self._requested is not None and is_next and response_id is None:
+            request, self._requested = self._requested, None
+            self._enqueue(self._written_turn(), request)
+        self.queue.cancel("client_cancelled", response_id)
 
     def truncate(self, item_id: str, audio_end_ms: int) -> None:
         """Cuts an answer to its first `audio_end_ms`, because the client played no more of it.
 
         Raises RequestError item_not_found or invalid_value.
         """
-        answer = self.answering.find(item_id)
+        answer = self.queue.find(item_id)
         truncate(answer, self._history, item_id, audio_end_ms)
         self._emit(ItemTruncated(item_id, audio_end_ms))
 
@@ -130,20 +130,20 @@ class ResponseCoordinator:
         Returns a function that continues the response. Call it after the decision was reported to
         the client. Raises Conflict.
         """
-        take = self.remote.approvals.decide(item)
+        take_request = self.remote.approvals.decide(item)
 
-        def go_on() -> None:
-            if (request := take()) is not None:
+        def continue_response() -> None:
+            if (request := take_request()) is not None:
                 self._enqueue(self._written_turn(), request)
 
-        return go_on
+        return continue_response
 
     def say(self, text: str) -> bool:
         """Queues an announcement after what is being spoken now.
 
         Returns False if this session never answers, or too many announcements wait already.
         """
-        if not (self._settings().answers and self.answering.may_announce):
+        if not (self._settings().answers and self.queue.may_announce):
             return False
         self._enqueue(self._written_turn(), ResponseRequest(), text=text)
         return True
@@ -151,11 +151,11 @@ class ResponseCoordinator:
     # Events of the user's turn.
 
     def speech_started(
-        self, turn: Turn, join: Continuation | None, tasks: asyncio.TaskGroup
+        self, turn: Turn, continuation: Continuation | None, tasks: asyncio.TaskGroup
     ) -> None:
         """Begins to judge speech over an answer, if the session allows barge-in.
 
-        join: the earlier utterance that this speech may continue.
+        continuation: the earlier utterance that this speech may continue.
         """
         settings = self._settings()
         policy = settings.interruption
@@ -163,18 +163,20 @@ class ResponseCoordinator:
             return
         if self._playout.paced_by == "client" and self._playout.is_audible:
             # such a client stops playing by itself when it gets the event "speech started"
-            self._give_way()
+            self._interrupt()
         elif self._is_answering:
-            how, asked = (policy, self.planning.language()), self._has_asked()
-            self._barge_in.begin(turn, *how, is_question=asked, join=join, tasks=tasks)
+            context, is_question = (policy, self.planner.language()), self._has_asked_question()
+            self._barge_in.begin(
+                turn, *context, is_question=is_question, continuation=continuation, tasks=tasks
+            )
 
-    def goes_on(self, turn: Turn, words: str) -> bool:
+    def replaces_former(self, turn: Turn, words: str) -> bool:
         """Returns whether the turn replaces the earlier utterance that it continues.
 
         words: what the turn adds to that utterance.
         """
-        is_meant = self._barge_in.ends(turn, words, is_over=not self._is_answering)
-        return is_meant and self.taking_back.may(turn)
+        is_interruption = self._barge_in.would_end(turn, words, is_over=not self._is_answering)
+        return is_interruption and self.retraction.may_replace(turn)
 
     def words_heard(self, turn: Turn, words: str) -> None:
         """Passes the transcript so far to the barge-in decision."""
@@ -182,126 +184,132 @@ class ResponseCoordinator:
 
     def speech_paused(self, turn: Turn) -> None:
         """Notes that the user paused; the turn may be over."""
-        self._barge_in.silent(turn, is_silent=True)
+        self._barge_in.speech_paused_or_resumed(turn, is_silent=True)
 
     def speech_resumed(self, turn: Turn) -> None:
         """Drops the speculative response, because the user spoke on."""
         self._speculation.drop("resumed")
-        self._barge_in.silent(turn, is_silent=False)
+        self._barge_in.speech_paused_or_resumed(turn, is_silent=False)
 
-    def supposed(self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup) -> None:
+    def turn_maybe_over(self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup) -> None:
         """Begins a speculative response: the turn may be over, with this transcript."""
         self._barge_in.words(turn, result.text)
         if self._barge_in.is_open:
-            tasks.create_task(self._suppose_over(turn, result, tasks), name=f"weigh-{turn.id}")
+            tasks.create_task(
+                self._draft_unless_interrupted(turn, result, tasks), name=f"weigh-{turn.id}"
+            )
         self._draft(turn, result, tasks)
 
-    async def _suppose_over(self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup) -> None:
-        """Does the same as `supposed` while an answer is played.
+    async def _draft_unless_interrupted(
+        self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup
+    ) -> None:
+        """Does the same as `turn_maybe_over` while an answer is played.
 
         That answer must end before another is begun.
         """
-        if await self._barge_in.weigh(turn, result.text, self.planning.is_whole):
+        if await self._barge_in.check_interruption(turn, result.text, self.planner.is_command):
             self._draft(turn, result, tasks)
 
     def _draft(self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup) -> None:
-        if not (result.text and self._may_suppose()):
+        if not (result.text and self._may_speculate()):
             return
-        plan = self.planning.plan(turn, BY_ITSELF, self.planning.language(result.language))
+        plan = self.planner.plan(turn, AUTOMATIC, self.planner.language(result.language))
         if plan.refusal is None:
-            prompt = self.planning.prompt(plan, *self.taking_back.as_if(turn, result.text))
-            self._speculation.begin(self.planning.draft(plan, prompt), tasks)
+            prompt = self.planner.prompt(
+                plan, *self.retraction.transcript_if_final(turn, result.text)
+            )
+            self._speculation.begin(self.planner.draft(plan, prompt), tasks)
 
-    async def weigh(self, turn: Turn, words: str) -> None:
+    async def check_interruption(self, turn: Turn, words: str) -> None:
         """Decides whether `words` interrupt the answer, before they are final."""
-        await self._barge_in.weigh(turn, words, self.planning.is_whole)
+        await self._barge_in.check_interruption(turn, words, self.planner.is_command)
 
     def understood(self, turn: Turn, result: AsrResult) -> None:
         """Answers a turn whose transcript is final, or drops it if it is empty or no
         interruption."""
-        self.answering.heard()
-        is_meant = self._barge_in.final(turn, result.text, is_over=not self._is_answering)
+        self.queue.heard()
+        is_interruption = self._barge_in.final(turn, result.text, is_over=not self._is_answering)
         if not result.text:
             self._speculation.drop("noise")
             self._finish_turn(turn, "rejected")
             nothing = "no speech was understood in the committed audio"
-            self.words_known(turn, RequestError(nothing, code="no_speech"))
+            self.transcript_known(turn, RequestError(nothing, code="no_speech"))
             return
         self._conversation.language = result.language
-        if not is_meant and self._wanted is None:
+        if not is_interruption and self._requested is None:
             self._speculation.drop("dropped")
             self._finish_turn(turn, "transcribed")
             self.decide()
             return
         writer = self._playout.writer
-        if self.taking_back.is_answered(turn, writer.response_id if writer else None):
-            self._give_way()  # the client had asked for this response meanwhile
-        self.put_aside()
+        if self.retraction.is_answered(turn, writer.response_id if writer else None):
+            self._interrupt()  # the client had asked for this response meanwhile
+        self.finish_without_response()
         self._unanswered = turn
         self.decide()
         # no response was begun: it comes later with more words, or never
-        if not self.answering.is_busy:
+        if not self.queue.is_busy:
             self._speculation.drop("dropped")
 
     def speech_dropped(self, turn: Turn) -> None:
         """Drops the speculative response of speech that was discarded."""
-        self.answering.heard()
+        self.queue.heard()
         self._barge_in.final(turn, "")
         self._speculation.drop("dropped")
 
     def not_understood(self, turn: Turn, error: EarshotError) -> None:
         """Ends a turn that could not be recognised, with an apology if the user expects an
         answer."""
-        self.answering.heard()
+        self.queue.heard()
         self._barge_in.final(turn, "")
         self._speculation.drop("dropped")
         self._finish_turn(turn, "failed")
-        self.words_known(turn, error)
-        if self._expects_answer() and (sentence := self.planning.regret(error)):
+        self.transcript_known(turn, error)
+        if self._expects_answer() and (sentence := self.planner.apology(error)):
             self.say(sentence)
 
     def _expects_answer(self) -> bool:
         """Returns whether the user waits for a spoken response that nothing else will give."""
         settings = self._settings()
         detection = settings.turn_detection
-        by_itself = settings.answers and detection is not None and detection.create_response
-        return by_itself and settings.modality == "audio" and not self.answering.is_busy
+        is_automatic = settings.answers and detection is not None and detection.create_response
+        return is_automatic and settings.modality == "audio" and not self.queue.is_busy
 
-    def words_known(self, turn: Turn, error: EarshotError | None) -> None:
+    def transcript_known(self, turn: Turn, error: EarshotError | None) -> None:
         """Continues after a transcript or an error. A requested response fails with the error.
 
         It does not fail if another transcript is there or under way.
         """
-        is_wanted = self._wanted is not None and self._unanswered is None
-        if error is None or not is_wanted or self._ear.is_transcribing:
+        is_requested = self._requested is not None and self._unanswered is None
+        if error is None or not is_requested or self._input_activity.is_transcribing:
             self.decide()
             return
-        wanted, self._wanted = self._wanted, None
-        assert wanted is not None
-        self._enqueue(turn, wanted, refusal=error)
+        request, self._requested = self._requested, None
+        assert request is not None
+        self._enqueue(turn, request, refusal=error)
 
     def decide(self) -> None:
         """Makes the response that is due now, if any."""
         settings = self._settings()
         detection = settings.turn_detection
-        if self._ear.is_transcribing:
+        if self._input_activity.is_transcribing:
             return  # more words are coming; one response takes them all
-        if self._wanted is not None:
-            wanted, self._wanted = self._wanted, None
-            self._answer(self._unanswered or self._written_turn(), wanted)
+        if self._requested is not None:
+            request, self._requested = self._requested, None
+            self._answer(self._unanswered or self._written_turn(), request)
         elif not settings.answers or (detection and not detection.create_response):
-            self.put_aside()
+            self.finish_without_response()
         elif detection is None or self._unanswered is None:
             return  # push-to-talk: the client's response.create is still to come
-        elif not (self._ear.is_speaking and settings.may_interrupt):
-            self._answer(self._unanswered, BY_ITSELF)
+        elif not (self._input_activity.is_speaking and settings.may_interrupt):
+            self._answer(self._unanswered, AUTOMATIC)
 
-    def reconsider(self) -> None:
+    def settings_changed(self) -> None:
         """Drops the speculative response, because the settings changed and it would be different
         now."""
         self._speculation.drop("changed")
 
-    def put_aside(self) -> None:
+    def finish_without_response(self) -> None:
         """Ends the turn without a response of its own.
 
         The next response has its words in the history.
@@ -309,14 +317,14 @@ class ResponseCoordinator:
         if self._unanswered is not None:
             self._finish_turn(self._unanswered, "transcribed")
             self._unanswered = None
-            self.taking_back.finish()
+            self.retraction.finish()
 
     # Playout.
 
     def cut_playout(self) -> None:
         """Stops the voice. A finished response is cut to what was heard."""
         writer = self._playout.clear()
-        answer = self.answering.find_response(writer.response_id) if writer else None
+        answer = self.queue.find_response(writer.response_id) if writer else None
         if writer is None or answer is None or answer.item_id is None or not answer.is_done:
             return  # a response that still runs cuts itself short when it ends
         self._finish_turn(answer.turn, "cancelled")
@@ -326,14 +334,14 @@ class ResponseCoordinator:
         """Ends all responses with the session."""
         self._speculation.drop("dropped")
         self._barge_in.end()
-        self.put_aside()
-        self.taking_back.finish()
-        for answer in self.answering.close():  # a response that is being played ends with its sound
+        self.finish_without_response()
+        self.retraction.finish()
+        for answer in self.queue.close():  # a response that is being played ends with its sound
             self._finish_turn(answer.turn, "cancelled")
 
     def deliver(self, response_id: str, pcm: Pcm) -> None:
         """Sends sound of a client-paced session as events."""
-        answer = self.answering.find_response(response_id)
+        answer = self.queue.find_response(response_id)
         if answer is not None and answer.item_id is not None:
             self._emit(OutputAudioDelta(response_id, answer.item_id, answer.output_index, pcm))
 
@@ -356,53 +364,53 @@ class ResponseCoordinator:
         text: str | None = None,
         refusal: EarshotError | None = None,
     ) -> None:
-        self.answering.enqueue(
+        self.queue.enqueue(
             lambda: self._make(turn, request, text, refusal),
             lambda: self._finish_turn(turn, "cancelled"),
             is_announcement=text is not None,
             is_apart=not request.in_conversation,
             is_written=(request.modality or self._settings().modality) == "text",
-            takes_all=request is BY_ITSELF,
+            takes_all=request is AUTOMATIC,
         )
 
     def _make(
         self, turn: Turn, request: ResponseRequest, text: str | None, refusal: EarshotError | None
     ) -> Response:
         """Makes a queued response with the settings of this moment, when it begins."""
-        self.taking_back.finish()
-        plan = self.planning.final_plan(turn, request, text, refusal)
-        prompt = self.planning.prompt(plan)
-        draft = self._speculation.take(plan, prompt) or self.planning.draft(plan, prompt)
+        self.retraction.finish()
+        plan = self.planner.final_plan(turn, request, text, refusal)
+        prompt = self.planner.prompt(plan)
+        draft = self._speculation.take(plan, prompt) or self.planner.draft(plan, prompt)
         history = self._history if request.in_conversation else History()
         voice = self._playout, self._clock
         answer = Response(draft, history, *voice, self._emit, self._finish_turn, self._used)
-        draft.undisputed = lambda: self.taking_back.undisputed(answer)
+        draft.wait_until_settled = lambda: self.retraction.wait_until_settled(answer)
         return answer
 
-    def _at_rest(self) -> None:
+    def _queue_idle(self) -> None:
         """Called when no response runs and none waits."""
-        self.taking_back.finish()
+        self.retraction.finish()
         self._on_idle()
 
-    def _may_suppose(self) -> bool:
+    def _may_speculate(self) -> bool:
         """True when no response runs, is played or waits, and the server has time for
         speculation."""
-        is_free = not self.answering.is_busy and self._playout.writer is None
-        is_next = self._wanted is None and not self._ear.is_transcribing
-        return is_free and is_next and self.planning.may_work_ahead()
+        is_free = not self.queue.is_busy and self._playout.writer is None
+        is_next = self._requested is None and not self._input_activity.is_transcribing
+        return is_free and is_next and self.planner.may_work_ahead()
 
     @property
     def _is_answering(self) -> bool:
         """True when there is an answer that the user could interrupt."""
-        return self.answering.is_in_conversation or self._playout.writer is not None
+        return self.queue.is_in_conversation or self._playout.writer is not None
 
-    def _has_asked(self) -> bool:
+    def _has_asked_question(self) -> bool:
         """True when the answer that is being played contains a question."""
         writer = self._playout.writer
-        answer = self.answering.find_response(writer.response_id) if writer else None
-        return answer is not None and answer.asks
+        answer = self.queue.find_response(writer.response_id) if writer else None
+        return answer is not None and answer.contains_question
 
-    def _give_way(self) -> None:
+    def _interrupt(self) -> None:
         """Ends the answer that is played and those that wait: the user interrupted."""
-        self.answering.interrupt()
+        self.queue.interrupt()
         self.cut_playout()

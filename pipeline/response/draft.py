@@ -59,7 +59,7 @@ class ResponseDraft:
         clock: Clock,
         metrics: Metrics,
         fillers: Fillers,
-        seats: LlmSlots,
+        slots: LlmSlots,
     ) -> None:
         self.plan, self.prompt = plan, tuple(prompt)
         self.texts: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_TEXTS)
@@ -77,15 +77,15 @@ class ResponseDraft:
         self.marks: dict[TurnMark, float] = {}
         self.has_acted = False
         "True when a tool that changes something was called."
-        self.regret: EarshotError | None = None
+        self.apology_for: EarshotError | None = None
         """Error of a draft that failed and for which an apology was made, in place of the answer or
         after its first part."""
         self._toolbox, self._context, self._clock = toolbox, context, clock
         self._metrics, self._fillers = metrics, fillers
-        self.seats, self.claim = seats, SlotHolder()
+        self.slots, self.slot_holder = slots, SlotHolder()
         self.work = WorkTime(clock)
         self._is_confirmed = asyncio.Event()
-        self.undisputed: Callable[[], Awaitable[object]] = self._is_confirmed.wait
+        self.wait_until_settled: Callable[[], Awaitable[object]] = self._is_confirmed.wait
         "Awaited before a tool changes anything: the user may be going on with the sentence."
         self._recorded: list[Item] = []
         self._record: Callable[[Item], None] = self._recorded.append
@@ -102,8 +102,8 @@ class ResponseDraft:
         """Rate limits that the model's server sent last, counted on to now. None: it sent none."""
         if self._rate_limits is None:
             return None
-        limits, told_at = self._rate_limits
-        return limits.after(self._clock.now() - told_at)
+        limits, received_at = self._rate_limits
+        return limits.after(self._clock.now() - received_at)
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
         """Starts the work. Only the first call has an effect."""
@@ -129,7 +129,7 @@ class ResponseDraft:
 
     def cancel(self) -> None:
         """Stops the work and closes every request to an engine."""
-        self.claim.is_over = True
+        self.slot_holder.is_over = True
         if self._task is not None:
             self._task.cancel()
 
@@ -154,57 +154,59 @@ class ResponseDraft:
         """Generates and speaks at the same time: the voice begins with the first clause."""
         confirmed = self._is_confirmed.wait
         metrics = self._metrics
-        reading = SpeechSynthesis(self.plan, self.sounds, self._mark, confirmed, self.work, metrics)
+        synthesis = SpeechSynthesis(
+            self.plan, self.sounds, self._mark, confirmed, self.work, metrics
+        )
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._fill(reading))
-                tasks.create_task(reading.run())
+                tasks.create_task(self._fill(synthesis))
+                tasks.create_task(synthesis.run())
         except BaseExceptionGroup as group:
             error = expected_failure(group)
             if error is None:
                 raise
-            if not (_is_of_voice(error) and await self._apologise_by_spare_voice(error)):
+            if not (_is_of_voice(error) and await self._apologise_by_fallback_voice(error)):
                 raise error from group
 
-    async def _apologise_by_spare_voice(self, error: EarshotError) -> bool:
+    async def _apologise_by_fallback_voice(self, error: EarshotError) -> bool:
         """Speaks an apology with another engine's voice.
 
         Returns False if there is none or it fails.
         """
-        spare = self.plan.spare
-        if spare is None or not self._is_confirmed.is_set():
+        fallback = self.plan.fallback_voice
+        if fallback is None or not self._is_confirmed.is_set():
             return False
-        sentence = self._fillers.regret(error, self.plan.language)
+        sentence = self._fillers.apology(error, self.plan.language)
         if sentence is None:
             return False
         try:
-            pcm = await synthesize_sentence(spare, sentence, self.plan, self._metrics)
+            pcm = await synthesize_sentence(fallback, sentence, self.plan, self._metrics)
         except EarshotError:
             return False
-        self.regret = error
+        self.apology_for = error
         await self.texts.put(f"{BROKEN_OFF}{sentence}")
         await self.sounds.put(SpokenClause(sentence))
         await self.sounds.put(pcm)
         return True
 
-    async def _fill(self, reading: SpeechSynthesis) -> None:
+    async def _fill(self, synthesis: SpeechSynthesis) -> None:
         def say(text: str) -> bool:
             """Inserts a filler, if the user would hear nothing else. Returns False if not."""
-            if not self._is_confirmed.is_set() or not reading.has_caught_up or self.texts.full():
+            if not self._is_confirmed.is_set() or not synthesis.has_caught_up or self.texts.full():
                 return False
             self.texts.put_nowait(text + " ")
-            reading.interject(text)
+            synthesis.interject(text)
             return True
 
         with self.work.busy("text"):
-            async with aclosing(self._apologising(say)) as deltas:
+            async with aclosing(self._texts_or_apology(say)) as deltas:
                 async for delta in deltas:
                     with self.work.held("text"):
                         await self.texts.put(delta)
-                        await reading.push(delta)
-        await reading.finish()
+                        await synthesis.push(delta)
+        await synthesis.finish()
 
-    async def _apologising(self, say: Callable[[str], bool]) -> AsyncGenerator[str, None]:
+    async def _texts_or_apology(self, say: Callable[[str], bool]) -> AsyncGenerator[str, None]:
         """Yields the text, and an apology after it or in its place if the generation fails."""
         has_begun = False
         try:
@@ -214,10 +216,10 @@ class ResponseDraft:
                     yield delta
         except EarshotError as exc:
             is_wanted = self._is_confirmed.is_set()
-            sentence = self._fillers.regret(exc, self.plan.language) if is_wanted else None
+            sentence = self._fillers.apology(exc, self.plan.language) if is_wanted else None
             if sentence is None:
                 raise
-            self.regret = exc
+            self.apology_for = exc
             yield f"{BROKEN_OFF}{sentence}" if has_begun else sentence
 
     async def _texts(self, say: Callable[[str], bool]) -> AsyncGenerator[str, None]:
@@ -226,7 +228,7 @@ class ResponseDraft:
             self._mark(TurnMark.LLM_FIRST_TOKEN)
             yield self.plan.text
             return
-        hands = ToolAccess(
+        access = ToolAccess(
             self._toolbox,
             self._context,
             self._may_act,
@@ -235,11 +237,11 @@ class ResponseDraft:
             say,
             self.call_deltas.put_nowait,
         )
-        plan = with_llm_slots(self.plan, self._seat, self._metrics)
-        async with aclosing(generate(plan, self.prompt, hands)) as deltas:
+        plan = with_llm_slots(self.plan, self._llm_slot, self._metrics)
+        async with aclosing(generate(plan, self.prompt, access)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, TokenUsage):
-                    self._spend(delta)
+                    self._count_tokens(delta)
                 elif isinstance(delta, RateLimits):
                     self._rate_limits = delta, self._clock.now()
                 elif isinstance(delta, CallDelta):
@@ -247,21 +249,21 @@ class ResponseDraft:
                 elif isinstance(delta, ToolCall):
                     # an unconfirmed draft hands its calls out later
                     if self._is_confirmed.is_set():
-                        await self.undisputed()
+                        await self.wait_until_settled()
                     self.calls.append(delta)
                 elif delta:
                     self._mark(TurnMark.LLM_FIRST_TOKEN)
                     yield delta
 
     @asynccontextmanager
-    async def _seat(self) -> AsyncIterator[None]:
+    async def _llm_slot(self) -> AsyncIterator[None]:
         """Holds an LLM slot for one round. Waiting for the slot does not count as work."""
         async with AsyncExitStack() as stack:
             with self.work.held("text"):
-                await stack.enter_async_context(self.seats.take(self.claim))
+                await stack.enter_async_context(self.slots.take(self.slot_holder))
             yield
 
-    def _spend(self, round_: TokenUsage) -> None:
+    def _count_tokens(self, round_: TokenUsage) -> None:
         limit = self.plan.options.max_output_tokens
         self.hit_limit = limit is not None and round_.output_tokens >= limit
         self._metrics.count("earshot_llm_tokens", round_.input_tokens, kind="input")
@@ -275,7 +277,7 @@ class ResponseDraft:
     async def _may_act(self) -> None:
         with self.work.held("text"):
             await self._is_confirmed.wait()
-        await self.undisputed()
+        await self.wait_until_settled()
         self.has_acted = True
 
     def _remember(self, item: Item) -> None:

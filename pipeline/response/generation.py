@@ -40,7 +40,7 @@ NO_LIMIT = 1 << 40
 
 
 async def generate(
-    plan: ResponsePlan, prompt: Sequence[Message], hands: ToolAccess
+    plan: ResponsePlan, prompt: Sequence[Message], access: ToolAccess
 ) -> AsyncGenerator[str | TokenUsage | RateLimits | CallDelta | ToolCall, None]:
     """Generates a response: runs the model, runs the tools that it calls, and shows it the results.
 
@@ -48,8 +48,8 @@ async def generate(
     written (CallDelta), and whole at the end (ToolCall). Raises EngineError, also if the model
     calls tools without end, and RequestError.
     """
-    with SilenceTimer(hands.say, hands.fillers, plan.language) as silence:
-        async with aclosing(_rounds(plan, prompt, hands, silence)) as deltas:
+    with SilenceTimer(access.say, access.fillers, plan.language) as silence:
+        async with aclosing(_rounds(plan, prompt, access, silence)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, str):
                     silence.broken(delta)
@@ -57,7 +57,7 @@ async def generate(
 
 
 async def _rounds(
-    plan: ResponsePlan, prompt: Sequence[Message], hands: ToolAccess, silence: SilenceTimer
+    plan: ResponsePlan, prompt: Sequence[Message], access: ToolAccess, silence: SilenceTimer
 ) -> AsyncGenerator[str | TokenUsage | RateLimits | CallDelta | ToolCall, None]:
     """Yields the model's text and calls. Runs up to MAX_TOOL_ROUNDS rounds of tools in between."""
     messages, has_text, has_called = list(prompt), False, False
@@ -65,14 +65,14 @@ async def _rounds(
     "Names of tools that failed and that the model's text has not mentioned since."
     if plan.remote is not None:
         await plan.remote.ready()
-        messages += await run_decided_calls(plan.remote.approved, hands, silence)
+        messages += await run_decided_calls(plan.remote.approved, access, silence)
         failed = _failed(plan.remote.approved, messages)
     is_new = len(messages) == len(prompt)
     for number in range(MAX_TOOL_ROUNDS):
         calls: list[ToolCall] = []
-        tools = offer_tools(plan, hands.toolbox, hands.context, is_first=is_new and number == 0)
-        tools = _narrowed(tools, plan, hands, messages)
-        remote = McpCallRound(tools, hands, number)
+        tools = offer_tools(plan, access.toolbox, access.context, is_first=is_new and number == 0)
+        tools = _select_tools(tools, plan, access, messages)
+        remote = McpCallRound(tools, access, number)
         async with aclosing(_reply(plan, messages, tools)) as deltas:
             async for delta in deltas:
                 match delta:
@@ -90,14 +90,14 @@ async def _rounds(
                     case TokenUsage() | RateLimits():
                         yield delta
         _check_depth(calls, plan)
-        written, of_client, to_allow = tools.parted(calls)
-        calls = _told_apart(written, messages)
-        results = await run_calls(remote.batch(written, calls), hands, silence) if calls else []
+        written, of_client, to_allow = tools.split(calls)
+        calls = _with_unique_ids(written, messages)
+        results = await run_calls(remote.batch(written, calls), access, silence) if calls else []
         failed = _still_failed(failed, calls, results)  # the text before could not tell of these
         has_called = has_called or bool(calls)
         for call, result in zip(calls, results, strict=True):
             if call.name not in tools.remote:
-                record_call(call, result, hands.record)
+                record_call(call, result, access.record)
             messages += call_messages(call, result)
         await remote.ask(to_allow)
         for call in of_client:
@@ -111,15 +111,15 @@ async def _rounds(
     else:
         reason = f"{MAX_TOOL_ROUNDS} rounds of tools without an answer"
         raise EngineError("llm", plan.llm.name, reason)
-    if failed and (regret := hands.fillers.failed(plan.language)):
-        yield f" {regret}" if has_text else regret
+    if failed and (apology := access.fillers.failed(plan.language)):
+        yield f" {apology}" if has_text else apology
     is_empty = is_new and not (has_text or has_called)
-    if is_empty and _is_awaited(plan, prompt):
-        yield hands.fillers.nothing(plan.language) or ""
+    if is_empty and _awaits_words(plan, prompt):
+        yield access.fillers.nothing(plan.language) or ""
 
 
-def _narrowed(
-    tools: ToolOffer, plan: ResponsePlan, hands: ToolAccess, messages: Sequence[Message]
+def _select_tools(
+    tools: ToolOffer, plan: ResponsePlan, access: ToolAccess, messages: Sequence[Message]
 ) -> ToolOffer:
     """Returns the offer with only the tools that the model probably needs.
 
@@ -128,7 +128,7 @@ def _narrowed(
     if tools.options.must_call:
         return tools
     needs_home = isinstance(plan.llm, ToolFilterLlm)
-    specs = hands.toolbox.offered(
+    specs = access.toolbox.offered(
         tools.specs,
         messages,
         plan.language,
@@ -138,13 +138,13 @@ def _narrowed(
     return replace(tools, specs=tuple(specs))
 
 
-def _is_awaited(plan: ResponsePlan, prompt: Sequence[Message]) -> bool:
+def _awaits_words(plan: ResponsePlan, prompt: Sequence[Message]) -> bool:
     """Returns whether a user listens and waits for words, so that silence is no answer.
 
     False for a text response, which a program reads; after the result of a client's tool; and after
     the user's silence.
     """
-    is_heard = plan.modality == "audio" and plan.terms.in_conversation
+    is_heard = plan.modality == "audio" and plan.parameters.in_conversation
     has_asked = bool(prompt) and prompt[-1].role == "user" and not is_after_silence(plan.input)
     return is_heard and has_asked
 
@@ -180,22 +180,22 @@ async def _reply(
     """
     fitting, has_begun = _fitting(plan, messages, tools.specs), False
     try:
-        async with aclosing(_asked(plan, fitting, tools)) as deltas:
+        async with aclosing(_ask_model(plan, fitting, tools)) as deltas:
             async for delta in deltas:
                 has_begun = has_begun or not isinstance(delta, RateLimits)
                 yield delta
         return
     except ContextLengthExceeded as exc:
-        less = halve_messages(fitting)
-        if has_begun or not plan.truncation.is_allowed or less == list(fitting):
+        halved = halve_messages(fitting)
+        if has_begun or not plan.truncation.is_allowed or halved == list(fitting):
             raise
         logger.info("%s; asking with less of the conversation", exc)
-    async with aclosing(_asked(plan, less, tools)) as deltas:
+    async with aclosing(_ask_model(plan, halved, tools)) as deltas:
         async for delta in deltas:
             yield delta
 
 
-def _asked(
+def _ask_model(
     plan: ResponsePlan, messages: Sequence[Message], tools: ToolOffer
 ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
     return plan.llm.reply(messages, tools.specs, language=plan.language, options=tools.options)
@@ -226,13 +226,13 @@ def _check_depth(calls: Sequence[ToolCall], plan: ResponsePlan) -> None:
         raise EngineError("llm", plan.llm.name, reason)
 
 
-def _told_apart(calls: Sequence[ToolCall], messages: Sequence[Message]) -> list[ToolCall]:
+def _with_unique_ids(calls: Sequence[ToolCall], messages: Sequence[Message]) -> list[ToolCall]:
     """Returns the calls with unique ids: models repeat theirs, and a history needs one call per
     id."""
     taken = {call.call_id for message in messages for call in message.tool_calls}
-    apart: list[ToolCall] = []
+    unique: list[ToolCall] = []
     for call in calls:
         is_new = call.call_id not in taken
-        apart.append(call if is_new else replace(call, call_id=new_id("call")))
+        unique.append(call if is_new else replace(call, call_id=new_id("call")))
         taken.add(call.call_id)
-    return apart
+    return unique

@@ -23,25 +23,27 @@ LlmSlotContext = Callable[[], AbstractAsyncContextManager[None]]
 "Makes the context of one round. It is left when the model's request has been closed."
 
 
-def with_llm_slots(plan: ResponsePlan, seat: LlmSlotContext, metrics: Metrics) -> ResponsePlan:
+def with_llm_slots(plan: ResponsePlan, slot: LlmSlotContext, metrics: Metrics) -> ResponsePlan:
     """Returns the plan with a model that takes a slot for each round and raises only our errors."""
-    return replace(plan, llm=_SlotLimitedLlm(plan.llm, seat, metrics))
+    return replace(plan, llm=_SlotLimitedLlm(plan.llm, slot, metrics))
 
 
 class _SlotLimitedLlm:
-    def __init__(self, llm: Llm, seat: LlmSlotContext, metrics: Metrics) -> None:
+    def __init__(self, llm: Llm, slot: LlmSlotContext, metrics: Metrics) -> None:
         self.name, self.languages = llm.name, llm.languages
-        self._llm, self._seat, self._metrics = llm, seat, metrics
+        self._llm, self._slot, self._metrics = llm, slot, metrics
         with plugin_errors("llm", self.name, metrics):
             self.context_tokens = llm.context_tokens
         if isinstance(llm, ToolFilterLlm):
             declared = llm.declared
 
-            def told(tools: Sequence[ToolSpec], *, language: str) -> Sequence[ToolSpec]:
+            def declared_or_error(
+                tools: Sequence[ToolSpec], *, language: str
+            ) -> Sequence[ToolSpec]:
                 with plugin_errors("llm", self.name, metrics):
                     return declared(tools, language=language)
 
-            self.declared = told
+            self.declared = declared_or_error
 
     async def reply(
         self,
@@ -52,7 +54,7 @@ class _SlotLimitedLlm:
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
         """See `Llm.reply`."""
-        async with self._seat():
+        async with self._slot():
             with plugin_errors("llm", self.name, self._metrics):
                 reply = self._llm.reply(messages, tools, language=language, options=options)
                 async with aclosing(reply) as deltas:

@@ -28,7 +28,7 @@ class ResponsePlan:
     speed: float
     llm: Llm
     tts: Tts
-    spare: VoiceChoice | None = None
+    fallback_voice: VoiceChoice | None = None
     "A voice of another engine that speaks the language. It speaks the apology when `tts` fails."
     options: LlmOptions = AS_CONFIGURED
     tools: tuple[str, ...] | None = None
@@ -40,7 +40,7 @@ class ResponsePlan:
     truncation: ContextTruncation = AS_FITS
     input: tuple[Item, ...] | None = None
     "Items that the model sees in place of the conversation. None: the conversation."
-    terms: ResponseParameters = DEFAULT_RESPONSE_PARAMETERS
+    parameters: ResponseParameters = DEFAULT_RESPONSE_PARAMETERS
     text: str | None = None
     "Exact text to speak (an announcement). The language model is not asked."
     refusal: EarshotError | None = None

@@ -43,14 +43,14 @@ class ResponsePlanner:
     def __init__(
         self,
         conversation: Conversation,
-        surroundings: SessionServices,
+        services: SessionServices,
         settings: Callable[[], SessionSettings],
         remote: SessionMcpServers,
     ) -> None:
         self.remote = remote
         "MCP servers that the client named."
-        self._conversation, self._surroundings = conversation, surroundings
-        self._engines, self._settings = surroundings.engines, settings
+        self._conversation, self._services = conversation, services
+        self._engines, self._settings = services.engines, settings
         self._fillers = Fillers()
 
     def plan(self, turn: Turn, request: ResponseRequest, language: str) -> ResponsePlan:
@@ -74,7 +74,7 @@ class ResponsePlanner:
             speed=settings.speed,
             llm=engines.language_model(settings.llm),
             tts=tts,
-            spare=spare_voice(engines.tts, language, tts),
+            fallback_voice=spare_voice(engines.tts, language, tts),
             options=LlmOptions(
                 _chosen(request.temperature, settings.answer_temperature),
                 limit,
@@ -89,7 +89,7 @@ class ResponsePlanner:
             tool_choice=_chosen(request.tool_choice, settings.tool_choice),
             truncation=settings.truncation,
             input=_items(request.input),
-            terms=ResponseParameters(
+            parameters=ResponseParameters(
                 request.in_conversation,
                 request.metadata,
                 limit,
@@ -111,8 +111,8 @@ class ResponsePlanner:
         written = _chosen(request.instructions, settings.instructions)
         if is_given or modality == "text" or self._has_system_item(request):
             return add_location(written, place)
-        today = self._surroundings.clock.wall().date()
-        return self._surroundings.instructions.prompt(written, language, today, place)
+        today = self._services.clock.wall().date()
+        return self._services.instructions.prompt(written, language, today, place)
 
     def _has_system_item(self, request: ResponseRequest) -> bool:
         sent = _items(request.input)
@@ -131,20 +131,20 @@ class ResponsePlanner:
         return replace(plan, text=text, refusal=refusal or plan.refusal)
 
     def prompt(
-        self, plan: ResponsePlan, said: str = "", without: Sequence[str] = ()
+        self, plan: ResponsePlan, words: str = "", without: Sequence[str] = ()
     ) -> Sequence[Message]:
         """Returns the messages for the model.
 
-        said: words of the user that are not in the history yet. They replace the items `without`.
+        words: words of the user that are not in the history yet. They replace the items `without`.
         """
         history = self._conversation.history
         items = plan.input
         if items is None:
-            gone = {*without, *_decided(plan)}
-            kept = tuple(item for item in history.items if item.id not in gone)
+            excluded = {*without, *_decided(plan)}
+            kept = tuple(item for item in history.items if item.id not in excluded)
             items = _asked_last(kept, plan.turn.item_id)
         messages = messages_of(items, plan.instructions)
-        return [*messages, Message("user", said)] if said else messages
+        return [*messages, Message("user", words)] if words else messages
 
     def _remote(
         self, request: ResponseRequest, settings: SessionSettings
@@ -160,31 +160,38 @@ class ResponsePlanner:
 
     def draft(self, plan: ResponsePlan, prompt: Sequence[Message]) -> ResponseDraft:
         """Returns a draft that has not begun."""
-        of, context = self._surroundings, self.context(plan)
-        seats = of.drafts.seats(plan.llm)
+        services, context = self._services, self.context(plan)
+        slots = services.drafts.seats(plan.llm)
         return ResponseDraft(
-            plan, prompt, of.toolbox, context, of.clock, of.metrics, self._fillers, seats
+            plan,
+            prompt,
+            services.toolbox,
+            context,
+            services.clock,
+            services.metrics,
+            self._fillers,
+            slots,
         )
 
-    def regret(self, error: EarshotError) -> str | None:
+    def apology(self, error: EarshotError) -> str | None:
         """Returns the apology for an utterance that could not be recognised.
 
         None if the server was not at fault.
         """
         if not isinstance(error, EngineError | OverloadedError):
             return None
-        return self._fillers.regret(error, self.language())
+        return self._fillers.apology(error, self.language())
 
-    def language(self, heard: str | None = None) -> str:
+    def language(self, detected: str | None = None) -> str:
         """Returns the language of the next response."""
         return (
             self._settings().language
-            or heard
+            or detected
             or self._conversation.language
             or self._engines.default_language
         )
 
-    async def is_whole(self, words: str, language: str) -> bool | None:
+    async def is_command(self, words: str, language: str) -> bool | None:
         """Returns whether a command model would do something with these words.
 
         None: the model takes any words. Raises EngineError.
@@ -192,9 +199,9 @@ class ResponsePlanner:
         plan = self.plan(Turn(""), ResponseRequest(), self.language(language))
         if not isinstance(plan.llm, CommandModel):
             return None
-        specs = self._surroundings.toolbox.specs(self.context(plan), plan.tools)
+        specs = self._services.toolbox.specs(self.context(plan), plan.tools)
         prompt = self.prompt(plan, words)
-        with plugin_errors("llm", plan.llm.name, self._surroundings.metrics):
+        with plugin_errors("llm", plan.llm.name, self._services.metrics):
             return await plan.llm.understands(prompt, specs, language=plan.language)
 
     def may_work_ahead(self) -> bool:
@@ -219,8 +226,8 @@ def _decided(plan: ResponsePlan) -> set[str]:
     return {one.request_id for one in plan.remote.approved} if plan.remote else set()
 
 
-def _chosen(asked: T | None, settled: T) -> T:
-    return settled if asked is None else asked
+def _chosen(requested: T | None, configured: T) -> T:
+    return configured if requested is None else requested
 
 
 def _asked_last(items: tuple[Item, ...], item_id: str | None) -> tuple[Item, ...]:
@@ -234,16 +241,16 @@ def _asked_last(items: tuple[Item, ...], item_id: str | None) -> tuple[Item, ...
             break  # tool calls and results stay where they are
         if item.id == item_id:
             since = [one for one in items[index:] if isinstance(one, MessageItem)]
-            ours = [one for one in since if one.role == "assistant"]
-            return (*items[:index], *ours, *(one for one in since if one.role != "assistant"))
+            answers = [one for one in since if one.role == "assistant"]
+            return (*items[:index], *answers, *(one for one in since if one.role != "assistant"))
     return items
 
 
-def _items(sent: tuple[Item | ItemReference, ...] | None) -> tuple[Item, ...] | None:
+def _items(items: tuple[Item | ItemReference, ...] | None) -> tuple[Item, ...] | None:
     """Returns the items without references, which were resolved when the response was requested."""
-    if sent is None:
+    if items is None:
         return None
-    return tuple(item for item in sent if not isinstance(item, ItemReference))
+    return tuple(item for item in items if not isinstance(item, ItemReference))
 
 
 def _limit(request: ResponseRequest, settings: SessionSettings) -> int | None:

@@ -30,7 +30,7 @@ from pipeline.response.draft import ResponseDraft
 from pipeline.response.tool_items import ToolCallItems
 from pipeline.shared.turn import Turn, TurnMark, TurnStatus
 from pipeline.speech.synthesis import SpokenClause, merge_chunks
-from pipeline.user_turn.continuation import HARDLY_HEARD_MS
+from pipeline.user_turn.continuation import RETRACTABLE_MS
 
 logger = logging.getLogger(__name__)
 
@@ -86,8 +86,8 @@ class Response:
         "Number of output items begun so far, finished or not. The next one's index."
         self.output_index = 0
         "Output index of the message item."
-        told = history, emit, self._next_index, self._output
-        self._handing_out = ToolCallItems(self.response_id, *told, draft.plan.remote)
+        shared = history, emit, self._next_index, self._output
+        self._tool_items = ToolCallItems(self.response_id, *shared, draft.plan.remote)
         self._previous_item_id: str | None = None
         self._writer: PlayoutWriter | None = None
         self._truncated_ms: float | None = None
@@ -99,7 +99,7 @@ class Response:
         self._task = asyncio.current_task()
         self._open_gate()
         plan = self._plan
-        self._emit(ResponseCreated(self.response_id, plan.modality, plan.terms))
+        self._emit(ResponseCreated(self.response_id, plan.modality, plan.parameters))
         if self._cancelled is not None:
             self._draft.cancel()
             self._done("cancelled", reason=self._cancelled)
@@ -112,7 +112,7 @@ class Response:
             self._draft.cancel()
             self._stop_voice()
             self._finish_item(self._heard_text(), "incomplete")
-            self._handing_out.break_off(in_conversation=self.in_conversation)
+            self._tool_items.break_off(in_conversation=self.in_conversation)
             self._done("cancelled", reason=self._cancelled or "client_cancelled")
             raise
         except EarshotError as exc:
@@ -127,7 +127,7 @@ class Response:
         else:
             self._finish_item(self._text, "incomplete" if hit_limit else "completed")
         for call in self._draft.calls:
-            self._handing_out.finish(call)
+            self._tool_items.finish(call)
         if hit_limit:
             self._done("incomplete", reason="max_output_tokens")
         else:
@@ -193,7 +193,7 @@ class Response:
         if self._truncated_ms is not None:
             heard_ms = min(heard_ms, self._truncated_ms)
         is_all = writer.is_finished and heard_ms >= writer.total_ms
-        return heard_ms < HARDLY_HEARD_MS and not is_all
+        return heard_ms < RETRACTABLE_MS and not is_all
 
     @property
     def has_acted(self) -> bool:
@@ -204,17 +204,17 @@ class Response:
     def items(self) -> tuple[str, ...]:
         """Ids of the items that this response added to the history."""
         said = [] if self.item_id is None else [self.item_id]
-        return (*self._internal, *self._handing_out.items, *said)
+        return (*self._internal, *self._tool_items.items, *said)
 
     @property
-    def asks(self) -> bool:
+    def contains_question(self) -> bool:
         """True when the text so far contains a question."""
         return "?" in self._text
 
     @property
     def in_conversation(self) -> bool:
         """False for an out-of-band response."""
-        return self._plan.terms.in_conversation
+        return self._plan.parameters.in_conversation
 
     def heard(self, heard_ms: float) -> str:
         """Returns the words that were audible in the first `heard_ms` of its sound."""
@@ -254,8 +254,8 @@ class Response:
                 tasks.create_task(self._deliver_calls())
         except* EarshotError as group:
             raise first_error(group) from group
-        if self._draft.regret is not None:
-            raise self._draft.regret
+        if self._draft.apology_for is not None:
+            raise self._draft.apology_for
 
     async def _deliver_texts(self) -> None:
         """Sends the text. Deltas that are already waiting are joined into one event."""
@@ -270,7 +270,7 @@ class Response:
 
     async def _deliver_calls(self) -> None:
         while (delta := await self._draft.call_deltas.get()) is not None:
-            self._handing_out.push(delta)
+            self._tool_items.push(delta)
 
     async def _deliver_sounds(self) -> None:
         writer: PlayoutWriter | None = None
@@ -334,7 +334,7 @@ class Response:
         text = self._heard_text() if self._is_cut or is_broken_off else self._text
         self._stop_voice()
         self._finish_item(text, "incomplete")
-        self._handing_out.break_off(in_conversation=self.in_conversation)
+        self._tool_items.break_off(in_conversation=self.in_conversation)
         self._done("failed", error=error)
 
     def _finish_item(self, text: str, status: ItemStatus) -> None:
@@ -366,7 +366,7 @@ class Response:
                 error_code=None if error is None else error.code,
                 error_message=None if error is None else str(error),
                 usage=self._draft.usage,
-                terms=self._plan.terms,
+                terms=self._plan.parameters,
             )
         )
         if (limits := self._draft.rate_limits) is not None:

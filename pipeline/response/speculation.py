@@ -48,12 +48,12 @@ class Speculation:
             if self._is_for(draft.plan, draft.prompt):
                 return
             self.drop("changed")
-        if self._budget.live >= self._budget.limit or not draft.seats.is_free_for_draft:
+        if self._budget.live >= self._budget.limit or not draft.slots.is_free_for_draft:
             self._metrics.count("earshot_speculation", outcome="refused")
             return
         self._budget.live += 1
         self._draft = draft
-        draft.claim.give_up = lambda: self.drop("load")
+        draft.slot_holder.give_up = lambda: self.drop("load")
         draft.begin(tasks)
 
     def take(self, plan: ResponsePlan, prompt: Sequence[Message]) -> ResponseDraft | None:
@@ -62,12 +62,12 @@ class Speculation:
         The caller owns the draft from then on.
         """
         draft = self._draft
-        if draft is None or not plan.terms.in_conversation:
+        if draft is None or not plan.parameters.in_conversation:
             return None
         if draft.has_failed or not self._is_for(plan, prompt):
             self.drop("changed")
             return None
-        draft.seats.adopt(draft.claim)
+        draft.slots.adopt(draft.slot_holder)
         self._end("used")
         return draft
 

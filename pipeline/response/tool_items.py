@@ -70,13 +70,13 @@ class McpToolCallItems:
         """Reports one step of an MCP call to the client."""
         match step:
             case McpArgumentsStep(key=key, tool=tool, delta=delta):
-                self._write(self._begun(key, tool), delta)
+                self._write(self._open_call(key, tool), delta)
             case McpStartStep():
                 self._start(step)
             case McpEndStep(call_id=call_id, result=result):
                 self._end(self._running.pop(call_id), result)
             case McpApprovalStep():
-                self._ask(step)
+                self._request_approval(step)
             case _:
                 assert_never(step)
 
@@ -95,7 +95,9 @@ class McpToolCallItems:
                 self._emit(ItemDeleted(call.item.id))
         self._written.clear()
 
-    def _begun(self, key: str, tool: ClientMcpTool, request_id: str | None = None) -> _OpenMcpCall:
+    def _open_call(
+        self, key: str, tool: ClientMcpTool, request_id: str | None = None
+    ) -> _OpenMcpCall:
         call = self._written.get(key)
         if call is None:
             item = McpCallItem(
@@ -119,7 +121,7 @@ class McpToolCallItems:
         self._emit(McpCallArgumentsDelta(self._response_id, call.item.id, call.index, delta))
 
     def _start(self, step: McpStartStep) -> None:
-        call = self._begun(step.key, step.tool, step.approval_request_id)
+        call = self._open_call(step.key, step.tool, step.approval_request_id)
         # some models write "no arguments" as nothing or as null
         if "".join(call.pieces).strip() in ("", "null"):
             self._write(call, json.dumps(dict(step.call.arguments)))
@@ -127,16 +129,16 @@ class McpToolCallItems:
         call.item = replace(call.item, arguments=arguments)
         self._history.replace(call.item)
         self._running[step.call.call_id] = self._written.pop(step.key)
-        self._tell(call, "in_progress")
+        self._report_progress(call, "in_progress")
 
     def _end(self, call: _OpenMcpCall, result: str) -> None:
         call.item = replace(call.item, result=result)
         self._history.replace(call.item)
-        self._tell(call, "failed" if is_error(result) else "completed")
+        self._report_progress(call, "failed" if is_error(result) else "completed")
         self._done(call)
         self._output[call.index] = call.item
 
-    def _tell(self, call: _OpenMcpCall, stage: McpProgress) -> None:
+    def _report_progress(self, call: _OpenMcpCall, stage: McpProgress) -> None:
         ids = self._response_id, call.item.id, call.index
         self._emit(McpCallProgress(*ids, stage, call.item.arguments))
 
@@ -144,7 +146,7 @@ class McpToolCallItems:
         item, previous = call.item, call.previous_item_id
         self._emit(OutputItemDone(self._response_id, call.index, item, previous, has_audio=False))
 
-    def _ask(self, step: McpApprovalStep) -> None:
+    def _request_approval(self, step: McpApprovalStep) -> None:
         call, tool = step.call, step.tool
         arguments = json.dumps(dict(call.arguments))
         names = tool.label, tool.name, arguments, tool.spec.name
@@ -152,8 +154,8 @@ class McpToolCallItems:
         index, previous = self._next_index(), self._history.add(item)
         self.items.append(item.id)
         self._output[index] = item
-        asks = self._offer.servers.approvals
-        asks.ask(item.id, self._response_id, self._offer.request, call, tool)
+        approvals = self._offer.servers.approvals
+        approvals.ask(item.id, self._response_id, self._offer.request, call, tool)
         self._emit(OutputItemAdded(self._response_id, index, item, previous))
         self._emit(OutputItemDone(self._response_id, index, item, previous, has_audio=False))
 
@@ -196,8 +198,8 @@ class ToolCallItems:
     ) -> None:
         self._response_id, self._history = response_id, history
         self._emit, self._next_index, self._output = emit, next_index, output
-        told = history, emit, next_index, output
-        self._remote = None if remote is None else McpToolCallItems(response_id, remote, *told)
+        shared = history, emit, next_index, output
+        self._remote = None if remote is None else McpToolCallItems(response_id, remote, *shared)
         self._open: dict[str, _OpenFunctionCall] = {}
         "Open calls by the model's call id. Clients get new ids, because models repeat theirs."
 
@@ -209,14 +211,14 @@ class ToolCallItems:
     def push(self, step: CallDelta | McpCallStep) -> None:
         """Reports more of a client's tool call, or a step of an MCP call."""
         if isinstance(step, CallDelta):
-            self._write(self._begun(step.call_id, step.name), step.arguments)
+            self._write(self._open_call(step.call_id, step.name), step.arguments)
         else:
             assert self._remote is not None
             self._remote.push(step)
 
     def finish(self, call: ToolCall) -> None:
         """Finishes the item of a call whose arguments are complete. The client is to run it."""
-        open_ = self._begun(call.call_id, call.name)
+        open_ = self._open_call(call.call_id, call.name)
         # some models write "no arguments" as nothing or as null
         if open_.written.strip() in ("", "null"):
             self._write(open_, json.dumps(dict(call.arguments)))
@@ -240,7 +242,7 @@ class ToolCallItems:
         if self._remote is not None:
             self._remote.break_off(in_conversation=in_conversation)
 
-    def _begun(self, call_id: str, name: str) -> _OpenFunctionCall:
+    def _open_call(self, call_id: str, name: str) -> _OpenFunctionCall:
         open_ = self._open.get(call_id)
         if open_ is None:
             item = FunctionCallItem(new_id("item"), new_id("call"), name, "", "in_progress")
@@ -253,10 +255,10 @@ class ToolCallItems:
     def _write(self, open_: _OpenFunctionCall, delta: str) -> None:
         open_.pieces.append(delta)
         item = open_.item
-        told = FunctionCallArgumentsDelta(
+        delta_event = FunctionCallArgumentsDelta(
             self._response_id, item.id, open_.index, item.call_id, delta
         )
-        self._emit(told)
+        self._emit(delta_event)
 
     def _done(self, open_: _OpenFunctionCall, item: FunctionCallItem, previous: str | None) -> None:
         self._emit(OutputItemDone(self._response_id, open_.index, item, previous, has_audio=False))

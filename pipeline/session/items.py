@@ -53,14 +53,14 @@ class ConversationItems:
     def __init__(
         self,
         conversation: Conversation,
-        surroundings: SessionServices,
+        services: SessionServices,
         settings: Callable[[], SessionSettings],
         emit: Callable[[SessionEvent], None],
     ) -> None:
         self._conversation, self._history = conversation, conversation.history
-        self._engines, self._clock = surroundings.engines, surroundings.clock
+        self._engines, self._clock = services.engines, services.clock
         self._settings, self._emit = settings, emit
-        self.on_known: Callable[[Turn, EarshotError | None], None] = lambda *_: None
+        self.on_transcribed: Callable[[Turn, EarshotError | None], None] = lambda *_: None
         "Called when all audio of an item is transcribed, or cannot be."
         self.on_decision: Callable[[McpApprovalResponseItem], Callable[[], None]]
         """Called with the client's decision about a tool call. Returns what to do once the decision
@@ -69,7 +69,7 @@ class ConversationItems:
         self._turns: dict[str, Turn] = {}
         """Turns of items that are being transcribed, by item id. The id of a deleted item may be
         used again."""
-        self._alone = asyncio.Lock()
+        self._one_at_a_time = asyncio.Lock()
 
     @property
     def is_transcribing(self) -> bool:
@@ -95,12 +95,14 @@ class ConversationItems:
                 f"the audio of {MAX_WAITING} items is being recognised already: wait for its words",
                 code="too_many_recordings",
             )
-        go_on = self.on_decision(item) if isinstance(item, McpApprovalResponseItem) else None
+        continue_response = (
+            self.on_decision(item) if isinstance(item, McpApprovalResponseItem) else None
+        )
         previous = self._history.add(item, previous_item_id)
         self._emit(ItemAdded(item, previous))
         self._emit(ItemDone(item, previous))
-        if go_on is not None:
-            go_on()
+        if continue_response is not None:
+            continue_response()
         if recordings and tasks is not None:
             self._waiting += 1
             turn = self._turns[item.id] = Turn(new_id("turn"), item.id)
@@ -137,23 +139,25 @@ class ConversationItems:
     async def _recognise(
         self, turn: Turn, item_id: str, recordings: Recordings, tasks: asyncio.TaskGroup
     ) -> None:
-        """Transcribes the audio of one item, part after part, and calls `on_known`."""
+        """Transcribes the audio of one item, part after part, and calls `on_transcribed`."""
         error: EarshotError | None = None
         try:
-            async with self._alone:
+            async with self._one_at_a_time:
                 for index, pcm in recordings.items():
-                    if self._is_there(turn):
-                        error = await self._hear(turn, item_id, index, pcm, tasks) or error
+                    if self._exists(turn):
+                        error = (
+                            await self._transcribe_part(turn, item_id, index, pcm, tasks) or error
+                        )
         finally:
             self._waiting -= 1
-            if self._is_there(turn):
+            if self._exists(turn):
                 del self._turns[item_id]
             else:
                 error = None
         turn.mark(TurnMark.ASR_FINAL, self._clock.now())
-        self.on_known(turn, error)
+        self.on_transcribed(turn, error)
 
-    async def _hear(
+    async def _transcribe_part(
         self, turn: Turn, item_id: str, index: int, pcm: Pcm, tasks: asyncio.TaskGroup
     ) -> EarshotError | None:
         """Transcribes one part like a committed utterance, with the present settings. If the item
@@ -170,26 +174,26 @@ class ConversationItems:
         except (EngineError, OverloadedError, RequestError) as exc:
             utterance.discard()
             logger.warning("! item %s: %s (%s)", item_id, exc, exc.code)
-            if self._is_there(turn):
+            if self._exists(turn):
                 self._emit(TranscriptionFailed(item_id, exc.code, str(exc), index))
             return exc
         except asyncio.CancelledError:
             utterance.discard()
             raise
-        if not self._is_there(turn):
+        if not self._exists(turn):
             return None
         self._write(item_id, index, result.text)
         if result.text:
             self._conversation.language = result.language
         audio_s = round(samples_to_ms(len(pcm), ASR_RATE_HZ) / 1000, 3)
         logprobs = tuple((token.data, token.logprob) for token in result.tokens) or None
-        told = TranscriptionCompleted(
+        completed = TranscriptionCompleted(
             item_id, result.text, audio_s, result.language, logprobs, index
         )
-        self._emit(told)
+        self._emit(completed)
         return None
 
-    def _is_there(self, turn: Turn) -> bool:
+    def _exists(self, turn: Turn) -> bool:
         return turn.item_id is not None and self._turns.get(turn.item_id) is turn
 
     def _write(self, item_id: str, index: int, words: str) -> None:
@@ -202,16 +206,16 @@ class ConversationItems:
 class SessionInputActivity:
     """Activity of live input and of added items together."""
 
-    def __init__(self, listening: InputActivity, items: ConversationItems) -> None:
-        self._listening, self._items = listening, items
+    def __init__(self, user_turns: InputActivity, items: ConversationItems) -> None:
+        self._user_turns, self._items = user_turns, items
 
     @property
     def is_speaking(self) -> bool:
-        return self._listening.is_speaking
+        return self._user_turns.is_speaking
 
     @property
     def is_transcribing(self) -> bool:
-        return self._listening.is_transcribing or self._items.is_transcribing
+        return self._user_turns.is_transcribing or self._items.is_transcribing
 
 
 def _sees(llm: Llm) -> bool:

@@ -122,16 +122,16 @@ class OneShotResponses:
 
     def __init__(
         self,
-        surroundings: SessionServices,
+        services: SessionServices,
         conversations: Conversations,
         languages: TextLanguageDetector,
         *,
         usual: SessionSettings | None = None,
         max_parallel: int = MAX_PARALLEL,
     ) -> None:
-        self._engines, self._toolbox = surroundings.engines, surroundings.toolbox
-        self._drafts, self._metrics = surroundings.drafts, surroundings.metrics
-        self._instructions, self._clock = surroundings.instructions, surroundings.clock
+        self._engines, self._toolbox = services.engines, services.toolbox
+        self._drafts, self._metrics = services.drafts, services.metrics
+        self._instructions, self._clock = services.instructions, services.clock
         self._conversations, self._languages = conversations, languages
         self._usual = usual or SessionSettings()
         self._places = CapacityLimit(
@@ -301,10 +301,10 @@ class OneShotResponse:
 
     async def _written(self, say: FillerSink) -> AsyncGenerator[str, None]:
         context, fillers = self._context(), self._fillers
-        hands = ToolAccess(self._toolbox, context, _at_once, self._record, fillers, say)
+        access = ToolAccess(self._toolbox, context, _at_once, self._record, fillers, say)
         prompt = self._history.messages(self.plan.instructions)
         plan = with_llm_slots(self.plan, lambda: self._seats.take(SlotHolder()), self._metrics)
-        async with aclosing(generate(plan, prompt, hands)) as deltas:
+        async with aclosing(generate(plan, prompt, access)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, str) and delta:
                     yield delta

@@ -51,24 +51,24 @@ class SessionActivity:
 
     def __init__(
         self,
-        listening: UserTurnController,
+        user_turns: UserTurnController,
         items: ConversationItems,
-        answering: ResponseQueue,
+        queue: ResponseQueue,
         playout: Playout,
         client: ClientPlayoutClock,
     ) -> None:
-        self._listening, self._items, self._answering = listening, items, answering
+        self._user_turns, self._items, self._queue = user_turns, items, queue
         self._playout, self._client = playout, client
 
     @property
     def is_hearing(self) -> bool:
         """True when the user speaks, or a transcript is under way."""
-        return self._listening.is_active or self._items.is_transcribing
+        return self._user_turns.is_active or self._items.is_transcribing
 
     @property
     def is_answering(self) -> bool:
         """True when a response is made or played."""
-        return self._answering.is_working or self._playout.writer is not None
+        return self._queue.is_working or self._playout.writer is not None
 
     @property
     def answered_until(self) -> float:
@@ -101,26 +101,26 @@ class Session:
         settings: SessionSettings,
         conversation: Conversation,
         paced_by: PlayoutPacing,
-        surroundings: SessionServices,
+        services: SessionServices,
     ) -> None:
         self.id = new_id("sess")
         self.conversation_id = conversation.id
-        self._engines, self._clock = surroundings.engines, surroundings.clock
-        self._metrics, self._conversation = surroundings.metrics, conversation
+        self._engines, self._clock = services.engines, services.clock
+        self._metrics, self._conversation = services.metrics, conversation
         self._changed = asyncio.Event()
         "Set by every event: `settled` checks then whether the session is at rest."
-        self._reporting = SessionOutbox(
-            surroundings.open_trace(self.id),
-            surroundings.metrics,
+        self._outbox = SessionOutbox(
+            services.open_trace(self.id),
+            services.metrics,
             self._changed.set,
-            logs_words=surroundings.logs_words,
+            logs_words=services.logs_words,
         )
-        self.events, self._emit = self._reporting.events, self._reporting.emit
+        self.events, self._emit = self._outbox.events, self._outbox.emit
         # server-paced sessions receive Opus, which delays sound by at least this much
         late_ms = LEAST_DELAY_MS if paced_by == "server" else 0
-        self._hearing = SpeechDetector(FaultTolerantVad(self._engines.vad, self._metrics), late_ms)
-        self._listening = UserTurnController(
-            self._hearing,
+        self._detector = SpeechDetector(FaultTolerantVad(self._engines.vad, self._metrics), late_ms)
+        self._user_turns = UserTurnController(
+            self._detector,
             self._engines,
             conversation.history,
             lambda: self.settings,
@@ -128,44 +128,44 @@ class Session:
             self._clock,
             self._emit,
         )
-        self._items = ConversationItems(
-            conversation, surroundings, lambda: self.settings, self._emit
-        )
+        self._items = ConversationItems(conversation, services, lambda: self.settings, self._emit)
         client = ClientPlayoutClock(self._clock)
-        self._sounding = PlaybackTracker(
-            paced_by, self._clock, client, self._reporting, self._answer_of, self._cut
+        self._playback = PlaybackTracker(
+            paced_by, self._clock, client, self._outbox, self._answer_of, self._drop_unplayed
         )
-        to_client = self._deliver, self._reporting.room
+        to_client = self._deliver, self._outbox.room
         self._playout = Playout(
-            paced_by, self._sounding, self._clock, client, self._metrics, *to_client
+            paced_by, self._playback, self._clock, client, self._metrics, *to_client
         )
-        self._echo = InputFilters(self._playout, self._hearing.guard)
-        self._responding = ResponseCoordinator(
+        self._input_filters = InputFilters(self._playout, self._detector.guard)
+        self._responses = ResponseCoordinator(
             conversation,
-            surroundings,
+            services,
             self._playout,
-            SessionInputActivity(self._listening, self._items),
+            SessionInputActivity(self._user_turns, self._items),
             lambda: self.settings,
-            self._reporting,
+            self._outbox,
             self._changed.set,
         )
         self._activity = SessionActivity(
-            self._listening, self._items, self._responding.answering, self._playout, client
+            self._user_turns, self._items, self._responses.queue, self._playout, client
         )
         self._wake = WakeWordGate(
             self._engines.wake, self._clock, self._metrics, self._activity, self._emit
         )
-        self._items.on_known = self._words_known
-        self._items.on_decision = self._responding.decide_call
-        self._idle = UserIdleTimer(self._clock, client, lambda: self.settings, self._go_on)
-        self._reporting.watch = self._noted
+        self._items.on_transcribed = self._transcript_known
+        self._items.on_decision = self._responses.decide_call
+        self._idle = UserIdleTimer(
+            self._clock, client, lambda: self.settings, self._respond_to_silence
+        )
+        self._outbox.watch = self._on_event
         self._tasks: asyncio.TaskGroup | None = None
         self.running = asyncio.Event()
         "Set once the tasks run that take commands."
         self._closing = asyncio.Event()
         self._bug: Exception | None = None
         "A bug while audio was processed. It ends the session, as a bug in one of its tasks does."
-        self._held = ExitStack()
+        self._asr_hold = ExitStack()
         "Keeps the recogniser in memory while the session runs."
         self.settings = settings
         self.configure(settings)
@@ -181,25 +181,25 @@ class Session:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                self._hold()
-                self._responding.remote.begin(tasks)
+                self._hold_asr()
+                self._responses.remote.begin(tasks)
                 self.running.set()
-                tasks.create_task(self._listening.run(tasks), name="end-of-pause")
-                tasks.create_task(self._responding.answering.run(tasks), name="answer")
+                tasks.create_task(self._user_turns.run(tasks), name="end-of-pause")
+                tasks.create_task(self._responses.queue.run(tasks), name="answer")
                 tasks.create_task(self._idle.run(), name="idle")
-                tasks.create_task(self._sounding.run(), name="sounding")
+                tasks.create_task(self._playback.run(), name="sounding")
                 await self._until_closed()
         except* _SessionClosed:
             logger.debug("= session %s closed", self.id)
         finally:
             self.close()
-            self._listening.close()
-            self._responding.close()
-            self._held.close()
+            self._user_turns.close()
+            self._responses.close()
+            self._asr_hold.close()
             self._playout.clear()
-            self._sounding.close()
+            self._playback.close()
             self._conversation.left_by(self)
-            self._reporting.close()
+            self._outbox.close()
             self.events.close()
 
     def close(self) -> None:
@@ -209,8 +209,8 @@ class Session:
 
     async def settled(self) -> None:
         """Waits until the user is silent, and nothing is transcribed, answered or played."""
-        doing = self._activity
-        while (doing.is_hearing or doing.is_answering) and not self._closing.is_set():
+        activity = self._activity
+        while (activity.is_hearing or activity.is_answering) and not self._closing.is_set():
             self._changed.clear()
             await self._changed.wait()
 
@@ -224,9 +224,9 @@ class Session:
         if self._tasks is None or self._closing.is_set():
             return
         try:
-            frame = self._wake.heard(self._echo.heard(frame))
-            self._reporting.hear(frame)
-            self._listening.listen(frame, self._tasks)
+            frame = self._wake.filter(self._input_filters.filter(frame))
+            self._outbox.hear(frame)
+            self._user_turns.listen(frame, self._tasks)
         except Exception as bug:
             self._bug = bug
             self.close()
@@ -234,21 +234,21 @@ class Session:
     def configure(self, settings: SessionSettings) -> None:
         """Replaces the settings. Raises RequestError; the former settings then stay in force."""
         self._engines.check(settings)
-        self._responding.remote.configure(settings.mcp_servers)
+        self._responses.remote.configure(settings.mcp_servers)
         if self.settings.turn_detection is None and settings.turn_detection is not None:
-            self._responding.put_aside()
+            self._responses.finish_without_response()
         if settings != self.settings:
-            self._responding.reconsider()
-        is_other = settings.asr != self.settings.asr
+            self._responses.settings_changed()
+        is_other_asr = settings.asr != self.settings.asr
         self.settings = settings
-        if is_other and self.running.is_set():
-            self._hold()
+        if is_other_asr and self.running.is_set():
+            self._hold_asr()
         self._conversation.profile = ConversationProfile.of(settings)
-        self._echo.configure(settings.echo, settings.noise_reduction)
-        self._hearing.configure(settings.turn_detection, self._echo.late_ms)
+        self._input_filters.configure(settings.echo, settings.noise_reduction)
+        self._detector.configure(settings.turn_detection, self._input_filters.late_ms)
         self._wake.configure(settings)
-        where = self._playout.paced_by, self._conversation.place
-        self._reporting.configured(settings, *where)
+        context = self._playout.paced_by, self._conversation.place
+        self._outbox.configured(settings, *context)
 
     @property
     def padding_instead(self) -> AsrPadding | None:
@@ -266,22 +266,25 @@ class Session:
         if self._tasks is None or self._closing.is_set():
             return
         self._wake.check_awake()
-        self._listening.commit(self._tasks)
+        self._user_turns.commit(self._tasks)
 
     def clear_input(self) -> None:
         """Discards audio that has not been committed."""
-        self._listening.clear()
-        self._responding.decide()
+        self._user_turns.clear()
+        self._responses.decide()
 
     def add_item(
-        self, item: Item, previous_item_id: str | None = None, said: Recordings = NO_RECORDINGS
+        self,
+        item: Item,
+        previous_item_id: str | None = None,
+        recordings: Recordings = NO_RECORDINGS,
     ) -> None:
         """Adds an item to the conversation.
 
         Raises RequestError, Conflict: see `ConversationItems.add`.
         """
         tasks = None if self._closing.is_set() else self._tasks
-        self._items.add(item, previous_item_id, said, tasks)
+        self._items.add(item, previous_item_id, recordings, tasks)
 
     def delete_item(self, item_id: str) -> None:
         """Deletes an item of the conversation. Raises RequestError item_not_found."""
@@ -300,43 +303,43 @@ class Session:
         if self._closing.is_set():
             return
         self._items.check_seen(request.input or (), "response.input")
-        self._responding.create(request)
+        self._responses.create(request)
 
     def cancel_response(self, response_id: str | None = None) -> None:
         """Cancels a response. Raises Conflict response_cancel_not_active."""
-        self._responding.cancel(response_id)
+        self._responses.cancel(response_id)
 
     def clear_output(self) -> None:
         """Stops playout. A response that is still being made goes on without sound."""
-        self._responding.cut_playout()
+        self._responses.cut_playout()
         self._changed.set()
 
     def truncate(self, item_id: str, audio_end_ms: int) -> None:
         """Cuts an answer to what the client played, in ms. Raises RequestError."""
-        self._echo.cut()
-        self._responding.truncate(item_id, audio_end_ms)
-        self._sounding.truncated(item_id, audio_end_ms)
+        self._input_filters.drop_unplayed()
+        self._responses.truncate(item_id, audio_end_ms)
+        self._playback.truncated(item_id, audio_end_ms)
 
     def pull(self) -> AudioFrame | None:
         """Returns the next 20 ms at PACED_RATE_HZ for a server-paced session. None: silence."""
-        return self._echo.pulled(self._playout.pull())
+        return self._input_filters.on_pulled(self._playout.pull())
 
     @property
-    def coming(self) -> asyncio.Event | None:
+    def next_sound_event(self) -> asyncio.Event | None:
         """Event that is set when there is sound to pull, for a server-paced session.
 
         None if no response is on its way, or it is already being played.
         """
-        is_ending = self._listening.is_ending_within(MAX_HOLD_S)
-        is_on_its_way = self._listening.is_transcribing or self._responding.answering.is_busy
+        is_ending = self._user_turns.is_ending_within(MAX_HOLD_S)
+        is_on_its_way = self._user_turns.is_transcribing or self._responses.queue.is_busy
         is_coming = is_ending or is_on_its_way
-        return self._playout.awaited if is_coming and self.settings.answers else None
+        return self._playout.first_sound_event if is_coming and self.settings.answers else None
 
     @property
     def is_answering(self) -> bool:
         """True when a response is played, made or possible: a transcript under way may lead to
         one."""
-        is_coming = self._listening.is_transcribing or self._responding.answering.is_busy
+        is_coming = self._user_turns.is_transcribing or self._responses.queue.is_busy
         return is_coming or self._playout.writer is not None
 
     @property
@@ -352,64 +355,64 @@ class Session:
 
     def say(self, text: str) -> bool:
         """Announces `text` after what is being spoken. Returns False if it would not be played."""
-        return not self._closing.is_set() and self._responding.say(text)
+        return not self._closing.is_set() and self._responses.say(text)
 
     # Reports of the user's turn, described in `UserTurnHandler`.
 
     def is_open(self, turn: Turn) -> bool:
-        return self._responding.taking_back.is_open(turn)
+        return self._responses.retraction.is_open(turn)
 
-    def goes_on(self, turn: Turn, words: str) -> bool:
-        return self._responding.goes_on(turn, words)
+    def replaces_former(self, turn: Turn, words: str) -> bool:
+        return self._responses.replaces_former(turn, words)
 
-    def speech_started(self, turn: Turn, join: Continuation | None) -> None:
-        if join is not None:
-            self._responding.taking_back.begin(turn, join)
+    def speech_started(self, turn: Turn, continuation: Continuation | None) -> None:
+        if continuation is not None:
+            self._responses.retraction.begin(turn, continuation)
         if self.settings.may_interrupt:
-            self._sounding.silenced()
-        self._responding.speech_started(turn, join, self._group)
+            self._playback.silenced()
+        self._responses.speech_started(turn, continuation, self._task_group)
 
     def words_heard(self, turn: Turn, words: str) -> None:
-        self._responding.words_heard(turn, words)
+        self._responses.words_heard(turn, words)
 
     def speech_paused(self, turn: Turn) -> None:
-        self._responding.speech_paused(turn)
+        self._responses.speech_paused(turn)
 
-    def supposed(self, turn: Turn, result: AsrResult) -> None:
-        self._responding.supposed(turn, result, self._group)
+    def turn_maybe_over(self, turn: Turn, result: AsrResult) -> None:
+        self._responses.turn_maybe_over(turn, result, self._task_group)
 
-    async def is_whole(self, words: str, language: str) -> bool | None:
-        return await self._responding.planning.is_whole(words, language)
+    async def is_command(self, words: str, language: str) -> bool | None:
+        return await self._responses.planner.is_command(words, language)
 
-    async def weigh(self, turn: Turn, words: str) -> None:
-        await self._responding.weigh(turn, words)
+    async def check_interruption(self, turn: Turn, words: str) -> None:
+        await self._responses.check_interruption(turn, words)
 
     def speech_resumed(self, turn: Turn) -> None:
-        self._responding.speech_resumed(turn)
+        self._responses.speech_resumed(turn)
 
     def speech_dropped(self, turn: Turn) -> None:
-        self._responding.speech_dropped(turn)
+        self._responses.speech_dropped(turn)
 
     def understood(self, turn: Turn, result: AsrResult) -> None:
-        self._responding.understood(turn, result)
+        self._responses.understood(turn, result)
 
     def not_understood(self, turn: Turn, error: EarshotError) -> None:
-        self._responding.not_understood(turn, error)
+        self._responses.not_understood(turn, error)
 
     def abandoned(self, turn: Turn) -> None:
-        self._reporting.finish_turn(turn, "cancelled")
+        self._outbox.finish_turn(turn, "cancelled")
 
     # Helpers.
 
-    def _words_known(self, turn: Turn, error: EarshotError | None) -> None:
-        self._responding.words_known(turn, error)
+    def _transcript_known(self, turn: Turn, error: EarshotError | None) -> None:
+        self._responses.transcript_known(turn, error)
         self._changed.set()  # a deleted item gets no event, so `settled` must be woken here
 
-    def _noted(self, event: SessionEvent) -> None:
+    def _on_event(self, event: SessionEvent) -> None:
         self._idle.noted(event)
-        self._wake.noted(event)
+        self._wake.on_event(event)
 
-    def _go_on(self, silence_ms: int) -> None:
+    def _respond_to_silence(self, silence_ms: int) -> None:
         """Lets the assistant speak after the user's silence. An empty item stands for the silence.
 
         Not while the session sleeps: nobody would hear the answer.
@@ -417,23 +420,23 @@ class Session:
         if self._wake.is_asleep:
             return
         history = self._conversation.history
-        commit_silence(history, self._hearing.samples, silence_ms, self._emit)
+        commit_silence(history, self._detector.samples, silence_ms, self._emit)
         with suppress(Conflict):
             self.create_response(idle_response_request(history.items))
 
     @property
-    def _group(self) -> asyncio.TaskGroup:
+    def _task_group(self) -> asyncio.TaskGroup:
         assert self._tasks is not None
         return self._tasks
 
-    def _hold(self) -> None:
+    def _hold_asr(self) -> None:
         """Keeps the configured recogniser in memory.
 
         The new one is loaded before the former is released: they may be the same model under two
         names.
         """
-        former, self._held = self._held, ExitStack()
-        self._held.enter_context(self._engines.hold(self.settings.asr))
+        former, self._asr_hold = self._asr_hold, ExitStack()
+        self._asr_hold.enter_context(self._engines.hold(self.settings.asr))
         former.close()
 
     async def _until_closed(self) -> NoReturn:
@@ -444,11 +447,11 @@ class Session:
         raise self._bug or _SessionClosed
 
     def _answer_of(self, response_id: str) -> Response | None:
-        return self._responding.answering.find_response(response_id)
+        return self._responses.queue.find_response(response_id)
 
-    def _cut(self) -> None:
-        self._echo.cut()
+    def _drop_unplayed(self) -> None:
+        self._input_filters.drop_unplayed()
 
     def _deliver(self, response_id: str, pcm: Pcm) -> None:
-        self._echo.delivered(pcm)
-        self._responding.deliver(response_id, pcm)
+        self._input_filters.on_delivered(pcm)
+        self._responses.deliver(response_id, pcm)

@@ -37,9 +37,9 @@ class Sessions:
     """Opens and counts the sessions of all doors."""
 
     def __init__(
-        self, surroundings: SessionServices, conversations: Conversations, max_sessions: int
+        self, services: SessionServices, conversations: Conversations, max_sessions: int
     ) -> None:
-        self._surroundings, self._conversations = surroundings, conversations
+        self._services, self._conversations = services, conversations
         self._max_sessions = max_sessions
         self._places = CapacityLimit(
             max_sessions, "all {limit} sessions are in use", retry_after_s=RETRY_AFTER_S
@@ -87,7 +87,7 @@ class Sessions:
         if place is not None:
             conversation.place = place
         with self._places.take(_spare(guest)), conversation.held():
-            session = Session(settings, conversation, paced_by, self._surroundings)
+            session = Session(settings, conversation, paced_by, self._services)
             self._live[session.id] = session
             if guest is not None:
                 self._guests[session.id] = guest.key
@@ -153,7 +153,7 @@ class Sessions:
             )
 
     def _report(self) -> None:
-        self._surroundings.metrics.gauge("earshot_sessions", self.count)
+        self._services.metrics.gauge("earshot_sessions", self.count)
 
 
 def _spare(guest: ClientSecretHolder | None) -> int:

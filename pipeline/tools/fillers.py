@@ -87,7 +87,7 @@ class Fillers:
         """Returns the sentence for a model that wrote nothing and called nothing."""
         return self._next("nothing", language)
 
-    def regret(self, error: EarshotError, language: str) -> str | None:
+    def apology(self, error: EarshotError, language: str) -> str | None:
         """Returns the apology for an engine's failure, in a response or in its place."""
         if isinstance(error, OverloadedError):
             return self._next("busy", language)

@@ -27,7 +27,7 @@ class ToolOffer:
     remote: Mapping[str, ClientMcpTool] = field(default_factory=dict[str, ClientMcpTool])
     "Tools of MCP servers that the client named, by name. The server runs them."
 
-    def parted(
+    def split(
         self, calls: Sequence[ToolCall]
     ) -> tuple[list[ToolCall], list[ToolCall], list[ToolCall]]:
         """Splits calls into those that the server runs, those for the client, and those to approve.

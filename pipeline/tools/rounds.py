@@ -38,7 +38,7 @@ class ToolAccess:
     say: Callable[[str], bool] = lambda _: True
     """Takes a filler while a tool is slow. Returns False if it cannot be spoken now; try again
     later."""
-    tell: Callable[[McpCallStep], None] = lambda _: None
+    report_step: Callable[[McpCallStep], None] = lambda _: None
     "Receives the steps of calls of a client's MCP servers."
 
 
@@ -62,7 +62,7 @@ class McpCallRound:
     """Calls of a client's MCP servers in one round."""
 
     tools: ToolOffer
-    hands: ToolAccess
+    access: ToolAccess
     number: int
 
     def written(self, delta: CallDelta) -> None:
@@ -72,23 +72,25 @@ class McpCallRound:
         """
         tool = self.tools.remote.get(delta.name)
         if tool is not None and not tool.needs_approval:
-            self.hands.tell(McpArgumentsStep(self._key(delta.call_id), tool, delta.arguments))
+            self.access.report_step(
+                McpArgumentsStep(self._key(delta.call_id), tool, delta.arguments)
+            )
 
-    def batch(self, written: Sequence[ToolCall], apart: Sequence[ToolCall]) -> ToolCallBatch:
+    def batch(self, written: Sequence[ToolCall], unique: Sequence[ToolCall]) -> ToolCallBatch:
         """Returns the calls as a batch.
 
-        `apart` are the same calls with ids unique in the response.
+        `unique` are the same calls with ids unique in the response.
         """
-        ids = zip(written, apart, strict=True)
-        keys = {call.call_id: self._key(one.call_id) for one, call in ids}
-        return ToolCallBatch(apart, self.tools.server, self.tools.remote, keys)
+        ids = zip(written, unique, strict=True)
+        keys = {call.call_id: self._key(original.call_id) for original, call in ids}
+        return ToolCallBatch(unique, self.tools.server, self.tools.remote, keys)
 
     async def ask(self, calls: Sequence[ToolCall]) -> None:
         """Asks the client to approve calls, once the turn is confirmed."""
         if calls:
-            await self.hands.is_confirmed()
+            await self.access.is_confirmed()
         for call in calls:
-            self.hands.tell(McpApprovalStep(call, self.tools.remote[call.name]))
+            self.access.report_step(McpApprovalStep(call, self.tools.remote[call.name]))
 
     def _key(self, call_id: str) -> str:
         """Returns a key unique in the response: models begin to count their ids again in each
@@ -96,52 +98,54 @@ class McpCallRound:
         return f"{self.number}/{call_id}"
 
 
-async def run_calls(batch: ToolCallBatch, hands: ToolAccess, silence: SilenceTimer) -> list[str]:
+async def run_calls(batch: ToolCallBatch, access: ToolAccess, silence: SilenceTimer) -> list[str]:
     """Runs calls and returns one result as JSON for each, in order. silence: of the response."""
     calls = batch.calls
-    if not all(_may_run_early(call, batch, hands) for call in calls):
-        await hands.is_confirmed()
+    if not all(_may_run_early(call, batch, access) for call in calls):
+        await access.is_confirmed()
     for call in calls:
         if (tool := batch.remote.get(call.name)) is not None:
             key = batch.keys.get(call.call_id, call.call_id)
-            hands.tell(McpStartStep(key, call, tool, batch.requests.get(call.call_id)))
+            access.report_step(McpStartStep(key, call, tool, batch.requests.get(call.call_id)))
 
-    def told(call: ToolCall, result: str) -> None:
+    def report_result(call: ToolCall, result: str) -> None:
         if call.name in batch.remote:
-            hands.tell(McpEndStep(call.call_id, result))
+            access.report_step(McpEndStep(call.call_id, result))
 
-    also = {name: one.tool for name, one in batch.remote.items()}
-    work = hands.toolbox.run(calls, hands.context, batch.server, also=also, on_result=told)
+    client_tools = {name: one.tool for name, one in batch.remote.items()}
+    work = access.toolbox.run(
+        calls, access.context, batch.server, also=client_tools, on_result=report_result
+    )
     silence.begin()
     try:
         return await work
     # the user interrupted, and the next response's model must know that the call was begun
     except asyncio.CancelledError:
         for call in calls:
-            if call.name not in batch.remote and not _may_run_early(call, batch, hands):
-                record_call(call, INTERRUPTED, hands.record)
+            if call.name not in batch.remote and not _may_run_early(call, batch, access):
+                record_call(call, INTERRUPTED, access.record)
         raise
 
 
 async def run_decided_calls(
-    approved: Sequence[ApprovalDecision], hands: ToolAccess, silence: SilenceTimer
+    approved: Sequence[ApprovalDecision], access: ToolAccess, silence: SilenceTimer
 ) -> list[Message]:
     """Runs the calls that the client approved.
 
     Returns the messages for the model, denied ones included.
     """
-    yes = [one for one in approved if one.approve]
+    allowed = [one for one in approved if one.approve]
     batch = ToolCallBatch(
-        [one.call for one in yes],
-        remote={one.call.name: one.tool for one in yes},
-        requests={one.call.call_id: one.request_id for one in yes},
+        [one.call for one in allowed],
+        remote={one.call.name: one.tool for one in allowed},
+        requests={one.call.call_id: one.request_id for one in allowed},
     )
-    results = await run_calls(batch, hands, silence) if yes else []
+    results = await run_calls(batch, access, silence) if allowed else []
     messages: list[Message] = []
     for one in approved:
         if not one.approve:
             messages += call_messages(one.call, refused_result(one.reason))
-    for one, result in zip(yes, results, strict=True):
+    for one, result in zip(allowed, results, strict=True):
         messages += call_messages(one.call, result)
     return messages
 
@@ -159,7 +163,7 @@ def record_call(call: ToolCall, result: str, into: Callable[[Item], None]) -> No
     into(FunctionOutputItem(new_id("item"), call.call_id, result))
 
 
-def _may_run_early(call: ToolCall, batch: ToolCallBatch, hands: ToolAccess) -> bool:
+def _may_run_early(call: ToolCall, batch: ToolCallBatch, access: ToolAccess) -> bool:
     if (remote := batch.remote.get(call.name)) is not None:
         return remote.spec.is_read_only
-    return hands.toolbox.may_run_early(call, hands.context)
+    return access.toolbox.may_run_early(call, access.context)

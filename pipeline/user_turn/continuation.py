@@ -3,7 +3,7 @@
 Recognisers mishear half a sentence, and language models misunderstand it. So speech that begins
 soon after an endpoint, while hardly any of the answer was audible, is decoded together with the
 former utterance. In the end it either replaces the former one (`is_taken`) or stands alone
-(`is_void`).
+(`stands_alone`).
 """
 
 import asyncio
@@ -25,13 +25,13 @@ RESUME_MS = 1000
 """Longest audio time from an endpoint to speech that may continue the sentence. With the
 endpointing delay before it, that is a pause of 1.1 to 1.6 s. Longer pauses stand between
 sentences."""
-HARDLY_HEARD_MS = 650
+RETRACTABLE_MS = 650
 """Length of an answer, as played so far, below which it may be taken back. In a word or two the
 user cannot have understood it. Detecting the new speech already takes 160 ms of this time."""
-MAX_JOINS = 3
+MAX_CONTINUATIONS = 3
 """Most utterances in a row that may be joined. A speaker who pauses more often is not within one
 sentence."""
-MAX_JOINED_MS = 20_000
+MAX_FORMER_MS = 20_000
 "Longest former audio that is decoded again. Longer speech has context enough in each utterance."
 
 _PUNCTUATION = re.compile(r"[^\w\s'-]|_")
@@ -49,7 +49,7 @@ class EndedUtterance:
     "Own audio of the utterance, without that of the former one."
     evidence: NoSpeechFilter
     "VAD evidence of speech in it, including the utterances that it continues."
-    join: "Continuation | None" = None
+    continuation: "Continuation | None" = None
     "Link to the utterance that it may continue; None once it is known to stand alone."
     text: str = ""
     """Words of the utterance, including those of the one it continues. Empty: not known yet, not
@@ -57,16 +57,16 @@ class EndedUtterance:
     known: asyncio.Event = field(default_factory=asyncio.Event)
     "Set when `text` is final."
 
-    def tell(self, text: str) -> None:
+    def set_text(self, text: str) -> None:
         """Sets the final words and wakes the tasks that wait for `known`."""
         self.text = text
         self.known.set()
 
-    def decide(self) -> None:
+    def settle_continuation(self) -> None:
         """Drops the link to the former utterance, unless this one replaces it."""
-        if self.join is not None and not self.join.is_taken:
-            self.join.void.set()
-            self.join = None
+        if self.continuation is not None and not self.continuation.is_taken:
+            self.continuation.alone_event.set()
+            self.continuation = None
 
     @property
     def is_speech(self) -> bool:
@@ -85,19 +85,22 @@ class EndedUtterance:
         return self.start + self.audio.end
 
     @property
-    def joins(self) -> int:
+    def former_count(self) -> int:
         """Number of utterances that are joined before it."""
-        return 0 if self.join is None else self.join.former.joins + 1
+        return 0 if self.continuation is None else self.continuation.former.former_count + 1
 
     @property
     def turns(self) -> tuple[Turn, ...]:
         """Turn of the utterance, then the turns of those that it continues, newest first."""
-        return (self.turn, *(self.join.former.turns if self.join is not None else ()))
+        return (
+            self.turn,
+            *(self.continuation.former.turns if self.continuation is not None else ()),
+        )
 
     @property
     def first(self) -> int:
         """Sample of the session at which the audio of its words begins."""
-        return self.start if self.join is None else self.join.former.first
+        return self.start if self.continuation is None else self.continuation.former.first
 
 
 @dataclass(slots=True)
@@ -115,16 +118,16 @@ class Continuation:
     "Monotonic seconds at which the start of the new speech was detected."
     is_taken: bool = False
     "True if the new utterance replaces the former one."
-    void: asyncio.Event = field(default_factory=asyncio.Event)
+    alone_event: asyncio.Event = field(default_factory=asyncio.Event)
     "Set when the new utterance stands alone."
-    new: str = ""
+    words_added: str = ""
     "Words that it adds to the former ones, once they are known."
 
     @property
-    def is_void(self) -> bool:
-        return self.void.is_set()
+    def stands_alone(self) -> bool:
+        return self.alone_event.is_set()
 
-    def beyond(self, words: str) -> str:
+    def words_after_former(self, words: str) -> str:
         """Returns the words of a partial transcript of all audio beyond the former word count.
         Partials still change, so the words themselves are not compared. A partial covers enough
         audio before it can hold any new word."""
@@ -132,15 +135,17 @@ class Continuation:
             return ""
         return " ".join(words.split()[len(self.former.text.split()) :])
 
-    def added(self, result: AsrResult) -> str:
+    def new_words(self, result: AsrResult) -> str:
         """Returns the words that a decode of all audio adds to the former ones; empty if it adds
         none."""
-        said, words = _normal(self.former.text), _normal(result.text)
-        if said[: len(words)] == words:
+        former, words = _normal(self.former.text), _normal(result.text)
+        if former[: len(words)] == words:
             return ""
-        return " ".join(w.text for w in self.late(result)) or _after(said, result.text)
+        return " ".join(w.text for w in self.words_in_new_audio(result)) or _after(
+            former, result.text
+        )
 
-    def late(self, result: AsrResult) -> tuple[Word, ...]:
+    def words_in_new_audio(self, result: AsrResult) -> tuple[Word, ...]:
         """Returns the words that lie in the new audio, by the recogniser's word times if it gives
         any."""
         begin_ms = samples_to_ms(len(self.pcm), ASR_RATE_HZ)
@@ -148,20 +153,22 @@ class Continuation:
 
     def agrees(self, result: AsrResult) -> bool:
         """Returns whether a decode of all audio begins with the former words."""
-        said = _normal(self.former.text)
-        return _normal(result.text)[: len(said)] == said
+        former = _normal(self.former.text)
+        return _normal(result.text)[: len(former)] == former
 
-    def is_said(self, result: AsrResult, both: NoSpeechFilter, judge: NoSpeechCriterion) -> bool:
+    def is_spoken(
+        self, result: AsrResult, all_evidence: NoSpeechFilter, criterion: NoSpeechCriterion
+    ) -> bool:
         """Returns whether the new words were spoken, by the evidence for the new audio. The former
         words were judged when their utterance ended; if it had none, all words are new.
 
-        `both`: evidence for all audio together.
+        `all_evidence`: evidence for all audio together.
         """
-        if judge is not NoSpeechCriterion.BOTH:
-            return is_spoken(result, self.evidence, judge)
+        if criterion is not NoSpeechCriterion.BOTH:
+            return is_spoken(result, self.evidence, criterion)
         words = result.text.split()
         if not self.former.text:
-            return not self.evidence.is_none and both.allows(result.text)
+            return not self.evidence.is_none and all_evidence.allows(result.text)
         count = max(1, len(words) - len(self.former.text.split()))
         return self.evidence.allows(" ".join(words[-count:]))
 
@@ -169,7 +176,7 @@ class Continuation:
     def is_possible(self) -> bool:
         """True if the former utterance is speech and the audio in `pcm` still matches it. It does
         not if the former one meanwhile turned out not to continue an even earlier one."""
-        return self.former.is_speech and self.was_joined == (self.former.join is not None)
+        return self.former.is_speech and self.was_joined == (self.former.continuation is not None)
 
 
 class ContinuationWindow:
@@ -181,21 +188,22 @@ class ContinuationWindow:
         self._since: list[Pcm] = []
         self._samples = 0
 
-    def ended(self, said: EndedUtterance) -> None:
-        """Remembers `said`, which a pause ended, if the session's settings allow a continuation."""
+    def remember(self, utterance: EndedUtterance) -> None:
+        """Remembers `utterance`, which a pause ended, if the session's settings allow a
+        continuation."""
         self.forget()
-        detection = said.settings.turn_detection
+        detection = utterance.settings.turn_detection
         # Only an answer that the server began by itself, and that speech may stop, can be taken
         # back.
         if (
-            said.settings.answers
+            utterance.settings.answers
             and detection is not None
             and detection.create_response
-            and said.settings.may_interrupt
+            and utterance.settings.may_interrupt
         ):
-            self._last = said
+            self._last = utterance
 
-    def heard(self, pcm: Pcm) -> None:
+    def push(self, pcm: Pcm) -> None:
         """Adds the next samples after the endpoint: silence, or speech too short for a start
         yet."""
         if self._last is None:
@@ -215,29 +223,29 @@ class ContinuationWindow:
         None."""
         last = self._last
         # With other settings the former audio would be decoded differently.
-        if last is None or last.settings != settings or last.joins >= MAX_JOINS:
+        if last is None or last.settings != settings or last.former_count >= MAX_CONTINUATIONS:
             return None
         if not last.is_speech:
             return None
         is_soon = speech - last.end <= ms_to_samples(RESUME_MS, ASR_RATE_HZ)
-        is_short = last.samples <= ms_to_samples(MAX_JOINED_MS, ASR_RATE_HZ)
+        is_short = last.samples <= ms_to_samples(MAX_FORMER_MS, ASR_RATE_HZ)
         return last if is_soon and is_short else None
 
-    def join(self, last: EndedUtterance, start: int) -> Continuation:
+    def continue_from(self, last: EndedUtterance, start: int) -> Continuation:
         """Returns the link to `last` for an utterance whose own audio begins at sample `start`."""
         gap = np.concatenate([*self._since, np.zeros(0, np.int16)])[: start - last.end]
-        before = [] if last.join is None else [last.join.pcm]
-        pcm = np.concatenate([*before, last.audio.pcm(), gap])
+        earlier_pcm = [] if last.continuation is None else [last.continuation.pcm]
+        pcm = np.concatenate([*earlier_pcm, last.audio.pcm(), gap])
         self.forget()
-        return Continuation(last, pcm, last.join is not None)
+        return Continuation(last, pcm, last.continuation is not None)
 
 
-def _after(said: Sequence[str], text: str) -> str:
-    """Returns the words of `text` from the first one on that differs from `said`."""
+def _after(former: Sequence[str], text: str) -> str:
+    """Returns the words of `text` from the first one on that differs from `former`."""
     words, normal = text.split(), _normal(text)
     same = next(
-        (at for at, pair in enumerate(zip(said, normal, strict=False)) if pair[0] != pair[1]),
-        min(len(said), len(normal)),
+        (at for at, pair in enumerate(zip(former, normal, strict=False)) if pair[0] != pair[1]),
+        min(len(former), len(normal)),
     )
     return " ".join(words[same:])
 

@@ -63,20 +63,20 @@ class UserTurnController:
 
     def __init__(
         self,
-        hearing: SpeechDetector,
+        detector: SpeechDetector,
         engines: EngineSet,
         history: History,
         settings: Callable[[], SessionSettings],
-        reactions: UserTurnHandler,
+        handler: UserTurnHandler,
         clock: Clock,
         emit: Callable[[SessionEvent], None],
     ) -> None:
-        self._hearing, self._engines, self._history = hearing, engines, history
-        self._settings, self._reactions = settings, reactions
+        self._detector, self._engines, self._history = detector, engines, history
+        self._settings, self._handler = settings, handler
         self._clock, self._emit = clock, emit
-        self._evidence = TurnDetector(engines.endpoint, reactions.is_whole, self._expect)
-        self._ending = EndpointTimer(hearing, clock)
-        self._joining = ContinuationWindow()
+        self._turn_detector = TurnDetector(engines.endpoint, handler.is_command, self._set_delay)
+        self._endpoint_timer = EndpointTimer(detector, clock)
+        self._window = ContinuationWindow()
         self._open: OpenUtterance | None = None
         self._uncommitted = 0
         "Samples since the last commit or clear (push-to-talk)."
@@ -99,18 +99,18 @@ class UserTurnController:
 
     def is_ending_within(self, seconds: float) -> bool:
         """Returns whether the utterance ends within `seconds` if the user stays silent."""
-        return self._ending.is_due_within(seconds)
+        return self._endpoint_timer.is_due_within(seconds)
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         """Ends utterances whose silence is over between two frames. Runs until it is cancelled."""
-        await self._ending.run(lambda: self._suppose(tasks))
+        await self._endpoint_timer.run(lambda: self._end_early(tasks))
 
     def listen(self, frame: AudioFrame, tasks: asyncio.TaskGroup) -> None:
         """Takes the next microphone frame. Raises RequestError when it is not 16 kHz."""
-        self._ending.came(len(frame.pcm))
-        for heard in self._hearing.push(frame):
-            self._hear(heard, tasks)
-        self._ending.settle()
+        self._endpoint_timer.came(len(frame.pcm))
+        for detected in self._detector.push(frame):
+            self._take_frame(detected, tasks)
+        self._endpoint_timer.settle()
 
     def commit(self, tasks: asyncio.TaskGroup) -> None:
         """Commits the utterance at the client's request. Raises RequestError
@@ -123,100 +123,102 @@ class UserTurnController:
                     code="input_audio_buffer_commit_empty",
                 )
             # None of the audio was speech: commit what the detector still keeps.
-            recent = self._hearing.recent()
-            start = self._hearing.samples - len(recent)
+            recent = self._detector.recent()
+            start = self._detector.samples - len(recent)
             open_ = self._begin(start, tasks, is_announced=False)
             open_.push(recent)
-        self._hearing.reset()
+        self._detector.reset()
         self._finish(open_, tasks)
-        self._joining.forget()  # the client has said that it is over, so nothing may continue it
+        self._window.forget()  # the client has said that it is over, so nothing may continue it
 
     def clear(self) -> None:
         """Drops audio that is not committed."""
-        self._hearing.reset()
-        self._joining.forget()
+        self._detector.reset()
+        self._window.forget()
         self._uncommitted = 0
         if self._open is not None:
             self._open.give_up()
             if self._open.is_announced:
-                self._emit(SpeechDiscarded(self._open.utterance.id))
-            self._reactions.speech_dropped(self._open.turn)
+                self._emit(SpeechDiscarded(self._open.stream.id))
+            self._handler.speech_dropped(self._open.turn)
             self._open = None
         self._emit(InputCleared())
 
     def close(self) -> None:
         """Frees what a recogniser keeps for the utterance that the end of the session cuts off."""
         if self._open is not None:
-            self._open.utterance.discard()
+            self._open.stream.discard()
             self._open = None
 
-    def _hear(self, heard: DetectedFrame, tasks: asyncio.TaskGroup) -> None:
+    def _take_frame(self, detected: DetectedFrame, tasks: asyncio.TaskGroup) -> None:
         # Without an open utterance, a push-to-talk client may still commit this audio.
         """Takes one VAD frame: feeds the open utterance, and handles an edge of speech."""
-        self._uncommitted += len(heard.pcm) if self._open is None else 0
-        edge = heard.edge.edge if heard.edge else None
+        self._uncommitted += len(detected.pcm) if self._open is None else 0
+        edge = detected.edge.edge if detected.edge else None
         if edge is EdgeKind.STARTED and self._open is None:
-            self._start(heard, tasks)
+            self._start(detected, tasks)
             return
         open_ = self._open
         if open_ is None:
-            self._joining.heard(heard.pcm)
+            self._window.push(detected.pcm)
             return
-        if open_.utterance.audio_ms >= MAX_HELD_MS:
+        if open_.stream.audio_ms >= MAX_HELD_MS:
             self._refuse_more(open_)
         else:
-            open_.push(heard.pcm)
-        open_.heard(heard.probability, len(heard.pcm))
-        if heard.edge is None:
+            open_.push(detected.pcm)
+        open_.add_evidence(detected.probability, len(detected.pcm))
+        if detected.edge is None:
             return
         # in push to talk too: the settings may have changed during the pause
         if edge is EdgeKind.RESUMED:
             open_.end = None
-            open_.guessed.clear()
-            open_.guess = None
-            self._evidence.end()
-            open_.utterance.resume()
-            self._reactions.speech_resumed(open_.turn)
+            open_.pause_marks.clear()
+            open_.provisional = None
+            self._turn_detector.end()
+            open_.stream.resume()
+            self._handler.speech_resumed(open_.turn)
         elif edge is EdgeKind.CANDIDATE:
-            self._pause(open_, heard.edge, tasks)
+            self._pause(open_, detected.edge, tasks)
         elif edge is EdgeKind.ENDED:
-            open_.end = heard.edge.at
+            open_.end = detected.edge.at
             self._finish(open_, tasks)
-            self._joining.ended(open_.said)
+            self._window.remember(open_.record)
 
-    def _suppose(self, tasks: asyncio.TaskGroup) -> None:
+    def _end_early(self, tasks: asyncio.TaskGroup) -> None:
         """Ends the utterance by the timer, when the rest of its silence has passed without a
         frame."""
-        missing, open_ = self._hearing.missing, self._open
-        ended = self._hearing.suppose()
+        missing, open_ = self._detector.missing, self._open
+        ended = self._detector.suppose()
         if missing is not None and ended is not None and open_ is not None:
             open_.end = ended.at
-            self._finish(open_, tasks, supposed=missing)
-            self._joining.ended(open_.said)
+            self._finish(open_, tasks, assumed_samples=missing)
+            self._window.remember(open_.record)
 
-    def _expect(self, probability: float | None, pause: int) -> None:
-        self._hearing.expect(probability, pause)
-        self._ending.settle()
+    def _set_delay(self, probability: float | None, pause: int) -> None:
+        self._detector.expect(probability, pause)
+        self._endpoint_timer.settle()
 
     def _pause(self, open_: OpenUtterance, pause: SpeechEdge, tasks: asyncio.TaskGroup) -> None:
         """Begins what can be done during the pause: a decode of all speech so far, turn
         detection."""
         detection, heard_until = self._settings().turn_detection, pause.until - open_.start
         if detection is None:
-            open_.utterance.prepare(heard_until)
+            open_.stream.prepare(heard_until)
             return
         if detection.kind == "semantic_vad":
-            self._evidence.begin(pause.at, open_.utterance.open_pcm(), tasks)
+            self._turn_detector.begin(pause.at, open_.stream.open_pcm(), tasks)
         open_.end = pause.at
-        open_.guessed[TurnMark.CANDIDATE] = self._clock.now()
-        self._reactions.speech_paused(open_.turn)
-        open_.utterance.prepare(heard_until, self._guess(open_, tasks))
+        open_.pause_marks[TurnMark.CANDIDATE] = self._clock.now()
+        self._handler.speech_paused(open_.turn)
+        open_.stream.prepare(heard_until, self._on_provisional(open_, tasks))
 
-    def _guess(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> Callable[[AsrResult], None]:
+    def _on_provisional(
+        self, open_: OpenUtterance, tasks: asyncio.TaskGroup
+    ) -> Callable[[AsrResult], None]:
         def report(result: AsrResult) -> None:
-            supposed = open_.suppose(result, self._clock.now())
-            self._evidence.heard(result.text, result.language, tasks)
-            self._reactions.supposed(open_.turn, supposed)
+            provisional = open_.set_provisional(result, self._clock.now())
+            self._turn_detector.take_words(result.text, result.language, tasks)
+            self._handler.turn_maybe_over(open_.turn, provisional)
 
         return report
 
@@ -227,28 +229,28 @@ class UserTurnController:
             message = f"the input audio buffer is full ({limit_s} s): commit or clear it"
             self._emit(ErrorEvent("input_audio_buffer_full", message, is_clients=True))
 
-    def _start(self, heard: DetectedFrame, tasks: asyncio.TaskGroup) -> None:
+    def _start(self, detected: DetectedFrame, tasks: asyncio.TaskGroup) -> None:
         """Opens an utterance at the start of speech."""
-        assert heard.edge is not None
+        assert detected.edge is not None
         is_announced = self._settings().turn_detection is not None
-        start = self._hearing.samples - len(heard.pcm)
-        join = self._join(heard.edge.at, start)
-        open_ = self._begin(start, tasks, is_announced=is_announced, join=join)
-        open_.push(heard.pcm)
-        spoken = self._hearing.samples - heard.edge.at
+        start = self._detector.samples - len(detected.pcm)
+        continuation = self._continuation(detected.edge.at, start)
+        open_ = self._begin(start, tasks, is_announced=is_announced, continuation=continuation)
+        open_.push(detected.pcm)
+        spoken = self._detector.samples - detected.edge.at
         # The frames before this one had as high a probability: together they made the start.
-        open_.heard(heard.probability, spoken)
+        open_.add_evidence(detected.probability, spoken)
         open_.turn.mark(TurnMark.SPEECH_START, self._clock.now() - spoken / ASR_RATE_HZ)
         if is_announced:
-            self._emit(SpeechStarted(open_.utterance.id, _ms(start)))
-        self._reactions.speech_started(open_.turn, join)
+            self._emit(SpeechStarted(open_.stream.id, _ms(start)))
+        self._handler.speech_started(open_.turn, continuation)
 
-    def _join(self, speech: int, start: int) -> Continuation | None:
+    def _continuation(self, speech: int, start: int) -> Continuation | None:
         """Links the utterance to the one before it, if no answer to that is well under way."""
-        last = self._joining.last(speech, self._settings())
-        if last is None or not self._reactions.is_open(last.turn):
+        last = self._window.last(speech, self._settings())
+        if last is None or not self._handler.is_open(last.turn):
             return None
-        return self._joining.join(last, start)
+        return self._window.continue_from(last, start)
 
     def _begin(
         self,
@@ -256,54 +258,60 @@ class UserTurnController:
         tasks: asyncio.TaskGroup,
         *,
         is_announced: bool,
-        join: Continuation | None = None,
+        continuation: Continuation | None = None,
     ) -> OpenUtterance:
         """Opens an utterance, beginning with the audio of the one that it continues, if any."""
-        self._joining.forget()
+        self._window.forget()
         settings = self._settings()
         item_id = new_id("item")
-        utterance = self._utterance(item_id, settings, tasks)
+        stream = self._open_stream(item_id, settings, tasks)
         turn = Turn(new_id("turn"), item_id)
-        live = PartialTranscripts(turn, self._reactions, self._emit)
-        utterance.follow(live.hypothesis, live.failed, live.nothing_heard)
-        if join is not None:
-            utterance.push(join.pcm)
-        own = NoSpeechFilter() if join is None else join.evidence
-        both = NoSpeechFilter() if join is None else copy(join.former.evidence)
-        said = EndedUtterance(turn, settings, start, AudioBuffer(), both, join)
-        self._open = OpenUtterance(utterance, said, is_announced, own, self._judge(settings))
+        partials = PartialTranscripts(turn, self._handler, self._emit)
+        stream.follow(partials.hypothesis, partials.failed, partials.nothing_heard)
+        if continuation is not None:
+            stream.push(continuation.pcm)
+        own_evidence = NoSpeechFilter() if continuation is None else continuation.evidence
+        all_evidence = (
+            NoSpeechFilter() if continuation is None else copy(continuation.former.evidence)
+        )
+        record = EndedUtterance(turn, settings, start, AudioBuffer(), all_evidence, continuation)
+        self._open = OpenUtterance(
+            stream, record, is_announced, own_evidence, self._criterion(settings)
+        )
         return self._open
 
-    def _judge(self, settings: SessionSettings) -> NoSpeechCriterion:
+    def _criterion(self, settings: SessionSettings) -> NoSpeechCriterion:
         """Returns the criterion for speech. In push to talk the client says when the user speaks,
         so nothing is filtered, unless the configuration is strict."""
         if settings.turn_detection is None and self._engines.no_speech != "strict":
             return NoSpeechCriterion.NOBODY
         return self._engines.judge(settings.asr, settings.no_speech_threshold)
 
-    def _utterance(
+    def _open_stream(
         self, utterance_id: str, settings: SessionSettings, tasks: asyncio.TaskGroup
     ) -> TranscriptStream:
         recogniser = self._engines.recogniser(settings.asr)
-        wished = settings.recognition(recogniser.info, self._engines.expected())
-        options = self._engines.recognition(wished)
-        wasted = self._engines.wasted
-        return TranscriptStream(recogniser, utterance_id, options, self._clock, tasks, wasted)
+        requested = settings.recognition(recogniser.info, self._engines.expected())
+        options = self._engines.recognition(requested)
+        on_wasted = self._engines.wasted
+        return TranscriptStream(recogniser, utterance_id, options, self._clock, tasks, on_wasted)
 
-    def _finish(self, open_: OpenUtterance, tasks: asyncio.TaskGroup, *, supposed: int = 0) -> None:
+    def _finish(
+        self, open_: OpenUtterance, tasks: asyncio.TaskGroup, *, assumed_samples: int = 0
+    ) -> None:
         """Commits the utterance: the client learns of the item, and its transcription begins.
-        `supposed`: samples of silence that are assumed but have not arrived."""
+        `assumed_samples`: samples of silence that are assumed but have not arrived."""
         self._open = None
         self._uncommitted = 0
-        self._evidence.end()
-        open_.utterance.end()
+        self._turn_detector.end()
+        open_.stream.end()
         now = self._clock.now()
-        end = self._hearing.samples if open_.end is None else open_.end
-        silence_s = (self._hearing.samples + supposed - end) / ASR_RATE_HZ
-        open_.turn.take(open_.guessed)
+        end = self._detector.samples if open_.end is None else open_.end
+        silence_s = (self._detector.samples + assumed_samples - end) / ASR_RATE_HZ
+        open_.turn.take(open_.pause_marks)
         open_.turn.mark(TurnMark.SPEECH_END, now - silence_s)
         open_.turn.mark(TurnMark.ENDPOINT, now)
-        item = MessageItem(open_.utterance.id, "user", (AudioPart(),))
+        item = MessageItem(open_.stream.id, "user", (AudioPart(),))
         if open_.is_announced:
             self._emit(SpeechStopped(item.id, _ms(end)))
         previous = self._history.add(item)
@@ -315,39 +323,41 @@ class UserTurnController:
 
     async def _transcribe(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> None:
         """Reports the final transcript of a committed utterance, or the error that prevented it."""
-        item_id, turn = open_.utterance.id, open_.turn
+        item_id, turn = open_.stream.id, open_.turn
         try:
             self._engines.check_hears(open_.settings)
-            result = await final_result(open_, self._reactions, lambda: self._alone(open_, tasks))
+            result = await final_result(
+                open_, self._handler, lambda: self._decode_new_audio(open_, tasks)
+            )
         except (EngineError, OverloadedError, RequestError) as exc:
             self._transcribing -= 1
             open_.give_up()
             logger.warning("! utterance %s: %s (%s)", item_id, exc, exc.code)
             self._emit(TranscriptionFailed(item_id, exc.code, str(exc)))
-            self._reactions.not_understood(turn, exc)
+            self._handler.not_understood(turn, exc)
             return
         except asyncio.CancelledError:
             open_.give_up()
-            self._reactions.abandoned(turn)
+            self._handler.abandoned(turn)
             raise
         self._transcribing -= 1
-        open_.said.tell(result.text)
+        open_.record.set_text(result.text)
         turn.mark(TurnMark.ASR_FINAL, open_.known_at(result.text, self._clock.now()))
         self._history.replace(MessageItem(item_id, "user", (AudioPart(result.text),)))
-        audio_s = round(samples_to_ms(open_.said.samples, ASR_RATE_HZ) / 1000, 3)
+        audio_s = round(samples_to_ms(open_.record.samples, ASR_RATE_HZ) / 1000, 3)
         logprobs = tuple((token.data, token.logprob) for token in result.tokens) or None
         self._emit(TranscriptionCompleted(item_id, result.text, audio_s, result.language, logprobs))
-        self._reactions.understood(turn, result)
+        self._handler.understood(turn, result)
 
-    async def _alone(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> AsrResult:
+    async def _decode_new_audio(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> AsrResult:
         """Decodes only the new audio of an utterance that continues another. Raises EngineError,
         OverloadedError."""
-        utterance = self._utterance(f"{open_.utterance.id}.alone", open_.settings, tasks)
-        utterance.push(open_.said.audio.pcm())
+        stream = self._open_stream(f"{open_.stream.id}.alone", open_.settings, tasks)
+        stream.push(open_.record.audio.pcm())
         try:
-            return await utterance.finish()
+            return await stream.finish()
         except BaseException:
-            utterance.discard()
+            stream.discard()
             raise
 
 

@@ -20,11 +20,11 @@ class UserTurnHandler(Protocol):
         audible."""
         ...
 
-    def speech_started(self, turn: Turn, join: Continuation | None) -> None:
-        """Called when speech begins. `join`: the utterance that it may continue."""
+    def speech_started(self, turn: Turn, continuation: Continuation | None) -> None:
+        """Called when speech begins. `continuation`: the utterance that it may continue."""
         ...
 
-    def goes_on(self, turn: Turn, words: str) -> bool:
+    def replaces_former(self, turn: Turn, words: str) -> bool:
         """Returns whether a turn that adds `words` to the utterance it continues replaces that
         one."""
         ...
@@ -37,15 +37,15 @@ class UserTurnHandler(Protocol):
         """Called at a pause: the utterance may be over."""
         ...
 
-    def supposed(self, turn: Turn, result: AsrResult) -> None:
+    def turn_maybe_over(self, turn: Turn, result: AsrResult) -> None:
         """Called in a pause with the transcript that holds if the utterance is over."""
         ...
 
-    async def is_whole(self, words: str, language: str) -> bool | None:
+    async def is_command(self, words: str, language: str) -> bool | None:
         """Returns whether the words are a complete command; None: unknown. Raises EngineError."""
         ...
 
-    async def weigh(self, turn: Turn, words: str) -> None:
+    async def check_interruption(self, turn: Turn, words: str) -> None:
         """Called just before `understood`, to find out whether these words make sense as a command,
         where that decides about an interruption."""
         ...
@@ -90,18 +90,18 @@ class PartialTranscripts:
     """Reports the partial transcripts of one utterance to the client and to the handler."""
 
     turn: Turn
-    reactions: UserTurnHandler
+    handler: UserTurnHandler
     emit: Callable[[SessionEvent], None]
 
     def hypothesis(self, agreed: PartialHypothesis, audio_ms: int) -> None:
         """Reports a new partial. `audio_ms`: audio of the utterance that it covers."""
         assert self.turn.item_id is not None
         self.emit(HypothesisChanged(self.turn.item_id, agreed.stable, agreed.unstable, audio_ms))
-        self.reactions.words_heard(self.turn, f"{agreed.stable} {agreed.unstable}".strip())
+        self.handler.words_heard(self.turn, f"{agreed.stable} {agreed.unstable}".strip())
 
     def nothing_heard(self) -> None:
         """Reports that the recogniser found no words so far."""
-        self.reactions.words_heard(self.turn, "")
+        self.handler.words_heard(self.turn, "")
 
     def failed(self, error: EarshotError) -> None:
         """Reports that partials fail; the utterance itself goes on."""

@@ -20,75 +20,85 @@ NewAudioDecode = Callable[[], Awaitable[AsrResult]]
 
 
 async def final_result(
-    open_: OpenUtterance, reactions: UserTurnHandler, alone: NewAudioDecode
+    open_: OpenUtterance, handler: UserTurnHandler, decode_new_audio: NewAudioDecode
 ) -> AsrResult:
-    """Returns the final transcript. Afterwards `open_.join` says whether the utterance replaces the
-    former one; if so, this must be reported at once. Raises EngineError, OverloadedError."""
-    join = open_.join
-    if join is None:
-        result = open_.judged(await open_.utterance.finish())
-        await reactions.weigh(open_.turn, result.text)
+    """Returns the final transcript. Afterwards `open_.continuation` says whether the utterance
+    replaces the former one; if so, this must be reported at once. Raises EngineError,
+    OverloadedError."""
+    continuation = open_.continuation
+    if continuation is None:
+        result = open_.filtered(await open_.stream.finish())
+        await handler.check_interruption(open_.turn, result.text)
         return result
-    result = await _heard(open_, join, reactions, alone)
-    open_.said.decide()
+    result = await _joined_result(open_, continuation, handler, decode_new_audio)
+    open_.record.settle_continuation()
     return result
 
 
-async def _heard(
-    open_: OpenUtterance, join: Continuation, reactions: UserTurnHandler, alone: NewAudioDecode
+async def _joined_result(
+    open_: OpenUtterance,
+    continuation: Continuation,
+    handler: UserTurnHandler,
+    decode_new_audio: NewAudioDecode,
 ) -> AsrResult:
     """Returns the final transcript of an utterance that may continue another. Sets
-    `join.is_taken`."""
-    whole = await open_.utterance.finish()
-    await join.former.known.wait()
-    if not join.is_possible:
-        return open_.judged(await alone())
-    whole = open_.together(whole, join)
-    if not whole.text:
-        return whole  # the decode of all audio adds no words to the former ones
-    if open_.judge is NoSpeechCriterion.RECOGNISER and join.evidence.is_silence:
+    `continuation.is_taken`."""
+    joined = await open_.stream.finish()
+    await continuation.former.known.wait()
+    if not continuation.is_possible:
+        return open_.filtered(await decode_new_audio())
+    joined = open_.filter_joined(joined, continuation)
+    if not joined.text:
+        return joined  # the decode of all audio adds no words to the former ones
+    if open_.criterion is NoSpeechCriterion.RECOGNISER and continuation.evidence.is_silence:
         # The former words make the decode of all audio sure, even if words were made up after them.
         # So the new audio is judged alone.
-        own = open_.judged(await alone())
+        own = open_.filtered(await decode_new_audio())
         if not own.text:
             return own
-    goes_on = reactions.goes_on(open_.turn, join.new)
-    words = whole.text if goes_on else join.new
-    other = await _better(words, whole, join, reactions, alone)
+    replaces = handler.replaces_former(open_.turn, continuation.words_added)
+    words = joined.text if replaces else continuation.words_added
+    other = await _more_credible(words, joined, continuation, handler, decode_new_audio)
     if other is not None:
-        return open_.judged(other)
+        return open_.filtered(other)
     # again: a tool may have run meanwhile, and then nothing is replaced
-    if reactions.goes_on(open_.turn, join.new):
-        join.is_taken = True
-        return whole
-    return replace(whole, text=join.new, words=join.late(whole), segments=(), tokens=())
+    if handler.replaces_former(open_.turn, continuation.words_added):
+        continuation.is_taken = True
+        return joined
+    return replace(
+        joined,
+        text=continuation.words_added,
+        words=continuation.words_in_new_audio(joined),
+        segments=(),
+        tokens=(),
+    )
 
 
-async def _better(
+async def _more_credible(
     words: str,
-    whole: AsrResult,
-    join: Continuation,
-    reactions: UserTurnHandler,
-    alone: NewAudioDecode,
+    joined: AsrResult,
+    continuation: Continuation,
+    handler: UserTurnHandler,
+    decode_new_audio: NewAudioDecode,
 ) -> AsrResult | None:
     """Returns the decode of only the new audio where it is more credible than `words`, taken from
     the decode of all audio. Returns None to keep `words`, also when that decode fails."""
-    is_command = await _is_whole(words, whole.language, reactions)
-    if is_command or (is_command is None and join.agrees(whole)):
+    is_command = await _is_command(words, joined.language, handler)
+    if is_command or (is_command is None and continuation.agrees(joined)):
         return None
     try:
-        other = await alone()
+        other = await decode_new_audio()
     except (EngineError, OverloadedError):
         return None
-    is_other = await _is_whole(other.text, other.language, reactions) if other.text else False
+    is_other = await _is_command(other.text, other.language, handler) if other.text else False
     if is_other is not None and is_other != bool(is_command):
         return other if is_other else None
-    is_surer = other.confidence > whole.confidence
-    return other if other.text and is_surer and not join.agrees(whole) else None
+    is_surer = other.confidence > joined.confidence
+    return other if other.text and is_surer and not continuation.agrees(joined) else None
 
 
-async def _is_whole(words: str, language: str, reactions: UserTurnHandler) -> bool | None:
+async def _is_command(words: str, language: str, handler: UserTurnHandler) -> bool | None:
     try:
-        return await reactions.is_whole(words, language)
+        return await handler.is_command(words, language)
     except EarshotError:
         return None  # the answer meets the same error and reports it

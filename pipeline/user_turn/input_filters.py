@@ -63,7 +63,7 @@ class InputFilters:
         works only while something is played."""
         return self._reduction.late_ms
 
-    def heard(self, frame: AudioFrame) -> AudioFrame:
+    def filter(self, frame: AudioFrame) -> AudioFrame:
         """Returns the microphone frame without echo and noise."""
         self._guard(self._playout.is_audible or self._echo.is_sounding(self._fed))
         pcm = self._echo.clean(frame.pcm, self._fed)
@@ -71,7 +71,7 @@ class InputFilters:
         pcm = self._reduction.clean(pcm)
         return frame if pcm is frame.pcm else frame._replace(pcm=pcm)
 
-    def pulled(self, frame: AudioFrame | None) -> AudioFrame | None:
+    def on_pulled(self, frame: AudioFrame | None) -> AudioFrame | None:
         """Notes what a server-paced speaker takes now; None while there is nothing to play. Returns
         the same frame."""
         if frame is not None:
@@ -80,10 +80,10 @@ class InputFilters:
             self._echo.play(self._silence, self._fed)
         return frame
 
-    def delivered(self, pcm: Pcm) -> None:
+    def on_delivered(self, pcm: Pcm) -> None:
         """Notes sound that was sent to a client that plays it at its own pace."""
         self._echo.play(pcm, self._fed)
 
-    def cut(self) -> None:
+    def drop_unplayed(self) -> None:
         """Notes that sound which was sent but not played yet will not be played."""
         self._echo.cut(self._fed)

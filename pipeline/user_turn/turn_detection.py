@@ -181,44 +181,44 @@ unknown."""
 class TurnDetector:
     """Estimates during a pause how likely the turn is over, from sound, words and sense.
 
-    `engine`: judges the sound; None: only words count. `understands`: checks for a complete
-    command. `expect(probability, pause)` is called whenever more is known; `pause` is the sample at
-    which the pause began.
+    `engine`: judges the sound; None: only words count. `is_command`: checks for a complete
+    command. `set_delay(probability, pause)` is called whenever more is known; `pause` is the sample
+    at which the pause began.
     """
 
     def __init__(
         self,
         engine: EndOfTurnDetector | None,
-        understands: CommandCheck,
-        expect: Callable[[float | None, int], None],
+        is_command: CommandCheck,
+        set_delay: Callable[[float | None, int], None],
     ) -> None:
-        self._engine, self._understands, self._expect = engine, understands, expect
+        self._engine, self._is_command, self._set_delay = engine, is_command, set_delay
         self._pause: int | None = None
         "Sample at which the present pause began; None: there is no pause."
         self._by_sound: float | None = None
         self._by_words: float | None = None
-        self._by_sense: float | None = None
+        self._by_command: float | None = None
 
     def begin(self, pause: int, pcm: Pcm, tasks: asyncio.TaskGroup) -> None:
         """Begins a pause at sample `pause`. `pcm`: the audio of the utterance before it, 16 kHz."""
         self._pause, self._by_sound = pause, None
-        self._by_words = self._by_sense = None
-        self._tell()
+        self._by_words = self._by_command = None
+        self._update()
         if self._engine is not None:
-            tasks.create_task(self._listen(self._engine, pause, pcm), name="end-of-turn")
+            tasks.create_task(self._judge_sound(self._engine, pause, pcm), name="end-of-turn")
 
-    def heard(self, words: str, language: str, tasks: asyncio.TaskGroup) -> None:
+    def take_words(self, words: str, language: str, tasks: asyncio.TaskGroup) -> None:
         """Takes the words that were spoken before the pause."""
         self._by_words = completeness(words, language)
-        self._tell()
+        self._update()
         if self._pause is not None and words:
-            tasks.create_task(self._make_sense(self._pause, words, language), name="turn-sense")
+            tasks.create_task(self._judge_command(self._pause, words, language), name="turn-sense")
 
     def end(self) -> None:
         """Ends the pause: speech resumes, or the turn is over."""
         self._pause = None
 
-    async def _listen(self, engine: EndOfTurnDetector, pause: int, pcm: Pcm) -> None:
+    async def _judge_sound(self, engine: EndOfTurnDetector, pause: int, pcm: Pcm) -> None:
         try:
             with plugin_errors("endpoint", engine.name):
                 by_sound = await run_in_thread(engine.probability, pcm)
@@ -226,18 +226,18 @@ class TurnDetector:
             return
         if pause == self._pause:
             self._by_sound = by_sound
-            self._tell()
+            self._update()
 
-    async def _make_sense(self, pause: int, words: str, language: str) -> None:
+    async def _judge_command(self, pause: int, words: str, language: str) -> None:
         try:
-            is_whole = await self._understands(words, language)
+            is_command = await self._is_command(words, language)
         except EarshotError:
             return  # the answer meets the same error and reports it
-        if pause == self._pause and is_whole is not None:
-            self._by_sense = UNDERSTOOD if is_whole else NOT_UNDERSTOOD
-            self._tell()
+        if pause == self._pause and is_command is not None:
+            self._by_command = UNDERSTOOD if is_command else NOT_UNDERSTOOD
+            self._update()
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         if self._pause is not None:
-            known = combine_probabilities(self._by_sound, self._by_words, self._by_sense)
-            self._expect(known, self._pause)
+            known = combine_probabilities(self._by_sound, self._by_words, self._by_command)
+            self._set_delay(known, self._pause)

@@ -32,21 +32,21 @@ class ProvisionalTranscript:
 class OpenUtterance:
     """The utterance that is being spoken."""
 
-    utterance: TranscriptStream
+    stream: TranscriptStream
     "Transcription of the utterance."
-    said: EndedUtterance
+    record: EndedUtterance
     "Record of it that remains after its end; also holds its own audio."
     is_announced: bool
     "True if the client received SpeechStarted, so that it will also receive SpeechStopped."
     evidence: NoSpeechFilter
     "VAD evidence of speech in its own audio."
-    judge: NoSpeechCriterion = NoSpeechCriterion.BOTH
+    criterion: NoSpeechCriterion = NoSpeechCriterion.BOTH
     "Criterion for whether it was speech."
     end: int | None = None
     "Sample one past the speech, while a pause lasts."
-    guessed: dict[TurnMark, float] = field(default_factory=dict[TurnMark, float])
+    pause_marks: dict[TurnMark, float] = field(default_factory=dict[TurnMark, float])
     "Time marks of the pause that may be its end."
-    guess: ProvisionalTranscript | None = None
+    provisional: ProvisionalTranscript | None = None
     "Transcript that holds if that pause is its end."
     is_full: bool = False
     "True if it reached the longest length and takes no more audio."
@@ -54,62 +54,75 @@ class OpenUtterance:
     @property
     def settings(self) -> SessionSettings:
         """Settings from when it began; it is decoded by them."""
-        return self.said.settings
+        return self.record.settings
 
     @property
     def turn(self) -> Turn:
-        return self.said.turn
+        return self.record.turn
 
     @property
-    def join(self) -> Continuation | None:
-        return self.said.join
+    def continuation(self) -> Continuation | None:
+        return self.record.continuation
 
     @property
     def start(self) -> int:
         """Sample of the session at which the decoded audio begins."""
-        return self.said.start - (0 if self.join is None else len(self.join.pcm))
+        return self.record.start - (0 if self.continuation is None else len(self.continuation.pcm))
 
     def push(self, pcm: Pcm) -> None:
         """Adds the next samples of its own audio."""
-        self.utterance.push(pcm)
-        self.said.audio.push(pcm)
+        self.stream.push(pcm)
+        self.record.audio.push(pcm)
 
-    def heard(self, probability: float, samples: int) -> None:
+    def add_evidence(self, probability: float, samples: int) -> None:
         """Adds the VAD probability (0 to 1) of its newest `samples`."""
         self.evidence.push(probability, samples)
-        self.said.evidence.push(probability, samples)
+        self.record.evidence.push(probability, samples)
 
-    def judged(self, result: AsrResult) -> AsrResult:
+    def filtered(self, result: AsrResult) -> AsrResult:
         """Returns the result, or an empty one for noise. `result`: a decode of its own audio
         only."""
-        return filter_no_speech(result, self.evidence, self.judge)
+        return filter_no_speech(result, self.evidence, self.criterion)
 
-    def together(self, result: AsrResult, join: Continuation) -> AsrResult:
+    def filter_joined(self, result: AsrResult, continuation: Continuation) -> AsrResult:
         """Returns the result of a decode of all audio, or an empty one if it adds no spoken words.
-        Sets `join.new`."""
-        join.new = join.added(result) if join.is_possible else ""
-        if join.new and join.is_said(result, self.said.evidence, self.judge):
+        Sets `continuation.words_added`."""
+        continuation.words_added = (
+            continuation.new_words(result) if continuation.is_possible else ""
+        )
+        if continuation.words_added and continuation.is_spoken(
+            result, self.record.evidence, self.criterion
+        ):
             return result
         return rejected_result(result)
 
-    def suppose(self, result: AsrResult, now: float) -> AsrResult:
-        """Returns the transcript that holds if the utterance is over, and keeps it as `guess`."""
-        join = self.join
-        supposed = self.judged(result) if join is None else self.together(result, join)
-        words = supposed.text
-        self.guess = ProvisionalTranscript(
-            words, join.new if join is not None and words else words, now
+    def set_provisional(self, result: AsrResult, now: float) -> AsrResult:
+        """Returns the transcript that holds if the utterance is over, and keeps it as
+        `provisional`."""
+        continuation = self.continuation
+        filtered = (
+            self.filtered(result)
+            if continuation is None
+            else self.filter_joined(result, continuation)
         )
-        return supposed
+        words = filtered.text
+        self.provisional = ProvisionalTranscript(
+            words, continuation.words_added if continuation is not None and words else words, now
+        )
+        return filtered
 
     def known_at(self, words: str, now: float) -> float:
         """Returns when its final words were known: already in the pause, if they equal the
-        guess."""
-        guess = self.guess
-        return guess.known_at if guess is not None and words in (guess.words, guess.new) else now
+        provisional ones."""
+        provisional = self.provisional
+        return (
+            provisional.known_at
+            if provisional is not None and words in (provisional.words, provisional.new)
+            else now
+        )
 
     def give_up(self) -> None:
         """Gives up: its words will never be known."""
-        self.utterance.discard()
-        self.said.decide()
-        self.said.tell("")
+        self.stream.discard()
+        self.record.settle_continuation()
+        self.record.set_text("")

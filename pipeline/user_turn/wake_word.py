@@ -67,14 +67,14 @@ class WakeState:
         """Wakes the session for `FOLLOW_UP_S`."""
         self.until = now + FOLLOW_UP_S
 
-    def answered(self, now: float) -> None:
+    def extend(self, now: float) -> None:
         """Extends the time awake by `FOLLOW_UP_S` from now, because speech led to a result. Noise
         or a television keep the session awake only while they last. A sleeping session stays
         asleep."""
         if self.until is not None:
             self.until = max(self.until, now + FOLLOW_UP_S)
 
-    def sleeps(self, now: float, *, is_busy: bool, answered_until: float = 0.0) -> bool:
+    def update_asleep(self, now: float, *, is_busy: bool, answered_until: float = 0.0) -> bool:
         """Returns whether the session is asleep, and puts it to sleep when its time is over. It
         never falls asleep while the user speaks or is answered (`is_busy`). `answered_until`:
         monotonic seconds; read it again for each call, because a client may stop what it plays."""
@@ -119,18 +119,18 @@ class WakeWordGate:
         engine: WakeWordEngine | None,
         clock: Clock,
         metrics: Metrics,
-        doing: ActivitySource,
+        activity: ActivitySource,
         emit: Callable[[SessionEvent], None],
     ) -> None:
-        self._engine, self._clock, self._doing, self._emit = engine, clock, doing, emit
+        self._engine, self._clock, self._activity, self._emit = engine, clock, activity, emit
         self._metrics = metrics
         self._errors = StreamErrors("wake", engine.name if engine else "", metrics)
-        self._attention = WakeState()
+        self._state = WakeState()
         self._word: WakeWord | None = None
         self._stream: WakeWordDetector | None = None
         self._heard = 0
         "Samples that the detector was given since it was last reset."
-        self._held = WakeDelayLine()
+        self._delay_line = WakeDelayLine()
         self._answers = True
         self._unasked = 0
         """Number of times that the assistant spoke by itself (idle timeout) since the user last
@@ -139,7 +139,7 @@ class WakeWordGate:
     @property
     def is_asleep(self) -> bool:
         """True if only the wake word can be recognised now."""
-        return self._stream is not None and self._attention.until is None
+        return self._stream is not None and self._state.until is None
 
     def configure(self, settings: SessionSettings) -> None:
         """Applies the settings. A new wake word puts the session to sleep. The name was checked by
@@ -149,43 +149,43 @@ class WakeWordGate:
         if name == (self._word.name if self._word else ""):
             # repeat the event: the client asks for it only since these settings
             if self._word is not None:
-                self._tell(is_awake=self._attention.until is not None)
+                self._report(is_awake=self._state.until is not None)
             return
         word, stream = find_word(self._engine, name), None
         if word is not None and self._engine is not None:
             with plugin_errors("wake", self._engine.name, self._metrics):
                 stream = self._engine.open([name])
         self._word, self._stream, self._heard = word, stream, 0
-        self._attention = WakeState()
-        self._tell(is_awake=self._word is None)
+        self._state = WakeState()
+        self._report(is_awake=self._word is None)
 
-    def heard(self, frame: AudioFrame) -> AudioFrame:
+    def filter(self, frame: AudioFrame) -> AudioFrame:
         """Returns the frame (16 kHz) while awake, and silence while asleep. On the wake word,
         returns the audio behind the word."""
         if self._stream is None:
-            return self._all(frame)
-        was_awake = self._attention.until is not None
+            return self._pass_through(frame)
+        was_awake = self._state.until is not None
         now = self._clock.now()
-        is_busy = self._doing.is_hearing or self._doing.is_answering
-        until = self._doing.answered_until
-        if not self._attention.sleeps(now, is_busy=is_busy, answered_until=until):
-            return self._all(frame)
+        is_busy = self._activity.is_hearing or self._activity.is_answering
+        until = self._activity.answered_until
+        if not self._state.update_asleep(now, is_busy=is_busy, answered_until=until):
+            return self._pass_through(frame)
         if was_awake:
             self._heard = 0
             self._errors.attempt(self._stream.reset, self._renew)
-            self._tell(is_awake=False)
-        found = self._found(self._stream, frame.pcm)
-        over = np.zeros(self._held.push(frame.pcm), np.int16)
+            self._report(is_awake=False)
+        found = self._detect(self._stream, frame.pcm)
+        over = np.zeros(self._delay_line.push(frame.pcm), np.int16)
         if not found:
-            start = frame.end - len(self._held) - len(over)
+            start = frame.end - len(self._delay_line) - len(over)
             return frame._replace(pcm=over, start=start)
-        self._attention.wake(now)
+        self._state.wake(now)
         self._unasked = 0
-        self._tell(is_awake=True)
-        pcm = np.concatenate([over, self._held.release(self._heard - found[-1].ended)])
+        self._report(is_awake=True)
+        pcm = np.concatenate([over, self._delay_line.release(self._heard - found[-1].ended)])
         return frame._replace(pcm=pcm, start=frame.end - len(pcm))
 
-    def _found(self, stream: WakeWordDetector, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
+    def _detect(self, stream: WakeWordDetector, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         """Returns the wake words that end in `pcm`. If the engine raises, returns none and opens a
         new detector."""
         self._heard += len(pcm)
@@ -200,11 +200,11 @@ class WakeWordGate:
             self._heard = 0
         return ()
 
-    def _all(self, frame: AudioFrame) -> AudioFrame:
+    def _pass_through(self, frame: AudioFrame) -> AudioFrame:
         """Returns the frame, after silence in place of what the delay line still holds."""
-        if not len(self._held):
+        if not len(self._delay_line):
             return frame
-        pcm = np.concatenate([self._held.release(), frame.pcm])
+        pcm = np.concatenate([self._delay_line.release(), frame.pcm])
         return frame._replace(pcm=pcm, start=frame.end - len(pcm))
 
     def check_awake(self) -> None:
@@ -216,22 +216,22 @@ class WakeWordGate:
                 code="input_audio_buffer_commit_empty",
             )
 
-    def noted(self, event: SessionEvent) -> None:
+    def on_event(self, event: SessionEvent) -> None:
         """Takes an event that was sent to the client, to keep the session awake after answers."""
         match event:
             case ResponseDone() | PlayoutStopped() | PlayoutCleared():
                 # more than one reprompt to an empty room would go on without end
                 if self._unasked <= 1:
-                    self._attention.answered(self._clock.now())
+                    self._state.extend(self._clock.now())
             case TimeoutTriggered():
                 self._unasked += 1
             case TranscriptionCompleted(transcript=words) if words:
                 self._unasked = 0
                 if not self._answers:
-                    self._attention.answered(self._clock.now())
+                    self._state.extend(self._clock.now())
             case _:
                 pass
 
-    def _tell(self, *, is_awake: bool) -> None:
+    def _report(self, *, is_awake: bool) -> None:
         name, phrase = (self._word.name, self._word.phrase) if self._word else ("", "")
         self._emit(WakeStateChanged(name, phrase, is_awake))

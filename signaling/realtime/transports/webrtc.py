@@ -180,7 +180,7 @@ class RealtimeCall:
         peer = self._peer = Peer(
             PeerCallbacks(
                 pull=session.pull,
-                coming=lambda: session.coming,
+                coming=lambda: session.next_sound_event,
                 on_frame=session.feed,
                 on_message=self._unread.put,
                 on_open=self._opened.set,

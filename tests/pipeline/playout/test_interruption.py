@@ -335,7 +335,7 @@ def test_speech_that_is_cleared_lets_the_answer_go_on() -> None:
         await speak(session, (ONE, 600), (SILENCE, 1200), (TWO, 300))
         session.clear_input()
         await speak(session, (SILENCE, 9000))
-        assert not session._responding._barge_in.is_open
+        assert not session._responses._barge_in.is_open
         await asyncio.wait_for(session.settled(), 1)
 
     events = run_session(talkative(), scenario)

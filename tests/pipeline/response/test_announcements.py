@@ -31,7 +31,7 @@ def test_who_speaks_is_heard_and_answered_first(paced_by: PlayoutPacing) -> None
         await speak(session, (ONE, 300))
         assert session.say(RING)
         await speak(session, (ONE, 1000))
-        assert session.coming is None
+        assert session.next_sound_event is None
         assert not session.is_answering
         await speak(session, (SILENCE, 6000))
 
@@ -171,7 +171,7 @@ def test_an_announcement_that_a_client_cancelled_does_not_come_again() -> None:
         assert session.say(RING)
         await asyncio.sleep(0.05)
         session.cancel_response()
-        session._responding.answering.interrupt()  # before its end is told
+        session._responses.queue.interrupt()  # before its end is told
         await speak(session, (SILENCE, 5000))
 
     events = run_session(World(tts=SlowTts(1)), scenario)

@@ -184,8 +184,8 @@ def world_of(rng: random.Random) -> World:
 def is_at_rest(session: Session, world: World) -> None:
     """Nothing goes on behind the back of a session that is settled."""
     assert world.drafts.live == 0
-    assert session._playout._flows.is_set()
-    assert not session._responding._barge_in.is_open
+    assert session._playout._is_flowing.is_set()
+    assert not session._responses._barge_in.is_open
     names = {task.get_name() for task in asyncio.all_tasks()}
     assert not [name for name in names if name.startswith(("draft", "resp", "transcribe", "tool"))]
 

@@ -26,7 +26,7 @@ class Speaker:
         for _ in range(duration_ms // 20):
             await asyncio.sleep(0.02)
             self.session.feed(AudioFrame(silence(20, ASR_RATE_HZ), ASR_RATE_HZ, 0))
-            coming = self.session.coming
+            coming = self.session.next_sound_event
             self.told.append("." if coming is None else "s" if coming.is_set() else "w")
             if self.session.pull() is not None:
                 self.told.append("S")

@@ -168,4 +168,4 @@ def test_a_model_that_cannot_be_had_is_told_of_in_every_language(
 ) -> None:
     sentences = bundled_fillers().get(language, bundled_fillers()["en"])
     own = sentences.busy if isinstance(error, OverloadedError) else sentences.away
-    assert Fillers().regret(error, language) == (own or sentences.failed)[0]
+    assert Fillers().apology(error, language) == (own or sentences.failed)[0]

@@ -37,7 +37,12 @@ from engines.base import (
 )
 from pipeline.session.session import Session
 from pipeline.shared.settings import PlayoutPacing, ResponseRequest, SessionSettings, TurnDetection
-from pipeline.user_turn.continuation import MAX_JOINED_MS, MAX_JOINS, RESUME_MS, Continuation
+from pipeline.user_turn.continuation import (
+    MAX_CONTINUATIONS,
+    MAX_FORMER_MS,
+    RESUME_MS,
+    Continuation,
+)
 from pipeline.user_turn.endpointing import INTERRUPT_MS
 from serving.scheduling.scheduler import DecodePriority
 from tests.pipeline.fakes import FRAME, EchoLlm, LevelAsr, World, speak
@@ -184,15 +189,15 @@ def test_two_pauses_in_one_sentence() -> None:
 
 
 def test_joins_are_bounded() -> None:
-    script = [one for _ in range(MAX_JOINS + 1) for one in ((TWO, 400), PAUSE)]
+    script = [one for _ in range(MAX_CONTINUATIONS + 1) for one in ((TWO, 400), PAUSE)]
     events, _ = talk((ONE, 600), PAUSE, *script)
     longest = max(len(words.split()) for words in transcripts(events))
-    assert longest == MAX_JOINS + 1
+    assert longest == MAX_CONTINUATIONS + 1
     assert transcripts(events)[-1] == "two"
 
 
 def test_joined_audio_is_bounded() -> None:
-    long = MAX_JOINED_MS - 200
+    long = MAX_FORMER_MS - 200
     events, _ = talk((ONE, long), PAUSE, (TWO, 600))
     assert transcripts(events) == ["one", "two"]
 
@@ -495,14 +500,14 @@ def test_a_session_that_ends_leaves_no_words_twice() -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
-        watch = session._reporting.watch
+        watch = session._outbox.watch
 
         def close_when_known(event: SessionEvent) -> None:
             watch(event)
             if isinstance(event, TranscriptionCompleted) and event.transcript == "one two":
                 session.close()
 
-        session._reporting.watch = close_when_known
+        session._outbox.watch = close_when_known
         await _pieces(session)
         await speak(session, (TWO, 600), (SILENCE, 1000))
 

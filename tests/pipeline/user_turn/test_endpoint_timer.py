@@ -172,14 +172,14 @@ class Timed:
         self.ended_ms: list[float] = []
 
         async def watched(session: Session) -> None:
-            emit, loop = session._listening._emit, asyncio.get_running_loop()
+            emit, loop = session._user_turns._emit, asyncio.get_running_loop()
 
             def note(event: SessionEvent) -> None:
                 if isinstance(event, SpeechStopped):
                     self.ended_ms.append(round(1000 * loop.time(), 3))
                 emit(event)
 
-            session._listening._emit = note
+            session._user_turns._emit = note
             await scenario(session)  # type: ignore[misc]
 
         asked = replace(SessionSettings(turn_detection=detection), **settings)  # type: ignore[arg-type]
@@ -200,7 +200,7 @@ def test_packets_that_do_not_come_end_no_turn() -> None:
     async def scenario(session: Session) -> None:
         await say(session, [(SILENCE, 800), (ONE, 400), (SILENCE, 180)])
         await asyncio.sleep(2)
-        assert session._listening.is_speaking
+        assert session._user_turns.is_speaking
         await say(session, [(SILENCE, 20)])
         await asyncio.sleep(2)
 
@@ -237,7 +237,7 @@ def test_settings_that_change_within_the_wait_count() -> None:
         await say(session, [(SILENCE, 800), (ONE, 400), (SILENCE, 200)])
         session.configure(SessionSettings(turn_detection=None))
         await asyncio.sleep(1)
-        assert session._listening.is_speaking
+        assert session._user_turns.is_speaking
         session.commit_input()
         await asyncio.sleep(1)
 
@@ -260,7 +260,7 @@ def test_a_speaker_is_told_that_sound_may_come_shortly_before_the_end() -> None:
         await say(session, [(SILENCE, 800), (ONE, 400), (SILENCE, 200)])
         for _ in range(3):
             await asyncio.sleep(0.006)
-            told.append(session.coming is not None)
+            told.append(session.next_sound_event is not None)
 
     Timed(scenario, TurnDetection(silence_ms=219))
     assert told == [False, True, True]

@@ -49,7 +49,7 @@ def heard_by(session: Session, into: list[Pcm]) -> None:
     def listen(frame: AudioFrame, tasks: asyncio.TaskGroup) -> None:
         into.append(frame.pcm)
 
-    session._listening.listen = listen  # type: ignore[method-assign]
+    session._user_turns.listen = listen  # type: ignore[method-assign]
 
 
 def edges(events: Sequence[SessionEvent]) -> tuple[list[int], list[int]]:

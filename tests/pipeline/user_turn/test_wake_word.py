@@ -34,44 +34,44 @@ def awake(events: list[Any]) -> list[bool]:
 
 def test_it_sleeps_until_it_is_woken_and_again_when_nobody_speaks() -> None:
     attention = WakeState()
-    assert attention.sleeps(0, is_busy=True)
+    assert attention.update_asleep(0, is_busy=True)
     attention.wake(10)
-    assert not attention.sleeps(10 + FOLLOW_UP_S - 0.1, is_busy=False)
-    assert attention.sleeps(10 + FOLLOW_UP_S, is_busy=False)
-    assert attention.sleeps(11, is_busy=False)  # nothing but the word wakes it
+    assert not attention.update_asleep(10 + FOLLOW_UP_S - 0.1, is_busy=False)
+    assert attention.update_asleep(10 + FOLLOW_UP_S, is_busy=False)
+    assert attention.update_asleep(11, is_busy=False)  # nothing but the word wakes it
 
 
 def test_an_answer_begins_the_time_anew_when_it_was_heard() -> None:
     attention = WakeState()
     attention.wake(0)
-    attention.answered(30)
-    assert not attention.sleeps(30 + FOLLOW_UP_S - 0.1, is_busy=False)
-    assert attention.sleeps(30 + FOLLOW_UP_S, is_busy=False)
+    attention.extend(30)
+    assert not attention.update_asleep(30 + FOLLOW_UP_S - 0.1, is_busy=False)
+    assert attention.update_asleep(30 + FOLLOW_UP_S, is_busy=False)
 
 
 def test_an_answer_that_still_plays_is_waited_for_as_long_as_it_does() -> None:
     attention = WakeState()
     attention.wake(0)
-    attention.answered(5)
-    assert not attention.sleeps(60, is_busy=False, answered_until=60)
-    assert not attention.sleeps(14, is_busy=False, answered_until=7)
-    assert attention.sleeps(15, is_busy=False, answered_until=7)
+    attention.extend(5)
+    assert not attention.update_asleep(60, is_busy=False, answered_until=60)
+    assert not attention.update_asleep(14, is_busy=False, answered_until=7)
+    assert attention.update_asleep(15, is_busy=False, answered_until=7)
 
 
 def test_an_answer_wakes_nobody_and_takes_no_time_away() -> None:
     attention = WakeState()
-    attention.answered(5)
-    assert attention.sleeps(5, is_busy=False)
+    attention.extend(5)
+    assert attention.update_asleep(5, is_busy=False)
     attention.wake(10)
-    attention.answered(9)
-    assert not attention.sleeps(10 + FOLLOW_UP_S - 0.1, is_busy=False)
+    attention.extend(9)
+    assert not attention.update_asleep(10 + FOLLOW_UP_S - 0.1, is_busy=False)
 
 
 def test_who_speaks_is_let_finish_but_what_comes_to_nothing_buys_no_time() -> None:
     attention = WakeState()
     attention.wake(0)
-    assert not attention.sleeps(FOLLOW_UP_S + 5, is_busy=True)
-    assert attention.sleeps(FOLLOW_UP_S + 5.02, is_busy=False)
+    assert not attention.update_asleep(FOLLOW_UP_S + 5, is_busy=True)
+    assert attention.update_asleep(FOLLOW_UP_S + 5.02, is_busy=False)
 
 
 def test_an_unknown_word_is_refused_with_those_that_are_known() -> None:

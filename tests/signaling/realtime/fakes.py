@@ -84,7 +84,7 @@ class NotedSession:
         return None
 
     @property
-    def coming(self) -> asyncio.Event | None:
+    def next_sound_event(self) -> asyncio.Event | None:
         return None
 
     def close(self) -> None:

@@ -192,7 +192,7 @@ class DeviceCommands:
             logger.warning("! willow: %s got no answer: %s (%s)", device.id, error, error.code)
             connection.note_error(error.code)
             command.result = EndpointResult(
-                ok=False, speech=Fillers().regret(error, language) or ""
+                ok=False, speech=Fillers().apology(error, language) or ""
             )
 
 
