@@ -36,7 +36,7 @@ from serving.llm_slots import DraftBudget
 from serving.placement.choose import unknown_model_message
 from serving.scheduling.scheduler import DecodePriority
 
-_WISHES = {
+_OPTION_PARAMS = {
     "languages": "audio.input.transcription.languages",
     "prompt": "audio.input.transcription.prompt",
     "hotwords": "audio.input.transcription.keywords",
@@ -71,30 +71,32 @@ class EngineSet:
     "Judges by sound whether a turn is over; None: there is no such engine."
     wake: WakeWordEngine | None = None
     "Finds wake words; None: there is no such engine."
-    expected: Callable[[], Sequence[str]] = tuple
+    expected_names: Callable[[], Sequence[str]] = tuple
     "Returns names that each session's recogniser should expect: those of the home."
-    wasted: OnWastedWork = ignore_waste
+    on_wasted: OnWastedWork = ignore_waste
     "Called with the seconds of decodes that were not needed."
     no_speech: NoSpeechMode = "normal"
     "No-speech filter for requests that do not set one."
 
-    def recognition(self, wished: AsrOptions) -> AsrOptions:
+    def recognition(self, requested: AsrOptions) -> AsrOptions:
         """Returns the options of a decode, completed with what is configured."""
-        if self.no_speech == "off" and wished.no_speech_threshold is None:
-            return replace(wished, no_speech_threshold=1.0)
-        return wished
+        if self.no_speech == "off" and requested.no_speech_threshold is None:
+            return replace(requested, no_speech_threshold=1.0)
+        return requested
 
-    def judge(self, name: str, no_speech_threshold: float | None) -> NoSpeechCriterion:
+    def no_speech_criterion(
+        self, name: str, no_speech_threshold: float | None
+    ) -> NoSpeechCriterion:
         """Returns which scores decide whether results of this recogniser are speech.
         `no_speech_threshold`: from the request, 0 to 1. Raises NotFound as `recogniser` does."""
         return no_speech_criterion(self.no_speech, self.recogniser(name).info, no_speech_threshold)
 
-    def padding_instead(self, name: str, wanted: AsrPadding | None) -> AsrPadding | None:
+    def fallback_padding(self, name: str, wanted: AsrPadding | None) -> AsrPadding | None:
         """Returns the padding that this recogniser uses in place of the one asked for; None: that
         one is used. Raises NotFound model_not_found."""
         return fallback_padding(self.recogniser(name, param="model").info, wanted)
 
-    def meant(self, name: str) -> str:
+    def resolved_name(self, name: str) -> str:
         """Returns the name of the engine that is used for a name which no engine has."""
         return own_model(name) if self.is_strict else DEFAULT
 
@@ -103,7 +105,7 @@ class EngineSet:
     ) -> Recogniser:
         """Returns a recogniser by name. A model name of the hosted service means the default.
         `param`: the request's field with the name. Raises NotFound model_not_found."""
-        found = self.asr.get(name) or self.asr.get(self.meant(name))
+        found = self.asr.get(name) or self.asr.get(self.resolved_name(name))
         return found or _missing(unknown_model_message(name, [DEFAULT, *self.recognisers()]), param)
 
     def recogniser_name(self, name: str) -> str:
@@ -129,7 +131,7 @@ class EngineSet:
 
     def language_model(self, name: str) -> Llm:
         """Returns a language model by name. Raises NotFound model_not_found."""
-        found = self.llm.get(name) or self.llm.get(self.meant(name))
+        found = self.llm.get(name) or self.llm.get(self.resolved_name(name))
         there = ", ".join(dict.fromkeys([DEFAULT, *self.llm]))
         return found or _missing(f"no model {name!r}; there are: {there}", "model")
 
@@ -149,7 +151,7 @@ class EngineSet:
         voice_not_found, and for an option that the recogniser cannot do or an unknown wake word."""
         info = self.recogniser(settings.asr).info
         # A session may use a language in writing that its recogniser does not know.
-        check_asr_options(info, replace(settings.recognition(info), language=None), _WISHES)
+        check_asr_options(info, replace(settings.recognition(info), language=None), _OPTION_PARAMS)
         find_word(self.wake, settings.wake_word)
         if settings.answers:
             self.language_model(settings.llm)
@@ -163,7 +165,7 @@ class EngineSet:
         if settings.answers and settings.modality == "audio":
             self._check_voice(settings.voice, settings.language or self.default_language)
 
-    def check_hears(self, settings: SessionSettings) -> None:
+    def check_spoken_language(self, settings: SessionSettings) -> None:
         """Checks that the recogniser knows the language. Raises RequestError unsupported_language
         for one that can only be written."""
         info = self.recogniser(settings.asr).info
@@ -209,7 +211,7 @@ class SessionServices:
     "Slots for responses that are begun before their turn is over."
     instructions: DefaultInstructions = NO_DEFAULT
     "Instructions for language models where neither client nor operator gives any."
-    remote: ClientMcpPolicy = field(default_factory=ClientMcpPolicy)
+    mcp_policy: ClientMcpPolicy = field(default_factory=ClientMcpPolicy)
     "Which MCP servers clients may name."
 
     def open_trace(self, session_id: str) -> SessionTrace | None:

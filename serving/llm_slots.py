@@ -127,18 +127,18 @@ class DraftBudget:
     "Largest number of drafts at once; 0: no answer is begun before its turn is over."
     live: int = 0
     "Number of drafts that exist now."
-    _seats: list[tuple[Llm, LlmSlots]] = field(
+    _slots: list[tuple[Llm, LlmSlots]] = field(
         default_factory=list[tuple[Llm, LlmSlots]], repr=False
     )
     """Slots of each language model. A list, searched with `is`, because a model need not be
     hashable."""
 
-    def seats(self, llm: Llm) -> LlmSlots:
+    def slots(self, llm: Llm) -> LlmSlots:
         """Returns the slots of one language model."""
-        for known, seats in self._seats:
+        for known, slots in self._slots:
             if known is llm:
-                return seats
+                return slots
         told = llm.at_once if isinstance(llm, ConcurrencyLimitedLlm) else None
-        seats = LlmSlots(max(MAX_GENERATIONS, 2 * self.limit) if told is None else told)
-        self._seats.append((llm, seats))
-        return seats
+        slots = LlmSlots(max(MAX_GENERATIONS, 2 * self.limit) if told is None else told)
+        self._slots.append((llm, slots))
+        return slots

@@ -19,6 +19,6 @@ class ClientPlayoutClock:
         self.until = begin + duration_s
         return begin
 
-    def silence(self) -> None:
+    def drop_unplayed(self) -> None:
         """Notes that the client drops what it has not played yet."""
         self.until = min(self.until, self._clock.now())

@@ -56,8 +56,8 @@ class ResponseCoordinator:
         self._conversation, self._history = conversation, conversation.history
         self._playout, self._input_activity, self._settings = playout, input_activity, settings
         self._emit, self._finish_turn = outbox.emit, outbox.finish_turn
-        self._used = outbox.used
-        self.remote = SessionMcpServers(services.remote, conversation.history, self._emit)
+        self._on_internal_item = outbox.trace_internal_item
+        self.remote = SessionMcpServers(services.mcp_policy, conversation.history, self._emit)
         self.planner = ResponsePlanner(conversation, services, settings, self.remote)
         self._speculation = Speculation(services.drafts, services.metrics)
         self._barge_in = BargeIn(playout, services.metrics, self._interrupt)
@@ -227,7 +227,7 @@ class ResponseCoordinator:
     def understood(self, turn: Turn, result: AsrResult) -> None:
         """Answers a turn whose transcript is final, or drops it if it is empty or no
         interruption."""
-        self.queue.heard()
+        self.queue.wake()
         is_interruption = self._barge_in.final(turn, result.text, is_over=not self._is_answering)
         if not result.text:
             self._speculation.drop("noise")
@@ -253,14 +253,14 @@ class ResponseCoordinator:
 
     def speech_dropped(self, turn: Turn) -> None:
         """Drops the speculative response of speech that was discarded."""
-        self.queue.heard()
+        self.queue.wake()
         self._barge_in.final(turn, "")
         self._speculation.drop("dropped")
 
     def not_understood(self, turn: Turn, error: EarshotError) -> None:
         """Ends a turn that could not be recognised, with an apology if the user expects an
         answer."""
-        self.queue.heard()
+        self.queue.wake()
         self._barge_in.final(turn, "")
         self._speculation.drop("dropped")
         self._finish_turn(turn, "failed")
@@ -368,9 +368,9 @@ class ResponseCoordinator:
             lambda: self._make(turn, request, text, refusal),
             lambda: self._finish_turn(turn, "cancelled"),
             is_announcement=text is not None,
-            is_apart=not request.in_conversation,
+            is_out_of_band=not request.in_conversation,
             is_written=(request.modality or self._settings().modality) == "text",
-            takes_all=request is AUTOMATIC,
+            answers_all=request is AUTOMATIC,
         )
 
     def _make(
@@ -383,7 +383,9 @@ class ResponseCoordinator:
         draft = self._speculation.take(plan, prompt) or self.planner.draft(plan, prompt)
         history = self._history if request.in_conversation else History()
         voice = self._playout, self._clock
-        answer = Response(draft, history, *voice, self._emit, self._finish_turn, self._used)
+        answer = Response(
+            draft, history, *voice, self._emit, self._finish_turn, self._on_internal_item
+        )
         draft.wait_until_settled = lambda: self.retraction.wait_until_settled(answer)
         return answer
 

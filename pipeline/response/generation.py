@@ -52,7 +52,7 @@ async def generate(
         async with aclosing(_rounds(plan, prompt, access, silence)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, str):
-                    silence.broken(delta)
+                    silence.on_text(delta)
                 yield delta
 
 

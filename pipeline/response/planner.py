@@ -161,7 +161,7 @@ class ResponsePlanner:
     def draft(self, plan: ResponsePlan, prompt: Sequence[Message]) -> ResponseDraft:
         """Returns a draft that has not begun."""
         services, context = self._services, self.context(plan)
-        slots = services.drafts.seats(plan.llm)
+        slots = services.drafts.slots(plan.llm)
         return ResponseDraft(
             plan,
             prompt,

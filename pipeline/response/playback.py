@@ -52,7 +52,7 @@ class PlaybackTracker:
         paced_by: PlayoutPacing,
         clock: Clock,
         client: ClientPlayoutClock,
-        reporting: SessionOutbox,
+        outbox: SessionOutbox,
         find: Callable[[str], Response | None],
         on_cut: Callable[[], None],
     ) -> None:
@@ -64,8 +64,8 @@ class PlaybackTracker:
         self._paced_by: PlayoutPacing = paced_by
         self._clock, self._client = clock, client
         self._find, self._on_cut = find, on_cut
-        self._emit, self._finish_turn = reporting.emit, reporting.finish_turn
-        self._heard: dict[str, _PlayingResponse] = {}
+        self._emit, self._finish_turn = outbox.emit, outbox.finish_turn
+        self._playing: dict[str, _PlayingResponse] = {}
         "By response."
         self._alarm = Alarm(clock.now)
 
@@ -80,40 +80,40 @@ class PlaybackTracker:
         answer.turn.mark(TurnMark.PLAYOUT_START, self._clock.now())
         answer.turn.is_sounding = True
         self._finish_turn(answer.turn, "answered")
-        self._heard[writer.response_id] = _PlayingResponse(answer, writer)
+        self._playing[writer.response_id] = _PlayingResponse(answer, writer)
 
     def playout_stopped(self, writer: PlayoutWriter) -> None:
         """Notes that a response was played to its end."""
         self._emit(PlayoutStopped(writer.response_id))
-        self._ended(writer)
+        self._sound_ended(writer)
 
     def playout_cleared(self, writer: PlayoutWriter) -> None:
         """Notes that a response was stopped before its end."""
         self._on_cut()
         self._emit(PlayoutCleared(writer.response_id))
-        self._ended(writer)
+        self._sound_ended(writer)
 
     # What the client does, if it paces itself.
 
-    def silenced(self) -> None:
+    def client_stopped(self) -> None:
         """Notes that the client stopped playing, because it got the event "speech started"."""
         if self._paced_by == "server":
             return
-        self._client.silence()
+        self._client.drop_unplayed()
         now = self._clock.now()
-        for heard in self._heard.values():
-            if heard.stopped_at is None:
-                heard.stopped_at, heard.due_at = now, now + TRUNCATE_S
+        for playing in self._playing.values():
+            if playing.stopped_at is None:
+                playing.stopped_at, playing.due_at = now, now + TRUNCATE_S
         self._set_alarm()
 
-    def truncated(self, item_id: str, audio_end_ms: float) -> None:
+    def client_truncated(self, item_id: str, audio_end_ms: float) -> None:
         """Notes how much of an item's sound the client has played, in ms."""
         if self._paced_by == "server":
             return
-        self._client.silence()
-        for heard in tuple(self._heard.values()):
-            if heard.answer.item_id == item_id:
-                self._tell(heard, min(heard.writer.heard_at(audio_end_ms), self._clock.now()))
+        self._client.drop_unplayed()
+        for playing in tuple(self._playing.values()):
+            if playing.answer.item_id == item_id:
+                self._finish(playing, min(playing.writer.heard_at(audio_end_ms), self._clock.now()))
 
     # Within the session.
 
@@ -122,36 +122,36 @@ class PlaybackTracker:
         while True:
             await self._alarm.wait()
             now = self._clock.now()
-            for heard in tuple(self._heard.values()):
-                if heard.due_at is not None and heard.due_at <= now:
-                    self._tell(heard, heard.writer.ends_at)
+            for playing in tuple(self._playing.values()):
+                if playing.due_at is not None and playing.due_at <= now:
+                    self._finish(playing, playing.writer.ends_at)
             self._set_alarm()
 
     def close(self) -> None:
         """Finishes the turns of all responses that are audible: the session is over."""
-        for heard in tuple(self._heard.values()):
-            self._tell(heard, min(heard.writer.ends_at, self._clock.now()))
+        for playing in tuple(self._playing.values()):
+            self._finish(playing, min(playing.writer.ends_at, self._clock.now()))
 
     def _set_alarm(self) -> None:
-        due = (heard.due_at for heard in self._heard.values() if heard.due_at is not None)
+        due = (playing.due_at for playing in self._playing.values() if playing.due_at is not None)
         self._alarm.set(min(due, default=None))
 
-    def _ended(self, writer: PlayoutWriter) -> None:
+    def _sound_ended(self, writer: PlayoutWriter) -> None:
         """Notes that no more sound of this response will come."""
-        if (heard := self._heard.get(writer.response_id)) is None:
+        if (playing := self._playing.get(writer.response_id)) is None:
             return
         if self._paced_by == "server":
-            self._tell(heard, writer.ends_at)
-        elif heard.due_at is None:
-            heard.due_at = writer.ends_at
+            self._finish(playing, writer.ends_at)
+        elif playing.due_at is None:
+            playing.due_at = writer.ends_at
             self._set_alarm()
 
-    def _tell(self, heard: _PlayingResponse, ended_at: float) -> None:
-        del self._heard[heard.writer.response_id]
-        turn = heard.answer.turn
-        stopped_at = ended_at if heard.stopped_at is None else min(heard.stopped_at, ended_at)
+    def _finish(self, playing: _PlayingResponse, ended_at: float) -> None:
+        del self._playing[playing.writer.response_id]
+        turn = playing.answer.turn
+        stopped_at = ended_at if playing.stopped_at is None else min(playing.stopped_at, ended_at)
         turn.mark(TurnMark.PLAYOUT_END, stopped_at)
-        turn.cut = heard.answer.cut
+        turn.cut = playing.answer.cut
         turn.is_sounding = False
         self._finish_turn(turn, "answered")
 

@@ -35,14 +35,14 @@ class _QueuedResponse:
     is_announcement: bool
     since: float
     "Time at which it was queued, in monotonic seconds."
-    is_apart: bool = False
+    is_out_of_band: bool = False
     "True for an out-of-band response: speech in the conversation does not make it out of date."
-    takes_all: bool = False
+    answers_all: bool = False
     "True when it answers everything that the user says until it begins."
     cancelled: CancelReason | None = None
     """Set when it was cancelled while it waited. It still runs, so that the client gets its events:
     created, then done with status "cancelled"."""
-    is_held: bool = False
+    waits_for_user: bool = False
     "True for an announcement that waits because the user spoke: the user is answered first."
 
 
@@ -55,14 +55,16 @@ class _ActiveResponse:
 class ResponseQueue:
     """Runs responses one at a time, in order. Out-of-band text responses run at once."""
 
-    def __init__(self, on_idle: Callable[[], None], clock: Clock, ear: InputActivity) -> None:
-        self._on_idle, self._clock, self._ear = on_idle, clock, ear
+    def __init__(
+        self, on_idle: Callable[[], None], clock: Clock, input_activity: InputActivity
+    ) -> None:
+        self._on_idle, self._clock, self._input_activity = on_idle, clock, input_activity
         self._waiting: deque[_QueuedResponse] = deque()
         self._alarm = Alarm(clock.now)
         self._running: _ActiveResponse | None = None
-        self._made: _ActiveResponse | None = None
+        self._last_made: _ActiveResponse | None = None
         "The one before; what is made may still wait for the speaker."
-        self._beside: list[Response] = []
+        self._out_of_band: list[Response] = []
         self._tasks: asyncio.TaskGroup | None = None
         self._remembered: OrderedDict[str, Response] = OrderedDict()
 
@@ -72,18 +74,18 @@ class ResponseQueue:
 
         Announcements that wait for the user do not count.
         """
-        return self._running is not None or any(not entry.is_held for entry in self._waiting)
+        return self._running is not None or any(not entry.waits_for_user for entry in self._waiting)
 
     @property
     def is_working(self) -> bool:
         """True when anything is made or waits, announcements and out-of-band responses included."""
-        return self._running is not None or bool(self._waiting or self._beside)
+        return self._running is not None or bool(self._waiting or self._out_of_band)
 
     @property
     def is_in_conversation(self) -> bool:
         """True when a response of the conversation is made or may begin."""
-        running = self._running is not None and not self._running.entry.is_apart
-        return running or any(not (e.is_apart or e.is_held) for e in self._waiting)
+        running = self._running is not None and not self._running.entry.is_out_of_band
+        return running or any(not (e.is_out_of_band or e.waits_for_user) for e in self._waiting)
 
     @property
     def is_full(self) -> bool:
@@ -91,7 +93,7 @@ class ResponseQueue:
 
         None of them is dropped for a new one.
         """
-        return sum(e.is_apart for e in self._waiting) + len(self._beside) >= MAX_WAITING
+        return sum(e.is_out_of_band for e in self._waiting) + len(self._out_of_band) >= MAX_WAITING
 
     @property
     def may_announce(self) -> bool:
@@ -108,16 +110,15 @@ class ResponseQueue:
                 task = tasks.create_task(answer.run(), name=answer.response_id)
                 self._running = _ActiveResponse(entry, answer)
                 await asyncio.wait([task])
-                self._running, self._made = None, self._running
+                self._running, self._last_made = None, self._running
                 self._remember(answer)
-            self._alarm.set(self._held_until())
+            self._alarm.set(self._wait_until())
             self._on_idle()
             await self._alarm.wait()
 
-    def heard(self) -> None:
-        """Wakes the queue: a transcript is known, so an announcement that waited for it may
-        begin."""
-        self._wake()
+    def wake(self) -> None:
+        """Looks at once for a response that may begin; announcements wait for a transcript."""
+        self._alarm.set(self._clock.now())
 
     def _next(self) -> _QueuedResponse | None:
         """Removes and returns the first response that may begin.
@@ -125,21 +126,20 @@ class ResponseQueue:
         An announcement is not spoken while the user speaks, nor before the answer to that speech.
         """
         for entry in self._waiting:
-            entry.is_held = self._holds(entry)
-            if not entry.is_held:
+            entry.waits_for_user = self._must_wait(entry)
+            if not entry.waits_for_user:
                 self._waiting.remove(entry)
                 return entry
         return None
 
-    def _holds(self, entry: _QueuedResponse) -> bool:
+    def _must_wait(self, entry: _QueuedResponse) -> bool:
         may_wait = entry.is_announcement and self._clock.now() - entry.since < MAX_SILENT_S
-        is_asking = self._ear.is_speaking or (entry.is_held and self._ear.is_transcribing)
+        is_asking = self._input_activity.is_speaking or (
+            entry.waits_for_user and self._input_activity.is_transcribing
+        )
         return may_wait and is_asking
 
-    def _wake(self) -> None:
-        self._alarm.set(self._clock.now())
-
-    def _held_until(self) -> float | None:
+    def _wait_until(self) -> float | None:
         """When the first of those that are left waits no longer; None: nothing is left."""
         return self._waiting[0].since + MAX_SILENT_S if self._waiting else None
 
@@ -149,9 +149,9 @@ class ResponseQueue:
         drop: Callable[[], None],
         *,
         is_announcement: bool = False,
-        is_apart: bool = False,
+        is_out_of_band: bool = False,
         is_written: bool = False,
-        takes_all: bool = False,
+        answers_all: bool = False,
     ) -> None:
         """Queues a response behind the others, but before announcements that wait for the user.
 
@@ -159,30 +159,34 @@ class ResponseQueue:
 
         make: makes the response when it begins.
         drop: called in place of `make` when the response is dropped.
-        is_apart: the response is out of band.
+        is_out_of_band: the response is out of band.
         is_written: it is text only. Out of band, it starts at once.
-        takes_all: it answers everything that the user says until it begins, so it replaces a
+        answers_all: it answers everything that the user says until it begins, so it replaces a
             waiting one.
         """
-        if is_apart and is_written and self._tasks is not None:  # it needs no voice
+        if is_out_of_band and is_written and self._tasks is not None:  # it needs no voice
             answer = make()
-            self._beside.append(answer)
-            self._tasks.create_task(self._give_beside(answer), name=answer.response_id)
+            self._out_of_band.append(answer)
+            self._tasks.create_task(self._run_out_of_band(answer), name=answer.response_id)
             return
-        if takes_all:  # together with what waits for an answer already: one is enough
-            self._drop_if(lambda entry: entry.takes_all and entry.cancelled is None)
-        answers = [e for e in self._waiting if not (e.is_announcement or e.is_apart)]
+        if answers_all:  # together with what waits for an answer already: one is enough
+            self._drop_if(lambda entry: entry.answers_all and entry.cancelled is None)
+        answers = [e for e in self._waiting if not (e.is_announcement or e.is_out_of_band)]
         if len(answers) >= MAX_WAITING:
             logger.warning("! %d answers wait, dropping the oldest", MAX_WAITING)
             self._waiting.remove(answers[0])
             answers[0].drop()
-        entry = _QueuedResponse(make, drop, is_announcement, self._clock.now(), is_apart, takes_all)
-        entry.is_held = self._holds(entry)
+        entry = _QueuedResponse(
+            make, drop, is_announcement, self._clock.now(), is_out_of_band, answers_all
+        )
+        entry.waits_for_user = self._must_wait(entry)
         before = [
-            at for at, one in enumerate(self._waiting, 1) if is_announcement or not one.is_held
+            at
+            for at, one in enumerate(self._waiting, 1)
+            if is_announcement or not one.waits_for_user
         ]
         self._waiting.insert(max(before, default=0), entry)
-        self._wake()
+        self.wake()
 
     def cancel(self, reason: CancelReason, response_id: str | None = None) -> None:
         """Cancels a response by its id. Without an id: the conversation's, which runs or is next.
@@ -193,7 +197,7 @@ class ResponseQueue:
         if response_id is None:
             self._cancel_in_conversation(reason)
             return
-        known = (*self._beside, *([] if running is None else [running.answer]))
+        known = (*self._out_of_band, *([] if running is None else [running.answer]))
         for answer in known:
             if answer.response_id == response_id:
                 answer.cancel(reason)
@@ -203,10 +207,12 @@ class ResponseQueue:
 
     def _cancel_in_conversation(self, reason: CancelReason) -> None:
         running = self._running
-        if running is not None and not running.entry.is_apart:
+        if running is not None and not running.entry.is_out_of_band:
             running.answer.cancel(reason)
             return
-        waiting = (e for e in self._waiting if not (e.is_apart or e.is_held or e.cancelled))
+        waiting = (
+            e for e in self._waiting if not (e.is_out_of_band or e.waits_for_user or e.cancelled)
+        )
         if (entry := next(waiting, None)) is None:
             message = "no response is being generated"
             raise Conflict(message, code="response_cancel_not_active")
@@ -220,11 +226,13 @@ class ResponseQueue:
         """
         for entry in self._waiting:
             if entry.is_announcement:
-                entry.is_held = True
-            elif not entry.is_apart:
+                entry.waits_for_user = True
+            elif not entry.is_out_of_band:
                 entry.cancelled = "turn_detected"
-        running, made = self._running, self._made
-        if running is not None and not (running.entry.is_apart or running.answer.is_cancelled):
+        running, made = self._running, self._last_made
+        if running is not None and not (
+            running.entry.is_out_of_band or running.answer.is_cancelled
+        ):
             if running.entry.is_announcement and not running.answer.is_heard:
                 self._announce_again(running.entry)
             running.answer.cancel("turn_detected")
@@ -235,20 +243,20 @@ class ResponseQueue:
         again = _QueuedResponse(
             entry.make, entry.drop, is_announcement=True, since=self._clock.now()
         )
-        again.is_held = True
+        again.waits_for_user = True
         self._waiting.appendleft(again)
-        self._wake()
+        self.wake()
 
     def close(self) -> list[Response]:
         """Drops all waiting responses. Returns the recent ones and those that run."""
         self._drop_if(lambda _: True)
         running = [] if self._running is None else [self._running.answer]
-        return [*self._remembered.values(), *running, *self._beside]
+        return [*self._remembered.values(), *running, *self._out_of_band]
 
     def find(self, item_id: str) -> Response | None:
         """Returns the recent response that made this item."""
         running = [] if self._running is None else [self._running.answer]
-        known = (*running, *self._beside, *self._remembered.values())
+        known = (*running, *self._out_of_band, *self._remembered.values())
         return next((answer for answer in known if answer.item_id == item_id), None)
 
     def answers_to(self, turn: Turn) -> list[Response]:
@@ -262,15 +270,15 @@ class ResponseQueue:
             return self._running.answer
         return self._remembered.get(response_id)
 
-    async def _give_beside(self, answer: Response) -> None:
+    async def _run_out_of_band(self, answer: Response) -> None:
         try:
             await answer.run()
         finally:
-            self._beside.remove(answer)
+            self._out_of_band.remove(answer)
             self._on_idle()
 
-    def _drop_if(self, is_void: Callable[[_QueuedResponse], bool]) -> None:
-        for entry in [entry for entry in self._waiting if is_void(entry)]:
+    def _drop_if(self, is_obsolete: Callable[[_QueuedResponse], bool]) -> None:
+        for entry in [entry for entry in self._waiting if is_obsolete(entry)]:
             self._waiting.remove(entry)
             entry.drop()
 

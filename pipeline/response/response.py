@@ -56,14 +56,14 @@ class Response:
         clock: Clock,
         emit: Callable[[SessionEvent], None],
         finish_turn: Callable[[Turn, TurnStatus], None],
-        used: Callable[[Item], None],
+        on_internal_item: Callable[[Item], None],
     ) -> None:
         """Takes the draft to deliver and the session's parts that it is delivered through.
 
         history: where the response's items are added; an empty one for an out-of-band response.
         emit: sends an event to the client.
         finish_turn: reports how the turn ended.
-        used: receives each internal item: a tool call of the server, or its result.
+        on_internal_item: receives each internal item: a tool call of the server, or its result.
         """
         self.response_id = new_id("resp")
         self.item_id: str | None = None
@@ -75,7 +75,7 @@ class Response:
         self._draft = draft
         self._history, self._playout = history, playout
         self._clock, self._emit, self._finish_turn = clock, emit, finish_turn
-        self._used = used
+        self._on_internal_item = on_internal_item
         self._text = ""
         self._item: MessageItem | None = None
         self._internal: list[str] = []
@@ -238,7 +238,7 @@ class Response:
     def _remember(self, item: Item) -> None:
         self._internal.append(item.id)
         self._history.add(item, is_internal=True)
-        self._used(item)
+        self._on_internal_item(item)
 
     async def _deliver(self) -> None:
         """Delivers what the draft holds and what is still being made.

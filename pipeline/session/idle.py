@@ -65,7 +65,7 @@ class UserIdleTimer:
         self._has_answered = False
         self._responding = self._playing = self._speaking = False
 
-    def noted(self, event: SessionEvent) -> None:
+    def on_event(self, event: SessionEvent) -> None:
         """Takes note of an event that was sent to the client."""
         match event:
             case SpeechStarted():
@@ -82,7 +82,7 @@ class UserIdleTimer:
                 self._playing = False
             case _:
                 return
-        self._settle()
+        self._update_alarm()
 
     async def run(self) -> None:
         while True:
@@ -90,7 +90,7 @@ class UserIdleTimer:
             if (timeout_ms := self._timeout_ms()) is not None:
                 self._remind(timeout_ms)
 
-    def _settle(self) -> None:
+    def _update_alarm(self) -> None:
         timeout_ms = self._timeout_ms()
         is_busy = self._responding or self._playing or self._speaking
         if timeout_ms is None or is_busy or not self._has_answered:

@@ -164,10 +164,10 @@ class ConversationItems:
         is deleted meanwhile, nothing is emitted. Returns the error, if any."""
         settings = self._settings()
         recogniser = self._engines.recogniser(settings.asr)
-        options = settings.recognition(recogniser.info, self._engines.expected())
+        options = settings.recognition(recogniser.info, self._engines.expected_names())
         utterance = TranscriptStream(recogniser, new_id("item"), options, self._clock, tasks)
         try:
-            self._engines.check_hears(settings)
+            self._engines.check_spoken_language(settings)
             for at in range(0, len(pcm), ASR_RATE_HZ):
                 utterance.push(pcm[at : at + ASR_RATE_HZ])
             result = await utterance.finish()

@@ -164,15 +164,15 @@ class OneShotResponses:
         """
         llm = self._engines.language_model(question.model)
         conversation = self._conversation(question)
-        with self._places.take(), self._alone(conversation), conversation.held():
+        with self._places.take(), self._mark_busy(conversation), conversation.held():
             plan = await self._plan(question, conversation, llm)
             conversation.language = plan.language
             conversation.place = question.place or conversation.place
-            seats, means = self._drafts.seats(llm), (self._toolbox, self._fillers)
+            slots, tools = self._drafts.slots(llm), (self._toolbox, self._fillers)
             with single_error():
                 async with asyncio.TaskGroup() as tasks:
                     yield OneShotResponse(
-                        question.text, conversation, plan, *means, seats, tasks, self._metrics
+                        question.text, conversation, plan, *tools, slots, tasks, self._metrics
                     )
 
     async def _plan(
@@ -185,10 +185,10 @@ class OneShotResponses:
         if language is None:
             usual = conversation.language or engines.default_language
             language = await self._languages.of(question.text, usual, llm.languages)
-        temperature, most = question.temperature, question.max_output_tokens
+        temperature, max_tokens = question.temperature, question.max_output_tokens
         options = LlmOptions(
             settings.answer_temperature if temperature is None else temperature,
-            settings.max_output_tokens if most is None else most,
+            settings.max_output_tokens if max_tokens is None else max_tokens,
             top_p=question.top_p,
             repetition_penalty=question.repetition_penalty,
             usual_temperature=question.usual_temperature,
@@ -220,7 +220,7 @@ class OneShotResponses:
         return self._conversations.get(question.conversation_id, is_named=not known)
 
     @contextmanager
-    def _alone(self, conversation: Conversation) -> Iterator[None]:
+    def _mark_busy(self, conversation: Conversation) -> Iterator[None]:
         """Marks the conversation as busy. Raises Conflict if it is."""
         if conversation.id in self._busy:
             raise Conflict(
@@ -245,7 +245,7 @@ class OneShotResponse:
         plan: ResponsePlan,
         toolbox: Toolbox,
         fillers: Fillers,
-        seats: LlmSlots,
+        slots: LlmSlots,
         tasks: asyncio.TaskGroup,
         metrics: Metrics,
     ) -> None:
@@ -254,7 +254,7 @@ class OneShotResponse:
         self.conversation_id = conversation.id
         self.given = ""
         "Text of the answer so far, without fillers."
-        self._question, self._toolbox, self._seats = question, toolbox, seats
+        self._question, self._toolbox, self._slots = question, toolbox, slots
         self._fillers = fillers
         self._tasks, self._metrics = tasks, metrics
         self._history: History = conversation.history
@@ -268,20 +268,20 @@ class OneShotResponse:
         """
         is_spoken = self.plan.modality == "audio"
         pieces = (
-            stream_with_fillers(self._written, self._tasks)
+            stream_with_fillers(self._generate, self._tasks)
             if is_spoken
-            else self._written(_unheard)
+            else self._generate(_unheard)
         )
-        async with aclosing(self._given(pieces)) as given:
+        async with aclosing(self._with_history(pieces)) as given:
             async for text in given:
                 yield text
 
     async def text(self) -> str:
         """Returns the whole answer. Raises as `texts`."""
-        async with aclosing(self._given(self._written(_unheard))) as given:
+        async with aclosing(self._with_history(self._generate(_unheard))) as given:
             return "".join([text async for text in given]).strip()
 
-    async def _given(
+    async def _with_history(
         self, pieces: AsyncGenerator[str | FillerText, None] | AsyncGenerator[str, None]
     ) -> AsyncGenerator[str, None]:
         self._add("user", self._question, "completed")
@@ -299,11 +299,11 @@ class OneShotResponse:
             if self.given:
                 self._add("assistant", self.given, status)
 
-    async def _written(self, say: FillerSink) -> AsyncGenerator[str, None]:
+    async def _generate(self, say: FillerSink) -> AsyncGenerator[str, None]:
         context, fillers = self._context(), self._fillers
         access = ToolAccess(self._toolbox, context, _at_once, self._record, fillers, say)
         prompt = self._history.messages(self.plan.instructions)
-        plan = with_llm_slots(self.plan, lambda: self._seats.take(SlotHolder()), self._metrics)
+        plan = with_llm_slots(self.plan, lambda: self._slots.take(SlotHolder()), self._metrics)
         async with aclosing(generate(plan, prompt, access)) as deltas:
             async for delta in deltas:
                 if isinstance(delta, str) and delta:

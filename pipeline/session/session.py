@@ -158,7 +158,7 @@ class Session:
         self._idle = UserIdleTimer(
             self._clock, client, lambda: self.settings, self._respond_to_silence
         )
-        self._outbox.watch = self._on_event
+        self._outbox.on_event = self._on_event
         self._tasks: asyncio.TaskGroup | None = None
         self.running = asyncio.Event()
         "Set once the tasks run that take commands."
@@ -225,7 +225,7 @@ class Session:
             return
         try:
             frame = self._wake.filter(self._input_filters.filter(frame))
-            self._outbox.hear(frame)
+            self._outbox.trace_frame(frame)
             self._user_turns.listen(frame, self._tasks)
         except Exception as bug:
             self._bug = bug
@@ -248,15 +248,15 @@ class Session:
         self._detector.configure(settings.turn_detection, self._input_filters.late_ms)
         self._wake.configure(settings)
         context = self._playout.paced_by, self._conversation.place
-        self._outbox.configured(settings, *context)
+        self._outbox.trace_settings(settings, *context)
 
     @property
-    def padding_instead(self) -> AsrPadding | None:
+    def fallback_padding(self) -> AsrPadding | None:
         """Padding that the recogniser uses in place of the configured one.
 
         None: the configured one.
         """
-        return self._engines.padding_instead(self.settings.asr, self.settings.padding)
+        return self._engines.fallback_padding(self.settings.asr, self.settings.padding)
 
     def commit_input(self) -> None:
         """Ends the utterance (push to talk). Does nothing in a closing session.
@@ -318,7 +318,7 @@ class Session:
         """Cuts an answer to what the client played, in ms. Raises RequestError."""
         self._input_filters.drop_unplayed()
         self._responses.truncate(item_id, audio_end_ms)
-        self._playback.truncated(item_id, audio_end_ms)
+        self._playback.client_truncated(item_id, audio_end_ms)
 
     def pull(self) -> AudioFrame | None:
         """Returns the next 20 ms at PACED_RATE_HZ for a server-paced session. None: silence."""
@@ -369,7 +369,7 @@ class Session:
         if continuation is not None:
             self._responses.retraction.begin(turn, continuation)
         if self.settings.may_interrupt:
-            self._playback.silenced()
+            self._playback.client_stopped()
         self._responses.speech_started(turn, continuation, self._task_group)
 
     def words_heard(self, turn: Turn, words: str) -> None:
@@ -409,7 +409,7 @@ class Session:
         self._changed.set()  # a deleted item gets no event, so `settled` must be woken here
 
     def _on_event(self, event: SessionEvent) -> None:
-        self._idle.noted(event)
+        self._idle.on_event(event)
         self._wake.on_event(event)
 
     def _respond_to_silence(self, silence_ms: int) -> None:

@@ -35,26 +35,26 @@ class SessionOutbox:
         self.events: Outbox[SessionEvent] = Outbox(MAX_EVENTS)
         self._metrics, self._on_change = metrics, on_change
         self._logs_words = logs_words
-        self.watch: Callable[[SessionEvent], None] = lambda _: None
+        self.on_event: Callable[[SessionEvent], None] = lambda _: None
         "Told every event, too."
         self._trace = trace
 
-    def configured(
+    def trace_settings(
         self, settings: SessionSettings, paced_by: PlayoutPacing, place: DeviceLocation
     ) -> None:
         """Traces the settings of the session."""
         if self._trace is not None:
-            self._trace.configured(settings, paced_by, place)
+            self._trace.settings(settings, paced_by, place)
 
-    def used(self, item: Item) -> None:
+    def trace_internal_item(self, item: Item) -> None:
         """Traces a call of the server's own tool, or its output. Clients do not see these items."""
         if self._trace is not None:
-            self._trace.used(item)
+            self._trace.internal_item(item)
 
-    def hear(self, frame: AudioFrame) -> None:
+    def trace_frame(self, frame: AudioFrame) -> None:
         """Traces a microphone frame."""
         if self._trace is not None:
-            self._trace.hear(frame)
+            self._trace.frame(frame)
 
     def close(self) -> None:
         """Ends the trace."""
@@ -68,7 +68,7 @@ class SessionOutbox:
         if self._logs_words:
             _log_words(event)
         self.events.put(event)
-        self.watch(event)
+        self.on_event(event)
         self._on_change()
 
     async def room(self) -> None:

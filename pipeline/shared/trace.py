@@ -90,7 +90,7 @@ class SessionTrace:
         self._written = 0
         self._is_full = False
 
-    def configured(
+    def settings(
         self,
         settings: SessionSettings,
         paced_by: PlayoutPacing = "server",
@@ -106,7 +106,7 @@ class SessionTrace:
             fields["place"] = dataclasses.asdict(place)
         self._record(CONFIGURED, {**fields, "paced_by": paced_by})
 
-    def used(self, item: Item) -> None:
+    def internal_item(self, item: Item) -> None:
         """Records a call of the server's own tool, or its output. Only with words."""
         match item:
             case FunctionCallItem(call_id=call_id, name=name, arguments=arguments) if self._words:
@@ -117,7 +117,7 @@ class SessionTrace:
             case _:
                 pass
 
-    def hear(self, frame: AudioFrame) -> None:
+    def frame(self, frame: AudioFrame) -> None:
         """Records live audio, 16 kHz, in the order in which the session takes it."""
         if not self._sound or self._is_full:
             return

@@ -96,7 +96,7 @@ class SpeechFiles:
         return {engine: every[engine]}
 
     def file(
-        self, texts: AsyncGenerator[str, None], manner: SpeechFileOptions, kind: str, rate_hz: int
+        self, texts: AsyncGenerator[str, None], options: SpeechFileOptions, kind: str, rate_hz: int
     ) -> "SpeechFile":
         """Returns the sound file of a text; it is made while it is read.
 
@@ -105,8 +105,8 @@ class SpeechFiles:
         rate_hz: sample rate of the file. Raises NotFound model_not_found; RequestError
             voice_not_found, unsupported_language.
         """
-        choice = choose_voice(self.voices(manner.engine), manner.language, manner.voice)
-        return SpeechFile(self._places, choice, texts, manner, kind, rate_hz)
+        choice = choose_voice(self.voices(options.engine), options.language, options.voice)
+        return SpeechFile(self._places, choice, texts, options, kind, rate_hz)
 
 
 class SpeechFile:
@@ -117,12 +117,12 @@ class SpeechFile:
         places: CapacityLimit,
         choice: VoiceChoice,
         texts: AsyncGenerator[str, None],
-        manner: SpeechFileOptions,
+        options: SpeechFileOptions,
         kind: str,
         rate_hz: int,
     ) -> None:
         self.content_type = content_type_of(kind)
-        self._places, self._texts, self._manner = places, texts, manner
+        self._places, self._texts, self._options = places, texts, options
         self._tts, self._voice = choice.tts, choice.voice
         self._kind, self._rate_hz = kind, rate_hz
         self._samples = 0
@@ -137,15 +137,15 @@ class SpeechFile:
 
         Closing it stops the voice. Raises Overloaded, EngineError, RequestError.
         """
-        manner = self._manner
+        options = self._options
         with self._places.take():
             coder = _SpeechFileEncoder(
                 open_encoder(self._kind, self._rate_hz), self._tts, self._rate_hz
             )
-            async with aclosing(clauses(self._texts, manner.language)) as source:
+            async with aclosing(clauses(self._texts, options.language)) as source:
                 with plugin_errors("tts", self._tts.info.name):
                     frames = self._tts.speak(
-                        source, language=manner.language, voice=self._voice, speed=manner.speed
+                        source, language=options.language, voice=self._voice, speed=options.speed
                     )
                     async with aclosing(frames):
                         async for frame in frames:

@@ -135,7 +135,7 @@ class SilenceTimer:
             now = asyncio.get_running_loop().time()
             self._wait(max(now, self._quiet_from))
 
-    def broken(self, text: str) -> None:
+    def on_text(self, text: str) -> None:
         """Stops the clock: the model wrote text that will be audible."""
         if not text.strip():
             return

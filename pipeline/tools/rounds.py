@@ -114,7 +114,7 @@ async def run_calls(batch: ToolCallBatch, access: ToolAccess, silence: SilenceTi
 
     client_tools = {name: one.tool for name, one in batch.remote.items()}
     work = access.toolbox.run(
-        calls, access.context, batch.server, also=client_tools, on_result=report_result
+        calls, access.context, batch.server, client_tools=client_tools, on_result=report_result
     )
     silence.begin()
     try:

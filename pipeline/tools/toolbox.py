@@ -101,22 +101,22 @@ class Toolbox:
         context: ToolContext,
         allowed: Collection[str] | None = None,
         *,
-        also: Mapping[str, Tool] = NO_OTHERS,
+        client_tools: Mapping[str, Tool] = NO_OTHERS,
         on_result: Callable[[ToolCall, str], None] = lambda *_: None,
     ) -> list[str]:
         """Runs calls at the same time and returns one result as JSON for each, in order.
 
         allowed: names that may be called; None: all.
-        also: tools of this session alone, by name.
+        client_tools: tools of this session alone, by name.
         on_result: called with each result as soon as it is there.
         """
         slots = asyncio.Semaphore(MAX_PARALLEL)
         # A copy of this moment: `may_run_early` was just asked about these tools, and providers may
         # change theirs at any time.
-        tools = {**self._catalogues.get(context), **also}
+        tools = {**self._catalogues.get(context), **client_tools}
 
         async def one(call: ToolCall) -> str:
-            is_allowed = allowed is None or call.name in allowed or call.name in also
+            is_allowed = allowed is None or call.name in allowed or call.name in client_tools
             async with slots:
                 tool = tools.get(call.name) if is_allowed else None
                 result = await self._run(tool, call, context)
@@ -130,20 +130,20 @@ class Toolbox:
     async def _run(self, tool: Tool | None, call: ToolCall, context: ToolContext) -> str:
         if tool is None:
             outcome = ToolOutcome({"message": f"no tool {call.name!r}"}, error="no_such_tool")
-            return self._told(call, outcome)
+            return self._outcome_text(call, outcome)
         if self._instead is not None and (result := self._instead(call, tool)) is not None:
             return result
         now = asyncio.get_running_loop().time
         began_at, how = now(), "cancelled"
         try:
             outcome = await self._outcome(tool, call, context)
-            told = self._told(call, outcome)
+            told = self._outcome_text(call, outcome)
             how = _HOW.get(outcome.error, "failed")
         except Exception as error:
             # Providers may be written by others. A bug in one, or in its result, costs only this
             # call.
             logger.error("! tool %s failed: %s", call.name, chain_of(error))
-            how, told = "failed", self._told(call, ToolOutcome({}, error="tool_failed"))
+            how, told = "failed", self._outcome_text(call, ToolOutcome({}, error="tool_failed"))
         finally:
             self._metrics.observe("earshot_tool_seconds", now() - began_at, outcome=how)
         return told
@@ -161,7 +161,7 @@ class Toolbox:
         except EarshotError as error:
             return ToolOutcome({"message": str(error)}, error=error.code)
 
-    def _told(self, call: ToolCall, outcome: ToolOutcome) -> str:
+    def _outcome_text(self, call: ToolCall, outcome: ToolOutcome) -> str:
         text = as_json(outcome)
         if outcome.error is not None:
             self._metrics.count("earshot_tool_errors", code=outcome.error)

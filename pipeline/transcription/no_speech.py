@@ -104,7 +104,7 @@ def _certainty(probability: float) -> float:
 class NoSpeechCriterion(Enum):
     """Which scores decide whether the user spoke."""
 
-    NOBODY = auto()
+    NONE = auto()
     "None: the recogniser's text stands, nothing is filtered."
     RECOGNISER = auto()
     "The recogniser's own. Where they disagree, the VAD must have seen something."
@@ -122,7 +122,7 @@ def no_speech_criterion(
     else:
         is_off = mode == "off" or (mode == "normal" and info.takes_all)
     if is_off:
-        return NoSpeechCriterion.NOBODY
+        return NoSpeechCriterion.NONE
     return (
         NoSpeechCriterion.RECOGNISER
         if mode != "strict" and info.tells_noise
@@ -130,18 +130,18 @@ def no_speech_criterion(
     )
 
 
-def is_spoken(result: AsrResult, evidence: NoSpeechFilter, judge: NoSpeechCriterion) -> bool:
+def is_spoken(result: AsrResult, evidence: NoSpeechFilter, criterion: NoSpeechCriterion) -> bool:
     """Returns whether the words of the result were spoken."""
-    if judge is NoSpeechCriterion.BOTH:
+    if criterion is NoSpeechCriterion.BOTH:
         return evidence.allows(result.text)
-    return judge is NoSpeechCriterion.NOBODY or not (result.is_unsure and evidence.is_silence)
+    return criterion is NoSpeechCriterion.NONE or not (result.is_unsure and evidence.is_silence)
 
 
 def filter_no_speech(
-    result: AsrResult, evidence: NoSpeechFilter, judge: NoSpeechCriterion
+    result: AsrResult, evidence: NoSpeechFilter, criterion: NoSpeechCriterion
 ) -> AsrResult:
     """Returns the result, or an empty one if it was not spoken."""
-    return result if is_spoken(result, evidence, judge) else rejected_result(result)
+    return result if is_spoken(result, evidence, criterion) else rejected_result(result)
 
 
 def rejected_result(result: AsrResult) -> AsrResult:

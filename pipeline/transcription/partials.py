@@ -17,22 +17,22 @@ class PartialPacing:
     """Paces the partials of one utterance. Each is requested only after the one before returned."""
 
     def __init__(self) -> None:
-        self._asked = float("-inf")
+        self._requested_at = float("-inf")
         self._cost_s = 0.0
         self._backoff = 1
 
     def wait_s(self, now: float) -> float:
         """Returns the seconds until the next partial may be requested."""
-        return max(0.0, self._asked + self._spacing_s() - now)
+        return max(0.0, self._requested_at + self._spacing_s() - now)
 
-    def asked(self, now: float) -> None:
+    def requested(self, now: float) -> None:
         """Notes that a partial is requested."""
-        self._asked = now
+        self._requested_at = now
 
     def returned(self, now: float) -> None:
         """Notes that it returned. The measured cost rises at once and falls slowly: one fast call
         in an idle moment says little."""
-        cost_s = now - self._asked
+        cost_s = now - self._requested_at
         self._cost_s = max(cost_s, (self._cost_s + cost_s) / 2)
         self._backoff = max(1, self._backoff // 2)
 

@@ -40,7 +40,7 @@ BLOCK_MS = 1000
 "Audio that is given to the VAD's thread at once."
 EAGER_BLOCK_MS = 100
 "The same for eager recordings: it limits how late they notice a pause."
-TRIES = 4
+MAX_ATTEMPTS = 4
 """Attempts for a segment that is refused while others of its recording have results, whose work
 would otherwise be lost."""
 
@@ -100,10 +100,10 @@ class Transcriber:
         model cannot do; EngineError when the model cannot be used at all."""
         check_asr_options(self._engines.recogniser(model, param="model").info, options)
 
-    def padding_instead(self, model: str, options: AsrOptions) -> AsrPadding | None:
+    def fallback_padding(self, model: str, options: AsrOptions) -> AsrPadding | None:
         """Returns the padding that is used in place of the one asked for; None: that one is used.
         Raises NotFound model_not_found."""
-        return self._engines.padding_instead(model, options.padding)
+        return self._engines.fallback_padding(model, options.padding)
 
     def name_of(self, model: str) -> str:
         """Returns the recogniser's own name, for replies. Raises NotFound model_not_found."""
@@ -128,15 +128,15 @@ class Transcriber:
         self.check(model, options)
         self._engines.admit(model, priority)
         recogniser = self._engines.recogniser(model)
-        judge = self._engines.judge(model, options.no_speech_threshold)
+        criterion = self._engines.no_speech_criterion(model, options.no_speech_threshold)
         options = self._engines.recognition(options)
         window = ms_to_samples(recogniser.info.window_ms or ANY_LENGTH_MS, ASR_RATE_HZ)
-        cutter = Segmenter(self._engines.vad.open(), window, judge)
+        segmenter = Segmenter(self._engines.vad.open(), window, criterion)
         with single_error(), self._under_way.take(), self._engines.hold(model):
             async with asyncio.TaskGroup() as tasks:
-                head_start = PauseDecoder(recogniser, options, tasks, self._engines.wasted)
-                used = recogniser, options, priority, cutter, head_start, tasks
-                recording = RecordingTranscription(*used, judge=judge, is_eager=eager)
+                pause_decoder = PauseDecoder(recogniser, options, tasks, self._engines.on_wasted)
+                used = recogniser, options, priority, segmenter, pause_decoder, tasks
+                recording = RecordingTranscription(*used, criterion=criterion, is_eager=eager)
                 try:
                     yield recording
                 finally:
@@ -152,15 +152,15 @@ class RecordingTranscription:
         recogniser: Recogniser,
         options: AsrOptions,
         priority: DecodePriority,
-        cutter: Segmenter,
-        head_start: PauseDecoder,
+        segmenter: Segmenter,
+        pause_decoder: PauseDecoder,
         tasks: asyncio.TaskGroup,
         *,
-        judge: NoSpeechCriterion,
+        criterion: NoSpeechCriterion,
         is_eager: bool,
     ) -> None:
         self._recogniser, self._options, self._priority = recogniser, options, priority
-        self._cutter, self._tasks, self._is_eager = cutter, tasks, is_eager
+        self._segmenter, self._tasks, self._is_eager = segmenter, tasks, is_eager
         self._block = ms_to_samples(EAGER_BLOCK_MS if is_eager else BLOCK_MS, ASR_RATE_HZ)
         self._waiting: list[Pcm] = []
         self._samples = 0
@@ -170,11 +170,11 @@ class RecordingTranscription:
         """Segments in order. Without samples, so it need not be bounded, and `push` never waits for
         the reader of `parts`."""
         self._running: list[EarlyDecode] = []
-        self._head_start = head_start
+        self._pause_decoder = pause_decoder
         self._ending: asyncio.Task[None] | None = None
         self._lost: EngineError | OverloadedError | None = None
         self._has_result = False
-        self._judge = judge
+        self._criterion = criterion
         self._is_detecting = (
             options.language is None and not options.prefix and len(recogniser.info.languages) > 1
         )
@@ -193,10 +193,12 @@ class RecordingTranscription:
         waiting, self._waiting = np.concatenate(self._waiting), []
         step = max(self._block, ms_to_samples(BLOCK_MS, ASR_RATE_HZ))
         for start in range(0, len(waiting), step):
-            for piece in await asyncio.to_thread(self._cutter.push, waiting[start : start + step]):
+            for piece in await asyncio.to_thread(
+                self._segmenter.push, waiting[start : start + step]
+            ):
                 await self._recognise(piece)
         if self._is_eager:
-            self._head_start.hear(self._cutter)
+            self._pause_decoder.hear(self._segmenter)
 
     def end(self) -> None:
         """Ends the audio."""
@@ -206,7 +208,7 @@ class RecordingTranscription:
         """Cancels decodes that are not finished, and frees what engines keep for them."""
         if self._ending is not None:
             self._ending.cancel()
-        self._head_start.drop()
+        self._pause_decoder.drop()
         for decode in self._running:
             decode.drop(self._recogniser)
 
@@ -224,7 +226,9 @@ class RecordingTranscription:
             if not isinstance(result, AsrResult):
                 raise result
             yield shift_times(
-                filter_no_speech(result, given.evidence, self._judge), given.start, given.samples
+                filter_no_speech(result, given.evidence, self._criterion),
+                given.start,
+                given.samples,
             )
 
     async def transcript(self) -> Transcript:
@@ -247,15 +251,15 @@ class RecordingTranscription:
     async def _finish(self) -> None:
         with suppress(EngineError, OverloadedError):  # `parts` reads the same error and raises it
             rest = np.concatenate([np.zeros(0, np.int16), *self._waiting])
-            pieces = await asyncio.to_thread(self._cutter.push, rest)
-            for piece in [*pieces, *await asyncio.to_thread(self._cutter.end)]:
+            pieces = await asyncio.to_thread(self._segmenter.push, rest)
+            for piece in [*pieces, *await asyncio.to_thread(self._segmenter.end)]:
                 await self._recognise(piece)
-        self._head_start.drop()
+        self._pause_decoder.drop()
         self._given.put_nowait(None)
 
     async def _recognise(self, piece: AudioSegment) -> None:
         self._raise_if_lost()
-        if self._judge is NoSpeechCriterion.BOTH and piece.evidence.is_none:
+        if self._criterion is NoSpeechCriterion.BOTH and piece.evidence.is_none:
             decode = None
         else:
             decode = await self._begin(piece)
@@ -265,10 +269,10 @@ class RecordingTranscription:
     async def _begin(self, piece: AudioSegment) -> EarlyDecode:
         """Returns the decode of a segment: one that a pause began, or a new one."""
         is_detecting = self._is_detecting and any(not one.task.done() for one in self._running)
-        decode = None if is_detecting else await self._head_start.decoded(piece)
+        decode = None if is_detecting else await self._pause_decoder.decoded(piece)
         if decode is None:
             await self._slots.acquire()
-            utterance = self._head_start.utterance(piece)
+            utterance = self._pause_decoder.utterance(piece)
             item = AsrItem(utterance, piece.pcm, True, self._options)
             task = self._tasks.create_task(self._decode(item, piece.evidence), name=utterance)
             decode = EarlyDecode(
@@ -285,22 +289,24 @@ class RecordingTranscription:
             # As with faster-whisper, the first words decide the language of all later segments.
             async with self._detecting:
                 if self._is_detecting:
-                    result = await self._ask(item)
+                    result = await self._decode_with_retries(item)
                     if (
                         isinstance(result, AsrResult)
-                        and filter_no_speech(result, evidence, self._judge).text
+                        and filter_no_speech(result, evidence, self._criterion).text
                     ):
                         self._options = replace(self._options, language=result.language)
-                        self._head_start.options = self._options
+                        self._pause_decoder.options = self._options
                         self._is_detecting = False
                     return result
-            return await self._ask(replace(item, options=self._options))
+            return await self._decode_with_retries(replace(item, options=self._options))
         finally:
             self._slots.release()
 
-    async def _ask(self, item: AsrItem) -> AsrResult | EngineError | OverloadedError:
+    async def _decode_with_retries(
+        self, item: AsrItem
+    ) -> AsrResult | EngineError | OverloadedError:
         result = await decode_or_error(self._recogniser, item, self._priority)
-        for _ in range(TRIES - 1):
+        for _ in range(MAX_ATTEMPTS - 1):
             if not isinstance(result, OverloadedError) or not self._has_result:
                 break
             await asyncio.sleep(result.retry_after_s)

@@ -75,64 +75,70 @@ class PauseDecoder:
         self._recogniser, self._tasks, self._on_wasted = recogniser, tasks, on_wasted
         self.options = options
         "Options of the next decodes; they change when the language becomes known."
-        self._guess: EarlyDecode | None = None
-        self._guess_time: TaskTime | None = None
-        self._fed: EarlyDecode | None = None
+        self._pause_decode: EarlyDecode | None = None
+        self._pause_decode_time: TaskTime | None = None
+        self._growing_decode: EarlyDecode | None = None
         self._utterance = new_id("item")
         "Utterance id under which an incremental engine is fed."
 
-    def hear(self, cutter: Segmenter) -> None:
+    def hear(self, segmenter: Segmenter) -> None:
         """Looks at the audio so far, and begins or feeds a decode if it is time."""
         if self._recogniser.info.is_incremental:
-            self._feed(cutter.whole())
+            self._feed(segmenter.whole())
             return
-        tail = cutter.tail()
-        if tail is not None and self._guess is not None and self._guess.covers(tail, self.options):
+        tail = segmenter.tail()
+        if (
+            tail is not None
+            and self._pause_decode is not None
+            and self._pause_decode.covers(tail, self.options)
+        ):
             return
-        self._drop_guess()
+        self._drop_pause_decode()
         if tail is not None:
             item = AsrItem(new_id("item"), tail.pcm, True, self.options)
-            self._guess = self._begin(tail, item, DecodePriority.SPECULATIVE)
-            self._guess_time = TaskTime(self._guess.task)
+            self._pause_decode = self._begin(tail, item, DecodePriority.SPECULATIVE)
+            self._pause_decode_time = TaskTime(self._pause_decode.task)
 
     async def decoded(self, piece: AudioSegment) -> EarlyDecode | None:
         """Returns the decode of this segment if it has begun and succeeds, else None. Each is
         returned once."""
-        guess = self._guess
-        if guess is None or not guess.covers(piece, self.options):
+        early = self._pause_decode
+        if early is None or not early.covers(piece, self.options):
             return None
-        self._recogniser.hurry(guess.utterance)
-        if not isinstance(await guess.task, AsrResult):
+        self._recogniser.hurry(early.utterance)
+        if not isinstance(await early.task, AsrResult):
             return None
-        self._guess = None
-        return guess
+        self._pause_decode = None
+        return early
 
     def utterance(self, piece: AudioSegment) -> str:
         """Returns the utterance id to decode the segment under: the one that was fed, if the engine
         already has the beginning of the segment, else a new one."""
-        fed = self._fed
-        if fed is None or piece.start != fed.start or len(piece.pcm) < fed.samples:
+        growing = self._growing_decode
+        if growing is None or piece.start != growing.start or len(piece.pcm) < growing.samples:
             return new_id("item")
-        self._fed = None
-        return fed.utterance
+        self._growing_decode = None
+        return growing.utterance
 
     def drop(self) -> None:
         """Cancels what is not needed at the end of the recording."""
-        self._drop_guess()
-        if self._fed is not None:
-            self._fed.task.cancel()
-            self._recogniser.forget(self._fed.utterance)
-            self._fed = None
+        self._drop_pause_decode()
+        if self._growing_decode is not None:
+            self._growing_decode.task.cancel()
+            self._recogniser.forget(self._growing_decode.utterance)
+            self._growing_decode = None
 
     def _feed(self, whole: AudioSegment | None) -> None:
         if whole is None:
             return
-        fed = self._fed
-        if fed is not None and (not fed.task.done() or len(whole.pcm) - fed.samples < _FEED):
+        growing = self._growing_decode
+        if growing is not None and (
+            not growing.task.done() or len(whole.pcm) - growing.samples < _FEED
+        ):
             return
         if len(whole.pcm) >= _FEED:
             item = AsrItem(self._utterance, whole.pcm, False, self.options)
-            self._fed = self._begin(whole, item, DecodePriority.PARTIAL)
+            self._growing_decode = self._begin(whole, item, DecodePriority.PARTIAL)
 
     def _begin(self, piece: AudioSegment, item: AsrItem, priority: DecodePriority) -> EarlyDecode:
         asked = decode_or_error(self._recogniser, item, priority)
@@ -141,11 +147,11 @@ class PauseDecoder:
             piece.start, len(piece.pcm), piece.speech_end, item.utterance, item.options, task
         )
 
-    def _drop_guess(self) -> None:
-        guess, self._guess = self._guess, None
-        if guess is not None and self._guess_time is not None:
-            guess.drop(self._recogniser)
-            self._on_wasted(self._guess_time.seconds)
+    def _drop_pause_decode(self) -> None:
+        early, self._pause_decode = self._pause_decode, None
+        if early is not None and self._pause_decode_time is not None:
+            early.drop(self._recogniser)
+            self._on_wasted(self._pause_decode_time.seconds)
 
 
 # A segment of an utterance whose words do not change any more: decoded once, as early as possible.
@@ -189,7 +195,7 @@ class SegmentDecode:
         elif priority is DecodePriority.FINAL:
             self._recogniser.hurry(self.item.utterance)
 
-    async def tried(self) -> None:
+    async def wait(self) -> None:
         """Waits for the decode that was begun. Cancelling the waiter does not cancel the decode."""
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -201,10 +207,10 @@ class SegmentDecode:
         worker is not: it might crash the next worker, too.
         """
         self.begin(tasks, DecodePriority.FINAL)
-        await self.tried()
+        await self.wait()
         if self.result is None and isinstance(self.error, OverloadedError):
             self.begin(tasks, DecodePriority.FINAL)
-            await self.tried()
+            await self.wait()
         if self.result is None:
             raise self.error or asyncio.CancelledError
         return self.result

@@ -13,14 +13,14 @@ from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter
 SPEECH = {
     NoSpeechCriterion.BOTH: 0.5,
     NoSpeechCriterion.RECOGNISER: 0.15,
-    NoSpeechCriterion.NOBODY: 0.15,
+    NoSpeechCriterion.NONE: 0.15,
 }
 """VAD probability from which speech begins. BOTH: as in the endpointer, because the VAD decides.
 Else lower, because a whisper is speech, too."""
 KEPT = {
     NoSpeechCriterion.BOTH: 0.5,
     NoSpeechCriterion.RECOGNISER: 1e-6,
-    NoSpeechCriterion.NOBODY: 0.0,
+    NoSpeechCriterion.NONE: 0.0,
 }
 """VAD probability below which audio of a long recording is left out. A recogniser that judges for
 itself gets all but the silence at which the default VAD's gate stays closed. The VAD gives a
@@ -67,15 +67,15 @@ class Segmenter:
     window: at the longest pause in its last third, else at its last pause, else where it is
     quietest.
 
-    `vad`: opened for this recording alone. `window_samples`: longest segment. `judge`: which scores
-    decide what is speech.
+    `vad`: opened for this recording alone. `window_samples`: longest segment. `criterion`: which
+    scores decide what is speech.
     """
 
     def __init__(
-        self, vad: Vad, window_samples: int, judge: NoSpeechCriterion = NoSpeechCriterion.BOTH
+        self, vad: Vad, window_samples: int, criterion: NoSpeechCriterion = NoSpeechCriterion.BOTH
     ) -> None:
         self._vad, self._window = vad, window_samples
-        self._threshold, self._kept = SPEECH[judge], KEPT[judge]
+        self._threshold, self._kept = SPEECH[criterion], KEPT[criterion]
         self._buffer: Pcm = np.zeros(0, np.int16)
         self._base = 0
         "Sample of the recording at which the buffer begins."

@@ -27,7 +27,7 @@ starve other sessions."""
 OnHypothesis = Callable[[PartialHypothesis, int], None]
 "Takes the words so far, and the ms of audio that they cover."
 
-OnGuess = Callable[[AsrResult], None]
+OnProvisionalResult = Callable[[AsrResult], None]
 "Takes the final result as it would be if the utterance is over."
 
 _PAD = ms_to_samples(PAD_MS, ASR_RATE_HZ)
@@ -80,12 +80,12 @@ class TranscriptStream:
         "True if nothing was said since the last segment ended."
         self._newest: SegmentDecode | None = None
         "The open segment up to the newest partial."
-        self._told = 0
+        self._requested_end = 0
         "Sample up to which a hypothesis was requested last."
-        self._grew = asyncio.Event()
-        self._following: asyncio.Task[None] | None = None
+        self._has_grown = asyncio.Event()
+        self._partials_task: asyncio.Task[None] | None = None
         self._prefix = StablePrefix()
-        self._on_guess: OnGuess | None = None
+        self._on_provisional: OnProvisionalResult | None = None
         "Receives the result while a pause lasts and its words are not known yet."
 
     @property
@@ -102,7 +102,7 @@ class TranscriptStream:
         self._audio.push(pcm)
         self._close_parts()
         if self._wants_partial():
-            self._grew.set()
+            self._has_grown.set()
 
     def follow(
         self,
@@ -112,24 +112,24 @@ class TranscriptStream:
     ) -> None:
         """Reports partials until the utterance ends, and whenever the recogniser found no words.
         Errors go to `on_error`; they do not end the utterance."""
-        following = self._follow(on_hypothesis, on_error, on_nothing)
-        self._following = self._tasks.create_task(following)
+        partials = self._follow(on_hypothesis, on_error, on_nothing)
+        self._partials_task = self._tasks.create_task(partials)
 
-    def prepare(self, speech_end: int, on_guess: OnGuess | None = None) -> None:
+    def prepare(self, speech_end: int, on_provisional: OnProvisionalResult | None = None) -> None:
         """Begins the final decode at a pause, as the utterance may be over, so that the work is
         hidden in the silence. `speech_end`: sample of the utterance one past its last speech. If
         the newest partial covers all of the speech, it is that decode.
 
         An incremental engine needs no early decode, and would lose its state by it. Its next
-        partial that covers all of the speech goes to `on_guess`.
+        partial that covers all of the speech goes to `on_provisional`.
         """
         self._speech_end = speech_end
-        self._on_guess = on_guess
+        self._on_provisional = on_provisional
         if self._recogniser.info.is_incremental or self._is_silent or not self._is_bounded:
             return
         self._begin_prepared(speech_end)
-        if on_guess is not None and self._prepared is not None:
-            self._tasks.create_task(self._guess(self._prepared))
+        if on_provisional is not None and self._prepared is not None:
+            self._tasks.create_task(self._await_provisional(self._prepared))
 
     def _begin_prepared(self, speech_end: int) -> None:
         newest, item = self._newest, self._item(is_final=True)
@@ -140,21 +140,21 @@ class TranscriptStream:
         self._prepared = SegmentDecode(self._recogniser, item, self._audio.start)
         self._prepared.begin(self._tasks, DecodePriority.SPECULATIVE)
 
-    async def _guess(self, part: SegmentDecode) -> None:
-        await part.tried()
+    async def _await_provisional(self, part: SegmentDecode) -> None:
+        await part.wait()
         if part is self._prepared and part.result is not None:
-            self._tell_guess(part)
+            self._report_provisional(part)
 
-    def _tell_guess(self, last: SegmentDecode) -> None:
+    def _report_provisional(self, last: SegmentDecode) -> None:
         """Reports the result once per pause, and only for an utterance of a single segment."""
-        on_guess, self._on_guess = self._on_guess, None
-        if on_guess is not None and last.result is not None and not self._parts:
-            on_guess(last.result)
+        on_provisional, self._on_provisional = self._on_provisional, None
+        if on_provisional is not None and last.result is not None and not self._parts:
+            on_provisional(last.result)
 
     def resume(self) -> None:
         """Speech resumes after a pause: drops the early decode."""
         self._is_silent = False
-        self._on_guess = None
+        self._on_provisional = None
         self._last_pause = (self._speech_end + self._audio.end) // 2
         if self._prepared is not None:
             self._prepared.cancel()
@@ -164,9 +164,9 @@ class TranscriptStream:
 
     def end(self) -> None:
         """Stops the partials."""
-        self._on_guess = None
-        if self._following is not None:
-            self._following.cancel()
+        self._on_provisional = None
+        if self._partials_task is not None:
+            self._partials_task.cancel()
 
     async def finish(self) -> AsrResult:
         """Returns the final result. Raises EngineError, OverloadedError."""
@@ -208,8 +208,8 @@ class TranscriptStream:
         if self._is_silent or self.audio_ms < FIRST_PARTIAL_MS:
             return False
         if self._prepared is not None:
-            return self._prepared.end > self._told
-        return self._audio.end - self._told >= _EVERY and self._is_bounded
+            return self._prepared.end > self._requested_end
+        return self._audio.end - self._requested_end >= _EVERY and self._is_bounded
 
     @property
     def _is_bounded(self) -> bool:
@@ -255,46 +255,46 @@ class TranscriptStream:
         on_nothing: Callable[[], None],
     ) -> None:
         """Requests one partial after another and reports it. Runs until it is cancelled."""
-        cadence = PartialPacing()
+        pacing = PartialPacing()
         while True:
-            await self._grew.wait()
-            await asyncio.sleep(cadence.wait_s(self._clock.now()))
-            self._grew.clear()
+            await self._has_grown.wait()
+            await asyncio.sleep(pacing.wait_s(self._clock.now()))
+            self._has_grown.clear()
             if not self._wants_partial():
                 continue
-            cadence.asked(self._clock.now())
+            pacing.requested(self._clock.now())
             try:
                 part = await self._hypothesis()
                 returned = self._clock.now()
                 words = await self._words_up_to(part)
             except OverloadedError:
-                cadence.refused()  # partials are the first work that is dropped under load
+                pacing.refused()  # partials are the first work that is dropped under load
                 continue
             except EngineError as exc:
-                cadence.refused()
+                pacing.refused()
                 on_error(exc)
                 continue
-            cadence.returned(returned)
+            pacing.returned(returned)
             if words:
                 audio_ms = round(samples_to_ms(part.end, ASR_RATE_HZ))
                 on_hypothesis(self._prefix.push(words), audio_ms)
             else:
                 on_nothing()
             if self._recogniser.info.is_incremental and part.end >= self._speech_end > 0:
-                self._tell_guess(part)
+                self._report_provisional(part)
 
     async def _hypothesis(self) -> SegmentDecode:
         """Returns a partial decode of the open segment; in a pause, the final decode that has
         begun."""
         prepared = self._prepared
         if prepared is not None:
-            self._told = prepared.end
-            await prepared.tried()
+            self._requested_end = prepared.end
+            await prepared.wait()
             if prepared.error is not None and prepared.result is None:
                 raise prepared.error
             return prepared
         start, item = self._audio.start, self._item(is_final=False)
-        self._told = start + len(item.pcm)
+        self._requested_end = start + len(item.pcm)
         result = await self._recogniser.decode(item, DecodePriority.PARTIAL)
         part = SegmentDecode(self._recogniser, item, start, result)
         if start == self._audio.start:
@@ -307,7 +307,7 @@ class TranscriptStream:
         parts = [part for part in self._parts if part.start < last.start]
         for part in parts:
             part.begin(self._tasks, DecodePriority.SPECULATIVE)
-            await part.tried()
+            await part.wait()
             if part.result is None and part.error is not None:
                 raise part.error
         results = [part.result for part in (*parts, last)]

@@ -107,10 +107,10 @@ class UserTurnController:
 
     def listen(self, frame: AudioFrame, tasks: asyncio.TaskGroup) -> None:
         """Takes the next microphone frame. Raises RequestError when it is not 16 kHz."""
-        self._endpoint_timer.came(len(frame.pcm))
+        self._endpoint_timer.frame_arrived(len(frame.pcm))
         for detected in self._detector.push(frame):
             self._take_frame(detected, tasks)
-        self._endpoint_timer.settle()
+        self._endpoint_timer.update()
 
     def commit(self, tasks: asyncio.TaskGroup) -> None:
         """Commits the utterance at the client's request. Raises RequestError
@@ -187,16 +187,16 @@ class UserTurnController:
     def _end_early(self, tasks: asyncio.TaskGroup) -> None:
         """Ends the utterance by the timer, when the rest of its silence has passed without a
         frame."""
-        missing, open_ = self._detector.missing, self._open
-        ended = self._detector.suppose()
+        missing, open_ = self._detector.missing_samples, self._open
+        ended = self._detector.end_early()
         if missing is not None and ended is not None and open_ is not None:
             open_.end = ended.at
             self._finish(open_, tasks, assumed_samples=missing)
             self._window.remember(open_.record)
 
     def _set_delay(self, probability: float | None, pause: int) -> None:
-        self._detector.expect(probability, pause)
-        self._endpoint_timer.settle()
+        self._detector.set_delay(probability, pause)
+        self._endpoint_timer.update()
 
     def _pause(self, open_: OpenUtterance, pause: SpeechEdge, tasks: asyncio.TaskGroup) -> None:
         """Begins what can be done during the pause: a decode of all speech so far, turn
@@ -284,16 +284,16 @@ class UserTurnController:
         """Returns the criterion for speech. In push to talk the client says when the user speaks,
         so nothing is filtered, unless the configuration is strict."""
         if settings.turn_detection is None and self._engines.no_speech != "strict":
-            return NoSpeechCriterion.NOBODY
-        return self._engines.judge(settings.asr, settings.no_speech_threshold)
+            return NoSpeechCriterion.NONE
+        return self._engines.no_speech_criterion(settings.asr, settings.no_speech_threshold)
 
     def _open_stream(
         self, utterance_id: str, settings: SessionSettings, tasks: asyncio.TaskGroup
     ) -> TranscriptStream:
         recogniser = self._engines.recogniser(settings.asr)
-        requested = settings.recognition(recogniser.info, self._engines.expected())
+        requested = settings.recognition(recogniser.info, self._engines.expected_names())
         options = self._engines.recognition(requested)
-        on_wasted = self._engines.wasted
+        on_wasted = self._engines.on_wasted
         return TranscriptStream(recogniser, utterance_id, options, self._clock, tasks, on_wasted)
 
     def _finish(
@@ -325,7 +325,7 @@ class UserTurnController:
         """Reports the final transcript of a committed utterance, or the error that prevented it."""
         item_id, turn = open_.stream.id, open_.turn
         try:
-            self._engines.check_hears(open_.settings)
+            self._engines.check_spoken_language(open_.settings)
             result = await final_result(
                 open_, self._handler, lambda: self._decode_new_audio(open_, tasks)
             )

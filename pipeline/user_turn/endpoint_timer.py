@@ -27,22 +27,22 @@ class ArrivalPace:
     """Measures how fast audio arrives. Reads no clock: the caller passes the time."""
 
     def __init__(self) -> None:
-        self._came: deque[tuple[float, int]] = deque()
+        self._arrivals: deque[tuple[float, int]] = deque()
         "Arrival time in monotonic seconds, and number of samples up to then."
         self._samples = 0
 
     def push(self, now: float, samples: int) -> None:
         """Notes that `samples` (16 kHz) arrived at `now` (monotonic seconds)."""
         self._samples += samples
-        self._came.append((now, self._samples))
-        while self._samples - self._came[0][1] > _LIVE:
-            self._came.popleft()
+        self._arrivals.append((now, self._samples))
+        while self._samples - self._arrivals[0][1] > _LIVE:
+            self._arrivals.popleft()
 
     @property
     def is_live(self) -> bool:
         """True if the newest second of audio took about a second to arrive. False while less has
         come."""
-        (first, begin), (last, end) = self._came[0], self._came[-1]
+        (first, begin), (last, end) = self._arrivals[0], self._arrivals[-1]
         sound = end - begin
         if sound < _LEAST:
             return False
@@ -53,28 +53,28 @@ class EndpointTimer:
     """Calls back when the pause of one session's utterance is over, even if no frame has
     arrived."""
 
-    def __init__(self, hearing: SpeechDetector, clock: Clock) -> None:
-        self._hearing, self._clock = hearing, clock
+    def __init__(self, detector: SpeechDetector, clock: Clock) -> None:
+        self._detector, self._clock = detector, clock
         self._pace = ArrivalPace()
-        self._heard_at = 0.0
+        self._arrived_at = 0.0
         self._alarm = Alarm(clock.now)
 
-    def came(self, samples: int) -> None:
+    def frame_arrived(self, samples: int) -> None:
         """Notes that a frame of `samples` arrives, before the detector takes it. Stops the timer:
         the frame itself says more than the clock."""
         self._alarm.set(None)
-        self._heard_at = self._clock.now()
-        self._pace.push(self._heard_at, samples)
+        self._arrived_at = self._clock.now()
+        self._pace.push(self._arrived_at, samples)
 
-    def settle(self) -> None:
+    def update(self) -> None:
         """Sets the timer if the endpoint is near, else stops it. Call it whenever that may have
         changed."""
-        missing = self._hearing.missing
+        missing = self._detector.missing_samples
         if missing is None or not self._pace.is_live:
             self._alarm.set(None)
         else:
-            left = max(0, missing - self._hearing.waiting)
-            self._alarm.set(self._heard_at + left / ASR_RATE_HZ)
+            left = max(0, missing - self._detector.unjudged_samples)
+            self._alarm.set(self._arrived_at + left / ASR_RATE_HZ)
 
     def is_due_within(self, seconds: float) -> bool:
         """Returns whether the timer is due within `seconds`, if no frame arrives before."""

@@ -28,7 +28,7 @@ after a word; if it holds on longer than this, it is believed."""
 ONSET_MS = 60
 """Longest extra wait for a VAD that may be late at the beginning of a word, when something is
 audible at the end of the silence."""
-SUPPOSED_MS = 20
+MAX_EARLY_MS = 20
 """Longest silence that may be assumed before it arrives: one packet. Speech in that packet
 continues after the endpoint, as speech in the next packet would. With more, lost or late packets
 would end a turn."""
@@ -91,11 +91,11 @@ class Endpointer:
         "Samples of unbroken speech while idle."
         self._candidate: int | None = None
         "Sample at which the pause began that was reported as CANDIDATE."
-        self._told_at = 0
+        self._reported_at = 0
         "Position of the stream when it was reported."
         self._pause_ms: float | None = None
         "Silence in ms that ends the present pause, in place of `silence_ms`."
-        self._held = 0
+        self._waited_for_vad = 0
         "Samples for which the endpoint already waits for the VAD to judge an audible sound."
         self._silent_from: int | None = None
         "End of sound, as of the newest frame; None: that frame was not silent."
@@ -120,7 +120,7 @@ class Endpointer:
             return self._idle(is_speech, start, samples)
         return self._speaking(start, sound, is_speech=is_speech)
 
-    def expect(self, silence_ms: float, pause: int | None = None) -> None:
+    def set_delay(self, silence_ms: float, pause: int | None = None) -> None:
         """Sets the silence in ms that ends the present pause only. If the pause is already longer,
         the utterance ends with the next frame. `pause`: the candidate's `at`; no effect in any
         other pause."""
@@ -128,20 +128,20 @@ class Endpointer:
             self._pause_ms = silence_ms
 
     @property
-    def missing(self) -> int | None:
+    def missing_samples(self) -> int | None:
         """Samples of silence that are still missing for the endpoint, if they are few enough to
-        assume (`SUPPOSED_MS`). None: more is missing, or something is audible."""
+        assume (`MAX_EARLY_MS`). None: more is missing, or something is audible."""
         if self._silent_from is None:
             return None
         wanted = ms_to_samples(self._wait_ms, ASR_RATE_HZ)
         missing = max(0, wanted - (self._position - self._silent_from))
-        return missing if missing <= ms_to_samples(SUPPOSED_MS, ASR_RATE_HZ) else None
+        return missing if missing <= ms_to_samples(MAX_EARLY_MS, ASR_RATE_HZ) else None
 
-    def suppose(self) -> SpeechEdge | None:
-        """Ends the utterance as if the `missing` samples were silent. Returns ENDED, or None if
-        more is missing. Positions count only samples that arrived: the next frame belongs to what
-        comes next."""
-        if self.missing is None or self._silent_from is None:
+    def end_early(self) -> SpeechEdge | None:
+        """Ends the utterance as if the `missing_samples` samples were silent. Returns ENDED, or
+        None if more is missing. Positions count only samples that arrived: the next frame belongs
+        to what comes next."""
+        if self.missing_samples is None or self._silent_from is None:
             return None
         until = max(self.speech_end, self._silent_from)
         ended = SpeechEdge(EdgeKind.ENDED, self._silent_from, until)
@@ -156,7 +156,7 @@ class Endpointer:
 
     def _leave_pause(self) -> None:
         self._candidate = self._pause_ms = self._silent_from = None
-        self._held = 0
+        self._waited_for_vad = 0
 
     def _idle(self, is_speech: bool, start: int, samples: int) -> SpeechEdge | None:
         """Handles a frame outside an utterance. Returns STARTED once there is enough speech."""
@@ -192,7 +192,7 @@ class Endpointer:
     def _silent(self, samples: int, sound: AudibleEnd | None) -> SpeechEdge | None:
         """Handles a silent frame within an utterance: it may begin a pause or end the utterance."""
         end = self._sound_end(sound)
-        if self._candidate is not None and end > self._told_at:
+        if self._candidate is not None and end > self._reported_at:
             self._leave_pause()  # the prepared decode does not cover this sound
             return SpeechEdge(EdgeKind.RESUMED, self._position - samples, self._position)
         until = max(self.speech_end, end)
@@ -204,7 +204,7 @@ class Endpointer:
             self.reset()
             return SpeechEdge(EdgeKind.ENDED, end, until)
         if self._candidate is None and silence >= ms_to_samples(CANDIDATE_MS, ASR_RATE_HZ):
-            self._candidate, self._told_at = end, self._position
+            self._candidate, self._reported_at = end, self._position
             return SpeechEdge(EdgeKind.CANDIDATE, end, until)
         return None
 
@@ -223,8 +223,8 @@ class Endpointer:
         will know a moment later."""
         if sound is None or not sound.is_now:
             return False
-        self._held += samples
-        return self._held <= ms_to_samples(ONSET_MS, ASR_RATE_HZ)
+        self._waited_for_vad += samples
+        return self._waited_for_vad <= ms_to_samples(ONSET_MS, ASR_RATE_HZ)
 
 
 # How long a pause must be until the turn is over, by the probability that it is over. Pure
@@ -246,7 +246,7 @@ class EndpointDelays:
     "Delay when the turn is certainly over."
 
 
-WAITS: Mapping[Eagerness, EndpointDelays] = {
+DELAYS: Mapping[Eagerness, EndpointDelays] = {
     "low": EndpointDelays(1200, 900, 400),
     "medium": EndpointDelays(900, 600, 200),
     "auto": EndpointDelays(600, 450, 120),
@@ -261,21 +261,21 @@ LEAST_SURE, MOST_SURE = 0.05, 0.95
 def endpoint_delay_ms(eagerness: Eagerness, probability: float | None) -> float:
     """Returns the silence in ms that ends the turn. `probability`: 0 to 1 that it is over. None and
     0.5 say nothing; in between the delay is interpolated linearly."""
-    waits = WAITS[eagerness]
+    delays = DELAYS[eagerness]
     if probability is None:
-        return waits.unknown
-    sure = 2 * min(1.0, max(0.0, probability)) - 1
-    other = waits.finished if sure > 0 else waits.unfinished
-    return waits.unknown + abs(sure) * (other - waits.unknown)
+        return delays.unknown
+    certainty = 2 * min(1.0, max(0.0, probability)) - 1
+    extreme = delays.finished if certainty > 0 else delays.unfinished
+    return delays.unknown + abs(certainty) * (extreme - delays.unknown)
 
 
-def combine_probabilities(*witnesses: float | None) -> float | None:
+def combine_probabilities(*probabilities: float | None) -> float | None:
     """Returns one probability that the turn is over, or None if all inputs are None.
 
-    `witnesses`: probabilities (0 to 1) by sound, by words and by whether the command is understood.
-    Their odds are multiplied, as for independent observations.
+    `probabilities`: probabilities (0 to 1) by sound, by words and by whether the command is
+    understood. Their odds are multiplied, as for independent observations.
     """
-    known = [_log_odds(one) for one in witnesses if one is not None]
+    known = [_log_odds(one) for one in probabilities if one is not None]
     return 1 / (1 + exp(-sum(known))) if known else None
 
 

@@ -54,14 +54,14 @@ class SpeechDetector:
         """`late_ms`: minimum age of the audio when it arrives (delay of the codec), in ms."""
         self._vad, self._late_ms = vad, late_ms
         self._endpointer = Endpointer()
-        self._audible = SpeechOffset(late_ms)
+        self._speech_offset = SpeechOffset(late_ms)
         self._eagerness: Eagerness | None = None
         "Set for `semantic_vad`: the delay may change within a pause."
         self._rest: Pcm = np.zeros(0, np.int16)
         self._recent: deque[Pcm] = deque()
-        self._kept = 0
+        self._recent_samples = 0
         "Number of samples in `_recent`."
-        self._pad(300)
+        self._set_padding(300)
         self.samples = 0
         "Samples judged so far; also the position of the next one."
 
@@ -69,7 +69,7 @@ class SpeechDetector:
         """Applies the settings. None: push to talk; starts are still found, for partial
         transcripts, but nothing ends by itself. `added_ms`: further delay of the audio from now on,
         from noise reduction."""
-        self._audible.late_ms = self._late_ms + added_ms
+        self._speech_offset.late_ms = self._late_ms + added_ms
         detection = turn_detection or TurnDetection()
         silence_ms: float = detection.silence_ms
         self._eagerness = None
@@ -81,13 +81,13 @@ class SpeechDetector:
         self._endpointer.threshold = detection.threshold
         self._endpointer.silence_ms = silence_ms
         self._endpointer.max_ms = NEVER_MS if turn_detection is None else MAX_UTTERANCE_MS
-        self._pad(min(detection.prefix_padding_ms, MAX_PADDING_MS))
+        self._set_padding(min(detection.prefix_padding_ms, MAX_PADDING_MS))
 
     def guard(self, is_guarded: bool) -> None:
         """Sets whether the assistant is audible: a start then needs more speech."""
         self._endpointer.is_guarded = is_guarded
 
-    def expect(self, probability: float | None, pause: int | None = None) -> None:
+    def set_delay(self, probability: float | None, pause: int | None = None) -> None:
         """Sets the delay of the present pause from the probability (0 to 1) that the turn is over.
         If the pause is already longer, ENDED comes with the next frame. May be called again when
         more is known.
@@ -96,22 +96,23 @@ class SpeechDetector:
         `server_vad` and push to talk.
         """
         if self._eagerness is not None:
-            self._endpointer.expect(endpoint_delay_ms(self._eagerness, probability), pause)
+            self._endpointer.set_delay(endpoint_delay_ms(self._eagerness, probability), pause)
 
     @property
-    def missing(self) -> int | None:
-        """Samples of silence that are still missing for the endpoint: see `Endpointer.missing`."""
-        return self._endpointer.missing
+    def missing_samples(self) -> int | None:
+        """Samples of silence that are still missing for the endpoint: see
+        `Endpointer.missing_samples`."""
+        return self._endpointer.missing_samples
 
     @property
-    def waiting(self) -> int:
+    def unjudged_samples(self) -> int:
         """Samples that arrived but wait for the rest of their VAD frame."""
         return len(self._rest)
 
-    def suppose(self) -> SpeechEdge | None:
+    def end_early(self) -> SpeechEdge | None:
         """Ends the utterance as if the missing silence had passed. Returns ENDED, or None if more
         is missing."""
-        return self._endpointer.suppose()
+        return self._endpointer.end_early()
 
     def reset(self) -> None:
         """Forgets a running utterance and the audio before it."""
@@ -131,13 +132,13 @@ class SpeechDetector:
         whole = len(pcm) - len(pcm) % size
         self._rest = pcm[whole:]
         for offset in range(0, whole, size):
-            yield self._hear(pcm[offset : offset + size])
+            yield self._detect(pcm[offset : offset + size])
 
     def recent(self) -> Pcm:
         """Returns the newest audio that belongs to no utterance."""
         return np.concatenate(self._recent) if self._recent else np.zeros(0, np.int16)
 
-    def _hear(self, pcm: Pcm) -> DetectedFrame:
+    def _detect(self, pcm: Pcm) -> DetectedFrame:
         """Runs the VAD over one frame, and finds its edge."""
         self.samples += len(pcm)
         was_in_speech = self._endpointer.in_speech
@@ -148,7 +149,7 @@ class SpeechDetector:
             begin = edge.at - self._padding
             recent = self.recent()
             self._forget()
-            self._audible.begin(edge.at, recent[edge.at - self.samples :])
+            self._speech_offset.begin(edge.at, recent[edge.at - self.samples :])
             wanted = self.samples - begin
             return DetectedFrame(recent[-wanted:], edge, True, probability)
         if was_in_speech:
@@ -159,23 +160,23 @@ class SpeechDetector:
     def _edge(self, pcm: Pcm, probability: float) -> SpeechEdge | None:
         endpointer, sound = self._endpointer, None
         if endpointer.in_speech:
-            self._audible.push(pcm)
+            self._speech_offset.push(pcm)
             if not endpointer.is_speech(probability):
-                sound = self._audible.before(endpointer.speech_end)
+                sound = self._speech_offset.before(endpointer.speech_end)
         return endpointer.push(probability, len(pcm), sound)
 
     def _remember(self, pcm: Pcm) -> None:
         self._recent.append(pcm)
-        self._kept += len(pcm)
-        while self._kept - len(self._recent[0]) > self._wanted:
-            self._kept -= len(self._recent.popleft())
+        self._recent_samples += len(pcm)
+        while self._recent_samples - len(self._recent[0]) > self._max_recent_samples:
+            self._recent_samples -= len(self._recent.popleft())
 
-    def _pad(self, padding_ms: float) -> None:
+    def _set_padding(self, padding_ms: float) -> None:
         """Sets how much audio before the speech is kept: the pre-roll, and the speech that makes a
         start."""
         self._padding = ms_to_samples(padding_ms, ASR_RATE_HZ)
-        self._wanted = ms_to_samples(padding_ms + 2 * INTERRUPT_MS, ASR_RATE_HZ)
+        self._max_recent_samples = ms_to_samples(padding_ms + 2 * INTERRUPT_MS, ASR_RATE_HZ)
 
     def _forget(self) -> None:
         self._recent.clear()
-        self._kept = 0
+        self._recent_samples = 0

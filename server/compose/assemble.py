@@ -135,7 +135,7 @@ async def assemble(
         surroundings = _surroundings(config, engines, toolbox, clock, metrics, trace)
         if real is not None:
             # Recognisers expect the names of Home Assistant's devices and rooms.
-            expecting = replace(surroundings.engines, expected=real.keywords)
+            expecting = replace(surroundings.engines, expected_names=real.keywords)
             surroundings = replace(surroundings, engines=expecting)
         core = _core(config, engines, surroundings, conversations, home, devices)
         doors = open_doors(core, chosen)
@@ -173,7 +173,7 @@ def _surroundings(
     return SessionServices(
         replace(
             chosen,
-            wasted=partial(count_waste, metrics, "recognition"),
+            on_wasted=partial(count_waste, metrics, "recognition"),
             no_speech=config.asr.no_speech,
         ),
         toolbox,
@@ -185,7 +185,7 @@ def _surroundings(
         logs_words=config.log.transcripts,
         drafts=DraftBudget(config.turn.max_drafts),
         instructions=instructions_of(config),
-        remote=config.realtime.as_policy(),
+        mcp_policy=config.realtime.as_policy(),
     )
 
 

@@ -114,7 +114,7 @@ class RealtimeConnection:
         self._translator = EventTranslator(
             terms, session.id, session.conversation_id, transport=transport
         )
-        self._translator.padding_instead = session.padding_instead
+        self._translator.fallback_padding = session.fallback_padding
         self._fitting = EventSizeLimit(self._translator, max_event_bytes)
         self._fitting.check(self._translator.shown(terms), "session")
         self._upload = InputAudioDecoder(terms.heard_as)
@@ -283,7 +283,7 @@ class RealtimeConnection:
         with params_below("session"):
             self._session.configure(terms.settings)
         before, self._translator.terms = self._translator.terms.settings, terms
-        self._translator.padding_instead = self._session.padding_instead
+        self._translator.fallback_padding = self._session.fallback_padding
         self._upload.expect(terms.heard_as)
         await self._send(self._translator.updated())
         if (before.asr, before.padding) != (terms.settings.asr, terms.settings.padding):
@@ -292,7 +292,7 @@ class RealtimeConnection:
 
     async def _warn_of_padding(self) -> None:
         """Sends a warning if the client's padding does not fit its model and was replaced."""
-        settings, instead = self._translator.terms.settings, self._translator.padding_instead
+        settings, instead = self._translator.terms.settings, self._translator.fallback_padding
         if instead is not None:
             message = (
                 f"The model {settings.asr!r} was not trained for the padding "

@@ -288,7 +288,7 @@ class World:
             llm={"default": self.llm, "echo": self.llm},
             tts={"default": self.tts, "tone": self.tts} | spare,
             endpoint=self.endpoint,
-            wasted=partial(count_waste, self.metrics, "recognition"),
+            on_wasted=partial(count_waste, self.metrics, "recognition"),
             no_speech=self.no_speech,
         )
         return SessionServices(

@@ -216,7 +216,7 @@ def test_a_draft_asks_again_after_its_tools_only_if_a_seat_stays_free() -> None:
 
 def test_a_model_that_tells_no_number_of_seats_has_many() -> None:
     async def main() -> None:
-        seats = DraftBudget().seats(EchoLlm())
+        seats = DraftBudget().slots(EchoLlm())
         async with AsyncExitStack() as stack:
             for _ in range(MAX_GENERATIONS - 1):
                 assert seats.is_free_for_draft

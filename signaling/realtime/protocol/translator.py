@@ -80,7 +80,7 @@ class EventTranslator:
         self.terms = replace(terms, conversation_id=conversation_id)
         self._session_id, self._conversation_id = session_id, conversation_id
         self._transport = transport
-        self.padding_instead: AsrPadding | None = None
+        self.fallback_padding: AsrPadding | None = None
         "Padding that the recogniser uses instead of the requested one; None if it uses that one."
         self._sent = 0
         self._has_received = False
@@ -157,7 +157,7 @@ class EventTranslator:
 
     def _session_json(self, terms: SessionConfiguration) -> Json:
         """Returns the session object with the values in effect."""
-        padding = self.padding_instead or terms.settings.padding
+        padding = self.fallback_padding or terms.settings.padding
         in_effect = replace(terms, settings=replace(terms.settings, padding=padding))
         return session_json(in_effect, self._session_id)
 

@@ -37,7 +37,7 @@ def traced(*, words: bool = False, sound: bool = False) -> tuple[SessionTrace, K
 def feed(into: SessionTrace, samples: int) -> None:
     for start in range(0, samples, 320):
         pcm = np.arange(start, min(start + 320, samples), dtype=np.int16)
-        into.hear(AudioFrame(pcm, ASR_RATE_HZ, start))
+        into.frame(AudioFrame(pcm, ASR_RATE_HZ, start))
 
 
 def test_sound_comes_back_whole_and_stands_where_it_was_heard() -> None:
@@ -56,7 +56,7 @@ def test_sound_comes_back_whole_and_stands_where_it_was_heard() -> None:
 
 def test_without_being_asked_for_there_is_no_sound_and_no_word() -> None:
     one, kept = traced()
-    one.configured(SETTINGS)
+    one.settings(SETTINGS)
     feed(one, 32_000)
     one.write(TranscriptionCompleted("item", "a secret", 1.0, "en"))
     one.close()
@@ -70,8 +70,8 @@ def test_what_tools_answered_is_words() -> None:
     call, answer = FunctionCallItem("i", "c", "add", "{}"), FunctionOutputItem("o", "c", "[4]")
     for words, names in ((True, ["ToolCalled", "ToolAnswered"]), (False, [])):
         one, kept = traced(words=words, sound=True)
-        one.used(call)
-        one.used(answer)
+        one.internal_item(call)
+        one.internal_item(answer)
         assert kept.names() == names
         told = [(r["call_id"], r.get("arguments"), r.get("output")) for r in kept.records]
         assert told == ([("c", "{}", None), ("c", None, "[4]")] if words else [])
@@ -80,7 +80,7 @@ def test_what_tools_answered_is_words() -> None:
 def test_who_paces_it_and_where_it_stands_are_told() -> None:
     for sound in (True, False):
         one, kept = traced(sound=sound)
-        one.configured(SETTINGS, "client", DeviceLocation("Attic", "dev_1"))
+        one.settings(SETTINGS, "client", DeviceLocation("Attic", "dev_1"))
         assert kept.records[0]["paced_by"] == "client"
         place = {"area": "Attic", "device_id": "dev_1"} if sound else None
         assert kept.records[0].get("place") == place
@@ -91,14 +91,14 @@ def test_no_trace_has_the_keys_of_a_clients_servers(asked_for: dict[str, bool]) 
     headers = {"Authorization": "a secret"}
     server = ClientMcpServer("x", "https://x.test/secret", headers)
     one, kept = traced(**asked_for)
-    one.configured(replace(SETTINGS, mcp_servers=(server,)))
+    one.settings(replace(SETTINGS, mcp_servers=(server,)))
     assert "secret" not in json.dumps(kept.records)
 
 
 @pytest.mark.parametrize("asked_for", [{"words": True}, {"sound": True}])
 def test_settings_are_whole_where_words_or_sound_are(asked_for: dict[str, bool]) -> None:
     one, kept = traced(**asked_for)
-    one.configured(SETTINGS)
+    one.settings(SETTINGS)
     assert kept.records[0]["settings"]["instructions"] == "be brief"
     assert kept.records[0]["began_at"] == "2026-01-01T00:00:00+00:00"
 

@@ -84,11 +84,11 @@ def test_what_the_model_writes_between_its_tools_is_no_silence() -> None:
         with conversation.silence() as silence:
             silence.begin()
             await asyncio.sleep(1)
-            silence.broken(preamble)
+            silence.on_text(preamble)
             await asyncio.sleep(10)  # it writes slowly, which nobody interrupts
-            silence.broken(preamble)
+            silence.on_text(preamble)
             silence.begin()
-            silence.broken(" ")
+            silence.on_text(" ")
             await asyncio.sleep(8)
 
     run_virtual(main())

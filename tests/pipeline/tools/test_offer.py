@@ -157,7 +157,7 @@ def test_written_answers_beside_the_conversation_do_not_wait() -> None:
         session.create_response(apart)
         await asyncio.sleep(0.1)
         assert len(llm.asked) == 3
-        second = session._responses.queue._beside[1]
+        second = session._responses.queue._out_of_band[1]
         session.cancel_response(second.response_id)
         session.cancel_response()
         await done(session)

@@ -84,7 +84,7 @@ def test_a_rejected_result_keeps_nothing_of_what_was_made_up() -> None:
 def test_a_request_may_want_it_all_whatever_is_configured(
     mode: NoSpeechMode, info: AsrInfo
 ) -> None:
-    assert no_speech_criterion(mode, info, 1.0) is NoSpeechCriterion.NOBODY
+    assert no_speech_criterion(mode, info, 1.0) is NoSpeechCriterion.NONE
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_a_request_may_want_it_all_whatever_is_configured(
         ("normal", TELLS, 0.6, NoSpeechCriterion.RECOGNISER),
         ("normal", TELLS_NOT, None, NoSpeechCriterion.BOTH),
         ("normal", TELLS_NOT, 0.6, NoSpeechCriterion.BOTH),
-        ("normal", replace(TELLS_NOT, takes_all=True), None, NoSpeechCriterion.NOBODY),
+        ("normal", replace(TELLS_NOT, takes_all=True), None, NoSpeechCriterion.NONE),
         ("normal", replace(TELLS, takes_all=True), 0.6, NoSpeechCriterion.RECOGNISER),
         ("strict", TELLS, None, NoSpeechCriterion.BOTH),
         ("strict", replace(TELLS, takes_all=True), None, NoSpeechCriterion.BOTH),
-        ("off", TELLS, None, NoSpeechCriterion.NOBODY),
-        ("off", TELLS_NOT, None, NoSpeechCriterion.NOBODY),
+        ("off", TELLS, None, NoSpeechCriterion.NONE),
+        ("off", TELLS_NOT, None, NoSpeechCriterion.NONE),
         ("off", TELLS, 0.6, NoSpeechCriterion.RECOGNISER),
         ("off", TELLS_NOT, 0.6, NoSpeechCriterion.BOTH),
     ],
@@ -120,7 +120,7 @@ SURE, UNSURE = AsrResult("hello", 0.7, "en"), AsrResult("hello", 0.3, "en", is_u
         (SURE, (0.6, 120), NoSpeechCriterion.RECOGNISER, True),
         (UNSURE, (0.4, 400), NoSpeechCriterion.RECOGNISER, True),
         (UNSURE, (0.3, 400), NoSpeechCriterion.RECOGNISER, False),
-        (UNSURE, (0.0, 400), NoSpeechCriterion.NOBODY, True),
+        (UNSURE, (0.0, 400), NoSpeechCriterion.NONE, True),
         (SURE, (0.6, 400), NoSpeechCriterion.BOTH, False),
         (SURE, (1.0, 400), NoSpeechCriterion.BOTH, True),
     ],

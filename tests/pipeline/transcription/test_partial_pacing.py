@@ -12,7 +12,7 @@ def partials(cadence: PartialPacing, costs_s: list[float], now: float = 0.0) -> 
     asked = []
     for cost_s in costs_s:
         now += cadence.wait_s(now)
-        cadence.asked(now)
+        cadence.requested(now)
         asked.append(now)
         now += abs(cost_s)
         if cost_s < 0:

@@ -145,7 +145,7 @@ def test_a_gap_between_two_words_is_cut_in_its_middle(gap_ms: int) -> None:
     [
         (NoSpeechCriterion.BOTH, []),
         (NoSpeechCriterion.RECOGNISER, [(4700, 9300), (12_700, 18_300)]),
-        (NoSpeechCriterion.NOBODY, [(0, 9900), (9900, 19_800), (19_800, 22_000)]),
+        (NoSpeechCriterion.NONE, [(0, 9900), (9900, 19_800), (19_800, 22_000)]),
     ],
 )
 def test_what_is_left_out_depends_on_who_judges(

@@ -461,7 +461,7 @@ def test_a_session_says_what_is_done_in_place_of_its_padding(
 
     async def scenario(session: Session) -> None:
         session.configure(SessionSettings(padding=wanted))
-        told.append(session.padding_instead)
+        told.append(session.fallback_padding)
 
     run_session(world, scenario)
     assert told == [instead]

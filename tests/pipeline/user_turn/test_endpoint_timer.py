@@ -18,7 +18,7 @@ from core.events import (
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
 from pipeline.user_turn.endpoint_timer import ArrivalPace, EndpointTimer
-from pipeline.user_turn.endpointing import SUPPOSED_MS, EdgeKind, Endpointer
+from pipeline.user_turn.endpointing import MAX_EARLY_MS, EdgeKind, Endpointer
 from pipeline.user_turn.speech_detector import SpeechDetector
 from pipeline.user_turn.speech_offset import AudibleEnd
 from tests.loop import run_virtual
@@ -44,43 +44,43 @@ def paused(frames: int, sound: AudibleEnd | None = None, silence_ms: float = 210
 
 
 def test_no_more_than_one_packet_is_supposed_silent() -> None:
-    missing = [paused(frames).missing for frames in range(11)]
+    missing = [paused(frames).missing_samples for frames in range(11)]
     assert missing == [None] * 10 + [160]
-    assert paused(10, silence_ms=200 + SUPPOSED_MS).missing == 320
-    assert paused(10, silence_ms=201 + SUPPOSED_MS).missing is None
-    assert paused(9).suppose() is None
+    assert paused(10, silence_ms=200 + MAX_EARLY_MS).missing_samples == 320
+    assert paused(10, silence_ms=201 + MAX_EARLY_MS).missing_samples is None
+    assert paused(9).end_early() is None
 
 
 def test_what_is_supposed_ends_the_utterance_where_its_sound_ended() -> None:
     endpointer = paused(10)
-    ended = endpointer.suppose()
+    ended = endpointer.end_early()
     assert ended is not None
     assert (ended.edge, ended.at, ended.until) == (EdgeKind.ENDED, 10 * FRAME, 10 * FRAME)
     assert not endpointer.in_speech
-    assert endpointer.missing is None
-    assert endpointer.suppose() is None
+    assert endpointer.missing_samples is None
+    assert endpointer.end_early() is None
     again = [endpointer.push(1.0, FRAME) for _ in range(3)]  # in the very next frame
     assert again[-1] is not None
     assert (again[-1].edge, again[-1].at) == (EdgeKind.STARTED, 20 * FRAME)
 
 
 def test_nothing_is_supposed_while_something_sounds_or_somebody_speaks() -> None:
-    assert paused(10, AudibleEnd(10 * FRAME, is_now=False)).missing == 160
-    assert paused(10, AudibleEnd(10 * FRAME, is_now=True)).missing is None
+    assert paused(10, AudibleEnd(10 * FRAME, is_now=False)).missing_samples == 160
+    assert paused(10, AudibleEnd(10 * FRAME, is_now=True)).missing_samples is None
     endpointer = paused(10)
     endpointer.push(1.0, FRAME)
-    assert endpointer.missing is None
+    assert endpointer.missing_samples is None
     endpointer.push(0.0, FRAME)
     endpointer.reset()
-    assert endpointer.suppose() is None
+    assert endpointer.end_early() is None
 
 
 def test_evidence_may_leave_nothing_missing() -> None:
-    assert paused(10, silence_ms=500).missing is None
+    assert paused(10, silence_ms=500).missing_samples is None
     endpointer = paused(10, silence_ms=500)
-    endpointer.expect(120)
-    assert endpointer.missing == 0
-    assert endpointer.suppose() is not None
+    endpointer.set_delay(120)
+    assert endpointer.missing_samples == 0
+    assert endpointer.end_early() is not None
 
 
 # What is live.
@@ -130,18 +130,18 @@ def test_what_a_vad_has_not_heard_yet_is_no_silence_to_wait_for() -> None:
         for at in range(80):
             await asyncio.sleep(0.02)
             pcm = np.resize(loud, FRAME) if at < 61 else np.zeros(FRAME, np.int16)
-            ending.came(FRAME)
+            ending.frame_arrived(FRAME)
             list(hearing.push(AudioFrame(pcm, ASR_RATE_HZ, 0)))
-            ending.settle()
+            ending.update()
             came_at.append(clock.now())
-            if hearing.missing:
+            if hearing.missing_samples:
                 break
-        heard = hearing.samples + hearing.waiting
-        assert hearing.waiting
-        assert hearing.missing
+        heard = hearing.samples + hearing.unjudged_samples
+        assert hearing.unjudged_samples
+        assert hearing.missing_samples
         await asyncio.sleep(0.05)
         task.cancel()
-        left_s = (hearing.samples + hearing.missing - heard) / ASR_RATE_HZ
+        left_s = (hearing.samples + hearing.missing_samples - heard) / ASR_RATE_HZ
         assert ended == [pytest.approx(came_at[-1] + max(0, left_s))]
 
     run_virtual(main())

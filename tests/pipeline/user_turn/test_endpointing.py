@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from core.audio import ASR_RATE_HZ, AudioFrame, ms_to_samples
 from pipeline.shared.settings import TurnDetection
 from pipeline.user_turn.endpointing import (
+    DELAYS,
     MAX_HANG_MS,
     ONSET_MS,
     START_MS,
-    WAITS,
     EdgeKind,
     Endpointer,
     SpeechEdge,
@@ -73,7 +73,7 @@ def test_edges_keep_their_order_and_no_wait_is_cut(steps: list[Step], silence_ms
             endpointer.reset()
             last, wait = None, silence_ms
         if step.expect_ms is not None:
-            endpointer.expect(step.expect_ms)
+            endpointer.set_delay(step.expect_ms)
             if last is EdgeKind.CANDIDATE:
                 wait = step.expect_ms
         edge = endpointer.push(step.probability, FRAME, sound_of(step, endpointer))
@@ -120,7 +120,7 @@ def test_no_sample_of_speech_is_lost_whatever_is_expected(
     taken = np.zeros(len(audio), np.int64)
     for number, at in enumerate(range(0, len(audio), chunk)):
         if number in evidence:
-            hearing.expect(evidence[number])
+            hearing.set_delay(evidence[number])
         for heard in hearing.push(AudioFrame(audio[at : at + chunk], ASR_RATE_HZ, at)):
             if heard.in_speech:
                 place = slice(hearing.samples - len(heard.pcm), hearing.samples)
@@ -185,14 +185,14 @@ def test_a_sound_as_the_wait_ends_is_given_time_to_become_a_word() -> None:
 def test_evidence_changes_the_wait_of_this_pause_only() -> None:
     endpointer = Endpointer(silence_ms=400)
     (_, candidate) = say(endpointer, "sss" + "." * 10)
-    endpointer.expect(120, candidate.at)
+    endpointer.set_delay(120, candidate.at)
     assert [edge.edge for edge in say(endpointer, ".")] == [EdgeKind.ENDED]  # it was longer already
     edges = say(endpointer, "sss" + "." * 5)
-    endpointer.expect(120, candidate.at)  # of the pause before: too late
+    endpointer.set_delay(120, candidate.at)  # of the pause before: too late
     assert say(endpointer, "." * 14) == []
     assert [edge.edge for edge in say(endpointer, ".")] == [EdgeKind.ENDED]
     edges = say(endpointer, "sss" + "." * 5)
-    endpointer.expect(800, edges[-1].at)
+    endpointer.set_delay(800, edges[-1].at)
     assert [edge.edge for edge in say(endpointer, "." * 30 + "s")] == [EdgeKind.RESUMED]
     assert [edge.edge for edge in say(endpointer, "." * 20)] == [EdgeKind.CANDIDATE, EdgeKind.ENDED]
 
@@ -218,12 +218,12 @@ def ended_after_ms(detection: TurnDetection, probability: float | None) -> float
     for at in range(0, len(audio), FRAME):
         for heard in hearing.push(AudioFrame(audio[at : at + FRAME], ASR_RATE_HZ, at)):
             if heard.edge and heard.edge.edge is EdgeKind.CANDIDATE:
-                hearing.expect(probability, heard.edge.at)
+                hearing.set_delay(probability, heard.edge.at)
             if heard.edge and heard.edge.edge is EdgeKind.ENDED:
                 return (hearing.samples - 50 * FRAME) / 16
     pytest.fail("it never ended")
 
 
 def test_every_eagerness_has_its_range() -> None:
-    for waits in WAITS.values():
+    for waits in DELAYS.values():
         assert waits.unfinished > waits.unknown > waits.finished

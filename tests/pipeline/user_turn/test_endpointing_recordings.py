@@ -133,7 +133,7 @@ def measured(room: str, silence_ms: int, *, listens: bool) -> Measured:
         hearing = SpeechDetector(Replay(clip.probabilities))
         hearing.configure(TurnDetection(silence_ms=silence_ms))
         if not listens:
-            hearing._audible = Deaf()
+            hearing._speech_offset = Deaf()
         frame = AudioFrame(clip.pcm, ASR_RATE_HZ, 0)
         ended = [
             hearing.samples

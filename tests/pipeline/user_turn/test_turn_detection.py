@@ -11,7 +11,7 @@ from core.ports import ToolSpec
 from engines.base import Message
 from pipeline.session.session import Session
 from pipeline.shared.settings import SessionSettings, TurnDetection
-from pipeline.user_turn.endpointing import WAITS, endpoint_delay_ms
+from pipeline.user_turn.endpointing import DELAYS, endpoint_delay_ms
 from pipeline.user_turn.turn_detection import NOT_UNDERSTOOD, UNDERSTOOD
 from tests.pipeline.fakes import EchoLlm, World, speak
 from tests.pipeline.scenes import of, run_session
@@ -60,7 +60,7 @@ def waited_ms(world: World) -> float:
 
 
 def test_without_any_evidence_it_waits_as_usual() -> None:
-    assert waited_ms(World()) == pytest.approx(WAITS["auto"].unknown, abs=20)
+    assert waited_ms(World()) == pytest.approx(DELAYS["auto"].unknown, abs=20)
 
 
 @pytest.mark.parametrize(("knows", "evidence"), [(True, UNDERSTOOD), (False, NOT_UNDERSTOOD)])
@@ -72,7 +72,7 @@ def test_what_the_assistant_would_act_on_is_sooner_over(knows: bool, evidence: f
 
 def test_a_model_that_cannot_tell_changes_nothing() -> None:
     world = World(llm=Strict(knows=None))
-    assert waited_ms(world) == pytest.approx(WAITS["auto"].unknown, abs=20)
+    assert waited_ms(world) == pytest.approx(DELAYS["auto"].unknown, abs=20)
 
 
 def test_witnesses_can_outvote_each_other() -> None:

@@ -93,7 +93,7 @@ class AudioDoor:
             form = await read_form(request, spool, partial(is_known, wanted=fields))
             job = understood(form)
             self._check(job)
-            instead = self._transcriber.padding_instead(job.model, job.options)
+            instead = self._transcriber.fallback_padding(job.model, job.options)
             job = replace(job, padding_instead=instead)
             headers = self._headers(job)
             async with self._transcriber.open(job.model, job.options) as recording:

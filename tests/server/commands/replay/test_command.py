@@ -70,9 +70,9 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     told = asyncio.run(run())
     with trace_of(path) as sink:
         before = SessionTrace(sink, "first", clock, words=True, sound=True)
-        before.configured(SETTINGS)
+        before.settings(SETTINGS)
         for start in range(0, len(pcm), FRAME_SAMPLES):
-            before.hear(AudioFrame(pcm[start : start + FRAME_SAMPLES], ASR_RATE_HZ, start))
+            before.frame(AudioFrame(pcm[start : start + FRAME_SAMPLES], ASR_RATE_HZ, start))
         before.close()
         for record in told:
             sink.write({**record, "session": "first"})
@@ -124,8 +124,8 @@ def test_a_function_of_ones_own_that_acts_is_called_only_if_asked_for(
     config.write_text(garage.CONFIG)
     with trace_of(trace) as sink:
         one = SessionTrace(sink, "garage", SystemClock(), words=True, sound=True)
-        one.configured(SessionSettings(language="en", turn_detection=None))
-        one.hear(AudioFrame(spoken_at_16_khz(SAID[0]), ASR_RATE_HZ, 0))
+        one.settings(SessionSettings(language="en", turn_detection=None))
+        one.frame(AudioFrame(spoken_at_16_khz(SAID[0]), ASR_RATE_HZ, 0))
         one.write(InputCommitted("item", None))
         one.write(TranscriptionCompleted("item", SAID[0], 1.0, "en"))
         one.write(ResponseCreated("resp", "audio"))
@@ -141,7 +141,7 @@ def test_a_function_of_ones_own_that_acts_is_called_only_if_asked_for(
 def test_a_trace_without_sound_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "trace.jsonl"
     with trace_of(path) as sink:
-        SessionTrace(sink, "mute", SystemClock(), words=True).configured(SETTINGS)
+        SessionTrace(sink, "mute", SystemClock(), words=True).settings(SETTINGS)
     assert main(["replay", str(path)]) == 1
     assert "not replayed: its trace has no sound (trace.audio)" in capsys.readouterr().out
 

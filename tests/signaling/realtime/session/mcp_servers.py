@@ -68,7 +68,7 @@ class RemoteWorld(World):
     policy: ClientMcpPolicy = field(default_factory=ClientMcpPolicy)
 
     def surroundings(self) -> SessionServices:
-        return replace(super().surroundings(), remote=self.policy)
+        return replace(super().surroundings(), mcp_policy=self.policy)
 
 
 @dataclass
