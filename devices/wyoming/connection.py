@@ -39,8 +39,8 @@ class WyomingServices:
 
     engines: EngineSet
     transcriber: Transcriber
-    speaking: WyomingSynthesizer
-    exchanges: OneShotResponses
+    synthesizer: WyomingSynthesizer
+    one_shot_responses: OneShotResponses
     version: str
 
     def info(self) -> Info:
@@ -70,11 +70,11 @@ class WyomingConnection:
         self._work: asyncio.Task[None] | None = None
         self._transcribe: Event | None = None
         "The request that incoming audio belongs to; None: the audio is ignored."
-        self._waking: WakeDetection | None = None
+        self._wake_detection: WakeDetection | None = None
         "The wake word detection that incoming audio is for; None: there is none."
-        self._sound: AudioChunkQueue | None = None
+        self._audio_chunks: AudioChunkQueue | None = None
         "Audio of the utterance in progress."
-        self._texts: TextChunkQueue | None = None
+        self._text_chunks: TextChunkQueue | None = None
         "Pieces of the text that is spoken while it arrives."
 
     async def run(self) -> None:
@@ -100,78 +100,82 @@ class WyomingConnection:
             case "transcribe":
                 # checked now, so that errors are reported at once
                 read_transcribe(event, services.engines)
-                if self._sound is not None:
-                    await self._drop()
-                self._transcribe, self._waking = event, None
+                if self._audio_chunks is not None:
+                    await self._cancel_work()
+                self._transcribe, self._wake_detection = event, None
             case "detect":
-                waking = WakeDetection(self._wire, event, services.engines.wake)
-                if self._sound is not None:
-                    await self._drop()
-                self._transcribe, self._waking = None, waking
-            case "audio-start" | "audio-chunk" | "audio-stop" if self._waking is not None:
-                await self._waking.take(event)
+                detection = WakeDetection(self._wire, event, services.engines.wake)
+                if self._audio_chunks is not None:
+                    await self._cancel_work()
+                self._transcribe, self._wake_detection = None, detection
+            case "audio-start" | "audio-chunk" | "audio-stop" if self._wake_detection is not None:
+                await self._wake_detection.take(event)
             case "audio-start" | "audio-chunk" | "audio-stop":
-                await self._hear(event)
+                await self._take_audio(event)
             case "transcript":
-                await self._begin(serve_handle(self._wire, event, services.exchanges), "answer")
-            case "synthesize" if self._texts is None:
-                text, voicing = read_text(event), read_voicing(event, services.engines)
-                await self._begin(services.speaking.text(self._wire, text, voicing), "speak")
+                await self._begin(
+                    serve_handle(self._wire, event, services.one_shot_responses), "answer"
+                )
+            case "synthesize" if self._text_chunks is None:
+                text, voice_request = read_text(event), read_voicing(event, services.engines)
+                await self._begin(
+                    services.synthesizer.text(self._wire, text, voice_request), "speak"
+                )
             case "synthesize-start" | "synthesize-chunk" | "synthesize-stop":
                 await self._speak(event)
 
-    async def _hear(self, event: Event) -> None:
+    async def _take_audio(self, event: Event) -> None:
         is_stop = event.type == "audio-stop"
         form = None if is_stop else read_format(event)
         # the last utterance was given up in the middle
-        if event.type == "audio-start" and self._sound is not None:
-            await self._drop()
-        if self._sound is None:
+        if event.type == "audio-start" and self._audio_chunks is not None:
+            await self._cancel_work()
+        if self._audio_chunks is None:
             if self._transcribe is None:
                 return  # audio without a request; also the rest of a cancelled utterance
             model, options = read_transcribe(self._transcribe, self._services.engines)
             sound = AudioChunkQueue()
             work = serve_transcribe(self._wire, sound, self._services.transcriber, model, options)
             await self._begin(work, "hear")
-            self._sound = sound
+            self._audio_chunks = sound
         if form is not None and event.payload:
-            await self._sound.put(form, event.payload)
+            await self._audio_chunks.put(form, event.payload)
         if is_stop:
-            self._sound.end()
-            self._sound = self._transcribe = None
+            self._audio_chunks.end()
+            self._audio_chunks = self._transcribe = None
 
     async def _speak(self, event: Event) -> None:
         match event.type:
             case "synthesize-start":
-                voicing, texts = read_voicing(event, self._services.engines), TextChunkQueue()
-                speech = self._services.speaking.stream(self._wire, texts, voicing)
+                voice_request, texts = read_voicing(event, self._services.engines), TextChunkQueue()
+                speech = self._services.synthesizer.stream(self._wire, texts, voice_request)
                 await self._begin(speech, "speak")
-                self._texts = texts
-            case "synthesize-chunk" if self._texts is not None:
-                self._texts.add(read_text(event))
-            case "synthesize-stop" if self._texts is not None:
-                self._texts.end()
-                self._texts = None
+                self._text_chunks = texts
+            case "synthesize-chunk" if self._text_chunks is not None:
+                self._text_chunks.add(read_text(event))
+            case "synthesize-stop" if self._text_chunks is not None:
+                self._text_chunks.end()
+                self._text_chunks = None
 
     async def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
         try:
-            if self._sound is not None or self._texts is not None:
-                await self._drop()
+            if self._audio_chunks is not None or self._text_chunks is not None:
+                await self._cancel_work()
             if self._work is not None:
                 await asyncio.wait((self._work,))
         except asyncio.CancelledError:
             work.close()
             raise
         self._work = self._tasks.create_task(work, name=f"wyoming-{name}")
-        self._note(DOING[name])
-        self._work.add_done_callback(lambda _: self._note("idle"))
+        self._set_activity(DOING[name])
+        self._work.add_done_callback(lambda _: self._set_activity("idle"))
 
-    def _note(self, doing: DeviceActivity) -> None:
+    def _set_activity(self, doing: DeviceActivity) -> None:
         self.doing = doing
         self._changed()
 
-    async def _drop(self) -> None:
+    async def _cancel_work(self) -> None:
         assert self._work is not None
         self._work.cancel()
         await asyncio.wait((self._work,))
-        self._sound = self._texts = None
+        self._audio_chunks = self._text_chunks = None

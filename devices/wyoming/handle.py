@@ -11,7 +11,7 @@ from devices.wyoming.requests import conversation_of, read_text, text_language
 from pipeline.session.one_shot import OneShotRequest, OneShotResponses
 
 
-async def serve_handle(wire: WyomingStream, event: Event, exchanges: OneShotResponses) -> None:
+async def serve_handle(wire: WyomingStream, event: Event, responses: OneShotResponses) -> None:
     """Sends the answer as it is written, then as a whole, which is all that older clients read.
 
     The whole answer has no fillers.
@@ -24,8 +24,8 @@ async def serve_handle(wire: WyomingStream, event: Event, exchanges: OneShotResp
         is_spoken=True,
     )
     context = event.data.get("context")
-    async with exchanges.open(question) as exchange, aclosing(exchange.texts()) as texts:
+    async with responses.open(question) as response, aclosing(response.texts()) as texts:
         await wire.send(HandledStart())
         async for text in texts:
             await wire.send(HandledChunk(text=text))
-    await wire.send(Handled(text=exchange.given.strip(), context=context), HandledStop())
+    await wire.send(Handled(text=response.given.strip(), context=context), HandledStop())

@@ -89,11 +89,11 @@ def _tts(engines: EngineSet, version: str) -> TtsProgram:
 def _voices(engines: EngineSet) -> Iterator[tuple[Tts, str, list[str]]]:
     """Yields each voice once, with its languages. A name that two engines have means the preferred
     engine's voice."""
-    told: set[str] = set()
+    entries: set[str] = set()
     for tts in engines.tts.values():
         for name in dict.fromkeys(name for names in tts.info.voices.values() for name in names):
-            if name not in told:
-                told.add(name)
+            if name not in entries:
+                entries.add(name)
                 yield tts, name, [code for code, names in tts.info.voices.items() if name in names]
 
 

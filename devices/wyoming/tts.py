@@ -54,36 +54,36 @@ class WyomingSynthesizer:
     """Speaks texts for Wyoming clients."""
 
     def __init__(
-        self, engines: EngineSet, reader: SpeechFiles, languages: TextLanguageDetector
+        self, engines: EngineSet, speech_files: SpeechFiles, languages: TextLanguageDetector
     ) -> None:
-        self._engines, self._reader, self._languages = engines, reader, languages
+        self._engines, self._speech_files, self._languages = engines, speech_files, languages
 
-    async def text(self, wire: WyomingStream, text: str, voicing: VoiceRequest) -> None:
+    async def text(self, wire: WyomingStream, text: str, voice_request: VoiceRequest) -> None:
         """Speaks a text; without a given language it is detected.
 
         Raises EngineError, OverloadedError, RequestError, ConnectionError.
         """
         usual = self._engines.default_language
         spoken = {code for tts in self._engines.tts.values() for code in tts.info.voices}
-        language = voicing.language or await self._languages.of(text, usual, spoken)
-        await self._speak(wire, single_text(text), SpeechFileOptions(language, voicing.voice))
+        language = voice_request.language or await self._languages.of(text, usual, spoken)
+        await self._speak(wire, single_text(text), SpeechFileOptions(language, voice_request.voice))
 
     async def stream(
-        self, wire: WyomingStream, texts: TextChunkQueue, voicing: VoiceRequest
+        self, wire: WyomingStream, texts: TextChunkQueue, voice_request: VoiceRequest
     ) -> None:
         """Speaks a text that is still arriving; its default language is the server's.
 
         Raises the same errors as `text`.
         """
-        language = voicing.language or self._engines.default_language
-        await self._speak(wire, texts.pieces(), SpeechFileOptions(language, voicing.voice))
+        language = voice_request.language or self._engines.default_language
+        await self._speak(wire, texts.pieces(), SpeechFileOptions(language, voice_request.voice))
         await wire.send(SynthesizeStopped())
 
     async def _speak(
-        self, wire: WyomingStream, texts: AsyncGenerator[str, None], manner: SpeechFileOptions
+        self, wire: WyomingStream, texts: AsyncGenerator[str, None], options: SpeechFileOptions
     ) -> None:
         async with aclosing(texts):
-            file = self._reader.file(texts, manner, RAW, RATE_HZ)
+            file = self._speech_files.file(texts, options, RAW, RATE_HZ)
             await wire.send(AudioStart(rate=RATE_HZ, width=WIDTH_BYTES, channels=CHANNELS))
             sent_bytes = 0
             async with aclosing(file.chunks()) as chunks:

@@ -31,18 +31,18 @@ class DeviceAudioOutput:
         self._session = session
         settings = OpusSettings(BITRATE_BPS, "voip", PACKET_MS)
         self._encoder = OpusEncoder(RATE_HZ, settings)
-        self._held = _EMPTY
-        self._owes = False
+        self._buffered = _EMPTY
+        self._owed_samples = False
         "The encoder still holds the end of the last frame."
-        self._said: tuple[str, int] | None = None
+        self._spoken_clause: tuple[str, int] | None = None
 
     def packet(self) -> bytes | None:
         """Returns the next packet; None: there is not enough audio yet, or none."""
-        missing = self._encoder.frame_samples - len(self._held)
+        missing = self._encoder.frame_samples - len(self._buffered)
         while missing > 0 and (frame := self._session.pull()) is not None:
-            self._owes = True
-            self._hold(frame.pcm)
-            missing = self._encoder.frame_samples - len(self._held)
+            self._owed_samples = True
+            self._buffer(frame.pcm)
+            missing = self._encoder.frame_samples - len(self._buffered)
         return self._take() if missing <= 0 else None
 
     def rest(self) -> bytes | None:
@@ -50,33 +50,33 @@ class DeviceAudioOutput:
 
         The encoder holds back the end of the last word, which this flushes.
         """
-        if self._owes:
-            self._owes = False
-            self._hold(silence(CODEC_DELAY_MS, RATE_HZ))
-        if not len(self._held):
+        if self._owed_samples:
+            self._owed_samples = False
+            self._buffer(silence(CODEC_DELAY_MS, RATE_HZ))
+        if not len(self._buffered):
             return None
-        missing = max(0, self._encoder.frame_samples - len(self._held))
-        self._hold(np.zeros(missing, np.int16))
+        missing = max(0, self._encoder.frame_samples - len(self._buffered))
+        self._buffer(np.zeros(missing, np.int16))
         return self._take()
 
     def new_clause(self) -> str:
         """Returns the text of the clause that the next packet begins; empty: no new clause."""
         clause = self._session.next_clause
-        if clause is None or clause[:2] == self._said:
+        if clause is None or clause[:2] == self._spoken_clause:
             return ""
-        self._said = clause[:2]
+        self._spoken_clause = clause[:2]
         return clause[2]
 
     def drop(self) -> None:
         """Drops the audio that waits, after an interruption."""
-        self._held, self._owes = _EMPTY, False
+        self._buffered, self._owed_samples = _EMPTY, False
 
-    def _hold(self, pcm: Pcm) -> None:
-        self._held = np.concatenate([self._held, pcm])
+    def _buffer(self, pcm: Pcm) -> None:
+        self._buffered = np.concatenate([self._buffered, pcm])
 
     def _take(self) -> bytes:
         samples = self._encoder.frame_samples
-        pcm, self._held = self._held[:samples], self._held[samples:]
+        pcm, self._buffered = self._buffered[:samples], self._buffered[samples:]
         return self._encoder.encode(pcm)
 
 

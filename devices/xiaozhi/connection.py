@@ -103,22 +103,22 @@ class XiaozhiConnection:
         ws: aioweb.WebSocketResponse,
         session: Session,
         framing: ProtocolVersion,
-        around: XiaozhiContext,
+        context: XiaozhiContext,
     ) -> None:
-        self._ws, self._session, self._framing, self._around = ws, session, framing, around
-        self._clock, self._metrics = around.clock, around.metrics
-        self._dialogue = Dialogue(session.id, self._clock.now(), around.dialogue)
-        self._ear, self._mouth = DeviceAudioInput(), DeviceAudioOutput(session)
+        self._ws, self._session, self._framing, self._context = ws, session, framing, context
+        self._clock, self._metrics = context.clock, context.metrics
+        self._dialogue = Dialogue(session.id, self._clock.now(), context.dialogue)
+        self._audio_input, self._audio_output = DeviceAudioInput(), DeviceAudioOutput(session)
         self._turns = SessionBridge(
-            self._dialogue, session, self._mouth, around.settings, self._clock
+            self._dialogue, session, self._audio_output, context.settings, self._clock
         )
-        self.tools = ConnectionTools(self._ask_tool, around.version)
-        self._asking_tools: asyncio.Task[None] | None = None
-        self._woken = asyncio.Event()
+        self.tools = ConnectionTools(self._ask_tool, context.version)
+        self._tool_requests: asyncio.Task[None] | None = None
+        self._activity_changed = asyncio.Event()
         "Set when there is something to play, or to stop."
         self._ended: asyncio.Future[XiaozhiCloseReason] = asyncio.get_running_loop().create_future()
         self._bad_texts = 0
-        self._was: DeviceActivity = "idle"
+        self._last_activity: DeviceActivity = "idle"
 
     # `ConnectedDevice`, used by presence.
 
@@ -143,7 +143,7 @@ class XiaozhiConnection:
 
     async def update(self, firmware: str) -> bool:
         """Makes the board fetch an image of this server. Raises RequestError for a URL."""
-        url = await self._around.image_url(firmware)
+        url = await self._context.image_url(firmware)
         return bool(url) and not self._ended.done() and await self.tools.update(url)
 
     async def close(self) -> None:
@@ -163,14 +163,14 @@ class XiaozhiConnection:
             end = await self._ended
             self._session.close()
             await self._ws.close(code=end.code, message=end.why.encode())
-            for task in (*work, self._asking_tools):
+            for task in (*work, self._tool_requests):
                 if task is not None:
                     task.cancel()
-        if self._ear.bad or self._bad_texts:
+        if self._audio_input.bad or self._bad_texts:
             logger.warning(
                 "! device %s sent %d packets that are no Opus and %d texts that are no messages",
-                self._around.device.id,
-                self._ear.bad,
+                self._context.device.id,
+                self._audio_input.bad,
                 self._bad_texts,
             )
         return end
@@ -197,10 +197,10 @@ class XiaozhiConnection:
     def _hear(self, payload: bytes) -> None:
         if not self._dialogue.hears:
             return
-        before = self._ear.bad
-        for frame in self._ear.hear(payload, self._dialogue.packet_ms):
+        before = self._audio_input.bad
+        for frame in self._audio_input.hear(payload, self._dialogue.packet_ms):
             self._session.feed(frame)
-        if self._ear.bad > before:
+        if self._audio_input.bad > before:
             self._metrics.count("earshot_xiaozhi_bad_input", kind="packet")
 
     async def _take(self, text: str | bytes, tasks: asyncio.TaskGroup) -> None:
@@ -214,26 +214,26 @@ class XiaozhiConnection:
             return
         await self._act(self._dialogue.receive(message, self._clock.now()))
         has_tools = isinstance(message, DeviceHello) and message.features.mcp
-        if has_tools and self._asking_tools is None:
-            volume = self._around.device.profile.volume
-            self._asking_tools = tasks.create_task(self.tools.run(volume), name="xiaozhi-tools")
+        if has_tools and self._tool_requests is None:
+            volume = self._context.device.profile.volume
+            self._tool_requests = tasks.create_task(self.tools.run(volume), name="xiaozhi-tools")
 
     def _note_bad_text(self, error: BadMessage) -> None:
         """Logs the first one: a board sends the same bad text again and again."""
         self._bad_texts += 1
         self._metrics.count("earshot_xiaozhi_bad_input", kind="text")
         level = logging.INFO if self._bad_texts == 1 else logging.DEBUG
-        logger.log(level, "! device %s: a message is left out: %s", self._around.device.id, error)
+        logger.log(level, "! device %s: a message is left out: %s", self._context.device.id, error)
 
     # Events of the session.
 
     async def _tell(self) -> None:
-        device_id, presence = self._around.device.id, self._around.presence
-        async for happened in self._session.events:
-            await self._act(self._turns.told(happened))
-            if isinstance(happened, TurnTimeline):
+        device_id, presence = self._context.device.id, self._context.presence
+        async for session_event in self._session.events:
+            await self._act(self._turns.take_event(session_event))
+            if isinstance(session_event, TurnTimeline):
                 presence.note_turn(device_id)
-            elif code := error_in(happened):
+            elif code := error_in(session_event):
                 presence.note_error(device_id, code)
         await self._play_out()
         self._end(OVER)
@@ -259,10 +259,10 @@ class XiaozhiConnection:
             if self._session.next_clause is not None:
                 await self._act(self._dialogue.answer_begun(now))
                 continue
-            self._woken.clear()
+            self._activity_changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK_S):
-                    await self._woken.wait()
+                    await self._activity_changed.wait()
 
     async def _say(self) -> None:
         """Sends at most one packet, when it is due."""
@@ -271,11 +271,11 @@ class XiaozhiConnection:
         if wait_s > 0:
             await asyncio.sleep(wait_s)
             return  # it may have been interrupted meanwhile
-        if clause := self._mouth.new_clause():
+        if clause := self._audio_output.new_clause():
             await self._act(self._dialogue.clause(clause))
-        packet = self._mouth.packet()
+        packet = self._audio_output.packet()
         if packet is None and not self._session.is_answering:
-            packet = self._mouth.rest()
+            packet = self._audio_output.rest()
         if packet is not None:
             pacer.sent(self._clock.now())
             await self._send_bytes(encode_audio(self._framing, packet, self._sent_ms))
@@ -303,11 +303,11 @@ class XiaozhiConnection:
                         HELLO_EXPECTED if reason == "hello_expected" else XiaozhiCloseReason(reason)
                     )
                 case _:
-                    self._turns.obey(action)
-        self._woken.set()
-        if self._was != self._dialogue.doing:
-            self._was = self._dialogue.doing
-            self._around.presence.note_change()
+                    self._turns.run_action(action)
+        self._activity_changed.set()
+        if self._last_activity != self._dialogue.doing:
+            self._last_activity = self._dialogue.doing
+            self._context.presence.note_change()
 
     async def _ask_tool(self, request: Json) -> None:
         await self._send(McpRequest(dict(request)))

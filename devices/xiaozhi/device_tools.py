@@ -141,16 +141,16 @@ class ConnectionTools:
             self._client.forget(request_id)
 
     async def _list(self) -> None:
-        told = await self._ask(self._client.initialize())
-        cursor: str | None = "" if isinstance(told, DeviceInitializeResult) else None
+        reply = await self._ask(self._client.initialize())
+        cursor: str | None = "" if isinstance(reply, DeviceInitializeResult) else None
         tools: Sequence[DeviceTool] = ()
         while cursor is not None:
-            told = await self._ask(self._client.list_tools(cursor))
-            if not isinstance(told, DeviceListToolsResult):
+            reply = await self._ask(self._client.list_tools(cursor))
+            if not isinstance(reply, DeviceListToolsResult):
                 break
-            tools, cursor = told.tools, told.cursor or None
-        if isinstance(told, DeviceMcpError):
-            logger.info("a xiaozhi device refuses %s: %s", told.method, told.message)
+            tools, cursor = reply.tools, reply.cursor or None
+        if isinstance(reply, DeviceMcpError):
+            logger.info("a xiaozhi device refuses %s: %s", reply.method, reply.message)
         usable = [tool for tool in tools if not _needs_eyes(tool)]
         self._tools = {tool.alias: tool for tool in usable}
         self.specs = tuple(_spec(tool) for tool in usable)

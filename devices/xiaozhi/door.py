@@ -152,7 +152,7 @@ class XiaozhiDoor:
             door="xiaozhi",
         ) as session:
             await ws.prepare(request)
-            around = XiaozhiContext(
+            context = XiaozhiContext(
                 device=device,
                 settings=settings,
                 dialogue=self._settings.dialogue,
@@ -162,7 +162,7 @@ class XiaozhiDoor:
                 presence=self._presence,
                 image_url=partial(self.images.url, _base(self._url(request)), device.board),
             )
-            connection = XiaozhiConnection(ws, session, framing, around)
+            connection = XiaozhiConnection(ws, session, framing, context)
             with (
                 self._counted(),
                 self._tools.of(device.id, connection.tools),

@@ -26,7 +26,7 @@ class XiaozhiFirmware:
     def __init__(self, folder: FirmwareFolder, *, offers: bool) -> None:
         self.folder = folder
         self._offers = offers
-        self._told: set[tuple[Path, str]] = set()
+        self._reported: set[tuple[Path, str]] = set()
         """Images whose own version differs from their folder's, with that version. Each is logged
         once."""
 
@@ -66,9 +66,9 @@ class XiaozhiFirmware:
         return ""
 
     def _tell(self, image: Path, own: str) -> None:
-        if (image, own) in self._told:
+        if (image, own) in self._reported:
             return
-        self._told.add((image, own))
+        self._reported.add((image, own))
         logger.warning(
             "! xiaozhi: %s is %s by itself; a board would take it at every start, so none is told"
             " of it",

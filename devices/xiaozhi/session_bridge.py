@@ -50,22 +50,22 @@ class SessionBridge:
         self,
         dialogue: Dialogue,
         session: Session,
-        mouth: DeviceAudioOutput,
+        audio_output: DeviceAudioOutput,
         settings: SessionSettings,
         clock: Clock,
     ) -> None:
         """settings: those of the session, in every mode but push-to-talk."""
         self.marks: Mapping[str, float] | None = None
         "Marks of the last turn; None before the first."
-        self._dialogue, self._session, self._mouth = dialogue, session, mouth
+        self._dialogue, self._session, self._audio_output = dialogue, session, audio_output
         self._settings, self._clock = settings, clock
-        self._sounding: str | None = None
+        self._playing_response_id: str | None = None
         "Id of the response that is being played."
 
-    def told(self, happened: SessionEvent) -> Iterable[DialogueAction]:
+    def take_event(self, session_event: SessionEvent) -> Iterable[DialogueAction]:
         """Passes an event to the dialogue and returns the actions that follow."""
         dialogue, session, now = self._dialogue, self._session, self._clock.now()
-        match happened:
+        match session_event:
             case SpeechStarted():
                 dialogue.speech_started(now)
             case SpeechDiscarded():
@@ -81,25 +81,29 @@ class SessionBridge:
             case OutputItemAdded(item=MessageItem()):
                 return dialogue.answer_begun(now)
             case PlayoutStarted(response_id=response_id):
-                self._sounding = response_id
-            case PlayoutCleared(response_id=response_id) if response_id == self._sounding:
-                self._mouth.drop()
+                self._playing_response_id = response_id
+            case PlayoutCleared(response_id=response_id) if (
+                response_id == self._playing_response_id
+            ):
+                self._audio_output.drop()
                 return dialogue.interrupted()
             case TurnTimeline():
-                self.marks = dict(happened.marks)
-                dialogue.traced(_timing(happened))
+                self.marks = dict(session_event.marks)
+                dialogue.traced(_timing(session_event))
             case _:
                 pass
         return ()
 
-    def obey(self, action: BeginInput | CommitInput | CancelResponse | CreateTextResponse) -> None:
+    def run_action(
+        self, action: BeginInput | CommitInput | CancelResponse | CreateTextResponse
+    ) -> None:
         """Carries out an action of the dialogue."""
         match action:
             case BeginInput(mode=mode):
                 self._listen(mode)
             case CommitInput(asks=asks):
                 with suppress(RequestError):  # the button was only touched
-                    self._commit(asks=asks)
+                    self._commit_input(asks=asks)
             case CancelResponse():
                 self._cancel()
             case CreateTextResponse(text=text):
@@ -119,7 +123,7 @@ class SessionBridge:
         self._session.configure(wanted)
         self._session.clear_input()
 
-    def _commit(self, *, asks: bool) -> None:
+    def _commit_input(self, *, asks: bool) -> None:
         """Ends the utterance. asks: also ask for a response. Raises RequestError, also while a
         response is active."""
         self._session.commit_input()
@@ -127,16 +131,16 @@ class SessionBridge:
             self._session.create_response(ResponseRequest())
 
     def _cancel(self) -> None:
-        self._sounding = None
-        self._mouth.drop()
+        self._playing_response_id = None
+        self._audio_output.drop()
         with suppress(Conflict):
             self._session.cancel_response()
         self._session.clear_output()
 
 
-def error_in(happened: SessionEvent) -> str:
+def error_in(session_event: SessionEvent) -> str:
     """Returns the stable code of an error; empty: the event is no error."""
-    match happened:
+    match session_event:
         case TranscriptionFailed(code=code) | ErrorEvent(code=code):
             return code
         case ResponseDone(status="failed", error_code=code):

@@ -58,12 +58,12 @@ class HeardText:
     def cut(self, heard_ms: float, total_ms: float) -> TruncationPoint:
         """Returns how many words were heard, and whether that is known from the voice's word times
         in the clause that was cut."""
-        words = len(self.heard(heard_ms, total_ms).split())
+        words = len(self.text_until(heard_ms, total_ms).split())
         place = self.clause_at(heard_ms)
         has_times = place is not None and bool(self._clauses[place[0]].marks)
         return TruncationPoint(words, "word_times" if has_times else "proportion")
 
-    def heard(self, heard_ms: float, total_ms: float) -> str:
+    def text_until(self, heard_ms: float, total_ms: float) -> str:
         """Returns the words within the first `heard_ms`. `total_ms`: length of the sound so far."""
         words: list[str] = []
         for clause in self._clauses:

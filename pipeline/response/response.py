@@ -218,7 +218,7 @@ class Response:
 
     def heard(self, heard_ms: float) -> str:
         """Returns the words that were audible in the first `heard_ms` of its sound."""
-        return self.spoken.heard(heard_ms, self.total_ms)
+        return self.spoken.text_until(heard_ms, self.total_ms)
 
     @property
     def cut(self) -> TruncationPoint | None:

@@ -45,7 +45,7 @@ class Sessions:
             max_sessions, "all {limit} sessions are in use", retry_after_s=RETRY_AFTER_S
         )
         self._live: dict[str, Session] = {}
-        self._guests: dict[str, bytes] = {}
+        self._secret_keys: dict[str, bytes] = {}
         "Session id -> the guest's key that opened it."
         self._is_used = asyncio.Event()
         "Somebody is there."
@@ -74,23 +74,24 @@ class Sessions:
         conversation_id: str | None = None,
         place: DeviceLocation | None = None,
         door: str = "realtime",
-        guest: ClientSecretHolder | None = None,
+        secret_holder: ClientSecretHolder | None = None,
     ) -> AsyncIterator[Session]:
         """Opens a session that runs while the body of the `async with` runs, and then frees
         everything.
 
-        guest: None when the client came with the server's key. Raises Overloaded server_full,
+        secret_holder: None when the client came with the server's key. Raises Overloaded
+        server_full,
             draining or too_many_sessions, and RequestError for settings that are not possible.
         """
-        self._admit(guest)
+        self._admit(secret_holder)
         conversation = self._conversations.get(conversation_id)
         if place is not None:
             conversation.place = place
-        with self._places.take(_spare(guest)), conversation.held():
+        with self._places.take(_reserved_places(secret_holder)), conversation.held():
             session = Session(settings, conversation, paced_by, self._services)
             self._live[session.id] = session
-            if guest is not None:
-                self._guests[session.id] = guest.key
+            if secret_holder is not None:
+                self._secret_keys[session.id] = secret_holder.key
             self._is_used.set()
             self._report()
             logger.info("= session %s opened (%s), %d live", session.id, door, self.count)
@@ -104,7 +105,7 @@ class Sessions:
                         session.close()
             finally:
                 del self._live[session.id]
-                self._guests.pop(session.id, None)
+                self._secret_keys.pop(session.id, None)
                 if not self._live:
                     self._is_used.clear()
                 self._report()
@@ -134,20 +135,24 @@ class Sessions:
             session.close()
         await self._places.idle()
 
-    def _admit(self, guest: ClientSecretHolder | None) -> None:
+    def _admit(self, secret_holder: ClientSecretHolder | None) -> None:
         self._places.check_open()
-        if guest is not None and self._max_sessions == 1:
+        if secret_holder is not None and self._max_sessions == 1:
             raise OverloadedError(
                 "the only session of this server is the owner's (server.max_sessions); a client"
                 " secret needs at least 2",
                 retry_after_s=RETRY_AFTER_S,
             )
-        self._places.check(_spare(guest))
-        if guest is None:
+        self._places.check(_reserved_places(secret_holder))
+        if secret_holder is None:
             return
-        if sum(key == guest.key for key in self._guests.values()) >= guest.max_sessions:
+        if (
+            sum(key == secret_holder.key for key in self._secret_keys.values())
+            >= secret_holder.max_sessions
+        ):
             raise OverloadedError(
-                f"this client secret has {guest.max_sessions} sessions, the limit: end one first",
+                f"this client secret has {secret_holder.max_sessions} sessions,"
+                " the limit: end one first",
                 retry_after_s=RETRY_AFTER_S,
                 code="too_many_sessions",
             )
@@ -156,6 +161,6 @@ class Sessions:
         self._services.metrics.gauge("earshot_sessions", self.count)
 
 
-def _spare(guest: ClientSecretHolder | None) -> int:
-    """The last place is the owner's: no guest can lock the owner out."""
-    return 0 if guest is None else 1
+def _reserved_places(secret_holder: ClientSecretHolder | None) -> int:
+    """Returns how many places stay free: the last one is the owner's, whom no secret locks out."""
+    return 0 if secret_holder is None else 1

@@ -82,11 +82,11 @@ class VoiceCache:
         self._metrics.count("earshot_tts_cache", outcome="miss" if sound is None else "hit")
         return sound
 
-    def was_said(self, key: VoiceCacheKey) -> bool:
+    def was_spoken_before(self, key: VoiceCacheKey) -> bool:
         """Returns whether the clause was spoken to its end before."""
         return key in self._seen
 
-    def said(self, key: VoiceCacheKey, sound: CachedSpeech | None) -> None:
+    def record(self, key: VoiceCacheKey, sound: CachedSpeech | None) -> None:
         """Notes that a clause was spoken to its end, and keeps its sound from the second time on.
 
         sound: None if it was too long to keep.
@@ -98,7 +98,7 @@ class VoiceCache:
         if len(self._seen) > MAX_SEEN:
             self._seen.popitem(last=False)
 
-    def made(self, took_s: float, sound_s: float) -> None:
+    def count_time(self, took_s: float, sound_s: float) -> None:
         """Counts how long a voice took for a clause, and how long the clause sounds, both in s."""
         self._metrics.observe("earshot_tts_realtime_factor", took_s / sound_s)
 
@@ -145,7 +145,7 @@ class CachedTts:
             if len(chunk) <= MAX_TEXT_CHARS:
                 frames = self._short(clause, language, voice, speed)
             else:
-                frames = self._made(clause, language, voice, speed, on_word and clause.tell)
+                frames = self._made(clause, language, voice, speed, on_word and clause.report)
             async with aclosing(frames):
                 async for frame in frames:
                     yield frame
@@ -162,14 +162,14 @@ class CachedTts:
             for frame in clause.replay(sound):
                 yield frame
             return
-        keeps = self._cache.was_said(key)
+        keeps = self._cache.was_spoken_before(key)
         words, parts, kept_bytes = list[WordMark](), list[Pcm](), 0
 
         def tell(mark: WordMark) -> None:
             words.append(mark)
-            clause.tell(mark)
+            clause.report(mark)
 
-        on_word = tell if keeps else clause.on_word and clause.tell
+        on_word = tell if keeps else clause.on_word and clause.report
         async with aclosing(self._made(clause, language, voice, speed, on_word)) as frames:
             async for frame in frames:
                 kept_bytes += frame.pcm.nbytes
@@ -185,7 +185,7 @@ class CachedTts:
             if keeps and parts
             else None
         )
-        self._cache.said(key, whole)
+        self._cache.record(key, whole)
 
     async def _made(
         self,
@@ -206,7 +206,7 @@ class CachedTts:
                 yield AudioFrame(frame.pcm, frame.rate_hz, clause.start + frame.start)
                 since = now()  # the time that the caller takes is not the voice's
         if sound_s > 0:
-            self._cache.made(waited_s + now() - since, sound_s)
+            self._cache.count_time(waited_s + now() - since, sound_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class _CacheRequest:
     async def alone(self) -> AsyncIterator[str]:
         yield self.text
 
-    def tell(self, mark: WordMark) -> None:
+    def report(self, mark: WordMark) -> None:
         """Reports a word. `mark` counts from the beginning of the clause."""
         if self.on_word is not None:
             at_ms = samples_to_ms(self.start, self.rate_hz)
@@ -233,7 +233,7 @@ class _CacheRequest:
     def replay(self, sound: CachedSpeech) -> list[AudioFrame]:
         """Returns the frames of a cached clause. All its words are reported before the frames."""
         for word in sound.words:
-            self.tell(word)
+            self.report(word)
         size = ms_to_samples(FRAME_MS, self.rate_hz)
         return [
             AudioFrame(sound.pcm[at : at + size], self.rate_hz, self.start + at)

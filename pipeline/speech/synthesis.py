@@ -110,7 +110,7 @@ class SpeechSynthesis:
         self._chunker = ClauseChunker(plan.language)
         self._reader = ClauseNormalizer(plan.language)
         self._clauses: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_CLAUSES)
-        self._given: list[NormalizedText] = []
+        self._spoken_clauses: list[NormalizedText] = []
         "Clauses that the voice has taken so far."
         self._words: list[WordMark] = []
 
@@ -153,9 +153,9 @@ class SpeechSynthesis:
             async with aclosing(source), aclosing(frames):
                 async for frame in frames:
                     self._mark(TurnMark.TTS_FIRST_AUDIO)
-                    await self._tell_words()
-                    await self._give(frame.pcm)
-        await self._tell_words()
+                    await self._put_words()
+                    await self._put_sound(frame.pcm)
+        await self._put_words()
 
     async def _speakable(self) -> AsyncGenerator[str, None]:
         """Yields clauses for the voice.
@@ -166,27 +166,27 @@ class SpeechSynthesis:
             spoken = self._reader.read(clause)
             if not spoken.text:
                 continue
-            if self._given:
+            if self._spoken_clauses:
                 await self._is_confirmed()
             self._mark(TurnMark.FIRST_CLAUSE)
-            self._given.append(spoken)
+            self._spoken_clauses.append(spoken)
             await self._sounds.put(SpokenClause(clause))
             with self._work.busy("voice"):
                 yield spoken.text
 
-    async def _give(self, pcm: Pcm) -> None:
+    async def _put_sound(self, pcm: Pcm) -> None:
         if self._sounds.full():
             with self._work.held("voice"):
                 await self._sounds.put(pcm)
         else:
             self._sounds.put_nowait(pcm)
 
-    async def _tell_words(self) -> None:
+    async def _put_words(self) -> None:
         if not self._words:
             return
         words, self._words[:] = tuple(self._words), ()
         for word in words:
-            origin = self._given[word.chunk].origin
+            origin = self._spoken_clauses[word.chunk].origin
             end_char = origin[min(word.end_char, len(origin) - 1)]
             await self._sounds.put(replace(word, end_char=end_char))
 

@@ -198,7 +198,7 @@ class RecordingTranscription:
             ):
                 await self._recognise(piece)
         if self._is_eager:
-            self._pause_decoder.hear(self._segmenter)
+            self._pause_decoder.take_audio(self._segmenter)
 
     def end(self) -> None:
         """Ends the audio."""
@@ -269,7 +269,7 @@ class RecordingTranscription:
     async def _begin(self, piece: AudioSegment) -> EarlyDecode:
         """Returns the decode of a segment: one that a pause began, or a new one."""
         is_detecting = self._is_detecting and any(not one.task.done() for one in self._running)
-        decode = None if is_detecting else await self._pause_decoder.decoded(piece)
+        decode = None if is_detecting else await self._pause_decoder.finished_decode(piece)
         if decode is None:
             await self._slots.acquire()
             utterance = self._pause_decoder.utterance(piece)

@@ -81,7 +81,7 @@ class PauseDecoder:
         self._utterance = new_id("item")
         "Utterance id under which an incremental engine is fed."
 
-    def hear(self, segmenter: Segmenter) -> None:
+    def take_audio(self, segmenter: Segmenter) -> None:
         """Looks at the audio so far, and begins or feeds a decode if it is time."""
         if self._recogniser.info.is_incremental:
             self._feed(segmenter.whole())
@@ -99,7 +99,7 @@ class PauseDecoder:
             self._pause_decode = self._begin(tail, item, DecodePriority.SPECULATIVE)
             self._pause_decode_time = TaskTime(self._pause_decode.task)
 
-    async def decoded(self, piece: AudioSegment) -> EarlyDecode | None:
+    async def finished_decode(self, piece: AudioSegment) -> EarlyDecode | None:
         """Returns the decode of this segment if it has begun and succeeds, else None. Each is
         returned once."""
         early = self._pause_decode

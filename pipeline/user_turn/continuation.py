@@ -185,7 +185,7 @@ class ContinuationWindow:
 
     def __init__(self) -> None:
         self._last: EndedUtterance | None = None
-        self._since: list[Pcm] = []
+        self._gap: list[Pcm] = []
         self._samples = 0
 
     def remember(self, utterance: EndedUtterance) -> None:
@@ -208,7 +208,7 @@ class ContinuationWindow:
         yet."""
         if self._last is None:
             return
-        self._since.append(pcm)
+        self._gap.append(pcm)
         self._samples += len(pcm)
         if self._samples > ms_to_samples(RESUME_MS + INTERRUPT_MS, ASR_RATE_HZ):
             self.forget()
@@ -216,7 +216,7 @@ class ContinuationWindow:
     def forget(self) -> None:
         """Forgets the last utterance: the next one stands alone."""
         self._last = None
-        self._since, self._samples = [], 0
+        self._gap, self._samples = [], 0
 
     def last(self, speech: int, settings: SessionSettings) -> EndedUtterance | None:
         """Returns the utterance that speech from sample `speech` of the session on may continue, or
@@ -233,7 +233,7 @@ class ContinuationWindow:
 
     def continue_from(self, last: EndedUtterance, start: int) -> Continuation:
         """Returns the link to `last` for an utterance whose own audio begins at sample `start`."""
-        gap = np.concatenate([*self._since, np.zeros(0, np.int16)])[: start - last.end]
+        gap = np.concatenate([*self._gap, np.zeros(0, np.int16)])[: start - last.end]
         earlier_pcm = [] if last.continuation is None else [last.continuation.pcm]
         pcm = np.concatenate([*earlier_pcm, last.audio.pcm(), gap])
         self.forget()

@@ -132,12 +132,12 @@ async def assemble(
         )
         trace = sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(run_engines(config, toolbox, clock, metrics))
-        surroundings = _surroundings(config, engines, toolbox, clock, metrics, trace)
+        session_services = _session_services(config, engines, toolbox, clock, metrics, trace)
         if real is not None:
             # Recognisers expect the names of Home Assistant's devices and rooms.
-            expecting = replace(surroundings.engines, expected_names=real.keywords)
-            surroundings = replace(surroundings, engines=expecting)
-        core = _core(config, engines, surroundings, conversations, home, devices)
+            expecting = replace(session_services.engines, expected_names=real.keywords)
+            session_services = replace(session_services, engines=expecting)
+        core = _core(config, engines, session_services, conversations, home, devices)
         doors = open_doors(core, chosen)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         work = [tasks.create_task(timers.run(), name="timers")]
@@ -152,7 +152,9 @@ async def assemble(
             plugin_doors=doors.plugins,
             wyoming=doors.wyoming,
             sessions=core.sessions,
-            work=DrainGroup(core.sessions, (core.transcriber, core.reader, core.exchanges)),
+            work=DrainGroup(
+                core.sessions, (core.transcriber, core.speech_files, core.one_shot_responses)
+            ),
             is_loaded=engines.is_loaded,
             loaded=engines.names,
         )
@@ -160,7 +162,7 @@ async def assemble(
             task.cancel()
 
 
-def _surroundings(
+def _session_services(
     config: Config,
     engines: Engines,
     toolbox: Toolbox,
@@ -192,7 +194,7 @@ def _surroundings(
 def _core(
     config: Config,
     engines: Engines,
-    surroundings: SessionServices,
+    session_services: SessionServices,
     conversations: Conversations,
     home: DemoHome,
     devices: DeviceServices,
@@ -207,16 +209,18 @@ def _core(
     return Backend(
         config=config,
         engines=engines,
-        surroundings=surroundings,
+        session_services=session_services,
         home=home,
         devices=devices,
         fresh=fresh,
-        sessions=Sessions(surroundings, conversations, config.server.max_sessions),
-        transcriber=Transcriber(surroundings.engines),
-        reader=SpeechFiles(surroundings.engines),
+        sessions=Sessions(session_services, conversations, config.server.max_sessions),
+        transcriber=Transcriber(session_services.engines),
+        speech_files=SpeechFiles(session_services.engines),
         languages=languages,
-        exchanges=OneShotResponses(surroundings, conversations, languages, usual=fresh),
-        decoder=DecoderProcess(surroundings.metrics),
+        one_shot_responses=OneShotResponses(
+            session_services, conversations, languages, usual=fresh
+        ),
+        decoder=DecoderProcess(session_services.metrics),
     )
 
 

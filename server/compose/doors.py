@@ -61,16 +61,16 @@ class Backend:
 
     config: Config
     engines: Engines
-    surroundings: SessionServices
+    session_services: SessionServices
     home: DemoHome
     devices: DeviceServices
     fresh: SessionSettings
     "Settings with which a new session begins."
     sessions: Sessions
     transcriber: Transcriber
-    reader: SpeechFiles
+    speech_files: SpeechFiles
     languages: TextLanguageDetector
-    exchanges: OneShotResponses
+    one_shot_responses: OneShotResponses
     decoder: DecoderProcess
 
 
@@ -116,7 +116,7 @@ def open_doors(core: Backend, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
     peer = PeerSettings(ice=ice)
     spools = UploadSpools(SpoolLimits(max_bytes=config.server.max_upload_bytes))
     secrets = ClientSecretStore(
-        core.surroundings.clock, max_sessions=config.realtime.client_secret_sessions
+        core.session_services.clock, max_sessions=config.realtime.client_secret_sessions
     )
     realtime, whip = _realtime(core, peer, secrets), _whip(core, peer)
     was, xiaozhi = _was(core), _xiaozhi(core)
@@ -135,7 +135,9 @@ def open_doors(core: Backend, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
             *device_routes(devices),
             *xiaozhi_routes(xiaozhi),
             *openai_routes(_audio(core, spools)),
-            *speech_routes(SpeechDoor(core.surroundings.engines, core.reader, core.languages)),
+            *speech_routes(
+                SpeechDoor(core.session_services.engines, core.speech_files, core.languages)
+            ),
         ),
         willow_routes=willow_routes(willow),
         was_routes=was_routes(was, willow_routes(willow)),
@@ -146,7 +148,7 @@ def open_doors(core: Backend, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
             "publications": whip.run,
             "willow-calls": willow.run,
             "willow-devices": was.run,
-            **_background(plugins, ErrorBoundary(core.surroundings.metrics)),
+            **_background(plugins, ErrorBoundary(core.session_services.metrics)),
         },
         wyoming=_wyoming(core),
         plugins=plugins,
@@ -156,13 +158,13 @@ def open_doors(core: Backend, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
 def _services(core: Backend) -> DoorServices:
     return DoorServices(
         language=core.config.language,
-        exchanges=core.exchanges,
+        exchanges=core.one_shot_responses,
         transcriber=core.transcriber,
-        reader=core.reader,
+        reader=core.speech_files,
         sessions=core.sessions,
         session_settings=core.fresh,
-        clock=core.surroundings.clock,
-        metrics=core.surroundings.metrics,
+        clock=core.session_services.clock,
+        metrics=core.session_services.metrics,
     )
 
 
@@ -190,7 +192,7 @@ def _audio(core: Backend, spools: UploadSpools) -> AudioDoor:
 
 
 def _realtime(core: Backend, peer: PeerSettings, secrets: ClientSecretStore) -> RealtimeDoor:
-    metrics = core.surroundings.metrics
+    metrics = core.session_services.metrics
     return RealtimeDoor(
         core.sessions,
         metrics,
@@ -204,7 +206,7 @@ def _realtime(core: Backend, peer: PeerSettings, secrets: ClientSecretStore) -> 
 
 
 def _devices(core: Backend, images: Mapping[DeviceKind, FirmwareFolder]) -> DevicesDoor:
-    devices, engines = core.devices, core.surroundings.engines
+    devices, engines = core.devices, core.session_services.engines
 
     def check(profile: DeviceProfile) -> None:
         engines.check(profile.applied(core.fresh))
@@ -215,18 +217,18 @@ def _devices(core: Backend, images: Mapping[DeviceKind, FirmwareFolder]) -> Devi
 
 
 def _whip(core: Backend, peer: PeerSettings) -> WhipDoor:
-    metrics = core.surroundings.metrics
+    metrics = core.session_services.metrics
     settings = WhipSettings(peer=peer, fresh=core.fresh)
     return WhipDoor(core.sessions, metrics, ErrorBoundary(metrics), settings)
 
 
 def _was(core: Backend) -> WasDoor:
-    config, devices, around = core.config, core.devices, core.surroundings
+    config, devices, around = core.config, core.devices, core.session_services
     return WasDoor(
         devices.registry,
         devices.presence,
         devices.settings,
-        core.exchanges,
+        core.one_shot_responses,
         around.clock,
         around.metrics,
         ErrorBoundary(around.metrics),
@@ -241,14 +243,14 @@ def _was(core: Backend) -> WasDoor:
 
 def _willow(core: Backend, spools: UploadSpools, peer: PeerSettings, was: WasDoor) -> WillowDoor:
     return WillowDoor(
-        core.surroundings.engines,
+        core.session_services.engines,
         core.transcriber,
         spools,
         core.decoder.share(DEVICE_UPLOADS),
-        core.surroundings.clock,
-        ErrorBoundary(core.surroundings.metrics),
-        core.reader,
-        core.exchanges,
+        core.session_services.clock,
+        ErrorBoundary(core.session_services.metrics),
+        core.speech_files,
+        core.one_shot_responses,
         WillowSettings(
             max_calls=core.config.server.max_sessions,
             peer=peer,
@@ -266,20 +268,20 @@ def _xiaozhi(core: Backend) -> XiaozhiDoor:
         core.devices.registry,
         core.devices.presence,
         core.devices.tools,
-        core.surroundings.clock,
-        core.surroundings.metrics,
+        core.session_services.clock,
+        core.session_services.metrics,
         core.config.xiaozhi.as_settings(core.config.paths.state_dir, core.fresh),
         product_version(),
     )
 
 
 def _wyoming(core: Backend) -> WyomingDoor:
-    engines, metrics = core.surroundings.engines, core.surroundings.metrics
+    engines, metrics = core.session_services.engines, core.session_services.metrics
     services = WyomingServices(
         engines,
         core.transcriber,
-        WyomingSynthesizer(engines, core.reader, core.languages),
-        core.exchanges,
+        WyomingSynthesizer(engines, core.speech_files, core.languages),
+        core.one_shot_responses,
         product_version(),
     )
     # Wyoming is plain TCP and no HTTP proxy passes it on, so a key that is set because of a proxy

@@ -77,7 +77,7 @@ class ClientSecret:
     """One live client secret, with the settings of the sessions that it opens."""
 
     session: SessionObject
-    guest: ClientSecretHolder
+    secret_holder: ClientSecretHolder
     ends_at: float
     "Expiry on the server's monotonic clock, in seconds."
     ends_sessions: bool
@@ -102,13 +102,13 @@ class ClientSecretStore:
         self._max_live, self._max_bytes, self._max_sessions = max_live, max_bytes, max_sessions
         self._live: dict[bytes, ClientSecret] = {}
 
-    def mint(self, asked: ClientSecretRequest) -> tuple[str, int]:
+    def mint(self, request: ClientSecretRequest) -> tuple[str, int]:
         """Makes a new secret; returns it with its expiry as Unix time. Raises OverloadedError
         too_many_client_secrets."""
         self._forget_expired()
-        session = asked.session or RealtimeSession()
+        session = request.session or RealtimeSession()
         size_bytes = len(msgspec.json.encode(session))
-        used_bytes = sum(minted.size_bytes for minted in self._live.values())
+        used_bytes = sum(client_secret.size_bytes for client_secret in self._live.values())
         if len(self._live) >= self._max_live or used_bytes + size_bytes > self._max_bytes:
             raise OverloadedError(
                 f"{len(self._live)} client secrets with {used_bytes} bytes of sessions are in use; "
@@ -116,14 +116,14 @@ class ClientSecretStore:
                 retry_after_s=RETRY_AFTER_S,
                 code="too_many_client_secrets",
             )
-        ttl_s = asked.expires_after.seconds if asked.expires_after else DEFAULT_TTL_S
+        ttl_s = request.expires_after.seconds if request.expires_after else DEFAULT_TTL_S
         token = PREFIX + secrets.token_hex(24)
         key = _hash(token)
         self._live[key] = ClientSecret(
             session,
             ClientSecretHolder(key, self._max_sessions),
             self._clock.now() + ttl_s,
-            ends_sessions=asked.earshot is not None and asked.earshot.ends_sessions,
+            ends_sessions=request.earshot is not None and request.earshot.ends_sessions,
             size_bytes=size_bytes,
         )
         ends = self._clock.wall() + timedelta(seconds=ttl_s)
@@ -131,25 +131,29 @@ class ClientSecretStore:
 
     def knows(self, token: str) -> bool:
         """Returns True if the token is a live client secret."""
-        minted = self._live.get(_hash(token))
-        return minted is not None and self._clock.now() < minted.ends_at
+        client_secret = self._live.get(_hash(token))
+        return client_secret is not None and self._clock.now() < client_secret.ends_at
 
-    def minted_for(self, token: str | None) -> ClientSecret | None:
+    def find(self, token: str | None) -> ClientSecret | None:
         """Returns the live client secret of a token; None if the token is no client secret. Raises
         Unauthorized for a secret that is unknown or has expired."""
         if token is not None and self.knows(token):
-            minted = self._live[_hash(token)]
-            if not minted.ends_sessions:
-                return minted
-            left_s = minted.ends_at - self._clock.now()
-            return replace(minted, guest=replace(minted.guest, ends_in_s=left_s))
+            client_secret = self._live[_hash(token)]
+            if not client_secret.ends_sessions:
+                return client_secret
+            left_s = client_secret.ends_at - self._clock.now()
+            return replace(
+                client_secret, secret_holder=replace(client_secret.secret_holder, ends_in_s=left_s)
+            )
         if token is not None and token.startswith(PREFIX):
             raise Unauthorized("the client secret is unknown or has expired: mint a new one")
         return None
 
     def _forget_expired(self) -> None:
         now = self._clock.now()
-        for key in [key for key, minted in self._live.items() if now >= minted.ends_at]:
+        for key in [
+            key for key, client_secret in self._live.items() if now >= client_secret.ends_at
+        ]:
             del self._live[key]
 
 
@@ -165,17 +169,17 @@ class ClientSecretConfiguration(SessionConfiguration):
     """Configuration of a session that a client secret opened. Changed copies keep this class."""
 
 
-def as_minted(terms: SessionConfiguration) -> ClientSecretConfiguration:
+def fix_configuration(configuration: SessionConfiguration) -> ClientSecretConfiguration:
     """Marks a configuration as one that a client secret fixed."""
     return ClientSecretConfiguration(
-        **{one.name: getattr(terms, one.name) for one in fields(terms)}
+        **{one.name: getattr(configuration, one.name) for one in fields(configuration)}
     )
 
 
-def check_conversation(asked: str | None, minted: str | None) -> None:
+def check_conversation(request: str | None, client_secret: str | None) -> None:
     """Raises RequestError if a client with a secret names another conversation than the secret's. A
     browser's key must not open another user's conversation."""
-    if asked is not None and asked != minted:
+    if request is not None and request != client_secret:
         raise RequestError(
             "The conversation is fixed by the client secret: leave it out.",
             code="cannot_update_conversation",

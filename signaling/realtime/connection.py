@@ -86,7 +86,7 @@ class RealtimeConnection:
     def __init__(
         self,
         session: Session,
-        terms: SessionConfiguration,
+        configuration: SessionConfiguration,
         send: Callable[[str], Awaitable[None]],
         metrics: Metrics,
         *,
@@ -97,14 +97,16 @@ class RealtimeConnection:
     ) -> None:
         """Prepares the connection; `run` serves it.
 
-        `session`: what the client's events act on. `terms`: the session's configuration. `send`:
-        sends one text to the client. `idle_timeout_s`: the session ends after this time without an
-        event or speech. `home`: source of `earshot.home` events. `max_event_bytes`: largest text
-        that the transport takes; None: no limit.
+        `session`: what the client's events act on. `configuration`: the session's configuration.
+        `send`: sends one text to the client. `idle_timeout_s`: the session ends after this time
+        without an event or speech. `home`: source of `earshot.home` events. `max_event_bytes`:
+        largest text that the transport takes; None: no limit.
 
-        Raises RequestError if the event that shows these terms would be larger.
+        Raises RequestError if the event that shows this configuration would be larger.
         """
-        self._ends_in_s = terms.guest.ends_in_s if terms.guest else None
+        self._ends_in_s = (
+            configuration.secret_holder.ends_in_s if configuration.secret_holder else None
+        )
         self._session = session
         self._send_text = send
         self._metrics = metrics
@@ -112,24 +114,24 @@ class RealtimeConnection:
         self._idle_timeout_s = idle_timeout_s
         self._home = home
         self._translator = EventTranslator(
-            terms, session.id, session.conversation_id, transport=transport
+            configuration, session.id, session.conversation_id, transport=transport
         )
         self._translator.fallback_padding = session.fallback_padding
-        self._fitting = EventSizeLimit(self._translator, max_event_bytes)
-        self._fitting.check(self._translator.shown(terms), "session")
-        self._upload = InputAudioDecoder(terms.heard_as)
+        self._size_limit = EventSizeLimit(self._translator, max_event_bytes)
+        self._size_limit.check(self._translator.shown(configuration), "session")
+        self._audio_input = InputAudioDecoder(configuration.input_format)
         self._input_rate = SampleRateCheck()
         self._end: DisconnectReason | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._watched: str | None = None
+        self._watched_language: str | None = None
         "Language in which the client watches the home."
         self._now = asyncio.get_running_loop().time
         self._active_at = self._now()
         self._idle = Alarm(self._now)
-        self._turns = EventLoopShare()
+        self._loop_share = EventLoopShare()
         "Work of this client and its sideband connections, to share the event loop fairly."
-        self.asides: set[SidebandOutbox] = set()
+        self.sidebands: set[SidebandOutbox] = set()
         "Sideband connections, which receive the events too; see `join`."
 
     async def run(self) -> DisconnectReason:
@@ -140,7 +142,7 @@ class RealtimeConnection:
             await self._run()
         finally:
             self._tasks = None
-            self._release_asides()
+            self._release_sidebands()
         if self._end is None:
             self._end = (
                 DisconnectReason.LAGGING
@@ -158,69 +160,69 @@ class RealtimeConnection:
                 await self._send(begun)
             await self._warn_of_padding()
             self._follow_home()
-            async for happened in self._session.events:
+            async for session_event in self._session.events:
                 self._touch()
-                for out in self._translator.to_json(happened):
+                for out in self._translator.to_json(session_event):
                     await self._send(out)
             self._tasks = None
             for task in (idle, expiry, self._watch):
                 if task is not None:
                     task.cancel()
 
-    def _release_asides(self) -> None:
-        for aside in self.asides:
-            aside.close()
+    def _release_sidebands(self) -> None:
+        for sideband in self.sidebands:
+            sideband.close()
 
-    def join(self, aside: SidebandOutbox) -> None:
+    def join(self, sideband: SidebandOutbox) -> None:
         """Adds a sideband connection: it gets `session.created`, then all events from now on."""
         for begun in self._translator.created():
-            aside.tell(begun)
+            sideband.tell(begun)
         if self._end is not None:
-            aside.close()
-        self.asides.add(aside)
+            sideband.close()
+        self.sidebands.add(sideband)
 
-    async def receive(self, text: str, aside: SidebandOutbox | None = None) -> None:
+    async def receive(self, text: str, sideband: SidebandOutbox | None = None) -> None:
         """Applies one event of the client or of a sideband connection. An invalid event is answered
         with an `error` event, not raised."""
         if self._end is not None:
             return  # too late: the session accepts nothing any more
         self._touch()
-        self._turns.came(self._active_at)
+        self._loop_share.begin_event(self._active_at)
         is_large = len(text) >= LARGE_EVENT_CHARS
-        if self._turns.next(SAMPLES_PER_TURN if is_large else SAMPLES_PER_EVENT):
+        if self._loop_share.is_share_used(SAMPLES_PER_TURN if is_large else SAMPLES_PER_EVENT):
             await asyncio.sleep(0)
         event_id = None
         try:
-            event = aside.read(text) if aside else self._translator.receive(text)
+            event = sideband.read(text) if sideband else self._translator.receive(text)
             event_id = event.event_id
             await self._apply(event)
         except EarshotError as error:
-            await self._refuse(error, event_id, aside)
-        self._turns.left(self._now())
+            await self._refuse(error, event_id, sideband)
+        self._loop_share.end_event(self._now())
 
     @property
     def wants_quality(self) -> bool:
         """True if the client asked for events about the quality of its connection."""
-        return QUALITY_EVENT in self._translator.terms.include
+        return QUALITY_EVENT in self._translator.configuration.include
 
     async def tell_quality(self, quality: ConnectionStats) -> None:
         """Sends the connection's quality, if the client asked for it."""
         if self.wants_quality:
             await self._send(self._translator.connection(quality))
 
-    async def refuse_binary(self, aside: SidebandOutbox | None = None) -> None:
+    async def refuse_binary(self, sideband: SidebandOutbox | None = None) -> None:
         """Answers a binary frame with an `error` event."""
         self._touch()
-        self._turns.came(self._active_at)
-        if self._turns.next(SAMPLES_PER_EVENT):
+        self._loop_share.begin_event(self._active_at)
+        if self._loop_share.is_share_used(SAMPLES_PER_EVENT):
             await asyncio.sleep(0)
         message = "Binary frames are not allowed: audio goes as base64."
-        await self._refuse(BadEvent(message, code="invalid_json"), aside=aside)
-        self._turns.left(self._now())
+        await self._refuse(BadEvent(message, code="invalid_json"), sideband=sideband)
+        self._loop_share.end_event(self._now())
 
-    async def refuse_too_large(self, aside: SidebandOutbox | None = None) -> None:
+    async def refuse_too_large(self, sideband: SidebandOutbox | None = None) -> None:
         """Answers a text that was too large for the transport with an `error` event."""
-        await self._refuse(too_large(MAX_EVENT_BYTES), aside=aside)
+        await self._refuse(too_large(MAX_EVENT_BYTES), sideband=sideband)
 
     async def tell_flooded(self, unread: int) -> None:
         """Sends the last event of a client that sends faster than its events can be read."""
@@ -236,14 +238,14 @@ class RealtimeConnection:
             self._end = end
         self._session.close()
         if self._tasks is None:  # `run` is not active, so it will not release them
-            self._release_asides()
+            self._release_sidebands()
 
     async def _apply(self, event: ClientEvent) -> None:
         """Applies a valid event. Raises EarshotError if the session refuses it."""
         if isinstance(event, InputAppend):
-            await self._hear(event)
+            await self._append_audio(event)
             return
-        await self._feed(self._upload.take())  # audio that came before the event goes first
+        await self._feed(self._audio_input.take())  # audio that came before the event goes first
         session = self._session
         match event:
             case SessionUpdate():
@@ -267,7 +269,7 @@ class RealtimeConnection:
                 with missing_in("truncate"):
                     session.truncate(item_id, audio_end_ms)
             case ResponseCreate(response=params):
-                prompts = self._translator.terms.settings.prompts
+                prompts = self._translator.configuration.settings.prompts
                 session.create_response(response_request(params, prompts))
             case ResponseCancel(response_id=response_id):
                 session.cancel_response(response_id)
@@ -276,23 +278,32 @@ class RealtimeConnection:
 
     async def _update(self, event: SessionUpdate) -> None:
         """Applies a session update. All checks come before the first change."""
-        terms = apply_session_update(self._translator.terms, event.session)
-        check_unchanged(self._translator.terms, terms)
-        check_type(self._translator.terms, terms)
-        self._fitting.check(self._translator.shown(terms), "session")
+        configuration = apply_session_update(self._translator.configuration, event.session)
+        check_unchanged(self._translator.configuration, configuration)
+        check_type(self._translator.configuration, configuration)
+        self._size_limit.check(self._translator.shown(configuration), "session")
         with params_below("session"):
-            self._session.configure(terms.settings)
-        before, self._translator.terms = self._translator.terms.settings, terms
+            self._session.configure(configuration.settings)
+        before, self._translator.configuration = (
+            self._translator.configuration.settings,
+            configuration,
+        )
         self._translator.fallback_padding = self._session.fallback_padding
-        self._upload.expect(terms.heard_as)
+        self._audio_input.expect(configuration.input_format)
         await self._send(self._translator.updated())
-        if (before.asr, before.padding) != (terms.settings.asr, terms.settings.padding):
+        if (before.asr, before.padding) != (
+            configuration.settings.asr,
+            configuration.settings.padding,
+        ):
             await self._warn_of_padding()
         self._follow_home()
 
     async def _warn_of_padding(self) -> None:
         """Sends a warning if the client's padding does not fit its model and was replaced."""
-        settings, instead = self._translator.terms.settings, self._translator.fallback_padding
+        settings, instead = (
+            self._translator.configuration.settings,
+            self._translator.fallback_padding,
+        )
         if instead is not None:
             message = (
                 f"The model {settings.asr!r} was not trained for the padding "
@@ -304,24 +315,26 @@ class RealtimeConnection:
         """Adds an item. It waits while many events are unread: images are sent back to the client,
         so it must read to send more."""
         made = new_item(event.item)
-        self._fitting.check(of_conversation(ItemAdded(made.item, None)), "item")
-        heard = await decode_recordings(made.recordings, self._translator.terms.heard_as)
+        self._size_limit.check(of_conversation(ItemAdded(made.item, None)), "item")
+        heard = await decode_recordings(
+            made.recordings, self._translator.configuration.input_format
+        )
         await self._session.events.room(MAX_UNTAKEN)
         self._session.add_item(made.item, event.previous_item_id, heard)
 
-    async def _hear(self, event: InputAppend) -> None:
+    async def _append_audio(self, event: InputAppend) -> None:
         """Takes audio of the client. Without turn detection it is gathered into large frames."""
         self._needs("websocket", "input_audio_buffer.append")
         if event.event_id != self._translator.appended:
             await asyncio.sleep(0)  # errors that are due now belong to the previous event
             self._translator.appended = event.event_id
-        audio_ms = self._upload.push(event.audio)
-        if not self._translator.terms.says_input_rate:
+        audio_ms = self._audio_input.push(event.audio)
+        if not self._translator.configuration.says_input_rate:
             await self._check_rate(audio_ms)
         # Without turn detection nothing happens until the client commits, so no frame is urgent.
-        gathers = self._translator.terms.settings.turn_detection is None
-        if not gathers or self._upload.is_slice:
-            await self._feed(self._upload.take())
+        gathers = self._translator.configuration.settings.turn_detection is None
+        if not gathers or self._audio_input.is_slice:
+            await self._feed(self._audio_input.take())
 
     async def _check_rate(self, audio_ms: float) -> None:
         """Sends a warning once if the audio's real rate is evidently not the declared one."""
@@ -331,7 +344,7 @@ class RealtimeConnection:
 
     async def _feed(self, frames: Iterable[AudioFrame]) -> None:
         for frame in frames:
-            if self._turns.next(len(frame.pcm)):
+            if self._loop_share.is_share_used(len(frame.pcm)):
                 await asyncio.sleep(0)
             self._session.feed(frame)
 
@@ -345,7 +358,10 @@ class RealtimeConnection:
             )
 
     async def _refuse(
-        self, error: EarshotError, event_id: str | None = None, aside: SidebandOutbox | None = None
+        self,
+        error: EarshotError,
+        event_id: str | None = None,
+        sideband: SidebandOutbox | None = None,
     ) -> None:
         """Counts an error and answers it, only to the connection that caused it."""
         if isinstance(error, BadEvent):
@@ -360,19 +376,19 @@ class RealtimeConnection:
             param=param,
             event_id=event_id,
         )
-        if aside is None:
+        if sideband is None:
             await self._send(out, is_for_all=False)
         else:
-            aside.tell(out)
+            sideband.tell(out)
 
     async def _send(self, out: Json, *, is_for_all: bool = True) -> None:
         """Sends an event to the client, and to its sideband connections if `is_for_all`. If the
         client cannot be reached, the session ends and nothing more is sent to it."""
-        for aside in self.asides if is_for_all else ():
-            aside.tell(out)
+        for sideband in self.sidebands if is_for_all else ():
+            sideband.tell(out)
         if self._end in (DisconnectReason.CLIENT, DisconnectReason.LAGGING):
             return
-        text = self._fitting.text(out)
+        text = self._size_limit.text(out)
         if text is None:
             return
         try:
@@ -403,16 +419,16 @@ class RealtimeConnection:
     def _follow_home(self) -> None:
         """Starts or stops watching the home, as the client's settings say, in the session's
         language."""
-        terms = self._translator.terms
-        wanted = self._home is not None and "earshot.home" in terms.include
-        language = terms.settings.language
+        configuration = self._translator.configuration
+        wanted = self._home is not None and "earshot.home" in configuration.include
+        language = configuration.settings.language
         if self._watch is not None:
-            if wanted and language == self._watched:
+            if wanted and language == self._watched_language:
                 return
             self._watch.cancel()
             self._watch = None
         if wanted and self._tasks is not None:
-            self._watched = language
+            self._watched_language = language
             self._watch = self._tasks.create_task(self._send_home(language), name="home")
 
     async def _send_home(self, language: str | None) -> None:

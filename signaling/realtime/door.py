@@ -23,7 +23,12 @@ from signaling.realtime.client_secrets import (
     ClientSecretStore,
 )
 from signaling.realtime.protocol.beta import is_beta, secret_request_to_ga, session_to_beta
-from signaling.realtime.session.offer import read_offer, read_sdp, read_secret_request, terms_of
+from signaling.realtime.session.offer import (
+    configuration_of,
+    read_offer,
+    read_sdp,
+    read_secret_request,
+)
 from signaling.realtime.session.settings import session_json
 from signaling.realtime.transports.sideband import serve_sideband
 from signaling.realtime.transports.webrtc import RealtimeCalls
@@ -78,9 +83,9 @@ class RealtimeDoor:
     async def websocket(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Serves a WebSocket: a session of its own, or with `call_id` a sideband connection of a
         call."""
-        minted = self._minted(request)
+        client_secret = self._client_secret(request)
         if (call_id := request.query.get("call_id")) is not None:
-            if minted is not None:
+            if client_secret is not None:
                 raise Forbidden("A client secret opens no call of somebody else.")
             return await serve_sideband(request, self.calls.connection(call_id))
         return await serve(
@@ -90,7 +95,7 @@ class RealtimeDoor:
             home=self._home,
             idle_timeout_s=self._settings.idle_timeout_s,
             fresh=self._fresh,
-            minted=minted,
+            client_secret=client_secret,
         )
 
     async def client_secret(self, request: aioweb.Request) -> aioweb.Response:
@@ -108,18 +113,20 @@ class RealtimeDoor:
 
     async def call(self, request: aioweb.Request) -> aioweb.Response:
         """Answers an SDP offer and starts the call, which outlives the request."""
-        offer = await read_offer(request, self._fresh, self._minted(request))
-        terms = replace(offer.terms, is_beta=is_beta(request.headers))
+        offer = await read_offer(request, self._fresh, self._client_secret(request))
+        configuration = replace(offer.configuration, is_beta=is_beta(request.headers))
         # A caller that hangs up before the answer never learns the id to end the call, so the call
         # ends with the request.
-        call_id, answer = await while_connected(request, self.calls.start(offer.sdp, terms))
+        call_id, answer = await while_connected(request, self.calls.start(offer.sdp, configuration))
         return _answered(call_id, answer)
 
     async def legacy_call(self, request: aioweb.Request) -> aioweb.Response:
         """Answers the SDP offer of a client of the beta API, which is always raw SDP."""
         sdp = await read_sdp(request)
-        terms = terms_of(request.query, self._fresh, minted=self._minted(request))
-        starting = self.calls.start(sdp, replace(terms, is_beta=True))
+        configuration = configuration_of(
+            request.query, self._fresh, client_secret=self._client_secret(request)
+        )
+        starting = self.calls.start(sdp, replace(configuration, is_beta=True))
         call_id, answer = await while_connected(request, starting)
         return _answered(call_id, answer)
 
@@ -137,20 +144,20 @@ class RealtimeDoor:
         self, request: aioweb.Request, *, is_transcription: bool
     ) -> aioweb.Response:
         reshape = partial(secret_request_to_ga, is_transcription=is_transcription)
-        minted = self._mint(read_secret_request(await request.read(), reshape))
-        secret = {"value": minted.value, "expires_at": minted.expires_at}
-        return _json({**session_to_beta(minted.session), "client_secret": secret})
+        client_secret = self._mint(read_secret_request(await request.read(), reshape))
+        secret = {"value": client_secret.value, "expires_at": client_secret.expires_at}
+        return _json({**session_to_beta(client_secret.session), "client_secret": secret})
 
     def _mint(self, asked: ClientSecretRequest) -> ClientSecretResponse:
         assert self.secrets is not None
-        terms = terms_of({}, self._fresh, asked.session)
+        configuration = configuration_of({}, self._fresh, asked.session)
         value, expires_at = self.secrets.mint(asked)
-        return ClientSecretResponse(value, expires_at, session_json(terms, new_id("sess")))
+        return ClientSecretResponse(value, expires_at, session_json(configuration, new_id("sess")))
 
-    def _minted(self, request: aioweb.Request) -> ClientSecret | None:
+    def _client_secret(self, request: aioweb.Request) -> ClientSecret | None:
         """Returns the request's client secret; None if it came with the server's key. Raises
         Unauthorized."""
-        return None if self.secrets is None else self.secrets.minted_for(request[TOKEN])
+        return None if self.secrets is None else self.secrets.find(request[TOKEN])
 
     def _fresh(self, conversation_id: str | None) -> SessionSettings:
         return self._sessions.remembered(self._settings.fresh, conversation_id)

@@ -155,7 +155,7 @@ def conversing(lottery: random.Random) -> None:
         sent.append(json.loads(text))
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=1)
         paced_by: PlayoutPacing = "server" if transport == "webrtc" else "client"
         async with sessions.open(SessionSettings(), paced_by=paced_by) as session:
             terms = SessionConfiguration(is_beta=lottery.random() < 0.3)

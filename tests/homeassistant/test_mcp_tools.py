@@ -26,7 +26,7 @@ def test_a_language_model_turns_its_light_on_with_its_tool(
             await home.post("/api/services/light/turn_off", {"entity_id": LIGHT})
             token = await home.long_lived_token()
             async with earshot(url, token) as world:
-                toolbox = world.surroundings().toolbox
+                toolbox = world.services().toolbox
                 async with asyncio.timeout(CONNECTED_S):
                     while "HassTurnOn" not in toolbox.names(CONTEXT):  # noqa: ASYNC110 (a process)
                         await asyncio.sleep(0.1)

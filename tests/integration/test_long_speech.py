@@ -158,9 +158,9 @@ def test_40_seconds_of_push_to_talk() -> None:
 
     async def scenario(engines: EngineSet) -> None:
         metrics = Counts()
-        surroundings = SessionServices(engines, Toolbox([], metrics), LoopClock(), metrics)
+        services = SessionServices(engines, Toolbox([], metrics), LoopClock(), metrics)
         settings = SessionSettings(answers=False, language="en", turn_detection=None)
-        opened = Sessions(surroundings, Conversations(), max_sessions=1).open(
+        opened = Sessions(services, Conversations(), max_sessions=1).open(
             settings, paced_by="client"
         )
         async with asyncio.TaskGroup() as tasks, opened as session:

@@ -98,7 +98,7 @@ async def main(wishes: dict[str, Any]) -> None:
     own = replace(own, is_relay_only=wishes["relays"])
     peer = PeerSettings(ice=own, vanished_timeout_s=2, connect_timeout_s=wishes["patience_s"])
     metrics, world = PrometheusMetrics(), World(asr=OpusAsr())
-    sessions = Sessions(world.surroundings(), world.conversations, 4)
+    sessions = Sessions(world.services(), world.conversations, 4)
 
     async def guard(work: Awaitable[None], name: str) -> None:
         await work

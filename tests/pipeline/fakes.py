@@ -280,7 +280,7 @@ class World:
     vad: VadEngine = field(default_factory=LoudVads)
     no_speech: NoSpeechMode = "normal"
 
-    def surroundings(self) -> SessionServices:
+    def services(self) -> SessionServices:
         spare = {} if self.spare is None else {"spare": self.spare}
         engines = EngineSet(
             self.vad,

@@ -57,7 +57,7 @@ def run_session(
     events: list[SessionEvent] = []
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=10)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=10)
         opened = sessions.open(
             settings or SessionSettings(), paced_by=paced_by, conversation_id=new_id("conv")
         )

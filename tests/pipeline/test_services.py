@@ -32,7 +32,7 @@ class HeldAsr(LevelAsr):
 
 
 def engines(**asr: Recogniser) -> EngineSet:
-    return replace(World().surroundings().engines, asr=asr)
+    return replace(World().services().engines, asr=asr)
 
 
 def test_hosted_names_mean_the_default_unless_something_here_is_called_so() -> None:
@@ -83,10 +83,8 @@ def test_a_recogniser_that_cannot_be_unloaded_needs_no_holding() -> None:
 def test_a_session_holds_its_recogniser_until_it_takes_another_or_ends() -> None:
     first, second = HeldAsr(), HeldAsr()
     world = World()
-    surroundings = replace(
-        world.surroundings(), engines=engines(default=first, other=second, same=second)
-    )
-    session = Session(SessionSettings(), world.conversations.get(None), "server", surroundings)
+    services = replace(world.services(), engines=engines(default=first, other=second, same=second))
+    session = Session(SessionSettings(), world.conversations.get(None), "server", services)
 
     def holders() -> tuple[int, int]:
         return first.holders, second.holders

@@ -166,7 +166,7 @@ def test_what_was_heard_of_an_answer(heard_ms: float, text: str) -> None:
     spoken = HeardText()
     spoken.begin("one two three four", 0)
     spoken.begin("five six", 1000)
-    assert spoken.heard(heard_ms, 2000) == text
+    assert spoken.text_until(heard_ms, 2000) == text
 
 
 def test_words_of_a_cut_answer_are_counted_by_what_the_voice_said_of_that_clause() -> None:

@@ -58,8 +58,8 @@ class WakefulWorld(World):
     trace: Kept = field(default_factory=Kept)
     late_ms: int = 0
 
-    def surroundings(self) -> SessionServices:
-        usual = super().surroundings()
+    def services(self) -> SessionServices:
+        usual = super().services()
         engines = replace(usual.engines, wake=LevelWakes(self.late_ms))
         return replace(usual, engines=engines, trace=self.trace, traces_sound=True)
 

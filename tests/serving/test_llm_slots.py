@@ -76,7 +76,7 @@ def run_sessions(world: World, *scripts: Script) -> list[list[SessionEvent]]:
             await script(session)
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=len(scripts))
+        sessions = Sessions(world.services(), world.conversations, max_sessions=len(scripts))
         async with asyncio.TaskGroup() as tasks:
             for index in range(len(scripts)):
                 tasks.create_task(one(sessions, index))
@@ -171,9 +171,7 @@ def test_a_written_question_goes_before_drafts() -> None:
     answers: list[str] = []
 
     async def ask() -> None:
-        exchanges = OneShotResponses(
-            world.surroundings(), world.conversations, TextLanguageDetector()
-        )
+        exchanges = OneShotResponses(world.services(), world.conversations, TextLanguageDetector())
         async with exchanges.open(OneShotRequest("hello", language="en")) as exchange:
             answers.append(await exchange.text())
 

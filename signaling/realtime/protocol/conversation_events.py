@@ -67,7 +67,7 @@ class _OpenResponse:
 
     modality: Modality = "audio"
     in_conversation: bool = True
-    spoken_as: FormatName | None = None
+    output_format: FormatName | None = None
     "Audio format of the response; None: that of the session when the audio begins."
     spoken: OutputAudioEncoder = field(default_factory=OutputAudioEncoder)
 
@@ -80,73 +80,87 @@ class ResponseEventEncoder:
         self._conversation_id, self._sends_sound = conversation_id, sends_sound
         self._given: dict[str, _OpenResponse] = {}
 
-    def told(self, happened: ResponseEvent, terms: SessionConfiguration) -> list[Json]:
-        """Returns the server events for one session event. `terms`: the session's configuration
-        now."""
-        match happened:
-            case ResponseCreated(response_id=response_id, modality=modality, terms=asked):
-                given = _OpenResponse(modality, asked.in_conversation, asked.audio_format)
+    def encode(
+        self, session_event: ResponseEvent, configuration: SessionConfiguration
+    ) -> list[Json]:
+        """Returns the server events for one session event. `configuration`: the session's
+        configuration now."""
+        match session_event:
+            case ResponseCreated(response_id=response_id, modality=modality, terms=parameters):
+                given = _OpenResponse(modality, parameters.in_conversation, parameters.audio_format)
                 self._given[response_id] = given
-                return [self._response("created", happened, terms)]
+                return [self._response("created", session_event, configuration)]
             case ResponseDone(response_id=response_id):
                 self._given.pop(response_id, None)
-                return [self._response("done", happened, terms)]
+                return [self._response("done", session_event, configuration)]
             case OutputItemAdded():
-                return self._added(happened)
+                return self._added(session_event)
             case OutputItemDone():
-                return self._done(happened)
+                return self._done(session_event)
             case OutputTextDelta(modality=modality, delta=delta):
                 kind = "text" if modality == "text" else "audio_transcript"
-                return [event(f"response.output_{kind}.delta", **_part_ids(happened), delta=delta)]
+                return [
+                    event(f"response.output_{kind}.delta", **_part_ids(session_event), delta=delta)
+                ]
             case OutputAudioDelta():
-                return self._sound(happened, terms)
+                return self._sound(session_event, configuration)
             case FunctionCallArgumentsDelta(call_id=call_id, delta=delta):
-                return [event(f"{ARGUMENTS}.delta", **_ids(happened), call_id=call_id, delta=delta)]
+                return [
+                    event(f"{ARGUMENTS}.delta", **_ids(session_event), call_id=call_id, delta=delta)
+                ]
             case McpCallArgumentsDelta(delta=delta):
-                return [event("response.mcp_call_arguments.delta", **_ids(happened), delta=delta)]
+                return [
+                    event("response.mcp_call_arguments.delta", **_ids(session_event), delta=delta)
+                ]
             case McpCallProgress():
-                return _called(happened)
+                return _called(session_event)
             case _:
-                assert_never(happened)
+                assert_never(session_event)
 
     def _response(
-        self, stage: str, happened: ResponseCreated | ResponseDone, terms: SessionConfiguration
+        self,
+        stage: str,
+        session_event: ResponseCreated | ResponseDone,
+        configuration: SessionConfiguration,
     ) -> Json:
-        response = response_json(happened, self._conversation_id, terms)
+        response = response_json(session_event, self._conversation_id, configuration)
         return event(f"response.{stage}", response=response)
 
-    def _added(self, happened: OutputItemAdded) -> list[Json]:
-        whole, in_list = self._whole("added", happened)
-        if not isinstance(happened.item, MessageItem):
+    def _added(self, session_event: OutputItemAdded) -> list[Json]:
+        whole, in_list = self._whole("added", session_event)
+        if not isinstance(session_event.item, MessageItem):
             return [whole, *in_list]
-        ids = {**_item_ids(happened), "content_index": 0}
-        part = part_json(self._of(happened.response_id).modality, "")
+        ids = {**_item_ids(session_event), "content_index": 0}
+        part = part_json(self._of(session_event.response_id).modality, "")
         return [whole, *in_list, event("response.content_part.added", **ids, part=part)]
 
-    def _done(self, happened: OutputItemDone) -> list[Json]:
+    def _done(self, session_event: OutputItemDone) -> list[Json]:
         """Returns the events that end an output item."""
-        whole, in_list = self._whole("done", happened)
-        match happened.item:
+        whole, in_list = self._whole("done", session_event)
+        match session_event.item:
             case MessageItem(text=text):
-                return [*self._content_done(happened, text), whole, *in_list]
+                return [*self._content_done(session_event, text), whole, *in_list]
             case FunctionCallItem(status="completed") as call:
-                of_call: Json = {**_item_ids(happened), "call_id": call.call_id}
+                of_call: Json = {**_item_ids(session_event), "call_id": call.call_id}
                 said = event(f"{ARGUMENTS}.done", **of_call, name=call.name)
                 return [{**said, "arguments": call.arguments}, whole, *in_list]
             case _:  # no `arguments.done`: a client would run the call, and this one was cut off
                 return [whole, *in_list]
 
     def _whole(
-        self, stage: str, happened: OutputItemAdded | OutputItemDone
+        self, stage: str, session_event: OutputItemAdded | OutputItemDone
     ) -> tuple[Json, list[Json]]:
         """Returns the item's event in the response, and those in the conversation if it belongs
         there."""
-        out = item_json(happened.item)
-        ids: Json = {"response_id": happened.response_id, "output_index": happened.output_index}
+        out = item_json(session_event.item)
+        ids: Json = {
+            "response_id": session_event.response_id,
+            "output_index": session_event.output_index,
+        }
         whole = event(f"response.output_item.{stage}", **ids, item=out)
-        if not self._of(happened.response_id).in_conversation:
+        if not self._of(session_event.response_id).in_conversation:
             return whole, []
-        return whole, [listed(stage, out, happened.previous_item_id)]
+        return whole, [listed(stage, out, session_event.previous_item_id)]
 
     def _content_done(self, done: OutputItemDone, text: str) -> list[Json]:
         """Returns the events that end the text and the audio of an item."""
@@ -165,52 +179,56 @@ class ResponseEventEncoder:
             closed,
         ]
 
-    def _sound(self, happened: OutputAudioDelta, terms: SessionConfiguration) -> list[Json]:
+    def _sound(
+        self, session_event: OutputAudioDelta, configuration: SessionConfiguration
+    ) -> list[Json]:
         if not self._sends_sound:
             return []
-        given = self._of(happened.response_id)
+        given = self._of(session_event.response_id)
         pieces = given.spoken.push(
-            happened.item_id, happened.pcm, given.spoken_as or terms.spoken_as
+            session_event.item_id,
+            session_event.pcm,
+            given.output_format or configuration.output_format,
         )
-        ids = _part_ids(happened)
+        ids = _part_ids(session_event)
         return [event("response.output_audio.delta", **ids, delta=piece) for piece in pieces]
 
     def _of(self, response_id: str) -> _OpenResponse:
         return self._given.get(response_id) or _OpenResponse()
 
 
-def _called(happened: McpCallProgress) -> list[Json]:
-    at: Json = {"item_id": happened.item_id, "output_index": happened.output_index}
-    stage = event(f"response.mcp_call.{happened.stage}", **at)
-    if happened.stage != "in_progress":
+def _called(session_event: McpCallProgress) -> list[Json]:
+    at: Json = {"item_id": session_event.item_id, "output_index": session_event.output_index}
+    stage = event(f"response.mcp_call.{session_event.stage}", **at)
+    if session_event.stage != "in_progress":
         return [stage]
-    whole: Json = {"arguments": happened.arguments}
-    return [event("response.mcp_call_arguments.done", **_ids(happened), **whole), stage]
+    whole: Json = {"arguments": session_event.arguments}
+    return [event("response.mcp_call_arguments.done", **_ids(session_event), **whole), stage]
 
 
 def _ids(
-    happened: OutputTextDelta
+    session_event: OutputTextDelta
     | OutputAudioDelta
     | FunctionCallArgumentsDelta
     | McpCallArgumentsDelta
     | McpCallProgress,
 ) -> Json:
     return {
-        "response_id": happened.response_id,
-        "item_id": happened.item_id,
-        "output_index": happened.output_index,
+        "response_id": session_event.response_id,
+        "item_id": session_event.item_id,
+        "output_index": session_event.output_index,
     }
 
 
-def _part_ids(happened: OutputTextDelta | OutputAudioDelta) -> Json:
-    return {**_ids(happened), "content_index": 0}
+def _part_ids(session_event: OutputTextDelta | OutputAudioDelta) -> Json:
+    return {**_ids(session_event), "content_index": 0}
 
 
-def _item_ids(happened: OutputItemAdded | OutputItemDone) -> Json:
+def _item_ids(session_event: OutputItemAdded | OutputItemDone) -> Json:
     return {
-        "response_id": happened.response_id,
-        "item_id": happened.item.id,
-        "output_index": happened.output_index,
+        "response_id": session_event.response_id,
+        "item_id": session_event.item.id,
+        "output_index": session_event.output_index,
     }
 
 
@@ -234,9 +252,9 @@ class InputEventEncoder:
     def __init__(self) -> None:
         self._speech_start_ms: int | None = None
 
-    def told(self, happened: InputEvent) -> list[Json]:
+    def encode(self, session_event: InputEvent) -> list[Json]:
         """Returns the server events for one event of the input."""
-        match happened:
+        match session_event:
             case SpeechStarted(item_id, start_ms):
                 self._speech_start_ms = start_ms
                 return [_speech("started", item_id=item_id, audio_start_ms=start_ms)]
@@ -259,32 +277,34 @@ class InputEventEncoder:
             case InputCleared():
                 return [event("input_audio_buffer.cleared")]
             case _:
-                assert_never(happened)
+                assert_never(session_event)
 
 
-def transcription(happened: TranscriptionEvent, terms: SessionConfiguration) -> list[Json]:
+def transcription(
+    session_event: TranscriptionEvent, configuration: SessionConfiguration
+) -> list[Json]:
     """Encodes events of transcription; returns nothing if the client asked for no transcripts."""
-    if not terms.settings.transcribes:
+    if not configuration.settings.transcribes:
         return []
-    match happened:
+    match session_event:
         case HypothesisChanged(item_id, stable, unstable, audio_ms):
-            if "earshot.hypothesis" not in terms.include:
+            if "earshot.hypothesis" not in configuration.include:
                 return []
             words: Json = {"stable": stable, "unstable": unstable}
             return [event("earshot.hypothesis", item_id=item_id, **words, audio_ms=audio_ms)]
         case TranscriptionCompleted():
-            return transcription_completed(happened)
+            return transcription_completed(session_event)
         case TranscriptionFailed(item_id, code, message, index):
             error = {"type": "server_error", "code": code, "message": message, "param": None}
             ids: Json = {"item_id": item_id, "content_index": index}
             return [event(f"{TRANSCRIPTION}.failed", **ids, error=error)]
         case _:
-            assert_never(happened)
+            assert_never(session_event)
 
 
-def of_conversation(happened: ConversationEvent) -> Json:
+def of_conversation(session_event: ConversationEvent) -> Json:
     """Returns the server event for a change of the conversation."""
-    match happened:
+    match session_event:
         case ItemAdded(item, previous):
             return listed("added", item_json(item), previous)
         case ItemDone(item, previous):
@@ -297,7 +317,7 @@ def of_conversation(happened: ConversationEvent) -> Json:
         case ItemRetrieved(item):
             return event("conversation.item.retrieved", item=item_json(item))
         case _:
-            assert_never(happened)
+            assert_never(session_event)
 
 
 def _speech(stage: str, **fields: Any) -> Json:

@@ -102,45 +102,49 @@ def part_json(modality: Modality, text: str) -> Json:
 
 
 def response_json(
-    happened: ResponseCreated | ResponseDone, conversation_id: str, session: SessionConfiguration
+    session_event: ResponseCreated | ResponseDone,
+    conversation_id: str,
+    session: SessionConfiguration,
 ) -> Json:
     """Builds the response object of `response.created` and `response.done`."""
-    terms = happened.terms
+    parameters = session_event.terms
     response: Json = {
-        "id": happened.response_id,
+        "id": session_event.response_id,
         "object": "realtime.response",
         "status": "in_progress",
         "status_details": None,
         "output": [],
-        "conversation_id": conversation_id if terms.in_conversation else None,
-        "output_modalities": [happened.modality],
-        "max_output_tokens": terms.max_output_tokens or UNLIMITED,
-        "audio": {"output": output_json(session, terms.voice, format_=terms.audio_format)},
+        "conversation_id": conversation_id if parameters.in_conversation else None,
+        "output_modalities": [session_event.modality],
+        "max_output_tokens": parameters.max_output_tokens or UNLIMITED,
+        "audio": {
+            "output": output_json(session, parameters.voice, format_=parameters.audio_format)
+        },
         "usage": None,
-        "metadata": None if terms.metadata is None else dict(terms.metadata),
+        "metadata": None if parameters.metadata is None else dict(parameters.metadata),
     }
-    if isinstance(happened, ResponseDone):
-        response["status"] = happened.status
-        response["status_details"] = _status_details(happened)
-        response["output"] = [item_json(item) for item in happened.output]
-        response["usage"] = _usage(happened)
+    if isinstance(session_event, ResponseDone):
+        response["status"] = session_event.status
+        response["status_details"] = _status_details(session_event)
+        response["output"] = [item_json(item) for item in session_event.output]
+        response["usage"] = _usage(session_event)
     return response
 
 
-def transcription_completed(happened: TranscriptionCompleted) -> list[Json]:
+def transcription_completed(session_event: TranscriptionCompleted) -> list[Json]:
     """Builds the final transcription: a delta with all words, then `completed`."""
-    ids: Json = {"item_id": happened.item_id, "content_index": happened.content_index}
+    ids: Json = {"item_id": session_event.item_id, "content_index": session_event.content_index}
     completed = event(
         f"{TRANSCRIPTION}.completed",
         **ids,
-        transcript=happened.transcript,
-        usage={"type": "duration", "seconds": happened.audio_s},
+        transcript=session_event.transcript,
+        usage={"type": "duration", "seconds": session_event.audio_s},
     )
-    if happened.logprobs is not None:
-        completed["logprobs"] = [_logprob(data, value) for data, value in happened.logprobs]
-    if not happened.transcript:
+    if session_event.logprobs is not None:
+        completed["logprobs"] = [_logprob(data, value) for data, value in session_event.logprobs]
+    if not session_event.transcript:
         return [completed]
-    return [event(f"{TRANSCRIPTION}.delta", **ids, delta=happened.transcript), completed]
+    return [event(f"{TRANSCRIPTION}.delta", **ids, delta=session_event.transcript), completed]
 
 
 def listed(stage: str, item: Json, previous_item_id: str | None) -> Json:
@@ -170,7 +174,7 @@ def turn_json(traced: TurnTimeline) -> Json:
     }
 
 
-def limits_json(told: RateLimits) -> list[Json]:
+def limits_json(limits: RateLimits) -> list[Json]:
     """Builds the limits of `rate_limits.updated`."""
     return [
         {
@@ -179,7 +183,7 @@ def limits_json(told: RateLimits) -> list[Json]:
             "remaining": one.remaining,
             "reset_seconds": round(one.reset_s, 3),
         }
-        for one in told.limits
+        for one in limits.limits
     ]
 
 

@@ -71,18 +71,18 @@ class EventTranslator:
 
     def __init__(
         self,
-        terms: SessionConfiguration,
+        configuration: SessionConfiguration,
         session_id: str,
         conversation_id: str,
         *,
         transport: Transport,
     ) -> None:
-        self.terms = replace(terms, conversation_id=conversation_id)
+        self.configuration = replace(configuration, conversation_id=conversation_id)
         self._session_id, self._conversation_id = session_id, conversation_id
         self._transport = transport
         self.fallback_padding: AsrPadding | None = None
         "Padding that the recogniser uses instead of the requested one; None if it uses that one."
-        self._sent = 0
+        self._event_count = 0
         self._has_received = False
         self.appended: str | None = None
         "Client's id of the event whose audio was fed last."
@@ -93,31 +93,31 @@ class EventTranslator:
 
     def receive(self, text: str) -> ClientEvent:
         """Decodes one text of the client. Raises BadEvent."""
-        is_ga = self._has_received and not self.terms.is_beta
+        is_ga = self._has_received and not self.configuration.is_beta
         return decode(text, None if is_ga else self._reshaped)
 
     def _reshaped(self, raw: Json) -> Json:
         if not self._has_received:
             self._has_received = True
             if is_beta_update(raw):  # the client has already read `session.created` in the GA shape
-                self.terms = replace(self.terms, is_beta=True)
-        return to_ga(raw) if self.terms.is_beta else raw
+                self.configuration = replace(self.configuration, is_beta=True)
+        return to_ga(raw) if self.configuration.is_beta else raw
 
     def created(self) -> list[Json]:
         """Returns the first events of a connection."""
-        begun = [event("session.created", session=self._session_json(self.terms))]
-        if self.terms.settings.answers:  # a transcription session has no conversation
+        begun = [event("session.created", session=self._session_json(self.configuration))]
+        if self.configuration.settings.answers:  # a transcription session has no conversation
             conversation = {"id": self._conversation_id, "object": "realtime.conversation"}
             begun.append(event("conversation.created", conversation=conversation))
         return [self._numbered(out) for out in begun]
 
     def updated(self) -> Json:
         """Returns the event that shows the session after an update."""
-        return self._numbered(self.shown(self.terms))
+        return self._numbered(self.shown(self.configuration))
 
-    def shown(self, terms: SessionConfiguration) -> Json:
-        """Returns the event for an update to these terms, without an event id."""
-        return event("session.updated", session=self._session_json(terms))
+    def shown(self, configuration: SessionConfiguration) -> Json:
+        """Returns the event for an update to this configuration, without an event id."""
+        return event("session.updated", session=self._session_json(configuration))
 
     def error(
         self,
@@ -144,29 +144,34 @@ class EventTranslator:
         """Returns the event about the connection's quality."""
         return self._numbered(event(QUALITY_EVENT, connection=connection_json(quality)))
 
-    def to_json(self, happened: SessionEvent) -> list[Json]:
+    def to_json(self, session_event: SessionEvent) -> list[Json]:
         """Returns the server events for one session event, in sending order."""
-        if isinstance(happened, OutputAudioDelta | PlayoutStarted) and not self.terms.has_spoken:
-            self.terms = replace(self.terms, has_spoken=True)
-        return [self._numbered(out) for out in self._translated(happened)]
+        if (
+            isinstance(session_event, OutputAudioDelta | PlayoutStarted)
+            and not self.configuration.has_spoken
+        ):
+            self.configuration = replace(self.configuration, has_spoken=True)
+        return [self._numbered(out) for out in self._translated(session_event)]
 
     def to_text(self, out: Json) -> str | None:
         """Returns an event as text in the client's shape; None if that shape has no such event."""
-        shown = to_beta(out) if self.terms.is_beta else out
+        shown = to_beta(out) if self.configuration.is_beta else out
         return None if shown is None else to_text(shown)
 
-    def _session_json(self, terms: SessionConfiguration) -> Json:
+    def _session_json(self, configuration: SessionConfiguration) -> Json:
         """Returns the session object with the values in effect."""
-        padding = self.fallback_padding or terms.settings.padding
-        in_effect = replace(terms, settings=replace(terms.settings, padding=padding))
+        padding = self.fallback_padding or configuration.settings.padding
+        in_effect = replace(
+            configuration, settings=replace(configuration.settings, padding=padding)
+        )
         return session_json(in_effect, self._session_id)
 
     def _numbered(self, out: Json) -> Json:
-        self._sent += 1
-        return {"type": out["type"], "event_id": f"evt_{self._sent}", **out}
+        self._event_count += 1
+        return {"type": out["type"], "event_id": f"evt_{self._event_count}", **out}
 
-    def _translated(self, happened: SessionEvent) -> list[Json]:
-        match happened:
+    def _translated(self, session_event: SessionEvent) -> list[Json]:
+        match session_event:
             case (
                 SpeechStarted()
                 | SpeechStopped()
@@ -175,11 +180,11 @@ class EventTranslator:
                 | InputCommitted()
                 | InputCleared()
             ):
-                return self._input.told(happened)
+                return self._input.encode(session_event)
             case HypothesisChanged() | TranscriptionCompleted() | TranscriptionFailed():
-                return transcription(happened, self.terms)
+                return transcription(session_event, self.configuration)
             case ItemAdded() | ItemDone() | ItemTruncated() | ItemDeleted() | ItemRetrieved():
-                return [of_conversation(happened)]
+                return [of_conversation(session_event)]
             case (
                 ResponseCreated()
                 | OutputItemAdded()
@@ -191,31 +196,33 @@ class EventTranslator:
                 | OutputItemDone()
                 | ResponseDone()
             ):
-                return self._responses.told(happened, self.terms)
+                return self._responses.encode(session_event, self.configuration)
             case RateLimits():
-                return [event("rate_limits.updated", rate_limits=limits_json(happened))]
+                return [event("rate_limits.updated", rate_limits=limits_json(session_event))]
             case McpListToolsProgress(item_id=item_id, stage=stage):
                 return [event(f"mcp_list_tools.{stage}", item_id=item_id)]
             case PlayoutStarted() | PlayoutStopped() | PlayoutCleared():
-                return self._playout(happened)
+                return self._playout(session_event)
             case TurnTimeline():
-                shown = "earshot.turn" in self.terms.include
-                return [event("earshot.turn", turn=turn_json(happened))] if shown else []
+                shown = "earshot.turn" in self.configuration.include
+                return [event("earshot.turn", turn=turn_json(session_event))] if shown else []
             case WakeStateChanged():
-                shown = "earshot.wake" in self.terms.include
-                return [event("earshot.wake", wake=wake_json(happened))] if shown else []
+                shown = "earshot.wake" in self.configuration.include
+                return [event("earshot.wake", wake=wake_json(session_event))] if shown else []
             case ErrorEvent(code, message, is_clients):
                 if not is_clients:
                     return [error_event(code, message, kind="server_error")]
                 kind, event_id = "invalid_request_error", self.appended
                 return [error_event(code, message, kind=kind, event_id=event_id)]
             case _:
-                assert_never(happened)
+                assert_never(session_event)
 
-    def _playout(self, happened: PlayoutStarted | PlayoutStopped | PlayoutCleared) -> list[Json]:
+    def _playout(
+        self, session_event: PlayoutStarted | PlayoutStopped | PlayoutCleared
+    ) -> list[Json]:
         if self._transport == "websocket":  # the client paces its own playout
             return []
-        match happened:
+        match session_event:
             case PlayoutStarted():
                 stage = "started"
             case PlayoutStopped():
@@ -223,5 +230,5 @@ class EventTranslator:
             case PlayoutCleared():
                 stage = "cleared"
             case _:
-                assert_never(happened)
-        return [event(f"output_audio_buffer.{stage}", response_id=happened.response_id)]
+                assert_never(session_event)
+        return [event(f"output_audio_buffer.{stage}", response_id=session_event.response_id)]

@@ -15,9 +15,9 @@ from pipeline.shared.settings import DEFAULT, SessionSettings, own_model
 from signaling.realtime.client_secrets import (
     ClientSecret,
     ClientSecretRequest,
-    as_minted,
     check_conversation,
     check_type,
+    fix_configuration,
 )
 from signaling.realtime.protocol.decode import MAX_CONTROL_EVENT_BYTES
 from signaling.realtime.protocol.structs import StrictStruct
@@ -58,20 +58,20 @@ class CallOffer:
     """SDP offer with the session's configuration."""
 
     sdp: str
-    terms: SessionConfiguration
+    configuration: SessionConfiguration
 
 
-def terms_of(
+def configuration_of(
     query: Mapping[str, str],
     fresh: SessionSettingsFactory,
     sent: SessionObject | None = None,
-    minted: ClientSecret | None = None,
+    client_secret: ClientSecret | None = None,
 ) -> SessionConfiguration:
     """Builds the configuration of a new session. Raises RequestError.
 
     `query`: may hold `model`, `intent=transcription` and `conversation_id`. `fresh`: settings to
-    start from. `sent`: session object of the request. `minted`: client secret of the request; its
-    type, model and conversation stay, whatever the query says.
+    start from. `sent`: session object of the request. `client_secret`: client secret of the
+    request; its type, model and conversation stay, whatever the query says.
     """
     if "call_id" in query:
         raise RequestError(
@@ -79,11 +79,11 @@ def terms_of(
             code="unsupported_parameter",
             param="call_id",
         )
-    if minted is not None:
-        session = minted.session
+    if client_secret is not None:
+        session = client_secret.session
         check_conversation(query.get("conversation_id"), conversation_of(session))
-        fixed = as_minted(terms_of(_named(session), fresh, session))
-        fixed = replace(fixed, guest=minted.guest)
+        fixed = fix_configuration(configuration_of(_named(session), fresh, session))
+        fixed = replace(fixed, secret_holder=client_secret.secret_holder)
         return _within(fixed, apply_session_update(fixed, sent)) if sent else fixed
     conversation_id = query.get("conversation_id")
     if conversation_id is not None and not 0 < len(conversation_id) <= MAX_ID_LENGTH:
@@ -97,17 +97,17 @@ def terms_of(
         llm=own_model(query.get("model") or DEFAULT),
         answers=query.get("intent") != "transcription",
     )
-    terms = SessionConfiguration(
+    configuration = SessionConfiguration(
         settings,
         conversation_id=conversation_id,
         knows_conversations=conversation_id is not None,
     )
-    return apply_session_update(terms, sent) if sent else terms
+    return apply_session_update(configuration, sent) if sent else configuration
 
 
-def _named(minted: SessionObject) -> dict[str, str]:
+def _named(client_secret: SessionObject) -> dict[str, str]:
     """Returns a query that only names the secret's conversation."""
-    conversation_id = conversation_of(minted)
+    conversation_id = conversation_of(client_secret)
     return {} if conversation_id is None else {"conversation_id": conversation_id}
 
 
@@ -120,12 +120,17 @@ def _within(fixed: SessionConfiguration, wished: SessionConfiguration) -> Sessio
 
 
 async def read_offer(
-    request: aioweb.Request, fresh: SessionSettingsFactory, minted: ClientSecret | None = None
+    request: aioweb.Request,
+    fresh: SessionSettingsFactory,
+    client_secret: ClientSecret | None = None,
 ) -> CallOffer:
     """Reads a body of SDP, or a form with `sdp` and `session`. Raises RequestError for any other
     body."""
     if request.content_type == SDP:
-        return CallOffer(await read_sdp(request), terms_of(request.query, fresh, minted=minted))
+        return CallOffer(
+            await read_sdp(request),
+            configuration_of(request.query, fresh, client_secret=client_secret),
+        )
     if request.content_type != FORM:
         raise RequestError(
             f"The body must be {SDP}, or {FORM} with the parts sdp and session.",
@@ -139,7 +144,7 @@ async def read_offer(
     sent = None
     if "session" in form:
         sent = validate({"session": _json(form["session"], "session")}, _SessionPart).session
-    return CallOffer(_sdp(form["sdp"]), terms_of(request.query, fresh, sent, minted))
+    return CallOffer(_sdp(form["sdp"]), configuration_of(request.query, fresh, sent, client_secret))
 
 
 def read_secret_request(

@@ -71,9 +71,9 @@ class SessionConfiguration:
     "Stored prompt that the client named."
     conversation_id: str | None = None
     "Conversation to continue; None: a new one."
-    heard_as: FormatName = PCM
+    input_format: FormatName = PCM
     "Format of the client's audio."
-    spoken_as: FormatName = PCM
+    output_format: FormatName = PCM
     "Format of the audio that the client gets."
     says_input_rate: bool = False
     "The client stated the rate of its audio; otherwise the real rate may differ."
@@ -81,7 +81,7 @@ class SessionConfiguration:
     "The client uses the beta shape of the API."
     has_spoken: bool = False
     "The client has received audio of a response, so the voice cannot be changed any more."
-    guest: ClientSecretHolder | None = None
+    secret_holder: ClientSecretHolder | None = None
     "Holder of the client secret; None if the client came with the server's key."
     knows_conversations: bool = False
     "The client sent the field `earshot`, so it is shown that field."
@@ -99,19 +99,21 @@ def conversation_of(sent: SessionObject) -> str | None:
     return sent_object(extension.conversation_id) if extension else None
 
 
-def apply_session_update(terms: SessionConfiguration, sent: SessionObject) -> SessionConfiguration:
+def apply_session_update(
+    configuration: SessionConfiguration, sent: SessionObject
+) -> SessionConfiguration:
     """Returns the configuration with a client's changes. Raises RequestError for unsupported
     ones."""
-    settings = replace(terms.settings, answers=isinstance(sent, RealtimeSession))
+    settings = replace(configuration.settings, answers=isinstance(sent, RealtimeSession))
     if isinstance(sent, RealtimeSession):
-        prompt = _prompt(terms, sent)
+        prompt = _prompt(configuration, sent)
         stored = instructions_of(prompt, settings.prompts, "session") if prompt else ""
-        settings = _with_answering(settings, sent, _instructions(terms, sent, stored))
-        terms = replace(terms, prompt=prompt)
+        settings = _with_answering(settings, sent, _instructions(configuration, sent, stored))
+        configuration = replace(configuration, prompt=prompt)
     audio = sent.audio
     if isinstance(audio, SessionAudio | TranscriptionAudio) and isinstance(audio.input, AudioInput):
         settings = _with_input(settings, audio.input)
-    return _with_extension(_with_formats(replace(terms, settings=settings), audio), sent)
+    return _with_extension(_with_formats(replace(configuration, settings=settings), audio), sent)
 
 
 def check_unchanged(old: SessionConfiguration, new: SessionConfiguration) -> None:
@@ -138,18 +140,18 @@ def check_unchanged(old: SessionConfiguration, new: SessionConfiguration) -> Non
         )
 
 
-def session_json(terms: SessionConfiguration, session_id: str) -> dict[str, Any]:
+def session_json(configuration: SessionConfiguration, session_id: str) -> dict[str, Any]:
     """Returns the full session object with the values in effect."""
-    settings = terms.settings
-    common: dict[str, Any] = {"id": session_id, "include": sorted(terms.include) or None}
-    if terms.knows_conversations:
-        common["earshot"] = {"conversation_id": terms.conversation_id}
+    settings = configuration.settings
+    common: dict[str, Any] = {"id": session_id, "include": sorted(configuration.include) or None}
+    if configuration.knows_conversations:
+        common["earshot"] = {"conversation_id": configuration.conversation_id}
         common["earshot"] |= extension_json(settings)
         if decoding := decoding_json(settings):
             common["earshot"]["transcription"] = decoding
-    if terms.prompt is not None and settings.answers:
-        common["prompt"] = prompt_json(terms.prompt)
-    heard = _input_json(terms)
+    if configuration.prompt is not None and settings.answers:
+        common["prompt"] = prompt_json(configuration.prompt)
+    heard = _input_json(configuration)
     if not settings.answers:
         return {
             "type": "transcription",
@@ -163,7 +165,7 @@ def session_json(terms: SessionConfiguration, session_id: str) -> dict[str, Any]
         "model": settings.llm,
         "instructions": settings.instructions,
         "output_modalities": [settings.modality],
-        "audio": {"input": heard, "output": output_json(terms, speed=settings.speed)},
+        "audio": {"input": heard, "output": output_json(configuration, speed=settings.speed)},
         "tools": tools_json(settings.client_tools, settings.mcp_servers),
         "tool_choice": choice_json(settings.tool_choice),
         "max_output_tokens": settings.max_output_tokens or UNLIMITED,
@@ -175,33 +177,33 @@ def session_json(terms: SessionConfiguration, session_id: str) -> dict[str, Any]
 
 
 def output_json(
-    terms: SessionConfiguration,
+    configuration: SessionConfiguration,
     voice: str | None = None,
     speed: float | None = None,
     format_: FormatName | None = None,
 ) -> dict[str, Any]:
     """Returns the JSON of the audio output. `voice`, `format_`: None for the session's."""
     out: dict[str, Any] = {
-        "format": format_json(format_ or terms.spoken_as),
-        "voice": voice or terms.settings.voice,
+        "format": format_json(format_ or configuration.output_format),
+        "voice": voice or configuration.settings.voice,
     }
     return out if speed is None else {**out, "speed": speed}
 
 
-def _prompt(terms: SessionConfiguration, sent: RealtimeSession) -> PromptSelection | None:
+def _prompt(configuration: SessionConfiguration, sent: RealtimeSession) -> PromptSelection | None:
     if isinstance(sent.prompt, UnsetType):
-        return terms.prompt
+        return configuration.prompt
     return None if sent.prompt is None else prompt_use(sent.prompt, "session")
 
 
-def _instructions(terms: SessionConfiguration, sent: RealtimeSession, stored: str) -> str:
+def _instructions(configuration: SessionConfiguration, sent: RealtimeSession, stored: str) -> str:
     """Returns the instructions in effect. `stored`: those of the prompt, used where none are
     written."""
-    settings, now = terms.settings, terms.settings.instructions
+    settings, now = configuration.settings, configuration.settings.instructions
     if sent_object(sent.prompt):
         now = stored
-    elif sent.prompt is None and terms.prompt is not None:
-        was = instructions_of(terms.prompt, settings.prompts, "session")
+    elif sent.prompt is None and configuration.prompt is not None:
+        was = instructions_of(configuration.prompt, settings.prompts, "session")
         now = _FRESH.instructions if now == was else now
     return updated_value(sent.instructions, now, stored or _FRESH.instructions)
 
@@ -242,7 +244,7 @@ def _with_answering(
 
 
 def _with_formats(
-    terms: SessionConfiguration, audio: OptionalField[SessionAudio | TranscriptionAudio]
+    configuration: SessionConfiguration, audio: OptionalField[SessionAudio | TranscriptionAudio]
 ) -> SessionConfiguration:
     """Applies the audio formats of both directions."""
     heard = (
@@ -251,10 +253,12 @@ def _with_formats(
     spoken = sent_object(audio.output) if isinstance(audio, SessionAudio) else None
     if heard and not isinstance(heard.format, UnsetType):
         is_said = says_rate(heard.format)
-        terms = replace(terms, heard_as=name_of(heard.format), says_input_rate=is_said)
+        configuration = replace(
+            configuration, input_format=name_of(heard.format), says_input_rate=is_said
+        )
     if spoken and not isinstance(spoken.format, UnsetType):
-        terms = replace(terms, spoken_as=name_of(spoken.format))
-    return terms
+        configuration = replace(configuration, output_format=name_of(spoken.format))
+    return configuration
 
 
 def _with_output(settings: SessionSettings, sent: AudioOutput) -> SessionSettings:
@@ -281,23 +285,25 @@ def _with_input(settings: SessionSettings, sent: AudioInput) -> SessionSettings:
     return replace(settings, turn_detection=now)
 
 
-def _with_extension(terms: SessionConfiguration, sent: SessionObject) -> SessionConfiguration:
+def _with_extension(
+    configuration: SessionConfiguration, sent: SessionObject
+) -> SessionConfiguration:
     """Applies `include` and the field `earshot`."""
-    include: Sequence[str] = updated_value(sent.include, sorted(terms.include), [])
-    settings = replace(terms.settings, logprobs=LOGPROBS in include)
+    include: Sequence[str] = updated_value(sent.include, sorted(configuration.include), [])
+    settings = replace(configuration.settings, logprobs=LOGPROBS in include)
     if extension := sent_object(sent.earshot):
         settings = with_extension(with_decoding(settings, extension.transcription), extension)
-    terms = replace(terms, settings=settings, include=frozenset(include))
+    configuration = replace(configuration, settings=settings, include=frozenset(include))
     if isinstance(sent.earshot, UnsetType):
-        return terms
-    conversation_id = conversation_of(sent) or terms.conversation_id
-    return replace(terms, conversation_id=conversation_id, knows_conversations=True)
+        return configuration
+    conversation_id = conversation_of(sent) or configuration.conversation_id
+    return replace(configuration, conversation_id=conversation_id, knows_conversations=True)
 
 
-def _input_json(terms: SessionConfiguration) -> dict[str, Any]:
-    settings = terms.settings
+def _input_json(configuration: SessionConfiguration) -> dict[str, Any]:
+    settings = configuration.settings
     return {
-        "format": format_json(terms.heard_as),
+        "format": format_json(configuration.input_format),
         "noise_reduction": noise_reduction_json(settings),
         "transcription": transcription_json(settings) if settings.transcribes else None,
         "turn_detection": turn_detection_json(settings.turn_detection),

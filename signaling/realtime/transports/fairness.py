@@ -28,17 +28,17 @@ class EventLoopShare:
         self._done = 0
         self._left_at = 0.0
 
-    def came(self, now: float) -> None:
+    def begin_event(self, now: float) -> None:
         """Begins an event; a long pause before it resets the count."""
         if now - self._left_at >= PAUSE_S:
             self._done = 0
 
-    def next(self, samples: int) -> bool:
+    def is_share_used(self, samples: int) -> bool:
         """Adds the next piece of work. Returns True if others must have their turn before it."""
         is_over = self._done >= SAMPLES_PER_TURN
         self._done = samples if is_over else self._done + samples
         return is_over
 
-    def left(self, now: float) -> None:
+    def end_event(self, now: float) -> None:
         """Ends an event."""
         self._left_at = now

@@ -41,71 +41,71 @@ async def serve_sideband(
     ws = EventSocket()
     if not ws.can_prepare(request).ok:
         raise RequestError("This path speaks WebSocket.", code="websocket_expected")
-    async with _joined(connection, SidebandOutbox(is_beta=is_beta(request.headers))) as told:
+    async with _joined(connection, SidebandOutbox(is_beta=is_beta(request.headers))) as outbox:
         await ws.open(request)
-        ws.on_too_large = partial(connection.refuse_too_large, told)
+        ws.on_too_large = partial(connection.refuse_too_large, outbox)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_read(ws, connection, told))
-            end = await _tell(ws, told, tasks)
+            tasks.create_task(_read(ws, connection, outbox))
+            end = await _tell(ws, outbox, tasks)
             code, reason = TOO_SLOW if end is DisconnectReason.LAGGING else (WSCloseCode.OK, b"")
             await ws.close(code=code, message=reason, drain=False)
-        logger.info("= aside ended: %s", end.value)
+        logger.info("= sideband connection ended: %s", end.value)
     await abort_unread(request)
     return ws
 
 
 @asynccontextmanager
 async def _joined(
-    connection: RealtimeConnection, told: SidebandOutbox
+    connection: RealtimeConnection, outbox: SidebandOutbox
 ) -> AsyncIterator[SidebandOutbox]:
     """Registers the queue with the call while the context is open. Raises RequestError if the call
     has too many sideband connections."""
-    if len(connection.asides) >= MAX_SIDEBANDS:
+    if len(connection.sidebands) >= MAX_SIDEBANDS:
         raise RequestError(
             f"{MAX_SIDEBANDS} clients follow this call already.", code="too_many_asides"
         )
-    connection.join(told)
+    connection.join(outbox)
     try:
-        yield told
+        yield outbox
     finally:
-        connection.asides.discard(told)
+        connection.sidebands.discard(outbox)
 
 
 async def _tell(
-    ws: EventSocket, told: SidebandOutbox, tasks: asyncio.TaskGroup
+    ws: EventSocket, outbox: SidebandOutbox, tasks: asyncio.TaskGroup
 ) -> DisconnectReason:
     """Sends events until the call ends, or the client leaves or is too slow. Returns the reason.
     After the call the client has a last chance to read what is left, unless it was too slow before.
     """
-    writing = tasks.create_task(_write(ws, told))
-    await told.closed.wait()
-    await asyncio.wait([writing], timeout=0 if told.overflowed else LAST_CHANCE_S)
+    writing = tasks.create_task(_write(ws, outbox))
+    await outbox.closed.wait()
+    await asyncio.wait([writing], timeout=0 if outbox.overflowed else LAST_CHANCE_S)
     if not writing.done():
         writing.cancel()
         await asyncio.wait([writing])
-        told.overflowed |= not told.has_left
-    if told.overflowed:
+        outbox.overflowed |= not outbox.has_left
+    if outbox.overflowed:
         return DisconnectReason.LAGGING
-    return DisconnectReason.CLIENT if told.has_left else DisconnectReason.SERVER
+    return DisconnectReason.CLIENT if outbox.has_left else DisconnectReason.SERVER
 
 
-async def _write(ws: EventSocket, told: SidebandOutbox) -> None:
+async def _write(ws: EventSocket, outbox: SidebandOutbox) -> None:
     try:
-        async for text in told:
+        async for text in outbox:
             await ws.tell(text)
     except ClientDisconnected:
-        told.leave()
+        outbox.leave()
     except SlowClient:
-        told.cut()
+        outbox.cut()
 
 
-async def _read(ws: EventSocket, connection: RealtimeConnection, told: SidebandOutbox) -> None:
+async def _read(ws: EventSocket, connection: RealtimeConnection, outbox: SidebandOutbox) -> None:
     async for message in ws:
         match message.type:
             case WSMsgType.TEXT:
-                await connection.receive(message.data, told)
+                await connection.receive(message.data, outbox)
             case WSMsgType.BINARY:
-                await connection.refuse_binary(told)
+                await connection.refuse_binary(outbox)
             case _:
                 break
-    told.leave()
+    outbox.leave()

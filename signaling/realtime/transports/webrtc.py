@@ -70,7 +70,7 @@ class RealtimeCalls:
         finally:
             self._tasks = None
 
-    async def start(self, offer_sdp: str, terms: SessionConfiguration) -> tuple[str, str]:
+    async def start(self, offer_sdp: str, configuration: SessionConfiguration) -> tuple[str, str]:
         """Starts a call; returns its id and the SDP answer. The session is opened before the
         answer, so that a full server and wrong settings are errors of this request. Raises
         OverloadedError or RequestError."""
@@ -79,7 +79,7 @@ class RealtimeCalls:
                 "no calls are taken now", retry_after_s=RETRY_AFTER_S, code="draining"
             )
         call = RealtimeCall(self._sessions, self._metrics, self._home, self._peer_settings)
-        work = self._guard(self._run(call, offer_sdp, terms), call.id)
+        work = self._guard(self._run(call, offer_sdp, configuration), call.id)
         self._tasks.create_task(work, name=call.id)
         return call.id, await call.answered
 
@@ -110,10 +110,12 @@ class RealtimeCalls:
             raise NotFound("There is no such call, or it has ended.", code="call_not_found")
         return call
 
-    async def _run(self, call: "RealtimeCall", offer_sdp: str, terms: SessionConfiguration) -> None:
+    async def _run(
+        self, call: "RealtimeCall", offer_sdp: str, configuration: SessionConfiguration
+    ) -> None:
         self._live[call.id] = call
         try:
-            await call.run(offer_sdp, terms, self._idle_timeout_s)
+            await call.run(offer_sdp, configuration, self._idle_timeout_s)
         finally:
             del self._live[call.id]
             call.ended.set()
@@ -145,21 +147,23 @@ class RealtimeCall:
         if self._peer is not None:
             self._peer.stop()
 
-    async def run(self, offer_sdp: str, terms: SessionConfiguration, idle_timeout_s: float) -> None:
+    async def run(
+        self, offer_sdp: str, configuration: SessionConfiguration, idle_timeout_s: float
+    ) -> None:
         """Serves the call until the peer is gone or the session has ended; everything is freed
         then."""
         refusal: EarshotError | None = None
         try:
             opened = self._sessions.open(
-                terms.settings,
+                configuration.settings,
                 paced_by="server",
-                conversation_id=terms.conversation_id,
-                guest=terms.guest,
+                conversation_id=configuration.conversation_id,
+                secret_holder=configuration.secret_holder,
             )
             async with AsyncExitStack() as stack:
                 with params_below("session"):
                     session = await stack.enter_async_context(opened)
-                refusal = await self._answer(session, offer_sdp, terms, idle_timeout_s)
+                refusal = await self._answer(session, offer_sdp, configuration, idle_timeout_s)
         except EarshotError as error:
             if self.answered.done():
                 raise
@@ -173,7 +177,7 @@ class RealtimeCall:
         self,
         session: Session,
         offer_sdp: str,
-        terms: SessionConfiguration,
+        configuration: SessionConfiguration,
         idle_timeout_s: float,
     ) -> EarshotError | None:
         """Serves the whole call; returns an error if the offer cannot be answered."""
@@ -197,7 +201,7 @@ class RealtimeCall:
         try:
             connection = RealtimeConnection(
                 session,
-                terms,
+                configuration,
                 self._send,
                 self._metrics,
                 transport="webrtc",

@@ -20,7 +20,7 @@ from signaling.realtime.client_secrets import ClientSecret
 from signaling.realtime.connection import DisconnectReason, RealtimeConnection
 from signaling.realtime.protocol.beta import is_beta
 from signaling.realtime.protocol.server_events import RoundTripMeter
-from signaling.realtime.session.offer import SessionSettingsFactory, terms_of
+from signaling.realtime.session.offer import SessionSettingsFactory, configuration_of
 from signaling.realtime.session.settings import SessionConfiguration
 from signaling.realtime.transports.event_socket import TOO_SLOW, EventSocket, abort_unread
 
@@ -44,25 +44,25 @@ async def serve(
     home: HomeFeed | None,
     idle_timeout_s: float,
     fresh: SessionSettingsFactory,
-    minted: ClientSecret | None = None,
+    client_secret: ClientSecret | None = None,
 ) -> aioweb.StreamResponse:
     """Serves one client from upgrade to close. Raises RequestError or OverloadedError before the
     upgrade."""
-    terms = terms_of(request.query, fresh, minted=minted)
-    terms = replace(terms, is_beta=is_beta(request.headers))
+    configuration = configuration_of(request.query, fresh, client_secret=client_secret)
+    configuration = replace(configuration, is_beta=is_beta(request.headers))
     ws = EventSocket(autoping=False)  # pongs are read here, to measure the round trip
     if not ws.can_prepare(request).ok:
         raise RequestError(
             "This path speaks WebSocket; POST an SDP offer for WebRTC.", code="websocket_expected"
         )
     async with sessions.open(
-        terms.settings,
+        configuration.settings,
         paced_by="client",
-        conversation_id=terms.conversation_id,
-        guest=terms.guest,
+        conversation_id=configuration.conversation_id,
+        secret_holder=configuration.secret_holder,
     ) as session:
         await ws.open(request)
-        end = await _converse(ws, session, terms, metrics, home, idle_timeout_s)
+        end = await _converse(ws, session, configuration, metrics, home, idle_timeout_s)
         logger.info("= session %s ended: %s", session.id, end.value)
     await abort_unread(request)
     return ws
@@ -71,7 +71,7 @@ async def serve(
 async def _converse(
     ws: EventSocket,
     session: Session,
-    terms: SessionConfiguration,
+    configuration: SessionConfiguration,
     metrics: Metrics,
     home: HomeFeed | None,
     idle_timeout_s: float,
@@ -79,7 +79,7 @@ async def _converse(
     """Connects the WebSocket to the session until one of them ends; returns the reason."""
     connection = RealtimeConnection(
         session,
-        terms,
+        configuration,
         ws.tell,
         metrics,
         transport="websocket",

@@ -91,7 +91,7 @@ def test_while_it_is_away_the_rest_works_and_says_so(caplog: pytest.LogCaptureFi
         async with home_with_tools() as (home, switched), earshot(home.url) as world:
             await has_tools(world)
             await home.stop()
-            toolbox = world.surroundings().toolbox
+            toolbox = world.services().toolbox
             await until(lambda: "HassTurnOn" not in toolbox.names(CONTEXT))
             assert "19" in await ask(world, "time")
             assert "cannot be reached" in await ask(world, "a sentence")

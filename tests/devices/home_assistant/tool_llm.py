@@ -57,11 +57,11 @@ async def earshot(url: str, token: str = TOKEN) -> AsyncIterator[World]:
 
 
 async def ask(world: World, text: str) -> str:
-    exchanges = OneShotResponses(world.surroundings(), world.conversations, TextLanguageDetector())
+    exchanges = OneShotResponses(world.services(), world.conversations, TextLanguageDetector())
     async with exchanges.open(OneShotRequest(text, language="en")) as exchange:
         return await exchange.text()
 
 
 async def has_tools(world: World) -> None:
-    toolbox = world.surroundings().toolbox
+    toolbox = world.services().toolbox
     await until(lambda: "HassTurnOn" in toolbox.names(CONTEXT))

@@ -97,10 +97,8 @@ class Scene:
             wake=self.wake,
         )
         self.metrics, clock, languages = Counts(), LoopClock(), UsualLanguage()
-        surroundings = SessionServices(
-            engines, Toolbox([Adder()], self.metrics), clock, self.metrics
-        )
-        self.exchanges = OneShotResponses(surroundings, self.conversations, languages)
+        services = SessionServices(engines, Toolbox([Adder()], self.metrics), clock, self.metrics)
+        self.exchanges = OneShotResponses(services, self.conversations, languages)
         self.services = WyomingServices(
             engines,
             Transcriber(engines),

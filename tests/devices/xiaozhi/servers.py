@@ -162,8 +162,8 @@ class Scene:
         )
         self.tools, self.presence = DeviceToolProvider(), Presence(self.witness)
         toolbox = Toolbox([Adder(), self.tools], self.metrics)
-        surroundings = SessionServices(engines, toolbox, LoopClock(), self.metrics)
-        self.sessions = Sessions(surroundings, self.conversations, self.max_sessions)
+        services = SessionServices(engines, toolbox, LoopClock(), self.metrics)
+        self.sessions = Sessions(services, self.conversations, self.max_sessions)
         return XiaozhiDoor(
             self.sessions,
             self.directory,

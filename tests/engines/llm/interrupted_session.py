@@ -34,9 +34,7 @@ async def spoken_over(llm: Llm, cancelled: Wait, *, began: Wait | None = None) -
     settings = SessionSettings(turn_detection=asks_itself, max_output_tokens=ANSWER_TOKENS)
     events: list[SessionEvent] = []
     world = AnsweredBy(llm)
-    opened = Sessions(world.surroundings(), world.conversations, 1).open(
-        settings, paced_by="server"
-    )
+    opened = Sessions(world.services(), world.conversations, 1).open(settings, paced_by="server")
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks, opened as session:
         tasks.create_task(collect(session, events))
         await speak(session, (ONE, 600), (SILENCE, 900))

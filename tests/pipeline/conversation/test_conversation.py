@@ -100,7 +100,7 @@ def test_a_session_that_could_not_begin_leaves_no_conversation() -> None:
     world = World()
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=4)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=4)
         with pytest.raises(RequestError):
             async with sessions.open(SessionSettings(voice="nobody"), paced_by="server"):
                 pass
@@ -112,7 +112,7 @@ def test_a_session_that_could_not_begin_leaves_no_conversation() -> None:
 
 def test_a_question_under_the_servers_own_id_names_no_conversation() -> None:
     world = World()
-    exchanges = OneShotResponses(world.surroundings(), world.conversations, TextLanguageDetector())
+    exchanges = OneShotResponses(world.services(), world.conversations, TextLanguageDetector())
 
     async def main() -> None:
         talk = used(world.conversations, None)
@@ -172,9 +172,9 @@ def test_where_one_session_is_all_a_client_secret_is_told_whose_it_is() -> None:
     world = World()
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=1)
         opened = sessions.open(
-            SessionSettings(), paced_by="server", guest=ClientSecretHolder(b"key", 2)
+            SessionSettings(), paced_by="server", secret_holder=ClientSecretHolder(b"key", 2)
         )
         with pytest.raises(OverloadedError, match=r"the owner's \(server\.max_sessions\)"):
             await opened.__aenter__()
@@ -201,17 +201,17 @@ def test_a_client_secret_has_two_sessions_and_never_the_last_place(
 
     async def code(sessions: Sessions, by: ClientSecretHolder | None) -> str:
         try:
-            async with sessions.open(SessionSettings(), paced_by="server", guest=by):
+            async with sessions.open(SessionSettings(), paced_by="server", secret_holder=by):
                 return ""
         except OverloadedError as full:
             return full.code
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=4)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=4)
         async with AsyncExitStack() as stack:
             for by in [*owners * [None], *guests * [guest]]:
                 await stack.enter_async_context(
-                    sessions.open(SessionSettings(), paced_by="server", guest=by)
+                    sessions.open(SessionSettings(), paced_by="server", secret_holder=by)
                 )
             assert await code(sessions, None) == owner_code
             assert await code(sessions, guest) == guest_code

@@ -35,7 +35,7 @@ def test_the_room_comes_after_what_is_the_same_everywhere(instructions: str) -> 
 
 def test_a_written_question_brings_its_room() -> None:
     world = World()
-    exchanges = OneShotResponses(world.surroundings(), world.conversations, TextLanguageDetector())
+    exchanges = OneShotResponses(world.services(), world.conversations, TextLanguageDetector())
 
     async def main() -> None:
         for place in (None, KITCHEN):
@@ -52,7 +52,7 @@ def test_a_session_has_the_room_of_its_device() -> None:
     world = World()
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=2)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=2)
         for place in (None, KITCHEN):
             opened = sessions.open(SessionSettings(), paced_by="server", place=place)
             async with opened as session:
@@ -117,7 +117,7 @@ def system_prompts(world: World) -> list[str]:
 
 def test_sessions_and_questions_are_told_the_date_and_the_language() -> None:
     world = World()
-    around = replace(world.surroundings(), instructions=bundled_instructions())
+    around = replace(world.services(), instructions=bundled_instructions())
     exchanges = OneShotResponses(around, world.conversations, TextLanguageDetector())
 
     async def main() -> None:
@@ -165,7 +165,7 @@ def test_ours_never_stand_before_what_a_client_wants(
     settings: SessionSettings, request_: ResponseRequest, expected: list[str]
 ) -> None:
     world = World()
-    around = replace(world.surroundings(), instructions=bundled_instructions())
+    around = replace(world.services(), instructions=bundled_instructions())
 
     async def main() -> None:
         sessions = Sessions(around, world.conversations, max_sessions=1)
@@ -180,7 +180,7 @@ def test_ours_never_stand_before_what_a_client_wants(
 
 def test_a_system_item_in_the_conversation_is_the_only_prompt() -> None:
     world = World()
-    around = replace(world.surroundings(), instructions=bundled_instructions())
+    around = replace(world.services(), instructions=bundled_instructions())
 
     async def main() -> None:
         sessions = Sessions(around, world.conversations, max_sessions=1)

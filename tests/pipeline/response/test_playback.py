@@ -51,7 +51,7 @@ def live(
             told.append((asyncio.get_running_loop().time(), event))
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=1)
         opened = sessions.open(SessionSettings(), paced_by=paced_by)
         async with asyncio.TaskGroup() as tasks, opened as session:
             tasks.create_task(note(session))

@@ -399,12 +399,12 @@ def test_a_tool_that_refuses_is_a_result_like_any_other() -> None:
 def test_a_clause_whose_sound_is_still_made_is_not_heard_to_its_end() -> None:
     spoken = HeardText()
     spoken.begin("one two three four", 0)
-    assert spoken.heard(300, 300) == "one"
+    assert spoken.text_until(300, 300) == "one"
     spoken.begin("five six seven eight", 2000)
-    assert spoken.heard(2500, 2500) == "one two three four five"
+    assert spoken.text_until(2500, 2500) == "one two three four five"
     spoken.end(2500)
     spoken.begin("never made", 2500)
-    assert spoken.heard(2500, 2500) == "one two three four five six seven eight"
+    assert spoken.text_until(2500, 2500) == "one two three four five six seven eight"
 
 
 def test_cleared_output_is_not_remembered_as_heard() -> None:
@@ -435,7 +435,7 @@ def test_what_the_client_truncates_stays_truncated_when_the_answer_ends() -> Non
     told: list[SessionEvent] = []
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=1)
         opened = sessions.open(SessionSettings(), paced_by="client")
         async with asyncio.TaskGroup() as tasks, opened as session:
             tasks.create_task(collect(session, told))
@@ -475,7 +475,7 @@ def test_a_long_answer_does_not_cut_a_slow_line_off() -> None:
             await asyncio.sleep(0.015)
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=1)
         opened = sessions.open(SessionSettings(), paced_by="client")
         async with asyncio.TaskGroup() as tasks, opened as session:
             tasks.create_task(slowly(session))
@@ -496,7 +496,7 @@ def test_a_drain_does_not_wait_for_a_session_that_ended_meanwhile() -> None:
     world = World()
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=1)
         opened = sessions.open(SessionSettings(), paced_by="server")
         async with asyncio.TaskGroup() as tasks, opened as session:
             await speak(session, (1000, 600))

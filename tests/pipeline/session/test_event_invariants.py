@@ -197,7 +197,7 @@ def live(seed: int, paced_by: PlayoutPacing) -> list[SessionEvent]:
     ends_calmly = rng.random() < 0.7
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=1)
         opened = sessions.open(SessionSettings(), paced_by=paced_by)
         async with asyncio.TaskGroup() as tasks, opened as session:
             tasks.create_task(collect(session, events))
@@ -365,7 +365,7 @@ def test_every_word_is_heard_once_and_what_was_said_last_is_what_the_model_is_as
     settings = SessionSettings(turn_detection=detection, barge_in=rng.choice(POLICIES))
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=1)
         opened = sessions.open(settings, paced_by="server")
         async with asyncio.TaskGroup() as tasks, opened as session:
             tasks.create_task(collect(session, events))

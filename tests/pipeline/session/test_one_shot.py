@@ -26,7 +26,7 @@ class Usual(TextLanguageDetector):
 
 def exchanges(world: World, **more: int) -> OneShotResponses:
     return OneShotResponses(
-        world.surroundings(),
+        world.services(),
         world.conversations,
         Usual(),
         usual=SessionSettings(instructions="Be brief.", max_output_tokens=50),

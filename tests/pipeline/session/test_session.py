@@ -317,7 +317,7 @@ def test_client_paced_sound_comes_as_events_and_truncation_cuts_history() -> Non
     told: list[SessionEvent] = []
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=1)
         opened = sessions.open(SessionSettings(), paced_by="client")
         async with asyncio.TaskGroup() as tasks, opened as session:
             tasks.create_task(collect(session, told))
@@ -352,7 +352,7 @@ def test_a_conversation_outlives_its_connection() -> None:
     world = World()
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=1)
         asked = SessionSettings(modality="text")
         async with sessions.open(asked, paced_by="client", conversation_id="hall") as session:
             session.add_item(MessageItem("item_1", "user", (TextPart("one"),)))
@@ -369,7 +369,7 @@ def test_a_conversation_goes_on_in_its_language() -> None:
     world = World()
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=1)
         conversation_id = None
         for language in (None, "de", None):
             settings = SessionSettings(modality="text", language=language)
@@ -397,7 +397,7 @@ def test_ten_sessions_at_once_do_not_cross() -> None:
             await speak(session, (SILENCE, 20 * index), (levels[index], 600), (SILENCE, 3000))
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=len(levels))
+        sessions = Sessions(world.services(), world.conversations, max_sessions=len(levels))
         async with asyncio.TaskGroup() as tasks:
             for index in range(len(levels)):
                 tasks.create_task(one(sessions, index))
@@ -413,7 +413,7 @@ def test_a_full_or_draining_server_says_when_to_come_back() -> None:
     world = World()
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=1)
         with suppress(asyncio.CancelledError):
             async with sessions.open(SessionSettings(), paced_by="server") as session:
                 with pytest.raises(OverloadedError) as full:

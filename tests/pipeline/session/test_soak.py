@@ -51,7 +51,7 @@ def test_a_thousand_turns_leave_nothing_behind() -> None:
     tasks_left: dict[int, set[str]] = {}
 
     async def main() -> None:
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=1)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=1)
         opened = sessions.open(settings, paced_by="server")
         async with asyncio.TaskGroup() as tasks, opened as session:
             tasks.create_task(_drain(session), name="drain")

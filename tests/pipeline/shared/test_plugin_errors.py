@@ -295,7 +295,7 @@ def test_a_voice_that_raises_on_the_call_is_an_error_of_a_file() -> None:
         yield "Hello."
 
     async def main() -> None:
-        engines = World(tts=RefusingTts()).surroundings().engines
+        engines = World(tts=RefusingTts()).services().engines
         sound = SpeechFiles(engines).file(text(), SpeechFileOptions("en"), "pcm", 16_000)
         with pytest.raises(EngineError):
             await anext(sound.chunks())
@@ -375,8 +375,8 @@ def test_a_wake_engine_that_raises_begins_anew(caplog: pytest.LogCaptureFixture)
     wakes = OddWakes()
 
     class Waking(World):
-        def surroundings(self) -> SessionServices:
-            usual = super().surroundings()
+        def services(self) -> SessionServices:
+            usual = super().services()
             return replace(usual, engines=replace(usual.engines, wake=wakes))
 
     world = Waking()

@@ -151,7 +151,7 @@ def heard_in_a_recording(
 
     async def main() -> None:
         world = World(asr=asr, no_speech=mode, vad=vad or LoudVads())
-        transcriber = Transcriber(world.surroundings().engines)
+        transcriber = Transcriber(world.services().engines)
         async with transcriber.open("default", options) as recording:
             await recording.push(audio((0, 400), (level, ms), (0, after_ms)))
             recording.end()

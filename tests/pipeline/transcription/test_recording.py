@@ -45,7 +45,7 @@ def with_recording(
     """Run it; the virtual seconds it took."""
 
     async def main() -> None:
-        transcriber = Transcriber(World(asr=asr).surroundings().engines)
+        transcriber = Transcriber(World(asr=asr).services().engines)
         opened = transcriber.open("default", options, priority=priority, eager=eager)
         async with opened as recording:
             await scenario(recording)
@@ -235,7 +235,7 @@ def test_a_cancelled_caller_leaves_nothing_running() -> None:
     asr = windowed(delay_s=100)
 
     async def main() -> None:
-        transcriber = Transcriber(World(asr=asr).surroundings().engines)
+        transcriber = Transcriber(World(asr=asr).services().engines)
 
         async def call() -> None:
             async with transcriber.open("default", ENGLISH) as recording:
@@ -384,7 +384,7 @@ def test_a_guess_that_was_none_is_counted_as_wasted() -> None:
     world = World(asr=windowed(delay_s=0.1))
 
     async def main() -> None:
-        transcriber = Transcriber(world.surroundings().engines)
+        transcriber = Transcriber(world.services().engines)
         opened = transcriber.open("default", ENGLISH, priority=DecodePriority.FINAL, eager=True)
         async with opened as recording:
             await spoken(recording, audio((1000, 600), (0, 300), (2000, 600), (0, 600)))
@@ -478,7 +478,7 @@ def test_the_guess_that_came_true_is_urgent() -> None:
 
 def test_draining_takes_nothing_new_and_waits_for_what_is_under_way() -> None:
     async def main() -> None:
-        transcriber = Transcriber(World(asr=windowed(delay_s=3)).surroundings().engines)
+        transcriber = Transcriber(World(asr=windowed(delay_s=3)).services().engines)
         async with asyncio.TaskGroup() as tasks:
             async with transcriber.open("default", ENGLISH) as recording:
                 draining = tasks.create_task(transcriber.drain())
@@ -500,7 +500,7 @@ def test_draining_takes_nothing_new_and_waits_for_what_is_under_way() -> None:
 
 
 def test_an_unknown_model() -> None:
-    transcriber = Transcriber(World().surroundings().engines)
+    transcriber = Transcriber(World().services().engines)
     with pytest.raises(NotFound) as caught:
         transcriber.check("nope", AsrOptions())
     assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
@@ -527,7 +527,7 @@ def test_an_unknown_model() -> None:
     ],
 )
 def test_what_is_refused(options: AsrOptions, code: str, param: str) -> None:
-    transcriber = Transcriber(World().surroundings().engines)
+    transcriber = Transcriber(World().services().engines)
     with pytest.raises(RequestError) as caught:
         transcriber.check("default", options)
     assert (caught.value.code, caught.value.param) == (code, param)
@@ -537,9 +537,9 @@ def test_hints_and_what_is_supported_are_taken() -> None:
     hints = AsrOptions(
         "en", prompt="Earshot", hotwords="Willow", beam_size=10, temperatures=(0, 1), padding="max"
     )
-    Transcriber(World().surroundings().engines).check("default", hints)
+    Transcriber(World().services().engines).check("default", hints)
     able = LevelAsr(supports=("task", "prefix", "timestamps", "token_logprobs"))
-    transcriber = Transcriber(World(asr=able).surroundings().engines)
+    transcriber = Transcriber(World(asr=able).services().engines)
     everything = AsrOptions(task="translate", timestamps="word", token_logprobs=True)
     transcriber.check("default", everything)
     transcriber.check("default", AsrOptions("xx", prefix="<|startoftranscript|><|en|>"))

@@ -24,7 +24,7 @@ def test_it_is_tidied_once_when_nobody_is_left(monkeypatch: pytest.MonkeyPatch) 
             return 0
 
         monkeypatch.setattr(gc, "collect", collect)
-        sessions = Sessions(world.surroundings(), world.conversations, max_sessions=2)
+        sessions = Sessions(world.services(), world.conversations, max_sessions=2)
 
         async def talk(begin: float, end: float) -> None:
             await asyncio.sleep(begin)

@@ -40,7 +40,7 @@ class NotedSession:
     recordings: dict[int, Pcm] = field(default_factory=dict)
     "Of the item that was added last."
     knows_nopad: bool = True
-    padding_instead: AsrPadding | None = None
+    fallback_padding: AsrPadding | None = None
 
     def feed(self, frame: AudioFrame) -> None:
         self.frames.append(frame)
@@ -48,7 +48,7 @@ class NotedSession:
     def configure(self, settings: SessionSettings) -> None:
         self._ask("configure", settings)
         is_replaced = settings.padding == "nopad" and not self.knows_nopad
-        self.padding_instead = "longest" if is_replaced else None
+        self.fallback_padding = "longest" if is_replaced else None
 
     def commit_input(self) -> None:
         self._ask("commit_input")
@@ -204,7 +204,7 @@ SENT_BYTES = 200_000
 async def gone(connection: RealtimeConnection) -> None:
     """Wait, within the test's deadline, until nobody is beside the call."""
     while True:
-        if not connection.asides:
+        if not connection.sidebands:
             return
         await asyncio.sleep(0.01)
 

@@ -61,7 +61,7 @@ async def running(setup: Setup | None = None) -> AsyncIterator[Server]:
     """A running server; afterwards nothing of its sessions and calls is left."""
     setup = setup or Setup()
     world = setup.world
-    sessions = Sessions(world.surroundings(), world.conversations, setup.max_sessions)
+    sessions = Sessions(world.services(), world.conversations, setup.max_sessions)
     door = RealtimeDoor(
         sessions,
         world.metrics,

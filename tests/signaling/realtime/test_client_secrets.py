@@ -18,7 +18,7 @@ from pipeline.shared.settings import DEFAULT, SessionSettings
 from server.http.auth import AccessGate
 from signaling.ice_servers import IceDoor, ice_routes
 from signaling.realtime.client_secrets import ClientSecret, ClientSecretRequest, ClientSecretStore
-from signaling.realtime.session.offer import terms_of
+from signaling.realtime.session.offer import configuration_of
 from signaling.realtime.session.schema import (
     RealtimeSession,
     SessionExtension,
@@ -192,7 +192,7 @@ def test_only_so_many_live_and_the_dead_are_forgotten() -> None:
     secrets.mint(ClientSecretRequest())
     assert len(secrets._live) == 1
     with pytest.raises(Unauthorized):
-        secrets.minted_for(first)
+        secrets.find(first)
 
 
 def test_sessions_of_all_live_secrets_together_have_a_limit_in_bytes() -> None:
@@ -250,7 +250,7 @@ def test_sessions_end_with_their_secret_if_it_was_minted_so(ends: bool) -> None:
 @pytest.mark.parametrize("token", [None, "sk-dummy"])
 def test_what_is_no_secret_was_minted_for_nothing(token: str | None) -> None:
     """On this machine no key is needed, and stock clients send any."""
-    assert ClientSecretStore(HandClock()).minted_for(token) is None
+    assert ClientSecretStore(HandClock()).find(token) is None
 
 
 def bearer(key: str) -> list[tuple[str, str]]:
@@ -294,7 +294,7 @@ def as_key(session: SessionObject) -> ClientSecret:
     """A live key for this session."""
     secrets = ClientSecretStore(HandClock())
     token, _ = secrets.mint(ClientSecretRequest(session=session))
-    minted = secrets.minted_for(token)
+    minted = secrets.find(token)
     assert minted is not None
     return minted
 
@@ -302,18 +302,18 @@ def as_key(session: SessionObject) -> ClientSecret:
 def test_what_was_minted_stays() -> None:
     minted = RealtimeSession(model="echo", earshot=SessionExtension(conversation_id="c"))
     wish = RealtimeSession(model="other", instructions="x")
-    terms = terms_of({}, lambda _: SessionSettings(), wish, as_key(minted))
+    terms = configuration_of({}, lambda _: SessionSettings(), wish, as_key(minted))
     assert (terms.settings.llm, terms.settings.instructions) == ("echo", "x")
     assert terms.conversation_id == "c"
     other = RealtimeSession(earshot=SessionExtension(conversation_id="d"))
     with pytest.raises(RequestError):
-        terms_of({}, lambda _: SessionSettings(), other, as_key(minted))
+        configuration_of({}, lambda _: SessionSettings(), other, as_key(minted))
 
 
 @pytest.mark.parametrize("minted", [RealtimeSession(), TranscriptionSession()])
 def test_a_secret_without_a_model_is_for_the_default(minted: SessionObject) -> None:
     query = {"model": "other", "intent": "transcription"}
-    terms = terms_of(query, lambda _: SessionSettings(), minted=as_key(minted))
+    terms = configuration_of(query, lambda _: SessionSettings(), client_secret=as_key(minted))
     assert terms.settings.llm == DEFAULT
     assert terms.settings.answers == isinstance(minted, RealtimeSession)
 
@@ -329,9 +329,9 @@ def test_the_type_that_was_minted_stays(
     minted: SessionObject, wish: SessionObject, fixed: str
 ) -> None:
     with pytest.raises(RequestError, match=f"minted for '{fixed}'") as caught:
-        terms_of({}, lambda _: SessionSettings(), wish, as_key(minted))
+        configuration_of({}, lambda _: SessionSettings(), wish, as_key(minted))
     assert (caught.value.code, caught.value.param) == ("cannot_update_type", "session.type")
-    terms_of({}, lambda _: SessionSettings(), minted, as_key(minted))
+    configuration_of({}, lambda _: SessionSettings(), minted, as_key(minted))
 
 
 def test_an_update_cannot_make_a_transcription_answer() -> None:

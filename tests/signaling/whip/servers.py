@@ -55,7 +55,7 @@ class Server:
 async def running(setup: Setup) -> AsyncIterator[Server]:
     """A running server; afterwards nothing of its sessions and publications is left."""
     world = setup.world
-    sessions = Sessions(world.surroundings(), world.conversations, setup.max_sessions)
+    sessions = Sessions(world.services(), world.conversations, setup.max_sessions)
 
     async def guard(work: Awaitable[None], name: str) -> None:
         await work

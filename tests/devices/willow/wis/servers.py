@@ -88,10 +88,10 @@ class Scene:
             is_strict=self.is_strict,
         )
         metrics, clock = Counts(), LoopClock()
-        surroundings = SessionServices(engines, Toolbox([Adder()], metrics), clock, metrics)
+        services = SessionServices(engines, Toolbox([Adder()], metrics), clock, metrics)
         self.reader = SpeechFiles(engines)
         self.exchanges = OneShotResponses(
-            surroundings, self.conversations, UsualLanguage(), max_parallel=self.max_questions
+            services, self.conversations, UsualLanguage(), max_parallel=self.max_questions
         )
         return WillowDoor(
             engines,

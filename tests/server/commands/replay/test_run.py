@@ -59,7 +59,7 @@ def live(
     kept = MemoryTraceSink()
 
     async def main() -> None:
-        traced = replace(world.surroundings(), trace=kept, traces_words=True, traces_sound=True)
+        traced = replace(world.services(), trace=kept, traces_words=True, traces_sound=True)
         sessions = Sessions(traced, world.conversations, 1)
         settings = SessionSettings(language="en")
         async with sessions.open(settings, paced_by=paced_by, place=KITCHEN) as session:
@@ -79,7 +79,7 @@ def again(
     async def main() -> None:
         instead = None if acts else rehearsal.instead
         toolbox = Toolbox(world.providers, world.metrics, instead=instead)
-        around = replace(world.surroundings(), toolbox=toolbox, trace=kept, traces_words=True)
+        around = replace(world.services(), toolbox=toolbox, trace=kept, traces_words=True)
         sessions = Sessions(around, world.conversations, 1)
         found.extend(await replay(ReplayEnvironment(sessions, kept, rehearsal), session, speed))
 

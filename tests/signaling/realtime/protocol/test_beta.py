@@ -42,7 +42,7 @@ def test_a_flat_session_becomes_the_same_settings_and_back() -> None:
     terms = after(event["session"])
     settings = terms.settings
     assert (settings.modality, settings.voice, settings.speed) == ("audio", "anna", 1.25)
-    assert (terms.heard_as, terms.spoken_as) == ("audio/pcmu", "audio/pcma")
+    assert (terms.input_format, terms.output_format) == ("audio/pcmu", "audio/pcma")
     assert (settings.language, settings.answer_temperature) == ("de", 0.8)
     assert (settings.max_output_tokens, settings.tool_choice) == (100, "required")
     flat = session_to_beta(session_json(terms, "sess_1"))

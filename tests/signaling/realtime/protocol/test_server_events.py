@@ -199,7 +199,7 @@ def test_a_websocket_client_gets_the_sound_in_small_pieces() -> None:
 @pytest.mark.parametrize(("name", "law"), [("audio/pcmu", "mu"), ("audio/pcma", "a")])
 def test_a_telephone_gets_all_of_each_answer(name: FormatName, law: g711.G711Law) -> None:
     speaker = translator(transport="websocket")
-    speaker.terms = replace(speaker.terms, spoken_as=name)
+    speaker.configuration = replace(speaker.configuration, output_format=name)
     speaker.to_json(ResponseCreated("resp_1", "audio"))
     tone = (3000 * np.sin(np.arange(24_000) / 30)).astype(np.int16)
     for item in (SPOKEN, replace(SPOKEN, id="item_b")):

@@ -67,8 +67,8 @@ class ToldLlm(EchoLlm):
 class RemoteWorld(World):
     policy: ClientMcpPolicy = field(default_factory=ClientMcpPolicy)
 
-    def surroundings(self) -> SessionServices:
-        return replace(super().surroundings(), mcp_policy=self.policy)
+    def services(self) -> SessionServices:
+        return replace(super().services(), mcp_policy=self.policy)
 
 
 @dataclass

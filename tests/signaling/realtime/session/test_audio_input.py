@@ -94,7 +94,7 @@ def test_a_padding_that_is_for_the_model_is_shown_as_it_is() -> None:
 
 
 def test_a_new_session_shows_what_is_done_in_place_of_its_padding() -> None:
-    client = Client(NotedSession(padding_instead="longest"))
+    client = Client(NotedSession(fallback_padding="longest"))
 
     async def leave(connection: RealtimeConnection) -> None:
         connection.close()

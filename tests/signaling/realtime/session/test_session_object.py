@@ -468,7 +468,7 @@ def test_the_shown_session_is_the_one_in_effect(terms: SessionConfiguration) -> 
     sendable = {key: value for key, value in shown.items() if key not in ("id", "object")}
     again = after(sendable, terms=replace(terms, settings=FRESH))
     assert again.settings == terms.settings
-    assert (again.heard_as, again.spoken_as) == (terms.heard_as, terms.spoken_as)
+    assert (again.input_format, again.output_format) == (terms.input_format, terms.output_format)
 
 
 @pytest.mark.parametrize("is_wanted", [False, True])

@@ -27,10 +27,10 @@ def turns_of_others(comes: Sequence[tuple[float, int]], takes_s: float = 0.0001)
         beside = asyncio.get_running_loop().create_task(others())
         mine = EventLoopShare()
         for now, samples in comes:
-            mine.came(now)
-            if mine.next(samples):
+            mine.begin_event(now)
+            if mine.is_share_used(samples):
                 await asyncio.sleep(0)
-            mine.left(now + takes_s)
+            mine.end_event(now + takes_s)
         beside.cancel()
 
     asyncio.run(work())

@@ -80,7 +80,7 @@ def test_a_half_open_sideband_is_let_go_and_the_call_stays(monkeypatch: pytest.M
             connection = server.door.calls.connection(caller.call_id)
             async with upgraded(server, f"?call_id={caller.call_id}") as client:
                 client.send(PONG, await client.until(PING))
-                assert len(connection.asides) == 1
+                assert len(connection.sidebands) == 1
                 await gone(connection)
             caller.send(type="session.update", session={"type": "realtime"})
             await caller.expect("session.updated")

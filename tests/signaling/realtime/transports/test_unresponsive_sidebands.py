@@ -82,7 +82,7 @@ async def pong(client: RawClient) -> None:
 async def tell(connection: RealtimeConnection, events: int) -> None:
     """Only the asides: a data channel would take its time for so much."""
     for _ in range(events):
-        for told in connection.asides:
+        for told in connection.sidebands:
             told.put(LONG)
         await asyncio.sleep(0)  # what can be written is
 
@@ -113,7 +113,7 @@ def test_an_aside_that_takes_no_event_in_time_is_cut_off_and_the_call_stays(
 
     with caplog.at_level("INFO", "signaling"):
         against(scene)
-    assert "aside ended: the client did not take its events" in caplog.text
+    assert "sideband connection ended: the client did not take its events" in caplog.text
 
 
 def test_an_aside_that_leaves_too_much_untaken_is_cut_off_at_once(
@@ -123,8 +123,8 @@ def test_an_aside_that_leaves_too_much_untaken_is_cut_off_at_once(
 
     async def scene(server: Server) -> None:
         async with talking(server) as caller, deaf(server, caller) as it:
-            [told] = it.connection.asides
-            assert [one.overflowed for one in it.connection.asides] == [False]
+            [told] = it.connection.sidebands
+            assert [one.overflowed for one in it.connection.sidebands] == [False]
             while not told.overflowed:
                 await tell(it.connection, 1)
             await gone(it.connection)
@@ -132,7 +132,7 @@ def test_an_aside_that_leaves_too_much_untaken_is_cut_off_at_once(
 
     with caplog.at_level("INFO", "signaling"):
         against(scene)
-    assert "aside ended: the client did not take its events" in caplog.text
+    assert "sideband connection ended: the client did not take its events" in caplog.text
 
 
 def test_an_aside_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_an_aside_that_resumes_in_time_is_told_why(monkeypatch: pytest.MonkeyPat
 
     async def scene(server: Server) -> None:
         async with talking(server) as caller, deaf(server, caller) as it:
-            [told] = it.connection.asides
+            [told] = it.connection.sidebands
             assert isinstance(told, SidebandOutbox)
             await told.closed.wait()
             it.client.resume_reading()
@@ -256,7 +256,7 @@ def test_an_aside_that_resets_while_it_is_written_to_has_left(
 
     with caplog.at_level("INFO"):
         against(scene)
-    assert "aside ended: the client left" in caplog.text
+    assert "sideband connection ended: the client left" in caplog.text
     assert "failed" not in caplog.text
 
 
