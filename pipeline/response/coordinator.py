@@ -37,7 +37,7 @@ class ResponseCoordinator:
 
     It receives the events of the user's turn (`speech_started`, `turn_maybe_over`, `understood` and
     others) and the client's requests (`create`, `cancel`, `truncate`). It puts responses into the
-    queue `queue`, whose task `queue.run` runs them one after another.
+    `queue`, whose task `queue.run` runs them one after another.
     """
 
     def __init__(
