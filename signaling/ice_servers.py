@@ -53,7 +53,8 @@ def ice_routes(door: IceDoor, admits: Callable[[str], bool] | None = None) -> tu
             "GET",
             "/earshot/ice",
             door.show,
-            "STUN and TURN servers for a call, with credentials of its own: an RTCConfiguration.",
+            "List STUN and TURN servers for a call as an RTCConfiguration, with credentials for"
+            " this call only.",
             "realtime",
             responses={200: IceConfiguration},
             admits=admits,

@@ -14,7 +14,7 @@ from web.openapi import document
 TITLE = "Earshot"
 DESCRIPTION = (
     "A self-hosted, real-time streaming voice assistant. The Realtime door speaks the OpenAI"
-    " Realtime API; what travels inside a session is described in docs/realtime.md."
+    " Realtime API; docs/realtime.md describes the events of a session."
 )
 
 ASSETS: Mapping[str, str] = {
@@ -94,13 +94,19 @@ def _own_routes(
     openapi: RouteHandler, index: RouteHandler, asset: RouteHandler
 ) -> tuple[Route, ...]:
     return (
-        Route("GET", "/openapi.json", openapi, "This API, as OpenAPI 3.1.", "server"),
+        Route(
+            "GET",
+            "/openapi.json",
+            openapi,
+            "Describe this API as an OpenAPI 3.1 document.",
+            "server",
+        ),
         # Public like the page: the files hold no data. The document itself needs the key.
         Route(
             "GET",
             "/docs",
             index,
-            "The page that shows this API; with `#key=` it can call it.",
+            "Show this API as a page. With `#key=` in the address the page can also call it.",
             "server",
             response_content_type="text/html",
             is_public=True,
@@ -109,7 +115,7 @@ def _own_routes(
             "GET",
             "/docs/{name}",
             asset,
-            "A file of that page.",
+            "Download a file of the page `/docs`.",
             "server",
             response_content_type="application/octet-stream",
             error_codes=("not_found",),

@@ -86,7 +86,7 @@ def engine_routes(report: EnginesSource) -> tuple[Route, ...]:
             "GET",
             "/earshot/engines",
             engines,
-            "Engines by kind: which one is chosen, why, and what else is there.",
+            "List the engines of each kind: the chosen one, the reason, and the other ones.",
             "page",
             responses={200: EnginesReport},
         ),

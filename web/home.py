@@ -26,7 +26,7 @@ def home_routes(home: HomeSource, heartbeat_s: float = HEARTBEAT_S) -> tuple[Rou
             "GET",
             "/earshot/home",
             door.show,
-            "The home now: areas, devices, timers, shopping list.",
+            "Show the present state of the home: areas, devices, timers and shopping list.",
             "page",
             responses={200: HomeState},
             query=_LANGUAGE,
@@ -35,7 +35,8 @@ def home_routes(home: HomeSource, heartbeat_s: float = HEARTBEAT_S) -> tuple[Rou
             "GET",
             "/earshot/home/events",
             door.watch,
-            "Server-sent events named `home`: the whole home at once, then after each change.",
+            "Watch the home: server-sent events named `home` with its whole state, one at once and"
+            " one after each change.",
             "page",
             response_content_type="text/event-stream",
             query=_LANGUAGE,

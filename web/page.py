@@ -69,7 +69,7 @@ def _page_file(path: Path) -> PageFile:
 def page_routes(folder: Path = STATIC) -> tuple[Route, ...]:
     """Returns the routes of `/` and its files. Both need no key: they hold no data of the user."""
     files = load(folder)
-    return (_html("/", files["index.html"], "The page."), _files(files))
+    return (_html("/", files["index.html"], "Show the page."), _files(files))
 
 
 def willow_page_routes() -> tuple[Route, ...]:
@@ -81,7 +81,7 @@ def willow_page_routes() -> tuple[Route, ...]:
 def willow_pages(files: Mapping[str, PageFile] | None = None) -> tuple[Route, ...]:
     """Returns Willow's pages without their files, for a port that also has `page_routes`."""
     file = (files or load())["willow/index.html"]
-    summary = "Willow's page: speech to text over WebRTC, and questions to the assistant."
+    summary = "Show Willow's page: speech to text over WebRTC, and questions to the assistant."
     return tuple(_html(path, file, summary) for path in ("/rtc", "/chatbot"))
 
 
@@ -105,7 +105,7 @@ def _files(files: Mapping[str, PageFile]) -> Route:
         "GET",
         "/static/{path:.+}",
         static,
-        "A file of the page.",
+        "Download a file of the page.",
         "page",
         response_content_type="application/octet-stream",
         error_codes=("not_found",),

@@ -64,9 +64,9 @@ class WhisperServiceQuery(Struct, frozen=True, kw_only=True):
     initial_prompt: str = ""
     word_timestamps: bool = False
     encode: bool = True
-    diarize: Annotated[bool, Meta(description="Refused: no engine here tells speakers apart.")] = (
-        False
-    )
+    diarize: Annotated[
+        bool, Meta(description="true is refused, because no engine here distinguishes speakers.")
+    ] = False
 
 
 class WhisperServiceSegment(VerboseSegment, frozen=True, kw_only=True):

@@ -43,7 +43,8 @@ def health_routes(
             "GET",
             "/health",
             show,
-            "Whether the server is ready; with the key also what is loaded.",
+            "Check whether the server is ready. With the key, the reply also lists the loaded"
+            " engines.",
             "server",
             responses={200: Health, 503: Health},
             is_public=True,

@@ -236,7 +236,7 @@ def metrics_routes(metrics: PrometheusMetrics) -> tuple[Route, ...]:
             "GET",
             "/metrics",
             show,
-            "Counters and histograms for Prometheus.",
+            "Show counters and histograms for Prometheus.",
             "server",
             response_content_type="text/plain",
         ),

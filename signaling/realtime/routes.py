@@ -9,9 +9,11 @@ from signaling.realtime.session.offer import FORM, SDP, CallForm
 
 _TAG = "realtime"
 _QUERY = {
-    "model": "`default`, or the name of a language model engine.",
-    "conversation_id": "Go on with this conversation; an unknown id begins a new one under it.",
-    "intent": "`transcription`: only write down what is heard.",
+    "model": "Name of a language model engine, or `default`.",
+    "conversation_id": (
+        "Id of the conversation to continue. An unknown id starts a new conversation with that id."
+    ),
+    "intent": "`transcription`: only transcribe speech, without answering.",
 }
 _ADMISSION = ("server_full", "draining", "model_not_found", "unsupported_parameter")
 "Error codes of every request that opens a session."
@@ -44,7 +46,7 @@ _MINTING = (
     "unsupported_parameter",
 )
 "Error codes of requests for a client secret."
-_LOCATION = {"Location": "`/v1/realtime/calls/rtc_...`: the call, for hanging up."}
+_LOCATION = {"Location": "Path of the call, `/v1/realtime/calls/rtc_...`, to hang it up."}
 
 
 def routes(door: RealtimeDoor) -> tuple[Route, ...]:
@@ -61,7 +63,8 @@ def _minting(door: RealtimeDoor) -> tuple[Route, ...]:
         "POST",
         "/v1/realtime/client_secrets",
         door.client_secret,
-        "An ephemeral key for a browser: it opens sessions as described here, until it expires.",
+        "Create an ephemeral key for a browser. Until it expires, it opens sessions with the"
+        " settings of this request.",
         _TAG,
         request=ClientSecretRequest,
         responses={200: ClientSecretResponse},
@@ -71,7 +74,10 @@ def _minting(door: RealtimeDoor) -> tuple[Route, ...]:
         key,
         path="/v1/realtime/sessions",
         handler=door.beta_session,
-        summary="The same for clients of the beta: a flat session in, and out with its key.",
+        summary=(
+            "Create an ephemeral key for a client of the beta API: a flat session object, returned"
+            " with its key."
+        ),
         request=None,
         request_content_types=(JSON,),
         responses={200: None},
@@ -87,17 +93,25 @@ def _ways_in(door: RealtimeDoor) -> tuple[Route, ...]:
             "GET",
             "/v1/realtime",
             door.websocket,
-            "Talk over a WebSocket: Realtime events as JSON text, audio in them as pcm16 24 kHz.",
+            "Open a session over a WebSocket: Realtime events as JSON text, with audio as 24 kHz"
+            " pcm16.",
             _TAG,
             responses={101: None},
-            query={**_QUERY, "call_id": "Follow this call over WebRTC, and send events to it."},
+            query={
+                **_QUERY,
+                "call_id": (
+                    "Id of a WebRTC call whose events this connection receives, and to which it can"
+                    " send events."
+                ),
+            },
             error_codes=("websocket_expected", "call_not_found", "too_many_asides", *_ADMISSION),
         ),
         Route(
             "POST",
             "/v1/realtime/calls",
             door.call,
-            "Talk over WebRTC: an SDP offer in, the answer out; events on channel `oai-events`.",
+            "Start a call over WebRTC: send an SDP offer, get the SDP answer. Events use the data"
+            " channel `oai-events`.",
             _TAG,
             request=CallForm,
             request_content_types=(FORM, SDP),
@@ -111,7 +125,7 @@ def _ways_in(door: RealtimeDoor) -> tuple[Route, ...]:
             "POST",
             "/v1/realtime",
             door.legacy_call,
-            "The same for clients of the beta: a raw SDP offer.",
+            "Start a WebRTC call for a client of the beta API: the body is only the SDP offer.",
             _TAG,
             request_content_types=(SDP,),
             responses={201: None},
@@ -129,7 +143,7 @@ def _call_routes(door: RealtimeDoor) -> tuple[Route, ...]:
             "POST",
             "/v1/realtime/calls/{call_id}",
             door.offer_again,
-            "No call takes a second offer; the error says whether there is such a call.",
+            "Always fails: a call accepts one offer only. The error says whether the call exists.",
             _TAG,
             request_content_types=(SDP,),
             responses={},
@@ -139,7 +153,7 @@ def _call_routes(door: RealtimeDoor) -> tuple[Route, ...]:
             "POST",
             "/v1/realtime/calls/{call_id}/hangup",
             door.hang_up,
-            "End a call; answered when it is over.",
+            "End a call. The response is sent when the call has ended.",
             _TAG,
             error_codes=("call_not_found",),
         ),

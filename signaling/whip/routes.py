@@ -8,15 +8,19 @@ from signaling.whip.sdp_fragment import MAX_FRAGMENT_BYTES
 _TAG = "whip"
 _ONE = f"{PATH}/{{publication_id}}"
 _QUERY = {
-    "language": "Of what is said (ISO 639-1); without it, as far as the recogniser can tell.",
-    "model": "A recogniser that `GET /earshot/engines` lists.",
-    "video": "`ignore`: answer video as inactive, for senders that cannot do without.",
+    "language": (
+        "Spoken language (ISO 639-1). Without it, the recogniser detects the language if it can."
+    ),
+    "model": "Name of a recogniser that `GET /earshot/engines` lists.",
+    "video": "`ignore`: accept video as inactive, for senders that cannot leave it out.",
 }
 _GONE = "publication_not_found"
 _HEADERS = {
-    "Location": "`/whip/whip_...`: the publication, for trickling, its events, and its end.",
-    "ETag": "The ICE session, for If-Match.",
-    "Link": "STUN and TURN servers (`rel=ice-server`), with credentials of its own.",
+    "Location": (
+        "Path of the publication, `/whip/whip_...`, for later candidates, its events and its end."
+    ),
+    "ETag": "Tag of the ICE session, for If-Match.",
+    "Link": "STUN and TURN servers (`rel=ice-server`), with credentials for this publication.",
 }
 
 
@@ -30,7 +34,7 @@ def _endpoint(door: WhipDoor) -> tuple[Route, ...]:
             "POST",
             PATH,
             door.publish,
-            "Publish sound over WebRTC: an SDP offer in, the answer out (WHIP, RFC 9725).",
+            "Publish audio over WebRTC (WHIP, RFC 9725): send an SDP offer, get the SDP answer.",
             _TAG,
             request_content_types=(SDP,),
             responses={201: None},
@@ -52,8 +56,21 @@ def _endpoint(door: WhipDoor) -> tuple[Route, ...]:
             ),
             max_body_bytes=MAX_OFFER_BYTES,
         ),
-        Route("GET", PATH, door.probe, "Whether it is there.", _TAG, responses={204: None}),
-        Route("OPTIONS", PATH, door.options, "What it takes: `Accept-Post`.", _TAG),
+        Route(
+            "GET",
+            PATH,
+            door.probe,
+            "Check that the WHIP endpoint exists.",
+            _TAG,
+            responses={204: None},
+        ),
+        Route(
+            "OPTIONS",
+            PATH,
+            door.options,
+            ("Show the accepted content type in the header `Accept-Post`."),
+            _TAG,
+        ),
     )
 
 
@@ -62,12 +79,12 @@ def _patch(door: WhipDoor) -> Route:
         "PATCH",
         _ONE,
         door.trickle,
-        "Candidates found later, If-Match names the ETag; or ICE anew, If-Match is `*`.",
+        "Add later ICE candidates (If-Match: the ETag), or restart ICE (If-Match: `*`).",
         _TAG,
         request_content_types=(SDP_FRAGMENT,),
         responses={200: None, 204: None},
         response_content_type=SDP_FRAGMENT,
-        response_headers={"ETag": "Of a restart: the new ICE session."},
+        response_headers={"ETag": "After an ICE restart: tag of the new ICE session."},
         error_codes=(
             _GONE,
             "etag_mismatch",
@@ -90,7 +107,7 @@ def _one(door: WhipDoor) -> tuple[Route, ...]:
             "DELETE",
             _ONE,
             door.end,
-            "End it; answered when it is over.",
+            "End a publication. The response is sent when it has ended.",
             _TAG,
             error_codes=(_GONE,),
         ),
@@ -98,17 +115,24 @@ def _one(door: WhipDoor) -> tuple[Route, ...]:
             "GET",
             _ONE,
             door.probe_one,
-            "Whether it lives.",
+            "Check that a publication still exists.",
             _TAG,
             responses={204: None},
             error_codes=(_GONE,),
         ),
-        Route("OPTIONS", _ONE, door.options_of_one, "What it takes: `Accept-Patch`.", _TAG),
+        Route(
+            "OPTIONS",
+            _ONE,
+            door.options_of_one,
+            ("Show the accepted content type in the header `Accept-Patch`."),
+            _TAG,
+        ),
         Route(
             "GET",
             f"{_ONE}/events",
             door.events,
-            "What is said: `hypothesis`, `completed`, `failed`, `closed`. Last-Event-ID goes on.",
+            "Receive the transcript as server-sent events: `hypothesis`, `completed`, `failed`,"
+            " `closed`. Last-Event-ID resumes.",
             _TAG,
             response_content_type="text/event-stream",
             error_codes=(_GONE, "too_many_readers"),

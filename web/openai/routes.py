@@ -46,8 +46,8 @@ def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
             "POST",
             "/v1/audio/speech",
             door.speech,
-            "Text to speech: a file of `response_format` that begins while the rest is being made,"
-            " or server-sent events with it.",
+            "Convert text to speech. The audio in `response_format` is streamed while it is"
+            " generated, as a file or as server-sent events.",
             _TAG,
             request=SpeechFields,
             response_content_type="audio/mpeg",
@@ -72,7 +72,7 @@ def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
             "GET",
             "/v1/audio/voices",
             door.voices,
-            "The voices that speech may ask for, as Open WebUI's picker reads them.",
+            "List the voices for speech, in the form that Open WebUI's picker reads.",
             _TAG,
             responses={200: VoiceList},
         ),
@@ -80,7 +80,7 @@ def speech_routes(door: SpeechDoor) -> tuple[Route, ...]:
             "GET",
             "/v1/audio/models",
             door.models,
-            "The engines that speak, as Open WebUI's picker reads them.",
+            "List the speech engines, in the form that Open WebUI's picker reads.",
             _TAG,
             responses={200: VoiceModelList},
         ),
@@ -93,8 +93,8 @@ def _audio_routes(door: AudioDoor) -> tuple[Route, ...]:
             "POST",
             "/v1/audio/transcriptions",
             door.transcriptions,
-            "Speech to text: JSON, plain text or subtitles, as `response_format` says; with"
-            " `stream` server-sent events.",
+            "Convert speech to text. `response_format` selects JSON, plain text or subtitles;"
+            " `stream` selects server-sent events.",
             _TAG,
             request=TranscriptionForm,
             request_content_types=(FORM,),
@@ -106,7 +106,7 @@ def _audio_routes(door: AudioDoor) -> tuple[Route, ...]:
             "POST",
             "/v1/audio/translations",
             door.translations,
-            "Speech of any language, which is detected, to English text.",
+            "Convert speech in any language to English text. The language is detected.",
             _TAG,
             request=TranslationForm,
             request_content_types=(FORM,),
@@ -124,19 +124,26 @@ def _whisper_service_routes(door: AudioDoor) -> tuple[Route, ...]:
         "POST",
         "/asr",
         service.transcribe,
-        "Speech to text for clients of whisper-asr-webservice, such as Bazarr.",
+        "Convert speech to text for clients of whisper-asr-webservice, such as Bazarr.",
         _TAG,
         request=WhisperServiceForm,
         request_content_types=(FORM,),
         response_content_type="text/plain",
         query={
-            "output": "txt (default), vtt, srt, tsv or json.",
-            "task": "transcribe (default), or translate: into English.",
-            "language": "A language code or an English name; none: it is detected.",
-            "initial_prompt": "Text that comes before: its spelling and names become likelier.",
-            "word_timestamps": "true: also the time of each word; with json.",
-            "vad_filter": "Without effect: silence is always left out.",
-            "encode": "false: the audio is raw, 16 kHz, 16 bits, mono; otherwise any container.",
+            "output": "Format of the result: txt (default), vtt, srt, tsv or json.",
+            "task": "transcribe (default), or translate, which gives English text.",
+            "language": (
+                "Language code, or English name of the language. Without it, the language is"
+                " detected."
+            ),
+            "initial_prompt": (
+                "Text that precedes the audio. Its spelling and names become more likely."
+            ),
+            "word_timestamps": "true: also return the times of each word. Only with json.",
+            "vad_filter": "Without effect, because silence is always left out.",
+            "encode": (
+                "false: the audio is raw 16-bit PCM, 16 kHz, mono. Otherwise: any common container."
+            ),
         },
         error_codes=_AUDIO,
         max_body_bytes=door.max_body_bytes,
@@ -145,7 +152,7 @@ def _whisper_service_routes(door: AudioDoor) -> tuple[Route, ...]:
         shape,
         path="/detect-language",
         handler=service.detect_language,
-        summary="Which language the first 30 s of a recording are in.",
+        summary="Detect the language of the first 30 s of a recording.",
         responses={200: DetectedLanguage},
         response_content_type=JSON,
         query={"encode": shape.query["encode"]},
@@ -159,7 +166,7 @@ def _model_routes(door: AudioDoor) -> tuple[Route, ...]:
             "GET",
             "/v1/models",
             door.models,
-            "The models that may be asked for; nothing is loaded.",
+            "List the models that requests may name. The request loads none of them.",
             _TAG,
             responses={200: ModelList},
         ),
@@ -167,7 +174,8 @@ def _model_routes(door: AudioDoor) -> tuple[Route, ...]:
             "GET",
             "/v1/models/{model}",
             door.model,
-            "One of them; `default` and hosted names are answered as what they mean here.",
+            "Show one model. `default` and names of the hosted service are answered with the model"
+            " that they stand for.",
             _TAG,
             responses={200: ModelCard},
             error_codes=("model_not_found",),

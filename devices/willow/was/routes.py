@@ -26,7 +26,7 @@ def was_routes(door: WasDoor, inference: Iterable[Route]) -> tuple[Route, ...]:
             "GET",
             "/ws",
             door.serve,
-            "A device's socket: JSON text frames, as its firmware has them.",
+            "Connect a device: a WebSocket with the JSON text frames of Willow's firmware.",
             _TAG,
             responses={101: None},
             error_codes=("server_full", "websocket_expected"),
@@ -50,11 +50,14 @@ def _files(door: WasDoor) -> tuple[Route, ...]:
             "GET",
             OTA_PATH,
             files.firmware,
-            "A firmware image.",
+            "Download a firmware image.",
             _TAG,
             response_content_type="application/octet-stream",
-            response_headers={"X-Checksum-SHA256": "Of the file, in hex digits."},
-            query={"version": "Its folder.", "platform": "The board: its file without `.bin`."},
+            response_headers={"X-Checksum-SHA256": "SHA-256 of the file, in hexadecimal digits."},
+            query={
+                "version": "Version of the firmware: the folder of the image.",
+                "platform": ("Name of the board: the file name without `.bin`."),
+            },
             error_codes=("firmware_not_found", "invalid_value"),
             admits_peer=admits,
         ),
@@ -62,10 +65,13 @@ def _files(door: WasDoor) -> tuple[Route, ...]:
             "GET",
             "/api/asset",
             files.asset,
-            "A file of the folder assets.",
+            "Download a file of the folder `assets`.",
             _TAG,
             response_content_type="application/octet-stream",
-            query={"asset": "Its name.", "type": "audio, image or other: its folder."},
+            query={
+                "asset": "Name of the file.",
+                "type": ("Folder of the file: audio, image or other."),
+            },
             error_codes=("asset_not_found", "invalid_value", "unsupported_audio"),
             admits_peer=admits,
         ),
@@ -73,9 +79,9 @@ def _files(door: WasDoor) -> tuple[Route, ...]:
             "GET",
             "/api/release",
             files.releases,
-            "The firmware that is here, with checksums.",
+            "List the firmware images of this server, with checksums.",
             _TAG,
-            query={"type": "was or willow; both are the same."},
+            query={"type": "was or willow; both give the same list."},
             error_codes=("invalid_value",),
         ),
         Route(
@@ -84,23 +90,36 @@ def _files(door: WasDoor) -> tuple[Route, ...]:
             files.change,
             "Delete a firmware image.",
             _TAG,
-            query={"action": "delete."},
+            query={"action": "Only `delete`."},
             error_codes=("firmware_not_found", "invalid_json", "invalid_value"),
         ),
     )
 
 
 def _rest(rest: WasRest) -> tuple[Route, ...]:
-    hostname = "A device's hostname, MAC or id: its own settings; otherwise everybody's."
+    hostname = (
+        "Hostname, MAC address or id of a device, for its own settings. Without it: the settings"
+        " of all devices."
+    )
     return (
-        Route("GET", "/api/client", rest.clients, "Approved devices that are connected.", _TAG),
+        Route(
+            "GET",
+            "/api/client",
+            rest.clients,
+            "List the approved devices that are connected.",
+            _TAG,
+        ),
         Route(
             "POST",
             "/api/client",
             rest.act,
-            "Restart, identify, update or name a device, or notify one or all.",
+            "Restart, identify, update or rename a device, or notify one device or all.",
             _TAG,
-            query={"action": "config (its label and area), identify, notify, restart or update."},
+            query={
+                "action": (
+                    "config (label and area of the device), identify, notify, restart or update."
+                )
+            },
             error_codes=(
                 "audio_url_refused",
                 "device_not_found",
@@ -116,11 +135,11 @@ def _rest(rest: WasRest) -> tuple[Route, ...]:
             "GET",
             "/api/config",
             rest.config,
-            "What devices are told of configuration; secrets are masked.",
+            "Show the settings that are sent to devices, with secrets masked.",
             _TAG,
             query={
                 "type": "config, ha_token, ha_url, multinet, nvs, tz or was.",
-                "default": "true: what holds where nothing is set.",
+                "default": "true: return the default values instead of the stored ones.",
                 "hostname": hostname,
             },
             error_codes=("device_not_found", "invalid_value"),
@@ -129,9 +148,14 @@ def _rest(rest: WasRest) -> tuple[Route, ...]:
             "POST",
             "/api/config",
             rest.configure,
-            "Set it, and with apply=true send it: the devices reboot.",
+            "Store settings for devices. With apply=true they are also sent, and the devices"
+            " reboot.",
             _TAG,
-            query={"type": "config, nvs or was.", "apply": "true or false.", "hostname": hostname},
+            query={
+                "type": "config, nvs or was.",
+                "apply": ("true: send the settings to the devices now. false: only store them."),
+                "hostname": hostname,
+            },
             error_codes=(
                 "device_not_found",
                 "invalid_json",
@@ -140,12 +164,12 @@ def _rest(rest: WasRest) -> tuple[Route, ...]:
                 "too_large",
             ),
         ),
-        Route("GET", "/api/info", rest.info, "The version of this server.", _TAG),
+        Route("GET", "/api/info", rest.info, "Show the version of this server.", _TAG),
         Route(
             "GET",
             "/api/status",
             rest.status,
-            "What is connected and what waits.",
+            "Show connected devices and waiting notifications.",
             _TAG,
             query={"type": "asyncio_tasks, connmgr or notify_queue."},
             error_codes=("invalid_value",),

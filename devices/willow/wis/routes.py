@@ -11,13 +11,16 @@ from media.files.encode import FORMATS
 
 _TAG = "willow"
 _RECOGNITION = {
-    "model": "tiny, base, small, medium, large or the name of a loaded model; default: ours.",
-    "detect_language": "true: find the language out; otherwise it is the server's.",
-    "force_language": "A language code: the one that is spoken.",
-    "beam_size": "1 to 10: more is slower, and a little better.",
-    "translate": "true: also give the English translation.",
-    "task": "transcribe, or translate: the text itself is English.",
-    "return_language": "en: also give the English translation of speech in another language.",
+    "model": (
+        "tiny, base, small, medium, large, or the name of a loaded model. Default: the server's"
+        " model."
+    ),
+    "detect_language": "true: detect the language. Otherwise it is the server's.",
+    "force_language": "Code of the spoken language.",
+    "beam_size": "1 to 10: a larger beam is slower and slightly more accurate.",
+    "translate": "true: also return an English translation.",
+    "task": "transcribe, or translate, which returns English text instead of the transcript.",
+    "return_language": "en: also return an English translation of speech in another language.",
 }
 _WISHES = ("invalid_value", "model_not_found", "unsupported_language", "unsupported_parameter")
 _UPLOAD = (
@@ -32,17 +35,23 @@ _UPLOAD = (
 
 _SOUND = {
     "format": f"{', '.join(kind.upper() for kind in FORMATS)}.",
-    "speaker": "A voice; one that is not here is spoken by the language's own.",
-    "speed": "0.25 to 4; 1 is normal.",
+    "speaker": "Name of a voice. An unknown name means the default voice of the language.",
+    "speed": "Rate of speech, 0.25 to 4; 1 is normal.",
 }
 _QUESTION = {
-    "language": "A language code; default: what the text is written in.",
-    "conversation_id": "Ours: what was said under it before is known, and this will be.",
-    "model": "Ours: a language model of this server.",
-    "max_new_tokens": "1 to 16384: the longest answer, for models that count.",
-    "temperature": "0 to 2.",
-    "top_p": "0.01 to 1: only the likeliest words that are together as likely as this.",
-    "repetition_penalty": "0.5 to 2: above 1, what was said before is less likely.",
+    "language": "Language code. Default: the language that is detected in the text.",
+    "conversation_id": "Extension of Earshot: id of the conversation that this request continues.",
+    "model": "Extension of Earshot: name of a language model of this server.",
+    "max_new_tokens": (
+        "1 to 16384: largest number of tokens in the answer, for models that count tokens."
+    ),
+    "temperature": "Sampling temperature, 0 to 2.",
+    "top_p": (
+        "0.01 to 1: sample only from the most likely tokens whose probabilities add up to this."
+    ),
+    "repetition_penalty": (
+        "0.5 to 2: values above 1 make tokens that already occurred less likely."
+    ),
 }
 _ASKED = (
     "context_length_exceeded",
@@ -75,15 +84,16 @@ def _listening(door: WillowDoor) -> tuple[Route, ...]:
             "POST",
             "/api/willow",
             door.device,
-            "Recognise speech while it is sent; headers `x-audio-*` say what it is. Below 2 KB.",
+            "Recognise speech while it is uploaded; the `x-audio-*` headers name its format. The"
+            " reply has less than 2048 bytes.",
             _TAG,
             request_content_types=("application/octet-stream",),
             responses={200: DeviceAsrReply},
             query={
                 **_RECOGNITION,
-                "stats": "true: also give infer_time, infer_speedup and audio_duration.",
-                "save_audio": "Accepted for old clients; speech is never stored.",
-                "voice_auth": "true is refused: no voices are enrolled.",
+                "stats": "true: also return infer_time, infer_speedup and audio_duration.",
+                "save_audio": "Accepted from old clients without effect: audio is never stored.",
+                "voice_auth": "true is refused, because voices cannot be enrolled.",
             },
             error_codes=(*_WISHES, *_UPLOAD, "unauthorized_voice"),
             max_body_bytes=door.max_body_bytes,
@@ -114,7 +124,8 @@ def _calls(door: WillowDoor) -> Route:
         "POST",
         "/api/rtc/asr",
         door.offer,
-        "Recognise over WebRTC: SDP offer in, answer out; messages on the channel `chat`.",
+        "Recognise speech over WebRTC: send an SDP offer, get the SDP answer. Messages use the"
+        " data channel `chat`.",
         _TAG,
         request=WisSessionDescription,
         responses={200: WisSessionDescription},
@@ -138,12 +149,12 @@ def _speaking(door: WillowDoor) -> tuple[Route, ...]:
             "GET",
             "/api/tts",
             door.speech,
-            "Speak a text; the sound begins while the rest is being made.",
+            "Convert text to speech. The audio starts before all of it has been synthesized.",
             _TAG,
             response_content_type="audio/wav",
             query={
-                "text": "What shall be said.",
-                "language": "A language code; default: the server's.",
+                "text": "Text to speak.",
+                "language": "Language code. Default: the server's language.",
                 **_SOUND,
             },
             error_codes=(
@@ -158,7 +169,7 @@ def _speaking(door: WillowDoor) -> tuple[Route, ...]:
             "POST",
             "/api/tts",
             door.clone,
-            "Voices cannot be uploaded; this says so.",
+            "Always fails: custom voices cannot be uploaded.",
             _TAG,
             responses={},
             error_codes=("unsupported_operation",),
@@ -167,13 +178,13 @@ def _speaking(door: WillowDoor) -> tuple[Route, ...]:
 
 
 def _assistant(door: WillowDoor) -> tuple[Route, ...]:
-    text = {"text": "What is asked or told."}
+    text = {"text": "Question or command for the assistant."}
     return (
         Route(
             "GET",
             "/api/chatbot",
             door.chatbot.write,
-            "Ask the assistant, or have it do something.",
+            "Send a question or a command to the assistant, and get its answer as text.",
             _TAG,
             responses={200: ChatbotReply},
             query={**text, **_QUESTION},
@@ -183,7 +194,8 @@ def _assistant(door: WillowDoor) -> tuple[Route, ...]:
             "GET",
             "/api/chatbot/tts",
             door.chatbot.say,
-            "The same, answered in speech that begins while the rest is being written.",
+            "Send a question or a command to the assistant, and get its answer as speech, streamed"
+            " while it is generated.",
             _TAG,
             response_content_type="audio/flac",
             query={**text, **_QUESTION, **_SOUND},
@@ -194,7 +206,8 @@ def _assistant(door: WillowDoor) -> tuple[Route, ...]:
                 "GET",
                 "/api/ws/chatbot",
                 door.chat_socket.serve,
-                "The same over a WebSocket: a text frame asks, a text frame answers.",
+                "Talk to the assistant over a WebSocket: one text frame per question, one per"
+                " answer.",
                 _TAG,
                 responses={101: None},
                 query=_QUESTION,
@@ -214,15 +227,18 @@ def _speech_to_speech(door: WillowDoor) -> Route:
         "POST",
         "/api/sts",
         door.converse,
-        "Recognise the recording in the form's part `audio_file`, and say it in another voice, in"
-        " English, or answer it.",
+        "Recognise the recording in the form's part `audio_file`, and speak its text in another"
+        " voice, its English translation, or the assistant's answer to it.",
         _TAG,
         request_content_types=(FORM,),
         response_content_type="audio/flac",
         query={
             **_RECOGNITION,
-            "translate": "true: say it in English.",
-            "answer": "Ours. true: ask the assistant, and say what it answers.",
+            "translate": "true: speak the English translation.",
+            "answer": (
+                "Extension of Earshot. true: send the transcript to the assistant and speak the"
+                " answer."
+            ),
             "conversation_id": f"With answer. {_QUESTION['conversation_id']}",
             **_SOUND,
         },
@@ -247,18 +263,18 @@ def _about(door: WillowDoor) -> tuple[Route, ...]:
                 "GET",
                 "/api/ping",
                 door.ping,
-                "Whether anybody is there.",
+                "Check that the server answers.",
                 _TAG,
                 responses={200: WisPong},
             )
         ),
-        Route("GET", "/api/docs", door.docs, "To `/docs`.", _TAG, responses={302: None}),
-        Route("GET", "/api/redoc", door.docs, "To `/docs`.", _TAG, responses={302: None}),
+        Route("GET", "/api/docs", door.docs, "Redirect to `/docs`.", _TAG, responses={302: None}),
+        Route("GET", "/api/redoc", door.docs, "Redirect to `/docs`.", _TAG, responses={302: None}),
         Route(
             "GET",
             "/api/openapi.json",
             door.openapi,
-            "To `/openapi.json`.",
+            "Redirect to `/openapi.json`.",
             _TAG,
             responses={302: None},
         ),

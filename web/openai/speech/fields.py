@@ -30,31 +30,44 @@ class SpeechFields(Struct, frozen=True, kw_only=True):
 
     model: Annotated[
         str,
-        Meta(description="An engine of `GET /v1/models`; `tts-1` and `gpt-...` mean `default`."),
+        Meta(
+            description=(
+                "Name of an engine from `GET /v1/models`; `tts-1` and `gpt-...` mean `default`."
+            )
+        ),
     ]
-    input: Annotated[str, Meta(description="What shall be said: at most 4096 characters.")]
+    input: Annotated[str, Meta(description="Text to speak, at most 4096 characters.")]
     voice: Annotated[
         str | SpeechVoiceId,
         Meta(
-            description="A voice of the engine; `default`, `alloy` and so on: the language's own."
+            description=(
+                "Name of a voice of the engine. `default`, `alloy` and so on: the language's"
+                " default voice."
+            )
         ),
     ]
     response_format: Annotated[
-        SoundFormat, Meta(description="`pcm`: 24 kHz, 16 bits, mono, no head.")
+        SoundFormat,
+        Meta(description="Format of the audio. `pcm`: 16-bit, 24 kHz, mono, without a header."),
     ] = "mp3"
-    speed: Annotated[Speed, Meta(description="1 is normal.")] = 1
-    instructions: Annotated[str, Meta(description="Accepted; no engine here follows them.")] = ""
+    speed: Annotated[Speed, Meta(description="Rate of speech; 1 is normal.")] = 1
+    instructions: Annotated[
+        str,
+        Meta(description="Accepted, but without effect: no engine here follows instructions."),
+    ] = ""
     stream_format: Annotated[
-        Literal["audio", "sse"], Meta(description="`sse`: server-sent events.")
+        Literal["audio", "sse"],
+        Meta(description="`sse`: the audio is sent in server-sent events."),
     ] = "audio"
     stream_done: Annotated[
-        bool, Meta(description="With `sse`: end with the line `data: [DONE]`.")
+        bool, Meta(description="With `sse`: end the stream with the line `data: [DONE]`.")
     ] = False
     language: Annotated[
         str,
         Meta(
             description=(
-                "ISO 639-1, or an English name; none: the voice's, or what the text is written in."
+                "ISO 639-1 code or English name. Without it: the voice's language, or the"
+                " language of the text."
             )
         ),
     ] = ""

@@ -20,7 +20,9 @@ BeamSize = Annotated[int, Meta(ge=1, le=MAX_BEAM_SIZE)]
 File = Annotated[
     str,
     Meta(
-        description="Audio in any common container; it may come first or last.",
+        description=(
+            "Audio in any common container. The part may come before or after the other fields."
+        ),
         extra_json_schema={"format": "binary"},
     ),
 ]
@@ -39,20 +41,36 @@ class CommonFields(Struct, frozen=True, kw_only=True):
     """Fields of both operations. Those from `beam_size` on are extensions of Earshot."""
 
     model: Annotated[
-        str, Meta(description="Of `GET /v1/models`; `whisper-1` and `gpt-...` mean `default`.")
+        str,
+        Meta(
+            description=(
+                "Name of a model from `GET /v1/models`; `whisper-1` and `gpt-...` mean `default`."
+            )
+        ),
     ]
     response_format: ResponseFormat = "json"
     prompt: Annotated[
-        str, Meta(description="Text that comes before: its spelling and names become likelier.")
+        str,
+        Meta(
+            description="Text that precedes the audio. Its spelling and names become more likely."
+        ),
     ] = ""
     temperature: Annotated[
         Probability,
-        Meta(description="0: as the engine is set up, which tries higher ones where it is unsure."),
+        Meta(
+            description=(
+                "Sampling temperature. 0: as the engine is configured; it tries higher values if"
+                " it is unsure."
+            )
+        ),
     ] = 0
     beam_size: Annotated[
-        BeamSize | None, Meta(description="Hypotheses that are followed at once; 1 is greedy.")
+        BeamSize | None,
+        Meta(description="Number of hypotheses that are followed in parallel; 1 is greedy."),
     ] = None
-    hotwords: Annotated[str, Meta(description="Names and terms to expect.")] = ""
+    hotwords: Annotated[
+        str, Meta(description="Names and terms that are expected in the speech.")
+    ] = ""
     prefix: Annotated[
         str,
         Meta(
@@ -63,11 +81,16 @@ class CommonFields(Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     padding: Annotated[
-        AsrPadding | None, Meta(description="How much of its window an utterance fills.")
+        AsrPadding | None,
+        Meta(description="How far a short utterance is padded towards the model's window."),
     ] = None
     no_speech_threshold: Annotated[
         Probability | None,
-        Meta(description="No-speech probability above which unsure words are rejected."),
+        Meta(
+            description=(
+                "No-speech probability above which words with a low probability are rejected."
+            )
+        ),
     ] = None
 
 
@@ -79,28 +102,36 @@ class TranscriptionFields(CommonFields, frozen=True, kw_only=True):
     """Fields of `POST /v1/audio/transcriptions`."""
 
     language: Annotated[
-        str, Meta(description="ISO 639-1, like `de`, or an English name; none: it is detected.")
+        str,
+        Meta(
+            description=(
+                "ISO 639-1 code like `de`, or English name. Without it, the language is detected."
+            )
+        ),
     ] = ""
     languages: Annotated[
-        tuple[str, ...], Meta(description="Where it is detected: among these.")
+        tuple[str, ...], Meta(description="Languages from which the detection chooses.")
     ] = field(default=(), name="languages[]")
     keywords: Annotated[
-        tuple[str, ...], Meta(max_length=MAX_KEYWORDS, description="As `hotwords`, one by one.")
+        tuple[str, ...],
+        Meta(max_length=MAX_KEYWORDS, description="The same as `hotwords`, as a list."),
     ] = field(default=(), name="keywords[]")
     timestamp_granularities: Annotated[
-        tuple[Granularity, ...], Meta(description="`word` with verbose_json only; none: segment.")
+        tuple[Granularity, ...],
+        Meta(description="`word` only with verbose_json. Default: `segment`."),
     ] = field(default=(), name="timestamp_granularities[]")
-    include: Annotated[tuple[Literal["logprobs"], ...], Meta(description="With json only.")] = (
-        field(default=(), name="include[]")
-    )
-    stream: Annotated[bool, Meta(description="Server-sent events; with json and text only.")] = (
-        False
-    )
+    include: Annotated[
+        tuple[Literal["logprobs"], ...],
+        Meta(description="Additional data in the response. Only with json."),
+    ] = field(default=(), name="include[]")
+    stream: Annotated[
+        bool, Meta(description="Return server-sent events. Only with json and text.")
+    ] = False
     chunking_strategy: Annotated[
         Literal["auto"] | VadChunkingStrategy,
-        Meta(description="Checked, and without effect: recordings are cut at pauses."),
+        Meta(description="Checked, but without effect: recordings are always split at pauses."),
     ] = "auto"
-    task: Annotated[AsrTask, Meta(description="`translate`: into English.")] = "transcribe"
+    task: Annotated[AsrTask, Meta(description="`translate` returns English text.")] = "transcribe"
 
 
 class TranslationForm(TranslationFields, frozen=True, kw_only=True):
