@@ -32,10 +32,13 @@ class ServerConfig(Section, frozen=True):
 
     host: Annotated[
         str,
-        Meta(min_length=1, description="Address to listen on; any but loopback requires the key."),
+        Meta(
+            min_length=1,
+            description="Address to listen on. Any address but loopback requires the key.",
+        ),
     ] = "127.0.0.1"
     port: Annotated[
-        int, Meta(ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+        int, Meta(ge=0, le=65535, description="Port to listen on. 0: any free port.")
     ] = 8080
     tls: Annotated[
         str,
@@ -43,8 +46,8 @@ class ServerConfig(Section, frozen=True):
             pattern="^(off|auto|[^:]+:[^:]+)$",
             title="off, auto or CERT.pem:KEY.pem",
             description=(
-                "HTTPS; auto makes a self-signed certificate, so that browsers on the LAN give the"
-                " microphone."
+                "Whether to serve HTTPS, and with which certificate. auto makes a self-signed one,"
+                " because browsers on other machines allow the microphone only over HTTPS."
             ),
         ),
     ] = "off"
@@ -53,16 +56,19 @@ class ServerConfig(Section, frozen=True):
         Meta(
             pattern=rf"^({KEY_PATTERN})?$",
             title=KEY_CHARS,
-            description="The key callers must send; empty: made at need and kept in state_dir.",
+            description=(
+                "API key that clients must send. Empty: the server makes one when it needs it and"
+                " keeps it in state_dir."
+            ),
         ),
     ] = ""
     require_key: Annotated[
         bool,
         Meta(
             description=(
-                "Programs and pages of this machine need the key, too, and its devices approval:"
-                " for a server behind a proxy or a forwarded port. It is so, too, where api_key or"
-                " allowed_hosts is set, but for Home Assistant over Wyoming."
+                "Whether programs and pages on this machine also need the key, and its devices"
+                " approval. Set it behind a proxy or a forwarded port. Setting api_key or"
+                " allowed_hosts has the same effect, except for Home Assistant over Wyoming."
             )
         ),
     ] = False
@@ -70,8 +76,8 @@ class ServerConfig(Section, frozen=True):
         NameList,
         Meta(
             description=(
-                "Further names in the Host header, e.g. behind a reverse proxy; this machine's own"
-                " names and all IP addresses are always known."
+                "Additional host names that the Host header may have, e.g. behind a reverse proxy."
+                " This machine's own names and all IP addresses are always accepted."
             )
         ),
     ] = ()
@@ -79,7 +85,8 @@ class ServerConfig(Section, frozen=True):
         NameList,
         Meta(
             description=(
-                'Web sites that may use the API from a browser, always with the key; "*" is any.'
+                "Origins of web sites that may use the API from a browser, always with the"
+                ' key. "*": any site.'
             )
         ),
     ] = ("*",)
@@ -89,8 +96,9 @@ class ServerConfig(Section, frozen=True):
             ge=1,
             le=10_000,
             description=(
-                "Sessions at once; the next one is told to wait. The last place is the owner's:"
-                " with 1, client secrets open none."
+                "Maximum number of simultaneous sessions; further clients are asked to retry"
+                " later. One session is reserved for the owner of the key: with 1, client secrets"
+                " cannot open any."
             ),
         ),
     ] = 32
@@ -100,9 +108,9 @@ class ServerConfig(Section, frozen=True):
             ge=8,
             le=1_000_000,
             description=(
-                "Connections that one address (of IPv6 one /64 network of the internet) may hold,"
-                " over all ports; more are closed at once."
-                " This machine and trusted_proxies may hold any number."
+                "Maximum number of connections from one address, over all ports. An IPv6 /64"
+                " network of the internet counts as one address. Further connections are closed at"
+                " once. This machine and trusted_proxies have no limit."
             ),
         ),
     ] = 256  # a browser holds six; the clients of a house behind one address some dozens
@@ -110,22 +118,32 @@ class ServerConfig(Section, frozen=True):
         NameList,
         Meta(
             title="list of addresses or networks like 10.0.0.2 or 172.18.0.0/16",
-            description="Reverse proxies elsewhere, which hold the connections of many clients.",
+            description=(
+                "Reverse proxies on other machines, which hold the connections of many clients."
+            ),
         ),
     ] = ()
     max_body_bytes: Annotated[
         int,
-        Meta(ge=65_536, le=2**31, description="Largest request body; larger ones get 413."),
+        Meta(
+            ge=65_536,
+            le=2**31,
+            description="Largest request body in bytes; a larger one gets status 413.",
+        ),
     ] = 2**20
     max_upload_bytes: Annotated[
         int,
         Meta(
-            ge=2**20, le=2**31, description="Largest audio file to transcribe; larger ones get 413."
+            ge=2**20,
+            le=2**31,
+            description=(
+                "Largest audio file to transcribe, in bytes; a larger one gets status 413."
+            ),
         ),
     ] = 100 * 2**20  # three hours of 64 kbit/s speech, or 50 minutes of 16 kHz WAV
     drain_timeout_s: Annotated[
         float,
-        Meta(ge=0, le=600, description="How long running turns may finish after SIGTERM."),
+        Meta(ge=0, le=600, description="Seconds that running turns have to finish after SIGTERM."),
     ] = 8.0  # shorter than the 10 s after which `docker stop` kills
     idle_timeout_s: Annotated[
         float,
@@ -133,8 +151,8 @@ class ServerConfig(Section, frozen=True):
             ge=5,
             le=86_400,
             description=(
-                "A WebSocket without any event or audio ends after this; a call over WebRTC, whose"
-                " audio never stops, after an hour without an event or speech."
+                "Seconds after which a WebSocket without any event or audio is closed. A WebRTC"
+                " call, whose audio never stops, ends after an hour without an event or speech."
             ),
         ),
     ] = 600.0
@@ -161,11 +179,14 @@ class PathsConfig(Section, frozen=True):
     """Folders of the server."""
 
     models_dir: Annotated[
-        str, Meta(min_length=1, description="Folder of model weights, one folder per model.")
+        str, Meta(min_length=1, description="Folder of model weights, with one folder per model.")
     ] = "models"
     state_dir: Annotated[
         str,
-        Meta(min_length=1, description="Folder for the key and certificate; readable by you only."),
+        Meta(
+            min_length=1,
+            description="Folder for the key and the certificate. Only its owner can read it.",
+        ),
     ] = "~/.local/state/earshot"
 
 
@@ -176,11 +197,11 @@ class EngineConfig(Section, frozen=True):
         str,
         Meta(
             min_length=1,
-            description="auto, or the name of an engine (`earshot doctor` lists them).",
+            description="Name of an engine (`earshot doctor` lists them), or auto.",
         ),
     ] = "auto"
     options: Annotated[
-        dict[str, Any], Meta(description="The engine's own settings; checked by the engine.")
+        dict[str, Any], Meta(description="Settings of the engine itself; the engine checks them.")
     ] = field(default_factory=dict)
 
 
@@ -192,8 +213,8 @@ class AsrConfig(EngineConfig, frozen=True):
         Meta(
             min_length=1,
             description=(
-                "auto, or the model to load at start: a folder of models_dir, its short name (tiny,"
-                " large-v3-turbo), pocketsphinx, or the path of a folder."
+                "Model to load at start: a folder in models_dir, its short name (tiny,"
+                " large-v3-turbo), pocketsphinx, the path of a folder, or auto."
             ),
         ),
     ] = "auto"
@@ -201,7 +222,8 @@ class AsrConfig(EngineConfig, frozen=True):
         NameList,
         Meta(
             description=(
-                "Further models to load at start; others are loaded when they are first asked for."
+                "Additional models to load at start. Other models are loaded when a request"
+                " first names them."
             )
         ),
     ] = ()
@@ -211,8 +233,9 @@ class AsrConfig(EngineConfig, frozen=True):
             ge=0,
             le=10_000_000,
             description=(
-                "Megabytes that loaded models may take, on the GPU where they run there; the one"
-                " idle longest is unloaded for another. 0: half of what the machine has."
+                "Megabytes of memory that loaded models may use, on the GPU if they run there."
+                " When another model needs room, the one that was idle longest is unloaded. 0:"
+                " half of what is installed."
             ),
         ),
     ] = 0
@@ -220,9 +243,10 @@ class AsrConfig(EngineConfig, frozen=True):
         NoSpeechMode,
         Meta(
             description=(
-                "Noise that was taken for words: off keeps all of it; normal drops what the model"
-                " itself doubts; strict drops also what voice activity detection doubts. Requests"
-                " may say otherwise (no_speech_threshold)."
+                "How words that were recognised in noise are filtered: off keeps all of them;"
+                " normal drops those that the model itself doubts; strict also drops those that"
+                " voice activity detection doubts. A request can override this with"
+                " no_speech_threshold."
             )
         ),
     ] = "normal"
@@ -232,8 +256,8 @@ class AsrConfig(EngineConfig, frozen=True):
             ge=0,
             le=64,
             description=(
-                "Processes that run the model loaded at start; each takes its own memory. 0: as"
-                " suits the machine."
+                "Number of processes that run the model loaded at start. Each uses its own memory."
+                " 0: chosen for the machine."
             ),
         ),
     ] = 0
@@ -246,8 +270,9 @@ class ModelsConfig(Section, frozen=True):
         bool,
         Meta(
             description=(
-                "Whether an unknown model is an error (404), which lists those that there are; off:"
-                " any name means the server's own choice. Names of the hosted service always do."
+                "True: an unknown model name is an error (404) that lists the known ones. False:"
+                " an unknown name means the server's default model. Names of the hosted service"
+                " always mean the default model."
             )
         ),
     ] = True
@@ -257,11 +282,15 @@ class LogConfig(Section, frozen=True):
     """Settings of the log on standard error."""
 
     level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="Least level that is shown.")
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="Lowest level that is logged."),
     ] = "info"
-    json: Annotated[bool, Meta(description="One JSON object per line instead of text.")] = False
+    json: Annotated[bool, Meta(description="Write one JSON object per line instead of text.")] = (
+        False
+    )
     transcripts: Annotated[
-        bool, Meta(description="Log what was said and answered; off, because it is private.")
+        bool,
+        Meta(description="Log transcripts and answers. Off by default, because they are private."),
     ] = False
 
 
@@ -270,17 +299,26 @@ class TraceConfig(Section, frozen=True):
 
     path: Annotated[
         str,
-        Meta(description="JSONL file to append every session's events to; empty: no trace."),
+        Meta(
+            description=(
+                "JSONL file to which the events of every session are appended. Empty: no trace."
+            )
+        ),
     ] = ""
     transcripts: Annotated[
-        bool, Meta(description="Also write what was said and answered; off, because it is private.")
+        bool,
+        Meta(
+            description=(
+                "Also write transcripts and answers. Off by default, because they are private."
+            )
+        ),
     ] = False
     audio: Annotated[
         bool,
         Meta(
             description=(
-                "Also write what each session hears, at most ten minutes of it, for `earshot"
-                " replay`; off, because it is private."
+                "Also write the audio that each session receives, at most ten minutes, for"
+                " `earshot replay`. Off by default, because it is private."
             )
         ),
     ] = False
@@ -294,7 +332,7 @@ class Config(Section, frozen=True):
         Meta(
             pattern="^[a-z]{2,3}$",
             title="a language code like 'en'",
-            description="Language (ISO 639-1) of sessions that do not say theirs.",
+            description="Language (ISO 639-1) of sessions whose client names none.",
         ),
     ] = "en"
     server: ServerConfig = ServerConfig()
@@ -314,7 +352,10 @@ class Config(Section, frozen=True):
         dict[PromptId, PromptConfig],
         Meta(
             title="tables with text",
-            description="Prompts by id, each with text, version, former: clients may name them.",
+            description=(
+                "Stored prompts by id, each with text, version and former. Clients can refer to"
+                " them by id."
+            ),
         ),
     ] = field(default_factory=dict)
     ice: IceConfig = IceConfig()
@@ -328,8 +369,8 @@ class Config(Section, frozen=True):
         Meta(
             title="tables with settings",
             description=(
-                "Doors of other packages by the name that the package gives them, each with its"
-                " own settings; `earshot doctor` lists those that are installed."
+                "Doors of installed packages, by the name that the package gives them, each with"
+                " its own settings. `earshot doctor` lists the installed ones."
             ),
         ),
     ] = field(default_factory=dict)
@@ -337,7 +378,7 @@ class Config(Section, frozen=True):
         HomeConfig | None,
         Meta(
             title="table with areas and entities",
-            description="The demo home's areas and devices; not set: the bundled one.",
+            description="Areas and devices of the demo home. Not set: the bundled demo home.",
         ),
     ] = None
     log: LogConfig = LogConfig()

@@ -15,41 +15,58 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             max_length=20_000,
-            description="The system prompt of the language model, in place of Earshot's own.",
+            description="System prompt of the language model. It replaces Earshot's own.",
         ),
     ] = ""
     default_instructions: Annotated[
         bool,
         Meta(
             description=(
-                "Where nobody gives instructions, the model is told Earshot's own in the language"
-                " of the answer: it is spoken, short, without markdown, with date and room."
+                "Whether the language model gets Earshot's own system prompt if there is no other."
+                " It asks for short spoken answers without markdown, names the date and the room,"
+                " and is written in the language of the answer."
             )
         ),
     ] = True
     voice: Annotated[
         str,
-        Meta(min_length=1, description="default, a voice, an engine, or engine:voice."),
+        Meta(
+            min_length=1,
+            description="Voice of the answers: default, a voice, an engine, or engine:voice.",
+        ),
     ] = DEFAULT
-    speed: Annotated[float, Meta(ge=0.25, le=1.5, description="Of the voice.")] = 1.0
+    speed: Annotated[
+        float, Meta(ge=0.25, le=1.5, description="Rate of speech of the voice; 1 is normal.")
+    ] = 1.0
     temperature: Annotated[
         Annotated[float, Meta(ge=0, le=2)] | None,
-        Meta(title="number in [0, 2]", description="Not set: the engine's own."),
+        Meta(
+            title="number in [0, 2]",
+            description=(
+                "Sampling temperature of the language model. Not set: the engine's default."
+            ),
+        ),
     ] = None
     max_output_tokens: Annotated[
         Annotated[int, Meta(ge=1, le=100_000)] | None,
-        Meta(title="int in [1, 100000]", description="Of one answer; not set: no limit."),
+        Meta(
+            title="int in [1, 100000]",
+            description="Maximum number of tokens in one answer. Not set: no limit.",
+        ),
     ] = None
     tools: Annotated[
         tuple[str, ...] | None,
-        Meta(title="list of text", description="Names of the tools it may use; not set: all."),
+        Meta(
+            title="list of text",
+            description="Names of the tools that the language model may use. Not set: all tools.",
+        ),
     ] = None
     barge_in: Annotated[
         BargeInPolicy,
         Meta(
             description=(
-                "What stops an answer: speech over it, only words that mean something (patient), or"
-                " nothing (off)."
+                "What interrupts an answer that is playing: any speech (on), only meaningful words"
+                " (patient), or nothing (off)."
             )
         ),
     ] = "on"
@@ -57,8 +74,9 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
         EchoMode,
         Meta(
             description=(
-                "What is done about the answer in the microphone of clients that do not cancel it:"
-                " nothing, cancel, or not to listen while it sounds (half_duplex)."
+                "How the echo of an answer in the microphone is handled, for clients without echo"
+                " cancellation: not at all (off), by cancelling it (cancel), or by ignoring the"
+                " microphone while an answer plays (half_duplex)."
             )
         ),
     ] = "off"
@@ -66,8 +84,9 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
         NoiseMode,
         Meta(
             description=(
-                "Makes steady noise quieter before anything is heard: a little, for a microphone at"
-                " the mouth (near_field), or more, for one across the room (far_field)."
+                "How much steady noise is reduced before speech detection and recognition: not at"
+                " all (off), a little, for a microphone near the mouth (near_field), or more, for"
+                " one across the room (far_field)."
             )
         ),
     ] = "off"
@@ -77,8 +96,8 @@ class AssistantConfig(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             max_length=64,
             description=(
-                "Until this word is heard, nothing that is said is heard, e.g. okay_nabu; empty:"
-                " sessions listen at once."
+                "Wake word, e.g. okay_nabu. Speech is ignored until it is detected. Empty:"
+                " sessions listen from the start."
             ),
         ),
     ] = ""

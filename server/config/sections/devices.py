@@ -17,9 +17,10 @@ class DevicesConfig(Section, frozen=True):
         Literal["ask", "networks"],
         Meta(
             description=(
-                "ask: a new device works when its code was typed on the page or with `earshot"
-                " devices pair`; networks: also unasked if its address is in devices.networks. This"
-                " machine's own programs need no approval where they need no key."
+                "How new devices are approved. ask: the user enters the device's code on the page"
+                " or with `earshot devices pair`. networks: devices in devices.networks are also"
+                " approved automatically. Programs on this machine that need no key need no"
+                " approval either."
             )
         ),
     ] = "ask"
@@ -28,8 +29,8 @@ class DevicesConfig(Section, frozen=True):
         Meta(
             title="list of lan or networks like 192.168.1.0/24",
             description=(
-                "Whose devices are approved unasked, with devices.approval = networks; lan is every"
-                " private network."
+                "Networks whose devices are approved automatically if devices.approval is"
+                " networks. lan means every private network."
             ),
         ),
     ] = ("lan",)
@@ -37,20 +38,23 @@ class DevicesConfig(Section, frozen=True):
         str,
         Meta(
             description=(
-                "SQLAlchemy URL, as postgresql://user@host/earshot (its password also in"
-                " PGPASSWORD or a passfile); empty: a SQLite file in state_dir."
+                "SQLAlchemy URL of the database, like postgresql://user@host/earshot (the password"
+                " may be in PGPASSWORD or a passfile). Empty: a SQLite file in state_dir."
             )
         ),
     ] = ""
     token_days: Annotated[
-        int, Meta(ge=1, le=3650, description="How long a device's own key holds.")
+        int, Meta(ge=1, le=3650, description="Days for which the key of a device is valid.")
     ] = 365
     new_days: Annotated[
         int,
         Meta(
             ge=1,
             le=365,
-            description="A device that nobody approved is forgotten when it was not seen so long.",
+            description=(
+                "Days after which a device that was never approved is deleted if it does not"
+                " connect again."
+            ),
         ),
     ] = 7
 

@@ -26,26 +26,38 @@ class HomeAssistantConfig(Section, frozen=True):
         str,
         Meta(
             description=(
-                "Its address, like http://homeassistant.local:8123; empty: the demo home instead."
+                "Address of Home Assistant, like http://homeassistant.local:8123. Empty: the"
+                " demo home is used."
             )
         ),
     ] = ""
     token: Annotated[
         str,
-        Meta(description="A long-lived access token, from the profile of the user it acts as."),
+        Meta(
+            description=(
+                "Long-lived access token, from the profile of the user whose rights Earshot gets."
+            )
+        ),
     ] = ""
     token_file: Annotated[
-        str, Meta(description="A file that holds the token, in place of token.")
+        str, Meta(description="File that contains the token, instead of token.")
     ] = ""
     verify_tls: Annotated[
-        bool, Meta(description="False: take any certificate, as of one that it made itself.")
+        bool,
+        Meta(
+            description=(
+                "Whether to verify the certificate of Home Assistant. False accepts any, such as a"
+                " self-signed one."
+            )
+        ),
     ] = True
     use: Annotated[
         Literal["conversation", "tools"],
         Meta(
             description=(
-                "How a language model reaches it: by sentences, or also by the tools of its MCP"
-                " server, which needs an integration there. Commands always go as sentences."
+                "How a language model controls Home Assistant: by sentences to its conversation"
+                " agent (conversation), or also by the tools of its MCP server, which needs an"
+                " integration there (tools). Recognised commands are always sent as sentences."
             )
         ),
     ] = "conversation"
@@ -53,22 +65,34 @@ class HomeAssistantConfig(Section, frozen=True):
         str,
         Meta(
             min_length=1,
-            description="The conversation agent there that takes the sentences.",
+            description=(
+                "Id of the conversation agent in Home Assistant that receives the sentences."
+            ),
         ),
     ] = BUILT_IN_AGENT
     language: Annotated[
         str,
-        Meta(description="Language of the sentences it gets; empty: as the user speaks."),
+        Meta(
+            description="Language of the sentences for Home Assistant. Empty: the user's language."
+        ),
     ] = ""
     timeout_s: Annotated[
-        float, Meta(ge=0.5, le=60, description="How long a sentence may take there.")
+        float,
+        Meta(
+            ge=0.5,
+            le=60,
+            description="Seconds that Home Assistant may take to answer a sentence.",
+        ),
     ] = 8.0
     keywords: Annotated[
         int,
         Meta(
             ge=0,
             le=200,
-            description="How many names of areas and devices every session's recogniser expects.",
+            description=(
+                "Maximum number of area and device names that the recogniser of every session gets"
+                " as hints."
+            ),
         ),
     ] = 40
 

@@ -31,16 +31,21 @@ class IceServerConfig(_SecretSection, frozen=True):
 
     urls: Annotated[
         tuple[str, ...],
-        Meta(min_length=1, description="stun:HOST:PORT, turn:HOST:PORT?transport=udp, turns:..."),
+        Meta(
+            min_length=1,
+            description=(
+                "Addresses of the server: stun:HOST:PORT, turn:HOST:PORT?transport=udp, turns:..."
+            ),
+        ),
     ]
-    username: Annotated[str, Meta(description="Of a user that the server knows.")] = ""
-    password: Annotated[str, Meta(description="Of that user.")] = ""
+    username: Annotated[str, Meta(description="Name of a user of the TURN server.")] = ""
+    password: Annotated[str, Meta(description="Password of that user.")] = ""
     shared_secret: Annotated[
         str,
         Meta(
             description=(
-                "coturn's static-auth-secret: each session gets credentials of its own, for some"
-                " hours."
+                "coturn's static-auth-secret. Each session gets its own credentials from it, valid"
+                " for some hours."
             )
         ),
     ] = ""
@@ -72,7 +77,7 @@ class IceConfig(_SecretSection, frozen=True):
         tuple[IceServerConfig, ...],
         Meta(
             title="list of tables with urls, and username and password or shared_secret",
-            description="STUN and TURN servers, used by us and told to clients.",
+            description="STUN and TURN servers. This server uses them and names them to clients.",
         ),
     ] = ()
     ports: Annotated[
@@ -81,28 +86,44 @@ class IceConfig(_SecretSection, frozen=True):
             pattern=r"^(\d{4,5}-\d{4,5})?$",
             title="a range like 40000-40999",
             description=(
-                "UDP ports of calls, for a firewall's rule; each call takes one on every address"
-                " of the machine. Empty: any that is free."
+                "Range of UDP ports for calls, for a firewall rule. Each call uses one port on"
+                " every address of the machine. Empty: any free port."
             ),
         ),
     ] = ""
     public_address: Annotated[
         str,
-        Meta(description="Our address outside, where a router or cloud forwards the ports to us."),
+        Meta(
+            description=(
+                "Public address of this server, if a router or a cloud forwards the ports to it."
+            )
+        ),
     ] = ""
     relay_only: Annotated[
-        bool, Meta(description="Only use addresses on the TURN server, and show nobody ours.")
+        bool,
+        Meta(
+            description=(
+                "Use only addresses on the TURN server, and never tell clients this machine's"
+                " addresses."
+            )
+        ),
     ] = False
     gather_timeout_s: Annotated[
         float,
-        Meta(ge=0.1, le=10, description="How long a call waits for a server that does not answer."),
+        Meta(
+            ge=0.1,
+            le=10,
+            description=(
+                "Seconds that a call waits for a STUN or TURN server that does not answer."
+            ),
+        ),
     ] = GATHER_TIMEOUT_S
     credential_ttl_s: Annotated[
         int,
         Meta(
             ge=60,
             le=7 * 86_400,
-            description="For how long credentials made of a shared_secret are good.",
+            description="Seconds for which credentials made from a shared_secret are valid.",
         ),
     ] = CREDENTIAL_TTL_S
 

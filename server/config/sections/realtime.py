@@ -22,21 +22,44 @@ class RealtimeConfig(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             title="list of names or addresses, with :port if wished",
             description=(
-                "Hosts of the MCP servers that a client may name in its tools; empty: none at all."
+                "Hosts of the MCP servers that a client may name in its tools. Empty: no MCP"
+                " servers are allowed."
             ),
         ),
     ] = ()
     mcp_servers: Annotated[
-        int, Meta(ge=1, le=32, description="MCP servers of one client at once.")
+        int,
+        Meta(
+            ge=1,
+            le=32,
+            description="Maximum number of MCP servers that one client may use at the same time.",
+        ),
     ] = 8
     client_secret_sessions: Annotated[
-        int, Meta(ge=1, le=100, description="Sessions that one client secret may have at once.")
+        int,
+        Meta(
+            ge=1,
+            le=100,
+            description="Maximum number of simultaneous sessions of one client secret.",
+        ),
     ] = 2
     mcp_timeout_s: Annotated[
-        float, Meta(gt=0, le=300, description="How long one call of such a server's tool may take.")
+        float,
+        Meta(
+            gt=0,
+            le=300,
+            description="Seconds that one call of a tool of a client's MCP server may take.",
+        ),
     ] = 10.0
     mcp_connect_timeout_s: Annotated[
-        float, Meta(gt=0, le=60, description="How long such a server may take to list its tools.")
+        float,
+        Meta(
+            gt=0,
+            le=60,
+            description=(
+                "Seconds that a client's MCP server may take to connect and list its tools."
+            ),
+        ),
     ] = 10.0
 
     def as_policy(self) -> ClientMcpPolicy:

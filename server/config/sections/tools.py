@@ -16,13 +16,18 @@ class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     timeout_s: Annotated[
         float,
-        Meta(gt=0, le=300, description="How long one call may take; a tool may say otherwise."),
+        Meta(
+            gt=0,
+            le=300,
+            description="Seconds that one tool call may take. A tool can set its own limit.",
+        ),
     ] = 10.0
     offered: Annotated[
         Literal["relevant", "all"],
         Meta(
             description=(
-                "Which tools a language model is shown: those that what was said may need, or all."
+                "Which tools are offered to a language model: only those that may be relevant"
+                " to the user's words, or all."
             )
         ),
     ] = "relevant"
@@ -30,8 +35,8 @@ class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
         tuple[str, ...],
         Meta(
             description=(
-                "Python modules, by dotted name, whose functions decorated with"
-                " pipeline.tools.functions.tool are tools."
+                "Dotted names of Python modules. Their functions that are decorated with"
+                " pipeline.tools.functions.tool become tools."
             )
         ),
     ] = ()
@@ -40,8 +45,8 @@ class ToolsConfig(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             title="tables with settings",
             description=(
-                "Tools of other packages by the name that the package gives them, each with its"
-                " own settings; `earshot doctor` lists those that are installed."
+                "Tools of installed packages, by the name that the package gives them, each with"
+                " its own settings. `earshot doctor` lists the installed ones."
             ),
         ),
     ] = field(default_factory=dict)

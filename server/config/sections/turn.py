@@ -16,16 +16,27 @@ class TurnConfig(Section, frozen=True):
         Literal["server_vad", "semantic_vad"],
         Meta(
             description=(
-                "server_vad waits exactly silence_ms; semantic_vad as long as its eagerness says."
+                "How the end of a turn is detected. server_vad waits for silence_ms of"
+                " silence; semantic_vad also considers the words, and waits as long as"
+                " eagerness allows."
             )
         ),
     ] = "server_vad"
     threshold: Annotated[
         float,
-        Meta(ge=0, le=1, description="Speech probability from which on a frame counts as speech."),
+        Meta(
+            ge=0,
+            le=1,
+            description="Speech probability at or above which a frame counts as speech.",
+        ),
     ] = 0.5
     prefix_padding_ms: Annotated[
-        int, Meta(ge=0, le=2000, description="Audio kept from before the first speech frame.")
+        int,
+        Meta(
+            ge=0,
+            le=2000,
+            description="Milliseconds of audio that are kept from before the first speech frame.",
+        ),
     ] = 300
     silence_ms: Annotated[
         int,
@@ -33,13 +44,14 @@ class TurnConfig(Section, frozen=True):
             ge=100,
             le=5000,
             description=(
-                "Silence that ends the user's turn; lower is faster, but cuts people off."
+                "Milliseconds of silence that end the user's turn. A lower value is faster,"
+                " but interrupts people who pause."
             ),
         ),
     ] = 500
     eagerness: Annotated[
         Literal["low", "medium", "high", "auto"],
-        Meta(description="How soon semantic_vad takes a turn for over."),
+        Meta(description="How soon semantic_vad considers a turn to be over."),
     ] = "auto"
 
     max_drafts: Annotated[
@@ -48,8 +60,9 @@ class TurnConfig(Section, frozen=True):
             ge=0,
             le=1000,
             description=(
-                "Answers of all sessions that may be begun while it is not sure that the user has"
-                " finished; those that are not used cost a paid language model money. 0: none."
+                "Maximum number of answers, over all sessions, that are started before it is"
+                " certain that the user has finished. Unused ones cost money with a paid language"
+                " model. 0: none."
             ),
         ),
     ] = MAX_LIVE

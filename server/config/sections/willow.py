@@ -26,7 +26,7 @@ class WillowConfig(Section, frozen=True):
         Meta(
             ge=0,
             le=65535,
-            description="A further port for Willow alone, without TLS; WIS has 19001. 0: none.",
+            description="Additional port for Willow only, without TLS; WIS uses 19001. 0: none.",
         ),
     ] = 0
     https_port: Annotated[
@@ -35,7 +35,8 @@ class WillowConfig(Section, frozen=True):
             ge=0,
             le=65535,
             description=(
-                "The same with TLS: server.tls, or auto where that is off; WIS has 19000. 0: none."
+                "Additional port for Willow only, with TLS as server.tls says, or auto if that"
+                " is off; WIS uses 19000. 0: none."
             ),
         ),
     ] = 0
@@ -46,7 +47,7 @@ class WillowConfig(Section, frozen=True):
             le=65535,
             description=(
                 "Port of the application server, to which Willow's devices connect without a key;"
-                " WAS has 8502. 0: none."
+                " WAS uses 8502. 0: none."
             ),
         ),
     ] = 0
@@ -55,9 +56,9 @@ class WillowConfig(Section, frozen=True):
         Meta(
             title="list of lan or networks like 192.168.1.0/24",
             description=(
-                "Whose devices may connect to was_port, beside this machine; lan is every private"
-                " network. While there is none, it listens on a loopback address. Each device must"
-                " be approved, too."
+                "Networks whose devices may connect to was_port, in addition to this machine. lan"
+                " means every private network. If empty, was_port listens only on a loopback"
+                " address. Each device must also be approved."
             ),
         ),
     ] = ()
@@ -66,8 +67,9 @@ class WillowConfig(Section, frozen=True):
         Meta(
             title="list of lists of rooms",
             description=(
-                "Rooms that hear each other: one of all their devices answers a wake word. Any"
-                " other room is a group of its own; devices without a room are one, too."
+                "Groups of rooms in which the same speech is audible. Only one device of a group"
+                " answers a wake word. Any other room is its own group, and all devices without a"
+                " room form one group."
             ),
         ),
     ] = ()
@@ -76,7 +78,8 @@ class WillowConfig(Section, frozen=True):
         Meta(
             title="list of names or addresses, with :port if wished",
             description=(
-                "Where devices may be sent to for the sound of a notification, beside this server."
+                "Hosts from which devices may load the audio of a notification, in addition to"
+                " this server."
             ),
         ),
     ] = ()
@@ -85,9 +88,10 @@ class WillowConfig(Section, frozen=True):
         Meta(
             title="list of origins like https://kiosk.lan:8443",
             description=(
-                "Sites whose pages may recognise and speak without the key, as WIS's browser client"
-                " does, in browsers of willow.networks, and of this machine unless it needs the"
-                " key (server.require_key, api_key, allowed_hosts)."
+                "Sites whose pages may use speech recognition and synthesis without the key, as"
+                " WIS's browser client does. The browser must be in willow.networks, or on this"
+                " machine unless this machine needs the key (server.require_key, api_key,"
+                " allowed_hosts)."
             ),
         ),
     ] = ()
@@ -96,8 +100,9 @@ class WillowConfig(Section, frozen=True):
         bool,
         Meta(
             description=(
-                "Whether devices are sent tokens (with was_mode off) and the Wi-Fi password. Who is"
-                " in willow.networks and says an approved device's MAC gets them, too."
+                "Whether devices are sent tokens (if was_mode is off) and the Wi-Fi password. Any"
+                " machine in willow.networks that claims the MAC address of an approved device"
+                " gets them too."
             )
         ),
     ] = False

@@ -23,8 +23,8 @@ class WyomingConfig(Section, frozen=True):
             ge=0,
             le=65535,
             description=(
-                "Port of the Wyoming server. If another program has 10300, a line says so and there"
-                " is none; any other that is taken is fatal. 0: none."
+                "Port of the Wyoming server. If another program uses 10300, the server logs it and"
+                " starts without Wyoming; any other port that is in use is a fatal error. 0: none."
             ),
         ),
     ] = USUAL_PORT
@@ -33,20 +33,25 @@ class WyomingConfig(Section, frozen=True):
         Meta(
             title="list of lan or networks like 192.168.1.0/24",
             description=(
-                "Who may connect, beside this machine; lan is every private network. While there"
-                " is none, only a loopback address listens."
+                "Networks that may connect, in addition to this machine. lan means every private"
+                " network. If empty, the port listens only on a loopback address."
             ),
         ),
     ] = ()
     max_connections: Annotated[
-        int, Meta(ge=1, le=10_000, description="Connections at once; the next one is refused.")
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            description="Maximum number of simultaneous connections; further ones are refused.",
+        ),
     ] = 64
     announce: Annotated[
         bool,
         Meta(
             description=(
-                "Tell the local network by mDNS, so that Home Assistant finds it by itself, if"
-                " networks are named."
+                "Whether to announce the server in the local network by mDNS, so that Home"
+                " Assistant discovers it. Only if networks is not empty."
             )
         ),
     ] = True

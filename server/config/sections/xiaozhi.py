@@ -24,8 +24,8 @@ class XiaozhiConfig(Section, frozen=True):
         Meta(
             title="list of lan or networks like 192.168.1.0/24",
             description=(
-                "Whose boards may check in, beside this machine; lan is every private network."
-                " Connections need the board's own key."
+                "Networks whose boards may check in, in addition to this machine. lan means every"
+                " private network. A connection also needs the board's own key."
             ),
         ),
     ] = ()
@@ -35,8 +35,8 @@ class XiaozhiConfig(Section, frozen=True):
             pattern=r"^(wss?://[A-Za-z0-9.-]+(:[0-9]{1,5})?/xiaozhi/v1/)?$",
             title="ws://HOST:PORT/xiaozhi/v1/ or wss://...",
             description=(
-                "Where boards shall connect; empty: where they checked in. Needed behind a proxy or"
-                " a mapped port."
+                "Address to which boards connect. Empty: the address at which they checked in."
+                " Needed behind a proxy or a mapped port."
             ),
         ),
     ] = ""
@@ -44,8 +44,9 @@ class XiaozhiConfig(Section, frozen=True):
         Literal["server_vad", "semantic_vad"],
         Meta(
             description=(
-                "How the end of a turn is told, which a board leaves to us: semantic_vad answers"
-                " sooner after whole sentences, server_vad waits turn.silence_ms always."
+                "How the end of a turn is detected; boards leave this to the server. semantic_vad"
+                " answers sooner after whole sentences, server_vad always waits for"
+                " turn.silence_ms."
             )
         ),
     ] = "semantic_vad"
@@ -53,9 +54,9 @@ class XiaozhiConfig(Section, frozen=True):
         Literal["when_asked", "at_start"],
         Meta(
             description=(
-                "When a board gets firmware from STATE_DIR/xiaozhi/firmware/VERSION/BOARD.bin:"
-                " when_asked on the page or by `earshot devices ota`, at_start also by itself if it"
-                " is newer than its own."
+                "When a board gets firmware from STATE_DIR/xiaozhi/firmware/VERSION/BOARD.bin."
+                " when_asked: only on request, on the page or by `earshot devices ota`. at_start:"
+                " also when it starts with an older version."
             )
         ),
     ] = "when_asked"
@@ -65,14 +66,21 @@ class XiaozhiConfig(Section, frozen=True):
             ge=3,
             le=110,
             description=(
-                "A board that listens and hears nothing for so long goes idle; it takes a"
-                " connection for dead after 120 s."
+                "Seconds without speech after which a listening board becomes idle. Boards"
+                " consider a connection dead after 120 s."
             ),
         ),
     ] = 20.0
     max_turn_s: Annotated[
         float,
-        Meta(ge=3, le=120, description="What is said is answered after so long at the latest."),
+        Meta(
+            ge=3,
+            le=120,
+            description=(
+                "Maximum length of a user's turn in seconds; then the board is answered even if the"
+                " user still speaks."
+            ),
+        ),
     ] = 20.0
 
     def __post_init__(self) -> None:
