@@ -16,9 +16,11 @@ def add_measurements(parser: argparse.ArgumentParser) -> None:
     help."""
     measurements = parser.add_subparsers(dest="measurement", required=True, metavar="WHAT")
     voice.add_arguments(
-        measurements.add_parser("voice", help="how long an answer takes, from voice to voice")
+        measurements.add_parser(
+            "voice", help="measure the time from the end of speech to the answer's first audio"
+        )
     )
-    what = "word errors, real-time factor and latencies"
+    what = "measure word errors, real-time factor and latencies of speech recognition"
     asr.add_arguments(measurements.add_parser("asr", help=what))
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 EPILOG = """exit codes:
   0  done; for serve: stopped by a signal after draining
-  1  doctor: the main job cannot run here; models doctor: a model is damaged or does not load;
-     talk, bench: no answer; replay: other words than then; devices: the server said no; otherwise
-     an error of ours
+  1  doctor: the server cannot answer with these settings; models doctor: a model is damaged or
+     does not load; talk, bench: no answer; replay: different words than in the recorded run;
+     devices: the server refused the request; otherwise an internal error
   2  wrong arguments or configuration
   3  the address is in use
   4  an engine or its weights are missing
-  5  talk, devices: no connection, or it was refused or lost; models: the hub cannot be reached;
-     engines, extras: the package index cannot be reached
+  5  talk, devices: the connection failed, was refused or was lost; models: the hub cannot be
+     reached; engines, extras: the package index cannot be reached
   130  interrupted
 
 Settings come from a TOML file (--config, EARSHOT_CONFIG, or ./earshot.toml), then from EARSHOT_*
@@ -50,7 +50,7 @@ def _parser(arguments: Sequence[str] | None) -> argparse.ArgumentParser:
     for name, what in (
         ("serve", "start the server"),
         ("config", "print every setting, its value and where the value came from"),
-        ("doctor", "say what is installed, reachable and chosen, and why"),
+        ("doctor", "show which engines are installed, reachable and chosen, and why"),
     ):
         _add_settings(commands.add_parser(name, help=what, description=what))
     _add_tools(commands, [*(sys.argv[1:] if arguments is None else arguments)])
@@ -62,19 +62,22 @@ def _add_tools(
 ) -> None:
     """Adds the other commands. The options of a command are imported only if it is called."""
     talk = commands.add_parser(
-        "talk", help="speak a recording or the microphone to a server and hear the answer"
+        "talk", help="send a recording or the microphone to a server and play the answer"
     )
     bench = commands.add_parser(
         "bench", help="measure a server: `earshot bench voice`, `earshot bench asr CORPUS`"
     )
     models = commands.add_parser("models", help="list, pull, convert, remove and check models")
     devices = commands.add_parser(
-        "devices", help="list, approve, name and speak on the devices of a running server"
+        "devices", help="list, approve, rename and notify the devices of a running server"
     )
-    engines = commands.add_parser("engines", help="install, list and remove engines like vLLM")
-    extras = commands.add_parser("extras", help="list and install parts that are not there yet")
+    engines = commands.add_parser("engines", help="install, list and remove engines such as vLLM")
+    extras = commands.add_parser(
+        "extras", help="list the optional parts of Earshot and install them"
+    )
     replay = commands.add_parser(
-        "replay", help="hear a trace's sessions again, and say what is different now"
+        "replay",
+        help="run the sessions of a trace again, and show what differs from the recorded run",
     )
     match given[:1]:
         case ["talk"]:
@@ -110,9 +113,17 @@ def _add_tools(
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
     parser.add_argument("--host", metavar="ADDRESS", help="address to listen on")
-    parser.add_argument("--port", metavar="PORT", help="port to listen on; 0 takes a free one")
-    parser.add_argument("--tls", metavar="off|auto|CERT:KEY", help="HTTPS")
-    parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
+    parser.add_argument("--port", metavar="PORT", help="port to listen on; 0: any free port")
+    parser.add_argument(
+        "--tls",
+        metavar="off|auto|CERT:KEY",
+        help="serve HTTPS; auto: with a self-signed certificate",
+    )
+    parser.add_argument(
+        "--log-level",
+        metavar="LEVEL",
+        help="lowest level that is logged: debug, info, warning or error",
+    )
 
 
 class _Version(argparse.Action):

@@ -15,32 +15,55 @@ stats_summary-NAME.txt, asr-NAME.json and asr-NAME.svg; see docs/bench.md.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `bench asr`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = "Send a corpus to a server: word errors, real-time factor, latencies."
+    parser.description = (
+        "Sends a corpus to a server and measures word errors, real-time factor and latencies."
+    )
     parser.epilog = EPILOG
     parser.add_argument("corpus", type=Path, nargs="?", metavar="CORPUS")
     parser.add_argument("--manifest-dir", type=Path, metavar="FOLDER", help="the same as CORPUS")
     parser.add_argument(
-        "--num-tasks", type=_positive, default=1, metavar="N", help="senders side by side (1)"
+        "--num-tasks",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="number of recordings that are sent in parallel (1)",
     )
     parser.add_argument(
         "--streaming",
         nargs="?",
         choices=("ws", "webrtc"),
         const="ws",
-        help="speak in real time, over WebSocket or WebRTC; otherwise upload each file",
+        help=(
+            "stream the recordings in real time, over WebSocket or WebRTC; default: upload each"
+            " file"
+        ),
     )
-    add_server(parser, default="one of its own, for the run")
-    parser.add_argument("--model", metavar="NAME", help="for --wis-table several, with commas")
+    add_server(parser, default="a server that is started for the run")
     parser.add_argument(
-        "--language", metavar="CODE", help="what is spoken; of a table with languages only these"
+        "--model",
+        metavar="NAME",
+        help="name of the model; with --wis-table several names, separated by commas",
     )
-    parser.add_argument("--limit", type=_positive, metavar="N", help="the first N recordings only")
     parser.add_argument(
-        "--log-dir", type=Path, default=Path("tmp"), metavar="FOLDER", help="for files (./tmp)"
+        "--language",
+        metavar="CODE",
+        help="spoken language; in a table with languages, only its recordings are used",
     )
-    parser.add_argument("--json", action="store_true", help="print the JSON instead of the table")
     parser.add_argument(
-        "--wis-table", action="store_true", help="Willow Inference Server's table instead"
+        "--limit", type=_positive, metavar="N", help="use only the first N recordings"
+    )
+    parser.add_argument(
+        "--log-dir",
+        type=Path,
+        default=Path("tmp"),
+        metavar="FOLDER",
+        help="folder for the result files (./tmp)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    parser.add_argument(
+        "--wis-table",
+        action="store_true",
+        help="print the table of Willow Inference Server's benchmark instead",
     )
 
 

@@ -25,14 +25,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Returns exit code 1 when something could not be measured, or violated a limit."""
     parser = argparse.ArgumentParser(prog="python -m bench.capacity", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("parts", nargs="*", choices=(*PARTS, []), help="default: all")
-    parser.add_argument("--calls", type=_numbers, default=[10, 20, 30], help="10,20,30")
-    parser.add_argument("--sockets", type=_numbers, default=[20, 50], help="20,50")
-    parser.add_argument("--systems", type=_names, help="only these, with commas")
-    parser.add_argument("--seconds", type=float, default=10, help="of one run (10)")
+    parser.add_argument(
+        "parts", nargs="*", choices=(*PARTS, []), help="parts to measure; default: all"
+    )
+    parser.add_argument(
+        "--calls",
+        type=_numbers,
+        default=[10, 20, 30],
+        help="numbers of simultaneous calls, separated by commas (10,20,30)",
+    )
+    parser.add_argument(
+        "--sockets",
+        type=_numbers,
+        default=[20, 50],
+        help="numbers of simultaneous WebSockets, separated by commas (20,50)",
+    )
+    parser.add_argument("--systems", type=_names, help="only these systems, separated by commas")
+    parser.add_argument("--seconds", type=float, default=10, help="seconds of one run (10)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cycles", type=int, default=1000)
-    parser.add_argument("--limit", type=int, default=32, help="sessions at once (32; 2 at least)")
+    parser.add_argument(
+        "--limit", type=int, default=32, help="maximum number of sessions, at least 2 (32)"
+    )
     options = parser.parse_args(arguments)
     if min(options.seconds, options.rounds, options.cycles, options.limit - 1) <= 0:
         parser.error("--seconds, --rounds and --cycles must be more than 0, --limit more than 1")

@@ -153,9 +153,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--tiny", action="store_true", help="a toy's shape, to see that all runs")
+    parser.add_argument(
+        "--tiny", action="store_true", help="use a tiny model, to check that everything runs"
+    )
     parser.add_argument("--skip-transformers", action="store_true")
-    parser.add_argument("--folder", type=Path, help="where the checkpoints are kept")
+    parser.add_argument("--folder", type=Path, help="folder in which the checkpoints are kept")
     options = parser.parse_args(arguments)
     run = {"check": check, "single": single, "batch": batch, "beam": beam, "sizes": sizes}
     run |= {"arrivals": arrivals, "streams": live}

@@ -183,18 +183,27 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.measurements.accuracy", description=__doc__
     )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--engine", default="pocketsphinx")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--opus", action="store_true", help="commands go through Opus first")
     parser.add_argument(
-        "--noise-db", type=float, metavar="DB", help="commands in noise so far below them"
+        "--opus", action="store_true", help="encode and decode the commands with Opus first"
     )
     parser.add_argument(
-        "--noise-reduction", choices=get_args(NoiseMode), default="off", help="of commands"
+        "--noise-db",
+        type=float,
+        metavar="DB",
+        help="add noise that is this many dB below the commands",
+    )
+    parser.add_argument(
+        "--noise-reduction",
+        choices=get_args(NoiseMode),
+        default="off",
+        help="noise reduction for the commands (%(default)s)",
     )
     parser.add_argument("--only", choices=("commands", "noise", "speech"))
-    parser.add_argument("--show", action="store_true", help="print each clip that went wrong")
+    parser.add_argument("--show", action="store_true", help="print each clip with a wrong result")
     return parser.parse_args(argv)
 
 

@@ -161,13 +161,19 @@ def judge_all(args: argparse.Namespace) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns 0 if the target is met, 1 if not, 5 after an error."""
     parser = argparse.ArgumentParser(prog="python -m bench.measurements.barge_in")
-    parser.add_argument("--url", help="a server; without it, one is started")
+    parser.add_argument("--url", help="address of a server; default: one is started for the run")
     parser.add_argument("--key")
     parser.add_argument("--transport", choices=("webrtc", "ws"), default="webrtc")
     parser.add_argument("--turns", type=int, default=30)
-    parser.add_argument("--backchannels", action="store_true", help="what is taken for what")
-    parser.add_argument("--asr", default="pocketsphinx", help="with --backchannels: its recogniser")
-    parser.add_argument("--model", default="", help="with --asr: its weights")
+    parser.add_argument(
+        "--backchannels",
+        action="store_true",
+        help="measure how backchannels and interruptions are classified",
+    )
+    parser.add_argument(
+        "--asr", default="pocketsphinx", help="with --backchannels: name of the recogniser"
+    )
+    parser.add_argument("--model", default="", help="with --asr: name of its model")
     args = parser.parse_args(argv)
     try:
         return judge_all(args) if args.backchannels else asyncio.run(run(args))

@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.measurements.file_decoder", description=__doc__
     )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rounds", type=int, default=40)
     options = parser.parse_args(arguments)

@@ -185,7 +185,9 @@ def table(results: dict[str, Delays]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5, help="runs per buffer, 8 s each")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="runs per buffer, 8 s each (%(default)s)"
+    )
     arguments = parser.parse_args()
     print(table(asyncio.run(compare(arguments.rounds))))
 

@@ -166,14 +166,17 @@ def figures(results: Sequence[tuple[PauseResult, int]]) -> Iterator[tuple[str, i
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns 0 if no word was lost, 1 if some were, 5 after an error."""
     parser = argparse.ArgumentParser(prog="python -m bench.measurements.pauses")
-    parser.add_argument("--url", help="a server; without it, one is started")
+    parser.add_argument("--url", help="address of a server; default: one is started for the run")
     parser.add_argument("--key")
     parser.add_argument("--transport", choices=("webrtc", "ws"), default="ws")
     parser.add_argument(
         "--detection",
         choices=("semantic_vad", "server_vad"),
         default="semantic_vad",
-        help="how the end of a turn is told; server_vad waits as long as the server's settings say",
+        help=(
+            "how the end of a turn is detected; server_vad waits as long as the server's settings"
+            " say"
+        ),
     )
     try:
         return asyncio.run(run(parser.parse_args(argv)))

@@ -175,8 +175,17 @@ async def measure(url: str, sentences: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", default="", help="a server, up to and with /v1: count and time it")
-    parser.add_argument("--sentences", type=int, default=len(SENTENCES), help="how many of them")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.measurements.request_size", description=__doc__
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "--url",
+        default="",
+        help="address of a real server, ending in /v1, that counts and times the requests",
+    )
+    parser.add_argument(
+        "--sentences", type=int, default=len(SENTENCES), help="number of sentences (%(default)s)"
+    )
     given = parser.parse_args()
     asyncio.run(measure(given.url, given.sentences))

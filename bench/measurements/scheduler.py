@@ -102,8 +102,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5, help="of the stub model, 5 s each")
-    parser.add_argument("--model", type=Path, default=NANO, help="folder of a converted Whisper")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="rounds of the stub model, 5 s each (%(default)s)"
+    )
+    parser.add_argument(
+        "--model", type=Path, default=NANO, help="folder of a converted Whisper model"
+    )
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--talkers", type=int, default=8)
     parser.add_argument("--uploads", type=int, default=2)

@@ -74,8 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--clips", type=int, default=5, help="utterances of each client (5)")
-    parser.add_argument("--clients", default="1,4", help="how many at once, with commas (1,4)")
-    parser.add_argument("--models", default="nano", help="of nano, tiny, base (nano)")
+    parser.add_argument(
+        "--clients",
+        default="1,4",
+        help="numbers of simultaneous clients, separated by commas (1,4)",
+    )
+    parser.add_argument(
+        "--models", default="nano", help="models, separated by commas: nano, tiny, base (nano)"
+    )
     options = parser.parse_args(arguments)
     try:
         asyncio.run(_measure(options))

@@ -296,14 +296,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m bench.measurements.xiaozhi", description=__doc__
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("parts", nargs="*", choices=(*PARTS, []), help="default: all")
-    parser.add_argument("--rounds", type=_positive, default=3)
-    parser.add_argument("--turns", type=_positive, default=10, help="alone, each round (10)")
     parser.add_argument(
-        "--crowd-turns", type=_positive, default=5, help="of each of many, each round (5)"
+        "parts", nargs="*", choices=(*PARTS, []), help="parts to measure; default: all"
     )
-    parser.add_argument("--idle", type=int, default=200, help="boards that say nothing (200)")
-    parser.add_argument("--talking", type=_positive, default=20, help="boards at once (20)")
+    parser.add_argument("--rounds", type=_positive, default=3)
+    parser.add_argument(
+        "--turns", type=_positive, default=10, help="turns of a single board in each round (10)"
+    )
+    parser.add_argument(
+        "--crowd-turns",
+        type=_positive,
+        default=5,
+        help="turns of each of many boards in each round (5)",
+    )
+    parser.add_argument("--idle", type=int, default=200, help="number of idle boards (200)")
+    parser.add_argument(
+        "--talking",
+        type=_positive,
+        default=20,
+        help="number of boards that talk at the same time (20)",
+    )
     parser.add_argument(
         "--stubs", type=stubs, default=StubDelays(50, 150, 80), metavar="ASR,LLM,TTS"
     )

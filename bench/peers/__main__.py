@@ -50,9 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("what", nargs="?", choices=("install", "measure"), default="measure")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--clips", type=int, default=5, help="utterances of the one talker (5)")
+    parser.add_argument("--clips", type=int, default=5, help="utterances of the single speaker (5)")
     parser.add_argument("--models", default="nano,tiny,base")
-    parser.add_argument("--systems", help="only these, with commas: earshot, short, wyoming, ...")
+    parser.add_argument(
+        "--systems", help="only these systems, separated by commas: earshot, short, wyoming, ..."
+    )
     options = parser.parse_args(arguments)
     try:
         if options.what == "install":

@@ -43,70 +43,87 @@ class TalkExitCode(IntEnum):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `talk`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = "Speak to a Realtime server and hear its answer."
+    parser.description = "Speaks to a Realtime server and plays its answer."
     parser.epilog = EPILOG
-    source = parser.add_argument_group("what is said (one of these)")
+    source = parser.add_argument_group("what to send (one of these)")
     source.add_argument("files", nargs="*", type=Path, metavar="FILE", help=FILE_HELP)
-    source.add_argument("--mic", action="store_true", help="the microphone, until Ctrl-C")
-    source.add_argument("--text", metavar="WORDS", help="a written message")
+    source.add_argument("--mic", action="store_true", help="use the microphone until Ctrl-C")
+    source.add_argument("--text", metavar="WORDS", help="send a text message")
     add_connection(parser)
     parser.add_argument(
-        "--turns", type=_positive, metavar="N", help="how often (microphone: turns)"
+        "--turns",
+        type=_positive,
+        metavar="N",
+        help="number of times that the input is sent (microphone: number of turns)",
     )
-    parser.add_argument("--save", type=Path, metavar="FILE.wav", help="keep the answers' sound")
     parser.add_argument(
-        "--json", action="store_true", help="one JSON object per turn, nothing else"
+        "--save",
+        type=Path,
+        metavar="FILE.wav",
+        help="write the audio of the answers to this file",
     )
-    parser.add_argument("--quiet", action="store_true", help="only the transcript and the answer")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object per turn and nothing else"
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="print only the transcript and the answer"
+    )
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
     """Adds the options of every client that holds a conversation."""
     add_server(parser)
     parser.add_argument(
-        "--transport", choices=("webrtc", "ws"), default="webrtc", help="default %(default)s"
+        "--transport",
+        choices=("webrtc", "ws"),
+        default="webrtc",
+        help="way to connect; default %(default)s",
     )
-    parser.add_argument("--language", metavar="CODE", help="what is spoken, as en or de")
-    parser.add_argument("--model", default="default", help="for other servers than Earshot")
+    parser.add_argument("--language", metavar="CODE", help="spoken language, such as en or de")
+    parser.add_argument(
+        "--model", default="default", help="name of the model, for servers other than Earshot"
+    )
     parser.add_argument(
         "--turn-detection",
         choices=("semantic_vad", "server_vad"),
         default="semantic_vad",
-        help="how the end of speech is told; the default is the page's",
+        help="how the end of a turn is detected; default %(default)s, as on the web page",
     )
 
 
 def add_server(parser: argparse.ArgumentParser, default: str = DEFAULT_URL) -> None:
     """Adds the options of every measuring client. default: the server without --url, for the
     help."""
-    parser.add_argument("--url", help=f"the server; default {default}")
-    parser.add_argument("--key", help=f"the server's key; default ${' or $'.join(KEY_VARIABLES)}")
+    parser.add_argument("--url", help=f"address of the server; default: {default}")
+    parser.add_argument("--key", help=f"key of the server; default: ${' or $'.join(KEY_VARIABLES)}")
     parser.add_argument(
-        "--insecure", action="store_true", help="take any certificate, for a self-made one"
+        "--insecure",
+        action="store_true",
+        help="accept any certificate, such as a self-signed one",
     )
     parser.add_argument(
         "--timeout",
         type=_positive_s,
         default=DEFAULT_TIMEOUT_S,
         metavar="S",
-        help="give an answer up when nothing happens for so long (%(default)g)",
+        help="seconds without any event after which an answer is given up (%(default)g)",
     )
 
 
-FILE_HELP = "recordings in any common format; each is one turn, spoken in real time"
+FILE_HELP = "recordings in any common format; each is one turn, sent in real time"
 
-EPILOG = """voice to voice is measured here, at the client: from the last sample of speech spoken to
+EPILOG = """voice to voice is measured here, at the client: from the last sample of speech sent to
 the first audible sample of the answer received. Speech ends with the last 10 ms of the recording
-that are within 30 dB of its loudest 10 ms (and 10 dB above its noise). Where sound goes on after
-the last voice, nobody can tell that end, and no time from it is told.
+that are within 30 dB of its loudest 10 ms (and 10 dB above its noise). If other sound
+follows the last speech, the end of speech cannot be detected and no time is shown.
 
-network is what both ends know of the connection: up is from you to the server, down the way back.
+network shows what both ends measure of the connection: up is to the server, down is from it.
 
 exit codes:
   0  every turn was answered
   1  a turn was not answered, or failed
   2  wrong arguments, or a file that cannot be read
-  5  no connection, or it was refused or lost
+  5  the connection failed, was refused or was lost
   130  interrupted
 """
 

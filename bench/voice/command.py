@@ -29,38 +29,66 @@ from bench.voice.summary import answered, summary, table, typical, voice_to_voic
 from core.errors import EarshotError, RequestError, expected_failure
 
 EPILOG = """Without --url a server is started for the run, with default settings or those of
---config. Voice to voice is measured at the client: from the last audible sample spoken to the first
-audible sample heard. See docs/bench.md.
+--config. Voice to voice is measured at the client: from the last audible sample sent to the first
+audible sample received. See docs/bench.md.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `bench voice`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = "Talk to a server, and measure how long it takes to answer by voice."
+    parser.description = "Talks to a server and measures how long it takes to answer by voice."
     parser.epilog = EPILOG
     parser.add_argument(
-        "clips", nargs="*", type=Path, metavar="FILE", help="recordings; default: our own voice's"
+        "clips",
+        nargs="*",
+        type=Path,
+        metavar="FILE",
+        help="recordings to play; default: built-in utterances of a synthetic voice",
     )
-    parser.add_argument("--turns", type=_positive, default=20, metavar="N", help="of each (20)")
-    parser.add_argument("--clients", type=_positive, default=1, metavar="M", help="at once (1)")
-    parser.add_argument("--reconnect", action="store_true", help="a new connection for each turn")
+    parser.add_argument(
+        "--turns",
+        type=_positive,
+        default=20,
+        metavar="N",
+        help="number of turns of each client (20)",
+    )
+    parser.add_argument(
+        "--clients",
+        type=_positive,
+        default=1,
+        metavar="M",
+        help="number of clients at the same time (1)",
+    )
+    parser.add_argument(
+        "--reconnect", action="store_true", help="open a new connection for each turn"
+    )
     add_connection(parser)
     parser.add_argument(
         "--wait",
         type=_wait,
         metavar="MS",
-        help="server_vad with this silence, in place of --turn-detection",
+        help="use server_vad with this silence in ms, instead of --turn-detection",
     )
     parser.add_argument(
         "--stubs",
         type=stubs,
         metavar="ASR,LLM,TTS",
-        help="engines that take these ms and do nothing: what the server itself takes",
+        help=(
+            "replace the engines by stubs that wait this many ms, to measure only the server's own"
+            " time"
+        ),
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="of the server for the run")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="everything, each turn")
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="a picture of it")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="TOML file with the settings of the server that is started for the run",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write all results, turn by turn, to this file"
+    )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write a chart to this file")
 
 
 def main(options: argparse.Namespace) -> int:

@@ -9,8 +9,8 @@ from bench.client.http import KEY_VARIABLES
 EPILOG = """DEVICE is an id (dev_...), a name or a hardware id.
 
 exit codes:
-  0  done; notify: said, or it waits for the device
-  1  the server said no, or there is no such device; the line says why
+  0  done; notify: spoken, or stored until the device connects
+  1  the server refused the request, or there is no such device; the message says why
   2  wrong arguments or configuration
   5  no connection, or the key was refused
 """
@@ -18,25 +18,33 @@ exit codes:
 ONE = "DEVICE"
 
 ACTIONS: Sequence[tuple[str, Sequence[str], str]] = (
-    ("list", (), "what is known, connected, and waits for approval"),
-    ("pair", ("CODE",), "approve the device that shows these six digits"),
-    ("approve", (ONE, "[CODE]"), "approve a device by the digits it shows, if any; also a blocked"),
-    ("block", (ONE,), "serve it no more; its keys are void"),
-    ("forget", (ONE,), "as if it had never come"),
-    ("rename", (ONE, "NAME"), "give it a name"),
-    ("area", (ONE, "AREA"), "say in which room it stands; '' takes that back"),
-    ("profile", (ONE, "FIELD=VALUE..."), "voice, language, instructions, volume, ...; '' clears"),
-    ("notify", ("[DEVICE] TEXT",), "say something on it, or at its next contact"),
-    ("restart", (ONE,), "reboot it"),
-    ("ota", (ONE, "[FIRMWARE]"), "give it firmware of the server: a version, or the newest"),
-    ("logs", (ONE,), "what happened on it lately; never words"),
+    ("list", (), "list known devices, connected devices, and those that wait for approval"),
+    ("pair", ("CODE",), "approve the device that shows this six-digit code"),
+    (
+        "approve",
+        (ONE, "[CODE]"),
+        ("approve a device, even a blocked one; with the code that it shows, if any"),
+    ),
+    ("block", (ONE,), "refuse a device from now on; its keys become invalid"),
+    ("forget", (ONE,), "delete a device; it counts as new when it connects again"),
+    ("rename", (ONE, "NAME"), "give a device a name"),
+    ("area", (ONE, "AREA"), "set the room of a device; '' removes it"),
+    (
+        "profile",
+        (ONE, "FIELD=VALUE..."),
+        ("set voice, language, instructions, volume, ... of a device; '' clears a field"),
+    ),
+    ("notify", ("[DEVICE] TEXT",), "speak a text on a device, at once or when it next connects"),
+    ("restart", (ONE,), "restart a device"),
+    ("ota", (ONE, "[FIRMWARE]"), "install firmware from the server: a version, or the newest"),
+    ("logs", (ONE,), "show the latest events of a device; never transcripts"),
 )
 "Name, arguments and description of each action."
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
     """Adds the actions of `earshot devices` to the parser."""
-    parser.description = "The devices that a running server knows."
+    parser.description = "Lists and manages the devices of a running server."
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -45,7 +53,9 @@ def add_actions(parser: argparse.ArgumentParser) -> None:
         for argument in arguments:
             _add_argument(one, argument)
         if name == "notify":
-            one.add_argument("--area", metavar="AREA", help="on every device of this room instead")
+            one.add_argument(
+                "--area", metavar="AREA", help="speak on every device of this room instead"
+            )
         _add_server(one)
 
 
@@ -64,10 +74,16 @@ def _add_argument(parser: argparse.ArgumentParser, word: str) -> None:
 
 def _add_server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
-    parser.add_argument("--url", help="the server; default: the configured one, on this machine")
-    keys = " or $".join(KEY_VARIABLES)
-    parser.add_argument("--key", help=f"its key; default ${keys}, or the one in the state folder")
     parser.add_argument(
-        "--insecure", action="store_true", help="take any certificate, for a self-made one"
+        "--url", help="address of the server; default: the configured server on this machine"
     )
-    parser.add_argument("--json", action="store_true", help="what the server answered, as JSON")
+    keys = " or $".join(KEY_VARIABLES)
+    parser.add_argument(
+        "--key", help=f"key of the server; default: ${keys}, or the key in the state folder"
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="accept any certificate, such as a self-signed one",
+    )
+    parser.add_argument("--json", action="store_true", help="print the server's answer as JSON")

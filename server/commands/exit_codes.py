@@ -13,7 +13,7 @@ class ExitCode(IntEnum):
 
     OK = 0
     CANNOT_RUN = 1
-    "doctor: the main job cannot run here. Any command: an error of ours."
+    "doctor: the server cannot answer with these settings. Any command: an internal error."
     USAGE = 2
     "Wrong arguments or configuration."
     ADDRESS_IN_USE = 3

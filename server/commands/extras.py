@@ -37,9 +37,9 @@ line."""
 def add_actions(parser: argparse.ArgumentParser) -> None:
     """Adds the actions of `earshot extras`; without an action it lists."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    what = "what there is, and what of it is installed"
+    what = "list the optional parts and whether they are installed"
     actions.add_parser("list", help=what, description=what)
-    what = "install into the environment that Earshot runs in"
+    what = "install optional parts into the environment in which Earshot runs"
     adding = actions.add_parser("add", help=what, description=what)
     adding.add_argument(
         "names", nargs="+", metavar="NAME", choices=tuple(EXTRAS), help=", ".join(EXTRAS)

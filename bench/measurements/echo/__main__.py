@@ -183,9 +183,13 @@ def row(name: str, group: RoomGroup, heard: EchoWordErrors, model: AsrModel | No
 def options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.measurements.echo", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--data", type=Path, required=True, help="folder with commands/")
-    parser.add_argument("--model", type=Path, help="faster-whisper folder that counts the words")
-    parser.add_argument("--quick", action="store_true", help="a third of the rooms")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder that contains the folder commands/"
+    )
+    parser.add_argument(
+        "--model", type=Path, help="folder of a faster-whisper model that counts the words"
+    )
+    parser.add_argument("--quick", action="store_true", help="use only a third of the rooms")
     parser.add_argument("--only", nargs="+", choices=sorted(systems()), default=None)
     return parser.parse_args(argv)
 

@@ -30,10 +30,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("what", nargs="?", choices=("install", "measure"), default="measure")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--clips", type=int, default=5, help="of each round (5)")
-    parser.add_argument("--wait", type=int, default=200, help="silence that ends a turn, ms (200)")
-    parser.add_argument("--stubs", type=stubs, default="50,150,80", help="ASR,LLM,TTS in ms")
-    parser.add_argument("--systems", help=f"only these, with commas: {', '.join(TITLES)}")
+    parser.add_argument("--clips", type=int, default=5, help="clips per round (5)")
+    parser.add_argument(
+        "--wait", type=int, default=200, help="silence in ms that ends a turn (200)"
+    )
+    parser.add_argument(
+        "--stubs",
+        type=stubs,
+        default="50,150,80",
+        help="delays of the ASR, LLM and TTS stubs in ms (%(default)s)",
+    )
+    parser.add_argument(
+        "--systems", help=f"only these systems, separated by commas: {', '.join(TITLES)}"
+    )
     options = parser.parse_args(arguments)
     try:
         if options.what == "install":

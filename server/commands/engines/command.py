@@ -27,18 +27,28 @@ def folder_of(state_dir: str, engine: str) -> Path:
 def add_actions(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     install = _action(
-        actions, "install", "make an engine's environment; an interrupted one goes on"
+        actions,
+        "install",
+        ("install an engine into its own environment; continues an interrupted installation"),
     )
     install.add_argument("name", metavar="NAME", choices=ENGINES, help=", ".join(ENGINES))
     device = install.add_mutually_exclusive_group()
     device.add_argument(
-        "--cpu", dest="device", action="store_const", const="cpu", help="for processors"
+        "--cpu",
+        dest="device",
+        action="store_const",
+        const="cpu",
+        help="install the variant for the CPU",
     )
     device.add_argument(
-        "--cuda", dest="device", action="store_const", const="cuda", help="for NVIDIA's GPUs"
+        "--cuda",
+        dest="device",
+        action="store_const",
+        const="cuda",
+        help="install the variant for NVIDIA GPUs",
     )
-    install.add_argument("--force", action="store_true", help="make it anew")
-    _action(actions, "list", "what is installed, in which version, and how large it is")
+    install.add_argument("--force", action="store_true", help="replace an existing environment")
+    _action(actions, "list", "list the installed engines with version and size")
     removing = _action(actions, "remove", "remove an engine's environment")
     removing.add_argument("name", metavar="NAME", choices=ENGINES, help=", ".join(ENGINES))
 

@@ -8,21 +8,35 @@ QUANTIZATIONS = ("float16", "int8", "int8_float16", "float32")
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _list(_action(actions, "list", "what is in the models folder, and what could be"))
-    _pull(_action(actions, "pull", "fetch a model from a hub; an interrupted one goes on"))
-    _convert(_action(actions, "convert", "make a model of a checkpoint (needs the extra torch)"))
+    _list(
+        _action(
+            actions, "list", ("list the models in the models folder, and those that can be pulled")
+        )
+    )
+    _pull(
+        _action(actions, "pull", ("download a model from a hub; continues an interrupted download"))
+    )
+    _convert(_action(actions, "convert", "convert a checkpoint to a model (needs the extra torch)"))
     remove = _action(actions, "rm", "remove a model from the models folder")
     remove.add_argument("name", metavar="NAME")
-    remove.add_argument("--yes", action="store_true", help="do not ask")
+    remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     bench = _action(
-        actions, "bench", "time both Whisper engines with a model; auto takes the faster"
+        actions,
+        "bench",
+        ("measure both Whisper engines with a model; the setting auto then selects the faster one"),
     )
     bench.add_argument("name", metavar="NAME")
     bench.add_argument(
-        "checkpoint", metavar="CHECKPOINT", nargs="?", default="", help="the same for whisper_torch"
+        "checkpoint",
+        metavar="CHECKPOINT",
+        nargs="?",
+        default="",
+        help="the checkpoint of the same model, for whisper_torch",
     )
-    doctor = _action(actions, "doctor", "say whether models are whole, load and decode")
-    doctor.add_argument("name", metavar="NAME", nargs="?", help="default: every one")
+    doctor = _action(actions, "doctor", "check whether models are complete, load and decode")
+    doctor.add_argument(
+        "name", metavar="NAME", nargs="?", help="name of one model; default: all models"
+    )
 
 
 def _action(
@@ -31,14 +45,19 @@ def _action(
     parser = actions.add_parser(name, help=what, description=what)
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
     parser.add_argument(
-        "--models-dir", type=Path, metavar="DIR", help="default: the setting paths.models_dir"
+        "--models-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder of the models; default: the setting paths.models_dir",
     )
     return parser
 
 
 def _list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="say more of those that can be pulled")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument(
+        "--all", action="store_true", help="show more details of the models that can be pulled"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _pull(parser: argparse.ArgumentParser) -> None:
@@ -47,45 +66,55 @@ def _pull(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         nargs="?",
         default="auto",
-        help="a known name (`list --all`), auto (the default), ORGANISATION/REPOSITORY, or its"
-        " page's address; voices: piper:VOICE (piper:en_US-lessac-medium), kokoro",
+        help=(
+            "a known name (`list --all`), auto (the default), ORGANISATION/REPOSITORY, or the"
+            " address of its page; voices: piper:VOICE (piper:en_US-lessac-medium), kokoro"
+        ),
     )
-    parser.add_argument("--best-effort", action="store_true", help="end with 0 whatever happens")
+    parser.add_argument(
+        "--best-effort", action="store_true", help="exit with code 0 even after an error"
+    )
     _add_source(parser)
 
 
 def _convert(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "source", metavar="SOURCE", help="a folder with a checkpoint, or what `pull` takes"
+        "source", metavar="SOURCE", help="folder of a checkpoint, or a name as for `pull`"
     )
-    parser.add_argument("name", metavar="NAME", help="what the model will be called")
+    parser.add_argument("name", metavar="NAME", help="name of the new model")
     parser.add_argument(
         "--quantization",
         choices=QUANTIZATIONS,
         default="float16",
-        help="of the file; default: float16",
+        help="number format of the weights in the file; default: float16",
     )
     parser.add_argument(
         "--padding",
         choices=("nopad",),
-        help="weights that were trained on windows as short as the utterance; default: as known",
+        help=(
+            "for weights that were trained on windows as short as the utterance; default: what is"
+            " known of the model"
+        ),
     )
     parser.add_argument(
-        "--python", default="", metavar="FILE", help="an interpreter that has torch; default: ours"
+        "--python",
+        default="",
+        metavar="FILE",
+        help="Python interpreter that has torch; default: the one that runs Earshot",
     )
     _add_source(parser)
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--revision", metavar="REF", help="a branch, a tag or a commit")
+    parser.add_argument("--revision", metavar="REF", help="branch, tag or commit of the repository")
     parser.add_argument(
         "--timeout",
         type=_seconds,
         metavar="S",
-        help="give a connection up without one byte for so long; default: 15",
+        help="seconds without a byte after which a connection is given up; default: 15",
     )
     parser.add_argument(
-        "--offline", action="store_true", help="fetch nothing (as does HF_HUB_OFFLINE=1)"
+        "--offline", action="store_true", help="download nothing (the same as HF_HUB_OFFLINE=1)"
     )
 
 

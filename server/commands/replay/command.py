@@ -31,21 +31,34 @@ DIFFERENT = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `replay` to the parser."""
-    parser.add_argument("trace", type=Path, metavar="TRACE", help="JSONL file with sound in it")
+    parser.add_argument(
+        "trace", type=Path, metavar="TRACE", help="JSONL file of a trace that contains audio"
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings")
-    parser.add_argument("--session", action="append", default=[], metavar="ID", help="only this")
-    parser.add_argument("--json", action="store_true", help="print JSON instead")
+    parser.add_argument(
+        "--session",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="replay only this session; may be given several times",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument(
         "--act",
         action="store_true",
-        help="let tools change things, also in the real house, as they did then (they do not)",
+        help=(
+            "let tools act as in the recorded run, even in the real house (default: they change"
+            " nothing)"
+        ),
     )
     parser.add_argument(
         "--speed",
         type=_speed,
         default=1.0,
         metavar="N",
-        help="play the sound so many times faster: the same words sooner, but no true times (1)",
+        help=(
+            "play the audio N times faster: sooner done, but the measured times are not valid (1)"
+        ),
     )
 
 
