@@ -170,7 +170,7 @@ class Announcements:
         try:
             others = [one.id for one in await self._rooms.in_area(area) if one.id != device_id]
         except EarshotError as error:
-            logger.warning("! who else is in the room is not known: %s", error.code)
+            logger.warning("! the other devices in the room are unknown: %s", error.code)
             return False
         for other in others:
             if await self._tell(other, notice):

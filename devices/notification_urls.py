@@ -30,7 +30,7 @@ class AudioUrlPolicy:
         try:
             await self._check(url, own)
         except UrlNotAllowed as why:
-            logger.warning("! a device is not sent to an audio_url: %s", why)
+            logger.warning("! the audio_url of a notification is refused: %s", why)
             raise RequestError(
                 f"audio_url: {why}", code="audio_url_refused", param="audio_url"
             ) from None

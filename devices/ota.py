@@ -157,7 +157,7 @@ async def image_for(
 def check_name(param: str, name: str) -> str:
     """Returns `name` if it is a valid name of a version, board or file. Raises RequestError."""
     if len(name) > MAX_NAME_CHARS or not _NAME.fullmatch(name) or ".." in name:
-        logger.warning("! a %s that is no name was refused, of %d characters", param, len(name))
+        logger.warning("! refused a %s of %d characters that is not a valid name", param, len(name))
         raise RequestError(
             f"{param} must be 1 to {MAX_NAME_CHARS} letters, digits, . _ + -, without two dots in"
             " a row",

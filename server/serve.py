@@ -79,7 +79,7 @@ def run(config: Config, started: float) -> None:
         for note in entrance.notes:
             logger.warning("! %s", note)
         if files < FEW_FILES:
-            logger.warning("! only %d files may be open, and each connection is one", files)
+            logger.warning("! the limit is %d open files, and each connection needs one", files)
         _greet(config, entrance)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(config, entrance, started))

@@ -229,7 +229,7 @@ class ModelRegistry:
             model.offer.why,
         )
         await life.leave.wait()
-        logger.info("= %s: unloaded, another needs its room", model.offer.name)
+        logger.info("= %s: unloaded to make room for another model", model.offer.name)
         self._metrics.count("earshot_asr_evictions")
         running.cancel()
 

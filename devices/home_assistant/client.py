@@ -223,7 +223,7 @@ class HomeAssistantClient:
             HomeAssistantCommandError,
             ConfigError,
         ) as error:  # an old version, no permission, or odd data: the page shows less
-            logger.warning("! home assistant: the page does not show its states: %s", error)
+            logger.warning("! home assistant: its states cannot be shown on the page: %s", error)
 
     def _heard(self, event: SubscriptionEvent) -> None:
         if event.event.get("event_type") in CHANGES:
@@ -271,7 +271,7 @@ class HomeAssistantClient:
         )
         if house.left_out:
             logger.warning(
-                "home assistant: %d exposed entities are too many to be known by name",
+                "home assistant: %d exposed entities are left out, because there are too many",
                 house.left_out,
             )
 
@@ -285,8 +285,8 @@ class HomeAssistantClient:
         self._is(ConnectionState.REFUSED, str(error))
         self._settled.set()
         logger.error(
-            "! home assistant: refused: %s; not tried again until home_assistant.token is changed"
-            " and the server started anew",
+            "! home assistant: refused: %s; no new attempt until home_assistant.token is changed"
+            " and the server is restarted",
             error,
         )
 

@@ -117,7 +117,7 @@ async def open_database(url: str) -> AsyncIterator[Database]:
     try:
         await database.run(lambda connection: None)
     except StorageError as error:
-        logger.warning("! %s; devices are turned away until it can", error)
+        logger.warning("! %s; devices are refused until it works again", error)
     try:
         yield database
     finally:

@@ -50,7 +50,7 @@ class DeviceChangeChannel:
         if not driver.startswith("postgresql"):
             return
         if driver != "postgresql+psycopg":
-            logger.warning("! devices: other servers' changes are not heard over %s", driver)
+            logger.warning("! devices: changes by other servers are not received over %s", driver)
             return
         from psycopg import AsyncConnection, Error  # an extra of the installation
 
@@ -62,7 +62,7 @@ class DeviceChangeChannel:
                     *listed, autocommit=True, **{**named, **_ALIVE}
                 ) as connection:
                     await connection.execute(f"LISTEN {CHANNEL}")
-                    logger.info("= devices: other servers' changes are heard")
+                    logger.info("= devices: changes by other servers are received")
                     failures = 0
                     heard()
                     async with aclosing(connection.notifies()) as notices:
@@ -72,6 +72,6 @@ class DeviceChangeChannel:
             except (Error, OSError) as error:
                 if not failures:
                     why = first_line(error)
-                    logger.warning("! devices: other servers' changes are not heard: %s", why)
+                    logger.warning("! devices: changes by other servers are not received: %s", why)
             await asyncio.sleep(WAITS_S[min(failures, len(WAITS_S) - 1)])
             failures += 1

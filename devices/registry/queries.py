@@ -167,4 +167,8 @@ def _is_known(name: str, value: Any) -> bool:
 @lru_cache(maxsize=MAX_NEW)  # a row is read again and again, but one log line is enough
 def _tell_unknown(device_id: str, names: str) -> None:
     """Logs the names only: a value may contain words of a user."""
-    logger.warning("! device %s: its %s is not known here, so as everywhere", device_id, names)
+    logger.warning(
+        "! device %s: its stored %s is not supported by this version; the defaults are used",
+        device_id,
+        names,
+    )

@@ -161,6 +161,6 @@ class WyomingDoor:
             return None  # closed already
         if is_among(address, self._settings.networks):
             return address
-        logger.warning("! wyoming: %s is in no allowed network; it is not served", address)
+        logger.warning("! wyoming: refused %s, it is not in an allowed network", address)
         self._metrics.count("earshot_errors", code="forbidden")
         return None

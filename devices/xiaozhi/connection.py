@@ -168,7 +168,7 @@ class XiaozhiConnection:
                     task.cancel()
         if self._audio_input.bad or self._bad_texts:
             logger.warning(
-                "! device %s sent %d packets that are no Opus and %d texts that are no messages",
+                "! device %s sent %d invalid Opus packets and %d invalid messages",
                 self._context.device.id,
                 self._audio_input.bad,
                 self._bad_texts,

@@ -76,14 +76,14 @@ class ConnectionTools:
             async with asyncio.timeout(LIST_TIMEOUT_S):
                 await self._list()
         except TimeoutError:
-            logger.info("a xiaozhi device does not say which tools it has")
+            logger.info("a xiaozhi device does not list its tools")
         known = {tool.name for tool in self._tools.values()}
         if volume is None or SET_VOLUME not in known:
             return
         try:
             called = await self._called(SET_VOLUME, {"volume": volume})
         except EngineTimeout as error:
-            logger.info("a xiaozhi device did not take its volume: %s", error)
+            logger.info("the volume of a xiaozhi device could not be set: %s", error)
         else:
             if called.is_error:
                 logger.info("a xiaozhi device refused its volume: %s", called.text)
@@ -99,7 +99,7 @@ class ConnectionTools:
                 if self._listing is not None and not self._listing.done():
                     self._listing.set_result(told)
             case None:
-                logger.debug("< mcp: an answer to nothing that was asked")
+                logger.debug("< mcp: an answer without a request")
 
     async def call(self, alias: str, arguments: Mapping[str, Any]) -> ToolOutcome:
         """Calls a tool. Raises EngineTimeout. Other failures are in the outcome."""
@@ -150,7 +150,7 @@ class ConnectionTools:
                 break
             tools, cursor = reply.tools, reply.cursor or None
         if isinstance(reply, DeviceMcpError):
-            logger.info("a xiaozhi device refuses %s: %s", reply.method, reply.message)
+            logger.info("a xiaozhi device refused the call of %s: %s", reply.method, reply.message)
         usable = [tool for tool in tools if not _needs_eyes(tool)]
         self._tools = {tool.alias: tool for tool in usable}
         self.specs = tuple(_spec(tool) for tool in usable)

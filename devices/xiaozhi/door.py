@@ -192,9 +192,13 @@ class XiaozhiDoor:
         token, identity = _token_of(said), identity_of(said)
         device = await self._directory.bearer(token, identity) if token else None
         if device is None or device.kind != "xiaozhi":
-            logger.warning("! xiaozhi: a connection without a key that holds is refused")
+            logger.warning("! xiaozhi: refused a connection without a valid key")
         elif device.hardware_id != said.get("Device-Id", "").strip().lower():
-            logger.warning("! xiaozhi: the key of %s came with another Device-Id", device.id)
+            logger.warning(
+                "! xiaozhi: refused the key of %s, because it came with the Device-Id of another"
+                " device",
+                device.id,
+            )
         else:
             return device
         raise Unauthorized(
@@ -209,7 +213,7 @@ class XiaozhiDoor:
             raise Forbidden("a check-in cannot come through a proxy", code="forbidden_network")
         address = peer_address(request.remote)
         if address is None or not is_among(address, self._settings.networks):
-            logger.warning("! xiaozhi: %s is in no allowed network", address)
+            logger.warning("! xiaozhi: refused %s, it is not in an allowed network", address)
             raise Forbidden(
                 f"{address} is not in xiaozhi.networks of this server", code="forbidden_network"
             )

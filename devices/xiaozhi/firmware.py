@@ -70,8 +70,8 @@ class XiaozhiFirmware:
             return
         self._reported.add((image, own))
         logger.warning(
-            "! xiaozhi: %s is %s by itself; a board would take it at every start, so none is told"
-            " of it",
+            "! xiaozhi: %s contains version %s; it is not offered, because boards would install"
+            " it again at every start",
             image,
             own,
         )

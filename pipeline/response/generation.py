@@ -189,7 +189,7 @@ async def _reply(
         halved = halve_messages(fitting)
         if has_begun or not plan.truncation.is_allowed or halved == list(fitting):
             raise
-        logger.info("%s; asking with less of the conversation", exc)
+        logger.info("%s; trying again with a shorter conversation", exc)
     async with aclosing(_ask_model(plan, halved, tools)) as deltas:
         async for delta in deltas:
             yield delta

@@ -173,7 +173,7 @@ class ResponseQueue:
             self._drop_if(lambda entry: entry.answers_all and entry.cancelled is None)
         answers = [e for e in self._waiting if not (e.is_announcement or e.is_out_of_band)]
         if len(answers) >= MAX_WAITING:
-            logger.warning("! %d answers wait, dropping the oldest", MAX_WAITING)
+            logger.warning("! %d answers are waiting; the oldest is dropped", MAX_WAITING)
             self._waiting.remove(answers[0])
             answers[0].drop()
         entry = _QueuedResponse(

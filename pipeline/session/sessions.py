@@ -130,7 +130,11 @@ class Sessions:
             async with asyncio.timeout(timeout_s):
                 await asyncio.gather(*(s.settled() for s in self._live.values()))
         except TimeoutError:
-            logger.warning("! drain: %d session(s) cut off after %.0f s", self.count, timeout_s)
+            logger.warning(
+                "! drain: %d session(s) ended before they were done, after %.0f s",
+                self.count,
+                timeout_s,
+            )
         for session in tuple(self._live.values()):
             session.close()
         await self._places.idle()

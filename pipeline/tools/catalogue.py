@@ -115,4 +115,4 @@ class ToolCatalogue:
         if name not in self._hidden:
             self._hidden.add(name)
             what = f"the second one is called {other}" if other else "the second one is left out"
-            logger.warning("two tools are called %s: %s", name, what)
+            logger.warning("two tools have the name %s: %s", name, what)

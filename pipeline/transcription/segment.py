@@ -224,4 +224,4 @@ class SegmentDecode:
             self.result = await self._recogniser.decode(self.item, priority)
         except (EngineError, OverloadedError) as exc:
             self.error = exc
-            logger.info("! part of %s: %s", self.item.utterance, exc)
+            logger.info("! segment of %s not recognised: %s", self.item.utterance, exc)

@@ -240,7 +240,7 @@ class _HttpConnection(aioweb.RequestHandler):
             self._deadline = None
             self._body.set_exception(
                 RequestError(
-                    f"the body stopped: nothing came for {BODY_TIMEOUT_S:.0f} s",
+                    f"no data of the body arrived for {BODY_TIMEOUT_S:.0f} s",
                     code="upload_stalled",
                 )
             )
@@ -297,7 +297,7 @@ class _HttpConnection(aioweb.RequestHandler):
         """Logs an exception. The rest of a body may break off after its request succeeded: that is
         no bug of ours."""
         if isinstance(kwargs.get("exc_info"), aioweb.RequestPayloadError | RequestError):
-            logger.info("the rest of a body cannot be read")
+            logger.info("the rest of a request body cannot be read")
         else:
             super().log_exception(*args, **kwargs)
 
@@ -316,9 +316,9 @@ class _HttpConnection(aioweb.RequestHandler):
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             # it logs the error; the page that it returns is not sent
             super().handle_error(request, status, exc, message)
-            error = EarshotError(f"an error of ours; the log has it under {request_id.get()}")
+            error = EarshotError(f"internal error; see the server's log for {request_id.get()}")
         else:
-            logger.info("no HTTP request: %s", type(exc).__name__)
+            logger.info("not an HTTP request: %s", type(exc).__name__)
             error = RequestError(_what_is_wrong(exc), code="invalid_http")
         self._count("earshot_errors", code=error.code)
         response = _AnonymousResponse.of(error_response(error))

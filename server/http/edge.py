@@ -199,7 +199,7 @@ def _limit_bytes(request: aioweb.Request) -> int | None:
 def check_size(body_bytes: int | None, limit_bytes: int) -> None:
     """Raises PayloadTooLarge if the Content-Length exceeds the limit, before the body is read."""
     if body_bytes is not None and body_bytes > limit_bytes:
-        raise PayloadTooLarge(f"a body of {body_bytes} bytes; at most {limit_bytes} are taken")
+        raise PayloadTooLarge(f"the body has {body_bytes} bytes; the limit is {limit_bytes}")
 
 
 def check_encoding(headers: Mapping[str, str]) -> None:
@@ -208,7 +208,8 @@ def check_encoding(headers: Mapping[str, str]) -> None:
     encoding = headers.get(hdrs.CONTENT_ENCODING, "").strip().lower()
     if encoding not in ("", "identity"):
         raise RequestError(
-            f"Content-Encoding {encoding[:32]!r} is not taken; send the body as it is, without one",
+            f"Content-Encoding {encoding[:32]!r} is not supported; send the body without"
+            " Content-Encoding",
             code="unsupported_content_encoding",
         )
 
@@ -245,7 +246,7 @@ async def _answer(
     known = _known(request, error)
     if known is None:
         logger.error("%s %s failed", request.method, request.path, exc_info=error)
-        known = EarshotError(f"an error of ours; the log has it under {request_id.get()}")
+        known = EarshotError(f"internal error; see the server's log for {request_id.get()}")
     metrics.count("earshot_errors", code=known.code)
     prepared: aioweb.StreamResponse | None = request.get(PREPARED)
     if prepared is None:
@@ -274,7 +275,7 @@ def _known(request: aioweb.Request, error: Exception) -> EarshotError | None:
                 f"{request.path} takes {allowed}, not {error.method}", code="method_not_allowed"
             )
         case aioweb.RequestPayloadError():
-            return RequestError("the body cannot be read: it breaks off", code="invalid_body")
+            return RequestError("the body cannot be read: it is incomplete", code="invalid_body")
         case aioweb.HTTPNotFound():
             return NotFound(f"there is no {request.method} {request.path[:200]}")
         case aioweb.HTTPException() if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -47,8 +47,8 @@ class KeyAttemptLimiter:
             return
         await asyncio.sleep(wait_s)
         raise Unauthorized(
-            "the key is wrong, and too many wrong ones came from this address, so that answers are"
-            " held back; the right one is taken at once",
+            "the key is wrong. After too many wrong keys from this address, refusals are delayed;"
+            " the right key is accepted at once",
             code="too_many_wrong_keys",
         )
 
@@ -63,7 +63,7 @@ class KeyAttemptLimiter:
             self._wrong.popitem(last=False)
         costly = count - FREE
         if costly == 1:
-            logger.warning("! %d wrong keys came from %s; it is slowed down", count, source)
+            logger.warning("! %d wrong keys came from %s; its attempts are delayed", count, source)
         if costly < 1:
             return 0.0
         return MAX_WAIT_S if costly > MAX_WAIT_S else min(MAX_WAIT_S, 2.0 ** (costly - 1))

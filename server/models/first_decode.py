@@ -59,14 +59,14 @@ async def _measured(
     offer: AsrModelOffer, found: PlacementInputs, timer: DecodeTimer
 ) -> ModelBenchmark | None:
     device = device_name(found.hardware)
-    logger.info("asr: %s was never timed on %s: one decode", offer.name, device)
+    logger.info("asr: %s has not been measured on %s: decoding once", offer.name, device)
     try:
         async with asyncio.timeout(MAX_START_S):
             took_ms = await timer(offer)
     except TimeoutError:
         took_ms = 1000 * MAX_START_S
     except EarshotError as error:
-        logger.warning("asr: %s could not be timed on %s: %s", offer.name, device, error)
+        logger.warning("asr: %s could not be measured on %s: %s", offer.name, device, error)
         return None
     logger.info("asr: %s takes %.0f ms per utterance on %s", offer.name, took_ms, device)
     return ModelBenchmark("", took_ms, device=device)
@@ -78,7 +78,9 @@ def _noted(
     try:
         save_benchmark(model.path.parent, model.path.name, measured)
     except OSError as error:
-        logger.warning("asr: the time is not noted, the next start asks again: %s", error)
+        logger.warning(
+            "asr: the measurement could not be stored and is repeated at the next start: %s", error
+        )
     weights = tuple(
         replace(one, measured=measured) if one is model else one for one in found.weights
     )

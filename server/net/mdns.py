@@ -25,7 +25,7 @@ async def mdns_service(port: int, addresses: Sequence[IpAddress]) -> AsyncIterat
 
     async with AsyncExitStack() as stack:
         try:
-            logger.info("announced as %s", await _announce(port, addresses, stack))
+            logger.info("announced by mDNS as %s", await _announce(port, addresses, stack))
         except (Error, OSError) as error:
             logger.warning("! wyoming is not announced by mDNS: %r", error)
         yield

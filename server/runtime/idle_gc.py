@@ -22,4 +22,6 @@ async def tidy(sessions: Sessions) -> None:
         await sessions.left(QUIET_S)
         began = perf_counter()
         found = gc.collect()
-        logger.debug("= tidied: %d objects in %.0f ms", found, 1000 * (perf_counter() - began))
+        logger.debug(
+            "= garbage collected: %d objects in %.0f ms", found, 1000 * (perf_counter() - began)
+        )

@@ -74,12 +74,12 @@ def signals(lifecycle: Lifecycle) -> Iterator[None]:
         nonlocal first_at
         if first_at is None:
             first_at = loop.time()
-            logger.info("%s: draining; once more leaves at once", number.name)
+            logger.info("%s: draining; a second signal stops at once", number.name)
             lifecycle.stop()
             return
         if loop.time() - first_at < SAME_SIGNAL_S:
             return
-        logger.warning("%s again: leaving without waiting", number.name)
+        logger.warning("%s again: stopping without waiting", number.name)
         loop.call_later(LEAVE_TIMEOUT_S, os._exit, 1)  # in case a worker blocks the exit
         if main is not None:
             main.cancel()
@@ -100,4 +100,4 @@ async def drain(work: DrainableWork, timeout_s: float) -> None:
         async with asyncio.timeout(timeout_s + CLOSE_GRACE_S):
             await work.drain(timeout_s)
     except TimeoutError:
-        logger.warning("drain: sessions did not close; going without them")
+        logger.warning("drain: some sessions did not close in time; stopping anyway")

@@ -228,7 +228,9 @@ class AsrScheduler:
             async with asyncio.TaskGroup() as tasks:
                 self._start(index, tasks)
         except* (EarshotError, OSError) as group:
-            logger.error("! %s: worker %d is done without: %s", self._name, index, group.exceptions)
+            logger.error(
+                "! %s: continuing without worker %d: %s", self._name, index, group.exceptions
+            )
             self._metrics.count("earshot_errors", code=EngineMissing.code)
 
     async def _serve(self, index: int) -> None:

@@ -76,7 +76,7 @@ class ProcessWorker(ChildProcessWorker[AsrInfo, WorkerReply]):
                 results = await answer
         except TimeoutError:
             why = f"no answer in {limit_s:.0f} s"
-            logger.error("! %s: %s; killing it", self._label, why)
+            logger.error("! %s: %s; the process is killed", self._label, why)
             self._kill()
             raise EngineTimeout(self._kind, self._name, why) from None
         except asyncio.CancelledError:

@@ -339,7 +339,9 @@ class RealtimeConnection:
     async def _check_rate(self, audio_ms: float) -> None:
         """Sends a warning once if the audio's real rate is evidently not the declared one."""
         if self._input_rate.is_suspect(1000 * self._now(), audio_ms):
-            logger.warning("! session %s: its audio seems to be 16 kHz, not 24", self._session.id)
+            logger.warning(
+                "! session %s: its audio seems to have 16 kHz instead of 24 kHz", self._session.id
+            )
             await self._send(self._translator.warning("input_rate_suspected", WARNING, PARAM))
 
     async def _feed(self, frames: Iterable[AudioFrame]) -> None:

@@ -57,7 +57,7 @@ async def stream(
     except* TimeoutError:
         lags = True
     if lags or unread.overflowed:
-        logger.warning("! a reader of %s did not keep up", request.path)
+        logger.warning("! disconnected a reader of %s that was too slow", request.path)
         metrics.count("earshot_errors", code=LAGGING)
         if request.transport is not None:
             request.transport.abort()  # half an answer must not look like a whole one

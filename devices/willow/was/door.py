@@ -137,7 +137,7 @@ class WasDoor:
         if address is not None and is_among(address, self.settings.networks):
             return True
         if address is not None and self._told.is_new(str(address), "forbidden"):
-            logger.warning("! willow: %s is in no allowed network; it is not served", address)
+            logger.warning("! willow: refused %s, it is not in an allowed network", address)
         return False
 
     async def update(self, connection: WillowConnection, firmware: str) -> bool:

@@ -38,9 +38,8 @@ def load_whisper(folder: Path, settings: Settings) -> Any:
             return whisper
     if settings.device == "cuda":
         raise EngineMissing("asr", NAME, problem)
-    logger.warning("= asr.%s: on the CPU, for the GPU cannot be used: %s", NAME, problem)
-    # The configured number type may exist on a GPU only.
-    return _load(folder, replace(settings, compute_type=None), "cpu")
+    logger.warning("= asr.%s: uses the CPU, because the GPU cannot be used: %s", NAME, problem)
+    return _load(folder, replace(settings, compute_type=None), "cpu")  # theirs may be a GPU's
 
 
 def _load(folder: Path, settings: Settings, device: str) -> Any:

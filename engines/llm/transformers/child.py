@@ -191,7 +191,7 @@ class LlmWorkerProcess:
             async with asyncio.timeout(limit_s):
                 told = await queue.get()
         except TimeoutError:
-            logger.error("! llm.%s: silent for %g s; killing it", NAME, limit_s)
+            logger.error("! llm.%s: no message for %g s; the process is killed", NAME, limit_s)
             self.kill()
             raise EngineTimeout("llm", NAME, f"no token in {limit_s:g} s") from None
         if isinstance(told, EngineError):

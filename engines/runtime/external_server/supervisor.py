@@ -133,7 +133,7 @@ class ServerSupervisor:
                 if backoff.failures == MAX_FAILURES:
                     why = f"it failed {MAX_FAILURES} times in a row, at last so: {error.detail}"
                     self._turn("given up", why)
-                    logger.error("! llm.%s: not started again", self._server.name)
+                    logger.error("! llm.%s: will not be restarted", self._server.name)
                     return
                 await asyncio.sleep(wait_s)
                 self.restarts += 1
@@ -163,7 +163,7 @@ class ServerSupervisor:
                     self._turn("up")
                     if not first.done():
                         first.set_result(None)
-                    logger.info("= llm.%s: up, pid %s", name, process.pid)
+                    logger.info("= llm.%s: ready, pid %s", name, process.pid)
                     end = await self._until_down(process)
                     self._turn("restarting", end.why)  # now, as ending the process takes seconds
         except OSError as exc:

@@ -67,6 +67,8 @@ class _SsrcLimit:
             return True
         if not self._has_told:
             self._has_told = True
-            logger.warning("! a caller has more than %d sources: the rest is dropped", MAX_SOURCES)
+            logger.warning(
+                "! a caller sends more than %d RTP sources; the others are dropped", MAX_SOURCES
+            )
         getattr(self._dtls, _SRTP).remove_stream(int.from_bytes(source, "big"))
         return False

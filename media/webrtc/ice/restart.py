@@ -95,7 +95,7 @@ class IceRestart:
                 await self._new.connect()
             is_up = self._take_over()
         except (ConnectionError, TimeoutError):
-            logger.info("= ICE restart found no way; the old one stays")
+            logger.info("= ICE restart failed; the old connection stays")
         finally:
             await (self._old if is_up else self._new).close()
         return is_up

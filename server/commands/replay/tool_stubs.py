@@ -44,7 +44,7 @@ class RecordedToolResults:
             return None
         if waiting := self._results.get((call.name, _canonical(call.arguments))):
             return waiting.popleft()
-        logger.warning("! replay: %s was not run; --act lets it", call.name)
+        logger.warning("! replay: the tool %s was not run; --act allows it", call.name)
         return NOT_RUN
 
 

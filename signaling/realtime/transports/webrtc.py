@@ -244,7 +244,7 @@ class RealtimeCall:
             async with asyncio.timeout(peer.settings.connect_timeout_s + CHANNEL_TIMEOUT_S):
                 await self._opened.wait()
         except TimeoutError:
-            logger.info("= call %s brought no event channel", self.id)
+            logger.info("= call %s opened no event channel", self.id)
             peer.stop(CloseReason.CONNECT_TIMEOUT)
             return
         tasks.create_task(self._read(peer, connection), name=f"{self.id}-read")
@@ -262,7 +262,7 @@ class RealtimeCall:
             else:
                 await connection.refuse_binary()
         if self._unread.overflowed:
-            logger.warning("! call %s sent events faster than they can be read", self.id)
+            logger.warning("! call %s sent events faster than the server can read them", self.id)
             await connection.tell_flooded(MAX_UNREAD_EVENTS)
             await asyncio.sleep(LINGER_S)
             peer.stop(CloseReason.LAGGING)

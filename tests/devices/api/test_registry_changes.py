@@ -125,5 +125,5 @@ def test_a_profile_of_a_newer_version_ends_nothing(
                 one.cancel()
 
     asyncio.run(main())
-    assert caplog.text.count("its echo is not known here") == 1
+    assert caplog.text.count("its stored echo is not supported") == 1
     assert "newer-words" not in caplog.text

@@ -217,7 +217,7 @@ def test_a_database_that_cannot_be_opened_is_tried_again(
 
     async def main() -> None:
         async with known(f"sqlite:///{tmp_path}/in-the-way/devices.db") as here:
-            assert "devices are turned away" in caplog.text
+            assert "devices are refused until" in caplog.text
             with pytest.raises(StorageError) as error:
                 await here.registry.check_in(contact())
             assert error.value.code == "storage_failed"

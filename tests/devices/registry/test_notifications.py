@@ -160,4 +160,4 @@ def test_another_driver_is_said(caplog: pytest.LogCaptureFixture) -> None:
         driver = "postgresql+pg8000"
 
     asyncio.run(DeviceChangeChannel(Other()).follow(lambda: None))  # type: ignore[arg-type]
-    assert "not heard over postgresql+pg8000" in caplog.text
+    assert "not received over postgresql+pg8000" in caplog.text

@@ -163,7 +163,7 @@ def test_files_come_from_their_folder_only(
     against(act, scene_of(tmp_path / "firmware"))
     lines = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     assert len(lines) == (code == "invalid_value")
-    assert not [one for one in lines if "no name was refused" not in one or "secret" in one]
+    assert not [one for one in lines if "is not a valid name" not in one or "secret" in one]
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_what_is_no_http_gets_an_id_and_one_line_without_its_bytes(
     assert head.startswith(f"HTTP/1.0 {status} ")
     assert json.loads(body)["error"]["code"] == "invalid_http"
     (made,) = [line[14:] for line in head.split("\r\n") if line.startswith("X-Request-ID: ")]
-    (line,) = [line for line in log.getvalue().splitlines() if "no HTTP request" in line]
+    (line,) = [line for line in log.getvalue().splitlines() if "not an HTTP request" in line]
     assert line.endswith(f"[{made}]")
     assert "secret" not in log.getvalue() + head + body
     assert b'code="invalid_http"} 1.0' in metrics.exposition()

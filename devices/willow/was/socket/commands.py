@@ -161,7 +161,7 @@ class DeviceCommands:
             async with asyncio.timeout(FERRY_S):
                 await command.may_tell.wait()
         except TimeoutError:
-            logger.info("the answer of %s's POST was never taken", command.device_id)
+            logger.info("%s did not fetch the answer to its POST", command.device_id)
         # It may have come back over another socket meanwhile, for instance after a restart.
         connection = self._roster.find(command.device_id)
         if connection is not None:
@@ -189,7 +189,7 @@ class DeviceCommands:
                 language = exchange.plan.language
                 command.result = EndpointResult(ok=True, speech=await exchange.text())
         except EarshotError as error:
-            logger.warning("! willow: %s got no answer: %s (%s)", device.id, error, error.code)
+            logger.warning("! willow: no answer for %s: %s (%s)", device.id, error, error.code)
             connection.note_error(error.code)
             command.result = EndpointResult(
                 ok=False, speech=Fillers().apology(error, language) or ""

@@ -226,7 +226,7 @@ class DeviceSession:
             stack.callback(task.cancel)
         playing = tasks.create_task(connection.notices.run(connection.tell), name="willow-notices")
         stack.callback(playing.cancel)
-        logger.info("%s (%s) is here from %s", device.id, hello.hw_type, self._arrival.address)
+        logger.info("%s (%s) connected from %s", device.id, hello.hw_type, self._arrival.address)
         return connection
 
     async def _configure(self, connection: WillowConnection, why: ConfigPushReason) -> None:
@@ -259,7 +259,9 @@ class DeviceSession:
                 if why == "ordered":
                     raise
                 connection.note_error(error.code)
-                logger.warning("! willow: %s keeps its configuration: %s", device.id, error)
+                logger.warning(
+                    "! willow: the new configuration is not sent to %s: %s", device.id, error
+                )
                 return
             connection.tell(message)
             self._configured_at = now
@@ -270,7 +272,9 @@ class DeviceSession:
             try:
                 text = encode(message)
             except PayloadTooLarge as error:
-                logger.warning("! willow: %s is not told: %s", connection.device.id, error)
+                logger.warning(
+                    "! willow: a message is not sent to %s: %s", connection.device.id, error
+                )
                 connection.note_error(error.code)
                 continue
             try:

@@ -182,7 +182,7 @@ class WillowCall:
             async with asyncio.timeout(self._peer.settings.connect_timeout_s + CHANNEL_TIMEOUT_S):
                 await self._opened.wait()
         except TimeoutError:
-            logger.info("= call %s brought no channel %r", self.id, CHANNEL_LABEL)
+            logger.info("= call %s opened no data channel %r", self.id, CHANNEL_LABEL)
             self._peer.stop(CloseReason.CONNECT_TIMEOUT)
             return
         async with asyncio.TaskGroup() as tasks:
@@ -191,7 +191,7 @@ class WillowCall:
                     self._obey(text, tasks)
                 except RequestError as error:
                     self._peer.send(failed(str(error)))
-            logger.warning("! call %s sent messages faster than they can be read", self.id)
+            logger.warning("! call %s sent messages faster than the server can read them", self.id)
             self._peer.stop(CloseReason.LAGGING)
 
     def _obey(self, text: str | bytes, tasks: asyncio.TaskGroup) -> None:

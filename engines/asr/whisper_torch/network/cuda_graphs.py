@@ -179,10 +179,12 @@ class CudaGraphLauncher:
                     self._steps.capture(shape, partial(self._eager.step, shape))
                 else:
                     self._capture_encoder(shape)
-        except RuntimeError as error:  # from torch, whose message may be a page long
+        except RuntimeError as error:  # torch's; what it says may be a page
             reason = str(error).partition("\n")[0]
-            logger.warning("= asr.whisper_torch: no more CUDA graphs: %s", reason)
-        torch.cuda.synchronize()  # rehearsals write to the rows on another stream
+            logger.warning(
+                "= asr.whisper_torch: the remaining CUDA graphs were not captured: %s", reason
+            )
+        torch.cuda.synchronize()  # what was rehearsed writes to the rows, on a stream of its own
         return len(self.captured)
 
     @property

@@ -283,5 +283,5 @@ def test_who_sends_events_faster_than_they_are_read_is_told_why(
 
     with caplog.at_level("INFO", "signaling"):
         against(scene)
-    assert "sent events faster than they can be read" in caplog.text
+    assert "sent events faster than the server can read them" in caplog.text
     assert "ended: lagging" in caplog.text

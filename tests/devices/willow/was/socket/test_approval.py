@@ -240,7 +240,7 @@ def test_addresses_of_no_named_network_need_the_key(caplog: pytest.LogCaptureFix
             assert error.value.status == 401
 
     against(act, Scene(networks=()))
-    assert caplog.text.count("is in no allowed network") == 1
+    assert caplog.text.count("it is not in an allowed network") == 1
 
 
 @pytest.mark.parametrize(
