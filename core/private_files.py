@@ -37,14 +37,14 @@ def make_private(path: Path, setting: str) -> str:
     if found.st_uid not in (os.geteuid(), ROOT):
         raise ConfigError(
             f"{setting}: {path} belongs to another user (uid {found.st_uid}), who could read and"
-            f" change it; give it to uid {os.geteuid()}, or name another path"
+            f" change it; change its owner to uid {os.geteuid()}, or choose another path"
         )
     if found.st_uid != os.geteuid():  # root's, perhaps shared with our group, as Kubernetes does
         if not mode & stat.S_IRWXO:
             return ""
         raise ConfigError(
-            f"{setting}: {path} belongs to root, and everybody may use it (mode {mode:04o}); take"
-            " that right away (chmod o-rwx), or name another path"
+            f"{setting}: {path} belongs to root, and all users have access to it (mode"
+            f" {mode:04o}); remove that access (chmod o-rwx), or choose another path"
         )
     return _tightened(path, mode, setting) if mode & OTHERS else ""
 
@@ -60,7 +60,7 @@ def _tightened(path: Path, mode: int, setting: str) -> str:
         why = error.strerror or str(error)
     if why:
         raise ConfigError(
-            f"{setting}: {path} can be used by others (mode {mode:04o}), and that cannot be"
-            f" changed: {why}; name another path"
+            f"{setting}: {path} is accessible to other users (mode {mode:04o}), and that cannot"
+            f" be changed: {why}; choose another path"
         )
     return f"{path} could be used by others (mode {mode:04o}); its mode is {private:04o} now"

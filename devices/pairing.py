@@ -91,13 +91,13 @@ def check_shown(shown: str, expires: datetime | None, said: str, now: datetime) 
     """
     if shown and not said:
         raise Conflict(
-            f"it shows {CODE_DIGITS} digits; compare them, and approve it with them",
+            f"the device shows a code of {CODE_DIGITS} digits; approve it with that code",
             code="pairing_code_needed",
             param="code",
         )
     if said != shown:
         raise Conflict(
-            "it does not wait under this code; compare it with what the device shows now",
+            "the device shows another code; compare the code with the one that it shows now",
             code="pairing_code_unknown",
             param="code",
         )
@@ -152,7 +152,7 @@ class PairingAttempts:
                 param="code",
             )
         return NotFound(
-            "no device waits under this code; type the one that it shows now",
+            "no device waits with this code; enter the code that it shows now",
             code="pairing_code_unknown",
             param="code",
         )

@@ -171,7 +171,7 @@ class EngineSet:
         info = self.recogniser(settings.asr).info
         if settings.language is not None and settings.language not in info.languages:
             raise RequestError(
-                f"{info.name} does not hear {settings.language!r}; it hears: "
+                f"{info.name} does not recognise {settings.language!r}; allowed: "
                 + ", ".join(info.languages),
                 code="unsupported_language",
                 param="audio.input.transcription.language",

@@ -76,7 +76,7 @@ class MemoryBudget:
     def _full(self, model: SharedModel) -> OverloadedError:
         busy = ", ".join(sorted(life.model.offer.name for life in self.lives if life.memory_mb))
         return OverloadedError(
-            f"no room for {model.offer.name} beside {busy}, which are in use",
+            f"not enough memory for {model.offer.name} in addition to {busy}, which are in use",
             retry_after_s=int(ROOM_WAIT_S),
             code="engine_busy",
         )

@@ -191,7 +191,7 @@ def _wishes(query: Mapping[str, str]) -> WhisperServiceQuery:
     )
     if wishes.diarize:
         raise RequestError(
-            "No engine here tells speakers apart: leave 'diarize' out.",
+            "No engine here distinguishes speakers: leave 'diarize' out.",
             code="unsupported_parameter",
             param="diarize",
         )

@@ -68,7 +68,7 @@ def parse_fetch_target(url: str) -> FetchTarget:
     if split.scheme not in PORTS:
         raise UrlNotAllowed("only http and https are fetched")
     if not split.hostname or split.username is not None or split.password is not None:
-        raise UrlNotAllowed("it has no host, or a user's name")
+        raise UrlNotAllowed("it must have a host and no user name")
     origin = f"{split.scheme}://{split.netloc}".lower()
     return FetchTarget(origin, split.hostname, split.port or PORTS[split.scheme])
 
@@ -96,9 +96,12 @@ class HostAllowlist:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
                 addresses = await self._resolve(target.host, target.port)
         except (OSError, UnicodeError, TimeoutError):
-            raise UrlNotAllowed("its host's address cannot be found") from None
+            raise UrlNotAllowed("the address of its host cannot be found") from None
         if not addresses or any(is_forbidden(address) for address in addresses):
-            raise UrlNotAllowed("its host's address is loopback, link-local, metadata or no host's")
+            raise UrlNotAllowed(
+                "the address of its host is a loopback, link-local or metadata address, or not"
+                " that of a single host"
+            )
 
 
 def is_forbidden(address: IpAddress) -> bool:

@@ -36,7 +36,9 @@ async def send(response: ResponseWriter, data: bytes) -> None:
     except ConnectionError as exc:
         raise ClientDisconnected from exc
     except TimeoutError as exc:
-        raise RequestError(f"nothing was taken for {STALL_S:g} s", code="download_stalled") from exc
+        raise RequestError(
+            f"the client accepted no data for {STALL_S:g} s", code="download_stalled"
+        ) from exc
 
 
 HEADERS: Mapping[str, str] = {

@@ -149,10 +149,10 @@ class DevicesDoor:
         notice = await _notice(request)
         device = await self._device(request)
         if device.kind in KINDS_WITHOUT_SPEECH:
-            raise Conflict(f"nothing can be said on {device.name}", code="not_supported")
+            raise Conflict(f"{device.name} cannot speak notifications", code="not_supported")
         if device.standing != "approved":
             raise Conflict(
-                f"{device.name} is not approved; only approved devices are spoken on",
+                f"{device.name} is not approved; notifications are only for approved devices",
                 code="device_not_approved",
             )
         return _json(NotificationResult(await self._announcements.to_device(device, notice)))
@@ -165,7 +165,7 @@ class DevicesDoor:
             known = {one.area for one in await self._registry.everyone() if one.area}
             there = f"devices are in: {', '.join(sorted(known))}" if known else "none has an area"
             raise NotFound(
-                f"no approved device that speaks is in {short(area)!r}; {there}",
+                f"there is no approved device that can speak in {short(area)!r}; {there}",
                 code="area_not_found",
             )
         return _json(AreaNotificationResult([*await self._announcements.to_area(area, notice)]))

@@ -188,7 +188,7 @@ def read_body(body: bytes, wanted: type[T]) -> T:
     except msgspec.ValidationError as error:
         raise _invalid(str(error), wanted) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RequestError(f"the body is no JSON: {error}", code="invalid_json") from None
+        raise RequestError(f"the body is not JSON: {error}", code="invalid_json") from None
 
 
 def _invalid(text: str, wanted: Any) -> RequestError:

@@ -78,7 +78,7 @@ class Database:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 return await loop.run_in_executor(self._thread, partial(self._transact, work))
         except TimeoutError as error:
-            raise StorageError("the database of devices does not answer") from error
+            raise StorageError("the device database does not answer") from error
 
     async def close(self) -> None:
         """Closes the database after the transaction that is running."""
@@ -96,7 +96,7 @@ class Database:
             return self._once(work)
         except (SQLAlchemyError, OSError) as error:
             logger.error("! devices: %s", first_line(error))
-            raise StorageError("the database of devices cannot be read or written") from error
+            raise StorageError("the device database cannot be read or written") from error
 
     def _once(self, work: Transaction[T]) -> T:
         with self._engine.begin() as connection:

@@ -34,8 +34,8 @@ def migrate(connection: Connection, revision: str = NEWEST) -> None:
     present = MigrationContext.configure(connection).get_current_revision()
     if present is not None and present not in {one.revision for one in scripts.walk_revisions()}:
         raise StorageError(
-            f"the database is of a newer Earshot (its tables are at {present!r},"
-            f" this version knows them up to {scripts.get_current_head()!r})"
+            f"the database was made by a newer version of Earshot (its tables are at {present!r},"
+            f" this version supports up to {scripts.get_current_head()!r})"
         )
     config.attributes["connection"] = connection
     command.upgrade(config, revision)

@@ -147,7 +147,7 @@ class WyomingDoor:
             raise Forbidden(f"{name} was blocked", code="blocked")
         if device.standing == "new":
             raise Forbidden(
-                f"{name} is not approved; do it on Earshot's page, or there with"
+                f"{name} is not approved; approve it on Earshot's page, or on the server with"
                 f" `earshot devices approve {name}`",
                 code="not_approved",
             )

@@ -146,7 +146,7 @@ class WyomingStream:
                         await async_write_event(event, self._writer)
             except TimeoutError:
                 self.abort()
-                raise ConnectionAbortedError("the client takes nothing") from None
+                raise ConnectionAbortedError("the client does not read its data") from None
         if not self._has_begun:
             self._prolong(self._idle_s)
 
@@ -181,12 +181,12 @@ def _decoded(decoder: msgspec.json.Decoder[_T], data: bytes, what: str) -> _T:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         why = str(error)[:MAX_WHY_CHARS]
-        raise RemoteProtocolError(f"{what} is not what Wyoming sends: {why}") from None
+        raise RemoteProtocolError(f"{what} is not valid Wyoming: {why}") from None
 
 
 def _length(name: str, length: int | None, most: int) -> int:
     if length is None:
         return 0
     if not 0 <= length <= most:
-        raise RemoteProtocolError(f"{name} is {length}; 0 to {most} are taken")
+        raise RemoteProtocolError(f"{name} is {length}; allowed: 0 to {most}")
     return length

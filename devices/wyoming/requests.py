@@ -65,7 +65,7 @@ def _language(event: Event, info: AsrInfo) -> str | None:
     if language is None or language in info.languages:
         return language
     raise RequestError(
-        f"{info.name} does not hear {language!r}; it hears: {', '.join(info.languages)}",
+        f"{info.name} does not recognise {language!r}; allowed: {', '.join(info.languages)}",
         code="unsupported_language",
         param="language",
     )

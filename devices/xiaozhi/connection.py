@@ -189,7 +189,7 @@ class XiaozhiConnection:
                 case WSMsgType.TEXT:
                     await self._take(message.data, tasks)
                 case WSMsgType.ERROR:  # aiohttp has closed it already, with a code for the error
-                    raise RemoteProtocolError(f"the WebSocket broke: {message.data}")
+                    raise RemoteProtocolError(f"the WebSocket failed: {message.data}")
                 case _:
                     break
         self._end(LEFT)

@@ -202,8 +202,8 @@ class XiaozhiDoor:
         else:
             return device
         raise Unauthorized(
-            "the device's key is missing, wrong or void; it gets one when it starts, once it is"
-            " approved",
+            "the device's key is missing, wrong or revoked; an approved device gets a new key"
+            " when it starts",
             code="invalid_device_token",
         )
 

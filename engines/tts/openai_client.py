@@ -110,7 +110,7 @@ class SpeechApiClient:
                 await asyncio.sleep(wait_s)
                 return await self._ask(body)
         except TimeoutError:
-            raise self._timeout(f"no sound in {limit_s:g} s") from None
+            raise self._timeout(f"no audio within {limit_s:g} s") from None
         except TtsHttpError as exc:
             if exc.status in {429, 503}:
                 raise OverloadedError(str(exc), retry_after_s=RETRY_AFTER_S) from exc
@@ -236,14 +236,14 @@ def _checked_url(name: str, base_url: str) -> str:
         if parts.username or parts.password:
             raise ConfigError("tts base_url: a key goes into api_key or api_key_file")
     if not is_good:
-        raise ConfigError(f"tts base_url: {base_url!r} is no http:// or https:// address")
+        raise ConfigError(f"tts base_url: {base_url!r} is not an http:// or https:// address")
     return base_url.rstrip("/")
 
 
 def _read_key(api_key: str, api_key_file: str) -> str:
     """Returns the API key; empty for none. Raises ConfigError if it cannot be read or sent."""
     if api_key and api_key_file:
-        raise ConfigError("tts api_key and api_key_file are both set: say one of them")
+        raise ConfigError("tts api_key and api_key_file are both set: set only one of them")
     if api_key_file:
         path = Path(api_key_file).expanduser()
         try:

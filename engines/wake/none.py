@@ -19,7 +19,7 @@ class NoWakeWordEngine:
     words: tuple[WakeWord, ...] = ()
 
     def open(self, names: Sequence[str]) -> WakeWordDetector:
-        raise ConfigError("wake: this engine knows no words")
+        raise ConfigError("wake: this engine has no wake words")
 
 
 def create(settings: Settings) -> NoWakeWordEngine:

@@ -74,9 +74,9 @@ def _object(message: str | bytes) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(message)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise MalformedMessage("a message is a JSON object; this one is no JSON") from None
+        raise MalformedMessage("a message must be a JSON object; this one is not JSON") from None
     if not isinstance(found, dict):
-        raise MalformedMessage("a message is a JSON object; this one is another kind of JSON")
+        raise MalformedMessage("a message must be a JSON object; this one is other JSON")
     return found
 
 

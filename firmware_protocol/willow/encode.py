@@ -122,6 +122,6 @@ def _bounded(fields: dict[str, Any]) -> str:
     whole = msgspec.json.encode(fields)
     if len(whole) > MAX_MESSAGE_BYTES:
         raise PayloadTooLarge(
-            f"a message of {len(whole)} bytes; a device takes {MAX_MESSAGE_BYTES}"
+            f"a message of {len(whole)} bytes; devices accept {MAX_MESSAGE_BYTES}"
         )
     return whole.decode()

@@ -68,7 +68,7 @@ class AmrDecoder:
     def flush(self) -> Pcm:
         """Returns the rest. Raises RequestError if the file never began."""
         if self._variant is None:
-            raise _unsupported("this is no AMR file: it must begin with #!AMR or #!AMR-WB")
+            raise _unsupported("this is not an AMR file: it must begin with #!AMR or #!AMR-WB")
         return self._resampler.flush()
 
     def _open(self) -> bool:
@@ -85,7 +85,7 @@ class AmrDecoder:
                 self._resampler = Resampler(variant.rate_hz, ASR_RATE_HZ)
                 return True
         if not any(variant.magic.startswith(self._bytes) for variant in _VARIANTS):
-            raise _unsupported("this is no AMR file: it must begin with #!AMR or #!AMR-WB")
+            raise _unsupported("this is not an AMR file: it must begin with #!AMR or #!AMR-WB")
         return False
 
     def _frame_bytes(self, kind: int) -> int:

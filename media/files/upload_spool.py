@@ -115,7 +115,7 @@ class UploadSpool:
         try:
             await run_in_thread(_write_all, self._file, data)
         except OSError as exc:
-            raise _full(f"the server's disk takes no more ({exc.strerror})") from exc
+            raise _full(f"the server's disk cannot store more ({exc.strerror})") from exc
 
 
 def _write_all(file: BinaryIO, data: bytearray) -> None:

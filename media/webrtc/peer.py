@@ -201,7 +201,7 @@ class Peer:
             for candidate in candidates_in(sdp):
                 await self.ice.addRemoteCandidate(candidate)
         except InvalidStateError as exc:
-            raise Conflict(f"this call takes no {kind} now", code="call_not_open") from exc
+            raise Conflict(f"this call does not accept {kind} now", code="call_not_open") from exc
         except (InternalError, OperationError, *SDP_ERRORS) as exc:
             await self.close()
             raise RequestError(f"this SDP cannot be used: {exc}", code="invalid_sdp") from exc

@@ -80,7 +80,7 @@ def fit_messages(
         return list(messages)
     if not how.is_allowed:
         raise RequestError(
-            f"the conversation has some {needed} tokens, the model has room for {max(0, spare)}, "
+            f"the conversation has about {needed} tokens, the model has room for {max(0, spare)}, "
             "and `truncation` is disabled",
             code="context_length_exceeded",
         )

@@ -149,7 +149,7 @@ class History:
         item = self._items[self._index(item_id)]
         if not isinstance(item, MessageItem) or item.role != "assistant":
             raise RequestError(
-                f"item {item_id!r} is no assistant message: only those can be truncated",
+                f"item {item_id!r} is not an assistant message: only those can be truncated",
                 code="invalid_value",
                 param="item_id",
             )

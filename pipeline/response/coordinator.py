@@ -77,7 +77,9 @@ class ResponseCoordinator:
         too_many_active_responses, or RequestError.
         """
         if not self._settings().answers:
-            raise RequestError("a transcription session gives no answers", code="invalid_request")
+            raise RequestError(
+                "a transcription session cannot create responses", code="invalid_request"
+            )
         if request.input is not None:
             request = replace(request, input=self._history.resolved(request.input))
         if request.mcp_servers is not None:

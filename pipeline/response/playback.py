@@ -167,7 +167,9 @@ def truncate(answer: Response | None, history: History, item_id: str, audio_end_
     """
     if answer is None or (answer.in_conversation and history.find(item_id) is None):
         raise RequestError(
-            f"item {item_id!r} is no recent spoken answer", code="item_not_found", param="item_id"
+            f"item {item_id!r} is not a recent spoken answer",
+            code="item_not_found",
+            param="item_id",
         )
     total_ms = answer.total_ms
     if not 0 <= audio_end_ms <= ceil(total_ms):

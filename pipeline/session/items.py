@@ -92,7 +92,8 @@ class ConversationItems:
         self.check_seen([item], "item")
         if recordings and self._waiting >= MAX_WAITING:
             raise Conflict(
-                f"the audio of {MAX_WAITING} items is being recognised already: wait for its words",
+                f"the audio of {MAX_WAITING} items is already being recognised: wait for a"
+                " transcript",
                 code="too_many_recordings",
             )
         continue_response = (
@@ -131,7 +132,7 @@ class ConversationItems:
                 where = param if param == "item" else f"{param}[{index}]"
                 raise RequestError(
                     f"'{where}.content[{at}]' is an image, and the language model {llm.name!r} "
-                    "does not see. Allowed: input_text, input_audio.",
+                    "does not support images. Allowed: input_text, input_audio.",
                     code="unsupported_content",
                     param=f"{where}.content[{at}].type",
                 )

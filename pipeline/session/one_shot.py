@@ -224,7 +224,8 @@ class OneShotResponses:
         """Marks the conversation as busy. Raises Conflict if it is."""
         if conversation.id in self._busy:
             raise Conflict(
-                "this conversation is being answered: wait for the end, or name another one",
+                "this conversation already has an active response: wait for its end, or use"
+                " another conversation",
                 code="conversation_already_has_active_response",
                 param="conversation_id",
             )

@@ -143,8 +143,8 @@ class Sessions:
         self._places.check_open()
         if secret_holder is not None and self._max_sessions == 1:
             raise OverloadedError(
-                "the only session of this server is the owner's (server.max_sessions); a client"
-                " secret needs at least 2",
+                "the only session of this server is reserved for its owner; client secrets need"
+                " server.max_sessions of at least 2",
                 retry_after_s=RETRY_AFTER_S,
             )
         self._places.check(_reserved_places(secret_holder))

@@ -59,8 +59,8 @@ class PromptLibrary:
         places = set(PLACE.findall(text))
         if unknown := sorted(use.variables.keys() - places):
             raise RequestError(
-                f"The prompt {use.id!r} has no place for {unknown[0][:64]!r}. "
-                f"Allowed: {_listed(places)}.",
+                f"The prompt {use.id!r} has no variable {unknown[0][:64]!r}. Allowed:"
+                f" {_listed(places)}.",
                 code="prompt_variable_unknown",
                 param="prompt.variables",
             )

@@ -89,7 +89,7 @@ class SpeechFiles:
                 return every
             there = ", ".join(dict.fromkeys([DEFAULT, *every]))
             raise NotFound(
-                f"unknown model {engine[:64]!r}; those that speak: {there}",
+                f"unknown model {engine[:64]!r}; allowed: {there}",
                 code="model_not_found",
                 param="model",
             )

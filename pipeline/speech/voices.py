@@ -84,7 +84,7 @@ def _first_that_speaks(engines: Mapping[str, Tts], language: str) -> VoiceChoice
             return VoiceChoice(name, tts, voices[0])
     spoken = sorted({code for tts in engines.values() for code in tts.info.voices})
     raise RequestError(
-        f"no voice speaks {language!r}; these are spoken: {', '.join(spoken)}",
+        f"no voice speaks {language!r}; allowed: {', '.join(spoken)}",
         code="unsupported_language",
         param="language",
     )
@@ -96,5 +96,5 @@ def _unknown(engines: Mapping[str, Tts], wish: str) -> RequestError:
     )
     there = ", ".join([DEFAULT, *engines, *voices])
     return RequestError(
-        f"no voice {wish[:64]!r}; there are: {there}", code="voice_not_found", param="voice"
+        f"no voice {wish[:64]!r}; allowed: {there}", code="voice_not_found", param="voice"
     )

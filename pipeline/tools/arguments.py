@@ -118,7 +118,7 @@ def parse_arguments(arguments: str) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(arguments, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        raise ValueError("no JSON object") from None
+        raise ValueError("not a JSON object") from None
     if is_too_deep(found):
         raise ValueError(f"more than {MAX_DEPTH} levels")
     return found

@@ -180,7 +180,8 @@ class _FunctionTool:
         description = inspect.getdoc(function)
         if not description:
             raise ConfigError(
-                f"the function {name!r} cannot be a tool: its docstring tells the model what for"
+                f"the function {name!r} cannot be a tool: it needs a docstring, which tells the"
+                " model what it does"
             )
         marks: _ToolMarks = getattr(function, MARKS, _ToolMarks())
         spec = ToolSpec(name, description, schema, marks.read_only, marks.timeout_s)

@@ -43,7 +43,7 @@ def check_asr_options(
             able = ", ".join(info.supports) or "none of the options"
             raise RequestError(
                 f"'{param}': {info.name} (model {info.model}) cannot do "
-                f"{getattr(options, field)!r}; it honours: {able}",
+                f"{getattr(options, field)!r}; it supports: {able}",
                 code="unsupported_parameter",
                 param=param,
             )
@@ -80,7 +80,7 @@ def _check_languages(info: AsrInfo, options: AsrOptions, params: Mapping[str, st
     for field, code in asked:
         if code not in info.languages:
             raise RequestError(
-                f"{info.name} does not hear {code!r}; it hears: {', '.join(info.languages)}",
+                f"{info.name} does not recognise {code!r}; allowed: {', '.join(info.languages)}",
                 code="unsupported_language",
                 param=params.get(field, field),
             )

@@ -212,7 +212,7 @@ class WakeWordGate:
         then."""
         if self.is_asleep and self._word is not None:
             raise RequestError(
-                f"nothing is heard before the wake word {self._word.name!r} is said",
+                f"speech is ignored until the wake word {self._word.name!r} is detected",
                 code="input_audio_buffer_commit_empty",
             )
 

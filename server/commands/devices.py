@@ -58,7 +58,7 @@ def address_of(options: argparse.Namespace, config: Config, environ: Mapping[str
 def _own_url(config: Config) -> str:
     server = config.server
     if server.port == 0:
-        raise ConfigError("config.server.port is 0, any free one: say which with --url")
+        raise ConfigError("config.server.port is 0 (any free port): name the server with --url")
     host = "127.0.0.1" if is_unspecified(server.host) else server.host
     scheme = "http" if server.tls == "off" else "https"
     return f"{scheme}://{url_host(host)}:{server.port}"
@@ -98,7 +98,7 @@ class _DevicesApi:
             raise NotFound(f"no device has the id, name or hardware id {word!r}")
         if len(found) > 1:
             ids = ", ".join(one.id for one in found)
-            raise NotFound(f"{len(found)} devices are called {word!r}; say which by its id: {ids}")
+            raise NotFound(f"{len(found)} devices have the name {word!r}; use an id: {ids}")
         return found[0]
 
     async def devices(self) -> Sequence[DeviceView]:
@@ -152,7 +152,7 @@ async def _act(options: argparse.Namespace, server: _DevicesApi) -> tuple[str, b
 async def _notify(options: argparse.Namespace, server: _DevicesApi) -> tuple[str, bytes]:
     *named, text = options.words
     if len(named) != (options.area is None):
-        raise ConfigError("say `notify DEVICE TEXT` or `notify --area AREA TEXT`")
+        raise ConfigError("use `notify DEVICE TEXT` or `notify --area AREA TEXT`")
     notice = {"text": text}
     if options.area is not None:
         path = f"/v1/areas/{quote(options.area, safe='')}/notify"
@@ -190,7 +190,7 @@ def _field(text: str) -> tuple[str, Any]:
     try:
         return name, msgspec.json.decode(value, type=float | int) if value else None
     except msgspec.DecodeError:
-        raise ConfigError(f"{name}: {value!r} is no number") from None
+        raise ConfigError(f"{name}: {value!r} is not a number") from None
 
 
 def _why(status: int, answered: bytes) -> str:

@@ -75,9 +75,9 @@ def show(findings: Iterator[ProbeResult]) -> bool:
         failed += finding.verdict == "fail"
     print()
     if failed:
-        print(f"{failed} of these keep Earshot from answering; see FAIL above.")
+        print(f"{failed} of these checks failed, so Earshot cannot answer; see FAIL above.")
     else:
-        print("Earshot can listen and answer here.")
+        print("Earshot can recognise speech and answer.")
     return not failed
 
 

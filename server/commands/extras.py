@@ -93,7 +93,7 @@ def _list(required: Iterable[str]) -> ExitCode:
         wanted = requirements_of(name, lines)
         state = "installed" if wanted and all(map(is_satisfied, wanted)) else "-"
         print(f"{name:{width}}  {state:9}  {what}")
-    print("\n`earshot extras add NAME` installs one.")
+    print("\n`earshot extras add NAME` installs a part.")
     return ExitCode.OK
 
 
@@ -117,7 +117,7 @@ def _add(names: Iterable[str], required: Iterable[str]) -> ExitCode:
             tell=lambda text: print(f"  {text}", flush=True),
         )
         _remember(name)
-        print(f"{name} is installed; a running server has it after its next start")
+        print(f"{name} is installed; restart a running server to use it")
     return ExitCode.OK
 
 

@@ -98,7 +98,9 @@ def choose_plugins(group: Group, tables: Mapping[str, Mapping[str, Any]]) -> lis
         plugin = found.get(name)
         if plugin is None:
             there = ", ".join(found) or "none"
-            raise ConfigError(f"{section}: no installed package adds {name!r}; there are: {there}")
+            raise ConfigError(
+                f"{section}: no installed package provides {name!r}; there are: {there}"
+            )
         label = f"{section} ({plugin.origin})"
         try:
             module = module_of(plugin)
@@ -135,7 +137,7 @@ def open_plugin_doors(chosen: Sequence[ChosenPlugin], services: DoorServices) ->
         routes = tuple(door.routes)
         for route in routes:
             if not isinstance(route, Route):
-                raise ConfigError(f"{one.label}: {route!r} is no core.http.routes.Route")
+                raise ConfigError(f"{one.label}: {route!r} is not a core.http.routes.Route")
         name = one.plugin.name
         routes = tuple(replace(route, tag=name) for route in routes)
         try:  # a route that cannot be described would break the page of the whole API

@@ -104,7 +104,7 @@ class AccessGate:
         if needs_key and not has_key:
             if caller.is_cross_site and not is_elsewhere:
                 raise Forbidden(
-                    "a page of another site loads this; only its scripts that send the key may",
+                    "a page of another site cannot load this; only scripts that send the key can",
                     code="forbidden_origin",
                 )
             raise Unauthorized(self._why(caller, takes_others=admits is not None))
@@ -127,7 +127,8 @@ class AccessGate:
         ):
             return name
         raise Forbidden(
-            f"unknown Host {caller.host[:100]!r}; add it to server.allowed_hosts if it is ours",
+            f"unknown Host {caller.host[:100]!r}; add it to server.allowed_hosts if it is a name"
+            " of this server",
             code="forbidden_host",
         )
 

@@ -272,7 +272,7 @@ def _known(request: aioweb.Request, error: Exception) -> EarshotError | None:
         case aioweb.HTTPMethodNotAllowed():
             allowed = ", ".join(sorted(error.allowed_methods))
             return RequestError(
-                f"{request.path} takes {allowed}, not {error.method}", code="method_not_allowed"
+                f"{request.path} allows {allowed}, not {error.method}", code="method_not_allowed"
             )
         case aioweb.RequestPayloadError():
             return RequestError("the body cannot be read: it is incomplete", code="invalid_body")

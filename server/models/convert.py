@@ -59,9 +59,14 @@ class Conversion:
 def check_name(name: str, models_dir: Path) -> None:
     """Raises ModelsError if a new model cannot have that name."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-        raise ModelsError(f"{name!r} is no name for a model: letters, digits, and . _ - inside")
+        raise ModelsError(
+            f"{name!r} is not a valid name of a model: use letters and digits, and . _ - between"
+            " them"
+        )
     if (models_dir / name).exists():
-        raise ModelsError(f"{models_dir / name} is there; `earshot models rm {name}` removes it")
+        raise ModelsError(
+            f"{models_dir / name} already exists; `earshot models rm {name}` removes it"
+        )
 
 
 def check_checkpoint(folder: Path) -> None:
@@ -70,8 +75,9 @@ def check_checkpoint(folder: Path) -> None:
         entry = find_entry(short_name(folder.name))
         origin = entry.origin if entry and entry.origin else "its checkpoint"
         raise ModelsError(
-            f"{folder} is CTranslate2's already, which cannot be converted again. In what it is"
-            " computed is chosen when it is loaded (asr.options.compute_type); for a smaller file"
+            f"{folder} is already in CTranslate2's format and cannot be converted again. Its"
+            " compute type is chosen when it is loaded (asr.options.compute_type); for a smaller"
+            " file"
             f" convert {origin}"
         )
     if not holds_checkpoint(folder):
@@ -99,7 +105,7 @@ def convert(wanted: Conversion, models_dir: Path) -> Path:
         _run(wanted, partial)
         weights = read_weights_file(partial / "model.bin")
         if weights.spec != "WhisperSpec":
-            raise ModelsError(f"{wanted.checkpoint} is a {weights.spec}, not a Whisper")
+            raise ModelsError(f"{wanted.checkpoint} is a {weights.spec}, not a Whisper model")
         write_notes(partial, wanted.padding)
         came_from = read_record(wanted.checkpoint)
         write_record(

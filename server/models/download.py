@@ -68,7 +68,7 @@ def _check_room(waiting: Sequence[HubFile], parts: dict[HubFile, Path], folder: 
     free = shutil.disk_usage(folder).free
     if missing and missing + SPARE_BYTES > free:
         raise ModelsError(
-            f"no room in {folder.parent}: {missing / 1e6:.0f} MB are needed and"
+            f"not enough space in {folder.parent}: {missing / 1e6:.0f} MB are needed and"
             f" {free / 1e6:.0f} MB are free"
         )
 
@@ -131,7 +131,9 @@ def _check(file: HubFile, part: Path) -> None:
     ModelsError."""
     if wrong := _mismatch(file, part):
         part.unlink()
-        raise ModelsError(f"{file.repository}/{file.path} came damaged: {wrong}; pull it again")
+        raise ModelsError(
+            f"{file.repository}/{file.path} was damaged during download: {wrong}; pull it again"
+        )
 
 
 def _mismatch(file: HubFile, path: Path) -> str:

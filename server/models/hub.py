@@ -111,7 +111,7 @@ class Hub:
         try:
             listing = msgspec.json.decode(body, type=_RepositoryInfo)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ModelsError(f"{self.endpoint}: no listing of {what}: {error}") from error
+            raise ModelsError(f"{self.endpoint}: cannot list {what}: {error}") from error
         return tuple(_file(repository, listing.sha, sibling) for sibling in listing.siblings)
 
     def open(self, file: HubFile, start: int) -> Any:
@@ -169,7 +169,7 @@ class Hub:
     def _request(self, where: str, headers: Mapping[str, str], timeout_s: float) -> Any:
         url = f"{self.endpoint}/{where}"
         if urlsplit(url).scheme not in {"http", "https"}:
-            raise ValueError("the address of a hub begins with http:// or https://")
+            raise ValueError("the address of a hub must begin with http:// or https://")
         request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310  (checked above)
         request.add_header("User-Agent", "earshot")
         if self.token:
@@ -187,7 +187,7 @@ class Hub:
                 if self.token
                 else "it does not exist, or needs a token: set HF_TOKEN"
             )
-            return ModelsError(f"{self.endpoint} does not give {what}: {advice}")
+            return ModelsError(f"{self.endpoint} refuses {what}: {advice}")
         if error.code == 404:
             return ModelsError(f"{self.endpoint} has no {what}")
         return ModelsError(f"{self.endpoint}: HTTP status {error.code} for {what}")

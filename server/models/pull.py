@@ -111,7 +111,7 @@ def _locked(partial: Path, source: ModelSource) -> Iterator[None]:
     descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if not _is_ours(descriptor, partial):
-            raise ModelsError(f"{source.title} is being fetched by another process")
+            raise ModelsError(f"{source.title} is being downloaded by another process")
         yield
     finally:
         os.close(descriptor)
@@ -133,7 +133,7 @@ def _finish(partial: Path, planned: DownloadPlan, source: ModelSource) -> None:
         weights = read_weights_file(partial / "model.bin")
         if weights.spec != "WhisperSpec":
             shutil.rmtree(partial)
-            raise ModelsError(f"{source.repository} is a {weights.spec}, not a Whisper")
+            raise ModelsError(f"{source.repository} is a {weights.spec}, not a Whisper model")
     wanted = {file.name for file in planned.files}
     for path in partial.iterdir():
         if path.is_dir():

@@ -137,7 +137,7 @@ def _page(address: str) -> ModelSource:
     try:
         parts = urlsplit(address)
     except ValueError as error:
-        raise ModelsError(f"{address} is no address: {error}") from None
+        raise ModelsError(f"{address} is not a valid address: {error}") from None
     path = parts.path.strip("/").split("/")
     repository = "/".join(path[:2])
     if parts.scheme not in {"http", "https"} or not REPOSITORY.fullmatch(repository):

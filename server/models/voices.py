@@ -46,7 +46,8 @@ def voice_of(wanted: str) -> VoiceSource | None:
     parts = PIPER_NAME.fullmatch(name)
     if parts is None:
         raise ModelsError(
-            f"{wanted} names no voice of Piper; one looks like {PREFIX}en_US-lessac-medium"
+            f"{wanted} is not the name of a Piper voice; a name looks like"
+            f" {PREFIX}en_US-lessac-medium"
             " (language_COUNTRY-speaker-quality; x_low, low, medium or high)"
         )
     code, language, speaker, quality = parts.groups()

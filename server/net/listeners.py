@@ -69,7 +69,7 @@ def _listen(family: socket.AddressFamily, address: str, port: int, setting: str)
                 f"{where} is in use by another program; choose another with {setting}"
             ) from error
         if error.errno == errno.EACCES:
-            raise ConfigError(f"{where}: ports below 1024 need more rights") from error
+            raise ConfigError(f"{where}: ports below 1024 need additional permissions") from error
         raise ConfigError(f"config.server.host: {where}: {error.strerror or error}") from error
     return opened
 

@@ -63,7 +63,7 @@ def read_key(path: str) -> str | None:
         raise ConfigError(f"cannot read the key in {file}: {error}") from error
     if key and not re.fullmatch(KEY_PATTERN, key):
         raise ConfigError(
-            f"the key in {file} must be {KEY_CHARS}; without the file, a new one is made"
+            f"the key in {file} must be {KEY_CHARS}; if the file is deleted, a new key is made"
         )
     return key or None
 

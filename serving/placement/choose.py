@@ -217,11 +217,12 @@ def _with_model(
     if wanted.model in [engine.name for engine in known]:
         if wanted.engine not in (AUTO, wanted.model):
             raise ConfigError(
-                f"asr.engine is {wanted.engine!r} and asr.model {wanted.model!r}: say one of them"
+                f"asr.engine is {wanted.engine!r} and asr.model {wanted.model!r}: set only one of"
+                " them"
             )
         return EnginePreference(wanted.model, wanted.options)
     if "model" in wanted.options:
-        raise ConfigError("asr.model and asr.options.model are both set: say one of them")
+        raise ConfigError("asr.model and asr.options.model are both set: set only one of them")
     if wanted.engine == WHISPER_TORCH and "/" in wanted.model:
         folder = str(Path(wanted.model).expanduser())
         return EnginePreference(WHISPER_TORCH, {**wanted.options, "model": folder})

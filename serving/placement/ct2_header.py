@@ -45,26 +45,26 @@ def read_weights_file(path: Path) -> Ct2WeightsHeader:
     except OSError as error:
         raise UnreadableWeightsError(f"{path}: {error.strerror}") from error
     except (struct.error, UnicodeDecodeError, IndexError) as error:
-        raise UnreadableWeightsError(f"{path} is no CTranslate2 model, or incomplete") from error
+        raise UnreadableWeightsError(f"{path} is not a CTranslate2 model, or incomplete") from error
 
 
 def _walk(opened: BinaryIO, size_bytes: int) -> Ct2WeightsHeader:
     name = opened.name
     version = _number(opened, "I")
     if version not in KNOWN_VERSIONS:
-        raise UnreadableWeightsError(f"{name} is no CTranslate2 model")
+        raise UnreadableWeightsError(f"{name} is not a CTranslate2 model")
     spec = _text(opened)
     _number(opened, "I")  # the spec's revision
     bytes_by_type: Counter[str] = Counter()
     variables = _number(opened, "I")
     if variables > MAX_VARIABLES:
-        raise UnreadableWeightsError(f"{name} is no CTranslate2 model: {variables} variables")
+        raise UnreadableWeightsError(f"{name} is not a CTranslate2 model: {variables} variables")
     for _ in range(variables):
         _text(opened)
         rank = _number(opened, "B")
         if rank > MAX_RANK:
             raise UnreadableWeightsError(
-                f"{name} is no CTranslate2 model: a variable of {rank} dimensions"
+                f"{name} is not a CTranslate2 model: a variable of {rank} dimensions"
             )
         opened.seek(4 * rank, 1)
         kind = TYPES[_number(opened, "B")]
@@ -83,5 +83,5 @@ def _number(opened: BinaryIO, kind: str) -> int:
 def _text(opened: BinaryIO) -> str:
     length = _number(opened, "H")
     if length > MAX_NAME_BYTES:
-        raise UnreadableWeightsError(f"{opened.name} is no CTranslate2 model")
+        raise UnreadableWeightsError(f"{opened.name} is not a CTranslate2 model")
     return opened.read(length).rstrip(b"\0").decode()

@@ -158,7 +158,7 @@ class DecoderProcess(ChildProcessWorker[None, HostReply]):
             socket.send_fds(self._files, [data], [file, sound])
         except BlockingIOError:
             raise OverloadedError(
-                "too many files wait to be decoded", retry_after_s=RETRY_AFTER_S
+                "too many files are waiting to be decoded", retry_after_s=RETRY_AFTER_S
             ) from None
         except OSError as exc:
             raise EngineCrashed(self._kind, self._name, "its worker process died") from exc
@@ -248,7 +248,7 @@ class DecoderShare:
                 await self._places.acquire()
         except TimeoutError:
             raise OverloadedError(
-                f"no file could be decoded for {QUEUE_S:.0f} s: others are before it",
+                f"no file could be decoded for {QUEUE_S:.0f} s: the queue is full",
                 retry_after_s=RETRY_AFTER_S,
             ) from None
         try:
@@ -277,7 +277,8 @@ async def _read(reader: asyncio.StreamReader) -> bytes:
             return await reader.read(PIECE_BYTES)
     except TimeoutError:
         raise OverloadedError(
-            f"the file was not decoded on within {PIECE_S:.0f} s", retry_after_s=RETRY_AFTER_S
+            f"decoding of the file made no progress for {PIECE_S:.0f} s",
+            retry_after_s=RETRY_AFTER_S,
         ) from None
     except ConnectionError:
         return b""
@@ -289,9 +290,9 @@ def _understood(sounds: MessageFrameReader[PcmReply], data: bytes) -> list[PcmRe
     try:
         found = list(sounds.receive_data(data))
     except RemoteProtocolError as exc:
-        raise _unsupported("the decoder broke on this file") from exc
+        raise _unsupported("the decoder crashed on this file") from exc
     if any(isinstance(one, PcmChunk) and len(one.pcm) % 2 for one in found):
-        raise _unsupported("the decoder broke on this file")
+        raise _unsupported("the decoder crashed on this file")
     return found
 
 
@@ -311,7 +312,7 @@ def _killed(exit_code: int, processor_s: float) -> RequestError:
             f" {PROCESSOR_PER_AUDIO_S} s for each second of sound"
         )
     return _unsupported(
-        f"the decoder broke on this file; it may use {MEMORY_BYTES // 2**20} MB of memory"
+        f"the decoder crashed on this file; it may use {MEMORY_BYTES // 2**20} MB of memory"
     )
 
 

@@ -253,7 +253,7 @@ class DecoderHost:
         self._spare = None
         self._lost_spares += 1
         if self._lost_spares > MAX_LOST_SPARES:
-            raise SystemExit("decoders die before they have a file")
+            raise SystemExit("decoder processes end before they get a file")
 
     def _send(self, reply: HostReply) -> None:
         with suppress(ConnectionError):  # the server is gone: the next receive ends the loop

@@ -86,7 +86,7 @@ class RealtimeDoor:
         client_secret = self._client_secret(request)
         if (call_id := request.query.get("call_id")) is not None:
             if client_secret is not None:
-                raise Forbidden("A client secret opens no call of somebody else.")
+                raise Forbidden("A client secret cannot open a call of another client.")
             return await serve_sideband(request, self.calls.connection(call_id))
         return await serve(
             request,

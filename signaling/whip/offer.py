@@ -35,13 +35,13 @@ def read_offer(data: bytes, query: Mapping[str, str]) -> str:
     media = list(_sections(sdp))
     audio = [direction for kind, direction in media if kind == "audio"]
     if len(audio) != 1:
-        raise _unacceptable(f"exactly one audio section is taken, not {len(audio)}")
+        raise _unacceptable(f"it must have exactly one audio section, not {len(audio)}")
     if audio[0] not in ("sendonly", "sendrecv"):
         raise _unacceptable(f"its audio is {audio[0]}; it must be sendonly")
     ignored = {"audio", "application"} | ({"video"} if ignores_video(query) else set())
     if other := next((kind for kind, _ in media if kind not in ignored), None):
         hint = "; with ?video=ignore it is answered as inactive" if other == "video" else ""
-        raise _unacceptable(f"only sound is taken, no {other[:20]}{hint}")
+        raise _unacceptable(f"only audio is accepted, not {other[:20]}{hint}")
     return sdp
 
 

@@ -96,7 +96,9 @@ class Publications:
         that a full server is an error of this request. Raises OverloadedError or RequestError."""
         if self._tasks is None:
             raise OverloadedError(
-                "nothing may be published now", retry_after_s=RETRY_AFTER_S, code="draining"
+                "no publications are accepted now, because the server is shutting down",
+                retry_after_s=RETRY_AFTER_S,
+                code="draining",
             )
         made = Publication(self, settings, offer)
         self._tasks.create_task(self._guard(self._run(made, offer), made.id), name=made.id)
@@ -153,7 +155,7 @@ class Publication:
         ICE, or PayloadTooLarge."""
         if fragment.ufrag not in (None, self._ufrag):
             raise RequestError(
-                "This ice-ufrag is not that of the ETag; a restart of ICE says If-Match: *",
+                "This ice-ufrag is not the one of the ETag; an ICE restart needs If-Match: *",
                 code="unknown_ice_session",
             )
         self._candidates += len(fragment.candidates)

@@ -40,7 +40,7 @@ def read_fragment(data: bytes) -> SdpFragment:
     except UnicodeDecodeError:
         raise _bad("not UTF-8") from None
     if wrong := next((line for line in lines if not _LINE.fullmatch(line)), None):
-        raise _bad(f"no line of SDP: {wrong[:100]!r}")
+        raise _bad(f"not a line of SDP: {wrong[:100]!r}")
     ufrag = _the_one(lines, "ice-ufrag", _UFRAG)
     password = _the_one(lines, "ice-pwd", _PASSWORD)
     found = [line.removeprefix("a=") for line in lines if line.startswith("a=candidate:")]
@@ -100,7 +100,7 @@ def _the_one(lines: list[str], name: str, pattern: re.Pattern[str]) -> str | Non
         raise _bad(f"more than one {name}")
     value = values.pop() if values else None
     if value is not None and not pattern.fullmatch(value):
-        raise _bad(f"a wrong {name}")
+        raise _bad(f"an invalid {name}")
     return value
 
 
@@ -110,4 +110,4 @@ def _ufrag_in(candidate: str) -> str | None:
 
 
 def _bad(why: str) -> RequestError:
-    return RequestError(f"this is no SDP fragment: {why}", code="invalid_sdp_fragment")
+    return RequestError(f"this is not an SDP fragment: {why}", code="invalid_sdp_fragment")

@@ -68,7 +68,7 @@ def test_this_server_and_hosts_that_are_named(url: str) -> None:
         ("spiffs://spiffs/user/audio/success.wav", "only http"),
         ("ftp://nas.lan/", "only http"),
         ("//nas.lan/", "only http"),
-        ("http:///x", "no host"),
+        ("http:///x", "must have a host"),
         ("http://nas.lan:99999/", "cannot be read"),
         ("http://[nas.lan/", "cannot be read"),
         ("http://nas.lan/ HTTP/1.1\r\nX: y", "printable"),

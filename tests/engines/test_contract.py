@@ -126,7 +126,7 @@ def wake(request: pytest.FixtureRequest) -> WakeWordEngine:
 def test_who_knows_no_wake_words_cannot_be_asked_to_wait_for_one() -> None:
     none: WakeWordEngine = created("wake", "none")
     assert none.words == ()
-    with pytest.raises(ConfigError, match="knows no words"):
+    with pytest.raises(ConfigError, match="has no wake words"):
         none.open(["alexa"])
 
 

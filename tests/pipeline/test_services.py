@@ -52,7 +52,7 @@ def test_any_name_means_the_default_where_names_are_not_strict() -> None:
     assert here.recogniser("tiny") is other
     assert here.language_model("qwen3:8b") is here.llm["default"]
     assert SpeechFiles(here).voices("kokoro") == here.tts
-    with pytest.raises(NotFound, match="those that speak: default, tone"):
+    with pytest.raises(NotFound, match="allowed: default, tone"):
         SpeechFiles(replace(here, is_strict=True)).voices("kokoro")
 
 

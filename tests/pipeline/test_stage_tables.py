@@ -237,7 +237,7 @@ def test_history_refuses_what_cannot_be() -> None:
     with pytest.raises(RequestError) as unknown:
         history.add(MessageItem("v", "user"), "nowhere")
     assert unknown.value.code == "item_not_found"
-    with pytest.raises(RequestError, match="no assistant message"):
+    with pytest.raises(RequestError, match="not an assistant message"):
         history.truncate("u", "h")
 
 

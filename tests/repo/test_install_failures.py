@@ -38,7 +38,7 @@ OTHER_HASH = """ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREME
 TRACEBACK = "Traceback (most recent call last):\n  ...\nRuntimeError: the moon is full"
 
 DISK_FULL = "the disk is full; pip also needs room in TMPDIR"
-NO_VENV = "this Python cannot make virtual environments; on Debian and Ubuntu: apt install"
+NO_VENV = "this Python cannot create virtual environments; on Debian and Ubuntu: apt install"
 CASES = [
     ("venv", f"Error: {READ_ONLY}", "/srv/earshot/.venv cannot be written: read-only file system"),
     ("venv", f"Error: {FORBIDDEN}", "/srv/earshot/.venv/lib cannot be written: permission denied"),

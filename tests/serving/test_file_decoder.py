@@ -286,7 +286,7 @@ def test_a_file_waits_for_a_place_but_not_for_ever(monkeypatch: pytest.MonkeyPat
             async with aclosing(share.blocks(file)) as blocks:
                 await anext(blocks)
                 monkeypatch.setattr(file_decoder, "QUEUE_S", 0.05)
-                with pytest.raises(OverloadedError, match="others are before it"):
+                with pytest.raises(OverloadedError, match="the queue is full"):
                     await heard(share, silence(1))
                 monkeypatch.setattr(file_decoder, "QUEUE_S", 30.0)
                 async with asyncio.TaskGroup() as tasks:
@@ -310,7 +310,7 @@ def test_a_decoder_that_died_costs_its_file_only() -> None:
                 first = psutil.Process(process.pid).children()
                 await anext(kept)
                 min(first, key=lambda one: one.pid).kill()
-                with pytest.raises(RequestError, match="the decoder broke on this file"):
+                with pytest.raises(RequestError, match="the decoder crashed on this file"):
                     async for _ in lost:
                         pass
                 for _ in range(50):
@@ -361,7 +361,7 @@ def test_a_decoder_that_a_file_took_over_is_not_believed(said: bytes) -> None:
     sounds: MessageFrameReader[PcmReply] = MessageFrameReader(
         Decoder(PcmReply), file_decoder._MAX_PAYLOAD_BYTES
     )
-    with pytest.raises(RequestError, match="the decoder broke"):
+    with pytest.raises(RequestError, match="the decoder crashed"):
         file_decoder._understood(sounds, said)
 
 

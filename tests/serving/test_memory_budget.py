@@ -52,7 +52,9 @@ def test_a_model_that_a_session_holds_stays_and_is_loaded_ahead() -> None:
             await asyncio.sleep(LOAD_S + DECODE_S + 1)
             assert held.is_ready
             began = asyncio.get_running_loop().time()
-            with pytest.raises(OverloadedError, match="no room for c beside a, b") as refused:
+            with pytest.raises(
+                OverloadedError, match="not enough memory for c in addition to a, b"
+            ) as refused:
                 await say(models, "c")
             assert asyncio.get_running_loop().time() - began == ROOM_WAIT_S
             assert refused.value.retry_after_s > 0

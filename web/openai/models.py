@@ -56,7 +56,7 @@ def model(models: ModelCardSource, name: str) -> aioweb.Response:
     card = cards.get(name) or (first if is_alias else None)
     if card is None:
         raise NotFound(
-            f"Unknown model {name[:64]!r}; there are: {', '.join(cards)}.",
+            f"Unknown model {name[:64]!r}. Allowed: {', '.join(cards)}.",
             code="model_not_found",
             param="model",
         )

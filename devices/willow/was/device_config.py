@@ -117,7 +117,7 @@ def validate_config(values: Mapping[str, Any]) -> dict[str, Scalar]:
     Raises RequestError, which names the key and the allowed values, and no secret.
     """
     if len(values) > MAX_VALUES:
-        raise _wrong("config", f"it has {len(values)} values; at most {MAX_VALUES} are taken")
+        raise _wrong("config", f"it has {len(values)} values; the limit is {MAX_VALUES}")
     found = {key: _checked(key, value) for key, value in values.items() if value is not None}
     if base := found.pop("wis_tts_url", ""):
         found["wis_tts_url_v2"] = with_text(str(base))
@@ -126,7 +126,7 @@ def validate_config(values: Mapping[str, Any]) -> dict[str, Scalar]:
 
 def _checked(key: str, value: Any) -> Scalar:
     if not _KEY.fullmatch(key):
-        raise _wrong(key[:64] or "config", f"{key[:64]!r} is no name that a setting can have")
+        raise _wrong(key[:64] or "config", f"{key[:64]!r} is not a valid name of a setting")
     kind = OTHERS.get(key) or (type(DEFAULTS[key]) if key in DEFAULTS else None)
     if not isinstance(value, str | int | float | bool):
         raise _wrong(key, "text, a number, true or false")

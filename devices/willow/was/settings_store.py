@@ -31,8 +31,8 @@ class NvsSettings:
         sent."""
         if not with_secrets and (self.wifi_psk or has_secret("was_url", self.was_url)):
             raise Conflict(
-                "a password (of the Wi-Fi, or in WAS's URL) is sent to no device: set"
-                " willow.secrets if it shall be",
+                "a password (of the Wi-Fi, or in the URL of WAS) is not sent to devices; set"
+                " willow.secrets to allow it",
                 code="secrets_not_sent",
                 param="apply",
             )

@@ -54,7 +54,7 @@ def check_site(request: aioweb.Request) -> None:
     if "Origin" in headers or not _may_be_foreign(headers, request.host):
         return
     raise Forbidden(
-        "a page of another site may ask this; only scripts that send the key themselves may",
+        "a page of another site cannot use this path; only scripts that send the key can",
         code="forbidden_origin",
     )
 

@@ -141,7 +141,7 @@ class WillowDoor:
         with briefly():
             if switch_of(request.query, "voice_auth"):
                 raise RequestError(
-                    "no voices are enrolled here, so none is let in; leave voice_auth out",
+                    "voices cannot be enrolled on this server; leave voice_auth out",
                     code="unauthorized_voice",
                     param="voice_auth",
                 )
@@ -224,7 +224,7 @@ class WillowDoor:
     async def clone(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /api/tts`: refuses, because voices cannot be uploaded."""
         raise RequestError(
-            "voices cannot be uploaded; GET /api/tts speaks with those that are installed",
+            "voices cannot be uploaded; GET /api/tts uses the installed voices",
             code="unsupported_operation",
         )
 

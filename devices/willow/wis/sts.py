@@ -39,7 +39,7 @@ class SpeechToSpeech:
         text = heard.text if heard.translation is None else heard.translation
         if not text.strip():
             raise RequestError(
-                "no speech was heard in the recording", code="no_speech", param="audio_file"
+                "no speech was recognised in the recording", code="no_speech", param="audio_file"
             )
         is_english = heard.translation is not None or ask.options.task == "translate"
         language = ENGLISH if is_english else heard.language

@@ -46,11 +46,11 @@ def read_text(query: Mapping[str, str]) -> str:
     text = " ".join(text_of(query, "text").split())
     if not text:
         raise RequestError(
-            "text is missing: what shall be said", code="missing_required_parameter", param="text"
+            "text is missing: the text to speak", code="missing_required_parameter", param="text"
         )
     if len(text) > MAX_TEXT_CHARS:
         raise RequestError(
-            f"text has {len(text)} characters; at most {MAX_TEXT_CHARS} are taken",
+            f"text has {len(text)} characters; the limit is {MAX_TEXT_CHARS}",
             code="invalid_value",
             param="text",
         )

@@ -114,7 +114,7 @@ def read_chunk(data: str) -> ChatCompletionChunk:
     try:
         return _CHUNKS.decode(data)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as exc:
-        raise RemoteProtocolError(f"an event that is no chunk of a completion: {exc}") from None
+        raise RemoteProtocolError(f"an event that is not a chunk of a completion: {exc}") from None
 
 
 def error_text(error: Any) -> str:

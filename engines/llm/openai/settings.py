@@ -66,14 +66,14 @@ def checked_url(settings: Settings) -> str:
         if parts.username or parts.password:
             raise ConfigError("llm base_url: a key goes into api_key or api_key_file")
     if not is_good:
-        raise ConfigError(f"llm base_url: {url!r} is no http:// or https:// address")
+        raise ConfigError(f"llm base_url: {url!r} is not an http:// or https:// address")
     return url
 
 
 def key_of(settings: Settings) -> str:
     """Returns the API key; empty for none. Raises ConfigError if it cannot be read or sent."""
     if settings.api_key and settings.api_key_file:
-        raise ConfigError("llm api_key and api_key_file are both set: say one of them")
+        raise ConfigError("llm api_key and api_key_file are both set: set only one of them")
     key = settings.api_key
     if settings.api_key_file:
         path = Path(settings.api_key_file).expanduser()

@@ -52,7 +52,9 @@ class ToolCallAssembler:
             piece = _as_text(part.function.arguments)
             self._chars += len(piece)
             if self._chars > MAX_ARGUMENT_CHARS:
-                raise RemoteProtocolError(f"tool calls of more than {MAX_ARGUMENT_CHARS} letters")
+                raise RemoteProtocolError(
+                    f"tool calls of more than {MAX_ARGUMENT_CHARS} characters"
+                )
             call.pieces.append(piece)
             if call.name and (arguments := "".join(call.pieces[call.told :])):
                 call.told = len(call.pieces)

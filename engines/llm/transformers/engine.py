@@ -83,7 +83,8 @@ class TransformersLlm:
         """Takes one of the `at_once` places. Raises OverloadedError if there is none."""
         if self._taken >= self._settings.at_once:
             raise OverloadedError(
-                f"llm engine {NAME!r} writes {self._settings.at_once} answers already",
+                f"llm engine {NAME!r} already generates {self._settings.at_once} answers, the"
+                " limit",
                 retry_after_s=2,
                 code="engine_busy",
             )

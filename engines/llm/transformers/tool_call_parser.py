@@ -69,7 +69,7 @@ def _calls(text: str) -> list[ToolCall]:
     try:
         found: Any = msgspec.json.decode(text.strip())
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        raise InvalidToolCall("a tool call that is no JSON") from None
+        raise InvalidToolCall("a tool call that is not JSON") from None
     return [_call(one) for one in (found if isinstance(found, list) else [found])]
 
 
@@ -78,4 +78,4 @@ def _call(found: Any) -> ToolCall:
         arguments = found.get("arguments", found.get("parameters")) or {}
         if isinstance(arguments, dict):
             return ToolCall(new_id("call"), name, arguments)
-    raise InvalidToolCall("a tool call without a name, or with arguments that are no object")
+    raise InvalidToolCall("a tool call without a name, or with arguments that are not an object")

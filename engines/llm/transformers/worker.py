@@ -63,7 +63,7 @@ class LlmWorker:
 
     def _load(self, request: LlmWorkerRequest) -> TransformersModel | None:
         if not isinstance(request, LlmLoadRequest):
-            raise RemoteProtocolError(f"the first message is load, not {type(request)}")
+            raise RemoteProtocolError(f"the first message must be load, not {type(request)}")
         try:
             model = TransformersModel(request)
         except Exception as exc:
@@ -83,7 +83,7 @@ class LlmWorker:
                 if (answer := self._answers.pop(request_id, None)) is not None:
                     answer.leave()
             case _:
-                raise RemoteProtocolError("a model is loaded once")
+                raise RemoteProtocolError("a model can be loaded only once")
 
     def _go_on(self, answer: TokenGeneration) -> None:
         try:

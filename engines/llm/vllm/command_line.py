@@ -43,11 +43,11 @@ def check(settings: Settings) -> None:
     """Raises ConfigError for options that only the engine sets, and for a wrong `request`."""
     for key in settings.request:
         if key in OURS_OF_REQUEST:
-            raise ConfigError(f"llm.{NAME}: request: {key} is given by the engine itself")
+            raise ConfigError(f"llm.{NAME}: request: {key} is set by the engine itself")
     for argument in settings.extra_args:
         name = argument.partition("=")[0].replace("_", "-")
         if name in OURS:
-            raise ConfigError(f"llm.{NAME}: extra_args: {name} is given by the engine itself")
+            raise ConfigError(f"llm.{NAME}: extra_args: {name} is set by the engine itself")
     http_settings(settings, f"http://{HOST}", "")
 
 

@@ -65,7 +65,7 @@ class ChatCompletionsClient:
         except (aiohttp.ClientError, OSError) as exc:
             raise self._unreachable(exc) from exc
         except (ValueError, RecursionError):
-            raise self._failed(f"{url} answers with what is no JSON") from None
+            raise self._failed(f"{url} answered with a body that is not JSON") from None
 
     async def stream(
         self, body: Mapping[str, Any]
@@ -110,7 +110,7 @@ class ChatCompletionsClient:
                 await asyncio.sleep(wait_s)
                 return await self._ask(body)
         except TimeoutError:
-            raise self._timeout(f"no first token in {limit_s:g} s") from None
+            raise self._timeout(f"no first token within {limit_s:g} s") from None
 
     async def _ask(
         self, body: Mapping[str, Any]
@@ -142,7 +142,7 @@ class ChatCompletionsClient:
             async with asyncio.timeout(limit_s):
                 return await answer.next()
         except TimeoutError:
-            raise self._timeout(f"nothing for {limit_s} s in the middle of an answer") from None
+            raise self._timeout(f"no data for {limit_s} s within an answer") from None
         except (aiohttp.ClientError, OSError) as exc:
             raise self._unreachable(exc) from exc
         except RemoteProtocolError as exc:

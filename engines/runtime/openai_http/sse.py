@@ -57,7 +57,7 @@ class SseReader:
         try:
             self._data.append(value.removeprefix(b" ").decode())
         except UnicodeDecodeError as exc:
-            raise RemoteProtocolError("an event that is no UTF-8") from exc
+            raise RemoteProtocolError("an event that is not UTF-8") from exc
 
     def _check(self, size: int) -> None:
         if size > MAX_EVENT_BYTES:

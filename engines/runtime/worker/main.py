@@ -65,7 +65,7 @@ class EngineWorker:
         if request is None:
             return
         if not isinstance(request, LoadRequest):
-            raise RemoteProtocolError(f"a worker's first message is load, not {type(request)}")
+            raise RemoteProtocolError(f"a worker's first message must be load, not {type(request)}")
         model = self._load(request)
         if model is None:
             return
@@ -95,7 +95,7 @@ class EngineWorker:
             case PingRequest(number):
                 self._send(PongReply(number))
             case LoadRequest():
-                raise RemoteProtocolError("a worker loads once")
+                raise RemoteProtocolError("a worker can load only once")
             case _:
                 model.forget(request.utterance)
 

@@ -59,8 +59,8 @@ class Approvals:
         request_id = item.approval_request_id
         if request_id not in self._waiting:
             raise Conflict(
-                f"no call waits for {request_id!r} in this session: it was decided, or is not of "
-                "this session",
+                f"no tool call waits for approval {request_id!r} in this session: it is already"
+                " decided, or belongs to another session",
                 code="mcp_approval_not_pending",
                 param="item.approval_request_id",
             )

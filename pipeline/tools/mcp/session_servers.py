@@ -282,7 +282,9 @@ def _admitted(server: ClientMcpServer, hosts: HostAllowlist) -> FetchTarget:
     """Checks the address against the allowed hosts. Raises UrlNotAllowed."""
     target = parse_fetch_target(server.url)
     if not hosts:
-        raise UrlNotAllowed(f"clients may name none here, {SETTING} of the configuration is empty")
+        raise UrlNotAllowed(
+            f"clients cannot name MCP servers, because the setting {SETTING} is empty"
+        )
     if not hosts.has(target):
         raise UrlNotAllowed(f"its host is not in {SETTING} of the configuration")
     return target

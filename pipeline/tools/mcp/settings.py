@@ -43,7 +43,7 @@ class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
-            raise ConfigError("tools.mcp: a server has either command or url")
+            raise ConfigError("tools.mcp: a server needs either command or url")
         for name in ("url", "sse_url", "proxy"):
             try:
                 address = urlsplit(getattr(self, name))
@@ -51,14 +51,18 @@ class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
             except ValueError as error:
                 raise ConfigError(f"tools.mcp: {name} cannot be read: {error}") from None
             if address.geturl() and address.scheme not in ("http", "https"):
-                raise ConfigError(f"tools.mcp: {name} starts with http:// or https://")
+                raise ConfigError(f"tools.mcp: {name} must start with http:// or https://")
             if "@" in address.netloc:
                 instead = "" if name == "proxy" else ": use headers"
-                raise ConfigError(f"tools.mcp: {name} holds no user and password{instead}")
+                raise ConfigError(f"tools.mcp: {name} must not contain a user or password{instead}")
         if self.url and (self.args or self.env or self.cwd):
-            raise ConfigError("tools.mcp: args, env and cwd go with command, not with url")
+            raise ConfigError(
+                "tools.mcp: args, env and cwd are only for servers with command, not url"
+            )
         if self.command and (self.headers or self.sse_url or self.proxy):
-            raise ConfigError("tools.mcp: headers, sse_url and proxy go with url, not with command")
+            raise ConfigError(
+                "tools.mcp: headers, sse_url and proxy are only for servers with url, not command"
+            )
 
     def __repr__(self) -> str:
         return f"McpServer({self.command or self.masked(self.url).partition('?')[0]!r})"

@@ -85,9 +85,10 @@ def _install(
     if made and not options.force:
         if made.device != wanted:
             raise ConfigError(
-                f"{options.name} is installed for {made.device}; --force makes it anew for {wanted}"
+                f"{options.name} is installed for {made.device}; --force replaces it with one for"
+                f" {wanted}"
             )
-        print(f"{folder} is there already ({_versions(made.packages)}); --force makes it anew")
+        print(f"{folder} already exists ({_versions(made.packages)}); --force replaces it")
         return ExitCode.OK
     print(f"Installing {options.name} for {wanted} into {folder}; this takes minutes.", flush=True)
     installer = VllmInstaller(folder, wanted, lambda text: print(f"  {text}", flush=True))
@@ -95,7 +96,7 @@ def _install(
         made = installer.install(anew=options.force)
     except InstallError:
         if installer.log_file.exists():
-            print(f"  what pip said is in {installer.log_file}", file=sys.stderr)
+            print(f"  the output of pip is in {installer.log_file}", file=sys.stderr)
         raise
     print(f"{options.name} is ready: {_versions(made.packages)}")
     return ExitCode.OK
@@ -115,9 +116,9 @@ def _list(config: Config) -> ExitCode:
             print(f"{name}  installed  {version}  {made.device}  {size_gb:.1f} GB  {folder}")
         elif folder.exists():
             how = f"`earshot engines install {name}` goes on"
-            print(f"{name}  half installed; {how}  {folder}")
+            print(f"{name}  partly installed; {how}  {folder}")
         else:
-            print(f"{name}  not installed; `earshot engines install {name}` makes it")
+            print(f"{name}  not installed; `earshot engines install {name}` installs it")
     return ExitCode.OK
 
 

@@ -114,9 +114,7 @@ def failure(lines: Sequence[str]) -> EarshotError:
             " PIP_CERT) say what is"
         )
     if "not a trusted or secure host" in text:
-        return InstallError(
-            "pip takes nothing from an index over plain http; use https, or PIP_TRUSTED_HOST"
-        )
+        return InstallError("pip refuses an index over plain http; use https, or PIP_TRUSTED_HOST")
     if any(sign in text for sign in NO_NETWORK):
         return IndexUnreachable(
             "the package index cannot be reached; pip's own settings (pip config, PIP_INDEX_URL,"
@@ -133,7 +131,7 @@ def venv_failure(lines: Sequence[str]) -> InstallError:
         return InstallError(reason)
     if any(sign in text for sign in NO_VENV):
         return InstallError(
-            "this Python cannot make virtual environments; on Debian and Ubuntu:"
+            "this Python cannot create virtual environments; on Debian and Ubuntu:"
             " apt install python3-venv"
         )
     said = [line.strip() for line in lines if line.strip()]

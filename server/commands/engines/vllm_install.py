@@ -119,7 +119,9 @@ class VllmInstaller:
         command = [str(python_of(self.folder)), "-I", str(RECIPE), DISTRIBUTION["cpu"]]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise InstallError(f"what vLLM needs cannot be read: {done.stderr.strip()[-300:]}")
+            raise InstallError(
+                f"the requirements of vLLM cannot be read: {done.stderr.strip()[-300:]}"
+            )
         found = json.loads(done.stdout)
         return found["torch"], found["others"]
 
@@ -175,8 +177,8 @@ def check_space(folder: Path, needed_gb: float) -> None:
     free_gb = shutil.disk_usage(folder).free / 1e9
     if free_gb < needed_gb:
         raise InstallError(
-            f"{folder} has {free_gb:.1f} GB free; it takes about {needed_gb:.0f} GB."
-            " paths.state_dir says where it goes"
+            f"{folder} has {free_gb:.1f} GB free; about {needed_gb:.0f} GB are needed."
+            " paths.state_dir sets the folder"
         )
 
 

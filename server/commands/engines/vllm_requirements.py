@@ -36,7 +36,7 @@ def recipe(required: Iterable[str], extra: str = "") -> Mapping[str, str | list[
         else:
             others.append(str(requirement))
     if not torch:
-        raise ValueError("it names no torch")
+        raise ValueError("it does not require torch")
     return {"torch": torch, "others": others}
 
 

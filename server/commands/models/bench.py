@@ -39,7 +39,7 @@ def measure(models_dir: Path, name: str, checkpoint: str) -> Iterator[str]:
     matches the model's. Raises ModelsError or EarshotError."""
     model = find_installed(models_dir, name)
     if model.kind != "model":
-        raise ModelsError(f"{name} is no model of {WHISPER}, but a {model.kind}")
+        raise ModelsError(f"{name} is a {model.kind}, not a model of {WHISPER}")
     folder = _checkpoint(models_dir, model, checkpoint)
     yield f"{WHISPER}: {model.path}"
     yield f"{WHISPER_TORCH}: {folder}"
@@ -75,8 +75,8 @@ def _checkpoint(models_dir: Path, model: ModelFolder, wanted: str) -> Path:
             return one.path
     there = ", ".join(one.name for one in named) or "none"
     raise ModelsError(
-        f"which checkpoint is {model.name}? `earshot models bench {model.name} FOLDER`; there: "
-        f"{there}"
+        f"the checkpoint of {model.name} is not known; name it: `earshot models bench"
+        f" {model.name} FOLDER`; there are: {there}"
     )
 
 
@@ -105,5 +105,5 @@ async def spoken(sentence: str) -> Pcm:
         parts = [resampler.push(frame.pcm) async for frame in frames]
     pcm: Pcm = np.concatenate([*parts, resampler.flush()])
     if not len(pcm):
-        raise EarshotError("the embedded voice says nothing")
+        raise EarshotError("the embedded voice produced no audio")
     return pcm

@@ -119,8 +119,8 @@ def _tell(pulled: PullResult, options: argparse.Namespace) -> ExitCode:
     if pulled.kind == "checkpoint":
         name = f"{pulled.folder.name.removesuffix('.checkpoint')}-int8"
         print(
-            f"It is a checkpoint: `earshot models convert {pulled.folder} {name}"
-            " --quantization int8` makes a model of it."
+            f"It is a checkpoint: `earshot models convert {pulled.folder} {name} --quantization"
+            " int8` converts it to a model."
         )
     return ExitCode.OK
 
@@ -133,7 +133,7 @@ def _pull_if_possible(options: argparse.Namespace, effective: Callable[[], Confi
         models_dir = _models_dir(options, effective)
         found = survey(str(models_dir), [])
         if options.wanted == AUTO and (there := _usable(found, effective())):
-            print(f"Speech recognition: {there} is there, nothing to fetch.")
+            print(f"Speech recognition: {there} is present, nothing to download.")
             return ExitCode.OK
         source = _chosen(options, models_dir)
         title = source.title
@@ -194,10 +194,13 @@ def _remove(options: argparse.Namespace, models_dir: Path) -> ExitCode:
     one = find_installed(models_dir, options.name)
     if not options.yes:
         if not sys.stdin.isatty():
-            raise ConfigError(f"rm {options.name}: nobody to ask; --yes removes it all the same")
+            raise ConfigError(
+                f"rm {options.name}: not a terminal, so it cannot ask; --yes removes it without"
+                " asking"
+            )
         answer = input(f"Remove {one.path} ({one.size_bytes / 1e6:.0f} MB)? [y/N] ")
         if answer.strip().lower() not in {"y", "yes"}:
-            print("left alone")
+            print("not removed")
             return ExitCode.OK
     if one.path.is_symlink():
         one.path.unlink()  # the target of the link is outside, and not ours to remove
@@ -223,7 +226,7 @@ def _doctor(options: argparse.Namespace, models_dir: Path) -> ExitCode:
 
     wanted = [find_installed(models_dir, options.name)] if options.name else installed(models_dir)
     if not wanted:
-        print(f"no models in {models_dir}; `earshot models pull auto` fetches one")
+        print(f"no models in {models_dir}; `earshot models pull auto` downloads one")
     failed = 0
     for one in wanted:
         for finding in check(one):

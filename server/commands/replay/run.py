@@ -193,7 +193,7 @@ def chosen(sessions: Sequence[RecordedSession], wanted: Sequence[str]) -> list[R
     """Returns the named sessions, or all. Raises RequestError for an unknown name or an empty
     trace."""
     if not sessions:
-        raise RequestError("no session in it")
+        raise RequestError("the trace contains no session")
     for name in wanted:
         if name not in {session.id for session in sessions}:
             known = ", ".join(session.id for session in sessions) or "none"

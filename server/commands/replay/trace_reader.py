@@ -216,7 +216,7 @@ def _called(records: Iterable[TraceRecord], name: str) -> list[RecordedToolCall]
                 arguments = msgspec.json.decode(call["arguments"], type=dict[str, Any])
                 found.append(RecordedToolCall(call["name"], arguments, record["output"]))
     except (KeyError, TypeError, msgspec.DecodeError) as error:
-        raise RequestError(f"session {name}: a call of a tool that is none: {error}") from error
+        raise RequestError(f"session {name}: an invalid tool call: {error}") from error
     return found
 
 
@@ -234,9 +234,9 @@ def _decoded(line: bytes, where: str) -> TraceRecord:
     try:
         record: Any = msgspec.json.decode(line)
     except msgspec.DecodeError as error:
-        raise RequestError(f"{where}: no JSON: {error}", code="invalid_trace") from error
+        raise RequestError(f"{where}: not JSON: {error}", code="invalid_trace") from error
     if not (isinstance(record, dict) and {"session", "event"} <= record.keys()):
-        raise RequestError(f"{where}: no record of a trace", code="invalid_trace")
+        raise RequestError(f"{where}: not a record of a trace", code="invalid_trace")
     return record
 
 
@@ -244,7 +244,7 @@ def _pcm(record: TraceRecord, name: str) -> Pcm:
     try:
         return np.frombuffer(b64decode(record["pcm"], validate=True), "<i2").astype(np.int16)
     except (KeyError, ValueError, TypeError) as error:
-        raise RequestError(f"session {name}: sound that is none: {error}") from error
+        raise RequestError(f"session {name}: invalid audio: {error}") from error
 
 
 def _settings(record: TraceRecord, name: str) -> SessionSettings:
@@ -252,7 +252,7 @@ def _settings(record: TraceRecord, name: str) -> SessionSettings:
     try:
         return replace(msgspec.convert(record["settings"], SessionSettings), wake_word="")
     except (KeyError, msgspec.ValidationError) as error:
-        raise RequestError(f"session {name}: settings that cannot be: {error}") from error
+        raise RequestError(f"session {name}: invalid settings: {error}") from error
 
 
 def _paced_by(record: TraceRecord | None, name: str) -> PlayoutPacing:
@@ -268,4 +268,4 @@ def _place(record: TraceRecord | None, name: str) -> DeviceLocation:
     try:
         return msgspec.convert((record or {}).get("place", {}), DeviceLocation)
     except msgspec.ValidationError as error:
-        raise RequestError(f"session {name}: a place that cannot be: {error}") from error
+        raise RequestError(f"session {name}: an invalid place: {error}") from error

@@ -101,16 +101,17 @@ class HomeAssistantConfig(Section, frozen=True):
             parts = urlsplit(self.url)
             _ = parts.port
         except ValueError as error:
-            raise ConfigError(f"home_assistant.url: it cannot be read: {error}") from None
+            raise ConfigError(f"home_assistant.url: not a valid URL: {error}") from None
         if self.url and (parts.scheme not in ("http", "https") or not parts.hostname):
-            raise ConfigError("home_assistant.url: it starts with http:// or https:// and a host")
+            raise ConfigError("home_assistant.url: must start with http:// or https:// and a host")
         if "@" in parts.netloc:
-            raise ConfigError("home_assistant.url: it holds no user and password: use token")
+            raise ConfigError("home_assistant.url: must not contain a user or password; use token")
         if self.token and self.token_file:
-            raise ConfigError("home_assistant: either token or token_file")
+            raise ConfigError("home_assistant: set either token or token_file, not both")
         if self.agent_id == OWN_AGENT_ID:
             raise ConfigError(
-                f"home_assistant.agent_id: {OWN_AGENT_ID} is this server: it would ask itself"
+                f"home_assistant.agent_id: {OWN_AGENT_ID} is this server, which cannot send"
+                " sentences to itself"
             )
 
     def as_settings(self) -> HomeAssistantSettings:
@@ -142,5 +143,5 @@ class HomeAssistantConfig(Section, frozen=True):
                 why = getattr(error, "strerror", None) or "not text"
                 raise ConfigError(f"home_assistant.token_file: {self.token_file}: {why}") from error
         if not token.strip():
-            raise ConfigError("home_assistant.token: url is set, so the token is needed")
+            raise ConfigError("home_assistant.token: required, because home_assistant.url is set")
         return token.strip()

@@ -54,7 +54,9 @@ class IceServerConfig(_SecretSection, frozen=True):
         if self.relays and not (self.shared_secret or (self.username and self.password)):
             raise ConfigError("ice.servers: TURN needs shared_secret, or username and password")
         if self.shared_secret and (self.username or self.password):
-            raise ConfigError("ice.servers: shared_secret makes the username and password itself")
+            raise ConfigError(
+                "ice.servers: set either shared_secret, or username and password, not both"
+            )
 
     @property
     def relays(self) -> bool:
@@ -130,12 +132,12 @@ class IceConfig(_SecretSection, frozen=True):
     def __post_init__(self) -> None:
         self._ports()
         if self.public_address and address_of(self.public_address) is None:
-            raise ConfigError(f"ice.public_address: {self.public_address!r} is no IP address")
+            raise ConfigError(f"ice.public_address: {self.public_address!r} is not an IP address")
 
     def as_settings(self) -> IceSettings:
         """Returns the settings in a peer's form, with this machine's clock. Raises ConfigError."""
         if self.relay_only and not any(server.relays for server in self.servers):
-            raise ConfigError("config.ice.relay_only: there is no TURN server in ice.servers")
+            raise ConfigError("config.ice.relay_only: needs a TURN server in ice.servers")
         return IceSettings(
             servers=tuple(server.as_server() for server in self.servers),
             ports=self._ports(),

@@ -38,16 +38,16 @@ def _kind(settings: SessionSettings, sent: InputNoiseReduction) -> NoiseMode:
     """Returns the new mode; a missing type keeps the mode in effect, if there is one."""
     if sent_object(sent.strength) not in (None, FULL_STRENGTH):
         raise RequestError(
-            f"'{NOISE_PARAM}.strength' is not supported: how much quieter noise gets, the type "
-            f"says. Allowed: {FULL_STRENGTH}, as when it is left out.",
+            f"'{NOISE_PARAM}.strength' is not supported: the type sets the strength. Allowed:"
+            f" {FULL_STRENGTH}, the default.",
             code="unsupported_parameter",
             param=f"{NOISE_PARAM}.strength",
         )
     kind: NoiseMode = sent_object(sent.type) or settings.noise_reduction
     if kind == "off":
         raise RequestError(
-            f"Missing required parameter: '{NOISE_PARAM}.type'. There is none in effect to go on "
-            "with.",
+            f"Missing required parameter: '{NOISE_PARAM}.type'. No noise reduction is in effect"
+            " whose type could be kept.",
             code="missing_required_parameter",
             param=f"{NOISE_PARAM}.type",
         )

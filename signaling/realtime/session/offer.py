@@ -75,7 +75,7 @@ def configuration_of(
     """
     if "call_id" in query:
         raise RequestError(
-            "An offer begins a call of its own; a WebSocket may follow one by its id.",
+            "An offer starts a new call; only a WebSocket can follow a call by its id.",
             code="unsupported_parameter",
             param="call_id",
         )
@@ -172,7 +172,7 @@ async def _form(request: aioweb.Request) -> dict[str, bytes]:
         form = await request.multipart()
         while (part := await form.next()) is not None:
             if not isinstance(part, BodyPartReader):
-                raise ValueError("a form in the form")  # noqa: TRY004 (of the client, no bug)
+                raise ValueError("a nested form")  # noqa: TRY004 (of the client, no bug)
             data = bytes(await part.read(decode=True))
             if request.content.total_bytes > request.client_max_size:
                 raise PayloadTooLarge(f"The form has more than {request.client_max_size} bytes.")

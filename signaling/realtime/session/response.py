@@ -71,8 +71,8 @@ def _items(sent: Sequence[InputItem]) -> tuple[Item | ItemReference, ...]:
             made = new_item(item, "")
         for part in made.recordings:
             raise RequestError(
-                f"'{at}.content[{part}].audio' is recognised in items of the conversation only: "
-                "create it, then name it in an item_reference; or send its transcript.",
+                f"'{at}.content[{part}].audio' is recognised only in items of the conversation:"
+                " create the item and send an item_reference to it, or send its transcript.",
                 code="unsupported_parameter",
                 param=f"{at}.content[{part}].audio",
             )

@@ -133,8 +133,8 @@ def check_unchanged(old: SessionConfiguration, new: SessionConfiguration) -> Non
         )
     if old.has_spoken and new.settings.voice != old.settings.voice:
         raise Conflict(
-            f"The voice cannot be changed any more, the session has spoken as "
-            f"{old.settings.voice!r}: connect again, or name another one in the response.",
+            f"The voice cannot be changed after the session has spoken with"
+            f" {old.settings.voice!r}: connect again, or name another voice in the response.",
             code="cannot_update_voice",
             param="session.audio.output.voice",
         )

@@ -66,8 +66,8 @@ def read_client_tools(sent: OptionalField[ToolDefinitions], prefix: str) -> Clie
         if isinstance(tool, McpTool):
             if tool.server_label in servers:
                 raise RequestError(
-                    f"Invalid value for '{param}.server_label': two MCP servers are called "
-                    f"{tool.server_label}.",
+                    f"Invalid value for '{param}.server_label': two MCP servers have the label"
+                    f" {tool.server_label}.",
                     code="invalid_value",
                     param=f"{param}.server_label",
                 )
@@ -78,7 +78,7 @@ def read_client_tools(sent: OptionalField[ToolDefinitions], prefix: str) -> Clie
             continue
         if tool.name in specs:
             raise RequestError(
-                f"Invalid value for '{param}.name': two tools are called {tool.name}.",
+                f"Invalid value for '{param}.name': two tools have the name {tool.name}.",
                 code="invalid_value",
                 param=f"{param}.name",
             )

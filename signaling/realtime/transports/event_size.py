@@ -30,8 +30,8 @@ class EventSizeLimit:
         size = 0 if text is None else len(text.encode()) + MARGIN_BYTES
         if size > self._limit_bytes:
             raise RequestError(
-                f"'{param}' makes an event of {size} bytes; this client's data channel takes "
-                f"{self._limit_bytes}.",
+                f"'{param}' makes an event of {size} bytes; the limit of this client's data"
+                f" channel is {self._limit_bytes}.",
                 code="event_too_large",
                 param=param,
             )

@@ -72,7 +72,7 @@ class EventSocket(aioweb.WebSocketResponse):
         try:
             await self.prepare(request)
         except ConnectionError as exc:
-            raise ClientDisconnected("the client left while its WebSocket opened") from exc
+            raise ClientDisconnected("the client disconnected while its WebSocket was opening") from exc
         self._transport = request.transport
 
     async def tell(self, text: str) -> None:
@@ -86,7 +86,7 @@ class EventSocket(aioweb.WebSocketResponse):
         except ConnectionError as exc:  # aiohttp's own before it writes, a plain one while it waits
             raise ClientDisconnected("the WebSocket is closed") from exc
         except TimeoutError as exc:
-            raise SlowClient(f"an event was not taken within {SEND_TIMEOUT_S} s") from exc
+            raise SlowClient(f"the client did not read an event within {SEND_TIMEOUT_S} s") from exc
 
     def _on_data_received(self) -> None:
         """Resets the heartbeat's timer, less often than aiohttp does. It overrides a private method

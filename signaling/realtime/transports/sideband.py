@@ -62,7 +62,7 @@ async def _joined(
     has too many sideband connections."""
     if len(connection.sidebands) >= MAX_SIDEBANDS:
         raise RequestError(
-            f"{MAX_SIDEBANDS} clients follow this call already.", code="too_many_asides"
+            f"{MAX_SIDEBANDS} clients already follow this call, the limit.", code="too_many_asides"
         )
     connection.join(outbox)
     try:

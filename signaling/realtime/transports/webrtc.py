@@ -76,7 +76,9 @@ class RealtimeCalls:
         OverloadedError or RequestError."""
         if self._tasks is None:
             raise OverloadedError(
-                "no calls are taken now", retry_after_s=RETRY_AFTER_S, code="draining"
+                "no calls are accepted now, because the server is shutting down",
+                retry_after_s=RETRY_AFTER_S,
+                code="draining",
             )
         call = RealtimeCall(self._sessions, self._metrics, self._home, self._peer_settings)
         work = self._guard(self._run(call, offer_sdp, configuration), call.id)

@@ -93,7 +93,7 @@ def test_a_page_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) ->
         page.reads.clear()
         with pytest.raises(ExceptionGroup) as caught:
             await watchers.show(None, page, counter.events())
-        assert caught.group_contains(RequestError, match="nothing was taken")
+        assert caught.group_contains(RequestError, match="the client accepted no data")
         assert counter.is_closed
         page.is_gone = True
         await watchers.show(None, page, Counter().events())  # there is room again
@@ -122,7 +122,7 @@ def test_there_is_room_for_so_many() -> None:
         watchers, page = EventStreamSubscribers("the home", 1), Page()
         task = asyncio.create_task(watchers.show(None, page, Counter().events()))
         await page.until(1)
-        with pytest.raises(OverloadedError, match="1 pages watch the home already") as refused:
+        with pytest.raises(OverloadedError, match="1 clients already watch the home") as refused:
             await watchers.show(None, Page(), Counter().events())
         assert refused.value.code == "too_many_watchers"
         await _left(task)

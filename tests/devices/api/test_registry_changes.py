@@ -39,7 +39,7 @@ class Kept:
     async def everyone(self) -> Sequence[Device]:
         self.looks += 1
         if self.looks <= self.fails:
-            raise StorageError("the database of devices does not answer")
+            raise StorageError("the device database does not answer")
         found = self.known
         await self.answers.wait()
         return found

@@ -173,9 +173,12 @@ def test_addresses_of_a_house() -> None:
     ("wrong", "what"),
     [
         ({"url": "home:8123"}, "http://"),
-        ({"url": "http://me:pw@home"}, "no user and password"),
+        ({"url": "http://me:pw@home"}, "must not contain a user or password"),
         ({"url": "http://h", "token": "a", "token_file": "b"}, "either"),
-        ({"url": "http://h", "agent_id": "conversation.earshot"}, "would ask itself"),
+        (
+            {"url": "http://h", "agent_id": "conversation.earshot"},
+            "cannot send sentences to itself",
+        ),
     ],
 )
 def test_wrong_settings_are_named(wrong: dict[str, Any], what: str) -> None:
@@ -190,7 +193,7 @@ def test_a_house_needs_a_token_from_the_settings_or_a_file(tmp_path: Any) -> Non
     assert config.as_settings().token == "of-the-file"
     assert config.as_mcp_server().url == "http://h:1/api/mcp"
     assert "of-the-file" not in repr(config.as_mcp_server())
-    with pytest.raises(ConfigError, match="token is needed"):
+    with pytest.raises(ConfigError, match="token: required"):
         HomeAssistantConfig(url="http://h").as_settings()
     with pytest.raises(ConfigError, match="No such file"):
         HomeAssistantConfig(url="http://h", token_file=str(tmp_path / "gone")).as_settings()

@@ -108,7 +108,7 @@ def test_a_lost_connection_comes_back_and_nothing_is_missed(
 
     asyncio.run(main())
     said = [record.getMessage() for record in caplog.records]
-    assert [("not heard" in one) for one in said] == [False, True, False, True, False]
+    assert [("not received" in one) for one in said] == [False, True, False, True, False]
     assert server.password not in caplog.text
 
 
@@ -142,7 +142,7 @@ def test_a_database_that_is_away_is_tried_again_and_said_once(
 
     asyncio.run(main())
     said = [record.getMessage() for record in caplog.records]
-    assert [("not heard" in one) for one in said] == [False, True, False]
+    assert [("not received" in one) for one in said] == [False, True, False]
 
 
 def test_a_file_has_nothing_to_hear(tmp_path: Any) -> None:

@@ -259,7 +259,7 @@ def test_over_a_real_server() -> None:
         ({"model": {"engine": "hybrid"}}, "not 'hybrid'"),
         ({"model": {"engine": "intents"}}, "not 'intents'"),
         ({"model": {"engine": "openia"}}, "no engine 'openia'"),
-        ({"model": {"engine": "openai", "options": {"base_url": "x"}}}, "no http"),
+        ({"model": {"engine": "openai", "options": {"base_url": "x"}}}, "not an http"),
         ({"model": {"engine": "openai", "optoins": {}}}, "optoins"),
     ],
 )

@@ -197,7 +197,7 @@ def test_a_server_that_never_begins_is_given_up() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    fails(handler, EngineTimeout, "no sound in 0.05 s", first_audio_timeout_s=0.05)
+    fails(handler, EngineTimeout, "no audio within 0.05 s", first_audio_timeout_s=0.05)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_settings(tmp_path: Path) -> None:
     with pytest.raises(EngineMissing, match="set base_url"):
         load("tts", "openai", {})
     for url in ("ftp://x", "http://", "nonsense"):
-        with pytest.raises(ConfigError, match="no http:// or https:// address"):
+        with pytest.raises(ConfigError, match="not an http:// or https:// address"):
             load("tts", "openai", {"base_url": url})
     with pytest.raises(ConfigError, match="a key goes into api_key"):
         load("tts", "openai", {"base_url": "http://me:sk-mine@host/v1"})

@@ -176,7 +176,7 @@ def test_where_one_session_is_all_a_client_secret_is_told_whose_it_is() -> None:
         opened = sessions.open(
             SessionSettings(), paced_by="server", secret_holder=ClientSecretHolder(b"key", 2)
         )
-        with pytest.raises(OverloadedError, match=r"the owner's \(server\.max_sessions\)"):
+        with pytest.raises(OverloadedError, match=r"client secrets need server\.max_sessions"):
             await opened.__aenter__()
         async with sessions.open(SessionSettings(), paced_by="server"):
             pass

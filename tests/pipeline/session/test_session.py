@@ -468,7 +468,7 @@ def test_a_language_that_is_not_heard_is_said_so() -> None:
     )
     failed = of(TranscriptionFailed, events)[0]
     assert failed.code == "unsupported_language"
-    assert "it hears: en" in failed.message
+    assert "allowed: en" in failed.message
 
 
 def test_a_language_that_comes_while_somebody_speaks_is_for_the_next_words() -> None:

@@ -64,11 +64,11 @@ def test_the_nearest_voice_that_speaks_the_language(
 
 @pytest.mark.parametrize("wish", ["nobody", "piper:en-gb", "nobody:joe", ""])
 def test_an_unknown_voice_is_refused_with_those_there_are(wish: str) -> None:
-    with pytest.raises(RequestError, match="there are: default, piper, kokoro, espeak") as caught:
+    with pytest.raises(RequestError, match="allowed: default, piper, kokoro, espeak") as caught:
         choose_voice(ENGINES, "en", wish)
     assert caught.value.code == "voice_not_found"
 
 
 def test_a_language_that_nobody_speaks() -> None:
-    with pytest.raises(RequestError, match="no voice speaks 'xx'; these are spoken: de, en, fr"):
+    with pytest.raises(RequestError, match="no voice speaks 'xx'; allowed: de, en, fr"):
         choose_voice(ENGINES, "xx")

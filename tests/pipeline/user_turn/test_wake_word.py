@@ -253,7 +253,9 @@ def test_a_written_question_is_answered_and_wakes_nobody() -> None:
 def test_while_it_sleeps_there_is_nothing_to_commit() -> None:
     async def scene(session: Session) -> None:
         await speak(session, (0, 200), (1000, 600))
-        with pytest.raises(RequestError, match="before the wake word 'computer' is said") as caught:
+        with pytest.raises(
+            RequestError, match="until the wake word 'computer' is detected"
+        ) as caught:
             session.commit_input()
         assert caught.value.code == "input_audio_buffer_commit_empty"
         await speak(session, (WORD_LEVEL, 20), (1000, 600))

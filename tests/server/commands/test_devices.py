@@ -106,7 +106,7 @@ def test_devices_are_listed_paired_named_and_forgotten(
     ("arguments", "words"),
     [
         (["rename", "nobody", "x"], "'nobody'"),
-        (["rename", "twin", "x"], "2 devices are called 'twin'"),
+        (["rename", "twin", "x"], "2 devices have the name 'twin'"),
         (["pair", "000000"], "pairing_code_unknown"),
         (["profile", "Lamp", "volume=101"], r"profile\.volume.*<= 100"),
         (["restart", "Lamp"], "device_away"),

@@ -122,7 +122,7 @@ def test_a_voice_that_is_there_may_be_configured(wish: str) -> None:
 
 
 def test_a_voice_that_nobody_has_ends_the_start() -> None:
-    with pytest.raises(ConfigError, match=r"assistant\.voice: no voice 'nova'; there are: default"):
+    with pytest.raises(ConfigError, match=r"assistant\.voice: no voice 'nova'; allowed: default"):
         check_voice("nova", {"stub": create(Settings())}, "en")
 
 

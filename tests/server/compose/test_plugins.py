@@ -97,7 +97,7 @@ def test_wrong_settings_name_the_table_and_the_package(
 
 def test_a_name_that_no_package_has_is_told_with_those_that_there_are(site: Path) -> None:
     install(EXAMPLES["door"], site)
-    message = r"doors\.aks: no installed package adds 'aks'; there are: ask"
+    message = r"doors\.aks: no installed package provides 'aks'; there are: ask"
     with pytest.raises(ConfigError, match=message):
         choose_plugins("earshot.doors", {"aks": {}})
 
@@ -170,7 +170,10 @@ def test_a_tool_that_cannot_be_created_says_whose_it_is(body: str, why: str, sit
     [
         ("return object()", ": what it creates is no PluginDoor: it has no routes"),
         ("raise KeyError('x')", " does not start: KeyError: 'x'"),
-        ("return type('D', (), {'routes': ['/x']})()", r": '/x' is no core\.http\.routes\.Route"),
+        (
+            "return type('D', (), {'routes': ['/x']})()",
+            r": '/x' is not a core\.http\.routes\.Route",
+        ),
         (
             "return type('D', (), {'routes': [Route('GET', '/x', print, '', '', request=open)]})()",
             ": its routes cannot be mounted: TypeError: ",

@@ -144,7 +144,7 @@ def test_a_weights_file_tells_itself(tmp_path: Path) -> None:
 def test_foreign_files_are_told(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "model.bin"
     file.write_bytes(content)
-    with pytest.raises(UnreadableWeightsError, match=r"model\.bin is no CTranslate2 model"):
+    with pytest.raises(UnreadableWeightsError, match=r"model\.bin is not a CTranslate2 model"):
         read_weights_file(file)
     with pytest.raises(UnreadableWeightsError, match="No such file"):
         read_weights_file(tmp_path / "nothing")
@@ -253,7 +253,7 @@ def test_progress_elsewhere_is_a_few_lines() -> None:
 
 
 def test_addresses_that_cannot_be_read_are_refused() -> None:
-    with pytest.raises(ModelsError, match="is no address: Invalid IPv6 URL"):
+    with pytest.raises(ModelsError, match="is not a valid address: Invalid IPv6 URL"):
         source_of("http://[x/organisation/name")
     for endpoint in ("http://[x", "http://hub:hush"):
         with pytest.raises(ModelsError, match=r"cannot be read as a URL$"):

@@ -101,7 +101,9 @@ def test_what_changed_meanwhile_is_not_mixed(tmp_path: Path, fake: FakeHub) -> N
 def test_a_damaged_file_is_thrown_away(name: str, tmp_path: Path, fake: FakeHub) -> None:
     good = fake.repositories[TINY][name]
     fake.damaged[name] = bytes([good[0] ^ 1]) + good[1:]
-    with pytest.raises(ModelsError, match=rf"{name} came damaged: (sha256|git hash) "):
+    with pytest.raises(
+        ModelsError, match=rf"{name} was damaged during download: (sha256|git hash) "
+    ):
         _pull(tmp_path, fake.hub())
     assert _is_nothing(tmp_path)
     assert not _parts(tmp_path)
@@ -281,7 +283,9 @@ def test_a_broken_link_to_a_model_is_replaced(tmp_path: Path, fake: FakeHub) -> 
 @pytest.mark.parametrize("name", ["config.json", "model.bin"])
 def test_a_file_longer_than_listed_is_given_up(name: str, tmp_path: Path, fake: FakeHub) -> None:
     fake.damaged[name] = b"<html>Log in to this network</html>" * 20_000
-    with pytest.raises(ModelsError, match=rf"{name} came damaged: [0-9]+ bytes instead of"):
+    with pytest.raises(
+        ModelsError, match=rf"{name} was damaged during download: [0-9]+ bytes instead of"
+    ):
         _pull(tmp_path, fake.hub())
     assert not _parts(tmp_path)
     assert len(fake.ranges(name)) == 1
@@ -291,7 +295,9 @@ def test_a_full_disk_is_told_before(
     tmp_path: Path, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=64 * 2**20))
-    with pytest.raises(ModelsError, match=r"no room in .*: 0 MB are needed and 67 MB are free"):
+    with pytest.raises(
+        ModelsError, match=r"not enough space in .*: 0 MB are needed and 67 MB are free"
+    ):
         _pull(tmp_path, fake.hub())
     assert fake.ranges("model.bin") == []
 
@@ -312,7 +318,7 @@ def test_one_at_a_time(
 
     monkeypatch.setattr(f"server.models.pull.{stage}", meanwhile)
     assert _pull(tmp_path, fake.hub()).is_new
-    assert refused == ["tiny is being fetched by another process"]
+    assert refused == ["tiny is being downloaded by another process"]
     assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
 
 

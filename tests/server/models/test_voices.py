@@ -60,7 +60,7 @@ def test_it_goes_on_where_it_was_cut_and_a_damaged_one_is_thrown_away(
     tmp_path: Path, fake: FakeHub
 ) -> None:
     fake.damaged[PLACE] = bytes(len(fake.repositories[PIPER_REPOSITORY][PLACE]))
-    with pytest.raises(ModelsError, match=rf"{VOICE}\.onnx came damaged"):
+    with pytest.raises(ModelsError, match=rf"{VOICE}\.onnx was damaged during download"):
         _pull(tmp_path, fake)
     assert [one.name for one in installed(tmp_path)] == [f"piper:{VOICE}"]
     assert find_installed(tmp_path, f"piper:{VOICE}").kind == "partial"
@@ -116,7 +116,7 @@ def test_names_are_options_and_paths_stay_paths(tmp_path: Path, fake: FakeHub) -
 
 def test_what_is_no_voice_is_told(tmp_path: Path, fake: FakeHub) -> None:
     for wrong in ("piper:", "piper:lessac", "piper:../../etc/passwd", "piper:en_US-lessac-best"):
-        with pytest.raises(ModelsError, match="names no voice of Piper"):
+        with pytest.raises(ModelsError, match="is not the name of a Piper voice"):
             source_of(wrong)
     with pytest.raises(ModelsError, match="has no fr/fr_FR/siwis/low/"):
         _pull(tmp_path, fake, "piper:fr_FR-siwis-low")

@@ -234,7 +234,7 @@ def test_the_model_may_be_an_engine() -> None:
             EnginePreference("pocketsphinx", model="tiny"),
             "asr.model is for faster_whisper, and asr.engine",
         ),
-        (EnginePreference("faster_whisper", model="pocketsphinx"), "say one of them"),
+        (EnginePreference("faster_whisper", model="pocketsphinx"), "set only one of them"),
         (EnginePreference(model="tiny", options={"model": "/w"}), "asr.options.model are both set"),
     ],
 )

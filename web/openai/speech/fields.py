@@ -99,7 +99,7 @@ def decoded(body: bytes) -> SpeechFields:
         raise _invalid(str(error)) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         why = str(error)[: 2 * MAX_SHOWN_CHARS]
-        raise RequestError(f"The body is no JSON: {why}.", code="invalid_json") from None
+        raise RequestError(f"The body is not JSON: {why}.", code="invalid_json") from None
     _check_length(fields.input)
     return fields
 

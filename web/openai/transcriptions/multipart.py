@@ -84,7 +84,7 @@ class _MultipartReader:
     async def _next(self) -> BodyPartReader | None:
         part = await self._parts.next()
         if isinstance(part, MultipartReader):
-            raise _invalid("A part of the form is a form of its own.")
+            raise _invalid("A part of the form is a nested form.")
         if part is not None:
             self._part_count += 1
             if self._part_count > MAX_PARTS:
@@ -114,7 +114,8 @@ class _MultipartReader:
         self._rest_bytes += size_bytes
         if self._rest_bytes > MAX_REST_BYTES:
             raise PayloadTooLarge(
-                f"the fields beside '{self._file}' have more than {MAX_REST_BYTES} bytes"
+                f"the fields other than '{self._file}' have more than {MAX_REST_BYTES} bytes, the"
+                " limit"
             )
 
 
@@ -122,7 +123,7 @@ def _name_of(part: BodyPartReader) -> str:
     """Returns the part's name. Bytes that are not text are refused: an error would repeat them."""
     name = part.name or ""
     if any("\ud800" <= one <= "\udfff" for one in name):
-        raise _invalid("The name of a part is no UTF-8.")
+        raise _invalid("The name of a part is not UTF-8.")
     return name
 
 

@@ -82,8 +82,8 @@ def _options(
 ) -> AsrOptions:
     if fields.prefix and (language or languages or fields.prompt or hotwords):
         raise RequestError(
-            "'prefix' is there in place of language, languages, prompt, hotwords and keywords:"
-            " send it without them.",
+            "'prefix' replaces language, languages, prompt, hotwords and keywords: send it"
+            " without them.",
             code="invalid_value",
             param="prefix",
         )
@@ -130,7 +130,7 @@ def language_of(sent: str, param: str) -> str:
 def _refuse_diarization(form: list[tuple[str, str]]) -> None:
     if ("response_format", "diarized_json") in form:
         raise RequestError(
-            "No engine here tells speakers apart: 'response_format' may be json, text, srt,"
+            "No engine here distinguishes speakers: 'response_format' may be json, text, srt,"
             " verbose_json, vtt.",
             code="unsupported_parameter",
             param="response_format",
@@ -151,7 +151,7 @@ def _check_formats(fields: TranscriptionFields) -> None:
     ):
         if is_sent and wanted not in allowed:
             raise RequestError(
-                f"'{param}' goes with response_format {' or '.join(allowed)}, not {wanted}.",
+                f"'{param}' needs response_format {' or '.join(allowed)}, not {wanted}.",
                 code="invalid_value",
                 param=param.partition("=")[0],
             )

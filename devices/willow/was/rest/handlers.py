@@ -206,7 +206,7 @@ class WasRest:
         made = [(one, await self._notification(one, number, data)) for one in to]
         taken = [one.notices.add(message) for one, message in made]
         if made and not any(taken):
-            raise RequestError("too many notifications wait already", code="server_full")
+            raise RequestError("too many notifications are waiting", code="server_full")
         return number
 
     async def _notification(

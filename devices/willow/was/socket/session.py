@@ -123,9 +123,9 @@ class DeviceSession:
             case WSMsgType.BINARY:
                 raise RemoteProtocolError("a message is a text frame; this one is binary")
             case WSMsgType.ERROR if _is_too_big(message.data):
-                raise PayloadTooLarge("a message longer than any of Willow's")
+                raise PayloadTooLarge("the message is longer than any message of Willow")
             case WSMsgType.ERROR:
-                raise RemoteProtocolError("a frame that cannot be read")
+                raise RemoteProtocolError("the frame cannot be decoded")
             case _:
                 return None
 
@@ -143,7 +143,7 @@ class DeviceSession:
                 self._done(connection, number)
             case Hello():
                 if message.mac != connection.device.hardware_id:
-                    raise RemoteProtocolError("a second hello, of another device")
+                    raise RemoteProtocolError("a second hello that names another device")
             case UnknownMessage(names):
                 self._with.metrics.count("earshot_willow_unknown_messages")
                 logger.debug("< %s: unknown: %s", connection.device.id, ", ".join(names))
@@ -283,12 +283,14 @@ class DeviceSession:
             except ConnectionError:
                 return
             except TimeoutError:
-                raise RequestError("it takes no messages", code="download_stalled") from None
+                raise RequestError(
+                    "the device does not read its messages", code="download_stalled"
+                ) from None
 
     async def _ended(self, connection: WillowConnection) -> None:
         await connection.ending.wait()
         raise Conflict(
-            f"another socket of {connection.device.id} came, or it was told to go",
+            f"another socket of {connection.device.id} connected, or this one was asked to close",
             code="connection_replaced",
         )
 

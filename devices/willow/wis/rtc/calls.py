@@ -104,7 +104,9 @@ class WillowCalls:
         """
         if self._tasks is None:
             raise OverloadedError(
-                "no calls are taken now", retry_after_s=RETRY_AFTER_S, code="draining"
+                "no calls are accepted now, because the server is shutting down",
+                retry_after_s=RETRY_AFTER_S,
+                code="draining",
             )
         if self.count >= self._max_calls:
             raise OverloadedError(
@@ -211,7 +213,8 @@ class WillowCall:
             raise RequestError("already recording; send stop first", code="already_recording")
         if len(self._takes) >= MAX_TAKES:
             raise RequestError(
-                f"{len(self._takes)} recordings are not answered yet, the limit", code="busy"
+                f"{len(self._takes)} recordings are waiting for their results, the limit",
+                code="busy",
             )
         ask = self._calls.asking.read(expected)
         has_partials = switch_of(expected, "partials")

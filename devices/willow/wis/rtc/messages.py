@@ -45,7 +45,7 @@ _DECODER: msgspec.json.Decoder[RtcMessage] = msgspec.json.Decoder(RtcMessage)
 def read_message(text: str | bytes) -> RtcMessage:
     """Decodes a message. Raises RequestError, which says what is allowed."""
     if not isinstance(text, str):
-        raise _bad("it is binary")
+        raise _bad("the message is binary")
     if len(text) > MAX_MESSAGE_CHARS:
         raise _bad(f"it has {len(text)} characters, limit {MAX_MESSAGE_CHARS}")
     try:
@@ -89,6 +89,6 @@ def _text(message: dict[str, Any]) -> str:
 
 def _bad(why: str) -> RequestError:
     return RequestError(
-        f'not understood: {why}; send JSON {{"type": "ping", "start" or "stop", "obj": {{...}}}}',
+        f'invalid message: {why}; send JSON {{"type": "ping", "start" or "stop", "obj": {{...}}}}',
         code="invalid_message",
     )

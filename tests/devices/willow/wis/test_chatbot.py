@@ -116,8 +116,8 @@ def test_what_the_model_is_asked(
 @pytest.mark.parametrize(
     ("query", "status", "param", "says"),
     [
-        ({"text": ""}, 400, "text", "what shall be said"),
-        ({"text": "x" * 4097}, 400, "text", "at most 4096"),
+        ({"text": ""}, 400, "text", "the text to speak"),
+        ({"text": "x" * 4097}, 400, "text", "the limit is 4096"),
         ({"max_new_tokens": "0"}, 400, "max_new_tokens", "1 to 16384"),
         ({"max_new_tokens": "9" * 100}, 400, "max_new_tokens", "1 to 16384"),
         ({"temperature": "2.1"}, 400, "temperature", "0 to 2"),

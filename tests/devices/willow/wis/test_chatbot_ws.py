@@ -75,7 +75,7 @@ def test_what_is_wrong_is_answered_and_the_connection_goes_on() -> None:
         await ws.send_str(" ")
         assert json.loads(await ws.receive_str())["error"]["param"] == "text"
         await ws.send_str("x" * 4097)
-        assert "at most 4096" in json.loads(await ws.receive_str())["error"]["message"]
+        assert "the limit is 4096" in json.loads(await ws.receive_str())["error"]["message"]
         await ws.send_bytes(b"one")
         assert json.loads(await ws.receive_str())["error"]["code"] == "invalid_message"
         server.scene.llm.fails = True

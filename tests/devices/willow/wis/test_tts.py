@@ -130,9 +130,9 @@ def test_what_the_voice_is_asked(query: Mapping[str, str], asked: tuple[object, 
 @pytest.mark.parametrize(
     ("query", "param", "allowed"),
     [
-        ({}, "text", "what shall be said"),
-        ({"text": " \n"}, "text", "what shall be said"),
-        ({"text": "x" * 4097}, "text", "at most 4096"),
+        ({}, "text", "the text to speak"),
+        ({"text": " \n"}, "text", "the text to speak"),
+        ({"text": "x" * 4097}, "text", "the limit is 4096"),
         ({"text": "-"}, "text", "nothing in text"),
         ({"text": "a", "format": "PCM"}, "format", "WAV, FLAC, MP3, OGG, OPUS, AAC"),
         ({"text": "a", "language": "xx"}, "language", "de, en"),

@@ -163,9 +163,9 @@ FAILURES: dict[str, tuple[list[Answer], type[Exception], str, int]] = {
         "no luck",
         1,
     ),
-    "no JSON": ([sends(ONE + sse("{my private words"))], EngineError, "no chunk", 1),
-    "JSON of another kind": ([sends(sse({"choices": "none"}))], EngineError, "no chunk", 1),
-    "no UTF-8": ([sends(ONE + b"data: \xff\n\n")], EngineError, "no UTF-8", 1),
+    "not JSON": ([sends(ONE + sse("{my private words"))], EngineError, "not a chunk", 1),
+    "JSON of another kind": ([sends(sse({"choices": "none"}))], EngineError, "not a chunk", 1),
+    "not UTF-8": ([sends(ONE + b"data: \xff\n\n")], EngineError, "not UTF-8", 1),
     "an endless line": ([sends(b"data: " + b"x" * 2_000_000)], EngineError, "more than", 1),
     "half a call": (
         [
@@ -236,10 +236,10 @@ def test_a_host_that_does_not_react_is_given_up_soon() -> None:
 @pytest.mark.parametrize(
     ("sent", "limits", "message"),
     [
-        (b"", {"first_token_timeout_s": 0.2}, "no first token in 0.2 s"),
+        (b"", {"first_token_timeout_s": 0.2}, "no first token within 0.2 s"),
         (sse(delta(role="assistant"), done=False), {"first_token_timeout_s": 0.2}, "no first"),
-        (ONE, {"token_timeout_s": 0.1}, "nothing for 0.1 s in the middle"),
-        (ONE + b": still here\n\n", {"token_timeout_s": 0.1}, "nothing for 0.1 s"),
+        (ONE, {"token_timeout_s": 0.1}, "no data for 0.1 s within"),
+        (ONE + b": still here\n\n", {"token_timeout_s": 0.1}, "no data for 0.1 s"),
     ],
 )
 def test_a_server_that_hangs_is_left(sent: bytes, limits: dict[str, float], message: str) -> None:

@@ -209,8 +209,8 @@ def test_calls_that_cannot_be_meant_are_not_made(parts: list[dict[str, Any]], me
     [
         ({}, "base_url"),
         ({"base_url": "ftp://host/v1"}, "ftp://host/v1"),
-        ({"base_url": "http://"}, "no http"),
-        ({"base_url": "http://host:99999/v1"}, "no http"),
+        ({"base_url": "http://"}, "not an http"),
+        ({"base_url": "http://host:99999/v1"}, "not an http"),
         ({"base_url": "http://me:secret@host/v1"}, "api_key"),
         ({"base_url": "http://h/v1", "api_key": "a", "api_key_file": "b"}, "both set"),
         ({"base_url": "http://h/v1", "api_key_file": "/nowhere/key"}, "/nowhere/key"),

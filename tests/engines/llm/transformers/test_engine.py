@@ -175,7 +175,7 @@ def test_one_too_many_is_told(tiny: Path) -> None:
         async with running(tiny, at_once=1, max_output_tokens=CONTEXT_TOKENS) as llm:
             async with aclosing(llm.reply(HELLO, (), language="en")) as deltas:
                 await anext(deltas)
-                with pytest.raises(OverloadedError, match="1 answers already"):
+                with pytest.raises(OverloadedError, match="already generates 1 answers"):
                     await collected(llm, HELLO)
             await collected(llm, HELLO, options=LlmOptions(max_output_tokens=1))
 
@@ -189,7 +189,7 @@ def test_one_too_many_is_told_while_the_model_loads(tiny: Path) -> None:
             async with asyncio.TaskGroup() as tasks:
                 first = tasks.create_task(collected(llm, HELLO, options=one))
                 await asyncio.sleep(0)  # it has begun
-                with pytest.raises(OverloadedError, match="1 answers already"):
+                with pytest.raises(OverloadedError, match="already generates 1 answers"):
                     await collected(llm, HELLO, options=one)
             assert spoken(first.result())
 

@@ -160,7 +160,7 @@ def test_our_command_installs_it_once() -> None:
     installed()
     marker = ENVIRONMENT / MARKER
     made = marker.stat().st_mtime_ns
-    assert "is there already" in earshot("engines", "install", "vllm", "--cpu")
+    assert "already exists" in earshot("engines", "install", "vllm", "--cpu")
     assert marker.stat().st_mtime_ns == made
     listed = earshot("engines", "list").split()
     assert listed[:2] == ["vllm", "installed"]
@@ -175,7 +175,7 @@ def test_half_an_environment_is_none() -> None:
     try:
         with pytest.raises(EngineMissing, match="earshot engines install vllm"):
             engine_of()
-        assert "half installed" in earshot("engines", "list")
+        assert "partly installed" in earshot("engines", "list")
     finally:
         hidden.rename(marker)
 

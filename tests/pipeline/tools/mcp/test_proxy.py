@@ -65,9 +65,12 @@ def test_the_proxy_of_its_settings_is() -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"url": ELSEWHERE, "proxy": "socks5://p:1"}, "proxy starts with http"),
-        ({"url": ELSEWHERE, "proxy": "http://u:hush@p:1"}, "proxy holds no user and password$"),
-        ({"command": "x", "proxy": "http://p:1"}, "proxy go with url"),
+        ({"url": ELSEWHERE, "proxy": "socks5://p:1"}, "proxy must start with http"),
+        (
+            {"url": ELSEWHERE, "proxy": "http://u:hush@p:1"},
+            "proxy must not contain a user or password$",
+        ),
+        ({"command": "x", "proxy": "http://p:1"}, "proxy are only for servers with url"),
     ],
 )
 def test_a_wrong_proxy_is_refused(fields: dict[str, str], why: str) -> None:

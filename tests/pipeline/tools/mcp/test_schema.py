@@ -105,16 +105,16 @@ def test_results(result: dict[str, Any], told: ToolOutcome) -> None:
     [
         ({}, "either command or url"),
         ({"command": "a", "url": "http://b"}, "either command or url"),
-        ({"url": "ftp://b"}, "starts with http"),
+        ({"url": "ftp://b"}, "must start with http"),
         ({"url": "http://user:password@b"}, "use headers"),
-        ({"url": "http://b", "args": ("c",)}, "go with command"),
-        ({"command": "a", "headers": {"b": "c"}}, "go with url"),
+        ({"url": "http://b", "args": ("c",)}, "only for servers with command"),
+        ({"command": "a", "headers": {"b": "c"}}, "only for servers with url"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(fields: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why) as refused:
         McpServerSettings(**fields)
-    assert "password" not in str(refused.value).replace("user and password", "")
+    assert "password" not in str(refused.value).replace("user or password", "")
 
 
 def test_secrets_are_not_shown() -> None:

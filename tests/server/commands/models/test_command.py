@@ -42,7 +42,7 @@ def test_make_run_fetches_once(tmp_path: Path, fake: FakeHub) -> None:
     (folder,) = (tmp_path / "models").iterdir()
     assert line == f"Speech recognition: fetched {folder}."
     line = last_line(tmp_path / "models", "http://127.0.0.1:9", *AUTO)
-    assert line == f"Speech recognition: {folder} is there, nothing to fetch."
+    assert line == f"Speech recognition: {folder} is present, nothing to download."
 
 
 def test_what_was_timed_decides_what_auto_fetches(tmp_path: Path, fake: FakeHub) -> None:
@@ -55,13 +55,13 @@ def test_what_was_timed_decides_what_auto_fetches(tmp_path: Path, fake: FakeHub)
     save_benchmark(tmp_path, "faster-whisper-base", ModelBenchmark("", 300.0, device=here))
     save_benchmark(tmp_path, "faster-whisper-small", ModelBenchmark("", 900.0, device=here))
     configured = last_line(tmp_path, fake.url, *AUTO, EARSHOT_ASR__MODEL="small")
-    assert configured.endswith("faster-whisper-small is there, nothing to fetch.")
+    assert configured.endswith("faster-whisper-small is present, nothing to download.")
     code, out, _ = earshot(tmp_path, fake.url, *AUTO)
     assert code == 0
     assert "too slow beyond 800 ms: faster-whisper-small takes 900 ms." in out
     assert out.endswith("faster-whisper-base.\n")
     again = last_line(tmp_path, fake.url, *AUTO)
-    assert again.endswith("faster-whisper-base is there, nothing to fetch.")
+    assert again.endswith("faster-whisper-base is present, nothing to download.")
 
 
 def test_half_a_model_is_no_model(tmp_path: Path, fake: FakeHub) -> None:
@@ -118,8 +118,8 @@ def test_nothing_keeps_make_run_from_starting(
         (("rm", "tiny"), ExitCode.CANNOT_RUN, "there is no model 'tiny'"),
         (("rm", "../models"), ExitCode.CANNOT_RUN, "there is no model '../models'"),
         (("doctor", "tiny"), ExitCode.CANNOT_RUN, "there is no model 'tiny'"),
-        (("convert", "tiny", "../x"), ExitCode.CANNOT_RUN, "'../x' is no name for a model"),
-        (("convert", str(NANO), "x"), ExitCode.CANNOT_RUN, "is CTranslate2's already"),
+        (("convert", "tiny", "../x"), ExitCode.CANNOT_RUN, "'../x' is not a valid name of a model"),
+        (("convert", str(NANO), "x"), ExitCode.CANNOT_RUN, "is already in CTranslate2's format"),
         (("convert", "/proc", "x"), ExitCode.CANNOT_RUN, "/proc holds no checkpoint"),
         (("polish",), ExitCode.USAGE, "invalid choice: 'polish'"),
     ],

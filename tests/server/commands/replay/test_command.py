@@ -150,7 +150,7 @@ def test_an_empty_trace_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "trace.jsonl"
     path.touch()
     assert main(["replay", str(path)]) == 2
-    assert "no session in it" in capsys.readouterr().err
+    assert "the trace contains no session" in capsys.readouterr().err
 
 
 def test_what_a_server_recorded_is_replayed(

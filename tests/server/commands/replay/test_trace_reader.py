@@ -154,17 +154,20 @@ def test_a_trace_without_sound_is_not_replayed() -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        (b"{", ":2: no JSON"),
-        (b'{"a": 1}', ":2: no record"),
-        (b'{"session": "s", "event": "InputAudio", "pcm": "!"}', "sound that is none"),
-        (b'{"session": "s", "event": "Configured", "settings": {"speed": "x"}}', "settings that"),
+        (b"{", ":2: not JSON"),
+        (b'{"a": 1}', ":2: not a record"),
+        (b'{"session": "s", "event": "InputAudio", "pcm": "!"}', "invalid audio"),
+        (
+            b'{"session": "s", "event": "Configured", "settings": {"speed": "x"}}',
+            "invalid settings",
+        ),
         (
             b'{"session": "s", "event": "Configured", "settings": {}, "paced_by": "x"}',
             "paced by 'x', not by server or client",
         ),
         (
             b'{"session": "s", "event": "Configured", "settings": {}, "place": {"area": 1}}',
-            "a place that cannot be",
+            "an invalid place",
         ),
     ],
 )

@@ -147,13 +147,13 @@ def hosts(*names: str) -> ClientMcpPolicy:
 
 
 REFUSED: list[tuple[tuple[str, ...], str, str]] = [
-    ((), "http://127.0.0.1:1/mcp", "realtime.mcp_hosts of the configuration is empty"),
+    ((), "http://127.0.0.1:1/mcp", "the setting realtime.mcp_hosts is empty"),
     (("mcp.lan",), "http://127.0.0.1/mcp", "not in realtime.mcp_hosts"),
     (("mcp.lan:8000",), "http://mcp.lan/mcp", "not in realtime.mcp_hosts"),
     (("mcp.lan",), "http://mcp.lan.evil.example/", "not in realtime.mcp_hosts"),
     (("mcp.lan",), "http://169.254.169.254/latest", "not in realtime.mcp_hosts"),
     (("mcp.lan",), "http://2130706433/", "not in realtime.mcp_hosts"),
-    (("mcp.lan",), "http://mcp.lan@evil.example/", "a user's name"),
+    (("mcp.lan",), "http://mcp.lan@evil.example/", "no user name"),
     (("mcp.lan",), "file:///etc/passwd", "only http and https"),
     (("mcp.lan",), "http://mcp.lan\\@evil.example/", "printable"),
 ]

@@ -103,5 +103,5 @@ def test_a_sound_from_anywhere_is_not_fetched_and_the_text_is_spoken(
     against(act)
     lines = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     assert len(lines) == 2
-    assert all("not sent to an audio_url" in one for one in lines)
+    assert all("audio_url of a notification is refused" in one for one in lines)
     assert "horse" not in caplog.text
