@@ -78,7 +78,7 @@ class EventStreamSubscribers:
         self._heartbeat_s = heartbeat_s
         self._places = CapacityLimit(
             most,
-            f"{{limit}} pages watch {what} already",
+            f"{{limit}} clients already watch {what}, the limit",
             retry_after_s=RETRY_AFTER_S,
             code="too_many_watchers",
         )

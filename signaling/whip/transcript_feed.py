@@ -92,7 +92,7 @@ class TranscriptFeed:
         self._readers: set[Outbox[FeedEntry]] = set()
         self._places = CapacityLimit(
             MAX_READERS,
-            "{limit} read this publication already",
+            "{limit} clients already read this publication, the limit",
             retry_after_s=RETRY_AFTER_S,
             code="too_many_readers",
         )

@@ -72,7 +72,9 @@ class EventSocket(aioweb.WebSocketResponse):
         try:
             await self.prepare(request)
         except ConnectionError as exc:
-            raise ClientDisconnected("the client disconnected while its WebSocket was opening") from exc
+            raise ClientDisconnected(
+                "the client disconnected while its WebSocket was opening"
+            ) from exc
         self._transport = request.transport
 
     async def tell(self, text: str) -> None:
