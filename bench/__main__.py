@@ -16,7 +16,7 @@ MEASUREMENTS: Sequence[tuple[str, str, Sequence[str]]] = (
     ("Voice to voice, WebSocket", "bench.voice", ("--transport", "ws")),
     ("Voice to voice, engines of 0 ms", "bench.voice", ("--stubs", "0,0,0", "--wait", "200")),
     ("Voice to voice, stub engines", "bench.voice", ("--stubs", "50,150,80", "--wait", "200")),
-    ("Delay of the jitter buffer", "bench.measurements.jitter", ()),
+    ("Delay of the jitter buffer", "bench.voice.jitter", ()),
     ("Scheduler of the recognisers", "bench.measurements.scheduler", ()),
     ("Start-up, memory and CPU", "bench.measurements.resources", ()),
     ("Sessions on one core", "bench.capacity", ()),

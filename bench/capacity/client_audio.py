@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 
 from bench.client.microphone import FRAME_SAMPLES, RATE_HZ
-from bench.peers.utterance_audio import utterance
 from bench.tools.clips import COMMANDS, spoken
+from bench.tools.utterance_audio import utterance
 from core.audio import Pcm
 from media.codecs.opus import OpusEncoder
 from media.pcm import to_bytes

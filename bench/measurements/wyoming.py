@@ -23,10 +23,10 @@ from bench.peers.earshot_client import recogniser_settings
 from bench.peers.environments import folder
 from bench.peers.rounds import AsrRound, measure
 from bench.peers.systems import AsrClient, PeerProcess, SystemUnderTest, UtteranceResult, free_port
-from bench.peers.utterance_audio import WAIT_MS, BenchUtterance, utterance
 from bench.server.own_server import own_server
 from bench.tools.clips import COMMANDS, spoken
 from bench.tools.stats import machine, markdown, median_and_range
+from bench.tools.utterance_audio import WAIT_MS, BenchUtterance, utterance
 from core.errors import EarshotError
 
 OURS, THEIRS = "earshot", "wyoming-faster-whisper"

@@ -24,10 +24,10 @@ from bench.capacity.cpu_affinity import cores, on_core
 from bench.client.http import Address
 from bench.client.latency_probe import AudioReceiver
 from bench.client.realtime import SessionRequest
-from bench.peers.utterance_audio import BenchUtterance, until, utterance
 from bench.server.own_server import own_server
 from bench.tools.clips import COMMANDS, spoken
 from bench.tools.stats import machine, markdown, percentile
+from bench.tools.utterance_audio import BenchUtterance, until, utterance
 from bench.voice.measure import VoicePlan, run
 from bench.voice.stub_server import StubDelays, stubs
 from bench.voice.summary import voice_to_voice

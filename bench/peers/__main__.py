@@ -21,10 +21,10 @@ from bench.peers.environments import PEERS, MissingPeer, folder, install
 from bench.peers.results import AsrRounds, table
 from bench.peers.rounds import measure
 from bench.peers.systems import SystemUnderTest
-from bench.peers.utterance_audio import BenchUtterance, utterance
 from bench.server.random_whisper import WhisperSize, build
 from bench.tools.clips import COMMANDS, spoken
 from bench.tools.stats import machine
+from bench.tools.utterance_audio import BenchUtterance, utterance
 from core.errors import EarshotError, RequestError
 
 OURS = "earshot"

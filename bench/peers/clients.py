@@ -26,7 +26,7 @@ from aiohttp import (
 from bench.client.realtime import ConnectionLost, background
 from bench.peers.environments import PeerKind
 from bench.peers.systems import AsrClient, PeerProcess, UtteranceResult, peer_process
-from bench.peers.utterance_audio import PAUSE_MS, WAIT_MS, BenchUtterance, spoken, until
+from bench.tools.utterance_audio import PAUSE_MS, WAIT_MS, BenchUtterance, spoken, until
 from core.audio import ASR_RATE_HZ, Pcm
 from media.pcm import to_bytes
 

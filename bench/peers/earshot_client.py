@@ -11,8 +11,8 @@ from bench.asr.streaming import StreamingClient, speaking
 from bench.client.realtime import ConnectionLost, SessionRequest
 from bench.peers.clients import FINAL_TIMEOUT_S
 from bench.peers.systems import AsrClient, UtteranceResult
-from bench.peers.utterance_audio import WAIT_MS, BenchUtterance
 from bench.server.own_server import OwnServer, own_server
+from bench.tools.utterance_audio import WAIT_MS, BenchUtterance
 
 WISH = SessionRequest(
     language="en", turn_detection="server_vad", silence_ms=WAIT_MS, is_answered=False

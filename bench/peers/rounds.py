@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from bench.client.realtime import ConnectionLost
 from bench.measurements.resources import use_of
 from bench.peers.systems import AsrClient, SystemUnderTest, UtteranceResult
-from bench.peers.utterance_audio import BenchUtterance, until
 from bench.tools.stats import percentile
+from bench.tools.utterance_audio import BenchUtterance, until
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bench.peers.environments import MissingPeer, PeerKind, VoiceKind, python_of
-from bench.peers.utterance_audio import BenchUtterance
+from bench.tools.utterance_audio import BenchUtterance
 
 START_TIMEOUT_S = 120
 LOOK_AGAIN_S = 0.05

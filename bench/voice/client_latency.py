@@ -12,7 +12,7 @@ from msgspec.json import decode, encode
 
 from bench.client.microphone import FRAME_SAMPLES
 from bench.client.realtime import ClientTransport
-from bench.measurements import jitter
+from bench.voice import jitter
 from core.audio import PTIME_MS
 
 JITTER_DEPTH = 1

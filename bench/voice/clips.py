@@ -7,9 +7,9 @@ import numpy as np
 
 from bench.client.latency_probe import QUIETER_DB, speech_span
 from bench.client.microphone import RATE_HZ
-from bench.peers.utterance_audio import BenchUtterance, utterance
 from bench.talk.command import read_recording
 from bench.tools.clips import COMMANDS, spoken
+from bench.tools.utterance_audio import BenchUtterance, utterance
 from core.audio import Pcm
 from core.errors import RequestError
 

@@ -8,8 +8,8 @@ from bench.client.conversation import ConversationClient, TurnReport, talking
 from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ClientTransport, SessionRequest
-from bench.peers.utterance_audio import BenchUtterance, until
 from bench.talk.command import GAP_S
+from bench.tools.utterance_audio import BenchUtterance, until
 
 WARM_UP_TURNS = 1
 "Turns per connection that are not counted: the first turn also loads what is needed at first use."

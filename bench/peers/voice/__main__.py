@@ -16,10 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.peers.environments import VOICE_PEERS, MissingPeer, folder, install
-from bench.peers.utterance_audio import BenchUtterance
 from bench.peers.voice.results import VoiceRounds, table
 from bench.peers.voice.systems import TITLES, Name, VoiceConditions, VoiceSystem, system
 from bench.tools.stats import machine
+from bench.tools.utterance_audio import BenchUtterance
 from bench.voice.clips import clips
 from bench.voice.stub_server import stubs
 from core.errors import EarshotError, RequestError

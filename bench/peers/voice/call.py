@@ -13,7 +13,7 @@ from bench.client.latency_probe import AudioReceiver
 from bench.client.microphone import Microphone
 from bench.client.realtime import CannotConnect, ClientTransport, SessionRequest, background
 from bench.client.webrtc import WebRtcClient
-from bench.peers.utterance_audio import BenchUtterance, until
+from bench.tools.utterance_audio import BenchUtterance, until
 from core.audio import AudioFrame
 from core.errors import RequestError
 

@@ -10,7 +10,7 @@ import numpy as np
 from bench.measurements.wyoming import OURS, THEIRS, TranscriptLog, agreement, main, table
 from bench.peers.rounds import AsrRound
 from bench.peers.systems import AsrClient, UtteranceResult
-from bench.peers.utterance_audio import WAIT_MS, BenchUtterance
+from bench.tools.utterance_audio import WAIT_MS, BenchUtterance
 
 
 def timed(*times_ms: float, lost: tuple[str, ...] = ()) -> AsrRound:

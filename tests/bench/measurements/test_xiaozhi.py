@@ -9,7 +9,7 @@ import pytest
 
 from bench.capacity.cpu_affinity import CpuAssignment, cores
 from bench.measurements.xiaozhi import BoardTurn, TurnTimes, XiaozhiPlan, clip_of, table
-from bench.peers.utterance_audio import utterance
+from bench.tools.utterance_audio import utterance
 from core.audio import ASR_RATE_HZ
 from core.errors import RequestError
 from tests.conftest import require

@@ -14,7 +14,7 @@ from bench.client.microphone import RATE_HZ
 from bench.client.realtime import ConnectionLost
 from bench.peers.clients import BareClient, WhisperLiveClient, WyomingClient
 from bench.peers.systems import UtteranceResult
-from bench.peers.utterance_audio import WAIT_MS, BenchUtterance, utterance
+from bench.tools.utterance_audio import WAIT_MS, BenchUtterance, utterance
 from core.audio import silence
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]

@@ -14,7 +14,7 @@ from bench.client.realtime import ConnectionLost
 from bench.peers.results import AsrRounds, table
 from bench.peers.rounds import AsrRound, measure
 from bench.peers.systems import AsrClient, UtteranceResult
-from bench.peers.utterance_audio import PAUSE_MS, TONE_MS, BenchUtterance, spoken, utterance
+from bench.tools.utterance_audio import PAUSE_MS, TONE_MS, BenchUtterance, spoken, utterance
 from core.audio import ASR_RATE_HZ, Pcm, silence
 from media.pcm import from_bytes
 from tests.loop import run_virtual

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from aiortc import RTCPeerConnection
 
-from bench.measurements.jitter import BEEP_EVERY_TICKS, TONES_HZ, Delays, delays, measure, table
+from bench.voice.jitter import BEEP_EVERY_TICKS, TONES_HZ, Delays, delays, measure, table
 from core.errors import EarshotError
 from media.webrtc.aiortc_internals.rtp import receive_rtp
 

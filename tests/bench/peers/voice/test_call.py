@@ -8,8 +8,8 @@ from bench.client.http import Address
 from bench.client.microphone import RATE_HZ
 from bench.client.realtime import CannotConnect, ClientTransport, SessionRequest
 from bench.peers.systems import free_port
-from bench.peers.utterance_audio import utterance
 from bench.peers.voice.call import realtime_line, small_webrtc_line
+from bench.tools.utterance_audio import utterance
 from tests.bench.client.fake_realtime_server import Behaviour, FakeRealtime, speech
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]

@@ -9,10 +9,10 @@ import pytest
 
 from bench.client.latency_probe import AudioReceiver
 from bench.client.microphone import RATE_HZ, Microphone
-from bench.peers.utterance_audio import BenchUtterance, utterance
 from bench.peers.voice import call
 from bench.peers.voice.call import VoiceCall
 from bench.peers.voice.results import VoiceRounds, table
+from bench.tools.utterance_audio import BenchUtterance, utterance
 from core.audio import PTIME_MS, AudioFrame, silence
 from tests.loop import run_virtual
 from tests.media.signals import tone

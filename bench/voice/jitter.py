@@ -3,7 +3,7 @@
 Two aiortc peers in one process: a beep goes in every 200 ms, and the time until it comes out is
 measured. Each round runs both buffers one after the other, so that a busy machine disturbs both.
 
-    python -m bench.measurements.jitter --rounds 5
+    python -m bench.voice.jitter --rounds 5
 """
 
 import argparse
