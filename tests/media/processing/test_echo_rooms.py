@@ -41,7 +41,7 @@ def vad() -> VadEngine:
 def far() -> Pcm:
     """By a process of its own: how eSpeak says something hangs on all that it has said before."""
     script = (
-        "import sys; from bench.measurements.echo import answers; "
+        "import sys; from bench.measurements.echo.__main__ import answers; "
         "sys.stdout.buffer.write(answers().data)"
     )
     done = run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True)

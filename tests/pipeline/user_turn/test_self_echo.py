@@ -40,7 +40,7 @@ PERSON_FROM = 2 * ASR_RATE_HZ
 def far() -> Pcm:
     """Our eSpeak's answers, by a process of its own: how it says something hangs on all before."""
     script = (
-        "import sys; from bench.measurements.echo import answers; "
+        "import sys; from bench.measurements.echo.__main__ import answers; "
         "sys.stdout.buffer.write(answers().data)"
     )
     done = run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, check=True)
