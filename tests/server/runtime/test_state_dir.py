@@ -71,7 +71,7 @@ def test_what_is_roots_is_as_good_as_ours_unless_everybody_may_use_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4242)
-    with pytest.raises(ConfigError, match=r"^x: /etc/passwd belongs to root, and everybody may"):
+    with pytest.raises(ConfigError, match=r"^x: /etc/passwd belongs to root, and all users have access"):
         make_private(Path("/etc/passwd"), "x")
     assert make_private(Path("/etc/shadow"), "x") == ""
 
@@ -82,7 +82,7 @@ def test_where_rights_cannot_be_changed_the_path_is_refused(
     file = tmp_path / "file"
     file.touch(0o644)
     monkeypatch.setattr(Path, "chmod", lambda *_: None)  # as on a file system without them
-    with pytest.raises(ConfigError, match=r"^x: .*file can be used by others \(mode 0644\)"):
+    with pytest.raises(ConfigError, match=r"^x: .*file is accessible to other users \(mode 0644\)"):
         make_private(file, "x")
 
 

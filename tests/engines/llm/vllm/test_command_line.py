@@ -137,10 +137,10 @@ def test_the_key_is_in_no_command_line_and_no_makers_are_told() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"extra_args": ("--api-key", "x")}, "--api-key is given by the engine"),
-        ({"extra_args": ("--port=1",)}, "--port is given by the engine"),
-        ({"extra_args": ("--served_model_name=x",)}, "--served-model-name is given"),
-        ({"request": {"api_key": "x"}}, "request: api_key is given by the engine"),
+        ({"extra_args": ("--api-key", "x")}, "--api-key is set by the engine"),
+        ({"extra_args": ("--port=1",)}, "--port is set by the engine"),
+        ({"extra_args": ("--served_model_name=x",)}, "--served-model-name is set"),
+        ({"request": {"api_key": "x"}}, "request: api_key is set by the engine"),
         ({"request": {"temprature": 1}}, "vllm.request: unknown key 'temprature'"),
         ({"request": {"temperature": 3}}, "vllm.request: .*temperature"),
     ],
