@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipeline.tools.mcp.tool import ApprovalDecision  # its import loads the argument checker
 
 PlayoutPacing = Literal["server", "client"]
-"""Who plays in real time. `server`: the server sends each 20 ms when they are due, as over WebRTC.
+"""Pace of the playout. `server`: the server sends each 20 ms when they are due, as over WebRTC.
 `client`: the client gets the sound as fast as it is made, and plays it by its own clock."""
 
 DEFAULT = "default"

@@ -9,7 +9,7 @@ import msgspec
 from core.ports import ToolSpec
 
 CALL_TOKENS = 12
-"What templates put around a tool call."
+"Tokens that templates put around a tool call."
 
 _PLAIN = re.compile(rb"[A-Za-z ]+")
 

@@ -45,7 +45,7 @@ class ToolOffer:
 
 
 class ToolPlan(Protocol):
-    """What a response says of its tools; a `pipeline.response.plan.ResponsePlan` is one."""
+    """Settings of a response for its tools; a `pipeline.response.plan.ResponsePlan` is one."""
 
     @property
     def tool_choice(self) -> ToolChoice: ...

@@ -59,7 +59,7 @@ class Recognisers(Protocol):
 
 
 class RecordingEngines(Protocol):
-    """What the transcription of recordings asks of the engines; `pipeline.services.EngineSet`."""
+    """Engines as the transcription of recordings uses them; `pipeline.services.EngineSet`."""
 
     @property
     def vad(self) -> VadEngine: ...

@@ -14,7 +14,7 @@ from pipeline.shared.settings import PlayoutPacing
 
 
 class PlayoutState(Protocol):
-    """What echo cancellation has to know of the speaker; `pipeline.playout.playout.Playout`."""
+    """State of the speaker for echo cancellation; `pipeline.playout.playout.Playout`."""
 
     @property
     def paced_by(self) -> PlayoutPacing: ...
