@@ -118,7 +118,7 @@ class SharedModel:
         "Requests in flight, and sessions that hold it."
         self.last_used_s = 0.0
         self.measured_mb: dict[str, float] = {}
-        "Of its last life; better than the estimate."
+        "Measured memory of its last life; more exact than the estimate."
         self.backoff = Backoff(BACKOFF_S)
         self.failure: EngineError | None = None
         self.retry_at_s = 0.0

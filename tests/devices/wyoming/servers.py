@@ -170,7 +170,7 @@ def limited(scene: Scene, **settings: Any) -> Scene:
 
 
 def run(scene: Scene, *said: object, last: str) -> list[Event]:
-    """What one connection that sends these gets, up to the last."""
+    """Events that a connection receives for the events it sends, up to the last."""
 
     async def main() -> list[Event]:
         async with scene.serving() as port, client(port) as one:

@@ -25,11 +25,11 @@ class StepKind(IntEnum):
     PLAIN = 0
     "The most probable token that is not suppressed."
     TIMED = 1
-    "As PLAIN, and by the rules of timestamps."
+    "Greedy search like PLAIN, with the rules of timestamps."
     DRAWN = 2
-    "As TIMED, and random tokens at a temperature."
+    "Search like TIMED, with tokens drawn at random at a temperature."
     BEAM = 3
-    "As TIMED, and beams. Their rows continue each other, so all keys and values are copied."
+    "Search like TIMED, with beams. Rows continue other rows, so all keys and values are copied."
     MIXED = 4
     "All of these."
 

@@ -21,7 +21,7 @@ def asked(method: str, url: str, data: FormData | None = None, **query: str) -> 
 
 
 def heard(url: str, sound: bytes) -> str:
-    """What our own recogniser understands of an answer."""
+    """Transcript of an answer by our own recogniser."""
     data = FormData({"model": "default", "response_format": "text", "language": "en"})
     data.add_field("file", sound, filename="answer")
     status, text = asked("POST", f"{url}/v1/audio/transcriptions", data)
