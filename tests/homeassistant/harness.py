@@ -2,6 +2,7 @@
 API as its own page uses it."""
 
 import asyncio
+import fcntl
 import os
 import shutil
 import subprocess
@@ -71,21 +72,30 @@ def python_3_13() -> str | None:
 
 
 def installed() -> Path:
-    """Its `hass`, installed at need."""
-    hass = ENVIRONMENT / "bin" / "hass"
-    is_done = ENVIRONMENT / "is-installed"
-    wanted = "\n".join(PACKAGES)
-    if not is_done.exists() or is_done.read_text() != wanted:
-        python = python_3_13()
-        require(python, "Python 3.13, which Home Assistant runs on")
-        assert python is not None
-        subprocess.run([python, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
-        pip = [str(ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "--quiet", *PACKAGES]
-        subprocess.run(pip, check=True, timeout=INSTALL_S)
-        (ffmpeg,) = ENVIRONMENT.glob("lib/*/site-packages/imageio_ffmpeg/binaries/ffmpeg-*")
-        (ENVIRONMENT / "bin" / "ffmpeg").symlink_to(ffmpeg)
-        is_done.write_text(wanted)
-    return hass
+    """Returns the path of `hass`, which the first test that asks for it installs.
+
+    pytest-xdist's workers are several processes: one installs, the others wait for its lock.
+    """
+    STATE.mkdir(parents=True, exist_ok=True)
+    with (STATE / "home-assistant.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        is_done = ENVIRONMENT / "is-installed"
+        wanted = "\n".join(PACKAGES)
+        if not is_done.exists() or is_done.read_text() != wanted:
+            _install()
+            is_done.write_text(wanted)
+    return ENVIRONMENT / "bin" / "hass"
+
+
+def _install() -> None:
+    python = python_3_13()
+    require(python, "Python 3.13, which Home Assistant runs on")
+    assert python is not None
+    subprocess.run([python, "-m", "venv", "--clear", str(ENVIRONMENT)], check=True)
+    pip = [str(ENVIRONMENT / "bin" / "python"), "-m", "pip", "install", "--quiet", *PACKAGES]
+    subprocess.run(pip, check=True, timeout=INSTALL_S)
+    (ffmpeg,) = ENVIRONMENT.glob("lib/*/site-packages/imageio_ffmpeg/binaries/ffmpeg-*")
+    (ENVIRONMENT / "bin" / "ffmpeg").symlink_to(ffmpeg)
 
 
 @contextmanager

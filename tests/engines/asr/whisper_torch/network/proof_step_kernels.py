@@ -140,7 +140,7 @@ def test_startup_survives_a_graph_that_cannot_be_captured(
         assert len(device.rows.answers([seat])[0].tokens) == 4
     (record,) = caplog.records
     assert record.message.endswith(
-        "no more CUDA graphs: CUDA out of memory. Tried to allocate much"
+        "CUDA graphs were not captured: CUDA out of memory. Tried to allocate much"
     )
 
 
