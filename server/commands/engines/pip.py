@@ -41,6 +41,7 @@ NO_VENV = ("No module named ensurepip", "No module named venv", "ensurepip is no
 "Texts in the output of Debian's and Ubuntu's Python when python3-venv is missing."
 
 _NOT_WRITABLE = re.compile(r"\[Errno (?:13|30)\] ([A-Z][a-z -]+): '([^']+)'")
+_NO_DISTRIBUTION = re.compile(r"^ERROR: No matching distribution found for (.+)$", re.MULTILINE)
 _WRONG_HASH = re.compile(r"^ {4}(\S+) from ", re.MULTILINE)
 "Name of the package in pip's message about a wrong hash."
 
@@ -120,6 +121,8 @@ def failure(lines: Sequence[str]) -> EarshotError:
             "the package index cannot be reached; pip's own settings (pip config, PIP_INDEX_URL,"
             " HTTPS_PROXY) say where and how"
         )
+    if found := _NO_DISTRIBUTION.search(text):
+        return InstallError(f"the package index does not have {found[1]}")
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return InstallError(f"pip: {'; '.join((errors or list(lines))[-3:])}")
 

