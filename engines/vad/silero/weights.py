@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from core.errors import EngineMissing
-from engines.vad.silero.onnx_file import OnnxLayer, layers
+from engines.runtime.onnx_file import OnnxLayer, layers
 
 Floats = npt.NDArray[np.float32]
 

@@ -68,7 +68,8 @@ def _pull(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help=(
             "a known name (`list --all`), auto (the default), ORGANISATION/REPOSITORY, or the"
-            " address of its page; voices: piper:VOICE (piper:en_US-lessac-medium), kokoro"
+            " address of its page; voices: piper:VOICE (piper:en_US-lessac-medium), hibari:VOICE"
+            " (hibari:emma), kokoro"
         ),
     )
     parser.add_argument(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from server.models.inventory import ModelFolder
-from server.models.voices import KOKORO, PREFIX
+from server.models.voices import HIBARI_FILES, HIBARI_PREFIX, KOKORO, PREFIX
 from serving.catalogue import entries
 
 
@@ -37,7 +37,8 @@ def as_table(
         )
     else:
         yield f"To pull: {', '.join(known)} (--all says more)"
-    yield f"Voices, to pull: {KOKORO}, {PREFIX}en_US-lessac-medium and others of Piper"
+    hibari = ", ".join(f"{HIBARI_PREFIX}{name}" for name in HIBARI_FILES)
+    yield f"Voices, to pull: {KOKORO}, {hibari}, {PREFIX}en_US-lessac-medium and others of Piper"
 
 
 def as_json(models_dir: Path, found: Sequence[ModelFolder], default: Path | None) -> str:

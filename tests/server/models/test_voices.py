@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hibari.voices import VOICES, voice_path
 
 from core.errors import ConfigError
+from engines.registry import load
 from server.commands.models.doctor import check
 from server.commands.models.list import as_table
 from server.models.errors import HubOffline, ModelsError
@@ -14,7 +16,14 @@ from server.models.inventory import find_installed, installed, partial_folder, r
 from server.models.progress import DownloadProgress
 from server.models.pull import PullResult, pull
 from server.models.source_spec import source_of
-from server.models.voices import KOKORO_REPOSITORY, PIPER_REPOSITORY, setting, with_pulled
+from server.models.voices import (
+    HIBARI_FILES,
+    HIBARI_REPOSITORY,
+    KOKORO_REPOSITORY,
+    PIPER_REPOSITORY,
+    setting,
+    with_pulled,
+)
 from tests.conftest import require
 from tests.engines.tts.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
 from tests.server.models.fake_hub import FakeHub, serving
@@ -122,3 +131,34 @@ def test_what_is_no_voice_is_told(tmp_path: Path, fake: FakeHub) -> None:
         _pull(tmp_path, fake, "piper:fr_FR-siwis-low")
     with pytest.raises(HubOffline, match="is not there, and rhasspy/piper-voices"):
         _pull(tmp_path / "models", None)
+
+
+def test_voices_of_hibari_are_those_of_its_package() -> None:
+    assert {name: one["file"] for name, one in VOICES.items() if not one["bundled"]} == HIBARI_FILES
+
+
+def test_a_voice_of_hibari_is_one_file_and_is_loaded_once_it_is_there(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    assert with_pulled("hibari", {}, models) == {}
+    path, content = f"voices/{HIBARI_FILES['emma']}", bundled_voice().read_bytes()
+    with serving(FakeHub({HIBARI_REPOSITORY: {path: content, "README.md": b"no"}})) as fake:
+        pulled = _pull(models, fake, "hibari:emma")
+    assert pulled == PullResult(models / "hibari--emma", "voice", True)
+    assert setting(pulled.folder) == '[tts]\nengine = "hibari"\n\n[assistant]\nvoice = "emma"'
+    options = with_pulled("hibari", {}, models)
+    assert options == {"models": [str(pulled.folder / HIBARI_FILES["emma"])]}
+    assert with_pulled("hibari", {"models": []}, models) == {"models": []}
+    assert load("tts", "hibari", options).info.voices == {"en": ("heart", "emma")}
+    (one,) = installed(models)
+    assert (one.name, one.kind) == ("hibari:emma", "voice")
+    assert [finding.verdict for finding in check(one)] == ["ok", "ok", "ok"]
+
+
+def test_an_unknown_voice_of_hibari_is_refused() -> None:
+    with pytest.raises(ModelsError, match="'robin' is no voice of hibari to pull; there are: emma"):
+        source_of("hibari:robin")
+
+
+def bundled_voice() -> Path:
+    """The file of the voice that comes with the package: another voice has the same shape."""
+    return Path(voice_path("heart"))

@@ -1,4 +1,5 @@
-"""Reads the layers of an ONNX file with their weights, in the order in which they run.
+"""Reads the layers of an ONNX file with their weights, in the order in which they run, and makes
+inner values of a network its outputs.
 
 An ONNX file is one protocol buffer; the field numbers below are from `onnx.proto`. We need few of
 them, and the onnx package takes 35 MB with its dependencies.
@@ -12,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 _GRAPH = 7  # of ModelProto
-_NODE, _INITIALIZER = 1, 5  # of GraphProto
+_NODE, _INITIALIZER, _OUTPUT = 1, 5, 12  # of GraphProto
 _INPUT, _OP_TYPE = 1, 4  # of NodeProto
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9  # of TensorProto
+_VALUE_NAME = 1  # of ValueInfoProto
 _FLOAT = 1
 _MOST_BITS = 64
 
@@ -44,6 +46,40 @@ def layers(data: bytes, kinds: Collection[str]) -> list[OnnxLayer]:
                     OnnxLayer(kind, tuple(tensors[name] for name in names if name in tensors))
                 )
     return found
+
+
+def operator_inputs(data: bytes, kind: str) -> list[tuple[str, ...]]:
+    """Returns the names of the values that each node with the operator `kind` takes.
+
+    Raises ValueError if `data` is no ONNX file or damaged.
+    """
+    return [
+        tuple(map(_text, _parts(node, _INPUT)))
+        for graph in _parts(memoryview(data), _GRAPH)
+        for node in _parts(graph, _NODE)
+        if [kind] == list(map(_text, _parts(node, _OP_TYPE)))
+    ]
+
+
+def with_output(data: bytes, name: str) -> bytes:
+    """Returns the file of a network that also outputs the inner value `name`, as its last output.
+
+    Protocol buffers that follow each other are read as one message, in which a repeated field has
+    the entries of both. So it suffices to append a graph that has nothing but the output.
+    """
+    value = _field(_VALUE_NAME, name.encode())
+    return data + _field(_GRAPH, _field(_OUTPUT, value))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """Returns a field of a message in its encoded form."""
+    head = bytearray([number << 3 | 2])
+    length = len(content)
+    while length >= 0x80:
+        head.append(length & 0x7F | 0x80)
+        length >>= 7
+    head.append(length)
+    return bytes(head) + content
 
 
 def _weights(graph: memoryview) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:

@@ -1,4 +1,4 @@
-"""Layers out of ONNX files: what was put in, in its order; of damaged ones a ValueError."""
+"""ONNX files are read in their order and get further outputs; a damaged one raises ValueError."""
 
 import numpy as np
 import numpy.typing as npt
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engines.vad.silero.onnx_file import layers
+from engines.runtime.onnx_file import layers, operator_inputs, with_output
 
 BYTES, INT64, FLOAT = 2, 7, 1
 
@@ -62,6 +62,17 @@ def test_layers_come_in_their_order_with_their_weights() -> None:
 def test_fields_of_fixed_width_are_passed_over() -> None:
     fixed = varint(3 << 3 | 1) + bytes(8) + varint(4 << 3 | 5) + bytes(4)
     assert [layer.kind for layer in layers(fixed + FILE, {"LSTM"})] == ["LSTM"]
+
+
+def test_the_inputs_of_an_operator_are_named() -> None:
+    assert operator_inputs(FILE, "LSTM") == [("x", "", "matrix", "axes")]
+    assert operator_inputs(FILE, "Add") == []
+
+
+def test_an_inner_value_becomes_an_output_and_the_layers_stay() -> None:
+    longer = with_output(FILE, "x" * 200)
+    assert longer == FILE + part(7, part(12, part(1, "x" * 200)))
+    assert len(layers(longer, {"Conv", "LSTM"})) == 2
 
 
 @pytest.mark.parametrize(
