@@ -1,12 +1,9 @@
 """The `Llm` that starts a vLLM server, watches it and asks it over HTTP."""
 
-import asyncio
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
-
-import aiohttp
 
 from core.errors import EngineCrashed, EngineUnreachable
 from core.events import RateLimits, TokenUsage
@@ -16,16 +13,11 @@ from engines.llm import openai
 from engines.llm.vllm.command_line import HOST, command, http_settings, variables
 from engines.llm.vllm.environment import VllmEnvironment
 from engines.llm.vllm.settings import NAME, Settings
-from engines.runtime.external_server.free_port import reserve_port
-from engines.runtime.external_server.output_log import ServerLog
-from engines.runtime.external_server.process import start_server
-from engines.runtime.external_server.supervisor import ServerSupervisor, SupervisedServer
+from engines.runtime.external_server.program import ServerProgram, http_health, reserve_port
+from engines.runtime.external_server.supervisor import ServerSupervisor
 
 if TYPE_CHECKING:
     from engines.llm.openai.engine import OpenAiLlm
-
-PROBE_TIMEOUT_S = 5.0
-"Timeout of a health check. It answers within milliseconds; on a swapping machine within seconds."
 
 
 class VllmLlm:
@@ -82,22 +74,20 @@ class VllmLlm:
         come up. Other exceptions than EngineError from the body come out in an ExceptionGroup.
         """
         key = secrets.token_urlsafe(32)
-        log = ServerLog(f"llm.{NAME}", key, asyncio.get_running_loop().time)
-        with reserve_port(HOST, self._settings.port, NAME) as port:
+        with reserve_port("llm", NAME, HOST, self._settings.port) as port:
             self.url = f"http://{HOST}:{port}"
-            words = command(self._settings, self._made, port)
-            added = variables(self._settings, self._made, key)
-            asks_with = http_settings(self._settings, self.url, key)
-            async with _http() as http:
-                server = SupervisedServer(
-                    name=NAME,
-                    start=lambda: start_server(words, added, log),
-                    probe=lambda: _is_well(http, f"{self.url}/health"),
-                    last_words=log.told,
-                    start_timeout_s=self._settings.start_timeout_s,
-                )
-                self._supervisor = ServerSupervisor(server)
-                llm = self._llm = openai.create(asks_with, NAME)
+            program = ServerProgram(
+                kind="llm",
+                name=NAME,
+                command=command(self._settings, self._made, port),
+                variables=variables(self._settings, self._made, key),
+                secret=key,
+                start_timeout_s=self._settings.start_timeout_s,
+            )
+            client_settings = http_settings(self._settings, self.url, key)
+            async with http_health(f"{self.url}/health") as probe:
+                self._supervisor = program.supervisor(probe)
+                llm = self._llm = openai.create(client_settings, NAME)
                 async with self._supervisor.running(), aclosing(llm):
                     await llm.warm("", ())
                     self.context_tokens = llm.context_tokens
@@ -129,15 +119,3 @@ class VllmLlm:
         if self._supervisor is None:
             raise EngineCrashed("llm", NAME, "its server has not been started")
         return self._supervisor
-
-
-def _http() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PROBE_TIMEOUT_S))
-
-
-async def _is_well(http: aiohttp.ClientSession, url: str) -> bool:
-    try:
-        async with http.get(url) as response:
-            return response.status == 200
-    except (aiohttp.ClientError, TimeoutError):
-        return False

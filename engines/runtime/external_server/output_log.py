@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 logger = logging.getLogger(__name__)
 
 MAX_LINE_CHARS = 500
-"Longest line that is kept; vLLM prints its whole configuration in one line."
+"Longest line that is kept; some servers print their whole configuration in one line."
 KEPT_LINES = 60
-"""Number of last lines that are kept: room for a traceback of vLLM's engine process and the one
-that follows from the process that waited for it."""
-TOLD_LINES = 4
+"""Number of last lines that are kept: room for the traceback of a process that computes and the
+one that follows from the process that waited for it."""
+SUMMARY_LINES = 4
 "Number of lines that go into an error message."
-TOLD_LINE_CHARS = 200
+SUMMARY_LINE_CHARS = 200
 "Longest line in an error message, which is sent to the client."
 LINES_PER_S = 50
 """Most lines that are logged per second; further ones are only counted. A server that fails in a
@@ -37,7 +37,7 @@ class ServerLog:
     def __init__(self, name: str, secret: str, now: Callable[[], float]) -> None:
         self._name, self._secret, self._now = name, secret, now
         self._decoder = getincrementaldecoder("utf-8")(errors="replace")
-        self._open = ""
+        self._partial = ""
         self._kept: deque[str] = deque(maxlen=KEPT_LINES)
         self._is_ending = False
         self._second, self._logged, self._dropped = -1, 0, 0
@@ -55,23 +55,23 @@ class ServerLog:
     def feed(self, data: bytes) -> None:
         """Takes the next bytes of the output. A carriage return ends a line too, so each state of a
         progress bar is a line."""
-        *lines, self._open = _ENDS_OF_LINE.split(self._open + self._decoder.decode(data))
+        *lines, self._partial = _ENDS_OF_LINE.split(self._partial + self._decoder.decode(data))
         for line in lines:
             self._take(line)
-        if len(self._open) > MAX_LINE_CHARS:  # split a long line: the rest becomes another line
-            self._take(self._open)
-            self._open = ""
+        if len(self._partial) > MAX_LINE_CHARS:  # split a long line: the rest becomes another line
+            self._take(self._partial)
+            self._partial = ""
 
     def close(self) -> None:
         """Takes the last line, which may have no line end, after the server is gone."""
-        self._take(self._open)
-        self._open = ""
+        self._take(self._partial)
+        self._partial = ""
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Returns the last lines that name an error, or else the last lines, for an error
         message."""
-        told = (line[-TOLD_LINE_CHARS:] for line in error_lines(tuple(self._kept)))
-        return " | ".join(told) or "it said nothing"
+        lines = (line[-SUMMARY_LINE_CHARS:] for line in error_lines(tuple(self._kept)))
+        return " | ".join(lines) or "none"
 
     def _take(self, line: str) -> None:
         if self._secret:
@@ -97,8 +97,8 @@ class ServerLog:
 
 
 def level_of(line: str) -> int:
-    """Returns the log level for a line. Errors are for the operator. vLLM prints a dozen warnings
-    in a normal start, so all the rest is at debug level."""
+    """Returns the log level for a line. Errors are for the operator. Model servers print a dozen
+    warnings in a normal start, so all the rest is at debug level."""
     head = f" {line[:80]} "
     return logging.WARNING if any(word in head for word in _ERRORS) else logging.DEBUG
 
@@ -107,4 +107,4 @@ def error_lines(lines: Sequence[str]) -> Sequence[str]:
     """Returns the last few different lines that name an error; if there are none, the last few
     lines."""
     errors = [line for line in lines if _NAMES_AN_ERROR.search(line)]
-    return list(dict.fromkeys(errors or lines))[-TOLD_LINES:]
+    return list(dict.fromkeys(errors or lines))[-SUMMARY_LINES:]

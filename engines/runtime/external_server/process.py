@@ -13,14 +13,14 @@ from typing import IO
 
 from engines.runtime.external_server.output_log import ServerLog
 
-LEASH = Path(__file__).with_name("process_group_guard.py")
+GUARD = Path(__file__).with_name("process_group_guard.py")
 "The guard program, which ends the server when we end or ask for it."
 
 GRACE_S = 10.0
-"Time from the request to end until the server is killed: vLLM frees a GPU within some seconds."
-LEASH_GRACE_S = 5.0
+"Time from the request to end until a server is killed: freeing a GPU takes some seconds."
+GUARD_GRACE_S = 5.0
 "Additional time for the guard, which only has to reap the processes."
-LAST_WORDS_S = 1.0
+LAST_OUTPUT_S = 1.0
 """Time to read what is left in the pipe. There is a limit because a process that left the group may
 keep the pipe open."""
 READ_BYTES = 64 * 1024
@@ -37,7 +37,7 @@ class ServerProcess:
         """Waits until the server has ended, and returns a sentence that says how."""
         status = await self._process.wait()
         if status < 0:
-            return f"who held it was ended by signal {-status}"
+            return f"its guard process was ended by signal {-status}"
         if status > 128:
             return f"it was ended by signal {status - 128}"
         return f"it ended with status {status}"
@@ -57,7 +57,7 @@ async def start_server(
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-I",
-            str(LEASH),
+            str(GUARD),
             str(grace_s),
             *command,
             stdin=asyncio.subprocess.PIPE,
@@ -72,16 +72,16 @@ async def start_server(
             pid = (await stdout.readline()).strip()
             if not pid.isdigit():
                 log.feed(pid + b"\n" + await stdout.read())
-                raise OSError(f"it could not be started: {log.told()}")
+                raise OSError(f"it could not be started: {log.summary()}")
             async with asyncio.TaskGroup() as tasks:
-                reading = tasks.create_task(_read(stdout, log), name="vllm-log")
+                reading = tasks.create_task(_read(stdout, log), name="server-log")
                 try:
                     yield ServerProcess(process, int(pid))
                 finally:
                     log.end()
                     await _end(process, grace_s)  # while we still read: a full pipe would block it
-                    _sweep(process, int(pid))
-                    await asyncio.wait([reading], timeout=LAST_WORDS_S)
+                    _kill_group(process, int(pid))
+                    await asyncio.wait([reading], timeout=LAST_OUTPUT_S)
                     reading.cancel()
         finally:
             await _end(process, grace_s)
@@ -111,7 +111,7 @@ async def _end(process: asyncio.subprocess.Process, grace_s: float) -> None:
     assert process.stdin is not None
     process.stdin.close()
     try:
-        async with asyncio.timeout(grace_s + LEASH_GRACE_S):
+        async with asyncio.timeout(grace_s + GUARD_GRACE_S):
             await process.wait()
     except TimeoutError:
         with suppress(ProcessLookupError):
@@ -119,10 +119,10 @@ async def _end(process: asyncio.subprocess.Process, grace_s: float) -> None:
         await process.wait()
 
 
-def _sweep(leash: asyncio.subprocess.Process, group: int) -> None:
+def _kill_group(guard: asyncio.subprocess.Process, group: int) -> None:
     """Kills the process group after the guard was killed. The guard could not do it, and the kernel
     ended only the group's first process."""
-    if leash.returncode is not None and leash.returncode < 0:
+    if guard.returncode is not None and guard.returncode < 0:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
 

@@ -6,8 +6,9 @@ Standard input: one line of JSON with environment variables for the server, so t
 visible in a command line. When standard input then closes, our process is gone or wants the server
 to stop. Standard output: the server's process id, then all output of the server.
 
-vLLM computes in processes of its own, which live on when the one that serves HTTP is killed. They
-share its process group. The guard kills that group before it ends, and all processes that left it.
+Many model servers compute in processes of their own, which live on when the one that serves HTTP is
+killed. They share its process group. The guard kills that group before it ends, and all processes
+that left it.
 """
 
 import ctypes

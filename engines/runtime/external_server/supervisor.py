@@ -20,8 +20,8 @@ BACKOFF_S = (0.5, 2.0, 8.0, 30.0)
 """Seconds before the next start after the first, second, ... failure in a row. The first is short
 because a crash is often single."""
 MAX_FAILURES = 5
-"""Failures in a row after which the server is given up. A start costs half a minute of every core,
-and a server that failed five times will fail again."""
+"""Failures in a row after which the server is given up. A start can cost half a minute of every
+core, and a server that failed five times will fail again."""
 STABLE_AFTER_S = 120.0
 "A server that was up for this many seconds resets the count of failures."
 START_PROBE_S = 0.25
@@ -51,24 +51,27 @@ class RunningServer(Protocol):
 class SupervisedServer:
     """Description of the server to supervise."""
 
+    kind: str
+    "Kind of the engine, such as llm. It is named in errors and in the log."
     name: str
     "Name of the engine."
     start: Callable[[], AbstractAsyncContextManager[RunningServer]]
     "Starts the server, and ends it when the context is left."
     probe: Callable[[], Awaitable[bool]]
     "Returns True if the server is well. It must end within seconds."
-    last_words: Callable[[], str]
-    "Returns the last output of the server, for an error message."
+    last_output: Callable[[], str]
+    "Returns the last lines that the server printed, for an error message."
     start_timeout_s: float
     "Longest time from the start until the server is up."
 
 
 class ServerSupervisor:
     """Supervises one external server. `running` keeps it alive; call `check` before each request to
-    it."""
+    it. `ServerProgram.supervisor` makes one for a program."""
 
     def __init__(self, server: SupervisedServer) -> None:
         self._server = server
+        self._label = f"{server.kind}.{server.name}"
         self._why = "it has not been started"
         self.state: ServerState = "stopped"
         self._changed = asyncio.Event()
@@ -82,9 +85,8 @@ class ServerSupervisor:
             return
         doing = {"restarting": "it is being restarted", "given up": "it is not started again"}
         tail = f"; {doing[self.state]}" if self.state in doing else ""
-        raise EngineCrashed(
-            "llm", self._server.name, f"its server is not running: {self._why}{tail}"
-        )
+        why = f"its server is not running: {self._why}{tail}"
+        raise EngineCrashed(self._server.kind, self._server.name, why)
 
     async def changed(self) -> ServerState:
         """Waits until the state changes, and returns the new state."""
@@ -104,7 +106,7 @@ class ServerSupervisor:
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         failed: EngineError | None = None
         async with asyncio.TaskGroup() as tasks:
-            supervising = tasks.create_task(self._supervise(first), name="vllm")
+            supervising = tasks.create_task(self._supervise(first), name=self._label)
             try:
                 await first
                 yield
@@ -121,38 +123,38 @@ class ServerSupervisor:
         try:
             while True:
                 if not first.done():
-                    self._turn("starting", "it is starting")
-                up_since_s, error = await self._live(first)
+                    self._set_state("starting", "it is starting")
+                up_since_s, error = await self._run_once(first)
                 if not first.done():
-                    self._turn("given up", error.detail)
+                    self._set_state("given up", error.detail)
                     first.set_exception(error)
                     return
-                self._turn("restarting", error.detail)
+                self._set_state("restarting", error.detail)
                 wait_s = backoff.fail(0.0 if up_since_s is None else loop.time() - up_since_s)
-                logger.error("! llm.%s: %s", self._server.name, error.detail)
+                logger.error("! %s: %s", self._label, error.detail)
                 if backoff.failures == MAX_FAILURES:
                     why = f"it failed {MAX_FAILURES} times in a row, at last so: {error.detail}"
-                    self._turn("given up", why)
-                    logger.error("! llm.%s: will not be restarted", self._server.name)
+                    self._set_state("given up", why)
+                    logger.error("! %s: will not be restarted", self._label)
                     return
                 await asyncio.sleep(wait_s)
                 self.restarts += 1
         finally:
             if self.state != "given up":
-                self._turn("stopped", "it was stopped")
+                self._set_state("stopped", "it was stopped")
             if not first.done():
                 first.cancel()
 
-    def _turn(self, state: ServerState, why: str = "") -> None:
+    def _set_state(self, state: ServerState, why: str = "") -> None:
         if state != self.state:
             self._changed.set()
             self._changed = asyncio.Event()
         self.state, self._why = state, why
 
-    async def _live(self, first: asyncio.Future[None]) -> tuple[float | None, EngineError]:
+    async def _run_once(self, first: asyncio.Future[None]) -> tuple[float | None, EngineError]:
         """Runs one process from start to end. Returns the loop time since which it was up (None:
         never) and the error that ended it."""
-        name = self._server.name
+        kind, name = self._server.kind, self._server.name
         up_since_s: float | None = None
         try:
             async with self._server.start() as process:
@@ -160,19 +162,20 @@ class ServerSupervisor:
                 end = await self._until_up(process)
                 if end is None:
                     up_since_s = asyncio.get_running_loop().time()
-                    self._turn("up")
+                    self._set_state("up")
                     if not first.done():
                         first.set_result(None)
-                    logger.info("= llm.%s: ready, pid %s", name, process.pid)
+                    logger.info("= %s: ready, pid %s", self._label, process.pid)
                     end = await self._until_down(process)
-                    self._turn("restarting", end.why)  # now, as ending the process takes seconds
+                    # Set now, because ending the process takes seconds.
+                    self._set_state("restarting", end.why)
         except OSError as exc:
-            return None, EngineCrashed("llm", name, str(exc))
+            return None, EngineCrashed(kind, name, str(exc))
         finally:
             self.pid = None
         # Only after the `async with` has all output of the server been read.
-        why = f"{end.why}; its last words: {self._server.last_words()}"
-        return up_since_s, end.kind("llm", name, why)
+        why = f"{end.why}; its last output: {self._server.last_output()}"
+        return up_since_s, end.error(kind, name, why)
 
     async def _until_up(self, process: RunningServer) -> "_ServerExit | None":
         """Waits until the server is up and returns None, or returns why it is not."""
@@ -201,7 +204,7 @@ class ServerSupervisor:
 class _ServerExit:
     """Reason why a server is not up (any more), and the error class for it."""
 
-    kind: type[EngineError]
+    error: type[EngineError]
     why: str
 
 

@@ -4,12 +4,10 @@ It has no metrics: how much it computes is seen by its processor time.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-import aiohttp
 import psutil
 import pytest
 
@@ -17,16 +15,14 @@ from engines.base import LlmOptions, Message, TextDelta
 from engines.llm import openai
 from engines.llm.openai.engine import OpenAiLlm
 from engines.llm.vllm.environment import python_of
-from engines.runtime.external_server.free_port import reserve_port
-from engines.runtime.external_server.output_log import ServerLog
-from engines.runtime.external_server.process import ServerProcess, start_server
-from engines.runtime.external_server.supervisor import ServerSupervisor, SupervisedServer
+from engines.runtime.external_server.program import ServerProgram, http_health, reserve_port
 from server.commands.engines.pip import pip
 from tests.engines.llm.vllm.installation import installed, tiny_llama
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("ci_state")]
 
 START_S = 600
+HOST = "127.0.0.1"
 HELLO = Message("user", "hello")
 SHORT, LONG = LlmOptions(max_output_tokens=300), LlmOptions(max_output_tokens=30_000)
 CONTEXT_TOKENS = 4 * 30_000
@@ -48,32 +44,24 @@ async def serving() -> AsyncIterator[tuple[OpenAiLlm, psutil.Process]]:
     # All else of its extra `serving` is there for vLLM. Without what it needs: torch is pinned.
     pip(python, "install", "--no-deps", "accelerate", tell=print)
     model = str(tiny_llama())
-    log = ServerLog("transformers", "", time.monotonic)
-    with reserve_port("127.0.0.1", 0, "transformers") as port:
-        where = ("--host", "127.0.0.1", "--port", str(port), "--device", "cpu")
-        command = [str(python), "-c", SERVE, "serve", model, *where, "--dtype", "float32"]
-        url = f"http://127.0.0.1:{port}"
-        variables = {"HF_HUB_OFFLINE": "1"}
-
-        async def is_well() -> bool:
-            try:
-                async with aiohttp.request("GET", f"{url}/health") as response:
-                    return response.status == 200
-            except aiohttp.ClientError:
-                return False
-
-        def start() -> AbstractAsyncContextManager[ServerProcess]:
-            return start_server(command, variables, log)
-
-        keeper = ServerSupervisor(
-            SupervisedServer("transformers", start, is_well, log.told, START_S)
+    with reserve_port("llm", "transformers", HOST, 0) as port:
+        where = ("--host", HOST, "--port", str(port), "--device", "cpu")
+        url = f"http://{HOST}:{port}"
+        program = ServerProgram(
+            "llm",
+            "transformers",
+            [str(python), "-c", SERVE, "serve", model, *where, "--dtype", "float32"],
+            {"HF_HUB_OFFLINE": "1"},
+            start_timeout_s=START_S,
         )
         settings = openai.Settings(
             base_url=f"{url}/v1", model=model, context_tokens=CONTEXT_TOKENS, **PATIENCE
         )
-        async with keeper.running(), aclosing(openai.create(settings)) as llm:
-            assert keeper.pid is not None
-            yield llm, psutil.Process(keeper.pid)
+        async with http_health(f"{url}/health") as probe:
+            supervisor = program.supervisor(probe)
+            async with supervisor.running(), aclosing(openai.create(settings)) as llm:
+                assert supervisor.pid is not None
+                yield llm, psutil.Process(supervisor.pid)
 
 
 def test_it_streams_and_stops_when_nobody_listens() -> None:

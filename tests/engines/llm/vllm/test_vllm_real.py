@@ -282,7 +282,7 @@ def test_the_end_leaves_no_process() -> None:
             assert engine.pid is not None
             server = psutil.Process(engine.pid)
             family = [server, *server.parents()[:1], *server.children(recursive=True)]
-            assert len(family) >= 4  # the leash, the server, its engine, its worker
+            assert len(family) >= 4  # the guard, the server, its engine, its worker
             async with aclosing(engine.reply([HELLO], (), language="en", options=LONG)) as parts:
                 await anext(parts)
         return family

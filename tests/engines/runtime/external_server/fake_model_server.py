@@ -1,4 +1,4 @@
-"""A program that serves HTTP like vLLM at its worst: a child that outlives it and ends for nothing.
+"""A model server at its worst: it has a child that outlives it and does not end when asked.
 
 `python fake_model_server.py PORT` prints `ready`, then answers 200 to everything.
 """
@@ -31,7 +31,7 @@ def main() -> None:
         [sys.executable, "-c", STUBBORN], start_new_session="--escape" in sys.argv
     )
     server = HTTPServer(("127.0.0.1", port), Handler)
-    print(f"ready {child.pid} {os.environ.get('VLLM_API_KEY', '')}", flush=True)
+    print(f"ready {child.pid} {os.environ.get('MODEL_SERVER_KEY', '')}", flush=True)
     server.serve_forever()
 
 

@@ -1,4 +1,4 @@
-"""Real processes on the leash: begun, killed, orphaned, ended. The server in them is small."""
+"""Real processes under a guard: started, killed, orphaned, ended. The server in them is small."""
 
 import asyncio
 import logging
@@ -16,14 +16,14 @@ import psutil
 import pytest
 
 from core.errors import EngineError
-from engines.runtime.external_server.free_port import reserve_port
 from engines.runtime.external_server.output_log import ServerLog
 from engines.runtime.external_server.process import (
-    LEASH,
-    LEASH_GRACE_S,
+    GUARD,
+    GUARD_GRACE_S,
     ServerProcess,
     start_server,
 )
+from engines.runtime.external_server.program import reserve_port
 
 pytestmark = pytest.mark.live
 
@@ -37,7 +37,7 @@ class Heard(ServerLog):
     """Says when the server is ready, and the pid of its child."""
 
     def __init__(self) -> None:
-        super().__init__("llm.vllm", KEY, lambda: 1.0)
+        super().__init__("tts.parrot", KEY, lambda: 1.0)
         self.ready = asyncio.Event()
         self.text = ""
 
@@ -59,10 +59,10 @@ def command(port: int, *more: str) -> list[str]:
 @asynccontextmanager
 async def serving(*more: str) -> AsyncIterator[tuple[ServerProcess, Heard]]:
     heard = Heard()
-    with reserve_port("127.0.0.1", 0, "vllm") as port:
+    with reserve_port("tts", "parrot", "127.0.0.1", 0) as port:
         words = command(port, *more)
         async with asyncio.timeout(LIMIT_S):
-            async with start_server(words, {"VLLM_API_KEY": KEY}, heard, GRACE_S) as process:
+            async with start_server(words, {"MODEL_SERVER_KEY": KEY}, heard, GRACE_S) as process:
                 await heard.ready.wait()
                 with socket.create_connection(("127.0.0.1", port), timeout=5):
                     pass  # it could take the port that is reserved for it
@@ -74,9 +74,9 @@ def test_nothing_of_it_is_left(more: tuple[str, ...]) -> None:
     async def scenario() -> list[psutil.Process]:
         async with serving(*more) as (process, heard):
             server = psutil.Process(process.pid)
-            (leash,) = server.parents()[:1]
-            assert leash.ppid() == os.getpid()
-            return [leash, server, heard.child]
+            (guard,) = server.parents()[:1]
+            assert guard.ppid() == os.getpid()
+            return [guard, server, heard.child]
 
     assert not [one for one in asyncio.run(scenario()) if one.is_running()]
 
@@ -93,13 +93,13 @@ def test_a_killed_server_takes_its_orphans_with_it(more: tuple[str, ...]) -> Non
     assert not asyncio.run(scenario()).is_running()
 
 
-def test_a_killed_leash_leaves_nothing_either() -> None:
+def test_a_killed_guard_leaves_nothing_either() -> None:
     async def scenario() -> list[psutil.Process]:
         async with serving() as (process, heard):
             server = psutil.Process(process.pid)
             family = [server, heard.child]
             os.kill(server.parents()[0].pid, signal.SIGKILL)
-            assert await process.wait() == "who held it was ended by signal 9"
+            assert await process.wait() == "its guard process was ended by signal 9"
         return family
 
     _, alive = psutil.wait_procs(asyncio.run(scenario()), timeout=LIMIT_S)
@@ -129,22 +129,22 @@ def test_cancelling_ends_it() -> None:
     assert not [one for one in family if one.is_running()]
 
 
-@pytest.mark.parametrize("victim", ["us", "the leash"])
+@pytest.mark.parametrize("victim", ["us", "the guard"])
 def test_it_does_not_outlive_those_who_hold_it(victim: str) -> None:
     """Killed without a chance to say so."""
-    with reserve_port("127.0.0.1", 0, "vllm") as port:
-        leash = [sys.executable, "-I", str(LEASH), str(GRACE_S), *command(port)]
-        # `us` is a shell whose standard output is ours, and whose pipe holds the leash.
+    with reserve_port("tts", "parrot", "127.0.0.1", 0) as port:
+        guard = [sys.executable, "-I", str(GUARD), str(GRACE_S), *command(port)]
+        # `us` is a shell whose standard output is ours, and whose pipe holds the guard.
         holder = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, *leash], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", HOLDER, *guard], stdout=subprocess.PIPE, text=True
         )
         assert holder.stdout is not None
-        leash_pid, server_pid = int(holder.stdout.readline()), int(holder.stdout.readline())
+        guard_pid, server_pid = int(holder.stdout.readline()), int(holder.stdout.readline())
         child_pid = int(holder.stdout.readline().split()[1])
-        family = [psutil.Process(leash_pid), psutil.Process(server_pid)]
+        family = [psutil.Process(guard_pid), psutil.Process(server_pid)]
         if victim == "us":
             family.append(psutil.Process(child_pid))
-        os.kill(holder.pid if victim == "us" else leash_pid, signal.SIGKILL)
+        os.kill(holder.pid if victim == "us" else guard_pid, signal.SIGKILL)
         _, alive = psutil.wait_procs(family, timeout=LIMIT_S)
         for pid in (holder.pid, child_pid):
             if psutil.pid_exists(pid):
@@ -155,11 +155,11 @@ def test_it_does_not_outlive_those_who_hold_it(victim: str) -> None:
 
 HOLDER = """
 import subprocess, sys, time
-leash = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
-print(leash.pid, flush=True)
-leash.stdin.write(b'{}\\n')
-leash.stdin.flush()
-leash.wait()
+guard = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
+print(guard.pid, flush=True)
+guard.stdin.write(b'{}\\n')
+guard.stdin.flush()
+guard.wait()
 time.sleep(600)
 """
 
@@ -172,7 +172,7 @@ def test_its_key_travels_in_no_command_line_and_is_not_logged(
     async def scenario() -> None:
         async with serving() as (process, heard):
             server = psutil.Process(process.pid)
-            assert server.environ()["VLLM_API_KEY"] == KEY
+            assert server.environ()["MODEL_SERVER_KEY"] == KEY
             assert f" {KEY}" in heard.text
             for one in (server, *server.parents()[:1]):
                 assert KEY not in " ".join(one.cmdline())
@@ -189,7 +189,7 @@ def test_a_server_that_fails_says_why_and_how() -> None:
         async with asyncio.timeout(LIMIT_S):
             async with start_server(command(1, "--fail"), {}, heard, GRACE_S) as process:
                 assert await process.wait() == "it ended with status 1"
-            assert heard.told() == "ValueError: no such model"
+            assert heard.summary() == "ValueError: no such model"
 
     asyncio.run(scenario())
 
@@ -206,8 +206,8 @@ def test_a_program_that_is_not_there_cannot_be_started() -> None:
 def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        held = reserve_port("127.0.0.1", port, "vllm")
-        with pytest.raises(EngineError, match=f"port {port}.*in use"):
+        held = reserve_port("tts", "parrot", "127.0.0.1", port)
+        with pytest.raises(EngineError, match=f"tts engine 'parrot': port {port}.*in use"):
             held.__enter__()
 
 
@@ -217,4 +217,4 @@ def test_ending_takes_no_longer_than_its_grace() -> None:
             began_s = time.monotonic()
         return time.monotonic() - began_s
 
-    assert GRACE_S <= asyncio.run(scenario()) < GRACE_S + LEASH_GRACE_S
+    assert GRACE_S <= asyncio.run(scenario()) < GRACE_S + GUARD_GRACE_S

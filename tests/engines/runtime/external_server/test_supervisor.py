@@ -50,7 +50,12 @@ class Script:
     def supervised(self, start_timeout_s: float = 60) -> ServerSupervisor:
         return ServerSupervisor(
             SupervisedServer(
-                "vllm", self.start, self.probe, lambda: "out of memory", start_timeout_s
+                "tts",
+                "parrot",
+                self.start,
+                self.probe,
+                lambda: "out of memory",
+                start_timeout_s,
             )
         )
 
@@ -63,7 +68,7 @@ def test_the_body_begins_when_the_server_is_up_and_ends_it() -> None:
     async def scenario() -> None:
         script = Script(starts_s=10)
         one = script.supervised()
-        with pytest.raises(EngineCrashed, match="has not been started"):
+        with pytest.raises(EngineCrashed, match=r"tts engine 'parrot': .*has not been started"):
             one.check()
         async with one.running():
             assert 10 <= now() < 11
