@@ -15,10 +15,10 @@ from core.ids import new_id
 from core.ports import Clock, Metrics
 from core.tasks import Backoff
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
+from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
 from serving.placement.offers import AsrModelOffer
 from serving.placement.whisper import CPU
-from serving.scheduling.lanes import lanes
-from serving.scheduling.scheduler import AsrScheduler, AsrWorker, DecodePriority
+from serving.scheduling.scheduler import Scheduler
 from serving.workers.process import ProcessWorker
 
 BACKOFF_S = (2.0, 5.0, 15.0, 60.0)
@@ -48,11 +48,11 @@ class LoadedModel(Protocol):
     async def decode(
         self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
     ) -> AsrResult:
-        """Recognises one item. See `AsrScheduler.decode`."""
+        """Recognises one item. See `Scheduler.submit`."""
         ...
 
     def hurry(self, utterance: str) -> None:
-        """Turns a waiting speculative request into a final one. See `AsrScheduler.hurry`."""
+        """Turns a waiting speculative request into a final one. See `Scheduler.promote`."""
         ...
 
     def forget(self, utterance: str) -> None:
@@ -173,7 +173,7 @@ class SharedModel:
     async def decode(
         self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
     ) -> AsrResult:
-        """Recognises one item, and loads the model first if necessary. See `AsrScheduler.decode`.
+        """Recognises one item, and loads the model first if necessary. See `Scheduler.submit`.
 
         Raises EngineError when the model fails to load, OverloadedError when there is no room for
         it now.
@@ -186,7 +186,7 @@ class SharedModel:
             return await served.decode(item, priority, deadline_s=deadline_s)
 
     def hurry(self, utterance: str) -> None:
-        """Turns a waiting speculative request into a final one. See `AsrScheduler.hurry`."""
+        """Turns a waiting speculative request into a final one. See `Scheduler.promote`."""
         if self.life is not None and self.life.served is not None:
             self.life.served.hurry(utterance)
 
@@ -226,12 +226,8 @@ class ServedModel:
             ProcessWorker("asr", offer.engine, options, metrics, index, called=offer.name)
             for index, options in enumerate(offer.workers)
         ]
-        shared: list[AsrWorker] = [
-            lane for worker in self._workers for lane in lanes(worker, offer.lanes)
-        ]
-        joins = offer.lanes > 1
-        self._scheduler = AsrScheduler(
-            shared if joins else self._workers, clock, metrics, can_leave=joins
+        self._scheduler: Scheduler[AsrItem, AsrResult] = Scheduler(
+            self._workers, ASR_SCHEDULING, clock, metrics, lanes=offer.lanes
         )
 
     @property
@@ -246,7 +242,8 @@ class ServedModel:
 
     async def ready(self) -> AsrInfo:
         """Waits until the model is loaded, and returns its properties."""
-        return await self._scheduler.ready()
+        await self._scheduler.ready()
+        return await self._workers[0].ready()
 
     def admit(self, priority: DecodePriority) -> None:
         """Checks that work of many requests is accepted now. Raises OverloadedError."""
@@ -255,12 +252,12 @@ class ServedModel:
     async def decode(
         self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
     ) -> AsrResult:
-        """Recognises one item. See `AsrScheduler.decode`."""
-        return await self._scheduler.decode(item, priority, deadline_s=deadline_s)
+        """Recognises one item. See `Scheduler.submit`."""
+        return await self._scheduler.submit(item, priority, deadline_s=deadline_s)
 
     def hurry(self, utterance: str) -> None:
-        """Turns a waiting speculative request into a final one. See `AsrScheduler.hurry`."""
-        self._scheduler.hurry(utterance)
+        """Turns a waiting speculative request into a final one. See `Scheduler.promote`."""
+        self._scheduler.promote(utterance)
 
     def forget(self, utterance: str) -> None:
         """Drops what a worker cached for an utterance."""

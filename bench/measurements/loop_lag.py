@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from bench.client.microphone import RATE_HZ
-from bench.server.stub_engines.scheduled_asr import NullMetrics, scheduling
+from bench.server.stub_engines.scheduled_asr import AsrScheduler, NullMetrics, scheduling
 from bench.tools.clips import COMMANDS, spoken
 from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples
 from core.errors import OverloadedError
 from engines.base import AsrItem
 from media.resample import Resampler
-from serving.scheduling.scheduler import AsrScheduler, DecodePriority
+from serving.asr.scheduling import DecodePriority
 from serving.workers.process import ProcessWorker
 
 PROBE_S = 0.005
@@ -64,10 +64,9 @@ async def full_load(
     clips = [_at_16k(spoken(text)) for text in COMMANDS]
     load = LoopLagResult()
     async with scheduling(pool) as scheduler:
-        window_ms = min(WINDOW_MS, scheduler.info.window_ms or WINDOW_MS)
+        infos = [await worker.ready() for worker in pool]
+        window_ms = min(WINDOW_MS, infos[0].window_ms or WINDOW_MS)
         window = np.resize(np.concatenate(clips), ms_to_samples(window_ms, ASR_RATE_HZ))
-        for worker in pool:
-            await worker.ready()
         gc.collect()
         gc.freeze()  # as the server does after its start
         tasks = [_talk(scheduler, clips[n % len(clips) :] + clips, n, load) for n in range(talkers)]
@@ -109,14 +108,14 @@ async def _talk(
                 await asyncio.sleep(PARTIAL_MS / 1000)
                 partials.create_task(_partial(scheduler, AsrItem(name, clip[:end], False), load))
         began = loop.time()
-        await scheduler.decode(AsrItem(name, clip, is_final=True), DecodePriority.FINAL)
+        await scheduler.submit(AsrItem(name, clip, is_final=True), DecodePriority.FINAL)
         load.finals_ms.append((loop.time() - began) * 1000)
         await asyncio.sleep(PAUSE_S)
 
 
 async def _partial(scheduler: AsrScheduler, item: AsrItem, load: LoopLagResult) -> None:
     try:
-        await scheduler.decode(item, DecodePriority.PARTIAL)
+        await scheduler.submit(item, DecodePriority.PARTIAL)
         load.partials += 1
     except OverloadedError:
         load.dropped += 1
@@ -125,7 +124,7 @@ async def _partial(scheduler: AsrScheduler, item: AsrItem, load: LoopLagResult) 
 async def _upload(scheduler: AsrScheduler, window: Pcm, number: int, load: LoopLagResult) -> None:
     while True:
         item = AsrItem(f"upload {number}.{load.uploads}", window, is_final=True)
-        await scheduler.decode(item, DecodePriority.BATCH)
+        await scheduler.submit(item, DecodePriority.BATCH)
         load.uploads += 1
 
 

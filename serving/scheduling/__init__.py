@@ -1,1 +1,1 @@
-"""Scheduler of ASR requests: queue, admission, costs, worker affinity."""
+"""Scheduler of any kind of model: queue, admission, costs, worker affinity."""

@@ -1,45 +1,45 @@
-"""Remembers which worker keeps the decoder state of which utterance."""
+"""Remembers which worker keeps the state of which sequence, such as an utterance."""
 
 from collections import Counter
 
-MAX_HOMES = 1024
-"""Largest number of utterances that are remembered, far more than speak at once. Beyond it the one
-unused for longest is forgotten."""
+MAX_SEQUENCES = 1024
+"""Largest number of sequences that are remembered, far more than people speak at once. Beyond it
+the one unused for longest is forgotten."""
 
 
 class WorkerAffinity:
-    """Workers by utterance, from the utterance's first partial until it is final or forgotten.
-    Bounded. A worker is called the utterance's home."""
+    """Workers by sequence, from the sequence's first item until its last, or until it is forgotten.
+    Bounded."""
 
     def __init__(self) -> None:
-        self._homes: dict[str, int] = {}
-        "Index of the worker by utterance, the least recently used first."
+        self._workers: dict[str, int] = {}
+        "Index of the worker by sequence, the least recently used first."
 
     def __len__(self) -> int:
-        return len(self._homes)
+        return len(self._workers)
 
-    def of(self, utterance: str) -> int | None:
-        """Returns the utterance's worker; None if no worker keeps anything of it."""
-        return self._homes.get(utterance)
+    def worker_of(self, sequence: str | None) -> int | None:
+        """Returns the worker that keeps the sequence; None if no worker does."""
+        return None if sequence is None else self._workers.get(sequence)
 
-    def open(self, utterance: str, worker: int) -> list[tuple[str, int]]:
-        """Notes that the worker decodes a part of the utterance. Returns the utterances that were
-        forgotten to stay within MAX_HOMES, with their workers."""
-        self._homes.pop(utterance, None)
-        self._homes[utterance] = worker
-        gone = list(self._homes.items())[: max(0, len(self._homes) - MAX_HOMES)]
-        for old, _ in gone:
-            del self._homes[old]
-        return gone
+    def assign(self, sequence: str, worker: int) -> list[tuple[str, int]]:
+        """Notes that the worker keeps state of the sequence. Returns the sequences that were
+        forgotten to stay within MAX_SEQUENCES, with their workers."""
+        self._workers.pop(sequence, None)
+        self._workers[sequence] = worker
+        dropped = list(self._workers.items())[: max(0, len(self._workers) - MAX_SEQUENCES)]
+        for old, _ in dropped:
+            del self._workers[old]
+        return dropped
 
-    def close(self, utterance: str) -> int | None:
-        """Forgets an utterance that is over. Returns its worker; None if it had none."""
-        return self._homes.pop(utterance, None)
+    def release(self, sequence: str) -> int | None:
+        """Forgets a sequence that is over. Returns its worker; None if it had none."""
+        return self._workers.pop(sequence, None)
 
-    def leave(self, worker: int) -> None:
-        """Forgets all utterances of a worker that has lost its state."""
-        self._homes = {name: home for name, home in self._homes.items() if home != worker}
+    def drop_worker(self, worker: int) -> None:
+        """Forgets all sequences of a worker that has lost its state."""
+        self._workers = {name: one for name, one in self._workers.items() if one != worker}
 
-    def count(self) -> Counter[int]:
-        """Returns the number of utterances by worker."""
-        return Counter(self._homes.values())
+    def count_by_worker(self) -> Counter[int]:
+        """Returns the number of sequences by worker."""
+        return Counter(self._workers.values())

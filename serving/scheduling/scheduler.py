@@ -1,4 +1,4 @@
-"""Scheduler of one ASR model for all sessions and requests: priorities, micro-batches,
+"""Scheduler of one model of any kind for all sessions and requests: priorities, micro-batches,
 cancellation.
 
 A lone request is never delayed to wait for others: a worker that becomes free takes the most urgent
@@ -10,90 +10,105 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import Generic
 
 from core.errors import EarshotError, EngineCrashed, EngineError, EngineMissing, EngineTimeout
 from core.ports import Clock, Metrics
-from engines.base import AsrInfo, AsrItem, AsrResult
+from serving.asr.scheduling import DecodePriority
 from serving.scheduling.admission import AdmissionControl
 from serving.scheduling.affinity import WorkerAffinity
 from serving.scheduling.cost_model import BatchCostModel, WorkerLoad
-from serving.scheduling.priority import BEGIN_SHARE, DEADLINE_S, DecodePriority
+from serving.scheduling.policy import (
+    BatchModelInfo,
+    BatchWorker,
+    ItemT,
+    ResultT,
+    SchedulingPolicy,
+)
 from serving.scheduling.queue import QueuedRequest, RequestQueue
-from serving.workers.base import AsrWorker
 
-__all__ = ["AsrScheduler", "AsrWorker", "DecodePriority"]
+__all__ = ["DecodePriority", "Scheduler"]
 
 logger = logging.getLogger(__name__)
 
+ADMIT_SHARE = 0.5
+"""Part of the wait limit that `Scheduler.admit` applies, before work of many requests. Work that
+has begun should not be refused half-way."""
+
 
 @dataclass(frozen=True, slots=True)
-class _WorkerCall:
-    """The call that a worker computes now."""
+class _WorkerCall(Generic[ItemT, ResultT]):
+    """The call that a lane computes now."""
 
-    batch: Sequence[QueuedRequest]
-    began: float
-    "Clock time of its start, in seconds."
-    until: asyncio.Timeout
+    batch: Sequence[QueuedRequest[ItemT, ResultT]]
+    began_s: float
+    "Clock time of its start."
+    timeout: asyncio.Timeout
     "Timeout that ends the call early when it is rescheduled."
 
     @property
-    def priorities(self) -> list[DecodePriority]:
+    def priorities(self) -> list[IntEnum]:
         """Priorities of the call's items."""
-        return [waiting.priority for waiting in self.batch]
+        return [request.priority for request in self.batch]
 
 
-class AsrScheduler:
+class Scheduler(Generic[ItemT, ResultT]):
     """Shares the workers of one model among all callers.
 
+    A lane is one call that a worker computes at a time. A worker with several lanes computes
+    several calls at once, of one item each: a late request joins those that run already, and one
+    that is cancelled leaves at once.
+
     Example:
-        scheduler = AsrScheduler(workers, clock, metrics)
+        scheduler: Scheduler[AsrItem, AsrResult] = Scheduler(
+            workers, ASR_SCHEDULING, clock, metrics
+        )
         task = tasks.create_task(scheduler.run())       # owns the scheduler's tasks
         info = await scheduler.ready()                  # the model is loaded
-        result = await scheduler.decode(AsrItem("u1", pcm, is_final=True), DecodePriority.FINAL)
+        result = await scheduler.submit(AsrItem("u1", pcm, is_final=True), DecodePriority.FINAL)
     """
 
     def __init__(
         self,
-        workers: Sequence[AsrWorker],
+        workers: Sequence[BatchWorker[ItemT, ResultT]],
+        policy: SchedulingPolicy[ItemT],
         clock: Clock,
         metrics: Metrics,
         *,
-        can_leave: bool = False,
+        lanes: int = 1,
     ) -> None:
-        """Creates the scheduler; `run` starts it. `can_leave`: the workers stop computing a
-        cancelled request at once."""
-        self._workers, self._can_leave = workers, can_leave
+        """Creates the scheduler; `run` starts it. `lanes`: number of calls that each worker
+        computes at once."""
+        self._workers, self._policy, self._lanes = workers, policy, lanes
         self._clock, self._metrics = clock, metrics
-        self._line = RequestQueue()
-        self._costs = BatchCostModel()
-        self._load = WorkerLoad(len(workers))
-        self._homes = WorkerAffinity()
-        self._admission = AdmissionControl(self._line, self.expected_wait_s, metrics)
-        self._wake = [asyncio.Event() for _ in workers]
+        self._queue: RequestQueue[ItemT, ResultT] = RequestQueue(policy.rules)
+        self._costs = BatchCostModel(policy.rules)
+        self._load = WorkerLoad(policy.rules, len(workers) * lanes)
+        self._affinity = WorkerAffinity()
+        "Lane of each sequence of which a worker keeps state."
+        self._admission: AdmissionControl[ItemT, ResultT] = AdmissionControl(
+            self._queue, policy, self.expected_wait_s, metrics
+        )
+        self._wakeups = [asyncio.Event() for _ in range(len(workers) * lanes)]
+        "Event that wakes a lane, by the lane's index."
         self._idle: set[int] = set()
-        "Indices of the workers that wait to be woken."
-        self._calls: dict[int, _WorkerCall] = {}
-        "Present call by the index of its worker."
-        self._order = 0
-        self._info: AsrInfo | None = None
+        "Lanes that wait to be woken."
+        self._calls: dict[int, _WorkerCall[ItemT, ResultT]] = {}
+        "Present call by lane."
+        self._last_order = 0
+        self._info: BatchModelInfo | None = None
         self._has_stopped = False
-
-    @property
-    def info(self) -> AsrInfo:
-        """Properties of the loaded model. Raises RuntimeError before `ready` has returned."""
-        if self._info is None:
-            raise RuntimeError("the model is not loaded yet: await ready() first")
-        return self._info
 
     @property
     def waiting(self) -> int:
         """Number of requests that no worker has taken yet."""
-        return len(self._line)
+        return len(self._queue)
 
     @property
-    def open_utterances(self) -> int:
-        """Number of utterances for which a worker keeps decoder state."""
-        return len(self._homes)
+    def open_sequences(self) -> int:
+        """Number of sequences for which a worker keeps state."""
+        return len(self._affinity)
 
     async def run(self) -> None:
         """Serves until it is cancelled. Raises EngineMissing when the model cannot be loaded at
@@ -102,123 +117,144 @@ class AsrScheduler:
             async with asyncio.TaskGroup() as tasks:
                 self._start(0, tasks)
                 for index in range(1, len(self._workers)):
-                    tasks.create_task(self._help(index), name=f"asr-help-{index}")
+                    tasks.create_task(
+                        self._run_further_worker(index), name=f"{self._policy.kind}-further-{index}"
+                    )
         finally:
             self._has_stopped = True
-            for waiting in self._line:
-                waiting.fail(self._unloaded())
+            for request in self._queue:
+                request.fail(self._unloaded_error())
 
-    async def ready(self) -> AsrInfo:
+    async def ready(self) -> BatchModelInfo:
         """Waits until the first worker has loaded the model, and returns its properties. Further
         workers join when they have loaded it, too."""
         self._info = await self._workers[0].ready()
         return self._info
 
-    def admit(self, priority: DecodePriority) -> None:
+    def admit(self, priority: IntEnum) -> None:
         """Checks that work of many requests, such as a recording, is accepted now. Raises
         OverloadedError."""
-        self._admission.check(priority, BEGIN_SHARE)
+        self._admission.check(priority, ADMIT_SHARE)
 
-    async def decode(
-        self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
-    ) -> AsrResult:
-        """Recognises one item when its turn comes, and returns the result. Cancelling the call
+    async def submit(
+        self, item: ItemT, priority: IntEnum, *, deadline_s: float | None = None
+    ) -> ResultT:
+        """Has one item computed when its turn comes, and returns the result. Cancelling the call
         gives up its place.
 
-        `deadline_s`: seconds within which a worker must begin; None: DEADLINE_S of the priority.
+        `deadline_s`: seconds within which a worker must begin; None: those of the priority's rule.
         Raises EngineError (EngineCrashed, EngineTimeout); OverloadedError when the expected wait is
-        too long; SupersededError when a newer request of the utterance replaces a partial or
-        speculative one.
+        too long; SupersededError when a newer request of the sequence replaces a droppable one.
         """
-        limit_s = DEADLINE_S[priority] if deadline_s is None else deadline_s
+        if deadline_s is None:
+            deadline_s = self._policy.rules[priority].deadline_s
         if self._has_stopped:
-            raise self._unloaded()
-        order = self._admission.replace_older(item.utterance, priority)
+            raise self._unloaded_error()
+        sequence = self._policy.sequence_of(item)
+        order = self._admission.replace_older(sequence, priority)
         if order is None:  # a request that replaces another has been admitted with that
-            self._check_room(priority)
+            self._check_ration(priority)
             self._admission.check(priority)
             self._admission.make_room(priority)
-            self._order = order = self._order + 1
-        answer: asyncio.Future[AsrResult] = asyncio.get_running_loop().create_future()
-        deadline = asyncio.timeout(limit_s)
-        waiting = QueuedRequest(priority, order, item, answer, self._clock.now(), deadline)
+            self._last_order = order = self._last_order + 1
+        request: QueuedRequest[ItemT, ResultT] = QueuedRequest(
+            priority=priority,
+            order=order,
+            item=item,
+            sequence=sequence,
+            is_last=self._policy.is_last(item),
+            result=asyncio.get_running_loop().create_future(),
+            arrived_s=self._clock.now(),
+            deadline=asyncio.timeout(deadline_s),
+        )
         try:
-            async with deadline:
-                self._line.add(waiting)
-                self._wake_for(item.utterance)
-                return await answer
+            async with request.deadline:
+                self._queue.add(request)
+                self._wake_for(sequence)
+                return await request.result
         except TimeoutError:
-            waited_s = self._clock.now() - waiting.since
-            raise self._admission.expired(waiting.priority, waited_s, self._name) from None
+            waited_s = self._clock.now() - request.arrived_s
+            raise self._admission.expired(request.priority, waited_s, self._name) from None
         finally:
-            self._line.discard(waiting)
-            if self._can_leave and answer.cancelled():
-                self._leave(waiting)
+            self._queue.discard(request)
+            if self._lanes > 1 and request.result.cancelled():
+                self._end_abandoned_call(request)
 
-    def hurry(self, utterance: str) -> None:
-        """Turns the utterance's waiting speculative request into a final, because the turn is
-        really over."""
-        until = asyncio.get_running_loop().time() + DEADLINE_S[DecodePriority.FINAL]
-        self._line.promote(utterance, until)
+    def promote(self, sequence: str) -> None:
+        """Raises the priority of the sequence's waiting requests as their rule says, such as a
+        speculation that came true."""
+        self._queue.promote(sequence, asyncio.get_running_loop().time())
 
-    def forget(self, utterance: str) -> None:
-        """Frees what a worker keeps for an utterance that was cancelled."""
-        index = self._homes.close(utterance)
-        if index is not None:
-            self._workers[index].forget(utterance)
+    def forget(self, sequence: str) -> None:
+        """Frees what a worker keeps for a sequence that was cancelled."""
+        lane = self._affinity.release(sequence)
+        if lane is not None:
+            self._worker(lane).forget(sequence)
 
-    def expected_wait_s(self, priority: DecodePriority) -> float:
+    def expected_wait_s(self, priority: IntEnum) -> float:
         """Returns the expected seconds until a worker takes a new request of this priority; 0 while
         nothing has been measured."""
-        count = sum(worker.is_ready for worker in self._workers) or len(self._workers)
-        ahead = self._line.ahead_of(priority)
-        max_batch = self._info.max_batch if self._info else 1
-        return self._until_free_s() + self._costs.queue_s(ahead, max_batch) / count
+        ready = sum(worker.is_ready for worker in self._workers) or len(self._workers)
+        ahead = self._queue.ahead_of(priority)
+        max_batch = self._max_batch(self._info) if self._info else 1
+        queue_s = self._costs.queue_s(ahead, max_batch)
+        return self._until_free_s() + queue_s / (ready * self._lanes)
 
-    def _leave(self, waiting: QueuedRequest) -> None:
+    def _worker(self, lane: int) -> BatchWorker[ItemT, ResultT]:
+        return self._workers[lane // self._lanes]
+
+    def _max_batch(self, info: BatchModelInfo) -> int:
+        # With several lanes each call has one item, so that each request can be cancelled.
+        return info.max_batch if self._lanes == 1 else 1
+
+    def _end_abandoned_call(self, request: QueuedRequest[ItemT, ResultT]) -> None:
         """Ends a worker's call if no caller waits for any of its items any more."""
         for call in self._calls.values():
-            if waiting in call.batch and all(one.answer.done() for one in call.batch):
-                call.until.reschedule(asyncio.get_running_loop().time())
+            if request in call.batch and all(one.result.done() for one in call.batch):
+                call.timeout.reschedule(asyncio.get_running_loop().time())
 
-    def _check_room(self, priority: DecodePriority) -> None:
-        """Raises OverloadedError for a partial that would take time that others need.
+    def _check_ration(self, priority: IntEnum) -> None:
+        """Raises OverloadedError for a rationed request that would take time that others need.
 
-        An incremental engine is exempt: its partials are the work itself, and its final is then
-        short.
+        An incremental model is exempt: its partial results are the work itself, and its final
+        result is then quick.
         """
-        if priority is not DecodePriority.PARTIAL or self.info.is_incremental:
+        if not self._policy.rules[priority].is_rationed:
+            return
+        if self._info is not None and self._info.is_incremental:
             return
         running = sum(call.priorities.count(priority) for call in self._calls.values())
-        count = 1 + running + self._line.ahead_of(priority)[priority]
-        soon_s = count * self._costs.one_s(priority)
-        if not self._load.has_room_for_partial(self._clock.now(), soon_s):
-            raise self._admission.out_of_share(priority)
+        count = 1 + running + self._queue.ahead_of(priority)[priority]
+        soon_s = count * self._costs.item_s(priority)
+        if not self._load.has_room_for_rationed(self._clock.now(), soon_s):
+            raise self._admission.ration_used_up(priority)
 
     def _until_free_s(self) -> float:
-        """Returns the expected seconds until the first worker is free."""
-        if self._free_workers():
+        """Returns the expected seconds until the first lane is free."""
+        if self._free_lanes():
             return 0.0
-        now = self._clock.now()
-        left = [
-            self._costs.call_s(call.priorities) - (now - call.began)
+        now_s = self._clock.now()
+        left_s = [
+            self._costs.call_s(call.priorities) - (now_s - call.began_s)
             for call in self._calls.values()
         ]
-        return max(0.0, min(left, default=0.0))
+        return max(0.0, min(left_s, default=0.0))
 
     @property
     def _name(self) -> str:
-        return self._info.name if self._info else "asr"
+        return self._info.name if self._info else self._policy.kind
 
-    def _unloaded(self) -> EngineCrashed:
-        return EngineCrashed("asr", self._name, "the model is being unloaded")
+    def _unloaded_error(self) -> EngineCrashed:
+        return EngineCrashed(self._policy.kind, self._name, "the model is being unloaded")
 
     def _start(self, index: int, tasks: asyncio.TaskGroup) -> None:
-        tasks.create_task(self._workers[index].run(), name=f"asr-worker-{index}")
-        tasks.create_task(self._serve(index), name=f"asr-serve-{index}")
+        kind = self._policy.kind
+        tasks.create_task(self._workers[index].run(), name=f"{kind}-worker-{index}")
+        for lane in range(index * self._lanes, (index + 1) * self._lanes):
+            tasks.create_task(self._serve(lane), name=f"{kind}-lane-{lane}")
 
-    async def _help(self, index: int) -> None:
-        """Runs a further worker.
+    async def _run_further_worker(self, index: int) -> None:
+        """Runs a worker other than the first.
 
         It loads after the first: on few cores, loading at the same time would make all callers wait
         longer. If it fails to load, as on a full GPU, the other workers serve without it.
@@ -233,8 +269,9 @@ class AsrScheduler:
             )
             self._metrics.count("earshot_errors", code=EngineMissing.code)
 
-    async def _serve(self, index: int) -> None:
-        worker = self._workers[index]
+    async def _serve(self, lane: int) -> None:
+        """Computes one call after the other in one lane."""
+        worker = self._worker(lane)
         info = await worker.ready()
         while True:
             if not worker.is_ready:
@@ -242,128 +279,141 @@ class AsrScheduler:
             try:
                 info = await worker.ready()
             except EngineCrashed as error:
-                self._cannot_serve(error)
+                self._fail_all_if_down(error)
                 continue
-            batch = self._take(index, info.max_batch)
+            batch = self._take(lane, self._max_batch(info))
             if batch:
-                await self._compute(index, batch)
+                await self._compute(lane, batch)
             else:
-                self._idle.add(index)
-                self._wake[index].clear()
-                await self._wake[index].wait()
-                self._idle.discard(index)
+                self._idle.add(lane)
+                self._wakeups[lane].clear()
+                await self._wakeups[lane].wait()
+                self._idle.discard(lane)
 
-    def _cannot_serve(self, error: EngineCrashed) -> None:
+    def _fail_all_if_down(self, error: EngineCrashed) -> None:
         """Fails all waiting requests if this worker cannot be restarted now and no other worker is
         ready."""
         if not any(worker.is_ready for worker in self._workers):
-            for waiting in self._line:
-                waiting.fail(error)
+            for request in self._queue:
+                request.fail(error)
 
-    def _take(self, index: int, max_batch: int) -> list[QueuedRequest]:
-        free = len([i for i in self._free_workers() if i != index])
-        now = asyncio.get_running_loop().time()
-        batch = self._line.take(index, self._home, now, max_batch, self._costs, free)
-        for waiting in batch:
-            waiting.deadline.reschedule(None)  # it has begun; the worker has its own time limit
-            self._settle_in(index, waiting.item)
+    def _take(self, lane: int, max_batch: int) -> list[QueuedRequest[ItemT, ResultT]]:
+        """Takes the next batch of a lane out of the queue."""
+        idle_others = len([other for other in self._free_lanes() if other != lane])
+        now_s = asyncio.get_running_loop().time()
+        batch = self._queue.take(lane, self._bound_lane, now_s, max_batch, self._costs, idle_others)
+        for request in batch:
+            request.deadline.reschedule(None)  # it has begun; the worker has its own time limit
+            if request.sequence is not None:
+                self._assign(lane, request.sequence, is_last=request.is_last)
         return batch
 
-    def _settle_in(self, index: int, item: AsrItem) -> None:
-        """Makes the worker the home of the utterance, because it keeps the decoder state from now
-        on. A former home may drop its state."""
-        if self._homes.of(item.utterance) not in (None, index):
-            self.forget(item.utterance)
-        if not item.is_final:
-            for utterance, home in self._homes.open(item.utterance, index):
-                self._workers[home].forget(utterance)
+    def _assign(self, lane: int, sequence: str, *, is_last: bool) -> None:
+        """Notes that the lane's worker keeps the state of the sequence from now on. Another worker
+        that kept it may drop it."""
+        if self._affinity.worker_of(sequence) not in (None, lane):
+            self.forget(sequence)
+        if not is_last:
+            for dropped, other in self._affinity.assign(sequence, lane):
+                self._worker(other).forget(dropped)
 
-    def _free_workers(self) -> list[int]:
-        """Returns the indices of the workers that are ready and compute nothing."""
-        return [i for i, w in enumerate(self._workers) if w.is_ready and i not in self._calls]
+    def _free_lanes(self) -> list[int]:
+        """Returns the lanes whose worker is ready and that compute nothing."""
+        ready = [worker.is_ready for worker in self._workers]
+        return [
+            lane
+            for lane in range(len(self._wakeups))
+            if ready[lane // self._lanes] and lane not in self._calls
+        ]
 
-    async def _compute(self, index: int, batch: Sequence[QueuedRequest]) -> None:
-        until = asyncio.timeout(None)
-        call = self._calls[index] = _WorkerCall(batch, self._clock.now(), until)
-        for waiting in batch:
-            waited_s, kind = call.began - waiting.since, waiting.priority.name.lower()
-            self._metrics.observe("earshot_asr_queue_seconds", waited_s, priority=kind)
-        self._metrics.observe("earshot_asr_batch_size", len(batch))
+    async def _compute(self, lane: int, batch: Sequence[QueuedRequest[ItemT, ResultT]]) -> None:
+        """Computes one batch in a lane, and answers its requests."""
+        kind, timeout = self._policy.kind, asyncio.timeout(None)
+        call = self._calls[lane] = _WorkerCall(batch, self._clock.now(), timeout)
+        for request in batch:
+            self._metrics.observe(
+                f"earshot_{kind}_queue_seconds",
+                call.began_s - request.arrived_s,
+                priority=request.priority.name.lower(),
+            )
+        self._metrics.observe(f"earshot_{kind}_batch_size", len(batch))
         try:
-            async with until:
-                results = await self._workers[index].decode([waiting.item for waiting in batch])
-        except TimeoutError:  # `_leave` ended the call: no caller waits for its items
-            self._settle(index, batch)
-        except EngineError as exc:
-            self._lose(index, batch, exc)
+            async with timeout:
+                results = await self._worker(lane).decode([request.item for request in batch])
+        except TimeoutError:  # `_end_abandoned_call` ended the call: no caller waits for its items
+            self._update_affinity(lane, batch)
+        except EngineError as error:
+            self._fail_batch(lane, batch, error)
         else:
-            took_s = self._clock.now() - call.began
-            self._metrics.observe("earshot_asr_compute_seconds", took_s, batch=str(len(batch)))
+            took_s = self._clock.now() - call.began_s
+            self._metrics.observe(f"earshot_{kind}_compute_seconds", took_s, batch=str(len(batch)))
             self._costs.observe(call.priorities, took_s)
             self._load.add(call.priorities, took_s, self._clock.now())
-            for waiting, result in zip(batch, results, strict=True):
-                if not waiting.answer.done():
-                    waiting.answer.set_result(result)
-            self._settle(index, batch)
+            for request, result in zip(batch, results, strict=True):
+                if not request.result.done():
+                    request.result.set_result(result)
+            self._update_affinity(lane, batch)
         finally:
-            del self._calls[index]
-            for waiting in batch:  # only requests without an answer: the scheduler is cancelled
-                waiting.fail(self._unloaded())
+            del self._calls[lane]
+            for request in batch:  # only requests without a result: the scheduler is cancelled
+                request.fail(self._unloaded_error())
 
-    def _lose(self, index: int, batch: Sequence[QueuedRequest], error: EngineError) -> None:
+    def _fail_batch(
+        self, lane: int, batch: Sequence[QueuedRequest[ItemT, ResultT]], error: EngineError
+    ) -> None:
         """Fails the requests of a call that ended with an error."""
         logger.warning("! %s: %d request(s) lost (%s)", error, len(batch), error.code)
         self._metrics.count("earshot_errors", code=error.code)
-        for waiting in batch:
-            waiting.fail(error)
+        for request in batch:
+            request.fail(error)
         if isinstance(error, (EngineCrashed, EngineTimeout)):  # its process and state are gone
-            self._homes.leave(index)
+            self._affinity.drop_worker(lane)
         else:
-            self._settle(index, batch)
+            self._update_affinity(lane, batch)
 
-    def _settle(self, index: int, batch: Sequence[QueuedRequest]) -> None:
+    def _update_affinity(self, lane: int, batch: Sequence[QueuedRequest[ItemT, ResultT]]) -> None:
         """Updates the affinity after a call.
 
-        Engines drop finished utterances themselves. A cancelled utterance is forgotten, unless it
-        goes on: its final may follow a cancelled partial.
+        Engines drop finished sequences themselves. A cancelled sequence is forgotten, unless it
+        goes on: its last item may follow a cancelled one.
         """
-        for waiting in batch:
-            utterance = waiting.item.utterance
-            if waiting.item.is_final:
-                self._homes.close(utterance)
-            elif waiting.answer.cancelled() and not self._line.holds(utterance):
-                self.forget(utterance)
+        for request in batch:
+            sequence = request.sequence
+            if sequence is None:
+                continue
+            if request.is_last:
+                self._affinity.release(sequence)
+            elif request.result.cancelled() and not self._queue.holds(sequence):
+                self.forget(sequence)
 
-    def _home(self, utterance: str) -> int | None:
-        """Returns the worker that an utterance must wait for; None: any.
+    def _bound_lane(self, sequence: str | None) -> int | None:
+        """Returns the lane that a sequence must wait for; None: any.
 
-        Items are complete, so any worker will do when the home is down. The same holds when it is
-        busy, unless its state saves decoding everything again.
+        Items are complete, so any worker will do when the one that keeps the sequence is down. The
+        same holds when it is busy, unless its state saves computing everything again.
         """
-        index = self._homes.of(utterance)
-        if index is None or not self._workers[index].is_ready:
+        lane = self._affinity.worker_of(sequence)
+        if lane is None or not self._worker(lane).is_ready:
             return None
-        is_bound = index not in self._calls or (
-            self._info is not None and self._info.is_incremental
-        )
-        return index if is_bound else None
+        is_bound = lane not in self._calls or (self._info is not None and self._info.is_incremental)
+        return lane if is_bound else None
 
-    def _wake_for(self, utterance: str) -> None:
-        """Wakes a worker that can take the utterance, which is its home or the idle one with the
-        fewest utterances."""
-        home = self._home(utterance)
-        if home is not None:
-            self._wake[home].set()
+    def _wake_for(self, sequence: str | None) -> None:
+        """Wakes a lane that can take the sequence: the one that keeps it, or the idle one that
+        keeps the fewest."""
+        lane = self._bound_lane(sequence)
+        if lane is not None:
+            self._wakeups[lane].set()
             return
-        ready = [index for index in self._idle if self._workers[index].is_ready]
+        ready = [one for one in self._idle if self._worker(one).is_ready]
         if not ready:
             self._wake_all()
             return
-        open_: Counter[int] = self._homes.count()
-        index = min(ready, key=lambda i: (open_[i], i))
-        self._idle.discard(index)
-        self._wake[index].set()
+        kept: Counter[int] = self._affinity.count_by_worker()
+        chosen = min(ready, key=lambda one: (kept[one], one))
+        self._idle.discard(chosen)
+        self._wakeups[chosen].set()
 
     def _wake_all(self) -> None:
-        for event in self._wake:
+        for event in self._wakeups:
             event.set()

@@ -11,7 +11,7 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, AudioFrame, Pcm
 from core.events import HypothesisChanged, SessionEvent, TranscriptionCompleted
-from engines.base import AsrOptions
+from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
 from engines.registry import load
 from media.files.decode import decode_file
 from pipeline.conversation.conversation import Conversations
@@ -21,7 +21,8 @@ from pipeline.shared.settings import SessionSettings
 from pipeline.tools.toolbox import Toolbox
 from pipeline.transcription.recording import Transcriber, Transcript
 from pipeline.transcription.segmenter import Segmenter
-from serving.scheduling.scheduler import AsrScheduler, DecodePriority
+from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
+from serving.scheduling.scheduler import Scheduler
 from serving.workers.process import ProcessWorker
 from tests.pipeline.fakes import Counts, EchoLlm, LoopClock, ToneTts, collect
 from tests.shared import shared_data
@@ -44,8 +45,16 @@ class Done(Exception):
     pass
 
 
-class Loaded(AsrScheduler):
+class Loaded(Scheduler[AsrItem, AsrResult]):
     """A `Recogniser` that is always in memory."""
+
+    info: AsrInfo
+
+    async def decode(self, item: AsrItem, priority: DecodePriority) -> AsrResult:
+        return await self.submit(item, priority)
+
+    def hurry(self, utterance: str) -> None:
+        self.promote(utterance)
 
     def hold(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -72,17 +81,18 @@ def with_engines(scenario: Callable[[EngineSet], Awaitable[None]]) -> Counts:
         worker = ProcessWorker(
             "asr", "faster_whisper", {"model": str(NANO), "cpu_threads": 1}, metrics
         )
-        scheduler = Loaded([worker], LoopClock(), metrics)
+        scheduler = Loaded([worker], ASR_SCHEDULING, LoopClock(), metrics)
         async with asyncio.timeout(120), asyncio.TaskGroup() as tasks:
             tasks.create_task(scheduler.run())
             await scheduler.ready()
+            scheduler.info = await worker.ready()
             vad = load("vad", "gated", {})
             await scenario(
                 EngineSet(
                     vad, {"default": scheduler}, {"default": EchoLlm()}, {"default": ToneTts()}
                 )
             )
-            assert scheduler.open_utterances == 0
+            assert scheduler.open_sequences == 0
             raise Done
 
     with pytest.raises(ExceptionGroup) as ended:

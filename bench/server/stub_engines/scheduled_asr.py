@@ -10,7 +10,9 @@ from typing import Any
 from bench.tools.stats import percentile
 from core.audio import ASR_RATE_HZ, silence
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.scheduling.scheduler import AsrScheduler, AsrWorker, DecodePriority
+from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
+from serving.scheduling.policy import BatchWorker
+from serving.scheduling.scheduler import Scheduler
 
 CALL_S = 0.05
 "About the time of a large Whisper for eight windows on a GPU."
@@ -19,6 +21,8 @@ MAX_BATCH = 8
 TOGETHER = 8
 CALLERS = 32
 "Enough callers that the next batch is always full."
+
+AsrScheduler = Scheduler[AsrItem, AsrResult]
 
 DecodeCall = Callable[[AsrItem], Coroutine[Any, Any, AsrResult]]
 
@@ -54,7 +58,7 @@ class RunningLoopClock:
 
 
 class StubWorker:
-    """`AsrWorker` in this process: one call at a time, all of the same length."""
+    """`BatchWorker` in this process: one call at a time, all of the same length."""
 
     info = AsrInfo("stub", "stub", ("en",), MAX_BATCH, is_incremental=False)
     is_ready = True
@@ -73,9 +77,11 @@ class StubWorker:
 
 
 @asynccontextmanager
-async def scheduling(workers: Sequence[AsrWorker]) -> AsyncIterator[AsrScheduler]:
+async def scheduling(
+    workers: Sequence[BatchWorker[AsrItem, AsrResult]],
+) -> AsyncIterator[AsrScheduler]:
     """Runs a scheduler while the body runs."""
-    scheduler = AsrScheduler(workers, RunningLoopClock(), NullMetrics())
+    scheduler = Scheduler(workers, ASR_SCHEDULING, RunningLoopClock(), NullMetrics())
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(scheduler.run())
         await scheduler.ready()
@@ -84,11 +90,11 @@ async def scheduling(workers: Sequence[AsrWorker]) -> AsyncIterator[AsrScheduler
 
 
 async def scheduled(requests: int) -> SharingResult:
-    """Measures with `AsrScheduler`."""
+    """Measures with `Scheduler`."""
     async with scheduling([StubWorker()]) as scheduler:
 
         async def decode(item: AsrItem) -> AsrResult:
-            return await scheduler.decode(item, DecodePriority.FINAL)
+            return await scheduler.submit(item, DecodePriority.FINAL)
 
         return await measure(decode, requests)
 

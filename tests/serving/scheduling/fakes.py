@@ -8,11 +8,16 @@ import numpy as np
 
 from core.errors import EngineCrashed, EngineMissing
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.scheduling.scheduler import AsrScheduler, AsrWorker
+from serving.asr.scheduling import ASR_SCHEDULING
+from serving.scheduling.policy import BatchWorker
+from serving.scheduling.scheduler import Scheduler
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
 
 CALL_S = 0.1
+
+AsrScheduler = Scheduler[AsrItem, AsrResult]
+AsrWorker = BatchWorker[AsrItem, AsrResult]
 
 
 def fixed(count: int) -> float:
@@ -104,7 +109,7 @@ def scheduled(workers: AsrWorker | Sequence[AsrWorker], scenario: Scenario) -> t
     metrics = Counts()
 
     async def main() -> None:
-        scheduler = AsrScheduler(pool, LoopClock(), metrics)
+        scheduler = AsrScheduler(pool, ASR_SCHEDULING, LoopClock(), metrics)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(scheduler.run())

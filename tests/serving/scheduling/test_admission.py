@@ -6,10 +6,18 @@ import pytest
 
 from core.errors import EarshotError, EngineTimeout, OverloadedError
 from engines.base import AsrResult
+from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
 from serving.scheduling.admission import MAX_WAITING
-from serving.scheduling.priority import DEADLINE_S, WAIT_LIMIT_S
-from serving.scheduling.scheduler import AsrScheduler, DecodePriority
-from tests.serving.scheduling.fakes import CALL_S, Worker, item, linear, outcomes, scheduled, settle
+from tests.serving.scheduling.fakes import (
+    CALL_S,
+    AsrScheduler,
+    Worker,
+    item,
+    linear,
+    outcomes,
+    scheduled,
+    settle,
+)
 
 FINAL, SPECULATIVE, PARTIAL, BATCH = DecodePriority
 
@@ -27,11 +35,11 @@ def test_nobody_waits_for_ever_for_a_worker_that_does_not_come_back(
         await settle()
         worker.is_down = True
         with pytest.raises(error, match="no worker began within"):
-            await scheduler.decode(item("late"), priority)
+            await scheduler.submit(item("late"), priority)
         assert scheduler.waiting == 0
 
     seconds, metrics = scheduled(worker, scenario)
-    assert seconds == pytest.approx(DEADLINE_S[priority], abs=0.01)
+    assert seconds == pytest.approx(ASR_SCHEDULING.rules[priority].deadline_s, abs=0.01)
     assert metrics.counts["earshot_asr_expired"] == 1
 
 
@@ -39,18 +47,18 @@ def test_speculation_that_came_true_is_as_urgent_as_a_final() -> None:
     worker = Worker(max_batch=1)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        running = scheduler.decode(item("running"), FINAL)
+        running = scheduler.submit(item("running"), FINAL)
         soon_s = CALL_S / 2  # the deadline of what may be dropped
         calls = [
             running,
-            scheduler.decode(item("partial"), PARTIAL, deadline_s=soon_s),
-            scheduler.decode(item("guess"), SPECULATIVE),
-            scheduler.decode(item("said"), SPECULATIVE, deadline_s=soon_s),
+            scheduler.submit(item("partial"), PARTIAL, deadline_s=soon_s),
+            scheduler.submit(item("guess"), SPECULATIVE),
+            scheduler.submit(item("said"), SPECULATIVE, deadline_s=soon_s),
         ]
         ends = tasks.create_task(outcomes(calls))
         await settle()
         for name in ("running", "partial", "said", "unknown"):
-            scheduler.hurry(name)
+            scheduler.promote(name)
         kinds = [type(end) for end in await ends]
         assert kinds == [AsrResult, OverloadedError, AsrResult, AsrResult]
 
@@ -62,10 +70,10 @@ def test_a_deadline_is_until_when_a_worker_begins() -> None:
     worker = Worker(max_batch=1)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        begun = tasks.create_task(scheduler.decode(item("begun"), FINAL, deadline_s=CALL_S / 2))
+        begun = tasks.create_task(scheduler.submit(item("begun"), FINAL, deadline_s=CALL_S / 2))
         await settle()
         with pytest.raises(EngineTimeout):
-            await scheduler.decode(item("late"), FINAL, deadline_s=CALL_S / 2)
+            await scheduler.submit(item("late"), FINAL, deadline_s=CALL_S / 2)
         assert (await begun).text == "begun"
         await asyncio.sleep(CALL_S)
 
@@ -77,11 +85,11 @@ def test_the_expected_wait_decides_who_is_refused() -> None:
     worker = Worker(max_batch=1, cost_s=linear)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        await scheduler.decode(item("measured"), FINAL)
+        await scheduler.submit(item("measured"), FINAL)
         waiting: list[asyncio.Task[list[AsrResult | BaseException]]] = []
         refused: list[tuple[DecodePriority, float]] = []
         for n in range(200):  # 20 s of work
-            call = scheduler.decode(item(str(n)), FINAL)
+            call = scheduler.submit(item(str(n)), FINAL)
             waiting.append(tasks.create_task(outcomes([call])))
             await asyncio.sleep(0)
             for priority in (PARTIAL, SPECULATIVE):
@@ -97,7 +105,9 @@ def test_the_expected_wait_decides_who_is_refused() -> None:
         assert last.retry_after_s == 16  # 15.1 s of work, rounded up
 
     _, metrics = scheduled(worker, scenario)
-    assert len(worker.batches) == pytest.approx(1 + WAIT_LIMIT_S[FINAL] / CALL_S, abs=2)
+    assert len(worker.batches) == pytest.approx(
+        1 + ASR_SCHEDULING.rules[FINAL].wait_limit_s / CALL_S, abs=2
+    )
     assert metrics.counts["earshot_asr_refused"] > 40
 
 
@@ -105,15 +115,15 @@ def test_the_expected_wait_is_of_what_is_as_urgent_and_of_the_call_that_runs() -
     workers = [Worker(max_batch=1), Worker(max_batch=1)]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        await scheduler.decode(item("measured"), FINAL)
-        tasks.create_task(scheduler.decode(item("one"), FINAL))
+        await scheduler.submit(item("measured"), FINAL)
+        tasks.create_task(scheduler.submit(item("one"), FINAL))
         await asyncio.sleep(CALL_S / 4)
         assert scheduler.expected_wait_s(FINAL) == 0  # the other worker is free
-        tasks.create_task(scheduler.decode(item("two"), FINAL))
+        tasks.create_task(scheduler.submit(item("two"), FINAL))
         await asyncio.sleep(CALL_S / 4)
         assert scheduler.expected_wait_s(FINAL) == pytest.approx(CALL_S / 2)
         for n in range(4):
-            tasks.create_task(scheduler.decode(item(f"upload {n}"), BATCH))
+            tasks.create_task(scheduler.submit(item(f"upload {n}"), BATCH))
         await asyncio.sleep(0)
         assert scheduler.expected_wait_s(FINAL) == pytest.approx(CALL_S / 2)
         assert scheduler.expected_wait_s(BATCH) == pytest.approx(CALL_S / 2 + 4 * CALL_S / 2)
@@ -127,15 +137,15 @@ def test_what_has_begun_is_not_refused_before_what_has_not() -> None:
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
         scheduler.admit(BATCH)
-        await scheduler.decode(item("measured"), BATCH)
-        parts = int(0.6 * WAIT_LIMIT_S[BATCH] / CALL_S)
-        later = [scheduler.decode(item(str(n)), BATCH) for n in range(min(parts, MAX_WAITING))]
+        await scheduler.submit(item("measured"), BATCH)
+        parts = int(0.6 * ASR_SCHEDULING.rules[BATCH].wait_limit_s / CALL_S)
+        later = [scheduler.submit(item(str(n)), BATCH) for n in range(min(parts, MAX_WAITING))]
         tasks.create_task(outcomes(later))
         worker.cost_s = lambda count: 2 * CALL_S * count
         await asyncio.sleep(10)  # the machine got slower meanwhile
         with pytest.raises(OverloadedError):
             scheduler.admit(BATCH)
-        assert (await scheduler.decode(item("begun"), BATCH)).text == "begun"
+        assert (await scheduler.submit(item("begun"), BATCH)).text == "begun"
 
     scheduled(worker, scenario)
 
@@ -144,14 +154,14 @@ def test_a_full_queue_gives_a_partial_up_for_a_final() -> None:
     worker = Worker(max_batch=1)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        calls = [scheduler.decode(item(str(n)), PARTIAL) for n in range(MAX_WAITING + 1)]
+        calls = [scheduler.submit(item(str(n)), PARTIAL) for n in range(MAX_WAITING + 1)]
         first = tasks.create_task(calls[0])
         await settle()
         rest = tasks.create_task(outcomes(calls[1:]))
         await settle()
         with pytest.raises(OverloadedError, match="limit 256"):
-            await scheduler.decode(item("one too many"), PARTIAL)
-        final = await scheduler.decode(item("final"), FINAL)
+            await scheduler.submit(item("one too many"), PARTIAL)
+        final = await scheduler.submit(item("final"), FINAL)
         assert (final.text, first.done()) == ("final", True)
         kinds = [type(outcome) for outcome in await rest]
         assert (kinds[0], kinds[-1]) == (AsrResult, OverloadedError)
@@ -168,7 +178,7 @@ async def many(
     for number in range(round(seconds / every_s)):
         try:
             async with asyncio.timeout(every_s):
-                await scheduler.decode(item(f"{priority.name}-{number}", is_final=False), priority)
+                await scheduler.submit(item(f"{priority.name}-{number}", is_final=False), priority)
                 await asyncio.sleep(every_s)
         except TimeoutError:
             continue

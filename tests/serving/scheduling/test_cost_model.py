@@ -1,18 +1,19 @@
 """What the scheduler learns from calls, and what follows from it."""
 
 from collections import Counter
+from enum import IntEnum
 
 import pytest
 
-from serving.scheduling.cost_model import DOUBT, BatchCostModel
-from serving.scheduling.priority import DecodePriority
+from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
+from serving.scheduling.cost_model import MARGINAL_DECAY, BatchCostModel
 
 FINAL, SPECULATIVE, PARTIAL, BATCH = DecodePriority
 
 
 def measured(extra: float, item_s: float = 0.1) -> BatchCostModel:
     """After calls on a machine where a further item costs this share of a lone one."""
-    costs = BatchCostModel()
+    costs = BatchCostModel(ASR_SCHEDULING.rules)
     for priority in DecodePriority:
         for _ in range(20):
             costs.observe([priority], item_s)
@@ -36,28 +37,28 @@ def test_what_shares_a_call_follows_from_what_company_costs(
     extra: float, finals: int, batch: int, joiners: int
 ) -> None:
     costs = measured(extra - 1e-9 if extra else extra)
-    sizes = (costs.size(FINAL, 8), costs.size(BATCH, 8), costs.joiners(8))
+    sizes = (costs.batch_size(FINAL, 8), costs.batch_size(BATCH, 8), costs.max_joiners(8))
     assert sizes == (finals, batch, joiners)
 
 
 def test_what_is_not_known_is_measured_first() -> None:
-    costs = BatchCostModel()
-    assert (costs.size(FINAL, 8), costs.size(BATCH, 8)) == (1, 1)
+    costs = BatchCostModel(ASR_SCHEDULING.rules)
+    assert (costs.batch_size(FINAL, 8), costs.batch_size(BATCH, 8)) == (1, 1)
     assert costs.queue_s(Counter({FINAL: 100}), 8) == 0
     costs.observe([FINAL], 0.1)
     costs.observe([BATCH], 0.2)
-    assert (costs.size(FINAL, 8), costs.size(BATCH, 8)) == (8, 2)
-    assert costs.size(BATCH, 1) == 1
+    assert (costs.batch_size(FINAL, 8), costs.batch_size(BATCH, 8)) == (8, 2)
+    assert costs.batch_size(BATCH, 1) == 1
 
 
 def test_a_queue_is_as_long_as_its_calls() -> None:
-    waiting = Counter({FINAL: 9, BATCH: 2})
+    waiting: Counter[IntEnum] = Counter({FINAL: 9, BATCH: 2})
     assert measured(0.0).queue_s(waiting, 8) == pytest.approx(0.1 * 3)
     assert measured(1.0).queue_s(waiting, 8) == pytest.approx(0.1 * 11)
 
 
 def test_a_lone_item_has_a_cost_of_its_own_by_priority() -> None:
-    costs = BatchCostModel()
+    costs = BatchCostModel(ASR_SCHEDULING.rules)
     costs.observe([BATCH], 2.0)
     costs.observe([PARTIAL], 0.05)
     assert costs.call_s([PARTIAL]) == pytest.approx(0.05)
@@ -68,7 +69,7 @@ def test_a_lone_item_has_a_cost_of_its_own_by_priority() -> None:
 
 
 def test_the_first_call_is_cold() -> None:
-    costs = BatchCostModel()
+    costs = BatchCostModel(ASR_SCHEDULING.rules)
     costs.observe([FINAL], 3.0)
     assert costs.call_s([FINAL]) == pytest.approx(3.0)
     costs.observe([FINAL], 0.1)
@@ -80,8 +81,8 @@ def test_the_first_call_is_cold() -> None:
 def test_refused_company_is_tried_again_some_day() -> None:
     costs = measured(1.0)
     tries = 0
-    while costs.size(FINAL, 8) == 1:
-        costs.doubt()
+    while costs.batch_size(FINAL, 8) == 1:
+        costs.decay()
         tries += 1
     assert tries == 69
-    assert DOUBT**tries <= 0.5
+    assert MARGINAL_DECAY**tries <= 0.5

@@ -1,4 +1,4 @@
-"""Requests join a worker that is busy, and one that nobody waits for leaves it at once."""
+"""With several lanes requests join a busy worker, and a cancelled one leaves it at once."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.scheduling.lanes import lanes
-from serving.scheduling.priority import DecodePriority
-from serving.scheduling.scheduler import AsrScheduler
+from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
-from tests.serving.scheduling.fakes import item, settle
+from tests.serving.scheduling.fakes import AsrScheduler, item, settle
 
 LONG_S, SHORT_S = 1.0, 0.1
 
@@ -58,7 +56,7 @@ class _Over(Exception):
 
 def scheduled(worker: Joining, count: int, scenario: object) -> float:
     async def main() -> None:
-        scheduler = AsrScheduler(lanes(worker, count), LoopClock(), Counts(), can_leave=True)
+        scheduler = AsrScheduler([worker], ASR_SCHEDULING, LoopClock(), Counts(), lanes=count)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(scheduler.run())
@@ -76,9 +74,9 @@ def test_a_short_request_does_not_wait_for_a_long_one() -> None:
 
     async def scenario(scheduler: AsrScheduler) -> None:
         async with asyncio.TaskGroup() as tasks:
-            long = tasks.create_task(scheduler.decode(item("long"), DecodePriority.FINAL))
+            long = tasks.create_task(scheduler.submit(item("long"), DecodePriority.FINAL))
             await asyncio.sleep(LONG_S / 2)
-            result = await scheduler.decode(item("short"), DecodePriority.FINAL)
+            result = await scheduler.submit(item("short"), DecodePriority.FINAL)
             assert result.text == "short"
             assert not long.done()
 
@@ -92,7 +90,7 @@ def test_no_more_run_than_there_are_lanes() -> None:
     async def scenario(scheduler: AsrScheduler) -> None:
         async with asyncio.TaskGroup() as tasks:
             for number in range(6):
-                tasks.create_task(scheduler.decode(item(f"utt_{number}"), DecodePriority.FINAL))
+                tasks.create_task(scheduler.submit(item(f"utt_{number}"), DecodePriority.FINAL))
 
     assert scheduled(worker, 3, scenario) == pytest.approx(2 * SHORT_S, abs=0.01)
     assert worker.most == 3
@@ -103,11 +101,16 @@ def test_who_leaves_frees_the_lane() -> None:
 
     async def scenario(scheduler: AsrScheduler) -> None:
         async with asyncio.TaskGroup() as tasks:
-            gone = tasks.create_task(scheduler.decode(item("long"), DecodePriority.FINAL))
+            gone = [
+                tasks.create_task(scheduler.submit(item(name), DecodePriority.FINAL))
+                for name in ("long 1", "long 2")
+            ]
             await settle()
-            gone.cancel()
-            result = await scheduler.decode(item("short"), DecodePriority.FINAL)
+            gone[0].cancel()
+            result = await scheduler.submit(item("short"), DecodePriority.FINAL)
             assert result.text == "short"
+            assert worker.cancelled == ["long 1"]
+            gone[1].cancel()
 
-    assert scheduled(worker, 1, scenario) == pytest.approx(SHORT_S, abs=0.01)
-    assert worker.cancelled == ["long"]
+    assert scheduled(worker, 2, scenario) == pytest.approx(SHORT_S, abs=0.01)
+    assert worker.cancelled == ["long 1", "long 2"]

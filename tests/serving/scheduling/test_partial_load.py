@@ -2,8 +2,15 @@
 
 import pytest
 
-from serving.scheduling.cost_model import LIVE_ROOM, MEMORY_S, PARTIAL_SHARE, WorkerLoad
-from serving.scheduling.priority import DecodePriority
+from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
+from serving.scheduling.cost_model import (
+    LOAD_TIME_CONSTANT_S,
+    RATIONED_SHARE,
+    URGENT_AND_RATIONED_SHARE,
+    WorkerLoad,
+)
+
+RULES = ASR_SCHEDULING.rules
 
 
 def busy(load: WorkerLoad, priority: DecodePriority, share: float, until: float = 60.0) -> float:
@@ -16,41 +23,43 @@ def busy(load: WorkerLoad, priority: DecodePriority, share: float, until: float 
 
 
 def test_an_idle_model_has_room_for_a_slow_partial() -> None:
-    assert WorkerLoad(1).has_room_for_partial(0.0, 1.0)
+    assert WorkerLoad(RULES, 1).has_room_for_rationed(0.0, 1.0)
 
 
 def test_partials_keep_to_their_share() -> None:
-    load = WorkerLoad(1)
-    now = busy(load, DecodePriority.PARTIAL, PARTIAL_SHARE * 0.8)
-    assert load.has_room_for_partial(now, 0.05)
-    assert not load.has_room_for_partial(now, PARTIAL_SHARE * MEMORY_S)
-    assert load.has_room_for_partial(now + 3 * MEMORY_S, PARTIAL_SHARE * MEMORY_S * 0.9)
+    load = WorkerLoad(RULES, 1)
+    now = busy(load, DecodePriority.PARTIAL, RATIONED_SHARE * 0.8)
+    assert load.has_room_for_rationed(now, 0.05)
+    assert not load.has_room_for_rationed(now, RATIONED_SHARE * LOAD_TIME_CONSTANT_S)
+    assert load.has_room_for_rationed(
+        now + 3 * LOAD_TIME_CONSTANT_S, RATIONED_SHARE * LOAD_TIME_CONSTANT_S * 0.9
+    )
 
 
 @pytest.mark.parametrize("urgent", [DecodePriority.FINAL, DecodePriority.SPECULATIVE])
 def test_urgent_work_leaves_partials_less_and_then_nothing(urgent: DecodePriority) -> None:
-    quiet, loud = WorkerLoad(1), WorkerLoad(1)
-    now = busy(quiet, urgent, LIVE_ROOM / 2)
-    busy(loud, urgent, LIVE_ROOM * 1.1)
-    assert quiet.has_room_for_partial(now, LIVE_ROOM / 4 * MEMORY_S)
-    assert not loud.has_room_for_partial(now, 0.0)
+    quiet, loud = WorkerLoad(RULES, 1), WorkerLoad(RULES, 1)
+    now = busy(quiet, urgent, URGENT_AND_RATIONED_SHARE / 2)
+    busy(loud, urgent, URGENT_AND_RATIONED_SHARE * 1.1)
+    assert quiet.has_room_for_rationed(now, URGENT_AND_RATIONED_SHARE / 4 * LOAD_TIME_CONSTANT_S)
+    assert not loud.has_room_for_rationed(now, 0.0)
 
 
 def test_uploads_do_not_count_for_they_wait_anyway() -> None:
-    load = WorkerLoad(1)
-    assert load.has_room_for_partial(busy(load, DecodePriority.BATCH, 0.9), 0.5)
+    load = WorkerLoad(RULES, 1)
+    assert load.has_room_for_rationed(busy(load, DecodePriority.BATCH, 0.9), 0.5)
 
 
 def test_two_workers_have_twice_the_room() -> None:
-    one, two = WorkerLoad(1), WorkerLoad(2)
+    one, two = WorkerLoad(RULES, 1), WorkerLoad(RULES, 2)
     now = busy(one, DecodePriority.FINAL, 0.7)
     busy(two, DecodePriority.FINAL, 0.7)
-    assert not one.has_room_for_partial(now, 0.1)
-    assert two.has_room_for_partial(now, 0.1)
+    assert not one.has_room_for_rationed(now, 0.1)
+    assert two.has_room_for_rationed(now, 0.1)
 
 
 def test_a_call_is_shared_by_its_items() -> None:
-    load = WorkerLoad(1)
+    load = WorkerLoad(RULES, 1)
     load.add([DecodePriority.FINAL, DecodePriority.PARTIAL], 2.0, 0.0)
-    assert load.has_room_for_partial(0.0, PARTIAL_SHARE * MEMORY_S - 1.1)
-    assert not load.has_room_for_partial(0.0, PARTIAL_SHARE * MEMORY_S - 0.9)
+    assert load.has_room_for_rationed(0.0, RATIONED_SHARE * LOAD_TIME_CONSTANT_S - 1.1)
+    assert not load.has_room_for_rationed(0.0, RATIONED_SHARE * LOAD_TIME_CONSTANT_S - 0.9)

@@ -6,11 +6,12 @@ import pytest
 
 from core.errors import EngineCrashed, SupersededError
 from engines.base import AsrResult
-from serving.scheduling.scheduler import AsrScheduler, DecodePriority
+from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
 from tests.serving.scheduling.fakes import (
     CALL_S,
+    AsrScheduler,
     Worker,
     fixed,
     item,
@@ -27,11 +28,11 @@ def test_the_urgent_go_first_and_batch_work_never_with_live_work() -> None:
     worker = Worker(max_batch=4)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        first = tasks.create_task(scheduler.decode(item("lone"), BATCH))
+        first = tasks.create_task(scheduler.submit(item("lone"), BATCH))
         await settle()
         assert worker.batches == [["lone"]]  # not delayed for company
         names = {"batch": BATCH, "partial": PARTIAL, "final": FINAL, "speculative": SPECULATIVE}
-        rest = [scheduler.decode(item(name), priority) for name, priority in names.items()]
+        rest = [scheduler.submit(item(name), priority) for name, priority in names.items()]
         results = await asyncio.gather(first, *rest)
         assert [result.text for result in results] == ["lone", *names]
 
@@ -46,13 +47,13 @@ def test_a_final_waits_at_most_about_one_item_of_batch_work() -> None:
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
         uploads = tasks.create_task(
-            outcomes([scheduler.decode(item(f"part {n}"), BATCH) for n in range(40)])
+            outcomes([scheduler.submit(item(f"part {n}"), BATCH) for n in range(40)])
         )
         await asyncio.sleep(10 * CALL_S)  # so that costs have been measured
         for n in range(20):
             await asyncio.sleep(0.73 * CALL_S)
             began = loop.time()
-            await scheduler.decode(item(f"final {n}"), FINAL)
+            await scheduler.submit(item(f"final {n}"), FINAL)
             waits_s.append(loop.time() - began - CALL_S)
         assert all(isinstance(result, AsrResult) for result in await uploads)
 
@@ -65,7 +66,7 @@ def test_where_a_call_costs_the_same_batch_work_fills_it() -> None:
     worker = Worker(max_batch=8, cost_s=fixed)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        await outcomes([scheduler.decode(item(str(n)), BATCH) for n in range(35)])
+        await outcomes([scheduler.submit(item(str(n)), BATCH) for n in range(35)])
 
     scheduled(worker, scenario)
     assert [len(batch) for batch in worker.batches] == [1, 2, 8, 8, 8, 8]  # the first two measure
@@ -76,7 +77,7 @@ def test_where_every_item_costs_the_same_live_work_goes_one_by_one() -> None:
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
         for burst in range(3):
-            await outcomes([scheduler.decode(item(f"{burst}.{n}"), FINAL) for n in range(8)])
+            await outcomes([scheduler.submit(item(f"{burst}.{n}"), FINAL) for n in range(8)])
 
     scheduled(worker, scenario)
     sizes = [len(batch) for batch in worker.batches]
@@ -88,9 +89,9 @@ def test_company_that_was_dear_is_tried_again() -> None:
     worker = Worker(max_batch=8, cost_s=linear)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        await outcomes([scheduler.decode(item(f"dear {n}"), BATCH) for n in range(8)])
+        await outcomes([scheduler.submit(item(f"dear {n}"), BATCH) for n in range(8)])
         worker.cost_s = fixed  # what else used the machine has gone
-        await outcomes([scheduler.decode(item(f"cheap {n}"), BATCH) for n in range(200)])
+        await outcomes([scheduler.submit(item(f"cheap {n}"), BATCH) for n in range(200)])
 
     scheduled(worker, scenario)
     sizes = [len(batch) for batch in worker.batches]
@@ -102,16 +103,16 @@ def test_cancelling_gives_the_place_up() -> None:
     worker = Worker(max_batch=1)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        running = tasks.create_task(scheduler.decode(item("running"), FINAL))
+        running = tasks.create_task(scheduler.submit(item("running"), FINAL))
         await settle()
-        waiting = tasks.create_task(scheduler.decode(item("cancelled"), FINAL))
+        waiting = tasks.create_task(scheduler.submit(item("cancelled"), FINAL))
         await settle()
         assert scheduler.waiting == 1
         waiting.cancel()
         await asyncio.wait([waiting])
         assert scheduler.waiting == 0
         await running
-        assert (await scheduler.decode(item("next"), FINAL)).text == "next"
+        assert (await scheduler.submit(item("next"), FINAL)).text == "next"
 
     scheduled(worker, scenario)
     assert worker.batches == [["running"], ["next"]]
@@ -124,14 +125,14 @@ def test_what_is_cancelled_in_flight_is_forgotten_unless_its_final_follows(
     worker = Worker(is_incremental=True)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        partial = scheduler.decode(item("spoken", is_final=False), PARTIAL)
+        partial = scheduler.submit(item("spoken", is_final=False), PARTIAL)
         running = tasks.create_task(partial)
         await settle()
         running.cancel()
         if goes_on:
-            await scheduler.decode(item("spoken"), FINAL)
+            await scheduler.submit(item("spoken"), FINAL)
         await asyncio.sleep(CALL_S)
-        assert scheduler.open_utterances == 0
+        assert scheduler.open_sequences == 0
 
     scheduled(worker, scenario)
     assert worker.forgotten == forgotten
@@ -141,20 +142,20 @@ def test_a_newer_request_of_an_utterance_takes_the_place_of_an_older() -> None:
     worker = Worker(max_batch=1)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        tasks.create_task(scheduler.decode(item("running"), FINAL))
+        tasks.create_task(scheduler.submit(item("running"), FINAL))
         await settle()
         spoken = item("spoken", is_final=False)
         calls = [
-            scheduler.decode(spoken, PARTIAL),
-            scheduler.decode(item("other", is_final=False), PARTIAL),
-            scheduler.decode(spoken, PARTIAL),
+            scheduler.submit(spoken, PARTIAL),
+            scheduler.submit(item("other", is_final=False), PARTIAL),
+            scheduler.submit(spoken, PARTIAL),
         ]
         waiting = tasks.create_task(outcomes(calls))
         await settle()
         assert scheduler.waiting == 2
-        speculative = tasks.create_task(outcomes([scheduler.decode(item("said"), SPECULATIVE)]))
+        speculative = tasks.create_task(outcomes([scheduler.submit(item("said"), SPECULATIVE)]))
         await settle()
-        assert (await scheduler.decode(item("said"), FINAL)).text == "said"
+        assert (await scheduler.submit(item("said"), FINAL)).text == "said"
         assert isinstance((await speculative)[0], SupersededError)
         first, other, last = await waiting
         assert isinstance(first, SupersededError)
@@ -170,10 +171,10 @@ def test_what_is_newer_but_less_urgent_and_what_is_final_replaces_nothing() -> N
     worker = Worker(max_batch=1)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        tasks.create_task(scheduler.decode(item("running"), FINAL))
+        tasks.create_task(scheduler.submit(item("running"), FINAL))
         await settle()
         order = (FINAL, FINAL, SPECULATIVE, PARTIAL, BATCH, BATCH)
-        ends = await outcomes([scheduler.decode(item("same"), priority) for priority in order])
+        ends = await outcomes([scheduler.submit(item("same"), priority) for priority in order])
         assert all(isinstance(end, AsrResult) for end in ends)
 
     scheduled(worker, scenario)
@@ -183,13 +184,13 @@ def test_a_crash_fails_its_batch_only() -> None:
     worker = Worker(max_batch=2)
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        await scheduler.decode(item("measured"), FINAL)
+        await scheduler.submit(item("measured"), FINAL)
         worker.crashes = 1
-        results = await outcomes([scheduler.decode(item(name), FINAL) for name in "abc"])
+        results = await outcomes([scheduler.submit(item(name), FINAL) for name in "abc"])
         assert [type(r) for r in results] == [EngineCrashed, EngineCrashed, AsrResult]
         worker.crashes = 1
-        await outcomes([scheduler.decode(item("spoken", is_final=False), PARTIAL)])
-        assert scheduler.open_utterances == 0  # what it kept is gone
+        await outcomes([scheduler.submit(item("spoken", is_final=False), PARTIAL)])
+        assert scheduler.open_sequences == 0  # what it kept is gone
 
     _, metrics = scheduled(worker, scenario)
     assert metrics.counts["earshot_errors"] == 2
@@ -197,7 +198,7 @@ def test_a_crash_fails_its_batch_only() -> None:
 
 def test_a_model_that_cannot_load_ends_the_scheduler_with_the_reason() -> None:
     async def main() -> None:
-        scheduler = AsrScheduler([Worker(missing=True)], LoopClock(), Counts())
+        scheduler = AsrScheduler([Worker(missing=True)], ASR_SCHEDULING, LoopClock(), Counts())
         with pytest.raises(ExceptionGroup) as caught:
             await scheduler.run()
         assert "no weights" in str(caught.value.exceptions[0])
@@ -209,16 +210,16 @@ def test_unloading_ends_every_request() -> None:
     worker = Worker(max_batch=1)
 
     async def main() -> None:
-        scheduler = AsrScheduler([worker], LoopClock(), Counts())
+        scheduler = AsrScheduler([worker], ASR_SCHEDULING, LoopClock(), Counts())
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(scheduler.run())
             await scheduler.ready()
-            calls = [scheduler.decode(item(name), FINAL) for name in "ab"]
+            calls = [scheduler.submit(item(name), FINAL) for name in "ab"]
             waiting = tasks.create_task(outcomes(calls))
             await settle()
             serving.cancel()
             ends = await waiting
-        ends += await outcomes([scheduler.decode(item("c"), FINAL)])
+        ends += await outcomes([scheduler.submit(item("c"), FINAL)])
         assert [type(end) for end in ends] == [EngineCrashed] * 3
 
     assert run_virtual(main()) < CALL_S

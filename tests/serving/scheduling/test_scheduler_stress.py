@@ -10,8 +10,8 @@ import pytest
 
 from core.errors import EngineCrashed, EngineError, EngineTimeout, OverloadedError
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.scheduling.scheduler import AsrScheduler, DecodePriority
-from tests.serving.scheduling.fakes import item, scheduled
+from serving.asr.scheduling import DecodePriority
+from tests.serving.scheduling.fakes import AsrScheduler, item, scheduled
 
 CALLERS = 300
 UTTERANCES = 40
@@ -64,10 +64,10 @@ class Shaky:
         taken = [priority_of(one) for one in items]
         assert taken == sorted(taken)
         assert DecodePriority.BATCH not in taken or taken[0] is DecodePriority.BATCH
-        for waiting in self.scheduler._line:
-            home = self.scheduler._homes.of(waiting.item.utterance)
-            if home is None and not waiting.is_late(asyncio.get_running_loop().time()):
-                assert waiting.priority >= taken[0]
+        for request in self.scheduler._queue:
+            bound = self.scheduler._affinity.worker_of(request.sequence)
+            if bound is None and not request.is_late(asyncio.get_running_loop().time()):
+                assert request.priority >= taken[0]
 
 
 def priority_of(one: AsrItem) -> DecodePriority:
@@ -82,7 +82,7 @@ async def call(scheduler: AsrScheduler, chance: random.Random) -> str:
     name = f"{priority.name} {chance.randrange(UTTERANCES)}"
     is_final = priority in (DecodePriority.FINAL, DecodePriority.BATCH)
     deadline_s = chance.choice((None, None, 0.0, 0.05))
-    answer = scheduler.decode(item(name, is_final=is_final), priority, deadline_s=deadline_s)
+    answer = scheduler.submit(item(name, is_final=is_final), priority, deadline_s=deadline_s)
     try:
         async with asyncio.timeout(chance.choice((None, None, 0.0, 0.02, 0.1))):
             result = await answer
@@ -108,7 +108,7 @@ def test_random_load(seed: int) -> None:
         assert (scheduler.waiting, len(scheduler._calls)) == (0, 0)
         for name in [f"{p.name} {n}" for p in DecodePriority for n in range(UTTERANCES)]:
             scheduler.forget(name)  # as the owner of an utterance does that has no final
-        assert scheduler.open_utterances == 0
+        assert scheduler.open_sequences == 0
         assert [worker.kept for worker in workers] == [set()] * len(workers)
 
     seconds, _ = scheduled(workers, scenario)

@@ -3,9 +3,18 @@
 import asyncio
 
 from core.errors import EngineCrashed
-from serving.scheduling.affinity import MAX_HOMES, WorkerAffinity
-from serving.scheduling.scheduler import AsrScheduler, DecodePriority
-from tests.serving.scheduling.fakes import CALL_S, Worker, item, linear, outcomes, scheduled, settle
+from serving.asr.scheduling import DecodePriority
+from serving.scheduling.affinity import MAX_SEQUENCES, WorkerAffinity
+from tests.serving.scheduling.fakes import (
+    CALL_S,
+    AsrScheduler,
+    Worker,
+    item,
+    linear,
+    outcomes,
+    scheduled,
+    settle,
+)
 
 FINAL, PARTIAL, BATCH = DecodePriority.FINAL, DecodePriority.PARTIAL, DecodePriority.BATCH
 
@@ -14,17 +23,17 @@ def test_a_new_utterance_goes_where_least_is_to_do_and_stays_there() -> None:
     workers = [Worker(max_batch=1, is_incremental=True) for _ in range(2)]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        long = tasks.create_task(scheduler.decode(item("long"), FINAL))
+        long = tasks.create_task(scheduler.submit(item("long"), FINAL))
         await asyncio.sleep(0.01)
         for _ in range(3):  # partials of one utterance, beside the long decode
-            await scheduler.decode(item("spoken", is_final=False), PARTIAL)
+            await scheduler.submit(item("spoken", is_final=False), PARTIAL)
         await long
-        await scheduler.decode(item("spoken"), FINAL)
+        await scheduler.submit(item("spoken"), FINAL)
         scheduler.forget("spoken")
-        await scheduler.decode(item("open", is_final=False), PARTIAL)
+        await scheduler.submit(item("open", is_final=False), PARTIAL)
         scheduler.forget("open")
         scheduler.forget("open")
-        assert scheduler.open_utterances == 0
+        assert scheduler.open_sequences == 0
 
     scheduled(workers, scenario)
     assert workers[0].batches[0] == ["long"]
@@ -37,7 +46,7 @@ def test_utterances_spread_over_idle_workers() -> None:
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
         for name in "abcd":
-            await scheduler.decode(item(name, is_final=False), PARTIAL)
+            await scheduler.submit(item(name, is_final=False), PARTIAL)
 
     scheduled(workers, scenario)
     assert [len(worker.batches) for worker in workers] == [2, 2]
@@ -47,8 +56,8 @@ def test_a_burst_is_shared_out() -> None:
     workers = [Worker(max_batch=8) for _ in range(2)]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        await scheduler.decode(item("measured"), FINAL)
-        await asyncio.gather(*(scheduler.decode(item(str(n)), FINAL) for n in range(8)))
+        await scheduler.submit(item("measured"), FINAL)
+        await asyncio.gather(*(scheduler.submit(item(str(n)), FINAL) for n in range(8)))
 
     seconds, _ = scheduled(workers, scenario)
     assert [list(map(len, worker.batches)) for worker in workers] == [[1, 4], [4]]
@@ -59,7 +68,7 @@ def test_no_worker_rests_while_batch_work_waits() -> None:
     workers = [Worker(max_batch=8, cost_s=linear) for _ in range(2)]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        await asyncio.gather(*(scheduler.decode(item(str(n)), BATCH) for n in range(20)))
+        await asyncio.gather(*(scheduler.submit(item(str(n)), BATCH) for n in range(20)))
 
     seconds, _ = scheduled(workers, scenario)
     assert seconds < 10.5 * CALL_S
@@ -71,12 +80,12 @@ def test_only_decoder_state_is_worth_waiting_for() -> None:
         workers = [Worker(max_batch=1, is_incremental=is_incremental) for _ in range(2)]
 
         async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-            await scheduler.decode(item("spoken", is_final=False), PARTIAL)
-            busy = tasks.create_task(scheduler.decode(item("spoken", is_final=False), PARTIAL))
+            await scheduler.submit(item("spoken", is_final=False), PARTIAL)
+            busy = tasks.create_task(scheduler.submit(item("spoken", is_final=False), PARTIAL))
             await asyncio.sleep(CALL_S / 2)
-            await scheduler.decode(item("spoken"), FINAL)
+            await scheduler.submit(item("spoken"), FINAL)
             await busy
-            assert scheduler.open_utterances == 0
+            assert scheduler.open_sequences == 0
 
         scheduled(workers, scenario)
         assert [len(worker.batches) for worker in workers] == [3 - final_at, final_at]
@@ -88,7 +97,7 @@ def test_a_worker_that_is_not_there_gets_nothing_new() -> None:
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
         workers[1].is_down = True
-        await asyncio.gather(*(scheduler.decode(item(name), FINAL) for name in "ab"))
+        await asyncio.gather(*(scheduler.submit(item(name), FINAL) for name in "ab"))
 
     scheduled(workers, scenario)
     assert workers[0].batches == [["a"], ["b"]]
@@ -98,13 +107,13 @@ def test_a_lost_worker_loses_its_call_and_what_was_bound_to_it_goes_elsewhere() 
     workers = [Worker(max_batch=1, is_incremental=True) for _ in range(2)]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        await scheduler.decode(item("spoken", is_final=False), PARTIAL)
+        await scheduler.submit(item("spoken", is_final=False), PARTIAL)
         workers[0].crashes = 1
         other = asyncio.gather(
-            scheduler.decode(item("spoken", is_final=False), PARTIAL), return_exceptions=True
+            scheduler.submit(item("spoken", is_final=False), PARTIAL), return_exceptions=True
         )
         await asyncio.sleep(CALL_S / 2)
-        final = tasks.create_task(scheduler.decode(item("spoken"), FINAL))
+        final = tasks.create_task(scheduler.submit(item("spoken"), FINAL))
         await asyncio.sleep(CALL_S / 4)
         assert scheduler.waiting == 1
         workers[0].is_down = True
@@ -119,7 +128,7 @@ def test_a_further_worker_that_does_not_load_is_done_without() -> None:
     workers = [Worker(), Worker(missing=True), Worker()]
 
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
-        await asyncio.gather(*(scheduler.decode(item(name), FINAL) for name in "ab"))
+        await asyncio.gather(*(scheduler.submit(item(name), FINAL) for name in "ab"))
 
     _, metrics = scheduled(workers, scenario)
     assert [len(worker.batches) for worker in workers] == [1, 0, 1]
@@ -133,12 +142,12 @@ def test_nobody_waits_for_workers_of_which_none_loads_again() -> None:
     async def scenario(scheduler: AsrScheduler, tasks: asyncio.TaskGroup) -> None:
         await settle()
         workers[0].lost = asyncio.Event()
-        served = tasks.create_task(scheduler.decode(item("served"), FINAL))
+        served = tasks.create_task(scheduler.submit(item("served"), FINAL))
         await settle()
         workers[0].lost.set()
         assert (await served).text == "served"
         workers[1].lost = asyncio.Event()
-        waits = tasks.create_task(outcomes([scheduler.decode(item("waits"), FINAL)]))
+        waits = tasks.create_task(outcomes([scheduler.submit(item("waits"), FINAL)]))
         await settle()
         assert scheduler.waiting == 1
         workers[1].lost.set()
@@ -149,12 +158,16 @@ def test_nobody_waits_for_workers_of_which_none_loads_again() -> None:
     assert seconds < 2 * CALL_S
 
 
-def test_homes_are_bounded() -> None:
-    homes = WorkerAffinity()
-    for n in range(MAX_HOMES):
-        assert homes.open(str(n), n % 2) == []
-    homes.open("0", 1)
-    assert homes.open("one more", 0) == [("1", 1)]  # the one used longest ago
-    assert (len(homes), homes.of("0"), homes.of("1")) == (MAX_HOMES, 1, None)
-    homes.leave(1)
-    assert set(homes.count()) == {0}
+def test_the_affinity_is_bounded() -> None:
+    affinity = WorkerAffinity()
+    for n in range(MAX_SEQUENCES):
+        assert affinity.assign(str(n), n % 2) == []
+    affinity.assign("0", 1)
+    assert affinity.assign("one more", 0) == [("1", 1)]  # the one used longest ago
+    assert (len(affinity), affinity.worker_of("0"), affinity.worker_of("1")) == (
+        MAX_SEQUENCES,
+        1,
+        None,
+    )
+    affinity.drop_worker(1)
+    assert set(affinity.count_by_worker()) == {0}

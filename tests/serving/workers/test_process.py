@@ -14,7 +14,8 @@ import pytest
 from core.errors import EngineCrashed, EngineError, EngineTimeout
 from engines.base import AsrItem, AsrOptions
 from engines.runtime.worker import protocol
-from serving.scheduling.scheduler import AsrScheduler, DecodePriority
+from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
+from serving.scheduling.scheduler import Scheduler
 from serving.workers import child_process, hang_detection
 from serving.workers.process import ProcessWorker
 from tests.loop import run_virtual
@@ -103,17 +104,17 @@ def test_a_lost_worker_fails_what_it_carried_and_serves_what_waits(
 
     async def main() -> None:
         worker = ProcessWorker("asr", "faster_whisper", OPTIONS | {"max_batch": 1}, metrics)
-        scheduler = AsrScheduler([worker], LoopClock(), metrics)
+        scheduler = Scheduler([worker], ASR_SCHEDULING, LoopClock(), metrics)
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(scheduler.run())
             await scheduler.ready()
             lights = clip("turn on the kitchen lights")
             for _ in range(2):  # the first is cold
-                await scheduler.decode(lights, DecodePriority.FINAL)
+                await scheduler.submit(lights, DecodePriority.FINAL)
             assert worker.pid is not None
             os.kill(worker.pid, signal.SIGSTOP)  # so that the first request is with it
-            carried = tasks.create_task(catch(scheduler.decode(lights, DecodePriority.FINAL)))
-            waits = tasks.create_task(scheduler.decode(lights, DecodePriority.FINAL))
+            carried = tasks.create_task(catch(scheduler.submit(lights, DecodePriority.FINAL)))
+            waits = tasks.create_task(scheduler.submit(lights, DecodePriority.FINAL))
             for _ in range(10):  # some steps of the loop, none of which waits
                 await asyncio.sleep(0)
             assert (scheduler.waiting, len(worker._pending)) == (1, 1)

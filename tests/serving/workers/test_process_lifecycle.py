@@ -11,7 +11,8 @@ import pytest
 
 from core.errors import EngineCrashed, EngineError
 from engines.base import AsrItem, AsrOptions
-from serving.scheduling.scheduler import AsrScheduler, DecodePriority
+from serving.asr.scheduling import ASR_SCHEDULING, DecodePriority
+from serving.scheduling.scheduler import Scheduler
 from serving.workers import child_process
 from serving.workers.process import ProcessWorker
 from tests.pipeline.fakes import Counts, LoopClock
@@ -79,7 +80,7 @@ def test_weights_that_are_gone_after_a_crash_fail_who_waits_until_they_are_back(
 
     async def main() -> None:
         worker = ProcessWorker("asr", ODD, {"weights": str(weights)}, Counts())
-        scheduler = AsrScheduler([worker], LoopClock(), Counts())
+        scheduler = Scheduler([worker], ASR_SCHEDULING, LoopClock(), Counts())
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(scheduler.run())
             await scheduler.ready()
@@ -87,15 +88,15 @@ def test_weights_that_are_gone_after_a_crash_fail_who_waits_until_they_are_back(
             assert worker.pid is not None
             os.kill(worker.pid, signal.SIGKILL)
             with pytest.raises(EngineCrashed):  # it was with the child, or came just after
-                await scheduler.decode(item(), DecodePriority.FINAL)
+                await scheduler.submit(item(), DecodePriority.FINAL)
             for _ in range(2):
                 with pytest.raises(EngineCrashed, match="does not load again: no weights in") as no:
-                    await scheduler.decode(item(), DecodePriority.FINAL)
+                    await scheduler.submit(item(), DecodePriority.FINAL)
                 assert str(no.value).count("asr engine") == 1
             weights.touch()
             while True:
                 try:
-                    await scheduler.decode(item(), DecodePriority.FINAL)
+                    await scheduler.submit(item(), DecodePriority.FINAL)
                 except EngineCrashed:
                     continue  # a child that was started before
                 break
@@ -131,13 +132,13 @@ def test_a_worker_that_only_fails_any_more_is_replaced() -> None:
 def test_what_cannot_be_written_down_fails_its_own_call_only() -> None:
     async def main() -> None:
         worker = ProcessWorker("asr", ODD, {}, Counts())
-        scheduler = AsrScheduler([worker], LoopClock(), Counts())
+        scheduler = Scheduler([worker], ASR_SCHEDULING, LoopClock(), Counts())
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(scheduler.run())
             await scheduler.ready()
             with pytest.raises(EngineError, match="cannot be sent"):
-                await scheduler.decode(item("\ud800"), DecodePriority.FINAL)
-            assert (await scheduler.decode(item("yes"), DecodePriority.FINAL)).text == "yes"
+                await scheduler.submit(item("\ud800"), DecodePriority.FINAL)
+            assert (await scheduler.submit(item("yes"), DecodePriority.FINAL)).text == "yes"
             serving.cancel()
 
     asyncio.run(main())
