@@ -3,9 +3,10 @@ unloaded."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from core.errors import EngineError, OverloadedError
-from serving.model import ModelLifetime, SharedModel
+from serving.model import AnyModel, ModelLifetime
 from serving.placement.whisper import MemoryByDevice
 
 ROOM_WAIT_S = 10.0
@@ -14,92 +15,108 @@ OverloadedError."""
 
 
 class MemoryBudget:
-    """Memory shared by all loaded models. It only decides; `ModelRegistry` loads and unloads."""
+    """Memory shared by all loaded models of all kinds. It only decides; `ModelRegistry` loads and
+    unloads."""
 
-    def __init__(self, room: MemoryByDevice, pinned: SharedModel) -> None:
-        """Creates the budget. `room`: MB that models may take, by device. `pinned`: the model that
-        always gets its room, and keeps it."""
-        self._room, self._pinned = room, pinned
-        self.lives: set[ModelLifetime] = set()
-        "Lives of all models that are in memory or wait for room."
-        self._freed = asyncio.Event()
+    def __init__(self, room: MemoryByDevice, setting: str) -> None:
+        """Creates the budget. `room`: MB that models may take, by device. `setting`: name of the
+        setting that limits it, for errors."""
+        self._room, self._setting = room, setting
+        self._pinned: list[AnyModel] = []
+        self.lifetimes: set[ModelLifetime[Any]] = set()
+        "Lifetimes of all models that are in memory or wait for room."
+        self._changed = asyncio.Event()
 
-    def freed(self) -> None:
-        """Notes that a model became idle or was unloaded, so that waiting models try again."""
-        self._freed.set()
+    def pin(self, model: AnyModel) -> None:
+        """Gives a model its room always, and never takes it back."""
+        self._pinned.append(model)
 
-    async def reserve(self, life: ModelLifetime) -> None:
+    def retry(self) -> None:
+        """Lets waiting models try again, because a model became idle or was unloaded."""
+        self._changed.set()
+
+    async def reserve(self, lifetime: ModelLifetime[Any]) -> None:
         """Waits for room, and unloads the models that have been idle longest if necessary.
 
         Raises EngineError when the model can never fit, OverloadedError when there is no room in
         time.
         """
-        model = life.model
-        need = dict(model.measured_mb or model.offer.memory_mb)
-        if model is not self._pinned:  # the pinned model is loaded even if the estimate is too high
-            self._refuse_what_never_fits(model, need)
+        model = lifetime.model
+        need_mb = dict(model.measured_mb or model.offer.memory_mb)
+        if not self._is_pinned(model):  # a pinned model is loaded even if the estimate is too high
+            self._refuse_if_too_large(model, need_mb)
             try:
                 async with asyncio.timeout(ROOM_WAIT_S):
-                    await self._until_there_is(need)
+                    await self._wait_for_room(need_mb)
             except TimeoutError:
-                raise self._full(model) from None
-        life.memory_mb = need
+                raise self._full_error(model) from None
+        lifetime.memory_mb = need_mb
 
-    async def _until_there_is(self, need: Mapping[str, float]) -> None:
-        while self._lacking(need, self.lives):
-            self._send_away(need)
-            self._freed.clear()
-            await self._freed.wait()
+    def _is_pinned(self, model: AnyModel) -> bool:
+        return any(model is one for one in self._pinned)
 
-    def _send_away(self, need: Mapping[str, float]) -> None:
-        """Asks as many idle models to leave as necessary, in addition to those that are leaving
-        already."""
-        while lacking := self._lacking(need, [x for x in self.lives if not x.leave.is_set()]):
-            victim = self._idle_longest(lacking)
+    async def _wait_for_room(self, need_mb: Mapping[str, float]) -> None:
+        while self._full_devices(need_mb, self.lifetimes):
+            self._unload_idle(need_mb)
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _unload_idle(self, need_mb: Mapping[str, float]) -> None:
+        """Has as many idle models unloaded as necessary, in addition to those that are being
+        unloaded already."""
+        while full := self._full_devices(
+            need_mb, [one for one in self.lifetimes if not one.unload.is_set()]
+        ):
+            victim = self._idle_longest(full)
             if victim is None:
                 return
-            victim.leave.set()
-            victim.model.life = None  # from now on a request for this model loads it again
+            victim.unload.set()
+            victim.model.lifetime = None  # from now on a request for this model loads it again
 
-    def _refuse_what_never_fits(self, model: SharedModel, need: Mapping[str, float]) -> None:
-        kept = self._pinned.life.memory_mb if self._pinned.life else {}
-        for device, need_mb in need.items():
-            all_mb, kept_mb = self._room.get(device, 0.0), kept.get(device, 0.0)
-            if need_mb > all_mb - kept_mb:
+    def _refuse_if_too_large(self, model: AnyModel, need_mb: Mapping[str, float]) -> None:
+        loaded = [(one, one.lifetime.memory_mb) for one in self._pinned if one.lifetime]
+        for device, mb in need_mb.items():
+            room_mb = self._room.get(device, 0.0)
+            kept_mb = sum(memory_mb.get(device, 0.0) for _, memory_mb in loaded)
+            if mb > room_mb - kept_mb:
+                keepers = " and ".join(one.offer.name for one in self._pinned)
                 raise EngineError(
-                    "asr",
+                    model.kind,
                     model.offer.name,
-                    f"needs about {need_mb:.0f} MB ({device}); recognisers may take {all_mb:.0f},"
-                    f" of which {self._pinned.offer.name} keeps {kept_mb:.0f} (asr.memory_mb)",
+                    f"needs about {mb:.0f} MB ({device}); models may take {room_mb:.0f},"
+                    f" of which {keepers} keeps {kept_mb:.0f} ({self._setting})",
                 )
 
-    def _full(self, model: SharedModel) -> OverloadedError:
-        busy = ", ".join(sorted(life.model.offer.name for life in self.lives if life.memory_mb))
+    def _full_error(self, model: AnyModel) -> OverloadedError:
+        names = ", ".join(sorted(one.model.offer.name for one in self.lifetimes if one.memory_mb))
         return OverloadedError(
-            f"not enough memory for {model.offer.name} in addition to {busy}, which are in use",
+            f"not enough memory for {model.offer.name} in addition to {names}, which are in use",
             retry_after_s=int(ROOM_WAIT_S),
             code="engine_busy",
         )
 
-    def _lacking(self, need: Mapping[str, float], beside: Collection[ModelLifetime]) -> list[str]:
-        """Returns the devices on which `need` does not fit together with the models in `beside`."""
-        for life in beside:
-            life.measure()
+    def _full_devices(
+        self, need_mb: Mapping[str, float], others: Collection[ModelLifetime[Any]]
+    ) -> list[str]:
+        """Returns the devices on which `need_mb` does not fit together with the other models."""
+        for lifetime in others:
+            lifetime.measure()
         return [
             device
-            for device, mb in need.items()
-            if sum(life.memory_mb.get(device, 0.0) for life in beside) + mb
+            for device, mb in need_mb.items()
+            if sum(lifetime.memory_mb.get(device, 0.0) for lifetime in others) + mb
             > self._room.get(device, 0.0)
         ]
 
-    def _idle_longest(self, devices: Sequence[str]) -> ModelLifetime | None:
+    def _idle_longest(self, devices: Sequence[str]) -> ModelLifetime[Any] | None:
+        """Returns the model to unload first among those that take memory of these devices."""
         idle = [
-            life
-            for life in self.lives
-            if life.served is not None
-            and life.model is not self._pinned
-            and life.model.uses == 0
-            and not life.leave.is_set()
-            and any(device in life.memory_mb for device in devices)
+            lifetime
+            for lifetime in self.lifetimes
+            if lifetime.loaded is not None
+            and not self._is_pinned(lifetime.model)
+            and lifetime.model.uses == 0
+            and not lifetime.unload.is_set()
+            and any(device in lifetime.memory_mb for device in devices)
         ]
-        return min(idle, key=lambda life: life.model.last_used_s, default=None)
+        return min(idle, key=lambda lifetime: lifetime.model.last_used_s, default=None)

@@ -1,12 +1,13 @@
-"""Registry of all ASR models of this server by name. The first use of a model loads it. All loaded
-models share a memory budget; an idle one is unloaded when another needs its room."""
+"""Registry of all models of this server by kind and name. The first use of a model loads it. All
+loaded models share a memory budget; an idle one is unloaded when another needs its room."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context
 from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from core.errors import (
     ConfigError,
@@ -17,32 +18,30 @@ from core.errors import (
     first_error,
 )
 from core.ports import Clock, Metrics
-from engines.base import AsrInfo
+from engines.registry import EngineKind
 from serving.catalogue import find_entry
 from serving.memory_budget import MemoryBudget
-from serving.model import LoadedModel, ModelLifetime, SharedModel, warmup_error, warmup_item
-from serving.placement.offers import AsrModelOffer
+from serving.model import AnyModel, InfoT, LoadedT, ModelLifetime, ServedModel
+from serving.placement.offers import LoadableModel
 from serving.placement.whisper import MemoryByDevice
-from serving.scheduling.scheduler import DecodePriority
 
 logger = logging.getLogger(__name__)
 
-LOOK_AGAIN_S = 5.0
+REFRESH_S = 5.0
 "Shortest time between two searches of the models folder for an unknown name."
 
-ModelStarter = Callable[[AsrModelOffer], Awaitable[LoadedModel]]
-"Creates the workers of a model."
-ModelReader = Callable[[AsrModelOffer], AsrInfo]
-"Reads the properties of a model without loading it."
-OfferSource = Callable[[], Sequence[AsrModelOffer]]
-"Finds the models that can be offered, the default model first."
+ModelT = TypeVar("ModelT", bound=AnyModel)
+"Class of the models of one kind."
+
+OfferSource = Callable[[], Sequence[LoadableModel]]
+"Function that finds the models of one kind, the default model first."
 
 
 @dataclass(frozen=True, slots=True)
 class ModelListing:
     """One model as `/earshot/engines` and `doctor` list it."""
 
-    offer: AsrModelOffer
+    offer: LoadableModel
     languages: tuple[str, ...]
     "ISO 639-1 codes; empty if the model cannot be used."
     is_loaded: bool
@@ -52,53 +51,35 @@ class ModelListing:
     "Reason why the model cannot be used or failed to load; empty if there is none."
 
 
-class ModelRegistry:
-    """All ASR models of this server. Iterating yields the names of the usable ones, the default's
-    first.
+class ModelsOfKind(Generic[ModelT]):
+    """The models of one kind by name. Iterating yields the names of the usable ones, the default's
+    first. `ModelRegistry.add` makes it.
 
-    Example:
-        registry = ModelRegistry(find_offers, serve, describe, room, clock, metrics)
-        async with registry.running():               # owns the tasks of the loaded models
-            model = registry.get("small")            # a SharedModel; None: no such model
-            result = await model.decode(item, DecodePriority.FINAL)    # loads it first
+    The offers are found again when a name is unknown, because a model may have been pulled.
     """
 
     def __init__(
-        self,
-        find_offers: OfferSource,
-        serve: ModelStarter,
-        describe: ModelReader,
-        room: MemoryByDevice,
-        clock: Clock,
-        metrics: Metrics,
+        self, find_offers: OfferSource, create: Callable[[LoadableModel], ModelT], clock: Clock
     ) -> None:
-        """Creates a registry with the models that are found now; loads none.
-
-        `find_offers`: returns the models, the default first. It is asked again for an unknown name.
-        `serve`: creates the workers of a model. `describe`: reads a model's properties without
-        loading it. `room`: memory that all models together may take, in MB by device.
-        """
-        self._find_offers, self._serve, self.describe = find_offers, serve, describe
-        self._clock, self._metrics = clock, metrics
-        self._models = {offer.name: SharedModel(offer, self) for offer in find_offers()}
-        self._aliases = self._by_alias()
-        self._looked_at_s = clock.now()
+        """Finds the models; loads none. `create`: makes the model of an offer."""
+        self._find_offers, self._create, self._clock = find_offers, create, clock
+        self._models = {offer.name: create(offer) for offer in find_offers()}
+        self._aliases = self._names_by_alias()
+        self._refreshed_at_s = clock.now()
         self._default = next(iter(self._models.values()))
-        self._budget = MemoryBudget(room, self._default)
-        self._tasks: asyncio.TaskGroup | None = None
 
     @property
-    def default(self) -> SharedModel:
+    def default(self) -> ModelT:
         """Model that is used when none is named. It is never unloaded to make room."""
         return self._default
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, model in self._models.items() if model.problem is None)
 
-    def get(self, name: str, /) -> SharedModel | None:
+    def get(self, name: str, /) -> ModelT | None:
         """Returns the model of that name, short name, or name in the catalogue; None if there is
         none."""
-        return self._find(name) or (self._find(name) if self._look_again() else None)
+        return self._find(name) or (self._find(name) if self._refresh() else None)
 
     def read_all(self) -> None:
         """Reads the properties of every model but the default. Call it in a thread: it blocks, as
@@ -109,19 +90,92 @@ class ModelRegistry:
 
     def listing(self) -> tuple[ModelListing, ...]:
         """Returns every model, also those that cannot be used."""
-        self._look_again()
+        self._refresh()
         return tuple(
             ModelListing(
                 offer=model.offer,
-                languages=() if model.problem else model.info.languages,
-                is_loaded=model.is_loaded,
-                memory_mb=sum(model.life.memory_mb.values())
-                if model.life is not None and model.is_loaded
-                else 0.0,
+                languages=model.languages,
+                is_loaded=model.loaded is not None,
+                memory_mb=model.memory_mb,
                 problem=str(model.problem or model.failure or ""),
             )
             for model in self._models.values()
         )
+
+    def _find(self, name: str) -> ModelT | None:
+        name = self._aliases.get(name, name)
+        if name not in self._models and (entry := find_entry(name)):
+            name = self._aliases.get(entry.name, entry.name)
+        return self._models.get(name)
+
+    def _refresh(self) -> bool:
+        """Finds the offers again if the last time was long enough ago. True if that was done."""
+        now_s = self._clock.now()
+        if now_s - self._refreshed_at_s < REFRESH_S:
+            return False
+        self._refreshed_at_s = now_s
+        offers = {offer.name: offer for offer in self._find_offers()}
+        for name, offer in offers.items():
+            model = self._models.get(name)
+            if model is None or (model is not self._default and model.is_outdated(offer)):
+                self._models[name] = self._create(offer)
+        for name, model in tuple(self._models.items()):
+            if name not in offers and model.lifetime is None and model is not self._default:
+                del self._models[name]
+        self._aliases = self._names_by_alias()
+        return True
+
+    def _names_by_alias(self) -> dict[str, str]:
+        """Returns names by alias. A model's own name wins over another's alias, and the first model
+        over later ones."""
+        found: dict[str, str] = {}
+        for model in self._models.values():
+            for alias in model.offer.aliases:
+                found.setdefault(alias, model.offer.name)
+        return {alias: name for alias, name in found.items() if alias not in self._models}
+
+
+class ModelRegistry:
+    """All models of this server by kind and name. It loads a model at its first use, and unloads
+    one that is idle when another needs the memory.
+
+    Example:
+        registry = ModelRegistry(room, clock, metrics, room_setting="asr.memory_mb")
+        recognisers = add_recognisers(registry, find_offers, describe, start)
+        async with registry.running():               # owns the tasks of the loaded models
+            model = recognisers.get("small")         # a ServedRecogniser; None: no such model
+            result = await model.decode(item, DecodePriority.FINAL)    # loads it first
+            assert registry.get("asr", "small") is model
+    """
+
+    def __init__(
+        self, room: MemoryByDevice, clock: Clock, metrics: Metrics, *, room_setting: str
+    ) -> None:
+        """Creates a registry without models. `room`: memory that all models together may take, in
+        MB by device. `room_setting`: name of the setting that limits it, for errors."""
+        self._clock, self._metrics = clock, metrics
+        self._kinds: dict[EngineKind, ModelsOfKind[Any]] = {}
+        self._budget = MemoryBudget(room, room_setting)
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def add(
+        self, kind: EngineKind, find_offers: OfferSource, create: Callable[[LoadableModel], ModelT]
+    ) -> ModelsOfKind[ModelT]:
+        """Adds the models of a kind as they are found now, and returns them by name; loads none.
+        The kind's default model is never unloaded.
+
+        `find_offers`: returns the models, the default first. It is called again for an unknown
+        name. `create`: makes the model of an offer.
+        """
+        models = ModelsOfKind(find_offers, create, self._clock)
+        self._kinds[kind] = models
+        self._budget.pin(models.default)
+        return models
+
+    def get(self, kind: EngineKind, name: str, /) -> AnyModel | None:
+        """Returns the model of that kind and name; None if there is none."""
+        models = self._kinds.get(kind)
+        return models.get(name) if models is not None else None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -132,173 +186,143 @@ class ModelRegistry:
                 yield
             finally:
                 self._tasks = None  # from now on `begin` refuses
-                for life in self._budget.lives:
-                    if life.task is not None:
-                        life.task.cancel()
+                for lifetime in self._budget.lifetimes:
+                    if lifetime.task is not None:
+                        lifetime.task.cancel()
 
-    async def load(self, model: SharedModel) -> None:
-        """Loads a model and warms it up, if that has not been done. Raises EngineError,
-        OverloadedError."""
-        await asyncio.shield(self.begin(model))
-
-    def begin(self, model: SharedModel) -> asyncio.Future[LoadedModel]:
+    def begin(self, model: ServedModel[InfoT, LoadedT]) -> asyncio.Future[LoadedT]:
         """Returns the load that is under way or done, or starts a new one. Raises EngineError if
         the last load failed and it is too early to try again."""
-        if model.life is not None:
-            return model.life.ready
+        if model.lifetime is not None:
+            return model.lifetime.ready
         wait_s = model.retry_at_s - self._clock.now()
         if model.failure is not None and wait_s > 0:
-            raise _again(model.failure, wait_s)
+            raise _too_early_error(model.failure, wait_s)
         if self._tasks is None:
-            raise _stopping(model)
-        life = ModelLifetime(model, asyncio.get_running_loop().create_future())
-        model.life = life
-        self._budget.lives.add(life)
+            raise _stopping_error(model)
+        lifetime = ModelLifetime(model, asyncio.get_running_loop().create_future())
+        model.lifetime = lifetime
+        self._budget.lifetimes.add(lifetime)
         # An empty context: the task outlives the request that started it, so its log lines must not
         # carry that request's id.
-        life.task = self._tasks.create_task(
-            self._live(life), name=f"asr-{model.offer.name}", context=Context()
+        lifetime.task = self._tasks.create_task(
+            self._run(lifetime), name=f"{model.kind}-{model.offer.name}", context=Context()
         )
-        return life.ready
+        return lifetime.ready
 
-    def released(self, model: SharedModel) -> None:
+    def released(self, model: AnyModel) -> None:
         """Notes that one use of a model has ended."""
         model.last_used_s = self._clock.now()
         if model.uses == 0:
-            self._budget.freed()
+            self._budget.retry()
 
-    async def _live(self, life: ModelLifetime) -> None:
-        """Runs one life of a model: reserves room, loads, warms up, serves, ends. Callers that wait
-        for the model get its errors."""
+    async def _run(self, lifetime: ModelLifetime[Any]) -> None:
+        """Runs one lifetime of a model: reserves room, loads, warms up, serves, ends. Callers that
+        wait for the model get its errors."""
+        model = lifetime.model
         try:
-            while error := await self._attempt(life):
-                fallback = life.model.offer.fallback
+            while error := await self._attempt(lifetime):
+                fallback = model.offer.fallback
                 # The fallback is for a GPU that does not work, not for a lack of room or for a
                 # model that had been loaded.
-                if isinstance(error, OverloadedError) or fallback is None or life.ready.done():
-                    self._failed(life, error)
+                if isinstance(error, OverloadedError) or fallback is None or lifetime.ready.done():
+                    self._fail(lifetime, error)
                     break
-                logger.warning("! %s: %s; %s instead", life.model.offer.name, error, fallback.why)
-                aliases = life.model.offer.aliases  # the model keeps its names, such as `default`
-                life.model.offer = replace(fallback, aliases=aliases)
-                life.model.measured_mb, life.memory_mb = {}, {}
+                logger.warning("! %s: %s; %s instead", model.offer.name, error, fallback.why)
+                aliases = model.offer.aliases  # the model keeps its names, such as `default`
+                model.offer = replace(fallback, aliases=aliases)
+                model.measured_mb, lifetime.memory_mb = {}, {}
         finally:
-            self._end(life)
+            self._end(lifetime)
 
-    async def _attempt(self, life: ModelLifetime) -> Exception | None:
-        """Serves the model until it is asked to leave, and returns None; or returns the error that
+    async def _attempt(self, lifetime: ModelLifetime[Any]) -> Exception | None:
+        """Serves the model until it is to be unloaded, and returns None; or returns the error that
         ended it."""
         error: Exception | None = None
         try:
-            await self._budget.reserve(life)
+            await self._budget.reserve(lifetime)
             async with asyncio.TaskGroup() as tasks:
-                await self._open(life, tasks)
+                await self._load_and_serve(lifetime, tasks)
         except* (EarshotError, OSError) as group:
             error = first_error(group)
         except* Exception as group:  # a bug costs this model, not the server with the others
-            logger.error("! %s failed", life.model.offer.name, exc_info=group)
+            logger.error("! %s failed", lifetime.model.offer.name, exc_info=group)
             self._metrics.count("earshot_errors", code=EarshotError.code)
             error = first_error(group)
         return error
 
-    async def _open(self, life: ModelLifetime, tasks: asyncio.TaskGroup) -> None:
+    async def _load_and_serve(self, lifetime: ModelLifetime[Any], tasks: asyncio.TaskGroup) -> None:
         """Loads the model and serves it until another model needs its room."""
-        began_s, model = self._clock.now(), life.model
-        served = await self._serve(model.offer)
-        running = tasks.create_task(served.run(), name=f"serve-{model.offer.name}")
-        info = await served.ready()
+        began_s, model = self._clock.now(), lifetime.model
+        loaded = await model.loader.start(model.offer)
+        running = tasks.create_task(loaded.run(), name=f"serve-{model.offer.name}")
+        info = await loaded.ready()
         try:
-            await served.decode(warmup_item(info), DecodePriority.FINAL)
+            await loaded.warm_up()
         except EngineError as error:
-            raise warmup_error(model.offer.name, error) from error
+            why = f"loads, but its first use fails: {error}"
+            raise EngineError(model.kind, model.offer.name, why) from error
         took_s = self._clock.now() - began_s
-        life.served = served
-        life.measure()
-        model.measured_mb = dict(life.memory_mb)
+        lifetime.loaded = loaded
+        lifetime.measure()
+        model.measured_mb = dict(lifetime.memory_mb)
         model.last_used_s = self._clock.now()
-        model.loaded(info)
-        life.ready.set_result(served)
-        self._budget.freed()  # the caller may have left while it loaded: then it is idle already
-        self._metrics.observe("earshot_asr_load_seconds", took_s)
-        self._count()
+        model.set_loaded(info)
+        lifetime.ready.set_result(loaded)
+        self._budget.retry()  # the caller may have left while it loaded: then it is idle already
+        self._metrics.observe(f"earshot_{model.kind}_load_seconds", took_s)
+        self._count_loaded(model.kind)
         logger.info(
             "= %s: loaded in %.1f s, %.0f MB, %s",
             model.offer.name,
             took_s,
-            sum(life.memory_mb.values()),
+            sum(lifetime.memory_mb.values()),
             model.offer.why,
         )
-        await life.leave.wait()
+        await lifetime.unload.wait()
         logger.info("= %s: unloaded to make room for another model", model.offer.name)
-        self._metrics.count("earshot_asr_evictions")
+        self._metrics.count(f"earshot_{model.kind}_evictions")
         running.cancel()
 
-    def _failed(self, life: ModelLifetime, error: Exception) -> None:
-        model = life.model
+    def _fail(self, lifetime: ModelLifetime[Any], error: Exception) -> None:
+        model = lifetime.model
         if not isinstance(error, (EngineError, OverloadedError, ConfigError)):
-            error = EngineError("asr", model.offer.name, str(error))
+            error = EngineError(model.kind, model.offer.name, str(error))
         if isinstance(error, EngineError):
             model.failure = error
             model.retry_at_s = self._clock.now() + model.backoff.fail()
         logger.warning("! %s: %s", model.offer.name, error)
-        if not life.ready.done():
-            life.ready.set_exception(error)
-            life.ready.exception()  # who only held it does not ask
+        _set_error(lifetime.ready, error)
 
-    def _end(self, life: ModelLifetime) -> None:
-        self._budget.lives.discard(life)
-        if life.model.life is life:
-            life.model.life = None
-        life.served = None
-        if not life.ready.done():
-            life.ready.set_exception(_stopping(life.model))
-            life.ready.exception()
-        self._count()
-        self._budget.freed()
+    def _end(self, lifetime: ModelLifetime[Any]) -> None:
+        model = lifetime.model
+        self._budget.lifetimes.discard(lifetime)
+        if model.lifetime is lifetime:
+            model.lifetime = None
+        lifetime.loaded = None
+        _set_error(lifetime.ready, _stopping_error(model))
+        self._count_loaded(model.kind)
+        self._budget.retry()
 
-    def _count(self) -> None:
-        loaded = sum(life.served is not None for life in self._budget.lives)
-        self._metrics.gauge("earshot_asr_models_loaded", loaded)
-
-    def _find(self, name: str) -> SharedModel | None:
-        name = self._aliases.get(name, name)
-        if name not in self._models and (entry := find_entry(name)):
-            name = self._aliases.get(entry.name, entry.name)
-        return self._models.get(name)
-
-    def _look_again(self) -> bool:
-        """Reads the models folder again if that is allowed by now, because a model may have been
-        pulled. True if it was read."""
-        now = self._clock.now()
-        if now - self._looked_at_s < LOOK_AGAIN_S:
-            return False
-        self._looked_at_s = now
-        offers = {offer.name: offer for offer in self._find_offers()}
-        for name, offer in offers.items():
-            model = self._models.get(name)
-            if model is None or (model is not self._default and model.is_outdated(offer)):
-                self._models[name] = SharedModel(offer, self)
-        for name, model in tuple(self._models.items()):
-            if name not in offers and model.life is None and model is not self._default:
-                del self._models[name]
-        self._aliases = self._by_alias()
-        return True
-
-    def _by_alias(self) -> dict[str, str]:
-        """Returns names by alias. A model's own name wins over another's alias, and the first model
-        over later ones."""
-        found: dict[str, str] = {}
-        for model in self._models.values():
-            for alias in model.offer.aliases:
-                found.setdefault(alias, model.offer.name)
-        return {alias: name for alias, name in found.items() if alias not in self._models}
+    def _count_loaded(self, kind: EngineKind) -> None:
+        loaded = sum(
+            one.loaded is not None and one.model.kind == kind for one in self._budget.lifetimes
+        )
+        self._metrics.gauge(f"earshot_{kind}_models_loaded", loaded)
 
 
-def _stopping(model: SharedModel) -> EngineCrashed:
-    return EngineCrashed("asr", model.offer.name, "the server is stopping")
+def _set_error(ready: asyncio.Future[Any], error: Exception) -> None:
+    """Gives an error to the callers that wait for a model. Does nothing if they have the model."""
+    if not ready.done():
+        ready.set_exception(error)
+        ready.exception()  # counts as seen: perhaps no caller waits any more
 
 
-def _again(failure: EngineError, wait_s: float) -> EngineError:
+def _stopping_error(model: AnyModel) -> EngineCrashed:
+    return EngineCrashed(model.kind, model.offer.name, "the server is stopping")
+
+
+def _too_early_error(failure: EngineError, wait_s: float) -> EngineError:
     """Returns the same failure for a caller that asks before the model may be tried again."""
     why = f"{failure.detail}; tried again in {wait_s:.0f} s"
-    return type(failure)("asr", failure.engine, why)
+    return type(failure)(failure.stage, failure.engine, why)

@@ -32,9 +32,9 @@ from server.compose.prompt_size import built_in_tools, known_tools, prompt_size
 from server.config import Config
 from server.net.addresses import lan_addresses
 from server.net.listeners import AddressInUse, bind, is_local_only
-from serving.model import warmup_item
+from serving.asr.model import warmup_item
 from serving.placement.choose import KINDS
-from serving.placement.offers import AsrModelOffer
+from serving.placement.offers import LoadableModel
 from serving.placement.whisper import usable_gpus
 
 MARKS = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
@@ -182,13 +182,13 @@ def _recognisers(config: Config, found: PlacementInputs) -> Iterator[ProbeResult
             yield ProbeResult("ok", f"asr: {_told(offer)}; loaded when it is first asked for")
 
 
-def _told(offer: AsrModelOffer) -> str:
+def _told(offer: LoadableModel) -> str:
     names = "".join(f" or {alias}" for alias in offer.aliases)
     size = f"{offer.size_mb:.0f} MB, " if offer.size_mb else ""
     return f"{offer.name}{names}: {size}{offer.why}"
 
 
-def _tried(offer: AsrModelOffer) -> tuple[AsrModelOffer, str]:
+def _tried(offer: LoadableModel) -> tuple[LoadableModel, str]:
     """Returns the model that the server will use: `offer`, or its fallback with the reason. Raises
     EarshotError if neither works."""
     try:
@@ -201,7 +201,7 @@ def _tried(offer: AsrModelOffer) -> tuple[AsrModelOffer, str]:
     return offer, ""
 
 
-def _try(offer: AsrModelOffer) -> None:
+def _try(offer: LoadableModel) -> None:
     """Loads the model as a worker does, and decodes a second of audio. Raises EarshotError."""
     model = load("asr", offer.engine, offer.options)
     model.decode([warmup_item(model.info)])

@@ -22,7 +22,7 @@ from serving.placement.choose import (
     select_engine,
 )
 from serving.placement.hardware import Hardware, detect_hardware
-from serving.placement.offers import AsrModelOffer, OfferInputs, asr_model_offers
+from serving.placement.offers import LoadableModel, OfferInputs, asr_model_offers
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ def machine(config: Config, found: PlacementInputs) -> OfferInputs:
     )
 
 
-def find_offers(config: Config, of: OfferInputs) -> tuple[AsrModelOffer, ...]:
+def find_offers(config: Config, of: OfferInputs) -> tuple[LoadableModel, ...]:
     """Lists the recognition models of the models folder as it is now, the chosen one first. Raises
     EngineMissing."""
     return asr_model_offers(of, find_whisper(_folder(config.paths.models_dir)))
 
 
-def describe(offer: AsrModelOffer) -> AsrInfo:
+def describe(offer: LoadableModel) -> AsrInfo:
     """Returns the languages and abilities of a recognition model without loading it. Raises
     EngineError or ConfigError if the model cannot be used."""
     info = registry.describe(offer.engine, offer.options)

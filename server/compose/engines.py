@@ -37,10 +37,10 @@ from server.compose.llm_and_tts import (
 from server.compose.prompt_size import prompt_size
 from server.config import Config
 from server.models.first_decode import timer_of, with_times
-from serving.model import ServedModel
+from serving.asr.model import AsrWorkerPool, ServedRecogniser, add_recognisers
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
-from serving.placement.offers import AsrModelOffer, OfferInputs
-from serving.registry import ModelRegistry
+from serving.placement.offers import LoadableModel, OfferInputs
+from serving.registry import ModelRegistry, ModelsOfKind
 from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer, WakeWordOffer
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Engines:
     vad: VadEngine
     wake: WakeWordEngine
     endpoint: EndOfTurnDetector
-    asr: ModelRegistry
+    asr: ModelsOfKind[ServedRecogniser]
     llm: Llm
     tts: Mapping[str, Tts]
     "TTS engines by name, the chosen one first."
@@ -152,26 +152,28 @@ async def run_engines(
     found = await asyncio.to_thread(survey, config.paths.models_dir)
     found = await with_times(config, found, timer_of(clock, metrics))
     choices = {kind: choose_one(config, kind, found) for kind in KINDS}
-    models = _models(config, machine(config, found), toolbox, clock, metrics)
-    _tell(found, choices, models.default.offer)
+    inputs = machine(config, found)
+    registry = ModelRegistry(inputs.room, clock, metrics, room_setting="asr.memory_mb")
+    recognisers = _add_recognisers(registry, config, inputs, toolbox, clock, metrics)
+    _tell(found, choices, recognisers.default.offer)
     async with (
         AsyncExitStack() as stack,
         asyncio.TaskGroup() as tasks,
-        models.running(),
+        registry.running(),
     ):
         (vad, wake, endpoint), llm, tts, _, _ = await asyncio.gather(
             _load_ears(choices),
             load_language_model(choices["llm"], config, metrics, stack),
             load_voices(choices["tts"], found, metrics, stack),
-            _load_first(models, config.asr.preload),
-            asyncio.to_thread(models.read_all),
+            _load_first(recognisers, config.asr.preload),
+            asyncio.to_thread(recognisers.read_all),
         )
         check_voice(config.assistant.voice, tts, config.language)
         check_wake_word(config.assistant.wake_word, wake)
         await start_language_model(llm, config.language, toolbox, stack)
         _check_prompt(config, llm, toolbox)
         warm = tasks.create_task(warm_others(llm, config.language, toolbox), name="warm")
-        yield Engines(vad, wake, endpoint, models, llm, tts, choices, found)
+        yield Engines(vad, wake, endpoint, recognisers, llm, tts, choices, found)
         warm.cancel()
 
 
@@ -188,23 +190,28 @@ def _check_prompt(config: Config, llm: Llm, toolbox: Toolbox) -> None:
         logger.warning("%s", size.advice())
 
 
-def _models(
-    config: Config, of: OfferInputs, toolbox: Toolbox, clock: Clock, metrics: Metrics
-) -> ModelRegistry:
-    """Builds the registry of all recognition models; none is loaded yet. Raises EngineMissing."""
+def _add_recognisers(
+    registry: ModelRegistry,
+    config: Config,
+    inputs: OfferInputs,
+    toolbox: Toolbox,
+    clock: Clock,
+    metrics: Metrics,
+) -> ModelsOfKind[ServedRecogniser]:
+    """Adds all recognition models to the registry; none is loaded yet. Raises EngineMissing."""
 
-    def find() -> Sequence[AsrModelOffer]:
-        first, *others = find_offers(config, of)
+    def find() -> Sequence[LoadableModel]:
+        first, *others = find_offers(config, inputs)
         return (replace(first, aliases=(*first.aliases, DEFAULT)), *others)
 
-    async def serve(offer: AsrModelOffer) -> ServedModel:
+    async def start(offer: LoadableModel) -> AsrWorkerPool:
         if offer.engine == LEARNS_PHRASES and "phrases" not in offer.options:
             learned = await asyncio.to_thread(_phrases, toolbox)
             workers = tuple({**options, "phrases": learned} for options in offer.workers)
             offer = replace(offer, workers=workers)
-        return ServedModel(offer, clock, metrics)
+        return AsrWorkerPool(offer, clock, metrics)
 
-    return ModelRegistry(find, serve, describe, of.room, clock, metrics)
+    return add_recognisers(registry, find, describe, start)
 
 
 async def _load_ears(
@@ -220,19 +227,19 @@ async def _load_ears(
     )
 
 
-async def _load_first(models: ModelRegistry, others: Sequence[str]) -> None:
+async def _load_first(models: ModelsOfKind[ServedRecogniser], others: Sequence[str]) -> None:
     """Loads the default recogniser first, then the others one by one. Loaded at the same time on
     few cores, all would be late. Raises EngineError or ConfigError."""
-    await models.load(models.default)
+    await models.default.load()
     for name in others:
         model = models.get(name)
         if model is None:
             raise ConfigError(f"asr.preload: {unknown_model_message(name, tuple(models))}")
-        await models.load(model)
+        await model.load()
 
 
 def _tell(
-    found: PlacementInputs, choices: Mapping[EngineKind, EngineSelection], offer: AsrModelOffer
+    found: PlacementInputs, choices: Mapping[EngineKind, EngineSelection], offer: LoadableModel
 ) -> None:
     """Logs the chosen engines and the reasons."""
     for note in found.hardware.notes:

@@ -16,16 +16,16 @@ from engines.base import AsrItem
 from server.commands.models.bench import SENTENCES, spoken
 from server.compose.choices import PlacementInputs, choose_one, find_offers, machine
 from server.config import Config
-from serving.model import ServedModel
+from serving.asr.model import AsrWorkerPool
 from serving.placement.benchmarks import ModelBenchmark, device_name, save_benchmark
 from serving.placement.choose import AUTO, WHISPER, WhisperWeights, benchmark_on
-from serving.placement.offers import AsrModelOffer
+from serving.placement.offers import LoadableModel
 from serving.placement.whisper import CPU
 from serving.scheduling.scheduler import DecodePriority
 
 logger = logging.getLogger(__name__)
 
-DecodeTimer = Callable[[AsrModelOffer], Awaitable[float]]
+DecodeTimer = Callable[[LoadableModel], Awaitable[float]]
 """Function that returns the milliseconds for one utterance. Raises EarshotError if it cannot be
 decoded."""
 
@@ -56,7 +56,7 @@ async def with_times(config: Config, found: PlacementInputs, timer: DecodeTimer)
 
 
 async def _measured(
-    offer: AsrModelOffer, found: PlacementInputs, timer: DecodeTimer
+    offer: LoadableModel, found: PlacementInputs, timer: DecodeTimer
 ) -> ModelBenchmark | None:
     device = device_name(found.hardware)
     logger.info("asr: %s has not been measured on %s: decoding once", offer.name, device)
@@ -90,13 +90,13 @@ def _noted(
 def timer_of(clock: Clock, metrics: Metrics) -> DecodeTimer:
     """Returns a timer that runs the model in one worker, as the server would."""
 
-    async def took_ms(offer: AsrModelOffer) -> float:
+    async def took_ms(offer: LoadableModel) -> float:
         pcm = await spoken(SENTENCES[1])
-        served = ServedModel(replace(offer, workers=offer.workers[:1]), clock, metrics)
+        pool = AsrWorkerPool(replace(offer, workers=offer.workers[:1]), clock, metrics)
         try:
             async with asyncio.TaskGroup() as tasks:
-                running = tasks.create_task(served.run(), name="first-decode")
-                fastest_s = await _fastest_s(served, pcm, clock)
+                running = tasks.create_task(pool.run(), name="first-decode")
+                fastest_s = await _fastest_s(pool, pcm, clock)
                 running.cancel()
         except ExceptionGroup as group:
             # The worker and whoever waits for it fail with the same error.
@@ -109,12 +109,12 @@ def timer_of(clock: Clock, metrics: Metrics) -> DecodeTimer:
     return took_ms
 
 
-async def _fastest_s(served: ServedModel, pcm: Pcm, clock: Clock) -> float:
+async def _fastest_s(pool: AsrWorkerPool, pcm: Pcm, clock: Clock) -> float:
     """Returns the faster of two decodes, in seconds: the first one warms up the model."""
-    await served.ready()
+    await pool.ready()
     fastest_s = math.inf
     for _ in range(2):
         began_s = clock.now()
-        await served.decode(AsrItem(new_id("first"), pcm, is_final=True), DecodePriority.FINAL)
+        await pool.submit(AsrItem(new_id("first"), pcm, is_final=True), DecodePriority.FINAL)
         fastest_s = min(fastest_s, clock.now() - began_s)
     return fastest_s

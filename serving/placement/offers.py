@@ -30,8 +30,8 @@ PLAIN_MB = 150.0
 
 
 @dataclass(frozen=True, slots=True)
-class AsrModelOffer:
-    """One ASR model that can be loaded, and how. Nothing of it is loaded yet."""
+class LoadableModel:
+    """One model that can be loaded, and how. Nothing of it is loaded yet."""
 
     name: str
     "Name of the model in requests."
@@ -50,9 +50,9 @@ class AsrModelOffer:
     warnings: tuple[str, ...] = ()
     "Sentences about a placement that is not as it should be."
     lanes: int = 1
-    """Number of requests that each worker decodes at once. Each request joins those that are
-    running."""
-    fallback: "AsrModelOffer | None" = field(default=None, repr=False)
+    """Number of calls that each worker computes at once. With several, each request joins those
+    that are running."""
+    fallback: "LoadableModel | None" = field(default=None, repr=False)
     """Offer on the processor, used if the GPU turns out not to work. None if the configuration
     demands a GPU, or if the model is on the processor anyway."""
 
@@ -84,7 +84,7 @@ class OfferInputs:
 
 def asr_model_offers(
     machine: OfferInputs, weights: Sequence[WhisperWeights]
-) -> tuple[AsrModelOffer, ...]:
+) -> tuple[LoadableModel, ...]:
     """Returns all offers, the chosen model first. The others get the room that it leaves.
 
     Raises EngineMissing when the chosen model has no place.
@@ -117,12 +117,12 @@ def _best(machine: OfferInputs, weights: Sequence[WhisperWeights]) -> WhisperWei
     return best_whisper(usual, EnginePreference(), machine.hardware)[0] if usual else None
 
 
-def _chosen(machine: OfferInputs, weights: Sequence[WhisperWeights]) -> AsrModelOffer:
+def _chosen(machine: OfferInputs, weights: Sequence[WhisperWeights]) -> LoadableModel:
     choice, wanted = machine.choice, machine.wanted
     if choice.name == WHISPER_TORCH and "model" in choice.options:
         path = Path(choice.options["model"])
         seat = place_torch_model(path, machine.hardware, machine.room, choice.options)
-        return AsrModelOffer(
+        return LoadableModel(
             name=path.name,
             engine=WHISPER_TORCH,
             workers=(seat.options,),
@@ -147,7 +147,7 @@ def _whisper(
     options: Mapping[str, Any],
     workers: int,
     aliases: tuple[str, ...] = (),
-) -> AsrModelOffer:
+) -> LoadableModel:
     try:
         placed = place_model(model.float16_mb, machine.hardware, room, options, workers)
     except EngineMissing:
@@ -169,10 +169,10 @@ def _placed(
     placed: ModelPlacement,
     options: Mapping[str, Any],
     aliases: tuple[str, ...],
-) -> AsrModelOffer:
+) -> LoadableModel:
     said = {key: value for key, value in options.items() if (key, value) != ("device", AUTO)}
     short = short_name(model.name)
-    return AsrModelOffer(
+    return LoadableModel(
         name=model.name,
         engine=WHISPER,
         workers=tuple({**s.options(), **said, "model": str(model.path)} for s in placed.seats),
@@ -184,7 +184,7 @@ def _placed(
     )
 
 
-def _plain(name: str, options: Mapping[str, Any], workers: int) -> AsrModelOffer:
-    return AsrModelOffer(
+def _plain(name: str, options: Mapping[str, Any], workers: int) -> LoadableModel:
+    return LoadableModel(
         name, name, (options,) * workers, {CPU: PLAIN_MB * workers}, why="on the processor"
     )

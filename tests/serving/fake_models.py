@@ -10,19 +10,22 @@ import numpy as np
 
 from core.errors import EngineError, EngineMissing
 from engines.base import AsrInfo, AsrItem, AsrResult
-from serving.placement.offers import AsrModelOffer
-from serving.registry import ModelRegistry
-from serving.scheduling.scheduler import DecodePriority
+from serving.asr.model import ServedRecogniser, add_recognisers
+from serving.asr.scheduling import DecodePriority
+from serving.placement.offers import LoadableModel
+from serving.registry import ModelRegistry, ModelsOfKind
 from tests.loop import run_virtual
 from tests.pipeline.fakes import Counts, LoopClock
 
 LOAD_S, DECODE_S = 3.0, 0.5
+Recognisers = ModelsOfKind[ServedRecogniser]
+
 REQUEST = ContextVar("request", default="")
 ITEM = AsrItem("item_1", np.zeros(100, np.int16), is_final=True)
 
 
-def offer(name: str, memory_mb: float = 100, device: str = "cpu", *aliases: str) -> AsrModelOffer:
-    return AsrModelOffer(name, "fake", ({},), {device: memory_mb}, aliases, memory_mb)
+def offer(name: str, memory_mb: float = 100, device: str = "cpu", *aliases: str) -> LoadableModel:
+    return LoadableModel(name, "fake", ({},), {device: memory_mb}, aliases, memory_mb)
 
 
 @dataclass
@@ -59,10 +62,13 @@ class FakeServed:
         await self._loaded.wait()
         return AsrInfo("fake", self.name, ("en", "de"), 4, is_incremental=False)
 
+    async def warm_up(self) -> None:
+        await self.submit(ITEM, DecodePriority.FINAL)
+
     def admit(self, priority: DecodePriority) -> None:
         pass
 
-    async def decode(
+    async def submit(
         self, item: AsrItem, priority: DecodePriority, *, deadline_s: float | None = None
     ) -> AsrResult:
         assert self.is_ready
@@ -72,7 +78,7 @@ class FakeServed:
         self.decoded += 1
         return AsrResult(self.name, 1.0, "en")
 
-    def hurry(self, utterance: str) -> None:
+    def promote(self, utterance: str) -> None:
         pass
 
     def forget(self, utterance: str) -> None:
@@ -85,7 +91,7 @@ class FakeServed:
 class World:
     """Models `a` (the default), `b`, `c`, `d` of 100 MB each in 250 MB."""
 
-    def __init__(self, *offers: AsrModelOffer, cpu_mb: float = 250) -> None:
+    def __init__(self, *offers: LoadableModel, cpu_mb: float = 250) -> None:
         self.offers = [*offers] or [offer(name) for name in "abcd"]
         self.lives: list[FakeServed] = []
         self.breaks: dict[str, str] = {}
@@ -96,13 +102,13 @@ class World:
         self.metrics = Counts()
         self.cpu_mb = cpu_mb
 
-    def describe(self, of: AsrModelOffer) -> AsrInfo:
+    def describe(self, of: LoadableModel) -> AsrInfo:
         self.described.append(of.name)
         if self.breaks.get(of.name) == "describe":
             raise EngineMissing("asr", "fake", "no config.json")
         return AsrInfo("fake", of.name, ("en",), 4, is_incremental=False)
 
-    async def serve(self, of: AsrModelOffer) -> FakeServed:
+    async def serve(self, of: LoadableModel) -> FakeServed:
         name = of.name
         breaks = "load" if self.fails_on in of.memory_mb else self.breaks.get(name, "")
         resident = self.resident.get(name, 0.0)
@@ -111,16 +117,15 @@ class World:
         return served
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[ModelRegistry]:
+    async def running(self) -> AsyncIterator[Recognisers]:
         room = {"cpu": self.cpu_mb, "cuda:0": 1000.0}
-        models = ModelRegistry(
-            lambda: self.offers, self.serve, self.describe, room, LoopClock(), self.metrics
-        )
-        async with models.running():
-            await models.load(models.default)
+        self.registry = ModelRegistry(room, LoopClock(), self.metrics, room_setting="asr.memory_mb")
+        models = add_recognisers(self.registry, lambda: self.offers, self.describe, self.serve)
+        async with self.registry.running():
+            await models.default.load()
             yield models
 
-    def run(self, scenario: Callable[[ModelRegistry], Awaitable[None]]) -> float:
+    def run(self, scenario: Callable[[Recognisers], Awaitable[None]]) -> float:
         async def main() -> None:
             async with self.running() as models:
                 await scenario(models)
@@ -138,7 +143,7 @@ class World:
         return sorted(served.name for served in self.lives if not served.is_stopped)
 
 
-async def say(models: ModelRegistry, name: str) -> str:
+async def say(models: Recognisers, name: str) -> str:
     model = models.get(name)
     assert model is not None
     return (await model.decode(ITEM, DecodePriority.FINAL)).text

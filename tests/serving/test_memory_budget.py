@@ -6,14 +6,13 @@ import pytest
 
 from core.errors import EngineError, OverloadedError
 from serving.memory_budget import ROOM_WAIT_S
-from serving.registry import ModelRegistry
-from tests.serving.fake_models import DECODE_S, LOAD_S, World, offer, say
+from tests.serving.fake_models import DECODE_S, LOAD_S, Recognisers, World, offer, say
 
 
 def test_who_was_idle_longest_goes_and_never_the_default() -> None:
     world = World(cpu_mb=350)
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         for name in "bcb":
             await say(models, name)
             await asyncio.sleep(1)
@@ -30,7 +29,7 @@ def test_who_was_idle_longest_goes_and_never_the_default() -> None:
 def test_a_model_in_use_is_waited_for() -> None:
     world = World()
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         await say(models, "b")
         async with asyncio.TaskGroup() as tasks:
             busy = tasks.create_task(say(models, "b"))
@@ -45,7 +44,7 @@ def test_a_model_in_use_is_waited_for() -> None:
 def test_a_model_that_a_session_holds_stays_and_is_loaded_ahead() -> None:
     world = World()
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         held = models.get("b")
         assert held is not None
         with held.hold():
@@ -73,7 +72,7 @@ def test_a_model_that_a_session_holds_stays_and_is_loaded_ahead() -> None:
 def test_a_session_that_leaves_makes_room_for_who_waits() -> None:
     world = World()
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         held = models.get("b")
         assert held is not None
         async with asyncio.TaskGroup() as tasks:
@@ -91,7 +90,7 @@ def test_no_more_models_go_than_must() -> None:
     world = World(cpu_mb=350)
     world.ends_in_s = 1.0
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         for name in "bc":
             await say(models, name)
         async with asyncio.TaskGroup() as tasks:
@@ -107,7 +106,7 @@ def test_a_large_model_sends_away_all_that_it_needs_at_once() -> None:
     world = World(offer("a", 50), offer("b"), offer("c"), offer("big", 200))
     world.ends_in_s = 1.0
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         for name in "bc":
             await say(models, name)
         began = asyncio.get_running_loop().time()
@@ -121,7 +120,7 @@ def test_a_large_model_sends_away_all_that_it_needs_at_once() -> None:
 def test_a_model_that_nobody_wants_once_it_is_loaded_makes_room() -> None:
     world = World()
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         async with asyncio.TaskGroup() as tasks:
             gone = tasks.create_task(say(models, "b"))
             await asyncio.sleep(1)
@@ -134,7 +133,7 @@ def test_a_model_that_nobody_wants_once_it_is_loaded_makes_room() -> None:
 def test_what_never_fits_is_refused_at_once_with_the_numbers() -> None:
     world = World(offer("a"), offer("huge", 200), offer("gpu", 900, "cuda:0"))
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         with pytest.raises(EngineError, match=r"needs about 200 MB.*may take 250.*a keeps 100"):
             await say(models, "huge")
         assert await say(models, "gpu") == "gpu"
@@ -146,7 +145,7 @@ def test_what_never_fits_is_refused_at_once_with_the_numbers() -> None:
 def test_the_default_is_loaded_even_where_it_is_too_large() -> None:
     world = World(offer("a", 9999), offer("b"))
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         assert await say(models, "a") == "a"
 
     world.run(scenario)
@@ -156,7 +155,7 @@ def test_memory_is_what_the_workers_are_measured_to_take() -> None:
     world = World(cpu_mb=350)
     world.resident = {"a": 20, "b": 300}
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         await say(models, "b")
         states = {state.offer.name: state for state in models.listing()}
         assert (states["a"].memory_mb, states["b"].memory_mb) == (20, 300)

@@ -7,15 +7,15 @@ import pytest
 
 from core.errors import EngineError, EngineMissing
 from serving.model import BACKOFF_S
-from serving.registry import LOOK_AGAIN_S, ModelRegistry
+from serving.registry import REFRESH_S
 from tests.loop import run_virtual
-from tests.serving.fake_models import DECODE_S, LOAD_S, REQUEST, World, offer, say
+from tests.serving.fake_models import DECODE_S, LOAD_S, REQUEST, Recognisers, World, offer, say
 
 
 def test_only_the_default_is_loaded_and_decoded_at_start() -> None:
     world = World()
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         assert list(models) == ["a", "b", "c", "d"]
         assert models.default.is_ready
         assert world.loaded == ["a"]
@@ -27,14 +27,12 @@ def test_only_the_default_is_loaded_and_decoded_at_start() -> None:
     assert world.metrics.observed["earshot_asr_load_seconds"] == [LOAD_S + DECODE_S]
 
 
-@pytest.mark.parametrize(
-    ("breaks", "message"), [("load", "no weights"), ("decode", "first decode")]
-)
+@pytest.mark.parametrize(("breaks", "message"), [("load", "no weights"), ("decode", "first use")])
 def test_a_default_that_does_not_work_fails_the_start(breaks: str, message: str) -> None:
     world = World()
     world.breaks["a"] = breaks
 
-    async def scenario(_: ModelRegistry) -> None:
+    async def scenario(_: Recognisers) -> None:
         pytest.fail("it started")
 
     with pytest.raises(BaseExceptionGroup) as caught:
@@ -45,7 +43,7 @@ def test_a_default_that_does_not_work_fails_the_start(breaks: str, message: str)
 def test_the_first_use_loads_and_the_others_are_served_meanwhile() -> None:
     world = World()
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         async with asyncio.TaskGroup() as tasks:
             began = asyncio.get_running_loop().time()
             slow = tasks.create_task(say(models, "b"))
@@ -62,7 +60,7 @@ def test_the_first_use_loads_and_the_others_are_served_meanwhile() -> None:
 def test_users_at_once_share_one_load_which_outlives_who_gives_up() -> None:
     world = World()
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         async with asyncio.TaskGroup() as tasks:
             first = tasks.create_task(say(models, "b"))
             await asyncio.sleep(1)
@@ -78,7 +76,7 @@ def test_users_at_once_share_one_load_which_outlives_who_gives_up() -> None:
 def test_a_model_does_not_log_under_the_request_that_loaded_it() -> None:
     world = World()
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         REQUEST.set("req_1")
         await say(models, "b")
 
@@ -89,7 +87,7 @@ def test_a_model_does_not_log_under_the_request_that_loaded_it() -> None:
 def test_a_load_that_nobody_waits_for_any_more_is_there_for_the_next() -> None:
     world = World()
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
                 await say(models, "b")
@@ -105,7 +103,7 @@ def test_what_does_not_load_is_tried_again_after_a_while() -> None:
     world = World()
     world.breaks["b"] = "load"
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         with pytest.raises(EngineMissing, match="no weights"):
             await say(models, "b")
         with pytest.raises(EngineMissing, match=r"no weights; tried again in 2 s") as again:
@@ -130,8 +128,8 @@ def test_a_model_that_cannot_decode_is_not_served() -> None:
     world = World()
     world.breaks["b"] = "decode"
 
-    async def scenario(models: ModelRegistry) -> None:
-        with pytest.raises(EngineError, match=r"its first decode fails: .*bad kernels"):
+    async def scenario(models: Recognisers) -> None:
+        with pytest.raises(EngineError, match=r"its first use fails: .*bad kernels"):
             await say(models, "b")
         model = models.get("b")
         assert model is not None
@@ -145,7 +143,7 @@ def test_a_bug_in_serving_one_model_leaves_the_others() -> None:
     world = World()
     world.breaks["b"] = "bug"
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         with pytest.raises(EngineError, match="nobody expected this"):
             await say(models, "b")
         assert await say(models, "a") == "a"
@@ -159,7 +157,7 @@ def test_a_gpu_that_does_not_work_leaves_the_processor() -> None:
     world = World(offer("a"), replace(offer("b", 100, "cuda:0"), fallback=on_cpu))
     world.fails_on = "cuda:0"
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         assert await say(models, "b") == "b"
         states = {state.offer.name: state for state in models.listing()}
         assert states["b"].offer.why == "on the processor"
@@ -174,8 +172,8 @@ def test_a_default_that_the_gpu_refuses_keeps_its_names() -> None:
     world = World(on_gpu)
     world.fails_on = "cuda:0"
 
-    async def scenario(models: ModelRegistry) -> None:
-        await asyncio.sleep(LOOK_AGAIN_S)
+    async def scenario(models: Recognisers) -> None:
+        await asyncio.sleep(REFRESH_S)
         assert models.get("nobody") is None  # reads the folder, and all names, anew
         assert models.get("default") is models.get("a1") is models.default
 
@@ -186,13 +184,13 @@ def test_what_is_repaired_or_replaced_is_read_anew() -> None:
     world = World()
     world.breaks["b"] = "describe"
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         models.read_all()
         assert list(models) == ["a", "c", "d"]
         before = models.get("d")
         world.breaks.clear()
         world.offers[2] = offer("c", 120)
-        await asyncio.sleep(LOOK_AGAIN_S)
+        await asyncio.sleep(REFRESH_S)
         models.listing()
         assert list(models) == ["a", "b", "c", "d"]
         assert await say(models, "b") == "b"
@@ -208,7 +206,7 @@ def test_what_cannot_be_described_is_listed_with_its_reason_but_not_offered() ->
     world = World()
     world.breaks["b"] = "describe"
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         models.read_all()
         assert list(models) == ["a", "c", "d"]
         states = {state.offer.name: state for state in models.listing()}
@@ -229,7 +227,7 @@ def test_names_short_names_and_the_catalogues() -> None:
     v2 = offer("faster-whisper-large-v2", 1, "cpu", "large-v2", "large")
     world = World(tiny, mine, v2)
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         def called(name: str) -> str | None:
             model = models.get(name)
             return model.offer.name if model else None
@@ -246,9 +244,9 @@ def test_names_short_names_and_the_catalogues() -> None:
 def test_what_is_pulled_later_is_found_and_what_is_removed_is_gone() -> None:
     world = World()
 
-    async def scenario(models: ModelRegistry) -> None:
+    async def scenario(models: Recognisers) -> None:
         world.offers = [world.offers[0], world.offers[2], offer("new", 100, "cpu", "n")]
-        await asyncio.sleep(LOOK_AGAIN_S)
+        await asyncio.sleep(REFRESH_S)
         assert await say(models, "n") == "new"
         assert list(models) == ["a", "c", "new"]
         assert models.get("b") is None
@@ -265,7 +263,7 @@ def test_leaving_ends_a_load_under_way() -> None:
             waiting.append(tasks.create_task(_refused(models)))
             await asyncio.sleep(1)
 
-    async def _refused(models: ModelRegistry) -> str:
+    async def _refused(models: Recognisers) -> str:
         with pytest.raises(EngineError, match="the server is stopping") as caught:
             await say(models, "b")
         return caught.value.code
@@ -282,7 +280,7 @@ def test_nothing_is_loaded_while_the_server_ends() -> None:
         async with asyncio.TaskGroup() as tasks, world.running() as models:
             tasks.create_task(_late(models))
 
-    async def _late(models: ModelRegistry) -> None:
+    async def _late(models: Recognisers) -> None:
         await asyncio.sleep(world.ends_in_s / 2)
         with pytest.raises(EngineError, match="the server is stopping"):
             await say(models, "b")

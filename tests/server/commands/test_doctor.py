@@ -17,17 +17,17 @@ from server.compose.devices import database_url
 from server.config import Config, PathsConfig
 from server.config.sections.devices import DevicesConfig
 from serving.placement.choose import EngineSelection
-from serving.placement.offers import AsrModelOffer
+from serving.placement.offers import LoadableModel
 
 ODD = "tests.engines.runtime.worker.faulty_engine"
 
 
-def offer(why: str, *, works: bool, fallback: AsrModelOffer | None = None) -> AsrModelOffer:
+def offer(why: str, *, works: bool, fallback: LoadableModel | None = None) -> LoadableModel:
     options: dict[str, Any] = {} if works else {"weights": "/nowhere/model.bin"}
-    return AsrModelOffer("tiny", ODD, (options,), {}, why=why, fallback=fallback)
+    return LoadableModel("tiny", ODD, (options,), {}, why=why, fallback=fallback)
 
 
-def recognisers(first: AsrModelOffer, monkeypatch: pytest.MonkeyPatch) -> list[ProbeResult]:
+def recognisers(first: LoadableModel, monkeypatch: pytest.MonkeyPatch) -> list[ProbeResult]:
     of = SimpleNamespace(choice=EngineSelection("asr", "odd", {}, "it is configured"))
 
     def as_said(answer: object) -> Callable[..., object]:
@@ -52,7 +52,7 @@ def test_a_gpu_that_does_not_work_is_a_note_as_the_server_goes_to_the_processor(
 
 @pytest.mark.parametrize("fallback", [None, offer("on the processor", works=False)])
 def test_a_recogniser_that_works_nowhere_fails(
-    fallback: AsrModelOffer | None, monkeypatch: pytest.MonkeyPatch
+    fallback: LoadableModel | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (found,) = recognisers(offer("on a GPU", works=False, fallback=fallback), monkeypatch)
     assert found.verdict == "fail"

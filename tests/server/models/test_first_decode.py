@@ -13,7 +13,7 @@ from server.models.first_decode import MAX_START_S, with_times
 from serving.placement.benchmarks import read_benchmarks
 from serving.placement.choose import LIVE_MS, WHISPER_FILES, find_whisper
 from serving.placement.hardware import Gpu, Hardware
-from serving.placement.offers import AsrModelOffer
+from serving.placement.offers import LoadableModel
 from tests.loop import run_virtual
 
 GTX_1060 = Hardware(4, 16.0, (Gpu("NVIDIA GeForce GTX 1060 3GB", 3.0, 2.9, "6.1"),))
@@ -29,7 +29,7 @@ class Device:
         self.takes_ms = takes_ms
         self.asked: list[str] = []
 
-    async def __call__(self, offer: AsrModelOffer) -> float:
+    async def __call__(self, offer: LoadableModel) -> float:
         self.asked.append(offer.name)
         if offer.name not in self.takes_ms:
             raise EngineError("asr", offer.name, "broken on purpose")

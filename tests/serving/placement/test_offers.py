@@ -8,7 +8,7 @@ from core.errors import EngineMissing
 from engines.registry import EngineAvailability
 from serving.placement.choose import EnginePreference, WhisperWeights, select_engine
 from serving.placement.hardware import Gpu, Hardware
-from serving.placement.offers import AsrModelOffer, OfferInputs, asr_model_offers
+from serving.placement.offers import LoadableModel, OfferInputs, asr_model_offers
 
 TINY = WhisperWeights(Path("m/faster-whisper-tiny"), 75)
 SMALL = WhisperWeights(Path("m/faster-whisper-small"), 484)
@@ -28,7 +28,7 @@ TWINS = Hardware(16, 64.0, tuple(Gpu("A10", 24.0, 23.0, "8.6", "550.1", index) f
 
 def offered(
     hardware: Hardware, wanted: EnginePreference, *weights: WhisperWeights
-) -> dict[str, AsrModelOffer]:
+) -> dict[str, LoadableModel]:
     choice = select_engine("asr", wanted, BOTH, weights, hardware)
     found = asr_model_offers(OfferInputs(hardware, BOTH, wanted, choice), weights)
     return {offer.name: offer for offer in found}

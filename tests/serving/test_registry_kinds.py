@@ -1,0 +1,138 @@
+"""Models of two kinds in one registry: found by kind and name, sharing one memory budget."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from core.errors import EngineError, EngineMissing
+from serving.model import ModelLoader, ServedModel
+from serving.placement.offers import LoadableModel
+from serving.registry import ModelsOfKind
+from tests.loop import run_virtual
+from tests.serving.fake_models import DECODE_S, Recognisers, World, offer, say
+
+LOAD_S = 2.0
+
+
+@dataclass(frozen=True)
+class VoiceInfo:
+    voices: tuple[str, ...]
+
+
+@dataclass
+class LoadedVoice:
+    """A voice in memory; it says how many letters it has spoken."""
+
+    name: str
+    is_ready: bool = False
+    is_warm: bool = False
+
+    async def run(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.is_ready = False
+
+    async def ready(self) -> VoiceInfo:
+        await asyncio.sleep(LOAD_S)
+        if self.name == "broken":
+            raise EngineMissing("tts", "fake", "no weights")
+        self.is_ready = True
+        return VoiceInfo((f"{self.name}_f",))
+
+    async def warm_up(self) -> None:
+        self.is_warm = True
+
+    def resident_mb(self) -> float:
+        return 0.0
+
+
+class Voice(ServedModel[VoiceInfo, LoadedVoice]):
+    async def speak(self, text: str) -> int:
+        with self.in_use():
+            loaded = await self.load()
+            assert loaded.is_warm
+            return len(text)
+
+
+Voices = ModelsOfKind[Voice]
+
+
+@asynccontextmanager
+async def house(world: World, *voices: LoadableModel) -> AsyncIterator[tuple[Recognisers, Voices]]:
+    async def start(of: LoadableModel) -> LoadedVoice:
+        return LoadedVoice(of.name)
+
+    loader: ModelLoader[VoiceInfo, LoadedVoice] = ModelLoader(
+        "tts", lambda of: VoiceInfo((f"{of.name}_f",)), start
+    )
+    async with world.running() as recognisers:
+        registry = world.registry
+        yield recognisers, registry.add("tts", lambda: voices, lambda o: Voice(o, loader, registry))
+
+
+def test_a_name_stands_for_a_model_of_each_kind() -> None:
+    world = World(offer("small", 50))
+
+    async def main() -> None:
+        async with house(world, offer("small", 50), offer("large", 50)) as (recognisers, voices):
+            voice, recogniser = voices.get("small"), recognisers.get("small")
+            assert world.registry.get("tts", "small") is voice
+            assert world.registry.get("asr", "small") is recogniser
+            assert world.registry.get("asr", "large") is None
+            assert world.registry.get("llm", "small") is None
+            assert list(voices) == ["small", "large"]
+            assert voice is not None
+            assert await voice.speak("hello") == 5
+            assert await say(recognisers, "small") == "small"
+            assert world.metrics.counts["earshot_tts_models_loaded"] == 1
+            assert world.metrics.counts["earshot_asr_models_loaded"] == 1
+            assert world.metrics.observed["earshot_tts_load_seconds"] == [LOAD_S]
+
+    run_virtual(main())
+
+
+def test_a_model_of_one_kind_makes_room_for_another_kind() -> None:
+    world = World(offer("a", 50), offer("b", 150), cpu_mb=250)
+
+    async def main() -> None:
+        async with house(world, offer("v", 20), offer("w", 120)) as (recognisers, voices):
+            await say(recognisers, "b")
+            small, large = voices.get("v"), voices.get("w")
+            assert small is not None
+            assert large is not None
+            await small.speak("fits")
+            assert world.alive == ["a", "b"]
+            await large.speak("does not")
+            assert world.alive == ["a"]
+            assert (small.is_ready, large.is_ready) == (True, True)
+            assert await say(recognisers, "b") == "b"  # and back again
+            assert (small.is_ready, large.is_ready) == (True, False)
+
+    run_virtual(main())
+    assert world.metrics.counts["earshot_asr_evictions"] == 1
+    assert world.metrics.counts["earshot_tts_evictions"] == 1
+
+
+def test_errors_name_the_kind() -> None:
+    world = World(offer("a", 50))
+
+    async def main() -> None:
+        async with house(world, offer("v", 20), offer("broken", 20), offer("huge", 500)) as (_, it):
+            broken, huge = it.get("broken"), it.get("huge")
+            assert broken is not None
+            assert huge is not None
+            with pytest.raises(EngineError, match="tts engine 'fake': no weights"):
+                await broken.speak("never")
+            with pytest.raises(EngineError, match="tts engine 'huge': needs about 500 MB"):
+                await huge.speak("never")
+            assert {one.offer.name: bool(one.problem) for one in it.listing()} == {
+                "v": False,
+                "broken": True,
+                "huge": True,
+            }
+
+    assert run_virtual(main()) > DECODE_S
