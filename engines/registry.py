@@ -15,7 +15,7 @@ from msgspec.structs import fields
 
 from core.errors import ConfigError, EarshotError, EngineError, EngineMissing
 from core.plugins import BUILT_IN, Plugin, find_plugins, missing_members
-from engines.base import AsrInfo, AsrModel, EndOfTurnDetector, Llm, Tts, VadEngine
+from engines.base import AsrInfo, AsrModel, EndOfTurnDetector, Llm, Tts, VadEngine, WorkerProfile
 from engines.base.wake import WakeWordEngine
 
 logger = logging.getLogger(__name__)
@@ -102,6 +102,15 @@ def describe(name: str, options: Mapping[str, Any]) -> AsrInfo | None:
     module, _ = _find("asr", name)
     settings = read_settings(module.Settings, options, where=f"asr.{name}")
     tell: Callable[[Struct], AsrInfo] | None = getattr(module, "describe", None)
+    return tell(settings) if tell else None
+
+
+def worker_profile(kind: EngineKind, name: str, options: Mapping[str, Any]) -> WorkerProfile | None:
+    """Returns how an engine runs in a worker process; None if it runs in the gateway. Raises
+    ConfigError for wrong options, EngineMissing for a broken plugin."""
+    module, _ = _find(kind, name)
+    tell: Callable[[Struct], WorkerProfile] | None = getattr(module, "worker_profile", None)
+    settings = read_settings(module.Settings, options, where=f"{kind}.{name}")
     return tell(settings) if tell else None
 
 

@@ -10,7 +10,7 @@ way for every door. The Protocols of wake-word engines are in `engines/base/wake
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from core.audio import AudioFrame, Pcm
@@ -384,6 +384,32 @@ class LlmWithServer(Protocol):
     """A language model with a server of its own."""
 
     def running(self) -> AbstractAsyncContextManager[None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerProfile:
+    """How a voice or a language model runs in a worker process. An engine's module that has
+    `worker_profile(settings)`, which returns this, is loaded in such a process only."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    "Environment variables of the process, in addition to those that all workers have."
+    load_timeout_s: float | None = None
+    "Longest time for loading. None: as for other models."
+    first_chunk_timeout_s: float = 60.0
+    """Longest silence of the process before the first part of a result, in seconds; then it counts
+    as hung. A long clause on a small machine takes tens of seconds."""
+    chunk_timeout_s: float = 60.0
+    "The same between two parts."
+
+
+@runtime_checkable
+class LoadableEngine(Protocol):
+    """An engine whose weights are not read by `create`, but by the worker process that runs it."""
+
+    def load(self) -> None:
+        """Reads the weights. Blocks for seconds to minutes. Raises EngineError, and all that the
+        library raises."""
+        ...
 
 
 @runtime_checkable

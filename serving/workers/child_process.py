@@ -10,7 +10,8 @@ import logging
 import socket
 import sys
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -22,7 +23,7 @@ from core.errors import (
     RemoteProtocolError,
 )
 from core.ports import Metrics
-from core.tasks import Backoff
+from core.tasks import Backoff, single_error
 from engines.runtime.worker.protocol import (
     LoadRequest,
     MessageFrameReader,
@@ -61,10 +62,20 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
     `InfoT` is what the child reports about itself once it has loaded, `ReplyT` its messages.
     """
 
-    def __init__(self, load: LoadRequest, metrics: Metrics, *, name: str, label: str) -> None:
+    def __init__(
+        self,
+        load: LoadRequest,
+        metrics: Metrics,
+        *,
+        name: str,
+        label: str,
+        load_timeout_s: float | None = None,
+    ) -> None:
         """Prepares the worker; `run` starts it. `load`: the first message to the child. `name`: the
-        name in errors. `label`: the name in the log."""
+        name in errors. `label`: the name in the log. `load_timeout_s`: longest time for loading;
+        None means LOAD_TIMEOUT_S."""
         self._load, self._metrics = load, metrics
+        self._load_timeout_s = LOAD_TIMEOUT_S if load_timeout_s is None else load_timeout_s
         self._kind, self._name, self._label = load.kind, name, label
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -113,6 +124,20 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
         finally:
             self._lose("the server is stopping")
 
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keeps the child alive while the context is open. `ready` reports a first load that
+        fails."""
+        with single_error():
+            async with asyncio.TaskGroup() as tasks:
+                task = tasks.create_task(self._run_quietly(), name=self._label)
+                yield
+                task.cancel()
+
+    async def _run_quietly(self) -> None:
+        with suppress(EngineError, RemoteProtocolError, OSError):
+            await self.run()
+
     @abstractmethod
     def _reader(self) -> MessageFrameReader[ReplyT]:
         """Returns a reader for the child's messages."""
@@ -146,12 +171,13 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             self._ready_future().set_result(info)
 
     async def _back(self) -> None:
-        """Waits for a child that is being restarted. Raises EngineCrashed after LOAD_TIMEOUT_S."""
+        """Waits for a child that is being restarted. Raises EngineCrashed if it takes longer than
+        loading may take."""
         try:
-            async with asyncio.timeout(LOAD_TIMEOUT_S):
+            async with asyncio.timeout(self._load_timeout_s):
                 await self.ready()
         except TimeoutError:
-            why = f"its worker process did not come back in {LOAD_TIMEOUT_S:.0f} s"
+            why = f"its worker process did not come back in {self._load_timeout_s:.0f} s"
             raise EngineCrashed(self._kind, self._name, why) from None
 
     async def _live(self) -> None:
@@ -162,7 +188,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
             process = self._process = await self._start(theirs)
         reader, self._writer = await asyncio.open_connection(sock=ours)
         try:
-            async with asyncio.timeout(LOAD_TIMEOUT_S) as deadline:
+            async with asyncio.timeout(self._load_timeout_s) as deadline:
                 await self._send(self._load)
                 replies = self._reader()
                 while data := await self._next(reader):

@@ -46,13 +46,17 @@ class HangDetector:
 
     def learn(self, items: Sequence[AsrItem], seconds: float) -> None:
         """Records a call that was answered after `seconds`."""
-        self._failures = 0
+        self.succeed()
         if self._is_cold:
             self._is_cold = False
             return
         self._slowest_item_s = max(self._slowest_item_s or 0.0, seconds / len(items))
         if audio_s := _audio_s(items):
             self._slowest_pace = max(self._slowest_pace, seconds / audio_s)
+
+    def succeed(self) -> None:
+        """Records a call that was answered, whose time says nothing."""
+        self._failures = 0
 
     def ends(self) -> bool:
         """Records a failed call. True if the worker must be restarted."""

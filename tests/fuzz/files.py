@@ -12,22 +12,22 @@ from typing import cast
 
 import av
 import numpy as np
+from msgspec import Struct
 
 from core.audio import Pcm
 from core.errors import ConfigError, RemoteProtocolError, RequestError
-from engines.base import AsrInfo, AsrOptions, AsrResult
+from engines.base import AsrInfo, AsrOptions, AsrResult, WordMark
+from engines.runtime.worker.payloads import AsrBatch, AsrItemMessage, SpeechMessage
 from engines.runtime.worker.protocol import (
-    AsrItemMessage,
-    DecodeReply,
-    DecodeRequest,
+    CallRequest,
+    ChunkReply,
+    DoneReply,
     FailureReply,
-    ForgetRequest,
     LoadRequest,
     PingRequest,
     PongReply,
     ReadyReply,
-    WorkerReply,
-    WorkerRequest,
+    decode_payload,
     frame,
     reply_reader,
     request_reader,
@@ -42,17 +42,19 @@ from tests.fuzz.choices import drawn, scripts
 from tests.fuzz.target import Target
 from tests.media.signals import tone
 
-REQUESTS: tuple[WorkerRequest, ...] = (
+REQUESTS: tuple[Struct, ...] = (
     LoadRequest("asr", "whisper", {"model": "x", "threads": 2}),
-    DecodeRequest(
-        7, [AsrItemMessage("u1", bytes(range(100)), True, AsrOptions("en", prompt="hello"))]
+    CallRequest(
+        7,
+        "decode",
+        AsrBatch([AsrItemMessage("u1", bytes(range(100)), True, AsrOptions("en", prompt="hello"))]),
     ),
-    ForgetRequest("u1"),
     PingRequest(3),
 )
-REPLIES: tuple[WorkerReply, ...] = (
+REPLIES: tuple[Struct, ...] = (
     ReadyReply(AsrInfo("whisper", "nano", ("en", "de"), 4, False)),
-    DecodeReply(7, [AsrResult("turn on", 0.5, "en")]),
+    DoneReply(7, [AsrResult("turn on", 0.5, "en")]),
+    ChunkReply(8, SpeechMessage(bytes(range(100)), [WordMark(0, 2, 0.0, 12.5)])),
     FailureReply("engine_failed", "no", 7),
     PongReply(3),
 )
@@ -75,13 +77,22 @@ def framing(data: bytes) -> None:
 def _frames(is_request: bool, *pieces: bytes) -> str:
     """As text, for among damaged numbers is one that equals none, not even itself."""
     reader = request_reader() if is_request else reply_reader()
-    out: list[WorkerRequest | WorkerReply] = []
+    out: list[object] = []
     try:
         for piece in pieces:
             for message in reader.receive_data(piece):
-                out.append(message)
-                for item in message.items if isinstance(message, DecodeRequest) else ():
-                    item.to_item()
+                match message:
+                    case CallRequest(payload=payload):
+                        batch = decode_payload(payload, AsrBatch)
+                        out.append([item.to_item() for item in batch.items])
+                    case ReadyReply(info=payload):
+                        out.append(decode_payload(payload, AsrInfo))
+                    case DoneReply(payload=payload):
+                        out.append(decode_payload(payload, list[AsrResult]))
+                    case ChunkReply(payload=payload):
+                        out.append(decode_payload(payload, SpeechMessage))
+                    case _:
+                        out.append(message)
     except RemoteProtocolError:
         return "refused"
     return repr(out)

@@ -4,21 +4,25 @@ A frame is a big-endian u32, the payload's length, then one msgpack map with its
 Sans-IO: `frame` makes bytes; `MessageFrameReader` takes them in any split and returns messages.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-from msgspec import DecodeError, Struct
-from msgspec.msgpack import Decoder, Encoder
+from msgspec import DecodeError, Raw, Struct
+from msgspec.msgpack import Decoder, Encoder, decode
 
 from core.errors import RemoteProtocolError
-from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 """Largest payload: 35 minutes of 16 kHz audio in one batch. A larger length means that the reader
 has lost the frame boundaries."""
 
 _LENGTH_BYTES = 4
+
+NO_VARIABLES: Mapping[str, str] = {}
+
+PayloadT = TypeVar("PayloadT")
+"""Type of what a message carries. The sender names it, so that it is encoded in place: a batch of
+long utterances has megabytes. The receiver names `Raw`, and decodes it when it knows the type."""
 
 
 class LoadRequest(Struct, frozen=True, tag_field="type", tag="load"):
@@ -33,54 +37,29 @@ class LoadRequest(Struct, frozen=True, tag_field="type", tag="load"):
     "The engine's settings as written in the configuration."
 
 
-class AsrItemMessage(Struct, frozen=True):
-    """An `AsrItem` whose samples are little-endian int16 bytes."""
+class CallRequest(Struct, Generic[PayloadT], frozen=True, tag_field="type", tag="call"):
+    """Asks the engine to do something.
 
-    utterance: str
-    pcm: bytes
-    "16 kHz mono samples."
-    is_final: bool
-    options: AsrOptions
-
-    @classmethod
-    def of(cls, item: AsrItem) -> "AsrItemMessage":
-        """Converts an item to its message."""
-        pcm = item.pcm.astype("<i2", copy=False).tobytes()
-        return cls(item.utterance, pcm, item.is_final, item.options)
-
-    def to_item(self) -> AsrItem:
-        """Converts the message to an item, whose samples are a read-only view of the frame. Raises
-        RemoteProtocolError if the number of bytes is odd."""
-        if len(self.pcm) % 2:
-            raise RemoteProtocolError(f"{len(self.pcm)} bytes are no whole number of samples")
-        pcm = np.frombuffer(self.pcm, "<i2").astype(np.int16, copy=False)
-        return AsrItem(self.utterance, pcm, self.is_final, self.options)
-
-
-class DecodeRequest(Struct, frozen=True, tag_field="type", tag="decode"):
-    """Asks the worker to decode one batch. The answer is `DecodeReply` or `FailureReply` with the
-    same `request_id`."""
-
-    request_id: int
-    "Number that the answer refers to."
-    items: list[AsrItemMessage]
-    "Items of the batch, at most `AsrInfo.max_batch`."
-
-
-class CancelRequest(Struct, frozen=True, tag_field="type", tag="cancel"):
-    """Says that the result of that `DecodeRequest` is not wanted any more.
-
-    It has no answer, and normally the `DecodeRequest` then has none either. An engine whose calls
-    do not overlap has finished by the time it reads this, and has answered.
+    Any number of `ChunkReply` follow, then `DoneReply` or `FailureReply`, all with the same
+    `request_id`. Which methods there are depends on the kind of the engine: see
+    `engines.runtime.worker.payloads`.
     """
 
     request_id: int
+    "Number that the replies refer to."
+    method: str
+    payload: PayloadT
+    "Arguments of the method. `Raw` on the worker's side, which decodes it by the method."
 
 
-class ForgetRequest(Struct, frozen=True, tag_field="type", tag="forget"):
-    """Asks the worker to drop what is cached for an utterance. No answer."""
+class CancelRequest(Struct, frozen=True, tag_field="type", tag="cancel"):
+    """Says that the result of that call is not wanted any more.
 
-    utterance: str
+    It has no answer, and normally the call then has none either. An engine whose calls do not
+    overlap has finished by the time it reads this, and has answered.
+    """
+
+    request_id: int
 
 
 class PingRequest(Struct, frozen=True, tag_field="type", tag="ping"):
@@ -90,21 +69,29 @@ class PingRequest(Struct, frozen=True, tag_field="type", tag="ping"):
     "Number that the `PongReply` repeats."
 
 
-class ReadyReply(Struct, frozen=True, tag_field="type", tag="ready"):
+class ReadyReply(Struct, Generic[PayloadT], frozen=True, tag_field="type", tag="ready"):
     """Says that the engine is loaded."""
 
-    info: AsrInfo
+    info: PayloadT
+    "Properties of the engine: `AsrInfo`, `TtsInfo`, or None for a language model."
 
 
-class DecodeReply(Struct, frozen=True, tag_field="type", tag="decoded"):
-    """Results of a `DecodeRequest`."""
+class ChunkReply(Struct, Generic[PayloadT], frozen=True, tag_field="type", tag="chunk"):
+    """Part of the result of a call whose result is a stream."""
 
     request_id: int
-    results: list[AsrResult]
-    "One result per item, in the same order."
+    payload: PayloadT
 
 
-class FailureReply(Struct, frozen=True, tag_field="type", tag="failed"):
+class DoneReply(Struct, Generic[PayloadT], frozen=True, tag_field="type", tag="done"):
+    """End of a call."""
+
+    request_id: int
+    payload: PayloadT
+    "The result; None after a stream."
+
+
+class FailureReply(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="failed"):
     """Says that a request failed, and why."""
 
     code: str
@@ -112,7 +99,13 @@ class FailureReply(Struct, frozen=True, tag_field="type", tag="failed"):
     message: str
     "Message for the log and the caller."
     request_id: int | None = None
-    "The failed `DecodeRequest`. None: the load failed, and the worker exits."
+    "The failed call. None: the load failed, and the worker exits."
+    retry_after_s: int | None = None
+    "Set for an OverloadedError."
+    is_request_error: bool = False
+    "True for a RequestError."
+    param: str | None = None
+    "The wrong field of a RequestError."
 
 
 class PongReply(Struct, frozen=True, tag_field="type", tag="pong"):
@@ -121,11 +114,11 @@ class PongReply(Struct, frozen=True, tag_field="type", tag="pong"):
     number: int
 
 
-WorkerRequest = LoadRequest | DecodeRequest | CancelRequest | ForgetRequest | PingRequest
-"Messages from the gateway to the worker."
+WorkerRequest = LoadRequest | CallRequest[Raw] | CancelRequest | PingRequest
+"Messages from the gateway, as the worker reads them."
 
-WorkerReply = ReadyReply | DecodeReply | FailureReply | PongReply
-"Messages from the worker to the gateway."
+WorkerReply = ReadyReply[Raw] | ChunkReply[Raw] | DoneReply[Raw] | FailureReply | PongReply
+"Messages from the worker, as the gateway reads them."
 
 T = TypeVar("T")
 
@@ -161,6 +154,14 @@ class MessageFrameReader(Generic[T]):
             yield message
 
 
+def decode_payload(payload: Raw, kind: type[T]) -> T:
+    """Decodes what a message carries. Raises RemoteProtocolError if it is not of this type."""
+    try:
+        return decode(payload, type=kind)
+    except (DecodeError, UnicodeDecodeError) as exc:
+        raise RemoteProtocolError(f"bad payload: {exc}") from exc
+
+
 def request_reader() -> MessageFrameReader[WorkerRequest]:
     """Returns a reader for the messages that a worker receives."""
     return MessageFrameReader(Decoder(WorkerRequest))
@@ -171,15 +172,22 @@ def reply_reader() -> MessageFrameReader[WorkerReply]:
     return MessageFrameReader(Decoder(WorkerReply))
 
 
-def worker_command(python: str, fd: int, module: str = "engines.runtime.worker.main") -> list[str]:
+def worker_command(
+    python: str,
+    fd: int,
+    module: str = "engines.runtime.worker.main",
+    environment: Mapping[str, str] = NO_VARIABLES,
+) -> list[str]:
     """Returns the command line that starts a worker on an inherited socket. `python`: the
-    interpreter. `fd`: the socket's number. `module`: the worker program.
+    interpreter. `fd`: the socket's number. `module`: the worker program. `environment`: further
+    environment variables.
 
     The worker's libraries read the environment variables when they are loaded. Threads that spin
     while they wait take the cores from each other: next to one busy process a decode took 97 ms;
     without spinning it takes 10 ms. CUDA counts GPUs in the order of nvidia-smi, not by speed.
     """
     settings = ["OMP_WAIT_POLICY=PASSIVE", "OPENBLAS_NUM_THREADS=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"]
+    settings += [f"{name}={value}" for name, value in environment.items()]
     return ["env", *settings, python, "-m", module, "--fd", str(fd)]
 
 

@@ -1,24 +1,16 @@
-"""A worker process whose engine has a thread of its own: calls overlap, and can be cancelled."""
+"""The host of a recogniser that has a thread of its own: calls overlap, and can be cancelled."""
 
-import socket
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import pytest
+from msgspec import Raw, Struct
+from msgspec.msgpack import encode
 
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
 from engines.base.asr import ConcurrentAsrModel, OnDecoded
-from engines.runtime.worker.main import EngineWorker
-from engines.runtime.worker.protocol import (
-    AsrItemMessage,
-    CancelRequest,
-    DecodeReply,
-    DecodeRequest,
-    FailureReply,
-    reply_reader,
-)
-
-pytestmark = pytest.mark.live
+from engines.runtime.worker.hosts import AsrHost
+from engines.runtime.worker.payloads import AsrBatch, AsrItemMessage
+from engines.runtime.worker.protocol import CallRequest, DoneReply, FailureReply
 
 ITEM = AsrItemMessage.of(AsrItem("utt", np.zeros(160, np.int16), True, AsrOptions()))
 
@@ -48,26 +40,26 @@ class Slow:
         """Nothing is open."""
 
 
+def decode_call(request_id: int, *items: AsrItemMessage) -> CallRequest[Raw]:
+    return CallRequest(request_id, "decode", Raw(encode(AsrBatch(list(items)))))
+
+
 def test_answers_come_in_the_order_in_which_they_are_done() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        model, worker = Slow(), EngineWorker(theirs)
-        assert isinstance(model, ConcurrentAsrModel)
-        for request_id in (1, 2, 3):
-            worker._serve(model, DecodeRequest(request_id, [ITEM]))
-        worker._serve(model, CancelRequest(1))
-        worker._serve(model, CancelRequest(99))
-        model.begun[2]([AsrResult("third", 1.0, "en")])
-        model.begun[1](ValueError("broken"))
-        worker._serve(model, CancelRequest(3))
-        worker._serve(model, DecodeRequest(4, [ITEM, ITEM]))
-        replies = list(reply_reader().receive_data(ours.recv(65_536)))
+    replies: list[Struct] = []
+    model = Slow()
+    assert isinstance(model, ConcurrentAsrModel)
+    host = AsrHost(model, replies.append)
+    for request_id in (1, 2, 3):
+        host.call(decode_call(request_id, ITEM))
+    host.cancel(1)
+    host.cancel(99)
+    model.begun[2]([AsrResult("third", 1.0, "en")])
+    model.begun[1](ValueError("broken"))
+    host.cancel(3)
+    host.call(decode_call(4, ITEM, ITEM))
     assert model.cancelled == [0]
-    assert [type(reply) for reply in replies] == [DecodeReply, FailureReply, FailureReply]
-    third, second, fourth = replies
-    assert isinstance(third, DecodeReply)
-    assert (third.request_id, third.results[0].text) == (3, "third")
-    assert isinstance(second, FailureReply)
-    assert (second.request_id, second.code) == (2, "engine_failed")
-    assert isinstance(fourth, FailureReply)
-    assert fourth.message == "slow: ZeroDivisionError"
+    assert replies == [
+        DoneReply(3, [AsrResult("third", 1.0, "en")]),
+        FailureReply("engine_failed", "slow: ValueError", 2),
+        FailureReply("engine_failed", "slow: ZeroDivisionError", 4),
+    ]

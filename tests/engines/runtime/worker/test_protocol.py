@@ -2,16 +2,29 @@
 
 import numpy as np
 import pytest
+from msgspec import Raw
+from msgspec.msgpack import decode, encode
 
 from core.errors import RemoteProtocolError
-from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult, Word
+from core.events import RateLimit, RateLimits, TokenUsage
+from engines.base import (
+    AsrInfo,
+    AsrItem,
+    AsrOptions,
+    AsrResult,
+    CallDelta,
+    TextDelta,
+    ToolCall,
+    Word,
+)
+from engines.runtime.worker.payloads import AsrBatch, AsrItemMessage, DeltaMessage, LlmDelta
 from engines.runtime.worker.protocol import (
     MAX_PAYLOAD_BYTES,
-    AsrItemMessage,
-    DecodeReply,
-    DecodeRequest,
+    CallRequest,
+    CancelRequest,
+    ChunkReply,
+    DoneReply,
     FailureReply,
-    ForgetRequest,
     LoadRequest,
     PingRequest,
     PongReply,
@@ -21,23 +34,38 @@ from engines.runtime.worker.protocol import (
     frame,
     reply_reader,
     request_reader,
+    worker_command,
 )
 
 PCM = np.array([0, 1, -1, 32767, -32768], np.int16)
 ITEM = AsrItem("utt_1", PCM, is_final=True, options=AsrOptions("en", prompt="lamp"))
 
+BATCH = AsrBatch([AsrItemMessage.of(ITEM), AsrItemMessage("utt_2", b"", False, AsrOptions())])
+RESULT = AsrResult("turn on", 0.9, "en", (Word("turn", 0, 120.5, 0.8),))
+
 REQUESTS: list[WorkerRequest] = [
     LoadRequest("asr", "faster_whisper", {"model": "models/x", "beam_size": 1}),
-    DecodeRequest(7, [AsrItemMessage.of(ITEM), AsrItemMessage("utt_2", b"", False, AsrOptions())]),
-    ForgetRequest("utt_1"),
+    CallRequest(7, "decode", Raw(encode(BATCH))),
+    CancelRequest(7),
     PingRequest(3),
 ]
 REPLIES: list[WorkerReply] = [
-    ReadyReply(AsrInfo("faster_whisper", "whisper-nano", ("en",), 8, is_incremental=False)),
-    DecodeReply(7, [AsrResult("turn on", 0.9, "en", (Word("turn", 0, 120.5, 0.8),))]),
+    ReadyReply(Raw(encode(AsrInfo("w", "whisper-nano", ("en",), 8, is_incremental=False)))),
+    ChunkReply(7, Raw(encode("turn"))),
+    DoneReply(7, Raw(encode([RESULT]))),
     FailureReply("engine_failed", "no memory", 7),
     FailureReply("engine_missing", "no weights"),
+    FailureReply("engine_busy", "full", 8, retry_after_s=2),
+    FailureReply("unknown_voice", "no such voice", 9, is_request_error=True, param="voice"),
     PongReply(3),
+]
+DELTAS: list[LlmDelta] = [
+    TextDelta("Good morning."),
+    TextDelta(""),
+    CallDelta("call_1", "light", '{"on"'),
+    ToolCall("call_1", "light", {"on": True}),
+    TokenUsage(12, 3, 8),
+    RateLimits((RateLimit("tokens", 100, 99, 1.5),)),
 ]
 
 
@@ -54,6 +82,24 @@ def test_replies_accept_single_bytes() -> None:
     assert [m for byte in data for m in reader.receive_data(bytes([byte]))] == REPLIES
 
 
+def test_a_payload_is_decoded_by_its_receiver() -> None:
+    (request,) = request_reader().receive_data(bytes(frame(CallRequest(7, "decode", BATCH))))
+    assert isinstance(request, CallRequest)
+    assert (request.request_id, request.method) == (7, "decode")
+    assert decode(request.payload, type=AsrBatch) == BATCH
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+def test_deltas_of_a_language_model_keep_their_type(delta: LlmDelta) -> None:
+    message = decode(encode(DeltaMessage.of(delta)), type=DeltaMessage)
+    assert message.to_delta() == delta
+
+
+def test_a_worker_gets_the_environment_of_its_engine() -> None:
+    command = worker_command("python", 3, environment={"HF_HUB_OFFLINE": "1"})
+    assert command.index("HF_HUB_OFFLINE=1") < command.index("python")
+
+
 def test_items_keep_their_samples() -> None:
     again = AsrItemMessage.of(ITEM).to_item()
     assert again.pcm.dtype == np.int16
@@ -67,7 +113,7 @@ def test_items_keep_their_samples() -> None:
         (MAX_PAYLOAD_BYTES + 1).to_bytes(4, "big"),
         b"\x00\x00\x00\x01\xc1",
         b"\x00\x00\x00\x01\x80",
-        frame(ForgetRequest("utt_1")).replace(b"utt_1", b"utt_\xff"),
+        frame(CallRequest(1, "utt_1", None)).replace(b"utt_1", b"utt_\xff"),
         frame(PongReply(1)),
         b"\x00\x00\x00\x00",
     ],

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import Raw, Struct
+from msgspec.msgpack import decode, encode
 
 from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
+from engines.runtime.worker.payloads import AsrBatch, AsrItemMessage
 from engines.runtime.worker.protocol import (
-    AsrItemMessage,
-    DecodeReply,
-    DecodeRequest,
+    CallRequest,
+    DoneReply,
     FailureReply,
-    ForgetRequest,
     LoadRequest,
     PingRequest,
     PongReply,
     ReadyReply,
     WorkerReply,
-    WorkerRequest,
     frame,
     reply_reader,
     worker_command,
@@ -47,7 +47,7 @@ class Gateway:
         self._reader = reply_reader()
         self._replies: list[WorkerReply] = []
 
-    def send(self, *requests: WorkerRequest) -> None:
+    def send(self, *requests: Struct) -> None:
         self.connection.sendall(b"".join(map(frame, requests)))
 
     def receive(self) -> WorkerReply:
@@ -87,6 +87,14 @@ def item(prompt: str = "", samples: int = 3) -> AsrItemMessage:
     )
 
 
+def decode_call(request_id: int, items: list[AsrItemMessage]) -> CallRequest[AsrBatch]:
+    return CallRequest(request_id, "decode", AsrBatch(items))
+
+
+def raw(value: object) -> Raw:
+    return Raw(encode(value))
+
+
 def text(value: str) -> AsrResult:
     return AsrResult(value, 1.0, "en")
 
@@ -96,16 +104,17 @@ def test_it_answers_in_order_and_ends_with_the_socket() -> None:
         gateway.send(
             LoadRequest("asr", ODD, {}),
             PingRequest(1),
-            DecodeRequest(5, [item(), item("given", 7)]),
-            ForgetRequest("utt_9"),
-            DecodeRequest(6, [item()]),
+            decode_call(5, [item(), item("given", 7)]),
+            CallRequest(7, "forget", "utt_9"),
+            decode_call(6, [item()]),
             PingRequest(2),
         )
-        assert [gateway.receive() for _ in range(5)] == [
-            ReadyReply(AsrInfo("odd", "odd-1", ("en",), 4, is_incremental=False)),
+        assert [gateway.receive() for _ in range(6)] == [
+            ReadyReply(raw(AsrInfo("odd", "odd-1", ("en",), 4, is_incremental=False))),
             PongReply(1),
-            DecodeReply(5, [text("3 []"), text("given")]),
-            DecodeReply(6, [text("3 ['utt_9']")]),
+            DoneReply(5, raw([text("3 []"), text("given")])),
+            DoneReply(7, raw(None)),
+            DoneReply(6, raw([text("3 ['utt_9']")])),
             PongReply(2),
         ]
         gateway.connection.close()
@@ -120,10 +129,10 @@ def test_a_library_error_fails_one_batch_and_is_logged_with_its_place() -> None:
     with worker() as gateway:
         gateway.send(
             LoadRequest("asr", ODD, {}),
-            DecodeRequest(1, [item("fail")]),
-            DecodeRequest(2, [item("miscount")]),
-            DecodeRequest(3, [AsrItemMessage("utt", b"abc", True, AsrOptions())]),
-            DecodeRequest(4, [item("still alive")]),
+            decode_call(1, [item("fail")]),
+            decode_call(2, [item("miscount")]),
+            decode_call(3, [AsrItemMessage("utt", b"abc", True, AsrOptions())]),
+            decode_call(4, [item("still alive")]),
         )
         assert isinstance(gateway.receive(), ReadyReply)
         confused = "odd: ZeroDivisionError"
@@ -132,7 +141,7 @@ def test_a_library_error_fails_one_batch_and_is_logged_with_its_place() -> None:
         assert gateway.receive() == FailureReply(
             "protocol_error", "3 bytes are no whole number of samples", 3
         )
-        assert gateway.receive() == DecodeReply(4, [text("still alive")])
+        assert gateway.receive() == DoneReply(4, raw([text("still alive")]))
         gateway.connection.close()
         _, err = gateway.output()
         assert b"faulty_engine.py" in err
@@ -145,7 +154,7 @@ def test_a_library_error_fails_one_batch_and_is_logged_with_its_place() -> None:
         ("asr", "faster_whisper", {"model": "/nowhere"}, "engine_missing", "in /nowhere"),
         ("asr", "faster_whisper", {"modle": "x"}, "bad_config", "unknown key 'modle'"),
         ("asr", "nothing", {}, "bad_config", "no engine 'nothing'; there are: faster_whisper"),
-        ("tts", "espeak", {}, "bad_config", "not 'tts'"),
+        ("vad", "energy", {}, "bad_config", "of the kinds asr, tts, llm, not 'vad'"),
         ("asr", ODD, {"fails_to_load": True}, "engine_failed", "OSError: the disk is confused"),
     ],
 )
@@ -165,7 +174,7 @@ def test_a_load_that_fails_says_why_and_ends(
 @pytest.mark.parametrize(
     "requests", [[PingRequest(1)], [LoadRequest("asr", ODD, {}), LoadRequest("asr", ODD, {})]]
 )
-def test_a_gateway_out_of_step_ends_the_worker_loudly(requests: list[WorkerRequest]) -> None:
+def test_a_gateway_out_of_step_ends_the_worker_loudly(requests: list[Struct]) -> None:
     with worker() as gateway:
         gateway.send(*requests)
         _, err = gateway.output()
@@ -178,11 +187,15 @@ def test_whisper_works_in_a_worker() -> None:
         gateway.send(LoadRequest("asr", "faster_whisper", {"model": str(NANO), "cpu_threads": 1}))
         clips = [say("what time is it"), say("turn on the kitchen lights")]
         items = [AsrItem(f"utt_{i}", clip, True, AsrOptions("en")) for i, clip in enumerate(clips)]
-        gateway.send(DecodeRequest(1, [AsrItemMessage.of(one) for one in items]))
+        gateway.send(decode_call(1, [AsrItemMessage.of(one) for one in items]))
         assert isinstance(gateway.receive(), ReadyReply)
         reply = gateway.receive()
-        assert isinstance(reply, DecodeReply)
-        assert [r.text for r in reply.results] == ["what time is it", "turn on the kitchen lights"]
+        assert isinstance(reply, DoneReply)
+        results = decode(reply.payload, type=list[AsrResult])
+        assert [result.text for result in results] == [
+            "what time is it",
+            "turn on the kitchen lights",
+        ]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")

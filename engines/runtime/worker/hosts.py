@@ -1,0 +1,335 @@
+"""The worker's side of an engine: serves the calls that the gateway makes to it.
+
+`AsrHost` runs batches, `StreamHost` runs engines whose results are streams (voices, language
+models).
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from threading import Event, Lock, Thread
+from typing import Any, Protocol
+
+from msgspec import Raw, Struct
+
+from core.audio import Pcm
+from core.errors import (
+    EarshotError,
+    EngineError,
+    OverloadedError,
+    RemoteProtocolError,
+    RequestError,
+    chain_of,
+)
+from engines.base import (
+    AsrInfo,
+    AsrItem,
+    AsrModel,
+    AsrResult,
+    ClosableEngine,
+    Llm,
+    Tts,
+    TtsInfo,
+    WordMark,
+)
+from engines.base.asr import ConcurrentAsrModel
+from engines.runtime.worker.payloads import (
+    DECODE,
+    FORGET,
+    REPLY,
+    SPEAK,
+    AsrBatch,
+    DeltaMessage,
+    ReplyArguments,
+    SpeakArguments,
+    SpeechMessage,
+    pcm_to_bytes,
+)
+from engines.runtime.worker.protocol import (
+    CallRequest,
+    ChunkReply,
+    DoneReply,
+    FailureReply,
+    PongReply,
+    decode_payload,
+)
+
+logger = logging.getLogger(__name__)
+
+OF_MACHINE = (OSError, MemoryError, RuntimeError)
+"""Exceptions that memory, files and GPUs cause. Libraries put no words of a recording into these,
+so their messages may be logged."""
+
+CHUNK_MS = 500
+"""Longest sound in one message, in ms. A whole clause has up to 20 s; the gateway would convert it
+in one step, and packets of all calls would wait."""
+
+Send = Callable[[Struct], None]
+"Sends a reply to the gateway. It may be called in any thread."
+
+
+class EngineHost(Protocol):
+    """A loaded engine in a worker. The worker's main thread calls these methods, one at a time."""
+
+    @property
+    def info(self) -> object:
+        """Properties of the engine that the gateway is given."""
+        ...
+
+    def call(self, request: CallRequest[Raw]) -> None:
+        """Serves or starts a call. Every exception of the engine becomes a `FailureReply`."""
+        ...
+
+    def cancel(self, request_id: int) -> None:
+        """Stops a call that still runs."""
+        ...
+
+    def ping(self, number: int) -> None:
+        """Answers after all earlier calls were served or started."""
+        ...
+
+    def close(self) -> None:
+        """Stops all calls and frees the engine."""
+        ...
+
+
+class AsrHost:
+    """Serves batches in their order, in the calling thread. An engine whose calls may overlap
+    (`ConcurrentAsrModel`) only starts them there."""
+
+    def __init__(self, model: AsrModel, send: Send) -> None:
+        self._model, self._send = model, send
+        self._running: dict[int, Callable[[], None]] = {}
+        "Functions that cancel the calls of a `ConcurrentAsrModel`, by request id."
+        self._lock = Lock()
+
+    @property
+    def info(self) -> AsrInfo:
+        """Properties of the model."""
+        return self._model.info
+
+    def call(self, request: CallRequest[Raw]) -> None:
+        """Serves `decode` and `forget`."""
+        try:
+            if request.method == DECODE:
+                self._decode(request.request_id, decode_payload(request.payload, AsrBatch))
+            elif request.method == FORGET:
+                self._model.forget(decode_payload(request.payload, str))
+                self._send(DoneReply(request.request_id, None))
+            else:
+                self._send(_unknown_method(request))
+        except Exception as exc:
+            self._fail(exc, request.request_id)
+
+    def cancel(self, request_id: int) -> None:
+        """Stops a call of a `ConcurrentAsrModel`. Other models have finished it already."""
+        with self._lock:
+            cancel = self._running.pop(request_id, None)
+        if cancel is not None:
+            cancel()
+
+    def ping(self, number: int) -> None:
+        """Answers at once: all earlier calls were served or started."""
+        self._send(PongReply(number))
+
+    def close(self) -> None:
+        """Frees the model."""
+        self._model.close()
+
+    def _decode(self, request_id: int, batch: AsrBatch) -> None:
+        items = [item.to_item() for item in batch.items]
+        if isinstance(self._model, ConcurrentAsrModel):
+            self._begin(self._model, request_id, items)
+            return
+        results = self._model.decode(items)
+        if len(results) != len(items):
+            message = f"{self.info.name}: {len(results)} results for {len(items)} items"
+            self._send(FailureReply(EngineError.code, message, request_id))
+        else:
+            self._send(DoneReply(request_id, results))
+
+    def _begin(self, model: ConcurrentAsrModel, request_id: int, items: Sequence[AsrItem]) -> None:
+        """Starts a decode. The reply is sent from the engine's thread when the decode is done."""
+        over: list[int] = []
+
+        def done(results: list[AsrResult] | Exception) -> None:
+            with self._lock:
+                over.append(request_id)
+                self._running.pop(request_id, None)
+            if isinstance(results, Exception):
+                self._fail(results, request_id)
+            else:
+                self._send(DoneReply(request_id, results))
+
+        cancel = model.begin(items, done)
+        with self._lock:
+            if not over:
+                self._running[request_id] = cancel
+
+    def _fail(self, exc: Exception, request_id: int) -> None:
+        self._send(failure_of(exc, self.info.name, request_id))
+
+
+StreamMethod = Callable[[CallRequest[Raw]], AsyncGenerator[Struct, None]]
+"Method of an engine whose result is a stream of messages."
+
+
+class StreamHost:
+    """Runs the calls of an engine in an event loop, which has a thread of its own. They overlap."""
+
+    def __init__(
+        self,
+        engine: object,
+        name: str,
+        info: object,
+        methods: Mapping[str, StreamMethod],
+        send: Send,
+    ) -> None:
+        """Starts the thread. `name`: the engine's name in logs and errors. `info`: its properties.
+        `methods`: its methods by name."""
+        self.info = info
+        self._engine, self._name, self._methods, self._send = engine, name, methods, send
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._end = asyncio.Event()
+        self._has_started = Event()
+        self._calls = asyncio.TaskGroup()
+        self._thread = Thread(target=self._run, name=f"{name}-calls")
+        self._thread.start()
+        self._has_started.wait()
+
+    def call(self, request: CallRequest[Raw]) -> None:
+        """Starts a call."""
+        self._loop.call_soon_threadsafe(self._start, request)
+
+    def cancel(self, request_id: int) -> None:
+        """Cancels a call that still runs."""
+        self._loop.call_soon_threadsafe(self._stop, request_id)
+
+    def ping(self, number: int) -> None:
+        """Answers from the event loop, so that a loop that hangs is noticed."""
+        self._loop.call_soon_threadsafe(self._send, PongReply(number))
+
+    def close(self) -> None:
+        """Cancels all calls, closes the engine and ends the thread."""
+        self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        async with self._calls:
+            self._has_started.set()
+            await self._end.wait()
+            for task in self._running.values():
+                task.cancel()
+        if isinstance(self._engine, ClosableEngine):
+            await self._engine.aclose()
+
+    def _start(self, request: CallRequest[Raw]) -> None:
+        task = self._calls.create_task(self._answer(request))
+        self._running[request.request_id] = task
+        task.add_done_callback(lambda _: self._running.pop(request.request_id))
+
+    def _stop(self, request_id: int) -> None:
+        if (task := self._running.get(request_id)) is not None:
+            task.cancel()
+
+    async def _answer(self, request: CallRequest[Raw]) -> None:
+        try:
+            method = self._methods.get(request.method)
+            if method is None:
+                self._send(_unknown_method(request))
+                return
+            async with aclosing(method(request)) as chunks:
+                async for chunk in chunks:
+                    self._send(ChunkReply(request.request_id, chunk))
+            self._send(DoneReply(request.request_id, None))
+        except Exception as exc:
+            self._send(failure_of(exc, self._name, request.request_id))
+
+
+def host_of(kind: str, engine: Any, send: Send) -> EngineHost:
+    """Returns the host for a loaded engine of the kind asr, tts or llm."""
+    if kind == "asr":
+        return AsrHost(engine, send)
+    return voice_host(engine, send) if kind == "tts" else llm_host(engine, send)
+
+
+def voice_host(tts: Tts, send: Send) -> StreamHost:
+    """Returns the host of a voice."""
+
+    async def speak(request: CallRequest[Raw]) -> AsyncGenerator[SpeechMessage, None]:
+        wish = decode_payload(request.payload, SpeakArguments)
+        words: list[WordMark] = []
+        frames = tts.speak(
+            _only(wish.text),
+            language=wish.language,
+            voice=wish.voice,
+            speed=wish.speed,
+            on_word=words.append if wish.wants_words else None,
+        )
+        async with aclosing(frames):
+            async for frame in frames:
+                for pcm in _pieces(frame.pcm, tts.info):
+                    yield SpeechMessage(pcm_to_bytes(pcm), words.copy())
+                    words.clear()
+        if words:
+            yield SpeechMessage(b"", words)
+
+    return StreamHost(tts, tts.info.name, tts.info, {SPEAK: speak}, send)
+
+
+def llm_host(llm: Llm, send: Send) -> StreamHost:
+    """Returns the host of a language model."""
+
+    async def reply(request: CallRequest[Raw]) -> AsyncGenerator[DeltaMessage, None]:
+        wish = decode_payload(request.payload, ReplyArguments)
+        deltas = llm.reply(wish.messages, wish.tools, language=wish.language, options=wish.options)
+        async with aclosing(deltas):
+            async for delta in deltas:
+                yield DeltaMessage.of(delta)
+
+    return StreamHost(llm, llm.name, None, {REPLY: reply}, send)
+
+
+async def _only(text: str) -> AsyncIterator[str]:
+    yield text
+
+
+def _pieces(pcm: Pcm, info: TtsInfo) -> list[Pcm]:
+    size = info.rate_hz * CHUNK_MS // 1000
+    return [pcm[start : start + size] for start in range(0, len(pcm), size)]
+
+
+def _unknown_method(request: CallRequest[Raw]) -> FailureReply:
+    message = f"the engine has no method {request.method!r}"
+    return FailureReply(RemoteProtocolError.code, message, request.request_id)
+
+
+def failure_of(exc: Exception, engine: str, request_id: int | None = None) -> FailureReply:
+    """Builds the reply for an exception.
+
+    Our own errors keep their code, and the gateway reports them. A library's errors are logged here
+    with their chain, for the library's author. During a call, an exception's message may contain
+    the user's words, so it is repeated only if it is about the machine.
+    """
+    match exc:
+        case EngineError():  # the gateway adds the engine's name
+            return FailureReply(exc.code, exc.detail, request_id)
+        case OverloadedError():
+            return FailureReply(exc.code, str(exc), request_id, retry_after_s=exc.retry_after_s)
+        case RequestError():
+            return FailureReply(
+                exc.code, str(exc), request_id, is_request_error=True, param=exc.param
+            )
+        case EarshotError():
+            return FailureReply(exc.code, str(exc), request_id)
+    if request_id is None or isinstance(exc, OF_MACHINE):
+        logger.error("%s failed", engine, exc_info=exc)
+        return FailureReply("engine_failed", f"{engine}: {type(exc).__name__}: {exc}", request_id)
+    logger.error("%s failed: %s", engine, chain_of(exc))
+    return FailureReply("engine_failed", f"{engine}: {type(exc).__name__}", request_id)

@@ -1,0 +1,133 @@
+"""What the calls of a worker carry: the methods of each kind of engine, their arguments and their
+results.
+
+| kind | method | arguments | result |
+|---|---|---|---|
+| asr | `decode` | `AsrBatch` | one list of `AsrResult` |
+| asr | `forget` | the id of an utterance | None |
+| tts | `speak` | `SpeakArguments` | a stream of `SpeechMessage` |
+| llm | `reply` | `ReplyArguments` | a stream of `DeltaMessage` |
+"""
+
+import numpy as np
+from msgspec import Struct
+
+from core.audio import Pcm
+from core.errors import RemoteProtocolError
+from core.events import RateLimits, TokenUsage
+from core.ports import ToolSpec
+from engines.base import (
+    AsrItem,
+    AsrOptions,
+    CallDelta,
+    LlmOptions,
+    Message,
+    TextDelta,
+    ToolCall,
+    WordMark,
+)
+
+DECODE, FORGET, SPEAK, REPLY = "decode", "forget", "speak", "reply"
+"Names of the methods."
+
+LlmDelta = TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits
+"What `Llm.reply` yields."
+
+
+class AsrItemMessage(Struct, frozen=True):
+    """An `AsrItem` whose samples are little-endian int16 bytes."""
+
+    utterance: str
+    pcm: bytes
+    "16 kHz mono samples."
+    is_final: bool
+    options: AsrOptions
+
+    @classmethod
+    def of(cls, item: AsrItem) -> "AsrItemMessage":
+        """Converts an item to its message."""
+        return cls(item.utterance, pcm_to_bytes(item.pcm), item.is_final, item.options)
+
+    def to_item(self) -> AsrItem:
+        """Converts the message to an item, whose samples are a read-only view of the bytes. Raises
+        RemoteProtocolError if the number of bytes is odd."""
+        return AsrItem(self.utterance, pcm_from_bytes(self.pcm), self.is_final, self.options)
+
+
+class AsrBatch(Struct, frozen=True):
+    """One batch to decode."""
+
+    items: list[AsrItemMessage]
+    "Items of the batch, at most `AsrInfo.max_batch`."
+
+
+class SpeakArguments(Struct, frozen=True):
+    """One clause to speak. Arguments of `Tts.speak`."""
+
+    text: str
+    language: str
+    voice: str
+    speed: float
+    wants_words: bool
+    "True: the times of the words are needed."
+
+
+class SpeechMessage(Struct, frozen=True, omit_defaults=True):
+    """The next samples of a clause, and the words that were reported before them."""
+
+    pcm: bytes
+    "Little-endian int16 samples at the voice's rate, mono."
+    words: list[WordMark] = []
+    "Counted from the first sample and character of the clause."
+
+
+class ReplyArguments(Struct, frozen=True):
+    """Arguments of `Llm.reply`."""
+
+    messages: list[Message]
+    tools: list[ToolSpec]
+    language: str
+    options: LlmOptions
+
+
+class DeltaMessage(Struct, frozen=True, omit_defaults=True):
+    """The next delta of an answer: one of these fields is set."""
+
+    text: str | None = None
+    call_delta: CallDelta | None = None
+    tool_call: ToolCall | None = None
+    usage: TokenUsage | None = None
+    limits: RateLimits | None = None
+
+    @classmethod
+    def of(cls, delta: LlmDelta) -> "DeltaMessage":
+        """Converts a delta to its message."""
+        match delta:
+            case TextDelta(text):
+                return cls(text=text)
+            case CallDelta():
+                return cls(call_delta=delta)
+            case ToolCall():
+                return cls(tool_call=delta)
+            case TokenUsage():
+                return cls(usage=delta)
+            case RateLimits():
+                return cls(limits=delta)
+
+    def to_delta(self) -> LlmDelta:
+        """Converts the message to the delta."""
+        other = self.call_delta or self.tool_call or self.usage or self.limits
+        return other or TextDelta(self.text or "")
+
+
+def pcm_to_bytes(pcm: Pcm) -> bytes:
+    """Returns samples as little-endian int16 bytes."""
+    return pcm.astype("<i2", copy=False).tobytes()
+
+
+def pcm_from_bytes(data: bytes) -> Pcm:
+    """Returns the samples in little-endian int16 bytes, as a read-only view. Raises
+    RemoteProtocolError if the number of bytes is odd."""
+    if len(data) % 2:
+        raise RemoteProtocolError(f"{len(data)} bytes are no whole number of samples")
+    return np.frombuffer(data, "<i2").astype(np.int16, copy=False)

@@ -1,0 +1,276 @@
+"""One engine of any kind in a supervised child process, which runs `engines.runtime.worker.main`.
+
+A call has one result (`call`), or a stream of parts (`stream`). Each can be cancelled.
+"""
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+from msgspec import Raw
+
+from core.errors import (
+    ContextLengthExceeded,
+    EarshotError,
+    EngineCrashed,
+    EngineError,
+    EngineMissing,
+    EngineTimeout,
+    EngineUnreachable,
+    OverloadedError,
+    RemoteProtocolError,
+    RequestError,
+)
+from core.ports import Metrics
+from engines.base import WorkerProfile
+from engines.runtime.worker.protocol import (
+    CallRequest,
+    CancelRequest,
+    ChunkReply,
+    DoneReply,
+    FailureReply,
+    LoadRequest,
+    MessageFrameReader,
+    PongReply,
+    ReadyReply,
+    WorkerReply,
+    decode_payload,
+    reply_reader,
+    worker_command,
+)
+from serving.workers.child_process import ChildProcessWorker
+from serving.workers.hang_detection import FAILURES, HangDetector
+
+logger = logging.getLogger(__name__)
+
+ENGINE_ERRORS: Mapping[str, type[EngineError]] = {
+    one.code: one
+    for one in (
+        ContextLengthExceeded,
+        EngineCrashed,
+        EngineMissing,
+        EngineTimeout,
+        EngineUnreachable,
+    )
+}
+"Errors of engines that keep their class on the way out of the process, by code."
+
+InfoT = TypeVar("InfoT")
+"Type of the properties that the engine reports once it has loaded."
+
+ResultT = TypeVar("ResultT")
+
+CallReply = ChunkReply[Raw] | DoneReply[Raw] | EarshotError
+"What a call in flight gets from the process, or the error with which it was lost."
+
+Replies = asyncio.Queue[CallReply]
+"Replies to one call that were not read yet. A call's result is their bound."
+
+
+class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
+    """Runs an engine in one child process. `run` supervises it; the other methods are for its
+    callers."""
+
+    def __init__(
+        self,
+        load: LoadRequest,
+        info_type: type[InfoT],
+        metrics: Metrics,
+        *,
+        name: str,
+        label: str,
+        profile: WorkerProfile | None = None,
+        python: str = sys.executable,
+    ) -> None:
+        """Prepares the worker; `run` starts it.
+
+        `load`: the engine and its settings. `info_type`: type of the properties that it reports.
+        `name`: the name in errors. `label`: the name in the log. `profile`: environment and time
+        limits. `python`: the interpreter that has the engine's libraries.
+        """
+        self._profile = profile or WorkerProfile()
+        limit_s = self._profile.load_timeout_s
+        super().__init__(load, metrics, name=name, label=label, load_timeout_s=limit_s)
+        self._info_type, self._python = info_type, python
+        self._pending: dict[int, Replies] = {}
+        self._next_id = 0
+        self._replied_at_s = 0.0
+        "When the last message came from the child, in the event loop's time."
+        self._patience = HangDetector()
+
+    async def call(
+        self, method: str, payload: object, result: type[ResultT], limit_s: float
+    ) -> ResultT:
+        """Returns the result of a call. `result`: its type.
+
+        Raises EngineError: EngineCrashed when the process died; EngineTimeout when it did not
+        answer in `limit_s` seconds, which kills and restarts it. Other errors of the engine keep
+        their class.
+        """
+        await self._back()
+        with self._open() as (request_id, replies):
+            try:
+                async with asyncio.timeout(limit_s):
+                    await self._send(CallRequest(request_id, method, payload))
+                    reply = await replies.get()
+            except TimeoutError:
+                raise self._hung(limit_s) from None
+        if isinstance(reply, EarshotError):
+            raise reply
+        return self._decoded(reply.payload, result)
+
+    async def stream(
+        self, method: str, arguments: object, part: type[ResultT]
+    ) -> AsyncGenerator[ResultT, None]:
+        """Yields the parts of a call's result as they come. Closing the generator cancels the call.
+        `part`: their type.
+
+        Raises like `call`; the time limits are those of the profile. Parts of other calls count,
+        too: they show that the process works.
+        """
+        await self._back()
+        with self._open() as (request_id, replies):
+            await self._send(CallRequest(request_id, method, arguments))
+            limit_s = self._profile.first_chunk_timeout_s
+            while True:
+                match await self._next_reply(replies, limit_s):
+                    case ChunkReply(payload=payload):
+                        limit_s = self._profile.chunk_timeout_s
+                        yield self._decoded(payload, part)
+                    case DoneReply():
+                        self._patience.succeed()
+                        return
+                    case error:
+                        raise error
+
+    def notify(self, method: str, payload: object) -> None:
+        """Makes a call whose result is not needed. A child that is down does not get it."""
+        self._next_id += 1
+        self._tell(CallRequest(self._next_id, method, payload))
+
+    def _describe(self, info: InfoT) -> str:
+        """Returns what the log says about a child that is ready."""
+        return ""
+
+    async def _start(self, theirs: socket.socket) -> asyncio.subprocess.Process:
+        command = worker_command(
+            self._python, theirs.fileno(), environment=self._profile.environment
+        )
+        return await asyncio.create_subprocess_exec(
+            *command, pass_fds=(theirs.fileno(),), stdin=asyncio.subprocess.DEVNULL
+        )
+
+    @contextmanager
+    def _open(self) -> Iterator[tuple[int, Replies]]:
+        """Registers a call, and yields its id and its replies. A call that is left before its end
+        is cancelled."""
+        self._next_id += 1
+        request_id, replies = self._next_id, Replies()
+        self._pending[request_id] = replies
+        try:
+            yield request_id, replies
+        finally:
+            if self._pending.pop(request_id, None) is not None:
+                self._tell(CancelRequest(request_id))
+
+    async def _next_reply(self, replies: Replies, limit_s: float) -> CallReply:
+        loop = asyncio.get_running_loop()
+        asked_at_s = loop.time()
+        while True:
+            try:
+                async with asyncio.timeout_at(max(asked_at_s, self._replied_at_s) + limit_s):
+                    return await replies.get()
+            except TimeoutError:
+                if loop.time() >= max(asked_at_s, self._replied_at_s) + limit_s:
+                    raise self._hung(limit_s) from None
+
+    def _hung(self, limit_s: float) -> EngineTimeout:
+        """Kills the child, and returns the error for the call that found it hung."""
+        why = f"no answer in {limit_s:g} s"
+        logger.error("! %s: %s; the process is killed", self._label, why)
+        self._kill()
+        return EngineTimeout(self._kind, self._name, why)
+
+    def _reader(self) -> MessageFrameReader[WorkerReply]:
+        return reply_reader()
+
+    def _is_busy(self) -> bool:
+        return bool(self._pending)
+
+    def _lose_work(self, why: str) -> None:
+        for replies in self._pending.values():
+            replies.put_nowait(EngineCrashed(self._kind, self._name, why))
+        self._pending.clear()
+
+    def _receive(self, reply: WorkerReply) -> None:
+        self._replied_at_s = asyncio.get_running_loop().time()
+        match reply:
+            case ReadyReply(info=raw):
+                info = decode_payload(raw, self._info_type)
+                about = self._describe(info)
+                logger.info("= %s: pid %s ready%s", self._label, self.pid, about)
+                self._loaded(info)
+            case ChunkReply(request_id=request_id):
+                if (replies := self._pending.get(request_id)) is not None:
+                    replies.put_nowait(reply)
+            case DoneReply(request_id=request_id):
+                self._finish(request_id, reply)
+            case FailureReply(request_id=None):
+                raise self._engine_error(reply)
+            case FailureReply(code=code, request_id=int() as request_id):
+                self._finish(request_id, self._error(reply))
+                if code == EngineError.code and self._patience.ends():
+                    why = f"its last {FAILURES} calls failed, so it starts anew"
+                    raise EngineError(self._kind, self._name, why)
+            case PongReply():
+                pass  # its arrival is all that matters
+
+    def _finish(self, request_id: int, reply: CallReply) -> None:
+        replies = self._pending.pop(request_id, None)
+        if replies is not None:  # else its caller was cancelled meanwhile
+            replies.put_nowait(reply)
+
+    def _decoded(self, payload: Raw, kind: type[ResultT]) -> ResultT:
+        try:
+            return decode_payload(payload, kind)
+        except RemoteProtocolError as exc:
+            raise EngineError(self._kind, self._name, str(exc)) from exc
+
+    def _error(self, reply: FailureReply) -> EarshotError:
+        """Returns the error of a call, in the class in which the engine raised it."""
+        if reply.is_request_error:
+            return RequestError(reply.message, code=reply.code, param=reply.param)
+        if reply.retry_after_s is not None:
+            wait_s = reply.retry_after_s
+            return OverloadedError(reply.message, retry_after_s=wait_s, code=reply.code)
+        return self._engine_error(reply)
+
+    def _engine_error(self, reply: FailureReply) -> EngineError:
+        kind = ENGINE_ERRORS.get(reply.code, EngineError)
+        return kind(self._kind, self._name, reply.message)
+
+
+def engine_process(
+    kind: str,
+    engine: str,
+    options: Mapping[str, Any],
+    info_type: type[InfoT],
+    metrics: Metrics,
+    profile: WorkerProfile,
+    *,
+    python: str = sys.executable,
+) -> EngineProcess[InfoT]:
+    """Returns the process of a voice or a language model, which is named like its engine."""
+    return EngineProcess(
+        LoadRequest(kind, engine, dict(options)),
+        info_type,
+        metrics,
+        name=engine,
+        label=f"{kind}.{engine}",
+        profile=profile,
+        python=python,
+    )
