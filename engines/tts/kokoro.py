@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from core.audio import AudioFrame
 from core.errors import EngineMissing
-from engines.base import TtsInfo, WordMark
+from engines.base import TtsInfo, WordMark, WorkerProfile
 from engines.tts.alignment import Phoneme, spoken_words
 from engines.tts.cancellable_onnx import CancellableOnnxSession
 from engines.tts.synthesis_thread import ClauseReceiver, SpeechChunk, ThreadedSynthesis, WordTiming
@@ -126,6 +126,12 @@ def _phonemes(timings: list[tuple[str, float, float]]) -> list[Phoneme]:
         made.append((phoneme, 1000 * (end - max(start, at))))
         at = end
     return made
+
+
+def worker_profile(settings: Settings) -> WorkerProfile:
+    """Puts the engine into a worker process: a model's run keeps the interpreter busy for longer
+    than a packet of sound may wait."""
+    return WorkerProfile()
 
 
 def create(settings: Settings) -> KokoroTts:

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from core.audio import AudioFrame
 from core.errors import ConfigError, EngineMissing
-from engines.base import TtsInfo, WordMark
+from engines.base import TtsInfo, WordMark, WorkerProfile
 from engines.tts.alignment import Phoneme, spoken_words
 from engines.tts.cancellable_onnx import CancellableOnnxSession
 from engines.tts.synthesis_thread import ClauseReceiver, SpeechChunk, ThreadedSynthesis
@@ -123,6 +123,12 @@ def _config(voice: _PiperVoice, factor: float) -> "SynthesisConfig":
     return SynthesisConfig(
         speaker_id=voice.speaker_id, length_scale=voice.model.config.length_scale / factor
     )
+
+
+def worker_profile(settings: Settings) -> WorkerProfile:
+    """Puts the engine into a worker process: a model's run keeps the interpreter busy for longer
+    than a packet of sound may wait."""
+    return WorkerProfile()
 
 
 def create(settings: Settings) -> PiperTts:

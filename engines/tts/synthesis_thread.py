@@ -1,4 +1,7 @@
-"""Synthesis in threads of this process, clause by clause, so that sessions take turns."""
+"""Synthesis in threads, clause by clause, so that sessions take turns.
+
+eSpeak runs so in the gateway, the neural voices in their worker process.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable

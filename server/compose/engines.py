@@ -31,6 +31,7 @@ from server.compose.llm_and_tts import (
     load_language_model,
     load_voices,
     start_language_model,
+    start_voice,
     tool_specs,
     warm_others,
 )
@@ -161,10 +162,11 @@ async def run_engines(
         asyncio.TaskGroup() as tasks,
         registry.running(),
     ):
+        voice = await start_voice(choices["tts"], metrics, stack)
         (vad, wake, endpoint), llm, tts, _, _ = await asyncio.gather(
             _load_ears(choices),
             load_language_model(choices["llm"], config, metrics, stack),
-            load_voices(choices["tts"], found, metrics, stack),
+            load_voices(choices["tts"], found, metrics, stack, voice),
             _load_first(recognisers, config.asr.preload),
             asyncio.to_thread(recognisers.read_all),
         )

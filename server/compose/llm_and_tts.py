@@ -9,10 +9,10 @@ from typing import Any
 
 from core.errors import ConfigError, EarshotError, EngineError, RequestError
 from core.ports import Metrics, ToolContext, ToolSpec
-from engines.base import ClosableEngine, Llm, LlmWithServer, Tts, WarmableLlm
+from engines.base import ClosableEngine, Llm, LlmWithServer, Tts, TtsInfo, WarmableLlm
 from engines.base.wake import WakeWordEngine, find_word
 from engines.llm.hybrid import HybridLlm
-from engines.registry import load
+from engines.registry import load, worker_profile
 from pipeline.speech.cache import CachedTts, VoiceCache
 from pipeline.speech.voices import choose_voice
 from pipeline.tools.toolbox import Toolbox
@@ -20,6 +20,8 @@ from server.commands.engines.command import folder_of
 from server.compose.choices import PlacementInputs
 from server.config import Config
 from serving.placement.choose import EngineSelection
+from serving.remote_tts import RemoteTts
+from serving.workers.engine_process import EngineProcess, engine_process
 
 logger = logging.getLogger(__name__)
 
@@ -55,18 +57,40 @@ async def start_language_model(
         await llm.warm(language, tool_specs(toolbox, language))
 
 
+async def start_voice(
+    choice: EngineSelection, metrics: Metrics, stack: AsyncExitStack
+) -> EngineProcess[TtsInfo] | None:
+    """Starts the worker process of the chosen TTS engine, without waiting until it has loaded;
+    `stack` ends it. Returns None for an engine that runs in this process. Raises ConfigError."""
+    profile = await asyncio.to_thread(worker_profile, "tts", choice.name, choice.options)
+    if profile is None:
+        return None
+    process = engine_process("tts", choice.name, choice.options, TtsInfo, metrics, profile)
+    await stack.enter_async_context(process.running())
+    return process
+
+
 async def load_voices(
-    choice: EngineSelection, found: PlacementInputs, metrics: Metrics, stack: AsyncExitStack
+    choice: EngineSelection,
+    found: PlacementInputs,
+    metrics: Metrics,
+    stack: AsyncExitStack,
+    process: EngineProcess[TtsInfo] | None = None,
 ) -> Mapping[str, Tts]:
     """Loads the chosen TTS engine, and espeak for the languages that it does not speak. All share
-    one cache for frequent replies."""
+    one cache for frequent replies. `process`: the worker of the chosen engine, if it has one.
+    Raises EngineError or ConfigError."""
     wanted = {choice.name: choice.options}
     if any(one.name == SPEAKS_ALL and one.installed for one in found.known["tts"]):
         wanted.setdefault(SPEAKS_ALL, {})
     cache, voices = VoiceCache(metrics), dict[str, Tts]()
     for name, options in wanted.items():
-        tts = await asyncio.to_thread(load, "tts", name, options)
-        _close_at_end(tts, stack)
+        tts: Tts
+        if process is not None and name == choice.name:
+            tts = RemoteTts(process, await process.ready())
+        else:
+            tts = await asyncio.to_thread(load, "tts", name, options)
+            _close_at_end(tts, stack)
         voices[name] = CachedTts(tts, cache)
     return voices
 

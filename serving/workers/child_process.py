@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from core.errors import (
+    ConfigError,
     EngineCrashed,
     EngineError,
     EngineTimeout,
@@ -49,6 +50,9 @@ SILENCE_S = 15.0
 is killed."""
 READ_BYTES = 256 * 1024
 "Largest piece of data that is read at once."
+
+CHILD_ERRORS = (EngineError, ConfigError, RemoteProtocolError, OSError)
+"Errors that end a child, or that say why it does not start."
 
 InfoT = TypeVar("InfoT")
 "Type of what the child reports about itself once it has loaded."
@@ -96,14 +100,14 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
     async def ready(self) -> InfoT:
         """Waits until the child has loaded, and returns its report.
 
-        Raises EngineMissing and similar errors when the first load failed; EngineCrashed when the
-        child was lost and could not be loaded again just now.
+        Raises EngineMissing, ConfigError and similar errors when the first load failed;
+        EngineCrashed when the child was lost and could not be loaded again just now.
         """
         return await asyncio.shield(self._ready_future())
 
     async def run(self) -> None:
-        """Keeps the child alive until it is cancelled. Raises EngineError when the very first load
-        fails."""
+        """Keeps the child alive until it is cancelled. Raises EngineError or ConfigError when the
+        very first load fails."""
         backoff = Backoff(BACKOFF_S, STABLE_AFTER_S)
         loop = asyncio.get_running_loop()
         try:
@@ -111,7 +115,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
                 started = loop.time()
                 try:
                     await self._live()
-                except (EngineError, RemoteProtocolError, OSError) as exc:
+                except CHILD_ERRORS as exc:
                     if not self._has_loaded:
                         self._fail_ready(exc)
                         raise
@@ -135,7 +139,7 @@ class ChildProcessWorker(ABC, Generic[InfoT, ReplyT]):
                 task.cancel()
 
     async def _run_quietly(self) -> None:
-        with suppress(EngineError, RemoteProtocolError, OSError):
+        with suppress(*CHILD_ERRORS):
             await self.run()
 
     @abstractmethod

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Raw
 
 from core.errors import (
+    ConfigError,
     ContextLengthExceeded,
     EarshotError,
     EngineCrashed,
@@ -220,7 +221,7 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
             case DoneReply(request_id=request_id):
                 self._finish(request_id, reply)
             case FailureReply(request_id=None):
-                raise self._engine_error(reply)
+                raise self._load_error(reply)
             case FailureReply(code=code, request_id=int() as request_id):
                 self._finish(request_id, self._error(reply))
                 if code == EngineError.code and self._patience.ends():
@@ -247,6 +248,12 @@ class EngineProcess(ChildProcessWorker[InfoT, WorkerReply], Generic[InfoT]):
         if reply.retry_after_s is not None:
             wait_s = reply.retry_after_s
             return OverloadedError(reply.message, retry_after_s=wait_s, code=reply.code)
+        return self._engine_error(reply)
+
+    def _load_error(self, reply: FailureReply) -> EarshotError:
+        """Returns the error for an engine that does not load."""
+        if reply.code == ConfigError.code:
+            return ConfigError(reply.message)
         return self._engine_error(reply)
 
     def _engine_error(self, reply: FailureReply) -> EngineError:

@@ -63,3 +63,8 @@ class ProcessWorker(EngineProcess[AsrInfo]):
         them may have sent a wrong request."""
         error = super()._error(reply)
         return error if isinstance(error, EngineError) else self._engine_error(reply)
+
+    def _load_error(self, reply: FailureReply) -> EngineError:
+        """Returns an EngineError for every failure: one model of several that cannot be loaded is
+        no reason to end the server."""
+        return self._engine_error(reply)

@@ -7,6 +7,7 @@ Sans-IO: `frame` makes bytes; `MessageFrameReader` takes them in any split and r
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 from msgspec import DecodeError, Raw, Struct
 from msgspec.msgpack import Decoder, Encoder, decode
 
@@ -191,6 +192,14 @@ def worker_command(
     return ["env", *settings, python, "-m", module, "--fd", str(fd)]
 
 
+def _plain(value: object) -> object:
+    """Returns the number that a NumPy scalar stands for: engines compute times with NumPy. Raises
+    TypeError for other objects."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"no message can hold a {type(value).__name__}")
+
+
 def frame(message: Struct) -> bytearray:
     """Encodes one message of this protocol, or of one like it, as a frame. Raises
     RemoteProtocolError when it is too large, or has a value that msgpack cannot encode.
@@ -200,8 +209,9 @@ def frame(message: Struct) -> bytearray:
     """
     data = bytearray(_LENGTH_BYTES)
     try:
-        Encoder().encode_into(message, data, _LENGTH_BYTES)
-    except (UnicodeEncodeError, OverflowError) as exc:  # a lone surrogate; an integer of 2 ** 64
+        Encoder(enc_hook=_plain).encode_into(message, data, _LENGTH_BYTES)
+    except (UnicodeEncodeError, OverflowError, TypeError) as exc:
+        # A lone surrogate; an integer of 2 ** 64; an object of a library.
         raise RemoteProtocolError(f"cannot be sent: {exc}") from exc
     length = len(data) - _LENGTH_BYTES
     if length > MAX_PAYLOAD_BYTES:

@@ -95,6 +95,15 @@ def test_deltas_of_a_language_model_keep_their_type(delta: LlmDelta) -> None:
     assert message.to_delta() == delta
 
 
+def test_numbers_of_numpy_are_sent_as_numbers() -> None:
+    (reply,) = reply_reader().receive_data(
+        bytes(frame(DoneReply(1, [np.float32(0.5), np.int64(3)])))
+    )
+    assert reply == DoneReply(1, Raw(encode([0.5, 3])))
+    with pytest.raises(RemoteProtocolError, match="no message can hold a object"):
+        frame(DoneReply(1, object()))
+
+
 def test_a_worker_gets_the_environment_of_its_engine() -> None:
     command = worker_command("python", 3, environment={"HF_HUB_OFFLINE": "1"})
     assert command.index("HF_HUB_OFFLINE=1") < command.index("python")

@@ -1,0 +1,61 @@
+"""A voice in a worker process, as a `Tts` of the gateway."""
+
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from contextlib import aclosing
+
+from core.audio import AudioFrame, samples_to_ms
+from engines.base import TtsInfo, WordMark
+from engines.runtime.worker.payloads import SPEAK, SpeakArguments, SpeechMessage, pcm_from_bytes
+from engines.tts.text import checked_speed, chosen_voice, clauses_of
+from serving.workers.engine_process import EngineProcess
+
+
+class RemoteTts:
+    """A `Tts` whose clauses are synthesised by a worker process.
+
+    Each clause is a call of its own. A session that reads slowly delays only its own next clause,
+    so at most one clause waits in the gateway for each session.
+    """
+
+    def __init__(self, process: EngineProcess[TtsInfo], info: TtsInfo) -> None:
+        """`process`: the worker, which must be running. `info`: what it reported."""
+        self.info = info
+        self._process = process
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        """Streams the speech (see `Tts.speak`).
+
+        Raises RequestError for an unknown language, voice or speed; PayloadTooLarge for a chunk
+        beyond MAX_CHUNK_CHARS; EngineError, such as EngineCrashed when the process dies.
+        """
+        chosen, factor = chosen_voice(self.info, language, voice), checked_speed(speed)
+        start = index = 0
+        async for chunk in text:
+            for begin, clause in clauses_of(chunk):
+                wish = SpeakArguments(clause, language, chosen, factor, on_word is not None)
+                base_ms = samples_to_ms(start, self.info.rate_hz)
+                parts = self._process.stream(SPEAK, wish, SpeechMessage)
+                async with aclosing(parts):
+                    async for part in parts:
+                        for word in part.words if on_word is not None else ():
+                            assert on_word is not None
+                            on_word(_moved(word, index, begin, base_ms))
+                        if part.pcm:
+                            pcm = pcm_from_bytes(part.pcm)
+                            yield AudioFrame(pcm, self.info.rate_hz, start)
+                            start += len(pcm)
+            index += 1
+
+
+def _moved(word: WordMark, chunk: int, begin: int, base_ms: float) -> WordMark:
+    """Returns a word of a clause as a word of the whole speech. `begin`: index of the clause in its
+    chunk. `base_ms`: start of the clause."""
+    return WordMark(chunk, begin + word.end_char, base_ms + word.start_ms, base_ms + word.end_ms)

@@ -1,0 +1,84 @@
+"""A third party's voice for tests. The text says what it does; its words have 100 ms each."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
+
+import numpy as np
+from msgspec import Struct
+
+from core.audio import AudioFrame
+from core.errors import ConfigError, OverloadedError
+from engines.base import TtsInfo, WordMark, WorkerProfile
+
+RATE_HZ = 16_000
+WORD_SAMPLES = RATE_HZ // 10
+SENTENCE = "Turn on the light"
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    has_files: bool = True
+    patience_s: float = 30.0
+
+
+class OddVoice:
+    def __init__(self) -> None:
+        self.info = TtsInfo("odd", RATE_HZ, {"en": ("ann", "bob")}, has_word_times=True)
+        self._cancelled = 0
+
+    async def speak(
+        self,
+        text: AsyncIterable[str],
+        *,
+        language: str,
+        voice: str | None = None,
+        speed: float = 1,
+        on_word: Callable[[WordMark], None] | None = None,
+    ) -> AsyncGenerator[AudioFrame, None]:
+        async for chunk in text:
+            match chunk:
+                case "endless":
+                    try:
+                        yield _frame(1, 0)
+                        await asyncio.Event().wait()
+                    finally:
+                        self._cancelled += 1
+                case "how many were cancelled":
+                    yield _frame(self._cancelled, 0)
+                case "long":
+                    yield AudioFrame(np.zeros(3 * RATE_HZ, np.int16), RATE_HZ, 0)
+                case "hang":
+                    _hang()
+                case "fail":
+                    raise ZeroDivisionError("the library quotes the text")
+                case "full":
+                    raise OverloadedError("no room", retry_after_s=7, code="engine_busy")
+                case _:
+                    start = end = 0
+                    for word in chunk.split():
+                        end = chunk.index(word, end) + len(word)
+                        if on_word is not None:
+                            ms = start * 1000 / RATE_HZ
+                            on_word(WordMark(0, end, ms, ms + 100))
+                        yield _frame(len(word), start)
+                        start += WORD_SAMPLES
+
+
+def _hang() -> None:
+    """Blocks the event loop of the process."""
+    time.sleep(60)
+
+
+def _frame(value: int, start: int) -> AudioFrame:
+    return AudioFrame(np.full(WORD_SAMPLES, value, np.int16), RATE_HZ, start)
+
+
+def worker_profile(settings: Settings) -> WorkerProfile:
+    limit_s = settings.patience_s
+    return WorkerProfile(first_chunk_timeout_s=limit_s, chunk_timeout_s=limit_s)
+
+
+def create(settings: Settings) -> OddVoice:
+    if not settings.has_files:
+        raise ConfigError("tts.odd: two voices, two rates")
+    return OddVoice()

@@ -1,0 +1,205 @@
+"""A voice in a worker process speaks like one in the gateway, can be cancelled, and comes back."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.audio import AudioFrame
+from core.errors import (
+    ConfigError,
+    EngineCrashed,
+    EngineError,
+    EngineMissing,
+    EngineTimeout,
+    OverloadedError,
+    PayloadTooLarge,
+    RequestError,
+)
+from engines.base import Tts, TtsInfo, WordMark
+from engines.registry import load, worker_profile
+from engines.runtime.worker.hosts import CHUNK_MS
+from serving.remote_tts import RemoteTts
+from serving.workers.engine_process import EngineProcess, engine_process
+from tests.conftest import require
+from tests.engines.tts.tiny_voices import have_kokoro, have_piper, kokoro_files, piper_voice
+from tests.pipeline.fakes import Counts
+from tests.serving.odd_voice import RATE_HZ, SENTENCE, WORD_SAMPLES
+
+pytestmark = pytest.mark.live
+
+ODD = "tests.serving.odd_voice"
+LIMIT_S = 60
+
+Scenario = Callable[[RemoteTts, EngineProcess[TtsInfo]], Awaitable[None]]
+
+
+def with_voice(scenario: Scenario, name: str = ODD, **options: Any) -> Counts:
+    metrics = Counts()
+
+    async def main() -> None:
+        profile = worker_profile("tts", name, options)
+        assert profile is not None
+        process = engine_process("tts", name, options, TtsInfo, metrics, profile)
+        async with asyncio.timeout(LIMIT_S), process.running():
+            await scenario(RemoteTts(process, await process.ready()), process)
+
+    asyncio.run(main())
+    return metrics
+
+
+async def given(*texts: str) -> AsyncIterator[str]:
+    for text in texts:
+        yield text
+
+
+async def spoken(
+    tts: Tts, *texts: str, marks: list[WordMark] | None = None, **wishes: Any
+) -> list[AudioFrame]:
+    on_word = None if marks is None else marks.append
+    speech = tts.speak(given(*texts), language="en", on_word=on_word, **wishes)
+    async with aclosing(speech) as frames:
+        return [frame async for frame in frames]
+
+
+def test_sound_and_words_count_on_through_clauses_and_chunks() -> None:
+    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+        long = f"{SENTENCE}. " * 20  # two clauses
+        marks: list[WordMark] = []
+        frames = await spoken(tts, SENTENCE, long, marks=marks)
+        assert all(before.end == after.start for before, after in pairwise(frames))
+        assert [frame.pcm[0] for frame in frames[:4]] == [4, 2, 3, 5]
+        assert len(frames) == len(marks) == 4 + 80
+        assert [mark.start_ms for mark in marks] == [100 * n for n in range(84)]
+        assert [SENTENCE[: mark.end_char].split()[-1] for mark in marks[:4]] == SENTENCE.split()
+        words = [long[: mark.end_char].rsplit(maxsplit=1)[-1] for mark in marks if mark.chunk == 1]
+        assert words == long.split()
+        assert len(await spoken(tts, SENTENCE)) == 4
+
+    with_voice(scenario)
+
+
+def test_a_long_sound_comes_in_pieces() -> None:
+    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+        frames = await spoken(tts, "long")
+        assert frames[-1].end == 3 * RATE_HZ
+        assert max(len(frame.pcm) for frame in frames) == RATE_HZ * CHUNK_MS // 1000
+
+    with_voice(scenario)
+
+
+def test_a_clause_that_is_left_is_cancelled_in_the_process() -> None:
+    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+        for _ in range(3):
+            async with aclosing(tts.speak(given("endless"), language="en")) as frames:
+                await anext(frames)
+        (count,) = await spoken(tts, "how many were cancelled")
+        assert count.pcm[0] == 3
+        assert not process._pending
+
+    with_voice(scenario)
+
+
+def test_clauses_of_several_sessions_do_not_wait_for_each_other() -> None:
+    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+        async with aclosing(tts.speak(given("endless"), language="en")) as endless:
+            await anext(endless)
+            async with asyncio.TaskGroup() as tasks:
+                others = [tasks.create_task(spoken(tts, SENTENCE)) for _ in range(5)]
+        assert [len(other.result()) for other in others] == [4] * 5
+
+    with_voice(scenario)
+
+
+def test_a_killed_voice_loses_its_clauses_and_speaks_again() -> None:
+    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+        first_pid = process.pid
+        assert first_pid is not None
+        async with aclosing(tts.speak(given("endless"), language="en")) as frames:
+            await anext(frames)
+            os.kill(first_pid, signal.SIGKILL)
+            with pytest.raises(EngineCrashed, match="its worker process died"):
+                await anext(frames)
+        assert len(await spoken(tts, SENTENCE)) == 4
+        assert process.pid not in (None, first_pid)
+
+    assert with_voice(scenario).counts["earshot_worker_restarts"] == 1
+
+
+def test_a_voice_that_hangs_is_killed_and_speaks_again() -> None:
+    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+        with pytest.raises(EngineTimeout, match=r"no answer in 0\.5 s"):
+            await spoken(tts, "hang")
+        assert len(await spoken(tts, SENTENCE)) == 4
+
+    assert with_voice(scenario, patience_s=0.5).counts["earshot_worker_restarts"] == 1
+
+
+def test_errors_keep_their_class_and_fail_one_clause(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+        with pytest.raises(EngineError, match=r"odd: ZeroDivisionError$"):
+            await spoken(tts, "fail")
+        with pytest.raises(OverloadedError, match="no room") as full:
+            await spoken(tts, "full")
+        assert (full.value.retry_after_s, full.value.code) == (7, "engine_busy")
+        with pytest.raises(RequestError, match="no voice 'eve'; for en it has ann, bob"):
+            await spoken(tts, SENTENCE, voice="eve")
+        with pytest.raises(RequestError, match="speed"):
+            await spoken(tts, SENTENCE, speed=9)
+        with pytest.raises(PayloadTooLarge):
+            await spoken(tts, "a " * 20_000)
+        assert len(await spoken(tts, SENTENCE, voice="bob")) == 4
+
+    with_voice(scenario)
+    assert "quotes the text" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "kind", "message"),
+    [
+        (ODD, {"has_files": False}, ConfigError, "two voices, two rates"),
+        ("piper", {}, EngineMissing, "piper"),
+        ("kokoro", {"model": "/nowhere"}, EngineMissing, "kokoro"),
+    ],
+)
+def test_a_voice_that_does_not_load_gives_the_reason(
+    name: str, options: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+        raise AssertionError("it has loaded")
+
+    with pytest.raises(kind, match=message):
+        with_voice(scenario, name, **options)
+
+
+@pytest.mark.parametrize("name", ["piper", "kokoro"])
+def test_a_neural_voice_speaks_the_same_samples_as_in_the_gateway(
+    name: str, tmp_path: Path
+) -> None:
+    if name == "piper":
+        require(have_piper(), "piper-tts and onnx are not installed")
+        options = {"model": str(piper_voice(tmp_path))}
+    else:
+        require(have_kokoro(), "kokoro-onnx and onnx are not installed")
+        model, voices = kokoro_files(tmp_path)
+        options = {"model": str(model), "voices": str(voices)}
+    texts = "Hello there, Doctor Smith. Three words more.", "One two."
+    marks: list[WordMark] = []
+    here = asyncio.run(spoken(load("tts", name, options), *texts, marks=marks))
+
+    async def scenario(tts: RemoteTts, process: EngineProcess[TtsInfo]) -> None:
+        remote_marks: list[WordMark] = []
+        there = await spoken(tts, *texts, marks=remote_marks)
+        assert remote_marks == marks
+        assert there[-1].end == here[-1].end > WORD_SAMPLES
+        sounds = [np.concatenate([one.pcm for one in frames]) for frames in (here, there)]
+        assert np.array_equal(*sounds)
+
+    with_voice(scenario, name, **options)
