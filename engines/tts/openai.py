@@ -14,11 +14,24 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import asdict
 
 from core.audio import AudioFrame, Pcm
+from core.errors import RemoteProtocolError
 from engines.base import TtsInfo, WordMark
+from engines.runtime.openai_http.errors import OpenAiHttpError
 from engines.tts.text import checked_speed, chosen_voice, clauses_of
 
 if TYPE_CHECKING:
-    from engines.tts.openai_client import SpeechApiClient
+    import aiohttp
+
+    from engines.runtime.openai_http.client import OpenAiHttpClient
+
+
+MAX_FRAME_BYTES = 9600
+"Longest frame: 200 ms at 24 kHz. The network may deliver much more at once."
+
+_FILES = {b"RIFF": "a WAV file", b"ID3": "an MP3 file", b"OggS": "an Ogg file", b"fLaC": "FLAC"}
+"First bytes of audio that is not raw PCM -> its name."
+_NO_AUDIO = ("application/json", "text/html", "text/event-stream")
+"Content types of responses that are no audio at all."
 
 
 class PcmStream:
@@ -41,8 +54,29 @@ class PcmStream:
             yield np.frombuffer(piece, "<i2").astype(np.int16)
 
 
-MAX_FRAME_BYTES = 9600
-"Longest frame: 200 ms at 24 kHz. The network may deliver much more at once."
+class PcmResponse:
+    """The bytes of one response with speech (a `ResponseReader`). They are never empty."""
+
+    def __init__(self, response: "aiohttp.ClientResponse") -> None:
+        self._response = response
+
+    async def first(self) -> bytes | None:
+        """Returns the first bytes. Raises RemoteProtocolError for anything but PCM, which would
+        sound as loud noise."""
+        data = b""
+        # The longest mark of a file has 4 bytes.
+        while len(data) < 4 and (more := await self._response.content.readany()):
+            data += more
+        sent = next((what for mark, what in _FILES.items() if data.startswith(mark)), "")
+        if self._response.content_type in _NO_AUDIO:
+            sent = self._response.content_type
+        if sent:
+            raise RemoteProtocolError(f"{sent} where PCM was asked for")
+        return data or None
+
+    async def next(self) -> bytes | None:
+        """Returns the next bytes; None at the end."""
+        return await self._response.content.readany() or None
 
 
 VoiceNames = Annotated[tuple[str, ...], Meta(min_length=1)]
@@ -89,7 +123,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class OpenAiTts:
     """A `Tts` over HTTP. It connects on first use; call `aclose` at the end."""
 
-    def __init__(self, settings: Settings, client: "SpeechApiClient") -> None:
+    def __init__(self, settings: Settings, client: "OpenAiHttpClient") -> None:
         self.info = TtsInfo("openai", settings.rate_hz, settings.voices)
         self._settings = settings
         self._client = client
@@ -118,12 +152,28 @@ class OpenAiTts:
         async for chunk in text:
             for _, clause in clauses_of(chunk):
                 stream = PcmStream(MAX_FRAME_BYTES)
-                pieces = self._client.stream(self._body(clause, name, factor))
-                async with aclosing(pieces):
+                async with aclosing(self._request(clause, name, factor)) as pieces:
                     async for data in pieces:
                         for pcm in stream.push(data):
                             yield AudioFrame(pcm, self.info.rate_hz, start)
                             start += len(pcm)
+
+    async def _request(self, clause: str, voice: str, factor: float) -> AsyncGenerator[bytes, None]:
+        """Streams the PCM of one clause."""
+        pieces = self._client.stream(
+            "/audio/speech",
+            self._body(clause, voice, factor),
+            PcmResponse,
+            awaited="audio",
+            first_timeout_s=self._settings.first_audio_timeout_s,
+            next_timeout_s=self._settings.audio_timeout_s,
+        )
+        try:
+            async with aclosing(pieces):
+                async for data in pieces:
+                    yield data
+        except OpenAiHttpError as exc:
+            raise exc.sanitized([clause]) from None
 
     def _body(self, clause: str, voice: str, factor: float) -> dict[str, object]:
         body: dict[str, object] = {
@@ -140,15 +190,14 @@ class OpenAiTts:
 
 def create(settings: Settings) -> OpenAiTts:
     """Returns the engine. Raises ConfigError for bad settings, EngineMissing without address."""
-    from engines.tts.openai_client import SpeechApiClient
+    from engines.runtime.openai_http.client import OpenAiHttpClient
 
-    client = SpeechApiClient(
+    client = OpenAiHttpClient(
+        "tts",
         "openai",
         base_url=settings.base_url,
         api_key=settings.api_key,
         api_key_file=settings.api_key_file,
         connect_timeout_s=settings.connect_timeout_s,
-        first_audio_timeout_s=settings.first_audio_timeout_s,
-        audio_timeout_s=settings.audio_timeout_s,
     )
     return OpenAiTts(settings, client)

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from core.errors import RemoteProtocolError
+from engines.runtime.openai_http.errors import error_text
 
 DONE = "[DONE]"
 
@@ -115,13 +116,6 @@ def read_chunk(data: str) -> ChatCompletionChunk:
         return _CHUNKS.decode(data)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as exc:
         raise RemoteProtocolError(f"an event that is not a chunk of a completion: {exc}") from None
-
-
-def error_text(error: Any) -> str:
-    """Returns the message of an error object, in any of the shapes in use; empty without one."""
-    if isinstance(error, dict):
-        return error_text(error.get("message") or error.get("detail") or error.get("error"))
-    return error if isinstance(error, str) else ""
 
 
 def _text_of(part: Any) -> str:

@@ -5,12 +5,14 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from core.errors import ContextLengthExceeded, EngineError, OverloadedError, RemoteProtocolError
+from core.errors import ContextLengthExceeded, EngineError, RemoteProtocolError
 from core.events import RateLimits, TokenUsage
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm.chat_messages import chat_messages, chat_tools
 from engines.llm.openai.chunks import ChatCompletionChunk
+from engines.llm.openai.completion_stream import ChatCompletionStream
+from engines.llm.openai.context_length import REFUSED, is_about_length, is_length_refusal
 from engines.llm.openai.server_info import (
     LLAMA_CPP,
     ServerInfo,
@@ -23,16 +25,13 @@ from engines.llm.openai.server_quirks import ServerQuirks
 from engines.llm.openai.settings import Settings
 from engines.llm.openai.tool_calls import ToolCallAssembler
 from engines.llm.reasoning_filter import ReasoningFilter
-from engines.runtime.openai_http.client import ChatCompletionsClient
-from engines.runtime.openai_http.errors import BAD, LlmHttpError, is_about_length, sanitized_quote
+from engines.runtime.openai_http.client import OpenAiHttpClient
+from engines.runtime.openai_http.errors import OpenAiHttpError, sanitized_quote
 
 logger = logging.getLogger(__name__)
 
-FULL = (429, 503)
 MAX_LISTED = 12
 "Most names of models in an error message; hosted services have hundreds."
-RETRY_AFTER_S = 5
-"Wait that is suggested to the caller when a busy server names none."
 THINKING_FIELDS = ("chat_template_kwargs", "reasoning_effort", "reasoning", "think", "thinking")
 "Fields of `extra_body` with which the operator decides whether the model thinks."
 ANSWERS_SHARE = 4
@@ -49,7 +48,14 @@ class OpenAiLlm:
         self.sees = settings.images
         self.context_tokens: int | None = settings.context_tokens
         self._settings = settings
-        self._client = ChatCompletionsClient(settings, name)
+        self._client = OpenAiHttpClient(
+            "llm",
+            name,
+            base_url=settings.base_url,
+            api_key=settings.api_key,
+            api_key_file=settings.api_key_file,
+            connect_timeout_s=settings.connect_timeout_s,
+        )
         self._served: ServerInfo | None = None
         self._dialect = ServerQuirks()
 
@@ -98,10 +104,13 @@ class OpenAiLlm:
             async with aclosing(self._answer(body, messages)) as deltas:
                 async for delta in deltas:
                     yield delta
-        except LlmHttpError as exc:
+        except OpenAiHttpError as exc:
             if exc.status == 404:
                 self._served = None  # another model may be served by now
-            raise self._told(exc, messages) from None
+            texts = [message.text for message in messages]
+            if is_length_refusal(exc):
+                raise ContextLengthExceeded("llm", self.name, exc.quoted(texts)) from None
+            raise exc.sanitized(texts) from None
 
     async def _look(self) -> ServerInfo:
         if self._served is not None:
@@ -169,23 +178,35 @@ class OpenAiLlm:
         A refused request is sent again in another dialect as long as that may have been the cause.
         """
         dialect = stored = self._dialect
-        first: LlmHttpError | None = None
+        first: OpenAiHttpError | None = None
         while True:
             try:
-                async with aclosing(self._client.stream(dialect.of(body))) as chunks:
+                async with aclosing(self._stream(dialect.of(body))) as chunks:
                     async for chunk in chunks:
                         if dialect is not stored:  # other requests may have changed it meanwhile
                             self._dialect, stored = self._dialect.with_(dialect), dialect
                         yield chunk
                 return
-            except LlmHttpError as exc:
-                if exc.is_about_length:
+            except OpenAiHttpError as exc:
+                if is_length_refusal(exc):
                     raise
                 first = first or exc
-                other = dialect.after(exc, body) if exc.status in BAD else None
+                other = dialect.after(exc, body) if exc.status in REFUSED else None
             if other is None:
                 raise first from None
             dialect = other
+
+    def _stream(
+        self, body: Mapping[str, Any]
+    ) -> AsyncGenerator[ChatCompletionChunk | RateLimits, None]:
+        return self._client.stream(
+            "/chat/completions",
+            body,
+            ChatCompletionStream,
+            awaited="first token",
+            first_timeout_s=self._settings.first_token_timeout_s,
+            next_timeout_s=self._settings.token_timeout_s,
+        )
 
     def _body(
         self,
@@ -217,25 +238,14 @@ class OpenAiLlm:
                 body["tool_choice"] = "required"
         return {key: value for key, value in body.items() if value is not None}
 
-    def _told(
-        self, exc: LlmHttpError, messages: Sequence[Message]
-    ) -> EngineError | OverloadedError:
-        detail = exc.told(messages)
-        if exc.status in FULL:
-            wait_s = max(1, round(exc.retry_after_s or RETRY_AFTER_S))
-            return OverloadedError(
-                f"llm engine {self.name!r}: {detail}", retry_after_s=wait_s, code="engine_busy"
-            )
-        kind = ContextLengthExceeded if exc.is_about_length else EngineError
-        return kind("llm", self.name, detail)
-
     def _broken(self, problem: str, messages: Sequence[Message]) -> EngineError:
         """Returns the exception for an error in the stream.
 
         It may be a prompt that is too long: some servers accept a prompt before they count it.
         """
+        quote = sanitized_quote(problem, [message.text for message in messages])
         kind = ContextLengthExceeded if is_about_length(problem) else EngineError
-        return kind("llm", self.name, f"{self._client.url}: {sanitized_quote(problem, messages)}")
+        return kind("llm", self.name, f"{self._client.url}: {quote}")
 
     def _failed(self, why: str) -> EngineError:
         return EngineError("llm", self.name, f"{self._client.url}: {why}")

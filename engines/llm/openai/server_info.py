@@ -7,8 +7,8 @@ from typing import Any
 
 from core.errors import EngineError, EngineUnreachable
 from engines.llm.openai.settings import AUTO, Settings
-from engines.runtime.openai_http.client import RETRIED, ChatCompletionsClient
-from engines.runtime.openai_http.errors import LlmHttpError
+from engines.runtime.openai_http.client import RETRIED, OpenAiHttpClient
+from engines.runtime.openai_http.errors import OpenAiHttpError
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class ServerInfo:
         return {} if penalty is None or self.penalty is None else {self.penalty: penalty}
 
 
-async def probe_server(client: ChatCompletionsClient, settings: Settings, name: str) -> ServerInfo:
+async def probe_server(client: OpenAiHttpClient, settings: Settings, name: str) -> ServerInfo:
     """Asks the server for all that the settings leave open. Raises EngineError.
 
     name: name of the engine in errors and log lines.
@@ -104,7 +104,7 @@ async def probe_server(client: ChatCompletionsClient, settings: Settings, name: 
     return found
 
 
-async def listed_models(client: ChatCompletionsClient) -> frozenset[str]:
+async def listed_models(client: OpenAiHttpClient) -> frozenset[str]:
     """Returns the names of the models that a server lists; empty without a list.
 
     Raises EngineError.
@@ -112,7 +112,7 @@ async def listed_models(client: ChatCompletionsClient) -> frozenset[str]:
     return frozenset(await _models(client, [], must_know=False))
 
 
-async def with_owner(client: ChatCompletionsClient, served: ServerInfo) -> ServerInfo:
+async def with_owner(client: OpenAiHttpClient, served: ServerInfo) -> ServerInfo:
     """Returns `served` with the owner of its model, which takes one request.
 
     It is asked only if the request depends on it. Errors are ignored, because an answer without
@@ -130,11 +130,11 @@ async def with_owner(client: ChatCompletionsClient, served: ServerInfo) -> Serve
 
 
 async def _models(
-    client: ChatCompletionsClient, doubts: list[EngineError], *, must_know: bool
+    client: OpenAiHttpClient, doubts: list[EngineError], *, must_know: bool
 ) -> Mapping[str, Mapping[str, Any]]:
     """Returns the server's list of models by name; empty if it has none and none is needed."""
     try:
-        listing = await client.get(f"{client.url}/models")
+        listing = await client.get_json(f"{client.url}/models")
     except EngineError as exc:
         if must_know or exc.retryable:
             raise
@@ -147,7 +147,7 @@ async def _models(
 
 
 async def _context(
-    client: ChatCompletionsClient,
+    client: OpenAiHttpClient,
     doubts: list[EngineError],
     entry: Mapping[str, Any],
     model: str,
@@ -180,10 +180,10 @@ async def _context(
     return listed if _is_count(listed) else None
 
 
-async def _asked(client: ChatCompletionsClient, url: str, doubts: list[EngineError]) -> Any:
+async def _asked(client: OpenAiHttpClient, url: str, doubts: list[EngineError]) -> Any:
     """Returns the JSON at an address outside the API; None, and a doubt more, if that fails."""
     try:
-        return await client.get(url)
+        return await client.get_json(url)
     except EngineError as exc:
         doubts.append(exc)
         return None
@@ -216,7 +216,7 @@ def _may_change(doubts: Sequence[EngineError]) -> bool:
     """Returns True if the server was busy or not ready, and may answer later."""
     return any(
         one.status in RETRIED
-        if isinstance(one, LlmHttpError)
+        if isinstance(one, OpenAiHttpError)
         else isinstance(one, EngineUnreachable)
         for one in doubts
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engines.runtime.openai_http.errors import LlmHttpError
+from engines.runtime.openai_http.errors import OpenAiHttpError
 
 LIMIT, NEW_LIMIT = "max_tokens", "max_completion_tokens"
 "Field for the longest answer: its usual name, and the one of OpenAI's newer models."
@@ -69,7 +69,7 @@ class ServerQuirks:
                 del said[name]
         return said
 
-    def after(self, refusal: LlmHttpError, body: Mapping[str, Any]) -> "ServerQuirks | None":
+    def after(self, refusal: OpenAiHttpError, body: Mapping[str, Any]) -> "ServerQuirks | None":
         """Returns the dialect to try next; None if the dialect cannot have been the cause.
 
         body: the request before it was put into this dialect.
@@ -84,7 +84,7 @@ class ServerQuirks:
             return replace(self, has_template=False)
         blamed = {wish: sent.get(wish) for wish in WISHES if refusal.mentions(wish)}
         known = {(wish, said) for wish, said in blamed.items() if isinstance(said, str | bool)}
-        if known and refusal.mentions(EFFORT) and not refusal.is_about(_ABOUT_VALUE):
+        if known and refusal.mentions(EFFORT) and not refusal.matches(_ABOUT_VALUE):
             known |= {(EFFORT, effort) for effort in EFFORTS if body.get(EFFORT) in EFFORTS}
         if known:
             return replace(self, refused=self.refused | known)

@@ -1,13 +1,9 @@
 """Settings of the engine `openai`: how its server is reached and asked."""
 
-from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
-
-from core.errors import ConfigError
 
 AUTO = "auto"
 
@@ -52,35 +48,3 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         hidden = {"api_key", "extra_body"}
         shown = (f"{k}={'***' if k in hidden and v else v!r}" for k, v in asdict(self).items())
         return f"Settings({', '.join(shown)})"
-
-
-def checked_url(settings: Settings) -> str:
-    """Returns the base URL without a slash at its end. Raises ConfigError for a bad URL."""
-    url = settings.base_url.rstrip("/")
-    try:
-        parts = urlsplit(url)
-        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_good = False
-    else:
-        if parts.username or parts.password:
-            raise ConfigError("llm base_url: a key goes into api_key or api_key_file")
-    if not is_good:
-        raise ConfigError(f"llm base_url: {url!r} is not an http:// or https:// address")
-    return url
-
-
-def key_of(settings: Settings) -> str:
-    """Returns the API key; empty for none. Raises ConfigError if it cannot be read or sent."""
-    if settings.api_key and settings.api_key_file:
-        raise ConfigError("llm api_key and api_key_file are both set: set only one of them")
-    key = settings.api_key
-    if settings.api_key_file:
-        path = Path(settings.api_key_file).expanduser()
-        try:
-            key = path.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as exc:
-            raise ConfigError(f"llm api_key_file {path}: {type(exc).__name__}") from None
-    if not (key.isascii() and key.isprintable()):
-        raise ConfigError("llm api_key: only printable ASCII can be sent")
-    return key

@@ -1,1 +1,1 @@
-"""HTTP client for OpenAI-compatible language model servers."""
+"""HTTP client for OpenAI-compatible servers of language models and voices."""

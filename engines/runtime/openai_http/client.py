@@ -1,23 +1,30 @@
-"""HTTP client of one OpenAI-compatible server: sends a request and yields chunks of the answer."""
+"""HTTP client of one OpenAI-compatible server, for every engine that asks such a server.
+
+It has the connection pool, the key, the deadlines and the second try. An engine brings the path and
+the body of its requests, and a `ResponseReader` for its kind of response.
+"""
 
 import asyncio
 import json
 import logging
 import os
-from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
 
-from core.errors import EngineError, EngineTimeout, EngineUnreachable, RemoteProtocolError
-from core.events import RateLimits
-from engines.llm.openai.chunks import DONE, ChatCompletionChunk, read_chunk
-from engines.llm.openai.settings import Settings, checked_url, key_of
-from engines.runtime.openai_http.errors import LlmHttpError, retry_after_s
-from engines.runtime.openai_http.rate_limits import read_limits
-from engines.runtime.openai_http.sse import SseReader
+from core.errors import (
+    ConfigError,
+    EngineError,
+    EngineMissing,
+    EngineTimeout,
+    EngineUnreachable,
+    RemoteProtocolError,
+)
+from engines.runtime.openai_http.errors import OpenAiHttpError, retry_after_s
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +36,7 @@ KEEPALIVE_S = 60.0
 """Time that an idle connection is kept. Conversations have pauses, and a new connection to a hosted
 service costs some 100 ms."""
 DRAIN_S = 0.05
-"""Time to wait for the end of the response after its last event. Then the connection can be used
+"""Time to wait for the end of the response after its last item. Then the connection can be used
 again."""
 RETRIED = (429, 502, 503)
 """HTTP statuses after which a request is tried once more: busy, or a proxy in front of a server
@@ -40,51 +47,104 @@ MAX_RETRY_WAIT_S = 2.0
 """Longest wait for a second try. The user waits for the answer, so if the server asks for more, the
 request fails."""
 
+ItemT = TypeVar("ItemT")
+ItemT_co = TypeVar("ItemT_co", covariant=True)
 
-class ChatCompletionsClient:
+
+class ResponseReader(Protocol[ItemT_co]):
+    """Splits the body of one response into items. Both methods may raise aiohttp's errors, and
+    RemoteProtocolError for data of a wrong format."""
+
+    async def first(self) -> ItemT_co | None:
+        """Returns the first item with content; None if there is none. Until it has come, the
+        request can be sent a second time without the user noticing."""
+        ...
+
+    async def next(self) -> ItemT_co | None:
+        """Returns the next item; None at the end."""
+        ...
+
+
+class OpenAiHttpClient:
     """Client of one server with one connection pool. The pool is opened in the event loop of the
     first request. All methods raise EngineError only."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
-        """Checks the address and reads the key. Raises ConfigError."""
-        self.url = checked_url(settings)
-        self._name, self._settings = name, settings
-        self._key = key_of(settings)
+    def __init__(
+        self,
+        stage: str,
+        engine: str,
+        *,
+        base_url: str,
+        api_key: str,
+        api_key_file: str,
+        connect_timeout_s: float,
+    ) -> None:
+        """Checks the address and reads the key.
+
+        stage, engine: kind and name of the engine in errors. base_url: address of the API including
+        its version. api_key, api_key_file: the key, or the file with it; both empty: no key.
+        Raises EngineMissing without an address; ConfigError for a bad address or key.
+        """
+        self.url = _checked_url(stage, engine, base_url)
+        self._stage, self._engine = stage, engine
+        self._key = _read_key(stage, api_key, api_key_file)
+        self._connect_timeout_s = connect_timeout_s
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def get(self, url: str) -> Any:
-        """Returns the parsed JSON at `url`. Raises LlmHttpError for any status but 200."""
-        limit_s = self._settings.connect_timeout_s
+    async def get_json(self, url: str) -> Any:
+        """Returns the parsed JSON at `url`. Raises OpenAiHttpError for any status but 200."""
+        limit_s = 2 * self._connect_timeout_s
         try:
-            async with asyncio.timeout(2 * limit_s), self._opened().get(url) as response:
-                await self._check(response)
-                return await _read_json(response)
+            async with asyncio.timeout(limit_s), self._open_session().get(url) as response:
+                await self._check_status(response)
+                return json.loads(await read_limited(response))
         except TimeoutError:
             raise self._timeout(f"no answer from {url}") from None
         except (aiohttp.ClientError, OSError) as exc:
             raise self._unreachable(exc) from exc
-        except (ValueError, RecursionError):
+        except (RemoteProtocolError, ValueError, RecursionError):
             raise self._failed(f"{url} answered with a body that is not JSON") from None
 
     async def stream(
-        self, body: Mapping[str, Any]
-    ) -> AsyncGenerator[ChatCompletionChunk | RateLimits, None]:
-        """Posts a chat completion and yields its chunks.
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        reader_type: Callable[[aiohttp.ClientResponse], ResponseReader[ItemT]],
+        *,
+        awaited: str,
+        first_timeout_s: float,
+        next_timeout_s: float,
+    ) -> AsyncGenerator[ItemT, None]:
+        """Posts `body` as JSON and yields the items of the response.
 
-        The first value is the rate limits, if the headers have them. Closing the generator closes
-        the connection at once; this is how servers learn that the answer is not wanted any more.
+        path: path of the request after the base URL, such as `/chat/completions`.
+        awaited: name of the first item in errors, such as "first token".
+        first_timeout_s: longest wait for the first item, with the second try.
+        next_timeout_s: longest wait for each further item.
+        Closing the generator closes the connection at once, unless the response has ended. This is
+        how servers learn that the rest is not wanted.
+        Raises OpenAiHttpError for any status but 200, and other kinds of EngineError.
         """
-        answer, chunk = await self._begin(body)
         try:
-            if (limits := answer.limits) is not None:
-                yield limits
-            while chunk is not None:
-                yield chunk
-                chunk = await self._next(answer, self._settings.token_timeout_s)
-            await answer.drain()
+            async with asyncio.timeout(first_timeout_s):
+                response, reader, item = await self._begin(path, body, reader_type)
+        except TimeoutError:
+            raise self._timeout(f"no {awaited} within {first_timeout_s:g} s") from None
+        try:
+            while item is not None:
+                yield item
+                try:
+                    async with asyncio.timeout(next_timeout_s):
+                        item = await self._read(reader.next)
+                except TimeoutError:
+                    why = f"no data for {next_timeout_s:g} s within an answer"
+                    raise self._timeout(why) from None
+            with suppress(aiohttp.ClientError, OSError, TimeoutError):
+                async with asyncio.timeout(DRAIN_S):
+                    await response.content.readany()
         finally:
-            answer.close()
+            _close(response)
 
     async def aclose(self) -> None:
         """Closes all connections, idle ones too. A later request opens new ones."""
@@ -93,86 +153,83 @@ class ChatCompletionsClient:
             await session.close()
 
     async def _begin(
-        self, body: Mapping[str, Any]
-    ) -> "tuple[ChatCompletionStream, ChatCompletionChunk | None]":
-        """Posts the request and returns the first chunk. Tries once more if that fails before the
-        first chunk."""
-        limit_s = self._settings.first_token_timeout_s
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        reader_type: Callable[[aiohttp.ClientResponse], ResponseReader[ItemT]],
+    ) -> tuple[aiohttp.ClientResponse, ResponseReader[ItemT], ItemT | None]:
+        """Posts the request and reads the first item. Tries once more if that fails."""
         try:
-            async with asyncio.timeout(limit_s):
-                try:
-                    return await self._ask(body)
-                except (EngineUnreachable, LlmHttpError) as exc:
-                    wait_s = _wait_s(exc)
-                    if wait_s is None:
-                        raise
-                    logger.info("llm engine %r: %s; trying once more", self._name, exc.detail)
-                await asyncio.sleep(wait_s)
-                return await self._ask(body)
-        except TimeoutError:
-            raise self._timeout(f"no first token within {limit_s:g} s") from None
+            return await self._try(path, body, reader_type)
+        except (EngineUnreachable, OpenAiHttpError) as exc:
+            wait_s = _wait_s(exc)
+            if wait_s is None:
+                raise
+            message = "%s engine %r: %s; trying once more"
+            logger.info(message, self._stage, self._engine, exc.detail)
+        await asyncio.sleep(wait_s)
+        return await self._try(path, body, reader_type)
 
-    async def _ask(
-        self, body: Mapping[str, Any]
-    ) -> "tuple[ChatCompletionStream, ChatCompletionChunk | None]":
+    async def _try(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        reader_type: Callable[[aiohttp.ClientResponse], ResponseReader[ItemT]],
+    ) -> tuple[aiohttp.ClientResponse, ResponseReader[ItemT], ItemT | None]:
         try:
-            response = await self._opened().post(
-                f"{self.url}/chat/completions", json=body, allow_redirects=False
+            response = await self._open_session().post(
+                f"{self.url}{path}", json=body, allow_redirects=False
             )
         except TimeoutError:  # aiohttp's own timeout for connecting
-            why = f"no connection in {self._settings.connect_timeout_s:g} s"
+            why = f"no connection in {self._connect_timeout_s:g} s"
             raise self._unreachable(why) from None
         except (aiohttp.ClientError, OSError) as exc:
             raise self._unreachable(exc) from exc
-        answer = ChatCompletionStream(response)
         try:
-            await self._check(response)
-            while (chunk := await self._next(answer, None)) is not None and chunk.is_empty:
-                pass  # some servers send an empty chunk before they compute the first token
-            return answer, chunk
+            await self._check_status(response)
+            reader = reader_type(response)
+            return response, reader, await self._read(reader.first)
         except BaseException:
-            answer.close()
+            _close(response)
             raise
 
-    async def _next(
-        self, answer: "ChatCompletionStream", limit_s: float | None
-    ) -> ChatCompletionChunk | None:
-        """Returns the next chunk; None at the end."""
+    async def _read(self, read: Callable[[], Awaitable[ItemT]]) -> ItemT:
+        """Returns the item that `read` returns, with its errors as kinds of EngineError."""
         try:
-            async with asyncio.timeout(limit_s):
-                return await answer.next()
+            return await read()
         except TimeoutError:
-            raise self._timeout(f"no data for {limit_s} s within an answer") from None
+            raise
         except (aiohttp.ClientError, OSError) as exc:
             raise self._unreachable(exc) from exc
         except RemoteProtocolError as exc:
-            raise self._failed(f"sent {exc}") from exc
+            raise self._failed(f"{self.url} sent {exc}") from exc
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
         if self._session is None or self._session.closed or self._loop is not loop:
             self._loop = loop
-            connect_s = self._settings.connect_timeout_s
-            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+            connect_s = self._connect_timeout_s
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S),
-                headers=headers,
+                headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
                 timeout=aiohttp.ClientTimeout(
                     total=None, connect=connect_s, sock_connect=connect_s, sock_read=None
                 ),
             )
         return self._session
 
-    async def _check(self, response: aiohttp.ClientResponse) -> None:
-        """Raises LlmHttpError if the status is not 200."""
+    async def _check_status(self, response: aiohttp.ClientResponse) -> None:
+        """Raises OpenAiHttpError if the status is not 200."""
         if response.status == 200:
             return
         body = b""
         with suppress(aiohttp.ClientError, OSError):
             body = await response.content.read(MAX_ERROR_BYTES)
-        raise LlmHttpError(
-            self._name,
+        raise OpenAiHttpError(
+            self._stage,
+            self._engine,
             response.status,
+            # Servers repeat a wrong key. An empty key must not match between any two letters.
             body.decode(errors="replace").replace(self._key or "\0", "***"),
             retry_after_s(response.headers.get("Retry-After", "")),
         )
@@ -187,84 +244,35 @@ class ChatCompletionsClient:
             why = f"no connection: {os.strerror(number) if number else why.os_error.strerror}"
         elif isinstance(why, Exception):
             why = f"no connection: {type(why).__name__}"
-        return EngineUnreachable("llm", self._name, f"{self.url}: {why}")
+        return EngineUnreachable(self._stage, self._engine, f"{self.url}: {why}")
 
     def _timeout(self, why: str) -> EngineTimeout:
-        return EngineTimeout("llm", self._name, why)
+        return EngineTimeout(self._stage, self._engine, why)
 
     def _failed(self, why: str) -> EngineError:
-        return EngineError("llm", self._name, f"{self.url} {why}")
+        return EngineError(self._stage, self._engine, why)
 
 
-class ChatCompletionStream:
-    """The chunks of one HTTP response, in the order of their arrival."""
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self._reader = SseReader()
-        self._waiting: deque[str] = deque()
-        self._is_over = False
-        self._is_finished = False
-        "True after a chunk that had a `finish_reason`: it was the last one with text."
-
-    @property
-    def limits(self) -> RateLimits | None:
-        """Rate limits from the response's headers, if there are any."""
-        return read_limits(self._response.headers)
-
-    async def next(self) -> ChatCompletionChunk | None:
-        """Returns the next chunk; None at the end. Raises RemoteProtocolError for data that is no
-        chunk, and aiohttp's errors, also for a stream that stops without an end."""
-        if self._response.content_type == "application/json":
-            return await self._whole()
-        data = await self._data()
-        if data is None or data.strip() == DONE:
-            if data is None and not self._is_finished:
-                raise aiohttp.ClientPayloadError
-            return None
-        chunk = read_chunk(data)
-        self._is_finished |= any(choice.finish_reason for choice in chunk.choices or ())
-        return chunk
-
-    async def _data(self) -> str | None:
-        """Returns the data of the next event; None at the end."""
-        while not self._waiting and not self._is_over:
-            received = await self._response.content.readany()
-            self._waiting.extend(self._reader.receive_data(received))
-            if not received:
-                self._is_over = True
-                if (last := self._reader.end()) is not None:
-                    self._waiting.append(last)
-        return self._waiting.popleft() if self._waiting else None
-
-    async def _whole(self) -> ChatCompletionChunk | None:
-        """Returns the complete answer of a server that does not stream, as one chunk; then None."""
-        if self._is_over:
-            return None
-        self._is_over = True
-        body = bytearray()
-        async for piece in self._response.content.iter_any():
-            body += piece
-            if len(body) > MAX_JSON_BYTES:
-                raise RemoteProtocolError(f"an answer of more than {MAX_JSON_BYTES} bytes")
-        return read_chunk(body.decode(errors="replace"))
-
-    async def drain(self) -> None:
-        """Reads the end of the response, so that its connection can be used again."""
-        with suppress(aiohttp.ClientError, OSError, TimeoutError):
-            async with asyncio.timeout(DRAIN_S):
-                await self._response.content.readany()
-
-    def close(self) -> None:
-        """Returns the connection to the pool if the response was read to its end; closes it
-        otherwise."""
-        if self._response.content.at_eof():
-            self._response.release()
-        else:
-            self._response.close()
+async def read_limited(response: aiohttp.ClientResponse) -> bytes:
+    """Returns the whole body. Raises RemoteProtocolError above MAX_JSON_BYTES."""
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > MAX_JSON_BYTES:
+            raise RemoteProtocolError(f"an answer of more than {MAX_JSON_BYTES} bytes")
+    return bytes(body)
 
 
-def _wait_s(exc: EngineUnreachable | LlmHttpError) -> float | None:
+def _close(response: aiohttp.ClientResponse) -> None:
+    """Returns the connection to the pool if the response was read to its end; closes it
+    otherwise."""
+    if response.content.at_eof():
+        response.release()
+    else:
+        response.close()
+
+
+def _wait_s(exc: EngineUnreachable | OpenAiHttpError) -> float | None:
     """Returns the seconds to wait before a second try; None if a second try makes no sense."""
     if isinstance(exc, EngineUnreachable):
         return 0.0
@@ -274,11 +282,34 @@ def _wait_s(exc: EngineUnreachable | LlmHttpError) -> float | None:
     return wait_s if wait_s <= MAX_RETRY_WAIT_S else None
 
 
-async def _read_json(response: aiohttp.ClientResponse) -> Any:
-    """Returns the parsed JSON of a response. Raises ValueError if it is no JSON, or too large."""
-    body = bytearray()
-    async for piece in response.content.iter_any():
-        body += piece
-        if len(body) > MAX_JSON_BYTES:
-            raise ValueError("too large")
-    return json.loads(body)
+def _checked_url(stage: str, engine: str, base_url: str) -> str:
+    """Returns the base URL without a slash at its end."""
+    if not base_url:
+        raise EngineMissing(stage, engine, "no server: set base_url (http://host:port/v1)")
+    url = base_url.rstrip("/")
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    else:
+        if parts.username or parts.password:
+            raise ConfigError(f"{stage} base_url: a key goes into api_key or api_key_file")
+    if not is_good:
+        raise ConfigError(f"{stage} base_url: {url!r} is not an http:// or https:// address")
+    return url
+
+
+def _read_key(stage: str, api_key: str, api_key_file: str) -> str:
+    """Returns the key; empty for none."""
+    if api_key and api_key_file:
+        raise ConfigError(f"{stage} api_key and api_key_file are both set: set only one of them")
+    if api_key_file:
+        path = Path(api_key_file).expanduser()
+        try:
+            api_key = path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as exc:
+            raise ConfigError(f"{stage} api_key_file {path}: {type(exc).__name__}") from None
+    if not (api_key.isascii() and api_key.isprintable()):
+        raise ConfigError(f"{stage} api_key: only printable ASCII can be sent")
+    return api_key

@@ -1,16 +1,19 @@
-"""Errors of a language model server, with messages that its operator can act on."""
+"""Errors of an OpenAI-compatible server, with messages that its operator can act on."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
-from core.errors import EngineError
-from engines.base import Message
-from engines.llm.openai.chunks import error_text
+from core.errors import EngineError, OverloadedError
 
 MAX_DETAIL_CHARS = 240
 "Longest text of the server that is quoted in a message."
+OVERLOADED = (429, 503)
+"HTTP statuses of a server that is busy or not ready. The caller is told to try again later."
+RETRY_AFTER_S = 5
+"Wait that is suggested to the caller when a busy server names none."
 
 HINTS = {
     400: "refused the request",
@@ -26,70 +29,56 @@ HINTS = {
 }
 'Continuation of "its server ..." for each HTTP status.'
 
-TOO_LARGE = 413
-"HTTP status for a request that is too large."
-BAD = (400, 422)
-"HTTP statuses with which servers refuse a prompt that is too long, among other errors."
-_LENGTH = re.compile(
-    r"context[ _](length|size|window)|n_ctx|maximum (model|sequence) length"
-    r"|(maximum|too large).{0,60}(input|number of) tokens|(prompt|input) (is )?too long"
-    r"|tokens.{0,3} \+ .?max_new_tokens",
-    re.IGNORECASE,
-)
-"""Wordings of different servers for a prompt that does not fit the context window.
 
-OpenAI: code `context_length_exceeded`, "maximum context length", "exceeds the context window".
-vLLM: "maximum context length", earlier "maximum model length". llama.cpp: "exceeds the available
-context size", with `n_ctx`. Ollama: "prompt too long", "input length exceeds the context length".
-SGLang: "model's context length". TGI: "`inputs` tokens + `max_new_tokens`".
-"""
-
-
-def is_about_length(text: str) -> bool:
-    """True if a server's message says that the prompt, or prompt and answer together, exceed the
-    context window."""
-    return _LENGTH.search(text) is not None
-
-
-class LlmHttpError(EngineError):
-    """Answer of a language model server with an HTTP status other than 200."""
+class OpenAiHttpError(EngineError):
+    """Response with an HTTP status other than 200."""
 
     def __init__(
-        self, engine: str, status: int, body: str, retry_after_s: float | None = None
+        self, stage: str, engine: str, status: int, body: str, retry_after_s: float | None = None
     ) -> None:
-        """Creates the error. `body`: the response's text as received, with the key replaced."""
-        self._why = f"its server {HINTS.get(status, 'does not answer with a completion')}"
-        super().__init__("llm", engine, f"{self._why} ({status})")
+        """Creates the error.
+
+        body: the response's text as received, with the key replaced. It may repeat what the user
+        said, so only `sanitized` shows it. retry_after_s: from its Retry-After header, or None.
+        """
+        self._hint = f"its server {HINTS.get(status, 'does not do what was asked')}"
+        super().__init__(stage, engine, f"{self._hint} ({status})")
         self.status, self.retry_after_s, self._body = status, retry_after_s, body
 
     def mentions(self, field: str) -> bool:
-        """True if the server's answer contains the name of this field."""
+        """True if the response contains the name of this field."""
         return field in self._body
 
-    def is_about(self, pattern: re.Pattern[str]) -> bool:
-        """True if the server's message, or else its whole answer, matches the pattern."""
+    def matches(self, pattern: re.Pattern[str]) -> bool:
+        """True if the pattern is found in the server's message; without one, in the whole body."""
         return pattern.search(_message(self._body) or self._body) is not None
 
-    @property
-    def is_about_length(self) -> bool:
-        """True if the request was refused because it exceeds the context window."""
-        if self.status == TOO_LARGE:
-            return True
-        return self.status in BAD and is_about_length(self._body)
+    def body_matches(self, pattern: re.Pattern[str]) -> bool:
+        """True if the pattern is found in the response's body."""
+        return pattern.search(self._body) is not None
 
-    def told(self, messages: Sequence[Message]) -> str:
-        """Returns the error's text with the server's own message, from which the words of
-        `messages` are removed."""
-        said = sanitized_quote(_message(self._body), messages)
-        return f"{self._why} ({self.status}: {said})" if said else self.detail
+    def quoted(self, private_texts: Iterable[str]) -> str:
+        """Returns the error's detail with the server's own message, from which `private_texts` are
+        removed."""
+        quote = sanitized_quote(_message(self._body), private_texts)
+        return f"{self._hint} ({self.status}: {quote})" if quote else self.detail
+
+    def sanitized(self, private_texts: Iterable[str]) -> EngineError | OverloadedError:
+        """Returns the error for callers, with the server's own message. `private_texts`: what was
+        sent and may not be shown."""
+        error = EngineError(self.stage, self.engine, self.quoted(private_texts))
+        if self.status not in OVERLOADED:
+            return error
+        wait_s = max(1, round(self.retry_after_s or RETRY_AFTER_S))
+        return OverloadedError(str(error), retry_after_s=wait_s, code="engine_busy")
 
 
-def sanitized_quote(text: str, messages: Sequence[Message]) -> str:
-    """Makes foreign text fit for a log: one line, of bounded length, without the words of the
-    conversation, which some servers repeat."""
-    for message in messages:
-        if len(message.text) > 3:
-            text = text.replace(message.text, "[...]")
+def sanitized_quote(text: str, private_texts: Iterable[str]) -> str:
+    """Makes foreign text fit for a log: one line, of bounded length, without `private_texts`, which
+    some servers repeat."""
+    for private in private_texts:
+        if len(private) > 3:  # a shorter one is part of other words, and gives nothing away
+            text = text.replace(private, "[...]")
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= MAX_DETAIL_CHARS else f"{line[:MAX_DETAIL_CHARS]}..."
 
@@ -98,6 +87,13 @@ def retry_after_s(header: str) -> float | None:
     """Returns the seconds of a Retry-After header; None if it is missing or a date, which services
     use only for long waits."""
     return float(header) if header.isascii() and header.isdigit() and len(header) < 10 else None
+
+
+def error_text(error: Any) -> str:
+    """Returns the message of an error object, in any of the shapes in use; empty without one."""
+    if isinstance(error, dict):
+        return error_text(error.get("message") or error.get("detail") or error.get("error"))
+    return error if isinstance(error, str) else ""
 
 
 def _message(body: str) -> str:

@@ -189,7 +189,7 @@ def test_a_server_that_falls_silent_is_given_up() -> None:
         await asyncio.Event().wait()
         return response
 
-    fails(handler, EngineTimeout, "nothing for 0.05 s", audio_timeout_s=0.05)
+    fails(handler, EngineTimeout, "no data for 0.05 s", audio_timeout_s=0.05)
 
 
 def test_a_server_that_never_begins_is_given_up() -> None:
@@ -234,6 +234,23 @@ def test_one_retry_of_a_busy_server() -> None:
 
     with_server(handler, test)
     assert count == 2
+
+
+def test_a_server_that_stays_busy_says_when_to_try_again() -> None:
+    count = 0
+
+    async def handler(_: web.Request) -> web.StreamResponse:
+        nonlocal count
+        count += 1
+        return web.Response(status=429, headers={"Retry-After": "30"})
+
+    async def test(tts: OpenAiTts) -> None:
+        with pytest.raises(OverloadedError, match="is busy, or") as caught:
+            await frames_of(tts, "Hello.")
+        assert (caught.value.code, caught.value.retry_after_s) == ("engine_busy", 30)
+
+    with_server(handler, test)
+    assert count == 1
 
 
 def test_a_clause_is_not_said_twice() -> None:

@@ -9,7 +9,7 @@ import pytest
 from core.errors import ContextLengthExceeded, EngineError
 from core.ports import ToolContext
 from engines.base import Message, ToolCall
-from engines.runtime.openai_http.errors import is_about_length
+from engines.llm.openai.context_length import is_about_length
 from pipeline.conversation.context_window import message_tokens
 from pipeline.response.generation import generate
 from pipeline.response.plan import ResponsePlan

@@ -1,0 +1,72 @@
+"""Reads one streamed chat completion from its HTTP response."""
+
+from collections import deque
+
+import aiohttp
+
+from core.events import RateLimits
+from engines.llm.openai.chunks import DONE, ChatCompletionChunk, read_chunk
+from engines.runtime.openai_http.client import read_limited
+from engines.runtime.openai_http.rate_limits import read_limits
+from engines.runtime.openai_http.sse import SseReader
+
+
+class ChatCompletionStream:
+    """The rate limits and chunks of one response (a `ResponseReader`).
+
+    The first item is the rate limits if the headers have them.
+    """
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self._reader = SseReader()
+        self._events: deque[str] = deque()
+        self._held: list[ChatCompletionChunk | None] = []
+        "The first chunk, or None for the end, while it waits behind the rate limits."
+        self._is_over = False
+        self._is_finished = False
+        "True after a chunk that had a `finish_reason`: it was the last one with text."
+
+    async def first(self) -> ChatCompletionChunk | RateLimits | None:
+        """Waits for the first chunk with content, and returns the rate limits or that chunk."""
+        while (chunk := await self._next_chunk()) is not None and chunk.is_empty:
+            pass  # some servers send an empty chunk before they compute the first token
+        if (limits := read_limits(self._response.headers)) is None:
+            return chunk
+        self._held.append(chunk)
+        return limits
+
+    async def next(self) -> ChatCompletionChunk | None:
+        """Returns the next chunk; None at the end. Raises RemoteProtocolError for data that is no
+        chunk, and aiohttp's errors, also for a stream that stops without an end."""
+        return self._held.pop() if self._held else await self._next_chunk()
+
+    async def _next_chunk(self) -> ChatCompletionChunk | None:
+        if self._response.content_type == "application/json":
+            return await self._whole()
+        data = await self._next_event()
+        if data is None or data.strip() == DONE:
+            if data is None and not self._is_finished:
+                raise aiohttp.ClientPayloadError
+            return None
+        chunk = read_chunk(data)
+        self._is_finished |= any(choice.finish_reason for choice in chunk.choices or ())
+        return chunk
+
+    async def _next_event(self) -> str | None:
+        """Returns the data of the next event; None at the end."""
+        while not self._events and not self._is_over:
+            received = await self._response.content.readany()
+            self._events.extend(self._reader.receive_data(received))
+            if not received:
+                self._is_over = True
+                if (last := self._reader.end()) is not None:
+                    self._events.append(last)
+        return self._events.popleft() if self._events else None
+
+    async def _whole(self) -> ChatCompletionChunk | None:
+        """Returns the complete answer of a server that does not stream, as one chunk; then None."""
+        if self._is_over:
+            return None
+        self._is_over = True
+        return read_chunk((await read_limited(self._response)).decode(errors="replace"))
