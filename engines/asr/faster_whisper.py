@@ -13,11 +13,10 @@ import numpy as np
 
 from engines.asr.whisper.decode import DecodePolicy, DecodeRules, ItemDecode, has_sound
 from engines.asr.whisper.device import load_whisper
-from engines.asr.whisper.encoder_output import EncoderOutput
 from engines.asr.whisper.features import LogMelExtractor, normalized_window
 from engines.asr.whisper.model_info import ModelNotes, Settings, describe, read_notes, rules_of
 from engines.asr.whisper.prompt import choose
-from engines.asr.whisper.temperature_fallback import FallbackDecoder
+from engines.asr.whisper.temperature_fallback import EncoderOutput, FallbackDecoder
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import (
     FRAME_SAMPLES,

@@ -7,7 +7,9 @@ from itertools import groupby
 from math import exp
 from typing import Any
 
-from engines.asr.whisper.encoder_output import EncoderOutput
+import numpy as np
+
+from engines.asr.whisper.features import Features
 from engines.asr.whisper.prompt import MAX_ANSWER_TOKENS, MAX_TOKENS, DecoderPrompt
 
 BEST_OF = 5
@@ -72,6 +74,30 @@ class DecoderOutput:
     avg_logprob: float
     "Mean log probability of the tokens, end token included."
     no_speech_prob: float
+
+
+class EncoderOutput:
+    """Output of one call of CTranslate2's encoder, one row per window."""
+
+    def __init__(self, model: Any, windows: Sequence[Features]) -> None:
+        from ctranslate2 import StorageView
+
+        self._all = model.encode(StorageView.from_array(np.stack(windows)))
+        self._count = len(windows)
+        self._array: Any = None
+
+    def rows(self, wanted: Sequence[int]) -> Any:
+        """Returns these rows, in this order, as the model's methods take them."""
+        from ctranslate2 import DataType, Device, StorageView
+
+        if list(wanted) == list(range(self._count)):
+            return self._all
+        if self._array is None:  # copied once: a view cannot be cut, and it may be on the GPU
+            view = self._all
+            if view.dtype == DataType.bfloat16:  # numpy has no such type
+                view = view.to(DataType.float32)
+            self._array = np.array(view.to_device(Device.cpu))
+        return StorageView.from_array(np.ascontiguousarray(self._array[list(wanted)]))
 
 
 class FallbackDecoder:

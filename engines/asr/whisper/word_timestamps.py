@@ -174,7 +174,7 @@ _LEAST = 1e-10
 
 
 class EncodedAudio(Protocol):
-    """Interface of `encoder_output.EncoderOutput`, or its counterpart in another engine."""
+    """Interface of `temperature_fallback.EncoderOutput`, or its counterpart in another engine."""
 
     def rows(self, wanted: Sequence[int]) -> Any:
         """Returns these windows, as the model's `align` takes them."""

@@ -6,8 +6,7 @@ from threading import Lock
 
 from engines.asr.whisper_torch.batching.engine_thread import DecodeJob, DeviceThread
 from engines.asr.whisper_torch.batching.request import DecodeProgramFactory
-from engines.base import AsrInfo, AsrItem, AsrResult
-from engines.base.asr import OnDecoded
+from engines.base import AsrInfo, AsrItem, AsrResult, OnDecoded
 
 
 class WhisperTorch:

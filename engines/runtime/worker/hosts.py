@@ -28,12 +28,12 @@ from engines.base import (
     AsrModel,
     AsrResult,
     ClosableEngine,
+    ConcurrentAsrModel,
     Llm,
     Tts,
     TtsInfo,
     WordMark,
 )
-from engines.base.asr import ConcurrentAsrModel
 from engines.runtime.worker.payloads import (
     DECODE,
     FORGET,

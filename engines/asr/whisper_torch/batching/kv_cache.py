@@ -7,7 +7,6 @@ from enum import IntEnum
 import torch
 
 from engines.asr.whisper_torch.checkpoint import ModelShape, SpecialTokens
-from engines.asr.whisper_torch.network.pinned_upload import upload
 
 _INTS = (
     *("position", "prompt", "limit", "done", "start_at", "is_timed", "last_time", "seed"),
@@ -208,3 +207,14 @@ class DecoderState:
     def free(self, first: int, count: int) -> None:
         """Frees `count` rows from `first` on."""
         self.done[first : first + count] = 1
+
+
+def upload(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Returns a copy of `tensor` on the device, without waiting for it.
+
+    From pinned memory the copy is queued behind the device's current work; from other memory the
+    caller would wait. torch keeps the memory until the copy is done.
+    """
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from engines.asr.whisper_torch.batching.kv_cache import DecoderState, NewRow, StepKind
+from engines.asr.whisper_torch.batching.kv_cache import DecoderState, NewRow, StepKind, upload
 from engines.asr.whisper_torch.network.cuda_graphs import KernelLauncher, StepShape
 from engines.asr.whisper_torch.network.decoder import cross_keys_values, forced_decode, scores
-from engines.asr.whisper_torch.network.pinned_upload import upload
 from engines.asr.whisper_torch.network.weights import ModelWeights
 
 READ_AT_ONCE = 16

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from engines.asr.whisper_torch.batching.kv_cache import DecoderState, StepKind
+from engines.asr.whisper_torch.batching.kv_cache import DecoderState, StepKind, upload
 from engines.asr.whisper_torch.batching.slots import (
     HEARD_STEP,
     ROW_BUCKETS,
@@ -24,7 +24,6 @@ from engines.asr.whisper_torch.network.cuda_graphs import (
 from engines.asr.whisper_torch.network.decoder import cross_keys_values, forced_decode, scores
 from engines.asr.whisper_torch.network.features import DeviceLogMel
 from engines.asr.whisper_torch.network.linear import WeightStorage
-from engines.asr.whisper_torch.network.pinned_upload import upload
 from engines.asr.whisper_torch.network.weights import ModelWeights, build, read_tensors
 
 ENCODED_AT_ONCE = (8, 4, 2, 1)

@@ -6,7 +6,7 @@ import torch
 from core.pcm import Pcm
 from engines.asr.whisper.features import Features
 from engines.asr.whisper.windows import FRAME_SAMPLES
-from engines.asr.whisper_torch.network.pinned_upload import upload
+from engines.asr.whisper_torch.batching.kv_cache import upload
 
 _FFT_SAMPLES = 400
 _HALF = _FFT_SAMPLES // 2

@@ -12,8 +12,7 @@ import pytest
 from core.audio import ASR_RATE_HZ, silence
 from core.errors import ConfigError, EngineError, EngineMissing, RequestError
 from engines.asr.whisper_torch.engine import WhisperTorch
-from engines.base import AsrItem, AsrModel, AsrOptions, AsrResult
-from engines.base.asr import ConcurrentAsrModel
+from engines.base import AsrItem, AsrModel, AsrOptions, AsrResult, ConcurrentAsrModel
 from engines.registry import load
 from tests.engines import asr_contract as contract
 from tests.engines.asr.whisper_torch import checkpoints

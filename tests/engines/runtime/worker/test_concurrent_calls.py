@@ -6,8 +6,7 @@ import numpy as np
 from msgspec import Raw, Struct
 from msgspec.msgpack import encode
 
-from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult
-from engines.base.asr import ConcurrentAsrModel, OnDecoded
+from engines.base import AsrInfo, AsrItem, AsrOptions, AsrResult, ConcurrentAsrModel, OnDecoded
 from engines.runtime.worker.hosts import AsrHost
 from engines.runtime.worker.payloads import AsrBatch, AsrItemMessage
 from engines.runtime.worker.protocol import CallRequest, DoneReply, FailureReply
