@@ -101,8 +101,8 @@ def describe(name: str, options: Mapping[str, Any]) -> AsrInfo | None:
     engine offers no such function. Raises the same errors as `load`."""
     module, _ = _find("asr", name)
     settings = read_settings(module.Settings, options, where=f"asr.{name}")
-    tell: Callable[[Struct], AsrInfo] | None = getattr(module, "describe", None)
-    return tell(settings) if tell else None
+    read_info: Callable[[Struct], AsrInfo] | None = getattr(module, "describe", None)
+    return read_info(settings) if read_info else None
 
 
 def worker_profile(kind: EngineKind, name: str, options: Mapping[str, Any]) -> WorkerProfile | None:
@@ -117,10 +117,10 @@ def worker_profile(kind: EngineKind, name: str, options: Mapping[str, Any]) -> W
 def available(kind: EngineKind) -> list[EngineAvailability]:
     """Returns every engine of this kind, our own and those of installed packages, sorted by name.
     Imports no model library. A package's engine that cannot be used is listed with the reason."""
-    found = [_state(name, module) for name, module in _built_in(kind).items()]
+    found = [_availability(name, module) for name, module in _built_in(kind).items()]
     for name, plugin in _plugins(kind).items():
         try:
-            found.append(_state(name, module_of(plugin), plugin.origin))
+            found.append(_availability(name, module_of(plugin), plugin.origin))
         except Exception as exc:  # a foreign package must not break the list of all engines
             found.append(
                 EngineAvailability(name, False, f"broken: {_message(exc)}", origin=plugin.origin)
@@ -134,7 +134,7 @@ def refused() -> list[str]:
     return [
         f"engine {plugin.name} of {plugin.origin} is left out: {why}"
         for plugin in find_plugins("earshot.engines").values()
-        if (why := _wrong_name(plugin.name))
+        if (why := _name_problem(plugin.name))
     ]
 
 
@@ -202,11 +202,11 @@ def _plugins(kind: EngineKind) -> Mapping[str, Plugin]:
     return {
         name.removeprefix(f"{kind}."): plugin
         for name, plugin in find_plugins("earshot.engines").items()
-        if name.startswith(f"{kind}.") and not _wrong_name(name)
+        if name.startswith(f"{kind}.") and not _name_problem(name)
     }
 
 
-def _wrong_name(entry: str) -> str:
+def _name_problem(entry: str) -> str:
     """Returns the reason why an entry point's name cannot be an engine's; empty if it can."""
     kind, _, name = entry.partition(".")
     if not name or kind not in get_args(EngineKind):
@@ -219,7 +219,7 @@ def _wrong_name(entry: str) -> str:
     return ""
 
 
-def _state(name: str, module: Any, origin: str = BUILT_IN) -> EngineAvailability:
+def _availability(name: str, module: Any, origin: str = BUILT_IN) -> EngineAvailability:
     missing = [library for library in _requirements(module) if find_spec(library) is None]
     if missing:
         return EngineAvailability(name, False, _hint(module, *missing), origin=origin)
@@ -250,14 +250,14 @@ def _requirements(module: Any) -> Mapping[str, str]:
 
 def _missing_weights(module: Any) -> str:
     """Returns a message if the engine has no weights unless a path is configured; usually empty."""
-    tell: Callable[[], str] | None = getattr(module, "missing_weights", None)
-    return tell() if tell else ""
+    read_reason: Callable[[], str] | None = getattr(module, "missing_weights", None)
+    return read_reason() if read_reason else ""
 
 
 def _unavailable_reason(module: Any) -> str:
     """Why an engine's libraries do not run here though they are installed; most say nothing."""
-    tell: Callable[[], str] | None = getattr(module, "unavailable_reason", None)
-    return tell() if tell else ""
+    read_reason: Callable[[], str] | None = getattr(module, "unavailable_reason", None)
+    return read_reason() if read_reason else ""
 
 
 def _hint(module: Any, *missing: str) -> str:

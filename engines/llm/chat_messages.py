@@ -15,7 +15,7 @@ from core.items import ImagePart
 from core.ports import ToolSpec
 from engines.base import Message, ToolCall
 
-WORDLESS = "..."
+EMPTY_USER_TEXT = "..."
 "Text of the user message that is put in front when the assistant spoke first."
 
 
@@ -32,9 +32,9 @@ def chat_messages(
     chat: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
     turns = [turn for turn in _turns(messages, results) if not _is_empty(turn)]
     if not turns or turns[0].role != "user":
-        chat.append({"role": "user", "content": WORDLESS})
+        chat.append({"role": "user", "content": EMPTY_USER_TEXT})
     for turn in _merged(turns):
-        chat.append(_shaped(turn, as_text=arguments_as_text))
+        chat.append(_chat_message(turn, as_text=arguments_as_text))
         chat += (
             {"role": "tool", "tool_call_id": call.call_id, "content": results[call.call_id]}
             for call in turn.tool_calls
@@ -82,34 +82,36 @@ def _merged(turns: Sequence[Message]) -> Iterator[Message]:
         calls: tuple[ToolCall, ...] = ()
         for turn in group:
             if calls and (turn.text or turn.tool_calls):
-                yield Message(role, _joined(texts), calls)
+                yield Message(role, _joined_lines(texts), calls)
                 texts, calls = [], ()
             texts.append(turn.text)
             images += turn.images
             calls = turn.tool_calls
-        yield Message(role, _joined(texts), calls, images=images)
+        yield Message(role, _joined_lines(texts), calls, images=images)
 
 
-def _joined(texts: Sequence[str]) -> str:
+def _joined_lines(texts: Sequence[str]) -> str:
     return "\n".join(text for text in texts if text)
 
 
-def _shaped(turn: Message, *, as_text: bool) -> dict[str, Any]:
+def _chat_message(turn: Message, *, as_text: bool) -> dict[str, Any]:
     content: str | list[dict[str, Any]] = turn.text
     if turn.images:
         text = [{"type": "text", "text": turn.text}] if turn.text else []
-        content = [*text, *map(_image, turn.images)]
-    shaped: dict[str, Any] = {"role": turn.role, "content": content}
+        content = [*text, *map(_image_part, turn.images)]
+    chat_message: dict[str, Any] = {"role": turn.role, "content": content}
     if turn.tool_calls:
-        shaped["tool_calls"] = [_call(call, as_text=as_text) for call in turn.tool_calls]
-    return shaped
+        chat_message["tool_calls"] = [
+            _function_call(call, as_text=as_text) for call in turn.tool_calls
+        ]
+    return chat_message
 
 
-def _image(image: ImagePart) -> dict[str, Any]:
+def _image_part(image: ImagePart) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": image.url, "detail": image.detail}}
 
 
-def _call(call: ToolCall, *, as_text: bool) -> dict[str, Any]:
+def _function_call(call: ToolCall, *, as_text: bool) -> dict[str, Any]:
     arguments: Any = dict(call.arguments)
     if as_text:
         arguments = msgspec.json.encode(arguments).decode()

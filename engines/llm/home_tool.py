@@ -35,14 +35,14 @@ class HomeCommandTool:
     """The home command tool under its name, and the tools that the model is given."""
 
     name: str
-    shown: tuple[ToolSpec, ...]
+    model_tools: tuple[ToolSpec, ...]
     "The home command tool first, then all tools that do not belong to the home."
 
 
 def home_tool(tools: Sequence[ToolSpec]) -> HomeCommandTool | None:
     """Returns the tool that replaces the home's tools; None if none of `tools` is the home's."""
-    others = tuple(tool for tool in tools if not _is_of_home(tool))
-    ours = [tool for tool in tools if _is_of_home(tool)]
+    others = tuple(tool for tool in tools if not _is_home_tool(tool))
+    ours = [tool for tool in tools if _is_home_tool(tool)]
     if not ours:
         return None
     is_taken = any(tool.name == NAME for tool in others)
@@ -56,19 +56,19 @@ def sentence_of(call: ToolCall) -> str:
     return sentence.strip() if isinstance(sentence, str) else ""
 
 
-def messages_as_shown(
+def messages_for_model(
     messages: Sequence[Message],
     name: str,
-    is_of_home: Callable[[ToolCall], bool],
+    is_home_call: Callable[[ToolCall], bool],
     sentence: Callable[[ToolCall], str | None],
 ) -> list[Message]:
     """Returns the conversation with calls of the home's tools rewritten as calls of the one tool.
 
     name: name of that one tool.
-    is_of_home: True for a call of one of the home's tools.
+    is_home_call: True for a call of one of the home's tools.
     sentence: returns the model's sentence that led to a call; None if it was the user's own.
     """
-    shown: list[Message] = []
+    prompt: list[Message] = []
     said, last = "", None
     hidden: set[str] = set()
     for message in messages:
@@ -78,7 +78,7 @@ def messages_as_shown(
             continue
         kept: list[ToolCall] = []
         for call in message.tool_calls:
-            if not is_of_home(call):
+            if not is_home_call(call):
                 kept.append(call)
                 continue
             asked = sentence(call) or said
@@ -90,11 +90,11 @@ def messages_as_shown(
             kept.append(ToolCall(call.call_id, name, {"sentence": asked}))
         if message.tool_calls and not kept and not message.text:
             continue
-        shown.append(replace(message, tool_calls=tuple(kept)) if message.tool_calls else message)
-    return shown
+        prompt.append(replace(message, tool_calls=tuple(kept)) if message.tool_calls else message)
+    return prompt
 
 
-def _is_of_home(tool: ToolSpec) -> bool:
+def _is_home_tool(tool: ToolSpec) -> bool:
     """Returns True for a tool of the home, whose calls the templates make.
 
     Tools of MCP servers (they have a `fallback_name`) and of clients belong to the model, whatever

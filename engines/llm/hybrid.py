@@ -40,7 +40,7 @@ from engines.llm.home_tool import (
     NOT_UNDERSTOOD,
     HomeCommandTool,
     home_tool,
-    messages_as_shown,
+    messages_for_model,
     sentence_of,
 )
 from engines.llm.intents import REQUIRES
@@ -53,10 +53,10 @@ __all__ = ["REQUIRES", "HybridLlm", "Settings", "create"]
 NAME = "hybrid"
 
 MAX_SENTENCES = 3
-"How many sentences a model may try when the templates understand none. Each costs a request."
+"Number of sentences a model may try if the templates understand none. Each costs a request."
 
-MAX_HANDED = 4096
-"How many calls keep their sentence: many times the calls of all answers in progress."
+MAX_DELEGATED = 4096
+"Number of tool calls whose sentence is kept: many times the calls of all answers in progress."
 
 
 class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,7 +106,7 @@ class HybridLlm:
         prompt that is too long: the caller may try again with a shorter one."""
         self._commands = commands
         self._is_warm = False
-        self._handed: dict[str, _DelegatedCommand] = {}
+        self._delegated: dict[str, _DelegatedSentence] = {}
         "Id of a tool call -> the model's sentence that led to it."
         both = (*commands.languages, *model.languages)
         self.languages = tuple(sorted(set(both))) if model.languages else ()
@@ -135,7 +135,7 @@ class HybridLlm:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """What the model needs to run while it is used (`vllm`: its server). Raises EngineError."""
+        """Runs the model's server while entered, if it has one (`vllm`). Raises EngineError."""
         if isinstance(self.model, LlmWithServer):
             async with self.model.running():
                 self.context_tokens = self.model.context_tokens
@@ -144,7 +144,7 @@ class HybridLlm:
             yield
 
     async def aclose(self) -> None:
-        """What the model keeps open, between turns too."""
+        """Closes the connections or the process of the model, if it has any."""
         if isinstance(self.model, ClosableEngine):
             await self.model.aclose()
 
@@ -153,8 +153,8 @@ class HybridLlm:
 
         One tool replaces all tools of the home in languages that have templates.
         """
-        home = self._home(tools, language)
-        return tools if home is None else home.shown
+        home = self._home_tool(tools, language)
+        return tools if home is None else home.model_tools
 
     async def reply(
         self,
@@ -166,14 +166,14 @@ class HybridLlm:
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
         """Streams the answer (see `Llm.reply`). Raises the model's EngineError, OverloadedError."""
         if await self._is_command(messages, tools, language):
-            done = self._done(messages, tools, language)
+            done = self._template_reply(messages, tools, language)
             async with aclosing(done) as steps:
                 async for step in steps:
                     yield step
             return
         has_begun = False
         try:
-            answer = self._by_model(messages, tools, language, options)
+            answer = self._model_reply(messages, tools, language, options)
             async with aclosing(answer) as deltas:
                 async for delta in deltas:
                     has_begun = has_begun or not isinstance(delta, RateLimits)
@@ -186,7 +186,7 @@ class HybridLlm:
         finally:
             self.context_tokens = self.model.context_tokens
 
-    async def _by_model(
+    async def _model_reply(
         self,
         messages: Sequence[Message],
         tools: Sequence[ToolSpec],
@@ -198,69 +198,73 @@ class HybridLlm:
         Its calls of the home command tool come out as calls of the home's own tools. When no
         sentence was understood, the model is asked again, up to MAX_SENTENCES times in all.
         """
-        home = self._home(tools, language)
+        home = self._home_tool(tools, language)
         if home is None:
             reply = self.model.reply(messages, tools, language=language, options=options)
             async with aclosing(reply) as deltas:
                 async for delta in deltas:
                     yield delta
             return
-        shown = messages_as_shown(messages, home.name, _is_of_home, self._sentence)
+        prompt = messages_for_model(messages, home.name, _is_home_call, self._sentence_of)
         for attempt in range(MAX_SENTENCES):
             wanted = _ModelRound()
-            reply = self.model.reply(shown, home.shown, language=language, options=options)
+            reply = self.model.reply(prompt, home.model_tools, language=language, options=options)
             async with aclosing(reply) as deltas:
                 async for delta in deltas:
-                    if wanted.takes(delta, home.name):
+                    if wanted.record(delta, home.name):
                         yield delta
             failed: list[ToolCall] = []
-            for call in wanted.of_home:
+            for call in wanted.home_calls:
                 sentence = sentence_of(call)
-                steps = await self._commands.steps(sentence, _servers(tools), language=language)
+                steps = await self._commands.steps(
+                    sentence, _server_tools(tools), language=language
+                )
                 if steps is None:
                     failed.append(call)
                 for step in steps or ():
                     if isinstance(step, ToolCall):
-                        self._remember(step, _DelegatedCommand(sentence, has_text=wanted.has_text))
+                        self._remember(step, _DelegatedSentence(sentence, has_text=wanted.has_text))
                     yield step
-            if not failed or wanted.has_others or len(failed) < len(wanted.of_home):
+            if not failed or wanted.has_other_calls or len(failed) < len(wanted.home_calls):
                 return  # at least one call was made: its result will be answered
             if attempt == MAX_SENTENCES - 1:
                 unknown = Message("user", sentence_of(failed[0]))
-                async with aclosing(self._excuse(unknown, tools, language)) as texts:
+                async with aclosing(self._not_understood(unknown, tools, language)) as texts:
                     async for text in texts:
                         yield text
                 return
             # The model has called a tool, as it had to. Now it may answer in words instead.
             options = replace(options, must_call=False)
             for call in failed:
-                shown.append(Message("assistant", tool_calls=(call,)))
-                shown.append(Message("tool", NOT_UNDERSTOOD, call_id=call.call_id))
+                prompt.append(Message("assistant", tool_calls=(call,)))
+                prompt.append(Message("tool", NOT_UNDERSTOOD, call_id=call.call_id))
 
-    def _excuse(
+    def _not_understood(
         self, unknown: Message, tools: Sequence[ToolSpec], language: str
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         """Streams the templates' answer to a sentence that they do not understand."""
-        return self._commands.reply([unknown], _servers(tools), language=language)
+        return self._commands.reply([unknown], _server_tools(tools), language=language)
 
-    async def _done(
+    async def _template_reply(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], language: str
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         """Streams the templates' calls and answers.
 
-        They are for the user's own sentence, or for the sentences that the model wrote instead.
+        They belong to the user's own sentence, or to the sentences that the model delegated.
         """
-        handed = [(call, self._handed.get(call.call_id)) for call in _asked_since(messages)]
+        delegated = [
+            (call, self._delegated.get(call.call_id)) for call in _calls_since_user(messages)
+        ]
         results = {message.call_id: message for message in messages if message.role == "tool"}
-        by_sentence: dict[_DelegatedCommand, list[Message]] = {}
-        for call, of in reversed(handed):
-            if of is not None and call.call_id in results:
-                known = by_sentence.setdefault(of, [Message("user", of.sentence)])
-                known += (Message("assistant", tool_calls=(call,)), results[call.call_id])
+        by_sentence: dict[_DelegatedSentence, list[Message]] = {}
+        for call, command in reversed(delegated):
+            if command is not None and call.call_id in results:
+                said = by_sentence.setdefault(command, [Message("user", command.sentence)])
+                said += (Message("assistant", tool_calls=(call,)), results[call.call_id])
         exchanges: list[Sequence[Message]] = [*by_sentence.values()] or [messages]
-        needs_space = any(of.has_text for of in by_sentence)
+        needs_space = any(command.has_text for command in by_sentence)
         for exchange in exchanges:
-            reply = self._commands.reply(exchange, _servers(tools), language=language)
+            reply = self._commands.reply(exchange, _server_tools(tools), language=language)
             async with aclosing(reply) as steps:
                 async for step in steps:
                     if needs_space and isinstance(step, TextDelta):
@@ -268,19 +272,19 @@ class HybridLlm:
                     yield step
             needs_space = True
 
-    def _home(self, tools: Sequence[ToolSpec], language: str) -> HomeCommandTool | None:
+    def _home_tool(self, tools: Sequence[ToolSpec], language: str) -> HomeCommandTool | None:
         """Returns the home command tool; None without templates for `language` or a home."""
         is_known = language.partition("-")[0] in self._commands.languages
         return home_tool(tools) if is_known else None
 
-    def _sentence(self, call: ToolCall) -> str | None:
-        handed = self._handed.get(call.call_id)
-        return None if handed is None else handed.sentence
+    def _sentence_of(self, call: ToolCall) -> str | None:
+        delegated = self._delegated.get(call.call_id)
+        return None if delegated is None else delegated.sentence
 
-    def _remember(self, call: ToolCall, handed: "_DelegatedCommand") -> None:
-        self._handed[call.call_id] = handed
-        while len(self._handed) > MAX_HANDED:
-            del self._handed[next(iter(self._handed))]
+    def _remember(self, call: ToolCall, delegated: "_DelegatedSentence") -> None:
+        self._delegated[call.call_id] = delegated
+        while len(self._delegated) > MAX_DELEGATED:
+            del self._delegated[next(iter(self._delegated))]
 
     async def _is_command(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], language: str
@@ -291,14 +295,14 @@ class HybridLlm:
         """
         if _has_images(messages):  # templates cannot see
             return False
-        asked = _asked_since(messages)
-        if asked:
-            return all(map(_is_of_home, asked))
-        return await self._commands.understands(messages, _servers(tools), language=language)
+        calls = _calls_since_user(messages)
+        if calls:
+            return all(map(_is_home_call, calls))
+        return await self._commands.understands(messages, _server_tools(tools), language=language)
 
 
 @dataclass(frozen=True, slots=True)
-class _DelegatedCommand:
+class _DelegatedSentence:
     """A sentence that the model wrote for the templates."""
 
     sentence: str
@@ -310,24 +314,24 @@ class _DelegatedCommand:
 class _ModelRound:
     """The tool calls of a model in one round."""
 
-    of_home: list[ToolCall] = field(default_factory=list[ToolCall])
-    has_others: bool = False
+    home_calls: list[ToolCall] = field(default_factory=list[ToolCall])
+    has_other_calls: bool = False
     "The model calls tools that are not the home's as well."
     has_text: bool = False
 
-    def takes(self, delta: object, home: str) -> bool:
+    def record(self, delta: object, home: str) -> bool:
         """Records `delta`. Returns False if the caller must not pass it on.
 
         Calls of the tool `home` are known here only.
         """
         match delta:
             case ToolCall(name=name) if name == home:
-                self.of_home.append(delta)
+                self.home_calls.append(delta)
                 return False
             case CallDelta(name=name) if name == home:
                 return False
             case ToolCall():
-                self.has_others = True
+                self.has_other_calls = True
             case TextDelta(text=text):
                 self.has_text = self.has_text or bool(text.strip())
             case _:
@@ -335,7 +339,7 @@ class _ModelRound:
         return True
 
 
-def _servers(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
+def _server_tools(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
     """Returns the tools that the templates may call: those that no client declared.
 
     A client's tool may have the name of one of ours, but its schema is its own, and only the model
@@ -344,7 +348,7 @@ def _servers(tools: Sequence[ToolSpec]) -> list[ToolSpec]:
     return [tool for tool in tools if not tool.is_clients]
 
 
-def _is_of_home(call: ToolCall) -> bool:
+def _is_home_call(call: ToolCall) -> bool:
     """Returns True if the templates made this call, for the user's or the model's sentence."""
     from engines.llm.intents.engine import CALL_PREFIX
 
@@ -357,7 +361,7 @@ def _has_images(messages: Sequence[Message]) -> bool:
     return last is not None and bool(last.images)
 
 
-def _asked_since(messages: Sequence[Message]) -> list[ToolCall]:
+def _calls_since_user(messages: Sequence[Message]) -> list[ToolCall]:
     """Returns the tool calls since the last user message, those of the latest message first."""
     calls: list[ToolCall] = []
     for message in reversed(messages):

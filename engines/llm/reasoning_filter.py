@@ -21,12 +21,12 @@ class ReasoningFilter:
         """Returns the speakable part of `text` and of the text held back so far."""
         self._held += text
         spoken = ""
-        while (cut := _next_tag(self._held)) is not None:
-            start, end, opens = cut
+        while (tag := _next_tag(self._held)) is not None:
+            start, end, opens = tag
             if not self.is_thinking:
                 spoken += self._held[:start]
             self._held, self.is_thinking = self._held[end:], opens
-        safe = len(self._held) - _unfinished(self._held)
+        safe = len(self._held) - _partial_tag_chars(self._held)
         if not self.is_thinking:
             spoken += self._held[:safe]
         self._held = self._held[safe:]
@@ -56,7 +56,7 @@ def _next_tag(text: str) -> tuple[int, int, bool] | None:
     return min(found, default=None)
 
 
-def _unfinished(text: str) -> int:
+def _partial_tag_chars(text: str) -> int:
     """Returns how many of the last characters may be the beginning of a tag."""
     tail = text[-_LONGEST + 1 :].lower()
     for start, char in enumerate(tail):

@@ -24,7 +24,7 @@ REQUIRES = {
 }
 
 
-_importing = Lock()
+_import_lock = Lock()
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,7 +54,7 @@ def understand(text: str, language: str, tools: Sequence[ToolSpec]) -> "IntentMa
     from engines.llm.intents.language import supported
 
     known = grammar(supported(language), names_of(tools))
-    return known.understand(text) or known.misheard(text)
+    return known.understand(text) or known.understand_misheard(text)
 
 
 def phrases(language: str, tools: Sequence[ToolSpec], limit: int = 5000) -> tuple[str, ...]:
@@ -75,5 +75,5 @@ def _import_library() -> None:
     Its modules import each other in a circle: two threads that start at different ends of it find
     half a module, or a deadlock.
     """
-    with _importing:
+    with _import_lock:
         import hassil  # noqa: F401

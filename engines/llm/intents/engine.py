@@ -22,19 +22,26 @@ MAX_PIECES = 4  # pieces of one sentence; with more pauses it is no command
 PAUSES = " .,;:!?…"
 "Characters that a recogniser puts behind a piece, as if it were a whole sentence."
 
-SILENCED_WORDS = 3
+MAX_UNHEARD_WORDS = 3
 "Longest beginning of an answer, in words, that nobody can have understood: half a second."
 
-CANNOT = ("NoWeather", "NoReminder", "NoAlarm", "NoCall", "NoDistance", "NoMusicSearch")
+INTENTS_WITHOUT_SKILL = (
+    "NoWeather",
+    "NoReminder",
+    "NoAlarm",
+    "NoCall",
+    "NoDistance",
+    "NoMusicSearch",
+)
 "Intents that are understood but answered with: there is no skill for it."
 
-LEFT_TO_HOUSE = (*CANNOT, "NoSwitch", "NoHeaterPercent")
+HOUSE_FALLBACK_INTENTS = (*INTENTS_WITHOUT_SKILL, "NoSwitch", "NoHeaterPercent")
 "Intents without a skill of ours that go to the house tool all the same: it may have one."
 
-TO_HOUSE = "House"
+HOUSE_SENTENCE = "House"
 "Intent of a sentence that no template matches, when there is a house tool to ask."
 
-LONG_CHARS = 100  # up to here a match takes a few ms; the event loop can wait for that
+MAX_INLINE_CHARS = 100  # up to here a match takes a few ms; the event loop can wait for that
 
 
 class IntentsLlm:
@@ -65,11 +72,11 @@ class IntentsLlm:
     ) -> AsyncGenerator[TextDelta | ToolCall, None]:
         """Yields the tool calls for the last sentence, or its answer once their results exist."""
         code, names = supported(language), names_of(tools)
-        known, answers = await self._load(code, names)
+        matcher, answers = await self._load(code, names)
         pieces, results = _last_exchange(messages)
-        found = await _understand(known, pieces)
+        found = await _understand(matcher, pieces)
         if found is None or (_is_for_house(messages, tools) and not _has_calls(found, names)):
-            found = _for_house(pieces, names)
+            found = _house_command(pieces, names)
         if found is None:
             yield TextDelta(answers.not_understood())
             return
@@ -94,8 +101,11 @@ class IntentsLlm:
         None: the sentence is not understood, and there is no house tool to ask.
         """
         names = names_of(tools)
-        known, _ = await self._load(supported(language), names)
-        if await _understand(known, [sentence]) is None and _for_house([sentence], names) is None:
+        matcher, _ = await self._load(supported(language), names)
+        if (
+            await _understand(matcher, [sentence]) is None
+            and _house_command([sentence], names) is None
+        ):
             return None
         reply = self.reply([Message("user", sentence)], tools, language=language)
         async with aclosing(reply) as steps:
@@ -114,13 +124,13 @@ class IntentsLlm:
             return True
         if language.partition("-")[0] not in self.languages:
             return False
-        known, _ = await self._load(supported(language), names_of(tools))
+        matcher, _ = await self._load(supported(language), names_of(tools))
         pieces, _ = _last_exchange(messages)
-        found = await _understand(known, pieces)
+        found = await _understand(matcher, pieces)
         if found is None:
             return False
         has_more = any(not tool.name.startswith(INTENT) for tool in tools)
-        return not (has_more and any(step.intent in CANNOT for step in found.steps))
+        return not (has_more and any(step.intent in INTENTS_WITHOUT_SKILL for step in found.steps))
 
     async def _load(self, language: str, names: HomeNames) -> tuple[Grammar, ReplyTemplates]:
         loaded = self._loaded.get((language, names))
@@ -132,28 +142,28 @@ class IntentsLlm:
         return loaded
 
 
-async def _understand(known: Grammar, pieces: Sequence[str]) -> IntentMatch | None:
-    if len(pieces) == 1 and len(pieces[0]) < LONG_CHARS:
-        found = known.understand(pieces[0])
-        return found or await asyncio.to_thread(known.misheard, pieces[0])
-    return await asyncio.to_thread(_of_pieces, known, pieces)
+async def _understand(matcher: Grammar, pieces: Sequence[str]) -> IntentMatch | None:
+    if len(pieces) == 1 and len(pieces[0]) < MAX_INLINE_CHARS:
+        found = matcher.understand(pieces[0])
+        return found or await asyncio.to_thread(matcher.understand_misheard, pieces[0])
+    return await asyncio.to_thread(_understand_pieces, matcher, pieces)
 
 
-def _of_pieces(known: Grammar, pieces: Sequence[str]) -> IntentMatch | None:
+def _understand_pieces(matcher: Grammar, pieces: Sequence[str]) -> IntentMatch | None:
     """Returns the meaning of a sentence that may have been cut at pauses.
 
     Pieces are joined, unless the last one and those before it are commands of their own. Then the
     earlier command was left unanswered for a reason, and the later one must not trigger it.
     """
     for start in range(len(pieces)):
-        found = known.understand(" ".join(pieces[start:]))
+        found = matcher.understand(" ".join(pieces[start:]))
         if found is None:
             continue
-        alone = known.understand(pieces[-1]) if start < len(pieces) - 1 else None
-        if alone is not None and known.understand(" ".join(pieces[start:-1])):
+        alone = matcher.understand(pieces[-1]) if start < len(pieces) - 1 else None
+        if alone is not None and matcher.understand(" ".join(pieces[start:-1])):
             return alone
         return found
-    return known.misheard(" ".join(pieces))
+    return matcher.understand_misheard(" ".join(pieces))
 
 
 def _is_asking(tools: Sequence[ToolSpec]) -> bool:
@@ -175,18 +185,18 @@ def _has_calls(found: IntentMatch, names: HomeNames) -> bool:
     return any(_call(step, names) is not None for step in found.steps)
 
 
-def _for_house(pieces: Sequence[str], names: HomeNames) -> IntentMatch | None:
+def _house_command(pieces: Sequence[str], names: HomeNames) -> IntentMatch | None:
     """Returns a command for the house tool; None without such a tool or without text.
 
     It may know what no template matches: its owner adds sentences, scripts and scenes.
     """
     text = " ".join(pieces)[:MAX_CHARS].strip()
-    return IntentMatch(TO_HOUSE, text=text) if names.house and text else None
+    return IntentMatch(HOUSE_SENTENCE, text=text) if names.house and text else None
 
 
 def _call(step: IntentMatch, names: HomeNames) -> ToolCall | None:
     """Returns the tool call for a command; None if it needs only an answer."""
-    to_house = (TO_HOUSE, *HOUSE_INTENTS, *LEFT_TO_HOUSE)
+    to_house = (HOUSE_SENTENCE, *HOUSE_INTENTS, *HOUSE_FALLBACK_INTENTS)
     if names.house and step.intent in to_house:
         meant = {"intent": step.intent, "slots": dict(step.slots)}
         arguments = {"text": step.text, **(meant if step.intent in HOUSE_INTENTS else {})}
@@ -214,7 +224,7 @@ def _last_exchange(
         if message.role == "user":
             text = message.text.rstrip(PAUSES) if pieces else message.text
             pieces.insert(0, text)
-        elif pieces and not _is_passing(message):
+        elif pieces and not _is_between_pieces(message):
             break
         elif message.role == "tool":
             results[message.call_id] = _result(message.text)
@@ -225,7 +235,7 @@ def _last_exchange(
     return pieces[-MAX_PIECES:], [results.get(call, {"error": "failed"}) for call in order]
 
 
-def _is_passing(message: Message) -> bool:
+def _is_between_pieces(message: Message) -> bool:
     """Returns True for a message between two pieces of a sentence that answers neither.
 
     It holds instructions, or the first words of an answer that stopped because the user went on.
@@ -233,7 +243,7 @@ def _is_passing(message: Message) -> bool:
     if message.role != "assistant" or message.tool_calls:
         return message.role == "system"
     text = message.text.rstrip()
-    return len(text.split()) <= SILENCED_WORDS and not text.endswith((".", "!", "?", "…"))
+    return len(text.split()) <= MAX_UNHEARD_WORDS and not text.endswith((".", "!", "?", "…"))
 
 
 def _result(text: str) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from hassil.recognize import RecognizeResult, recognize_best
 from engines.llm.intents.home_names import HomeNames
 from engines.llm.intents.language import LanguageData, language_data
 from engines.llm.intents.phonetic_match import PhoneticMatcher
-from engines.llm.intents.sentences import WITHOUT_TOOL, sentences
+from engines.llm.intents.sentences import INTENTS_WITHOUT_TOOL, sentences
 
 MAX_WORDS = 40  # a command is shorter; matching time grows with the length
 MAX_CHARS = 400  # of MAX_WORDS words
@@ -21,17 +21,17 @@ MAX_TRIES = 8  # matches per sentence, of 1 to 3 ms each: enough for MAX_COMMAND
 MAX_NAME_WORDS = 5  # of a timer; a longer one begins with a command that was not understood
 MAX_JOINED_WORDS = 3  # of a name with a conjunction in it: "rice and beans"
 # "cancel timer for": a name behind that many words contains no other command's beginning.
-BEGUN_WORDS = 3
+MIN_WORDS_BEFORE_NAME = 3
 MAX_GRAMMARS = 16  # languages times homes that are in use at once; one takes a few MB
 
-REPAIRED = (
+REPAIRED_INTENTS = (
     *("HassTurnOn", "HassTurnOff", "HassLightSet", "HassFanSetSpeed"),
     *("HassClimateSetTemperature", "HassVacuumStart", "HassVacuumReturnToBase"),
 )
 "Commands in which a misheard name is corrected."
-GUARDED = ("lock", "alarm_control_panel", "cover", "valve", "siren")
+GUARDED_DOMAINS = ("lock", "alarm_control_panel", "cover", "valve", "siren")
 "Kinds of device that a wrong guess would open, close or set off. Their names are never guessed."
-IGNORED = "anything"
+IGNORED_LIST = "anything"
 "Name of a list in our templates for free text whose content does not matter."
 BETWEEN_SENTENCES = re.compile(r"[,.;!?] ")
 "Punctuation that recognisers write between two sentences."
@@ -63,18 +63,18 @@ class Grammar:
 
     def __init__(self, language: str, names: HomeNames) -> None:
         self.language, self.names = language, names
-        self._ours = language_data(language)
+        self._data = language_data(language)
         self._intents = Intents.from_dict(sentences(language, names))
-        self._lists = _slot_lists(names, self._ours)
-        self._without_locks = _slot_lists(_without_locks(names), self._ours)
-        self._doors = {name.casefold() for domain, name in names.devices if domain == "cover"}
-        self._slips = [(_pattern(wrong), right) for wrong, right in self._ours.slips]
-        self._sounds = PhoneticMatcher(
-            [*names.areas, *(own for kind, own in names.devices if kind not in GUARDED)],
-            guarded=[own for kind, own in names.devices if kind in GUARDED],
-            kept=self._ours.kept,
+        self._lists = _slot_lists(names, self._data)
+        self._without_locks = _slot_lists(_without_locks(names), self._data)
+        self._cover_names = {name.casefold() for domain, name in names.devices if domain == "cover"}
+        self._corrections = [(_pattern(wrong), right) for wrong, right in self._data.slips]
+        self._phonetic_matcher = PhoneticMatcher(
+            [*names.areas, *(own for kind, own in names.devices if kind not in GUARDED_DOMAINS)],
+            guarded=[own for kind, own in names.devices if kind in GUARDED_DOMAINS],
+            kept=self._data.kept,
         )
-        words = [_pattern(rf"[,.;]? {re.escape(word)} ") for word in self._ours.split]
+        words = [_pattern(rf"[,.;]? {re.escape(word)} ") for word in self._data.split]
         self._splits = [*words, BETWEEN_SENTENCES]
 
     def understand(self, text: str) -> IntentMatch | None:
@@ -94,20 +94,20 @@ class Grammar:
             found = self._sentence(repaired, tries)
         return found
 
-    def misheard(self, text: str) -> IntentMatch | None:
+    def understand_misheard(self, text: str) -> IntentMatch | None:
         """Returns the command that `text` becomes when one misheard name is corrected, or None.
 
         Questions are not corrected: many sentences for a language model sound like a question
         about the house. Takes up to 50 ms: call it from a thread.
         """
-        for likely in self._sounds.repaired(self._repair(text)):
+        for likely in self._phonetic_matcher.repaired(self._repair(text)):
             found = self._sentence(likely, iter(range(MAX_COMMANDS)))
             if found is not None and all(_may_be_guessed(step) for step in found.steps):
                 return found
         return None
 
     def _repair(self, text: str) -> str:
-        for wrong, right in self._slips:
+        for wrong, right in self._corrections:
             text = wrong.sub(right, text)
         return text.strip()
 
@@ -118,30 +118,30 @@ class Grammar:
         free text and a conjunction is first tried as several commands.
         """
         found = self._command(text, tries)
-        if found is None or (_free_text(found) and self._is_joined(text)):
-            several = self._chain(text, tries)
+        if found is None or (_free_text(found) and self._has_conjunction(text)):
+            several = self._command_chain(text, tries)
             if several is not None:
                 return several
-        return None if found is None else self._single(found)
+        return None if found is None else self._checked_free_text(found)
 
-    def _chain(self, text: str, tries: Iterator[int]) -> IntentMatch | None:
+    def _command_chain(self, text: str, tries: Iterator[int]) -> IntentMatch | None:
         """Returns several commands in a row; None if not every part is a command."""
         for split in self._splits:
             for match in split.finditer(text):
                 found = self._command(text[: match.start()], tries)
-                first = None if found is None else self._single(found)
-                if first is None or not _acts(first):
+                first = None if found is None else self._checked_free_text(found)
+                if first is None or not _is_action(first):
                     continue
                 rest = self._sentence(text[match.end() :], tries)
-                if rest is not None and _acts(rest) and len(rest.steps) < MAX_COMMANDS:
-                    return _joined(first, rest)
+                if rest is not None and _is_action(rest) and len(rest.steps) < MAX_COMMANDS:
+                    return _chained(first, rest)
         return None
 
     def _command(self, text: str, tries: Iterator[int]) -> IntentMatch | None:
         if next(tries, None) is None:
             return None
         found = self._match(text, self._lists)
-        if found is not None and _is_lock(found) and found.slots["name"] in self._doors:
+        if found is not None and _is_lock(found) and found.slots["name"] in self._cover_names:
             # A door and its lock may have one name. "Open" must not unlock: a sentence that
             # fits the door means the door.
             other = self._match(text, self._without_locks)
@@ -149,21 +149,23 @@ class Grammar:
                 found = other
         return found
 
-    def _is_joined(self, text: str) -> bool:
+    def _has_conjunction(self, text: str) -> bool:
         return any(split.search(text) for split in self._splits)
 
-    def _single(self, found: IntentMatch) -> IntentMatch | None:
+    def _checked_free_text(self, found: IntentMatch) -> IntentMatch | None:
         """Returns the command, or None if its free text is too long to be a name.
 
         Such a text holds the beginning of another command that was not understood, and the end of
         the sentence alone must not be carried out.
         """
         name = _free_text(found)
-        is_doubtful = self._is_joined(name) and _words_before(name, found.text) < BEGUN_WORDS
+        is_doubtful = (
+            self._has_conjunction(name) and _words_before(name, found.text) < MIN_WORDS_BEFORE_NAME
+        )
         most = MAX_JOINED_WORDS if is_doubtful else MAX_NAME_WORDS
         if "item" not in found.slots and len(name.split()) > most:
             return None
-        return self._several(found)
+        return self._split_items(found)
 
     def _match(self, text: str, lists: dict[str, SlotList]) -> IntentMatch | None:
         result = recognize_best(
@@ -174,17 +176,17 @@ class Grammar:
             best_metadata_key="prefer",  # a few sentences of ours that are meant to win
             best_slot_name="name",
         )
-        return None if result is None else _meaning(result, text)
+        return None if result is None else _intent_match(result, text)
 
-    def _several(self, found: IntentMatch) -> IntentMatch:
+    def _split_items(self, found: IntentMatch) -> IntentMatch:
         """Splits a command with several things for the shopping list into one command for each."""
         item = found.slots.get("item")
-        word = f" {self._ours.conjunction} "
+        word = f" {self._data.conjunction} "
         if not isinstance(item, str) or word not in item:
             return found
         parts = [part.strip() for part in item.split(word) if part.strip()][:MAX_COMMANDS]
         one, *more = (replace(found, slots={**found.slots, "item": part}) for part in parts)
-        return _joined(one, *more)
+        return _chained(one, *more)
 
 
 @lru_cache(maxsize=MAX_GRAMMARS)
@@ -200,9 +202,9 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
 
 
-def _acts(found: IntentMatch) -> bool:
+def _is_action(found: IntentMatch) -> bool:
     """Returns True for commands. Only they are chained; "hello and good night" is not."""
-    return found.intent.startswith("Hass") and found.intent not in WITHOUT_TOOL
+    return found.intent.startswith("Hass") and found.intent not in INTENTS_WITHOUT_TOOL
 
 
 def _free_text(found: IntentMatch) -> str:
@@ -218,7 +220,7 @@ def _words_before(name: str, text: str) -> int:
 
 
 def _may_be_guessed(step: IntentMatch) -> bool:
-    return step.intent in REPAIRED and step.slots.get("domain") not in GUARDED
+    return step.intent in REPAIRED_INTENTS and step.slots.get("domain") not in GUARDED_DOMAINS
 
 
 def _is_lock(found: IntentMatch) -> bool:
@@ -230,15 +232,15 @@ def _without_locks(names: HomeNames) -> HomeNames:
     return HomeNames(names.tools, names.areas, others)
 
 
-def _joined(first: IntentMatch, *rest: IntentMatch) -> IntentMatch:
+def _chained(first: IntentMatch, *rest: IntentMatch) -> IntentMatch:
     then = (*first.then, *(step for found in rest for step in found.steps))
     return replace(first, then=then)
 
 
-def _meaning(result: RecognizeResult, text: str) -> IntentMatch:
+def _intent_match(result: RecognizeResult, text: str) -> IntentMatch:
     slots: dict[str, Any] = {}
     for entity in result.entities_list:
-        if entity.name != IGNORED:
+        if entity.name != IGNORED_LIST:
             slots[entity.name] = _value(entity.value)
     device = slots.pop("device", None)
     if isinstance(device, str):

@@ -54,13 +54,13 @@ def names_of(tools: Sequence[ToolSpec]) -> HomeNames:
     Devices are grouped by `anyOf` with `title`s in the schema. If a tool takes whole sentences, its
     `house` lists the areas and devices.
     """
-    told = next((tool for tool in tools if tool.house is not None), None)
-    if told is not None and told.house is not None:
+    house_tool = next((tool for tool in tools if tool.house is not None), None)
+    if house_tool is not None and house_tool.house is not None:
         # Tools of MCP servers come and go. They are those with a `fallback_name`.
         own = (tool for tool in tools if not tool.fallback_name)
         others = {tool.name for tool in own if tool.name.startswith(INTENT)}
         known = tuple(sorted(others.union(HOUSE_INTENTS)))
-        return HomeNames(known, told.house.areas, told.house.devices, told.name)
+        return HomeNames(known, house_tool.house.areas, house_tool.house.devices, house_tool.name)
     mine = [tool for tool in tools if tool.name.startswith(INTENT)]
     areas: dict[str, None] = {}
     devices: dict[tuple[str, str], None] = {}

@@ -17,19 +17,19 @@ MAX_WORDS = 10
 MIN_SOUNDS = 4
 "Shortest name that is considered, in sounds; a shorter one is similar to everything."
 
-NEAR = 0.3
+MAX_DISTANCE = 0.3
 "Largest distance, as a share of the length, at which a name may be meant."
 
-NEAR_REST = 0.34
+MAX_REST_DISTANCE = 0.34
 'The same limit without the words that both share: "kitchen light" is no garden light.'
 
-CLEARLY = 0.1
+MIN_MARGIN = 0.1
 "Margin by which the best name must be nearer than any other name."
 
-LOOKED_AT = 4
+MAX_CANDIDATES = 4
 "Names compared in full with each run of words: those with most pairs of sounds in common."
 
-SHARED = 0.3
+MIN_SHARED_PAIRS = 0.3
 "Least share of common pairs of sounds (Jaccard index); with fewer, two keys cannot be near."
 
 MAX_REPAIRS = 3
@@ -69,7 +69,7 @@ class PhoneticMatcher:
     ) -> None:
         self._guarded = {" ".join(name.lower().split()) for name in guarded}
         self._kept = {word for word in kept if not word.endswith("*")}
-        self._beginnings = tuple(word[:-1] for word in kept if word.endswith("*"))
+        self._kept_prefixes = tuple(word[:-1] for word in kept if word.endswith("*"))
         names = [*names, *guarded]
         spelled = dict.fromkeys(" ".join(name.lower().split()) for name in names)
         self._names = [
@@ -93,7 +93,7 @@ class PhoneticMatcher:
         for start, end in self._runs(len(words)):
             run = " ".join(words[start:end])
             nearest = self._nearest(phonetic_key(run))
-            if nearest is not None and nearest[0] != run and self._may_be(run, nearest[0]):
+            if nearest is not None and nearest[0] != run and self._is_plausible(run, nearest[0]):
                 name, distance = nearest
                 sentence = " ".join([*words[:start], name, *words[end:]])
                 found[sentence] = min(distance, found.get(sentence, 1.0))
@@ -109,25 +109,27 @@ class PhoneticMatcher:
             for end in range(start + 1, min(words, start + self._longest + 1) + 1):
                 yield start, end
 
-    def _may_be(self, run: str, name: str) -> bool:
+    def _is_plausible(self, run: str, name: str) -> bool:
         """Returns False if any of the recognised words shows that the name was not meant."""
         if name in self._guarded:
             return False
         said, named = run.split(), name.split()
-        if _numbers(said) != _numbers(named) or any(self._says_more(one, named) for one in said):
+        if _numbers(said) != _numbers(named) or any(
+            self._names_something_else(one, named) for one in said
+        ):
             return False
         while said and named and said[0] == named[0]:
             del said[0], named[0]
         while said and named and said[-1] == named[-1]:
             del said[-1], named[-1]
         one, other = phonetic_key("".join(said)), phonetic_key("".join(named))
-        return phonetic_distance(one, other) <= NEAR_REST * max(len(one), len(other))
+        return phonetic_distance(one, other) <= MAX_REST_DISTANCE * max(len(one), len(other))
 
-    def _says_more(self, word: str, named: Sequence[str]) -> bool:
+    def _names_something_else(self, word: str, named: Sequence[str]) -> bool:
         """Returns True for a `kept` word that the name does not contain."""
         if word in self._kept:
             return word not in "".join(named)  # one word may be recognised as two
-        beginnings = [one for one in self._beginnings if word.startswith(one)]
+        beginnings = [one for one in self._kept_prefixes if word.startswith(one)]
         return any(not any(one.startswith(begin) for one in named) for begin in beginnings)
 
     def _nearest(self, key: str) -> tuple[str, float] | None:
@@ -137,14 +139,14 @@ class PhoneticMatcher:
         pairs = _pairs(key)
         shared = Counter(index for pair in pairs for index in self._pairs.get(pair, ()))
         near: list[tuple[float, str]] = []
-        for index, common in shared.most_common(LOOKED_AT):
+        for index, common in shared.most_common(MAX_CANDIDATES):
             name, other = self._names[index]
-            if common >= SHARED * (len(pairs) + len(other) + 1 - common):
+            if common >= MIN_SHARED_PAIRS * (len(pairs) + len(other) + 1 - common):
                 near.append((phonetic_distance(key, other) / max(len(key), len(other)), name))
         near.sort()
-        if not near or near[0][0] > NEAR:
+        if not near or near[0][0] > MAX_DISTANCE:
             return None
-        if len(near) > 1 and near[1][0] - near[0][0] < CLEARLY:
+        if len(near) > 1 and near[1][0] - near[0][0] < MIN_MARGIN:
             return None  # either may be meant: asking again is better than the wrong lamp
         return near[0][1], near[0][0]
 
@@ -163,14 +165,14 @@ def phonetic_distance(one: str, other: str) -> float:
     """Returns the Levenshtein distance of two keys, with half the price for vowels."""
     row = [0.0]
     for letter in other:
-        row.append(row[-1] + _price(letter))
+        row.append(row[-1] + _cost(letter))
     for a in one:
-        above, row = row, [row[0] + _price(a)]
+        above, row = row, [row[0] + _cost(a)]
         for column, b in enumerate(other):
             both_vowels = a in _VOWELS and b in _VOWELS
             swap = 0.0 if a == b else 0.5 if both_vowels else 1.0
             row.append(
-                min(above[column] + swap, above[column + 1] + _price(a), row[column] + _price(b))
+                min(above[column] + swap, above[column + 1] + _cost(a), row[column] + _cost(b))
             )
     return row[-1]
 
@@ -180,7 +182,7 @@ def _numbers(words: Sequence[str]) -> list[str]:
     return [word for word in words if any(letter.isdigit() for letter in word)]
 
 
-def _price(letter: str) -> float:
+def _cost(letter: str) -> float:
     return 0.5 if letter in _VOWELS else 1.0
 
 

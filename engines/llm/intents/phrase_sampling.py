@@ -12,7 +12,7 @@ from engines.llm.intents.spoken_numbers import in_words
 MAX_PHRASES = 200_000  # a language model learns nothing new from more
 NUMBERS = range(1, 101)
 DEGREES = range(1, 31)
-HOLE = re.compile(r"\{(\w+)\}")
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 @lru_cache(maxsize=8)  # languages times homes; a list of a few thousand short texts
@@ -37,11 +37,11 @@ def sample_phrases(language: str, names: HomeNames, limit: int) -> tuple[str, ..
 
 
 def _spoken(pattern: str, fill: dict[str, Sequence[str]], count: int) -> list[str]:
-    holes = HOLE.findall(pattern)
+    holes = PLACEHOLDER.findall(pattern)
     values = [fill.get(hole, ()) for hole in holes]
     if not all(values):
         return []
-    columns = [_paced(choices, count, step) for step, choices in enumerate(values)]
+    columns = [_cycled(choices, count, step) for step, choices in enumerate(values)]
     said = []
     for row in range(count):
         text = pattern
@@ -51,7 +51,7 @@ def _spoken(pattern: str, fill: dict[str, Sequence[str]], count: int) -> list[st
     return said
 
 
-def _paced(choices: Sequence[str], count: int, step: int) -> list[str]:
+def _cycled(choices: Sequence[str], count: int, step: int) -> list[str]:
     """Returns `count` of the choices in turn; each full round starts `step` choices later."""
     found: list[str] = []
     start = 0

@@ -35,8 +35,8 @@ class ReplyTemplates:
         self._language = language
         self._words: LanguageData = language_data(language)
         responses = home_assistant_data(language)["responses"]
-        self._theirs: Mapping[str, Mapping[str, str]] = responses["intents"]
-        self._their_errors: Mapping[str, str] = responses.get("errors", {})
+        self._home_assistant_replies: Mapping[str, Mapping[str, str]] = responses["intents"]
+        self._home_assistant_errors: Mapping[str, str] = responses.get("errors", {})
         # The templates come from the package and from us; what users say is only a value in them.
         self._lenient = SandboxedEnvironment(autoescape=False)
         self._strict = SandboxedEnvironment(autoescape=False, undefined=StrictUndefined)
@@ -53,26 +53,28 @@ class ReplyTemplates:
         if error:
             return self._error(str(error), found.slots, result)
         try:
-            return self._told(found, result) or self._words.done
+            return self._rendered_reply(found, result) or self._words.done
         except (TemplateError, LookupError, TypeError, ValueError):
             # Another provider's tool returned a shape of its own. It did report success.
             return self._words.done
 
-    def _told(self, found: IntentMatch, result: Mapping[str, Any]) -> str:
+    def _rendered_reply(self, found: IntentMatch, result: Mapping[str, Any]) -> str:
         mine = self._words.replies.get(found.intent)
         if mine:
             values = self._values(found, result)
-            return self._speak(mine[_key(found, result, mine)], values, self._strict)
-        theirs = self._theirs.get(found.intent, {})
+            return self._render(mine[_key(found, result, mine)], values, self._strict)
+        theirs = self._home_assistant_replies.get(found.intent, {})
         template = theirs.get(found.response) or theirs.get("default", "")
-        return self._speak(template, self._their_values(found, result))
+        return self._render(template, self._home_assistant_values(found, result))
 
     def _error(self, code: str, slots: Mapping[str, Any], result: Mapping[str, Any]) -> str:
         if self._words.errors:
             template = self._words.errors.get(code, self._words.errors["failed"])
         else:
             key = HOME_ASSISTANT_ERRORS.get(code, "handle_error")
-            template = self._their_errors.get(key) or self._their_errors.get("handle_error", "")
+            template = self._home_assistant_errors.get(key) or self._home_assistant_errors.get(
+                "handle_error", ""
+            )
         # With a name, a device of that name is meant ("front door"). With only a domain, all
         # devices of a kind are ("the lights in the attic").
         said = {**result, **slots}
@@ -85,7 +87,7 @@ class ReplyTemplates:
             "thing": self._words.things.get(kind, kind),
             "name": result.get("name") or slots.get("name", ""),
         }
-        return self._speak(template, values)
+        return self._render(template, values)
 
     def _values(self, found: IntentMatch, result: Mapping[str, Any]) -> dict[str, Any]:
         values: dict[str, Any] = {**result, "slots": found.slots}
@@ -109,7 +111,9 @@ class ReplyTemplates:
             values["answer"] = calculate(found.slots)
         return values
 
-    def _their_values(self, found: IntentMatch, result: Mapping[str, Any]) -> dict[str, Any]:
+    def _home_assistant_values(
+        self, found: IntentMatch, result: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """Returns the variables that Home Assistant's templates use."""
         matched, unmatched = (
             [_state(entity, self._words.states) for entity in result.get(key, ())]
@@ -135,7 +139,7 @@ class ReplyTemplates:
             "state_attr": lambda _, name: first.attributes.get(name) if first else None,
         }
 
-    def _speak(
+    def _render(
         self, template: str, values: Mapping[str, Any], jinja: SandboxedEnvironment | None = None
     ) -> str:
         text = " ".join((jinja or self._lenient).from_string(template).render(values).split())

@@ -6,7 +6,7 @@ from typing import Any
 from engines.llm.intents.home_names import HomeNames
 from engines.llm.intents.language import home_assistant_data, language_data
 
-WITHOUT_TOOL = ("HassNevermind",)
+INTENTS_WITHOUT_TOOL = ("HassNevermind",)
 "Intents of Home Assistant that need no tool, only an answer."
 WILDCARDS = ("timer_name", "shopping_list_item")
 "Lists of free text that becomes a value. Templates with other free text (searches) are left out."
@@ -29,12 +29,12 @@ def sentences(language: str, names: HomeNames) -> dict[str, Any]:
     added = language_data(language)
     domains = {domain for domain, _ in names.devices}
     intents = {
-        name: {"data": _useful(name, intent["data"], domains)}
+        name: {"data": _usable_blocks(name, intent["data"], domains)}
         for name, intent in data["intents"].items()
-        if name in names.tools or name in WITHOUT_TOOL
+        if name in names.tools or name in INTENTS_WITHOUT_TOOL
     }
     for name, blocks in added.intents.items():
-        if name in names.tools or not name.startswith("Hass") or name in WITHOUT_TOOL:
+        if name in names.tools or not name.startswith("Hass") or name in INTENTS_WITHOUT_TOOL:
             intents.setdefault(name, {"data": []})["data"] += [dict(block) for block in blocks]
     return {
         **data,
@@ -44,7 +44,9 @@ def sentences(language: str, names: HomeNames) -> dict[str, Any]:
     }
 
 
-def _useful(intent: str, blocks: list[dict[str, Any]], domains: set[str]) -> list[dict[str, Any]]:
+def _usable_blocks(
+    intent: str, blocks: list[dict[str, Any]], domains: set[str]
+) -> list[dict[str, Any]]:
     kept = []
     for block in blocks:
         needs = dict(block.get("requires_context", {}))
@@ -57,13 +59,13 @@ def _useful(intent: str, blocks: list[dict[str, Any]], domains: set[str]) -> lis
             continue
         if intent == "HassLightSet" and block.get("response") == "temperature":
             continue  # color temperature is no attribute of our lights
-        sentences = [text for text in block["sentences"] if _is_useful(intent, text)]
+        sentences = [text for text in block["sentences"] if _is_usable(intent, text)]
         if sentences:
             kept.append({**block, "sentences": sentences, "requires_context": needs})
     return kept
 
 
-def _is_useful(intent: str, sentence: str) -> bool:
+def _is_usable(intent: str, sentence: str) -> bool:
     if "floor" in sentence or re.fullmatch(r"(\[?<\w+>\]? ?)?[{<]name[}>]", sentence):
         return False  # our homes have no floors, and a name alone is no command
     if "Timer" in intent and re.search(r"[{<]area[}>]", sentence):

@@ -58,12 +58,12 @@ class ChunkChoice(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
 
     @property
-    def written(self) -> ChunkDelta:
+    def addition(self) -> ChunkDelta:
         """The text and tool calls of the event, streamed or whole."""
-        return self.delta or self.message or _NOTHING
+        return self.delta or self.message or _EMPTY_DELTA
 
 
-_NOTHING = ChunkDelta()
+_EMPTY_DELTA = ChunkDelta()
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True):
@@ -92,14 +92,14 @@ class ChatCompletionChunk(msgspec.Struct, frozen=True):
     def is_empty(self) -> bool:
         """True if the event only shows that the request arrived."""
         is_last = self.usage or any(choice.finish_reason for choice in self.choices or ())
-        written = any(not choice.written.is_empty for choice in self.choices or ())
-        return not (written or is_last or self.problem)
+        written = any(not choice.addition.is_empty for choice in self.choices or ())
+        return not (written or is_last or self.error_message)
 
     @property
-    def problem(self) -> str:
+    def error_message(self) -> str:
         """Error message of a failure while the answer was written; empty without a failure."""
         if self.object == "error" or self.error:
-            return error_text(self.error or self.message) or "it failed without saying why"
+            return error_text(self.error or self.message) or "it failed and gave no reason"
         return ""
 
 

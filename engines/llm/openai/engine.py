@@ -34,8 +34,8 @@ MAX_LISTED = 12
 "Most names of models in an error message; hosted services have hundreds."
 THINKING_FIELDS = ("chat_template_kwargs", "reasoning_effort", "reasoning", "think", "thinking")
 "Fields of `extra_body` with which the operator decides whether the model thinks."
-ANSWERS_SHARE = 4
-"An answer takes at most this fraction (a quarter) of the context; the rest is for the prompt."
+CONTEXT_PER_ANSWER = 4
+"Context divided by the longest answer: it takes a quarter, and the prompt has the rest."
 
 
 class OpenAiLlm:
@@ -56,13 +56,13 @@ class OpenAiLlm:
             api_key_file=settings.api_key_file,
             connect_timeout_s=settings.connect_timeout_s,
         )
-        self._served: ServerInfo | None = None
-        self._dialect = ServerQuirks()
+        self._server: ServerInfo | None = None
+        self._quirks = ServerQuirks()
 
     async def warm(self, language: str, tools: Sequence[ToolSpec]) -> None:
         """Asks the server what it serves. If it is not reachable yet, the next turn asks again."""
         try:
-            await self._look()
+            await self._server_info()
         except EngineError as exc:
             logger.warning("%s", exc)
 
@@ -71,17 +71,17 @@ class OpenAiLlm:
 
         Raises EngineError if the server cannot be reached, or lists models without this one.
         """
-        served = await self._look()
+        server = await self._server_info()
         names = await listed_models(self._client)
-        is_listed = not names.isdisjoint(names_of(served.model))
-        takes_any = served.owner == LLAMA_CPP and len(names) == 1
+        is_listed = not names.isdisjoint(names_of(server.model))
+        takes_any = server.owner == LLAMA_CPP and len(names) == 1
         if names and not is_listed and not takes_any:
-            there = ", ".join(sorted(names)[:MAX_LISTED])
-            raise self._failed(
-                f"it lists no model {served.model!r}; it has: {there}. Set model to one of these,"
+            listed = ", ".join(sorted(names)[:MAX_LISTED])
+            raise self._error(
+                f"it lists no model {server.model!r}; it has: {listed}. Set model to one of these,"
                 " or load it there (Ollama: `ollama pull`)"
             )
-        return f"{served.model} at {self._client.url} ({served.context_tokens} tokens)"
+        return f"{server.model} at {self._client.url} ({server.context_tokens} tokens)"
 
     async def aclose(self) -> None:
         """Closes idle connections."""
@@ -100,52 +100,52 @@ class OpenAiLlm:
         Complete tool calls come after the text. No request is retried once its answer has begun.
         """
         try:
-            body = self._body(await self._known(options), messages, tools, options)
+            body = self._body(await self._server_for(options), messages, tools, options)
             async with aclosing(self._answer(body, messages)) as deltas:
                 async for delta in deltas:
                     yield delta
         except OpenAiHttpError as exc:
             if exc.status == 404:
-                self._served = None  # another model may be served by now
+                self._server = None  # another model may be served by now
             texts = [message.text for message in messages]
             if is_length_refusal(exc):
                 raise ContextLengthExceeded("llm", self.name, exc.quoted(texts)) from None
             raise exc.sanitized(texts) from None
 
-    async def _look(self) -> ServerInfo:
-        if self._served is not None:
-            return self._served
+    async def _server_info(self) -> ServerInfo:
+        if self._server is not None:
+            return self._server
         found = await probe_server(self._client, self._settings, self.name)
         self.context_tokens = found.context_tokens
-        self._served = found if found.is_sure else None
+        self._server = found if found.is_sure else None
         return found
 
-    async def _known(self, options: LlmOptions) -> ServerInfo:
+    async def _server_for(self, options: LlmOptions) -> ServerInfo:
         """Returns what is known of the server, with its owner if these options depend on it."""
-        served = await self._look()
-        depends = options.repetition_penalty is not None or self._hushes(options)
-        if served.is_owner_known or not depends:
-            return served
-        self._served = await with_owner(self._client, served)
-        return self._served
+        server = await self._server_info()
+        depends = options.repetition_penalty is not None or self._forbids_thinking(options)
+        if server.is_owner_known or not depends:
+            return server
+        self._server = await with_owner(self._client, server)
+        return self._server
 
-    def _hushes(self, options: LlmOptions) -> bool:
+    def _forbids_thinking(self, options: LlmOptions) -> bool:
         """Returns True if the request asks the model not to think.
 
         False if the settings or the options want thoughts, if `extra_body` decides, or if the
         template thinks in any case (`starts_thinking`).
         """
         settings = self._settings
-        is_told = any(field in settings.extra_body for field in THINKING_FIELDS)
+        is_configured = any(field in settings.extra_body for field in THINKING_FIELDS)
         wants = (
             settings.thinking or settings.starts_thinking or options.reasoning_effort is not None
         )
-        return not (is_told or wants)
+        return not (is_configured or wants)
 
     async def _answer(
         self, body: Mapping[str, Any], messages: Sequence[Message]
     ) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
-        thoughts, calls = ReasoningFilter(self._settings.starts_thinking), ToolCallAssembler()
+        reasoning, calls = ReasoningFilter(self._settings.starts_thinking), ToolCallAssembler()
         usage: TokenUsage | None = None
         try:
             async with aclosing(self._chunks(body)) as chunks:
@@ -153,20 +153,20 @@ class OpenAiLlm:
                     if isinstance(chunk, RateLimits):
                         yield chunk
                         continue
-                    if chunk.problem:
-                        raise self._broken(chunk.problem, messages)
+                    if chunk.error_message:
+                        raise self._stream_error(chunk.error_message, messages)
                     usage = _usage(chunk) or usage
                     for choice in chunk.choices or ():
-                        for delta in calls.push(choice.written.tool_calls or ()):
+                        for delta in calls.push(choice.addition.tool_calls or ()):
                             yield delta
-                        if text := thoughts.push(choice.written.text):
+                        if text := reasoning.push(choice.addition.text):
                             yield TextDelta(text)
-            if text := thoughts.end():
+            if text := reasoning.end():
                 yield TextDelta(text)
             for call in calls.calls():
                 yield call
         except RemoteProtocolError as exc:
-            raise self._failed(f"sent {exc}") from exc
+            raise self._error(f"sent {exc}") from exc
         if usage is not None:
             yield usage
 
@@ -175,26 +175,27 @@ class OpenAiLlm:
     ) -> AsyncGenerator[ChatCompletionChunk | RateLimits, None]:
         """Streams the events of an answer.
 
-        A refused request is sent again in another dialect as long as that may have been the cause.
+        A refused request is sent again without what the server may not know, as long as that may
+        have been the cause.
         """
-        dialect = stored = self._dialect
-        first: OpenAiHttpError | None = None
+        quirks = kept = self._quirks
+        first_refusal: OpenAiHttpError | None = None
         while True:
             try:
-                async with aclosing(self._stream(dialect.of(body))) as chunks:
+                async with aclosing(self._stream(quirks.adapt(body))) as chunks:
                     async for chunk in chunks:
-                        if dialect is not stored:  # other requests may have changed it meanwhile
-                            self._dialect, stored = self._dialect.with_(dialect), dialect
+                        if quirks is not kept:  # other requests may have changed it meanwhile
+                            self._quirks, kept = self._quirks.merged(quirks), quirks
                         yield chunk
                 return
             except OpenAiHttpError as exc:
                 if is_length_refusal(exc):
                     raise
-                first = first or exc
-                other = dialect.after(exc, body) if exc.status in REFUSED else None
-            if other is None:
-                raise first from None
-            dialect = other
+                first_refusal = first_refusal or exc
+                changed = quirks.learned_from(exc, body) if exc.status in REFUSED else None
+            if changed is None:
+                raise first_refusal from None
+            quirks = changed
 
     def _stream(
         self, body: Mapping[str, Any]
@@ -210,44 +211,44 @@ class OpenAiLlm:
 
     def _body(
         self,
-        served: ServerInfo,
+        server: ServerInfo,
         messages: Sequence[Message],
         tools: Sequence[ToolSpec],
         options: LlmOptions,
     ) -> dict[str, Any]:
         settings = self._settings
         most = options.max_output_tokens or settings.max_output_tokens
-        is_armed = bool(tools) and settings.tools
+        has_tools = bool(tools) and settings.tools
         body: dict[str, Any] = {
-            "model": served.model,
+            "model": server.model,
             "temperature": options.temperature_beside(settings.temperature),
             "top_p": options.top_p,
             "reasoning_effort": options.reasoning_effort,
-            "parallel_tool_calls": options.parallel_tool_calls if is_armed else None,
-            "max_tokens": max(1, min(most, served.context_tokens // ANSWERS_SHARE)),
-            **served.penalized(options.repetition_penalty),
-            **(served.without_thoughts() if self._hushes(options) else {}),
+            "parallel_tool_calls": options.parallel_tool_calls if has_tools else None,
+            "max_tokens": max(1, min(most, server.context_tokens // CONTEXT_PER_ANSWER)),
+            **server.penalty_fields(options.repetition_penalty),
+            **(server.no_thinking_fields() if self._forbids_thinking(options) else {}),
             **settings.extra_body,
             "messages": chat_messages(messages),
             "stream": True,
         }
         body.setdefault("stream_options", {"include_usage": True})
-        if is_armed:
+        if has_tools:
             body["tools"] = chat_tools(tools)
             if options.must_call:
                 body["tool_choice"] = "required"
         return {key: value for key, value in body.items() if value is not None}
 
-    def _broken(self, problem: str, messages: Sequence[Message]) -> EngineError:
+    def _stream_error(self, message: str, messages: Sequence[Message]) -> EngineError:
         """Returns the exception for an error in the stream.
 
         It may be a prompt that is too long: some servers accept a prompt before they count it.
         """
-        quote = sanitized_quote(problem, [message.text for message in messages])
-        kind = ContextLengthExceeded if is_about_length(problem) else EngineError
+        quote = sanitized_quote(message, [sent.text for sent in messages])
+        kind = ContextLengthExceeded if is_about_length(message) else EngineError
         return kind("llm", self.name, f"{self._client.url}: {quote}")
 
-    def _failed(self, why: str) -> EngineError:
+    def _error(self, why: str) -> EngineError:
         return EngineError("llm", self.name, f"{self._client.url}: {why}")
 
 

@@ -12,7 +12,7 @@ from engines.runtime.openai_http.errors import OpenAiHttpError
 
 logger = logging.getLogger(__name__)
 
-CONTEXT_TOKENS = 8192
+DEFAULT_CONTEXT_TOKENS = 8192
 """Context window that is assumed if neither settings nor server say one. Most models have more: a
 shortened history is better than a refused turn."""
 
@@ -20,12 +20,12 @@ LLAMA_CPP = "llamacpp"
 "Owner that llama.cpp lists for its model."
 OLLAMA = "library"
 "Owner that Ollama lists for models of its library."
-OLLAMA_TOKENS = 4096
+OLLAMA_CONTEXT_TOKENS = 4096
 """Context window of Ollama without a `num_ctx` on machines with little GPU memory. Of a longer
 prompt it drops the beginning, which holds the instructions, without an error."""
 
 
-PENALTY = {
+PENALTY_FIELDS = {
     "vllm": "repetition_penalty",
     "sglang": "repetition_penalty",
     LLAMA_CPP: "repeat_penalty",
@@ -34,21 +34,21 @@ PENALTY = {
 OpenAI has none: its `frequency_penalty` is something else, and it refuses unknown fields."""
 
 
-BY_TEMPLATE: Mapping[str, Any] = {
+NO_THINKING_BY_TEMPLATE: Mapping[str, Any] = {
     "chat_template_kwargs": {"enable_thinking": False, "thinking": False}
 }
 """Fields that the model's chat template reads to turn thoughts off. Qwen and GLM know the first
 name, DeepSeek and Granite the second; templates that know neither ignore them."""
-BY_EFFORT: Mapping[str, Any] = {"reasoning_effort": "none"}
+NO_THINKING_BY_EFFORT: Mapping[str, Any] = {"reasoning_effort": "none"}
 "Field that the server itself reads to turn thoughts off."
 
-WITHOUT_THOUGHTS: Mapping[str, Mapping[str, Any]] = {
-    "vllm": BY_TEMPLATE,
-    "sglang": BY_TEMPLATE,
-    LLAMA_CPP: BY_TEMPLATE,
-    OLLAMA: BY_EFFORT,  # it reads no `think` behind /v1
-    "openai": BY_EFFORT,
-    "system": BY_EFFORT,  # OpenAI as well
+NO_THINKING_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "vllm": NO_THINKING_BY_TEMPLATE,
+    "sglang": NO_THINKING_BY_TEMPLATE,
+    LLAMA_CPP: NO_THINKING_BY_TEMPLATE,
+    OLLAMA: NO_THINKING_BY_EFFORT,  # it reads no `think` behind /v1
+    "openai": NO_THINKING_BY_EFFORT,
+    "system": NO_THINKING_BY_EFFORT,  # OpenAI as well
 }
 """Owner in the list of models -> fields that make the model answer without thoughts. Other servers
 get both, and a field that they refuse is left out from then on."""
@@ -69,11 +69,13 @@ class ServerInfo:
     is_owner_known: bool = True
     "False: the settings said all, so the server was not asked for its owner."
 
-    def without_thoughts(self) -> Mapping[str, Any]:
+    def no_thinking_fields(self) -> Mapping[str, Any]:
         """Returns the fields of a request that ask the model not to think."""
-        return WITHOUT_THOUGHTS.get(self.owner, {**BY_TEMPLATE, **BY_EFFORT})
+        return NO_THINKING_FIELDS.get(
+            self.owner, {**NO_THINKING_BY_TEMPLATE, **NO_THINKING_BY_EFFORT}
+        )
 
-    def penalized(self, penalty: float | None) -> dict[str, float]:
+    def penalty_fields(self, penalty: float | None) -> dict[str, float]:
         """Returns the field of a request for a repetition penalty; empty if none is known."""
         return {} if penalty is None or self.penalty is None else {self.penalty: penalty}
 
@@ -85,8 +87,8 @@ async def probe_server(client: OpenAiHttpClient, settings: Settings, name: str) 
     """
     if settings.model != AUTO and settings.context_tokens:
         return ServerInfo(settings.model, settings.context_tokens, is_owner_known=False)
-    doubts: list[EngineError] = []
-    entries = await _models(client, doubts, must_know=settings.model == AUTO)
+    failures: list[EngineError] = []
+    entries = await _models(client, failures, is_required=settings.model == AUTO)
     if settings.model != AUTO:
         model = settings.model
     elif entries:
@@ -96,10 +98,12 @@ async def probe_server(client: OpenAiHttpClient, settings: Settings, name: str) 
     context_tokens = settings.context_tokens
     if context_tokens is None:
         entry = entries.get(_listed_as(entries, model), {})
-        context_tokens = await _context(client, doubts, entry, model, _owner(entries, model))
-    is_sure = not _may_change(doubts)
+        context_tokens = await _context(client, failures, entry, model, _owner(entries, model))
+    is_sure = not _may_succeed_later(failures)
     owner = _owner(entries, model)
-    found = ServerInfo(model, context_tokens or CONTEXT_TOKENS, is_sure, PENALTY.get(owner), owner)
+    found = ServerInfo(
+        model, context_tokens or DEFAULT_CONTEXT_TOKENS, is_sure, PENALTY_FIELDS.get(owner), owner
+    )
     logger.info("llm engine %r: model %s, %d tokens", name, found.model, found.context_tokens)
     return found
 
@@ -109,7 +113,7 @@ async def listed_models(client: OpenAiHttpClient) -> frozenset[str]:
 
     Raises EngineError.
     """
-    return frozenset(await _models(client, [], must_know=False))
+    return frozenset(await _models(client, [], is_required=False))
 
 
 async def with_owner(client: OpenAiHttpClient, served: ServerInfo) -> ServerInfo:
@@ -118,27 +122,27 @@ async def with_owner(client: OpenAiHttpClient, served: ServerInfo) -> ServerInfo
     It is asked only if the request depends on it. Errors are ignored, because an answer without
     the owner is better than none: `served` comes back unchanged, and the next call asks again.
     """
-    doubts: list[EngineError] = []
+    failures: list[EngineError] = []
     try:
-        entries = await _models(client, doubts, must_know=False)
+        entries = await _models(client, failures, is_required=False)
     except EngineError:
         return served
-    if _may_change(doubts):
+    if _may_succeed_later(failures):
         return served
     owner = _owner(entries, served.model)
-    return replace(served, penalty=PENALTY.get(owner), owner=owner, is_owner_known=True)
+    return replace(served, penalty=PENALTY_FIELDS.get(owner), owner=owner, is_owner_known=True)
 
 
 async def _models(
-    client: OpenAiHttpClient, doubts: list[EngineError], *, must_know: bool
+    client: OpenAiHttpClient, failures: list[EngineError], *, is_required: bool
 ) -> Mapping[str, Mapping[str, Any]]:
     """Returns the server's list of models by name; empty if it has none and none is needed."""
     try:
         listing = await client.get_json(f"{client.url}/models")
     except EngineError as exc:
-        if must_know or exc.retryable:
+        if is_required or exc.retryable:
             raise
-        doubts.append(exc)
+        failures.append(exc)
         return {}
     data = listing.get("data") if isinstance(listing, dict) else None
     listed = data if isinstance(data, list) else ()
@@ -148,7 +152,7 @@ async def _models(
 
 async def _context(
     client: OpenAiHttpClient,
-    doubts: list[EngineError],
+    failures: list[EngineError],
     entry: Mapping[str, Any],
     model: str,
     owner: str,
@@ -163,29 +167,29 @@ async def _context(
         return listed
     root = client.url.removesuffix("/v1")
     if owner == OLLAMA:
-        running = await _asked(client, f"{root}/api/ps", doubts)
+        running = await _get_or_none(client, f"{root}/api/ps", failures)
         models = running.get("models") if isinstance(running, dict) else None
         if not isinstance(models, list):
-            return OLLAMA_TOKENS
+            return OLLAMA_CONTEXT_TOKENS
         for one in models:
             told = (one.get("name"), one.get("model")) if isinstance(one, dict) else ()
             if any(name in told for name in names_of(model)):
                 found = one.get("context_length")
-                return found if _is_count(found) else OLLAMA_TOKENS
-        doubts.append(EngineUnreachable("llm", OLLAMA, f"{model} is not loaded yet"))
-        return OLLAMA_TOKENS
-    props = await _asked(client, f"{root}/props", doubts)
+                return found if _is_count(found) else OLLAMA_CONTEXT_TOKENS
+        failures.append(EngineUnreachable("llm", OLLAMA, f"{model} is not loaded yet"))
+        return OLLAMA_CONTEXT_TOKENS
+    props = await _get_or_none(client, f"{root}/props", failures)
     slot = props.get("default_generation_settings") if isinstance(props, dict) else None
     listed = slot.get("n_ctx") if isinstance(slot, dict) else None
     return listed if _is_count(listed) else None
 
 
-async def _asked(client: OpenAiHttpClient, url: str, doubts: list[EngineError]) -> Any:
+async def _get_or_none(client: OpenAiHttpClient, url: str, failures: list[EngineError]) -> Any:
     """Returns the JSON at an address outside the API; None, and a doubt more, if that fails."""
     try:
         return await client.get_json(url)
     except EngineError as exc:
-        doubts.append(exc)
+        failures.append(exc)
         return None
 
 
@@ -212,13 +216,13 @@ def names_of(model: str) -> Sequence[str]:
     return (model,) if ":" in model else (model, f"{model}:latest")
 
 
-def _may_change(doubts: Sequence[EngineError]) -> bool:
+def _may_succeed_later(failures: Sequence[EngineError]) -> bool:
     """Returns True if the server was busy or not ready, and may answer later."""
     return any(
         one.status in RETRIED
         if isinstance(one, OpenAiHttpError)
         else isinstance(one, EngineUnreachable)
-        for one in doubts
+        for one in failures
     )
 
 

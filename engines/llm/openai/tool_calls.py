@@ -24,7 +24,7 @@ class _PartialToolCall:
     pieces: list[str] = field(default_factory=list)
     call_id: str = ""
     "Id for our callers, set at first use. Never empty and unique, unlike the server's `id`."
-    told: int = 0
+    sent_count: int = 0
     "Number of pieces that were passed on as `CallDelta`."
 
 
@@ -37,9 +37,9 @@ class ToolCallAssembler:
     """
 
     def __init__(self) -> None:
-        self._open: list[_PartialToolCall] = []
-        self._ids = {""}
-        self._chars = 0
+        self._calls: list[_PartialToolCall] = []
+        self._used_ids = {""}
+        self._argument_chars = 0
 
     def push(self, parts: Sequence[ChunkToolCall]) -> list[CallDelta]:
         """Takes the pieces of one event and returns the new arguments of each call.
@@ -48,16 +48,16 @@ class ToolCallAssembler:
         """
         deltas: list[CallDelta] = []
         for part in parts:
-            call = self._call(part)
+            call = self._call_of(part)
             piece = _as_text(part.function.arguments)
-            self._chars += len(piece)
-            if self._chars > MAX_ARGUMENT_CHARS:
+            self._argument_chars += len(piece)
+            if self._argument_chars > MAX_ARGUMENT_CHARS:
                 raise RemoteProtocolError(
                     f"tool calls of more than {MAX_ARGUMENT_CHARS} characters"
                 )
             call.pieces.append(piece)
-            if call.name and (arguments := "".join(call.pieces[call.told :])):
-                call.told = len(call.pieces)
+            if call.name and (arguments := "".join(call.pieces[call.sent_count :])):
+                call.sent_count = len(call.pieces)
                 deltas.append(CallDelta(self._id(call), call.name, arguments))
         return deltas
 
@@ -67,38 +67,38 @@ class ToolCallAssembler:
         Raises RemoteProtocolError for arguments that are no JSON object. They are not replaced by
         empty ones, which may mean something else: "turn off" without a name is everything.
         """
-        return tuple(ToolCall(self._id(c), _name(c), _arguments(c)) for c in self._open)
+        return tuple(ToolCall(self._id(c), _checked_name(c), _arguments(c)) for c in self._calls)
 
     def _id(self, call: _PartialToolCall) -> str:
         if not call.call_id:
-            call.call_id = new_id("call") if call.id in self._ids else call.id
-            self._ids.add(call.call_id)
+            call.call_id = new_id("call") if call.id in self._used_ids else call.id
+            self._used_ids.add(call.call_id)
         return call.call_id
 
-    def _call(self, part: ChunkToolCall) -> _PartialToolCall:
+    def _call_of(self, part: ChunkToolCall) -> _PartialToolCall:
         """Returns the call that this piece belongs to; a new one if the piece begins it."""
-        known = next((c for c in reversed(self._open) if c.index == part.index), None)
-        if part.index is None and self._open and not part.function.name:
-            return self._open[-1]
-        if known is not None and not _is_another(known, part):
+        known = next((c for c in reversed(self._calls) if c.index == part.index), None)
+        if part.index is None and self._calls and not part.function.name:
+            return self._calls[-1]
+        if known is not None and not _begins_new_call(known, part):
             known.id = known.id or part.id or ""
             known.name = known.name or part.function.name or ""
             return known
-        if len(self._open) >= MAX_CALLS:
+        if len(self._calls) >= MAX_CALLS:
             raise RemoteProtocolError(f"more than {MAX_CALLS} tool calls in one answer")
         made = _PartialToolCall(part.index, part.id or "", part.function.name or "")
-        self._open.append(made)
+        self._calls.append(made)
         return made
 
 
-def _is_another(known: _PartialToolCall, part: ChunkToolCall) -> bool:
+def _begins_new_call(known: _PartialToolCall, part: ChunkToolCall) -> bool:
     """Returns True if a piece with the index of a known call begins a new call."""
     if not part.function.name or (part.id and part.id == known.id):
         return False
     return part.index is None or bool(part.id and known.id)
 
 
-def _name(call: _PartialToolCall) -> str:
+def _checked_name(call: _PartialToolCall) -> str:
     if not call.name:
         raise RemoteProtocolError("a tool call without a name")
     return call.name

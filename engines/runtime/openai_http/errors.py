@@ -41,7 +41,7 @@ class OpenAiHttpError(EngineError):
         body: the response's text as received, with the key replaced. It may repeat what the user
         said, so only `sanitized` shows it. retry_after_s: from its Retry-After header, or None.
         """
-        self._hint = f"its server {HINTS.get(status, 'does not do what was asked')}"
+        self._hint = f"its server {HINTS.get(status, 'answered with an unexpected status')}"
         super().__init__(stage, engine, f"{self._hint} ({status})")
         self.status, self.retry_after_s, self._body = status, retry_after_s, body
 

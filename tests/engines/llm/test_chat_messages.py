@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from core.items import ImagePart
 from engines.base import Message, ToolCall
-from engines.llm.chat_messages import WORDLESS, chat_messages
+from engines.llm.chat_messages import EMPTY_USER_TEXT, chat_messages
 
 
 def call(call_id: str) -> ToolCall:
@@ -55,8 +55,11 @@ CHATS: dict[str, tuple[list[Message], list[dict[str, Any]]]] = {
         [{"role": "system", "content": "s\n\nt"}, user("a")],
     ),
     "pieces of a sentence": ([U("turn on the"), U("lights")], [user("turn on the\nlights")]),
-    "an assistant that began": ([A("ding"), U("a")], [user(WORDLESS), said("ding"), user("a")]),
-    "nobody said anything": ([], [user(WORDLESS)]),
+    "an assistant that began": (
+        [A("ding"), U("a")],
+        [user(EMPTY_USER_TEXT), said("ding"), user("a")],
+    ),
+    "nobody said anything": ([], [user(EMPTY_USER_TEXT)]),
     "text and call are one message": (
         [U("a"), A("wait"), A("", "1"), T("1")],
         [user("a"), said("wait", "1"), result("1")],

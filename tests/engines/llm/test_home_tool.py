@@ -12,7 +12,7 @@ from core.ports import HomeDescription, ToolSpec
 from engines.base import AS_CONFIGURED, CallDelta, LlmOptions, Message, TextDelta, ToolCall
 from engines.llm import intents
 from engines.llm.chat_messages import chat_tools
-from engines.llm.home_tool import home_tool, messages_as_shown
+from engines.llm.home_tool import home_tool, messages_for_model
 from engines.llm.hybrid import HybridLlm
 from pipeline.shared.token_estimate import tools_tokens
 from tests.engines.llm.intents.text_conversation import Talk
@@ -238,4 +238,4 @@ def test_a_sentence_of_the_model_never_calls_a_tool_that_a_client_declared() -> 
 
 def test_a_conversation_without_calls_stays_as_it_is() -> None:
     messages = [Message("system", "Be brief."), QUESTION, Message("assistant", "Do.")]
-    assert messages_as_shown(messages, "home", lambda _: True, lambda _: None) == messages
+    assert messages_for_model(messages, "home", lambda _: True, lambda _: None) == messages

@@ -58,7 +58,7 @@ class Model:
         languages: tuple[str, ...] = (),
     ) -> None:
         self.languages = languages
-        self.asked = 0
+        self.calls = 0
         self.closed = False
         self._answer, self._failure = answer, failure
 
@@ -70,7 +70,7 @@ class Model:
         language: str,
         options: LlmOptions = AS_CONFIGURED,
     ) -> AsyncGenerator[TextDelta | ToolCall | TokenUsage, None]:
-        self.asked += 1
+        self.calls += 1
         for one in self._answer:
             yield one
         if self._failure:
@@ -113,17 +113,17 @@ def test_a_command_does_not_need_the_model() -> None:
     (call,) = answered(made(model), COMMAND)
     assert isinstance(call, ToolCall)
     assert call.name == "HassTurnOn"
-    assert model.asked == 0
+    assert model.calls == 0
     result = Message("tool", '{"areas": ["kitchen"]}', call_id=call.call_id)
     (said,) = answered(made(model), COMMAND, Message("assistant", tool_calls=(call,)), result)
     assert isinstance(said, TextDelta)
-    assert model.asked == 0
+    assert model.calls == 0
 
 
 def test_everything_else_is_the_models() -> None:
     model = Model()
     assert answered(made(model), QUESTION) == TOLD
-    assert model.asked == 1
+    assert model.calls == 1
 
 
 def test_what_the_home_cannot_is_the_models_where_it_has_tools_of_its_own() -> None:
@@ -140,9 +140,9 @@ def test_results_go_to_the_model_that_asked_for_them() -> None:
     """Even if the sentence is a command by now: a device of that name was added meanwhile."""
     model = Model()
     call = ToolCall("call_1", "HassTurnOn", {"area": "kitchen"})
-    asked = Message("assistant", tool_calls=(call,))
+    calls = Message("assistant", tool_calls=(call,))
     done = Message("tool", "{}", call_id="call_1")
-    assert answered(made(model), COMMAND, asked, done) == TOLD
+    assert answered(made(model), COMMAND, calls, done) == TOLD
 
 
 def test_a_language_without_sentences_is_the_models() -> None:
@@ -289,7 +289,7 @@ def test_a_sentence_in_pieces_is_one(pieces: list[str], slots: dict[str, Any]) -
     (call,) = answered(made(model), *(Message("user", piece) for piece in pieces))
     assert isinstance(call, ToolCall)
     assert call.arguments == slots
-    assert model.asked == 0
+    assert model.calls == 0
 
 
 def test_an_answer_that_was_silenced_at_once_parts_no_sentence() -> None:
@@ -301,7 +301,7 @@ def test_an_answer_that_was_silenced_at_once_parts_no_sentence() -> None:
     (call,) = answered(made(model := Model()), *said)
     assert isinstance(call, ToolCall)
     assert call.arguments == {"seconds": 5}
-    assert model.asked == 0
+    assert model.calls == 0
 
 
 def test_pieces_end_with_an_answer() -> None:
@@ -341,4 +341,4 @@ def test_what_is_to_be_seen_goes_to_a_model_that_sees() -> None:
     assert [*sees, engine.sees] == [False, True]
     image = ImagePart("data:image/png;base64,AAAA")
     assert answered(engine, Message("user", "what time is it", images=(image,))) == TOLD
-    assert model.asked == 1
+    assert model.calls == 1

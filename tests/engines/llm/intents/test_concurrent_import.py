@@ -18,7 +18,7 @@ loose = []
 
 class Watch:
     def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] == "hassil" and not intents._importing.locked():
+        if name.partition(".")[0] == "hassil" and not intents._import_lock.locked():
             loose.append(name)
 
 sys.meta_path.insert(0, Watch())

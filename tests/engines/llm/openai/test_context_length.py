@@ -59,7 +59,7 @@ SAID: dict[str, tuple[int, Any]] = {
             "code": 400,
         },
     ),
-    "vLLM, which names a field of another dialect": (
+    "vLLM, which names a field that other servers want": (
         400,
         {
             "error": {
@@ -105,7 +105,7 @@ SAID: dict[str, tuple[int, Any]] = {
 
 @pytest.mark.parametrize("case", SAID)
 def test_a_refusal_for_length_is_one(case: str) -> None:
-    """Asked once: no other dialect would help."""
+    """Asked once: no other form of the request would help."""
     status, body = SAID[case]
     server = Server(refuses(status, body))
     with pytest.raises(ContextLengthExceeded) as caught:

@@ -83,7 +83,7 @@ def test_a_model_that_will_not_be_told_how_to_sample_is_learned() -> None:
     assert [body.get("max_completion_tokens") for body in server.bodies] == [None, 512, 512, 512]
 
 
-def test_a_temperature_out_of_range_is_no_dialect() -> None:
+def test_a_temperature_out_of_range_changes_no_later_request() -> None:
     why = {"error": {"message": "temperature must be at most 1"}}
     server = Server(refuses(400, why), refuses(400, why), GOOD)
 

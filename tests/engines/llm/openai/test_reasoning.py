@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engines.base import AS_CONFIGURED, LlmOptions, Message
-from engines.llm.openai.server_info import BY_EFFORT, BY_TEMPLATE
+from engines.llm.openai.server_info import NO_THINKING_BY_EFFORT, NO_THINKING_BY_TEMPLATE
 from engines.llm.openai.settings import Settings
 from engines.llm.transformers.settings import Settings as TransformersSettings
 from tests.engines.llm.openai.completions_server import (
@@ -53,15 +53,15 @@ def asked(
 @pytest.mark.parametrize(
     ("owner", "said"),
     [
-        ("vllm", BY_TEMPLATE),
-        ("sglang", BY_TEMPLATE),
-        ("llamacpp", BY_TEMPLATE),
-        ("library", BY_EFFORT),
-        ("openai", BY_EFFORT),
-        ("system", BY_EFFORT),
-        ("somebody", {**BY_TEMPLATE, **BY_EFFORT}),
-        (None, {**BY_TEMPLATE, **BY_EFFORT}),
-        (7, {**BY_TEMPLATE, **BY_EFFORT}),
+        ("vllm", NO_THINKING_BY_TEMPLATE),
+        ("sglang", NO_THINKING_BY_TEMPLATE),
+        ("llamacpp", NO_THINKING_BY_TEMPLATE),
+        ("library", NO_THINKING_BY_EFFORT),
+        ("openai", NO_THINKING_BY_EFFORT),
+        ("system", NO_THINKING_BY_EFFORT),
+        ("somebody", {**NO_THINKING_BY_TEMPLATE, **NO_THINKING_BY_EFFORT}),
+        (None, {**NO_THINKING_BY_TEMPLATE, **NO_THINKING_BY_EFFORT}),
+        (7, {**NO_THINKING_BY_TEMPLATE, **NO_THINKING_BY_EFFORT}),
     ],
 )
 def test_each_server_is_told_in_its_own_words(owner: Any, said: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ def test_each_server_is_told_in_its_own_words(owner: Any, said: Mapping[str, Any
 
 def test_a_server_whose_model_is_configured_is_asked_once_who_it_is() -> None:
     server = Server(models=owned_by("vllm"))
-    assert asked(server, 3, model="tiny", context_tokens=4096) == [BY_TEMPLATE] * 3
+    assert asked(server, 3, model="tiny", context_tokens=4096) == [NO_THINKING_BY_TEMPLATE] * 3
     assert server.listings == 1
 
 
@@ -127,12 +127,12 @@ def error(message: str) -> Any:
             [BAD_VALUE, NO_MINIMAL],
             [{"reasoning_effort": "minimal"}, {"reasoning_effort": "low"}],
         ),
-        ("x", ["extra fields not permitted: chat_template_kwargs"], [BY_EFFORT]),
-        ("x", [UNKNOWN], [BY_TEMPLATE]),
+        ("x", ["extra fields not permitted: chat_template_kwargs"], [NO_THINKING_BY_EFFORT]),
+        ("x", [UNKNOWN], [NO_THINKING_BY_TEMPLATE]),
         (
             "x",
             ["unknown field chat_template_kwargs", UNKNOWN],
-            [BY_EFFORT, {}],
+            [NO_THINKING_BY_EFFORT, {}],
         ),
     ],
 )

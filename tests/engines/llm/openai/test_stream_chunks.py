@@ -156,7 +156,7 @@ def test_calls_are_told_of_while_they_are_written() -> None:
     ):
         chunk = read_chunk(json.dumps({"choices": [{"delta": {"tool_calls": [one]}}]}))
         for choice in chunk.choices or ():
-            deltas = calls.push(choice.written.tool_calls or ())
+            deltas = calls.push(choice.addition.tool_calls or ())
             told += [(delta.call_id, delta.name, delta.arguments) for delta in deltas]
     on, off = calls.calls()
     assert on.call_id == "a" != off.call_id
@@ -172,7 +172,7 @@ def assembled(parts: list[dict[str, Any]]) -> tuple[ToolCall, ...]:
     for one in parts:
         chunk = read_chunk(json.dumps({"choices": [{"delta": {"tool_calls": [one]}}]}))
         for choice in chunk.choices or ():
-            calls.push(choice.written.tool_calls or ())
+            calls.push(choice.addition.tool_calls or ())
     return calls.calls()
 
 

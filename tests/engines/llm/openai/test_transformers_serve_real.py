@@ -25,7 +25,7 @@ START_S = 600
 HOST = "127.0.0.1"
 HELLO = Message("user", "hello")
 SHORT, LONG = LlmOptions(max_output_tokens=300), LlmOptions(max_output_tokens=30_000)
-CONTEXT_TOKENS = 4 * 30_000
+DEFAULT_CONTEXT_TOKENS = 4 * 30_000
 "A quarter is the answer's: else fewer tokens would be asked for."
 PATIENCE: Mapping[str, Any] = {
     "connect_timeout_s": 30,
@@ -55,7 +55,7 @@ async def serving() -> AsyncIterator[tuple[OpenAiLlm, psutil.Process]]:
             start_timeout_s=START_S,
         )
         settings = openai.Settings(
-            base_url=f"{url}/v1", model=model, context_tokens=CONTEXT_TOKENS, **PATIENCE
+            base_url=f"{url}/v1", model=model, context_tokens=DEFAULT_CONTEXT_TOKENS, **PATIENCE
         )
         async with http_health(f"{url}/health") as probe:
             supervisor = program.supervisor(probe)

@@ -20,7 +20,7 @@ from core.events import TokenUsage
 from core.ports import ToolSpec
 from engines.base import LlmOptions, Message, TextDelta
 from engines.llm import vllm
-from engines.llm.openai.engine import ANSWERS_SHARE
+from engines.llm.openai.engine import CONTEXT_PER_ANSWER
 from engines.llm.vllm.engine import VllmLlm
 from engines.llm.vllm.environment import MARKER
 from tests.engines.llm.interrupted_session import ANSWER_TOKENS, spoken_over
@@ -83,7 +83,9 @@ class Served:
     @asynccontextmanager
     async def aborted(self) -> AsyncIterator[None]:
         """One long answer is begun in here, and not written to its end."""
-        assert ANSWER_TOKENS <= CONTEXT_TOKENS // ANSWERS_SHARE  # else fewer would be asked for
+        assert (
+            ANSWER_TOKENS <= CONTEXT_TOKENS // CONTEXT_PER_ANSWER
+        )  # else fewer would be asked for
         await self.until_ready()
         await self.until_running(0)
         before = await self.metric(WRITTEN)
