@@ -131,7 +131,7 @@ def _fill(model: DeviceModel, shape: StepShape, seed: int) -> None:
         beams, temperature = 1, 0.0
         if shape.kind in (StepKind.BEAM, StepKind.MIXED) and first % 3 == 0:
             beams = min(5, shape.rows - first)
-        elif shape.kind in (StepKind.DRAWN, StepKind.MIXED):
+        elif shape.kind in (StepKind.SAMPLED, StepKind.MIXED):
             temperature = 0.7
         is_timed = shape.kind is not StepKind.PLAIN and first % 2 == 0
         most = min(shape.said, model.shape.text_positions) - 1

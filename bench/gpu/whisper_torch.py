@@ -119,11 +119,11 @@ class _FixedLengthCourses(DecodeProgramFactory):
     has."""
 
     def _rows(
-        self, question: WindowTask, temperature: float, seed: int, most: int
+        self, window_task: WindowTask, temperature: float, seed: int, most: int
     ) -> Sequence[NewRow]:
-        most = min(most, max(4, round(TOKENS_PER_S * question.duration_s)))
+        most = min(most, max(4, round(TOKENS_PER_S * window_task.duration_s)))
         end = self._device.special.end
         return [
             replace(row, suppressed=(*(row.suppressed or ()), end))
-            for row in super()._rows(question, temperature, seed, most)
+            for row in super()._rows(window_task, temperature, seed, most)
         ]

@@ -14,8 +14,8 @@ import numpy as np
 from engines.asr.whisper.decode import DecodePolicy, DecodeRules, ItemDecode, has_sound
 from engines.asr.whisper.device import load_whisper
 from engines.asr.whisper.features import LogMelExtractor, normalized_window
-from engines.asr.whisper.model_info import ModelNotes, Settings, describe, read_notes, rules_of
-from engines.asr.whisper.prompt import choose
+from engines.asr.whisper.model_info import ModelNotes, Settings, decode_rules, describe, read_notes
+from engines.asr.whisper.prompt import choose_language
 from engines.asr.whisper.temperature_fallback import EncoderOutput, FallbackDecoder
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import (
@@ -48,9 +48,9 @@ class FasterWhisper:
         self.info = info
         self._model = whisper.model
         self._features = LogMelExtractor(extractor)
-        self._search = FallbackDecoder(whisper.model, tokenizer, tokenizer.suppressed)
+        self._decoder = FallbackDecoder(whisper.model, tokenizer, tokenizer.suppressed)
         aligner = CrossAttentionAligner(whisper.model, tokenizer.tokenizer, "task" in info.supports)
-        self._listening = DecodePolicy(tokenizer, aligner, info, rules)
+        self._policy = DecodePolicy(tokenizer, aligner, info, rules)
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
         """Returns one result per item (see `AsrModel.decode`). No result depends on other items.
@@ -59,14 +59,14 @@ class FasterWhisper:
         `check_prefix`).
         """
         for item in items:
-            self._listening.check(item)
-        parts = [self._part(item) for item in items]
-        waiting = [part for part in parts if part.powers.size]
+            self._policy.check(item)
+        item_decodes = [self._item_decode(item) for item in items]
+        waiting = [item_decode for item_decode in item_decodes if item_decode.powers.size]
         while waiting:
             for batch, frames in self._batches(waiting):
-                self._hear(batch, frames)
-            waiting = [part for part in waiting if part.is_open]
-        return [part.result(self._listening.unknown) for part in parts]
+                self._decode_windows(batch, frames)
+            waiting = [item_decode for item_decode in waiting if item_decode.is_open]
+        return [item_decode.result(self._policy.unknown_language) for item_decode in item_decodes]
 
     def forget(self, utterance: str) -> None:
         """Drops the cached features of an utterance."""
@@ -76,38 +76,54 @@ class FasterWhisper:
         """Frees the weights."""
         self._model.unload_model()
 
-    def _part(self, item: AsrItem) -> ItemDecode:
+    def _item_decode(self, item: AsrItem) -> ItemDecode:
         powers = np.zeros((0, 0), np.float32)
         if has_sound(item):
             powers = self._features.powers(item.pcm, item.utterance)
         if item.is_final:
             self._features.forget(item.utterance)
-        return self._listening.part(item, powers)
+        return self._policy.start_item(item, powers)
 
-    def _batches(self, parts: Iterable[ItemDecode]) -> Iterable[tuple[list[ItemDecode], int]]:
+    def _batches(
+        self, item_decodes: Iterable[ItemDecode]
+    ) -> Iterable[tuple[list[ItemDecode], int]]:
         """Yields (parts, frames): parts with windows of equal length, at most `max_batch`."""
 
-        for length, group in groupby(sorted(parts, key=_frames), key=_frames):
-            alike = list(group)
-            for start in range(0, len(alike), self.info.max_batch):
-                yield alike[start : start + self.info.max_batch], length
+        for length, group in groupby(sorted(item_decodes, key=_frames), key=_frames):
+            same_length = list(group)
+            for start in range(0, len(same_length), self.info.max_batch):
+                yield same_length[start : start + self.info.max_batch], length
 
-    def _hear(self, parts: Sequence[ItemDecode], frames: int) -> None:
+    def _decode_windows(self, item_decodes: Sequence[ItemDecode], frames: int) -> None:
         """Decodes the next window of each part. frames: length of the windows in mel frames."""
-        windows = [normalized_window(part.powers, frames, part.seek) for part in parts]
+        windows = [
+            normalized_window(item_decode.powers, frames, item_decode.seek)
+            for item_decode in item_decodes
+        ]
         encoded = EncoderOutput(self._model, windows)
-        self._detect(parts, encoded)
-        questions = [self._listening.question(row, part) for row, part in enumerate(parts)]
-        answers = self._search.answers(encoded, questions)
-        for part, question, answer in zip(parts, questions, answers, strict=True):
-            self._listening.take(part, question, answer, encoded)
+        self._detect_languages(item_decodes, encoded)
+        window_tasks = [
+            self._policy.window_task(row, item_decode)
+            for row, item_decode in enumerate(item_decodes)
+        ]
+        results = self._decoder.decode(encoded, window_tasks)
+        for item_decode, window_task, result in zip(
+            item_decodes, window_tasks, results, strict=True
+        ):
+            self._policy.add_result(item_decode, window_task, result, encoded)
 
-    def _detect(self, parts: Sequence[ItemDecode], encoded: EncoderOutput) -> None:
-        rows = [row for row, part in enumerate(parts) if part.spoken is None]
+    def _detect_languages(self, item_decodes: Sequence[ItemDecode], encoded: EncoderOutput) -> None:
+        rows = [
+            row
+            for row, item_decode in enumerate(item_decodes)
+            if item_decode.language_detection is None
+        ]
         if rows:
-            found = self._model.detect_language(encoded.rows(rows))
-            for row, candidates in zip(rows, found, strict=True):
-                parts[row].spoken = choose(candidates, parts[row].options.languages)
+            detections = self._model.detect_language(encoded.rows(rows))
+            for row, candidates in zip(rows, detections, strict=True):
+                item_decodes[row].language_detection = choose_language(
+                    candidates, item_decodes[row].options.languages
+                )
 
 
 def create(settings: Settings) -> FasterWhisper:
@@ -128,9 +144,11 @@ def create(settings: Settings) -> FasterWhisper:
         tokenizer=tokenizer,
         extractor=FeatureExtractor(whisper.model.n_mels),
         info=info,
-        rules=rules_of(settings, read_notes(folder, settings)),
+        rules=decode_rules(settings, read_notes(folder, settings)),
     )
 
 
-def _frames(part: ItemDecode) -> int:
-    return window_frames(len(part.pcm) - part.seek * FRAME_SAMPLES, part.padding)
+def _frames(item_decode: ItemDecode) -> int:
+    return window_frames(
+        len(item_decode.pcm) - item_decode.seek * FRAME_SAMPLES, item_decode.padding
+    )

@@ -13,7 +13,7 @@ from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
 from core.errors import EngineError
 from engines.asr.whisper.features import Features
 from engines.asr.whisper.prompt import LanguageDetection, PromptBuilder
-from engines.asr.whisper.segments import FRAME_S, TokenSegment, cut, last_end_s
+from engines.asr.whisper.segments import FRAME_S, TokenSegment, last_end_s, split_segments
 from engines.asr.whisper.temperature_fallback import FallbackThresholds, WindowResult, WindowTask
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import FRAME_SAMPLES, MAX_ITEM_MS, MAX_ITEM_SAMPLES
@@ -31,10 +31,10 @@ from engines.base import (
 
 # Rules of one model: its settings and its notes (`earshot.json`) in one value.
 
-ALWAYS: tuple[AsrPadding, ...] = ("max", "bucket", "longest")
+UNIVERSAL_PADDINGS: tuple[AsrPadding, ...] = ("max", "bucket", "longest")
 "Paddings that work with any weights."
 
-TAKES_ALL = 1.0
+NO_REJECTION_THRESHOLD = 1.0
 "Value of `no_speech_threshold` from which on nothing is rejected: no probability exceeds it."
 
 
@@ -44,7 +44,7 @@ class DecodeRules:
 
     padding: AsrPadding = "max"
     "Padding of requests that name none."
-    paddings: tuple[AsrPadding, ...] = ALWAYS
+    paddings: tuple[AsrPadding, ...] = UNIVERSAL_PADDINGS
     beam_size: int = 1
     temperatures: tuple[float, ...] = (0.0,)
     no_speech_threshold: float = 0.6
@@ -55,7 +55,7 @@ class DecodeRules:
 
 # State of one item during its decoding.
 
-MAX_PASSES = 32
+MAX_WINDOWS = 32
 "Most windows per item. Each advances by a timestamp at least; if more are needed, it is no speech."
 
 
@@ -68,13 +68,13 @@ class ItemDecode:
     powers: Features
     "Raw features of `pcm`: log10 of the power per mel and frame."
     padding: AsrPadding
-    spoken: LanguageDetection | None
+    language_detection: LanguageDetection | None
     "Language of the item; None: not detected yet."
     seek: int = 0
     "First frame that is not decoded yet."
-    passes: int = 0
+    window_count: int = 0
     "Number of windows decoded so far."
-    answers: list[WindowResult] = field(default_factory=list)
+    accepted: list[WindowResult] = field(default_factory=list)
     "Results that were accepted."
     rejected: list[WindowResult] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ class ItemDecode:
     words: list[Word] = field(default_factory=list)
     tokens: list[TokenLogprob] = field(default_factory=list)
     spoken_until_s: float = 0.0
-    has_sure: bool = False
+    has_confident: bool = False
     "At least one accepted result has no score that says no speech."
 
     @property
@@ -98,58 +98,58 @@ class ItemDecode:
     @property
     def is_open(self) -> bool:
         """True while there is audio left to decode."""
-        return self.seek < self.frames and self.passes < MAX_PASSES
+        return self.seek < self.frames and self.window_count < MAX_WINDOWS
 
-    def add(
-        self, answer: WindowResult, piece: TokenSegment, text: str, words: Sequence[Word]
+    def add_segment(
+        self, result: WindowResult, segment: TokenSegment, text: str, words: Sequence[Word]
     ) -> None:
         """Adds a recognised segment.
 
         Times are limited to the audio: alignment may put words into the silence behind it.
         """
         self.texts.append(text)
-        start_ms = self._within(1000 * piece["start"])
+        start_ms = self._clamped_ms(1000 * segment["start"])
         self.segments.append(
             Segment(
                 text=text.strip(),
                 start_ms=start_ms,
-                end_ms=max(start_ms, self._within(1000 * piece["end"])),
-                tokens=tuple(piece["tokens"]),
-                temperature=answer.temperature,
-                avg_logprob=answer.avg_logprob,
-                compression_ratio=answer.compression_ratio,
-                no_speech_prob=answer.no_speech_prob,
+                end_ms=max(start_ms, self._clamped_ms(1000 * segment["end"])),
+                tokens=tuple(segment["tokens"]),
+                temperature=result.temperature,
+                avg_logprob=result.avg_logprob,
+                compression_ratio=result.compression_ratio,
+                no_speech_prob=result.no_speech_prob,
             )
         )
         self.words += [
-            replace(w, start_ms=self._within(w.start_ms), end_ms=self._within(w.end_ms))
+            replace(w, start_ms=self._clamped_ms(w.start_ms), end_ms=self._clamped_ms(w.end_ms))
             for w in words
         ]
 
     def result(self, unknown: LanguageDetection) -> AsrResult:
         """Returns all segments as one result. unknown: language of audio that was not decoded."""
         text = "".join(self.texts).strip()
-        spoken = self.spoken or unknown
+        detection = self.language_detection or unknown
         return AsrResult(
             text=text,
-            confidence=_confidence(self.answers if text else self.answers or self.rejected),
-            language=spoken.language,
+            confidence=_confidence(self.accepted if text else self.accepted or self.rejected),
+            language=detection.language,
             words=tuple(self.words),
             is_rejected=not text and bool(self.rejected),
             segments=tuple(self.segments),
             tokens=tuple(self.tokens),
-            language_probability=spoken.probability,
-            is_unsure=bool(text) and not self.has_sure,
+            language_probability=detection.probability,
+            is_unsure=bool(text) and not self.has_confident,
         )
 
-    def _within(self, time_ms: float) -> float:
+    def _clamped_ms(self, time_ms: float) -> float:
         return min(float(time_ms), self.audio_ms)
 
 
-def _confidence(answers: Sequence[WindowResult]) -> float:
+def _confidence(accepted: Sequence[WindowResult]) -> float:
     """Returns the mean probability of a token, end tokens included."""
-    tokens = sum(len(answer.tokens) + 1 for answer in answers)
-    total = sum(answer.confidence * (len(answer.tokens) + 1) for answer in answers)
+    tokens = sum(len(result.tokens) + 1 for result in accepted)
+    total = sum(result.confidence * (len(result.tokens) + 1) for result in accepted)
     return total / tokens if tokens else 0.0
 
 
@@ -162,12 +162,12 @@ class WordAligner(Protocol):
     """Interface of `word_timestamps.CrossAttentionAligner`."""
 
     def words(
-        self, voice: AlignmentWindow, pieces: list[TokenSegment], spoken_until_s: float
+        self, window: AlignmentWindow, segments: list[TokenSegment], spoken_until_s: float
     ) -> list[list[Word]]:
         """Returns the words of each segment, with times."""
         ...
 
-    def logprobs(self, voice: AlignmentWindow, tokens: Sequence[int]) -> list[TokenLogprob]:
+    def logprobs(self, window: AlignmentWindow, tokens: Sequence[int]) -> list[TokenLogprob]:
         """Returns the log probabilities of text tokens."""
         ...
 
@@ -183,7 +183,7 @@ class DecodePolicy:
         self._prompts = PromptBuilder(tokenizer, info.languages, "task" in info.supports)
 
     @property
-    def unknown(self) -> LanguageDetection:
+    def unknown_language(self) -> LanguageDetection:
         """Language that is reported for audio that was not decoded."""
         return LanguageDetection(self._info.languages[0], 0.0)
 
@@ -197,9 +197,9 @@ class DecodePolicy:
                 f"allowed: up to {MAX_ITEM_MS:.0f}",
             )
         if item.options.prefix:
-            self._prompts.prefix(item.options.prefix)
+            self._prompts.prefix_tokens(item.options.prefix)
 
-    def part(self, item: AsrItem, powers: Features) -> ItemDecode:
+    def start_item(self, item: AsrItem, powers: Features) -> ItemDecode:
         """Returns the initial state of an item. powers: its raw features."""
         named = self._prompts.named_language(item.options)
         padding = item.options.padding or self._rules.padding
@@ -210,44 +210,48 @@ class DecodePolicy:
             pcm=item.pcm,
             powers=powers,
             padding=padding,
-            spoken=LanguageDetection(named, 1.0) if named else None,
+            language_detection=LanguageDetection(named, 1.0) if named else None,
         )
 
-    def question(self, row: int, part: ItemDecode) -> WindowTask:
+    def window_task(self, row: int, item_decode: ItemDecode) -> WindowTask:
         """Returns the decoder task for a part's next window. row: its index in the batch."""
-        options, rules = part.options, self._rules
-        no_speech = options.no_speech_threshold
-        spoken = part.spoken or self.unknown
+        options, rules = item_decode.options, self._rules
+        no_speech_threshold = options.no_speech_threshold
+        detection = item_decode.language_detection or self.unknown_language
         return WindowTask(
             row=row,
-            start=self._prompts.start(options, spoken.language, is_first=part.seek == 0),
+            prompt=self._prompts.build(options, detection.language, is_first=item_decode.seek == 0),
             beam_size=options.beam_size or rules.beam_size,
             temperatures=options.temperatures or rules.temperatures,
             thresholds=FallbackThresholds(
                 compression_ratio=rules.max_compression_ratio,
                 log_prob=rules.log_prob_threshold,
-                no_speech=rules.no_speech_threshold if no_speech is None else no_speech,
+                no_speech=rules.no_speech_threshold
+                if no_speech_threshold is None
+                else no_speech_threshold,
             ),
-            duration_s=(part.frames - part.seek) / 100,
+            duration_s=(item_decode.frames - item_decode.seek) / 100,
         )
 
-    def take(
-        self, part: ItemDecode, question: WindowTask, answer: WindowResult, encoded: Any
+    def add_result(
+        self, item_decode: ItemDecode, window_task: WindowTask, result: WindowResult, encoded: Any
     ) -> None:
         """Adds the result of a window to its part, or rejects it.
 
         encoded: the encoder's output for the batch, as the aligner takes it.
         """
-        part.passes += 1
-        if self._is_rejected(answer, question.thresholds):
-            part.rejected.append(answer)
-            part.seek = part.frames
+        item_decode.window_count += 1
+        if self._is_rejected(result, window_task.thresholds):
+            item_decode.rejected.append(result)
+            item_decode.seek = item_decode.frames
         else:
-            part.answers.append(answer)
-            part.has_sure = part.has_sure or not _is_unsure(answer, question.thresholds)
-            self._add(part, answer, encoded, question.row)
+            item_decode.accepted.append(result)
+            item_decode.has_confident = item_decode.has_confident or not _is_unsure(
+                result, window_task.thresholds
+            )
+            self._add_segments(item_decode, result, encoded, window_task.row)
 
-    def _is_rejected(self, answer: WindowResult, limits: FallbackThresholds) -> bool:
+    def _is_rejected(self, result: WindowResult, limits: FallbackThresholds) -> bool:
         """Returns True for text from noise or music.
 
         Such a text is a loop, or a guess, or no speech by Whisper's own rule: the no-speech
@@ -255,41 +259,44 @@ class DecodePolicy:
         loop that ended by itself is accepted, as somebody repeats a word. A loop that was cut off
         has confidence 0, and so counts as a guess.
         """
-        if not answer.text.strip() or limits.no_speech >= TAKES_ALL:
+        if not result.text.strip() or limits.no_speech >= NO_REJECTION_THRESHOLD:
             return False
-        is_loop = answer.compression_ratio > limits.compression_ratio
+        is_loop = result.compression_ratio > limits.compression_ratio
         return (
             (is_loop and not self._info.tells_noise)
-            or answer.confidence < self._rules.min_confidence
-            or (answer.no_speech_prob > limits.no_speech and answer.avg_logprob < limits.log_prob)
+            or result.confidence < self._rules.min_confidence
+            or (result.no_speech_prob > limits.no_speech and result.avg_logprob < limits.log_prob)
         )
 
-    def _add(self, part: ItemDecode, answer: WindowResult, encoded: Any, row: int) -> None:
+    def _add_segments(
+        self, item_decode: ItemDecode, result: WindowResult, encoded: Any, row: int
+    ) -> None:
         """Adds an accepted result's segments, and sets the start of the next window."""
-        language = part.spoken.language if part.spoken else "en"
-        frames = part.frames - part.seek
-        voice = AlignmentWindow(encoded, row, frames, language, part.options.task)
-        pieces, following, is_complete = cut(
-            answer.tokens, self._tokenizer.timestamp_begin, part.seek, frames
+        detection = item_decode.language_detection
+        language = detection.language if detection else "en"
+        frames = item_decode.frames - item_decode.seek
+        window = AlignmentWindow(encoded, row, frames, language, item_decode.options.task)
+        segments, next_frame, is_complete = split_segments(
+            result.tokens, self._tokenizer.timestamp_begin, item_decode.seek, frames
         )
-        words: list[list[Word]] = [[] for _ in pieces]
-        if part.options.timestamps == "word" and pieces:
-            words = self._aligner.words(voice, pieces, part.spoken_until_s)
-            part.spoken_until_s = last_end_s(pieces)
-            if not is_complete and part.spoken_until_s > pieces[0]["seek"] * FRAME_S:
-                following = round(part.spoken_until_s / FRAME_S)
-        for piece, said in zip(pieces, words, strict=True):
-            text = self._tokenizer.decode(piece["tokens"])
-            if piece["start"] != piece["end"] and text.strip():
-                part.add(answer, piece, text, said)
-                if part.options.token_logprobs:
-                    part.tokens += self._aligner.logprobs(voice, piece["tokens"])
-        part.seek = following if following > part.seek else part.frames
+        words: list[list[Word]] = [[] for _ in segments]
+        if item_decode.options.timestamps == "word" and segments:
+            words = self._aligner.words(window, segments, item_decode.spoken_until_s)
+            item_decode.spoken_until_s = last_end_s(segments)
+            if not is_complete and item_decode.spoken_until_s > segments[0]["seek"] * FRAME_S:
+                next_frame = round(item_decode.spoken_until_s / FRAME_S)
+        for segment, segment_words in zip(segments, words, strict=True):
+            text = self._tokenizer.decode(segment["tokens"])
+            if segment["start"] != segment["end"] and text.strip():
+                item_decode.add_segment(result, segment, text, segment_words)
+                if item_decode.options.token_logprobs:
+                    item_decode.tokens += self._aligner.logprobs(window, segment["tokens"])
+        item_decode.seek = next_frame if next_frame > item_decode.seek else item_decode.frames
 
 
-def _is_unsure(answer: WindowResult, limits: FallbackThresholds) -> bool:
+def _is_unsure(result: WindowResult, limits: FallbackThresholds) -> bool:
     """Returns True if one of the two scores says that it may be no speech."""
-    return answer.no_speech_prob > limits.no_speech or answer.avg_logprob < limits.log_prob
+    return result.no_speech_prob > limits.no_speech or result.avg_logprob < limits.log_prob
 
 
 def has_sound(item: AsrItem) -> bool:

@@ -33,7 +33,7 @@ def load_whisper(folder: Path, settings: Settings) -> Any:
     problem = install_hint(missing) if missing else ""
     if not problem:
         whisper = _load(folder, settings, "cuda")
-        problem = _failure(whisper)
+        problem = _gpu_error(whisper)
         if not problem:
             return whisper
     if settings.device == "cuda":
@@ -58,7 +58,7 @@ def _load(folder: Path, settings: Settings, device: str) -> Any:
         raise ConfigError(f"asr.{NAME}: cannot load {folder}: {exc}") from exc
 
 
-def _failure(whisper: Any) -> str:
+def _gpu_error(whisper: Any) -> str:
     """Encodes some silence on the GPU and returns the error; empty if it worked.
 
     CTranslate2 opens CUDA's libraries at the first call, not when it loads the weights.

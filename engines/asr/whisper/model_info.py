@@ -7,7 +7,7 @@ from msgspec import DecodeError, Meta, Struct
 from msgspec.json import decode as decode_json
 
 from core.errors import ConfigError, EngineMissing
-from engines.asr.whisper.decode import ALWAYS, TAKES_ALL, DecodeRules
+from engines.asr.whisper.decode import NO_REJECTION_THRESHOLD, UNIVERSAL_PADDINGS, DecodeRules
 from engines.asr.whisper.windows import MAX_ITEM_MS
 from engines.base import AsrInfo, AsrPadding
 
@@ -79,10 +79,10 @@ def read_notes(folder: Path, settings: Settings, engine: str = NAME) -> ModelNot
 
 def paddings(notes: ModelNotes) -> tuple[AsrPadding, ...]:
     """Returns the paddings that these weights can be used with."""
-    return (*ALWAYS, "nopad") if notes.padding == "nopad" else ALWAYS
+    return (*UNIVERSAL_PADDINGS, "nopad") if notes.padding == "nopad" else UNIVERSAL_PADDINGS
 
 
-def rules_of(settings: Settings, notes: ModelNotes) -> DecodeRules:
+def decode_rules(settings: Settings, notes: ModelNotes) -> DecodeRules:
     """Returns the settings, with the notes for all that the settings leave open."""
     least = settings.min_confidence
     return DecodeRules(
@@ -97,15 +97,15 @@ def rules_of(settings: Settings, notes: ModelNotes) -> DecodeRules:
     )
 
 
-FILES = ("model.bin", "config.json", "tokenizer.json")
+MODEL_FILES = ("model.bin", "config.json", "tokenizer.json")
 
-_ENGLISH_END = 50_256
+_ENGLISH_END_TOKEN = 50_256
 "End token of OpenAI's English-only models. Their table lists all languages nevertheless."
 
-_OPENAIS_ENDS = (_ENGLISH_END, 50_257)
+_OPENAI_END_TOKENS = (_ENGLISH_END_TOKEN, 50_257)
 "End tokens of OpenAI's tokenizers: weights with another one were not trained by OpenAI."
 
-_ENGLISH = (
+_ENGLISH_OPTIONS = (
     *("prompt", "hotwords", "prefix", "beam_size", "temperatures", "timestamps", "padding"),
     *("no_speech_threshold", "token_logprobs"),
 )
@@ -127,7 +127,7 @@ def describe(settings: Settings) -> AsrInfo:
     Raises EngineMissing if the folder has no weights, ConfigError if it cannot be used.
     """
     folder = Path(settings.model)
-    missing = [name for name in FILES if not (folder / name).exists()]
+    missing = [name for name in MODEL_FILES if not (folder / name).exists()]
     if missing:
         raise EngineMissing("asr", NAME, f"no {', '.join(missing)} in {folder}")
     notes = read_notes(folder, settings)
@@ -139,17 +139,17 @@ def describe(settings: Settings) -> AsrInfo:
         max_batch=settings.max_batch,
         is_incremental=False,
         window_ms=MAX_ITEM_MS,
-        supports=supported(languages),
+        supports=supported_options(languages),
         paddings=paddings(notes),
         expects_names=expects_names(folder),
         tells_noise=tells_noise(folder, notes),
-        takes_all=settings.no_speech_threshold >= TAKES_ALL,
+        takes_all=settings.no_speech_threshold >= NO_REJECTION_THRESHOLD,
     )
 
 
-def supported(languages: tuple[str, ...]) -> tuple[str, ...]:
+def supported_options(languages: tuple[str, ...]) -> tuple[str, ...]:
     """Returns the value for `AsrInfo.supports`. languages: empty for English-only models."""
-    return ("languages", "task", *_ENGLISH) if languages else _ENGLISH
+    return ("languages", "task", *_ENGLISH_OPTIONS) if languages else _ENGLISH_OPTIONS
 
 
 def languages_of(folder: Path) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def languages_of(folder: Path) -> tuple[str, ...]:
     added = _special_tokens(file)
     ids = {token.content: token.id for token in added}
     try:
-        if ids["<|endoftext|>"] == _ENGLISH_END:
+        if ids["<|endoftext|>"] == _ENGLISH_END_TOKEN:
             return ()
         first = ids["<|startoftranscript|>"] + 1
         end = min(ids["<|transcribe|>"], ids["<|translate|>"])
@@ -179,7 +179,7 @@ def expects_names(folder: Path) -> bool:
     at all when there is such text.
     """
     tokens = _special_tokens(folder / "tokenizer.json")
-    return any(one.content == "<|endoftext|>" and one.id in _OPENAIS_ENDS for one in tokens)
+    return any(one.content == "<|endoftext|>" and one.id in _OPENAI_END_TOKENS for one in tokens)
 
 
 def tells_noise(folder: Path, notes: ModelNotes) -> bool:

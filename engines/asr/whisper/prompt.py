@@ -20,7 +20,7 @@ TIMESTAMP = re.compile(r"<\|\d\d?\.\d[02468]\|>")
 SPECIAL = re.compile(r"<\|[^<>|]*\|>")
 
 _LAST_TIME_S = 30.0
-_START = "<|startoftranscript|>"
+_START_TAG = "<|startoftranscript|>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +51,17 @@ def parse(
     languages: those of the model. param: name of the parameter in the request.
     Raises RequestError (`invalid_value`) for a prefix that the model does not take.
     """
-    form = _PrefixGrammar(languages if is_multilingual else (), param)
-    if _START not in text:
-        raise form.wrong(f"{_START} is missing")
-    if unknown := next((tag for tag in SPECIAL.findall(text) if not form.knows(tag)), None):
-        raise form.wrong(f"{unknown} is not known to this model")
-    parts = form.pattern.fullmatch(text)
+    grammar = _PrefixGrammar(languages if is_multilingual else (), param)
+    if _START_TAG not in text:
+        raise grammar.error(f"{_START_TAG} is missing")
+    if unknown := next((tag for tag in SPECIAL.findall(text) if not grammar.knows(tag)), None):
+        raise grammar.error(f"{unknown} is not known to this model")
+    parts = grammar.pattern.fullmatch(text)
     if parts is None or SPECIAL.search(f"{parts['earlier'] or ''} {parts['words']}"):
-        raise form.wrong("its special tokens are in another order, or too many")
+        raise grammar.error("its special tokens are in another order, or too many")
     words = parts["words"].strip()
     if len(words.encode()) > MAX_WORDS_BYTES:
-        raise form.wrong(f"the answer's first words have {len(words.encode())} bytes")
+        raise grammar.error(f"the answer's first words have {len(words.encode())} bytes")
     return DecoderPrefix(
         (parts["earlier"] or "").strip(), tuple(SPECIAL.findall(parts["tags"])), words
     )
@@ -78,7 +78,7 @@ class _PrefixGrammar:
         names += ["transcribe", "translate", *languages] if languages else []
         self._known = {f"<|{name}|>" for name in names}
         self.pattern = re.compile(
-            rf"\s*(?:<\|startofprev\|>(?P<earlier>.*?))?{re.escape(_START)}\s*"
+            rf"\s*(?:<\|startofprev\|>(?P<earlier>.*?))?{re.escape(_START_TAG)}\s*"
             rf"(?P<tags>(?:<\|(?:{tags})\|>\s*){{0,2}}(?:<\|(?:{tasks})\|>\s*)?"
             rf"(?:<\|notimestamps\|>|{TIMESTAMP.pattern})?)(?P<words>.*)",
             re.DOTALL,
@@ -88,14 +88,14 @@ class _PrefixGrammar:
         is_time = TIMESTAMP.fullmatch(tag) is not None and float(tag[2:-2]) <= _LAST_TIME_S
         return is_time or tag in self._known
 
-    def wrong(self, what: str) -> RequestError:
+    def error(self, what: str) -> RequestError:
         middle = ""
         if self._languages:
             codes = f"<|{self._languages[0]}|> to <|{self._languages[-1]}|>"
             middle = f"up to two of {codes}, <|transcribe|> or <|translate|>, "
         message = (
-            f"{self._param}: {what}; allowed, in this order: <|startofprev|> with words, {_START}, "
-            f"{middle}<|notimestamps|> or a time up to <|30.00|>, words of at most "
+            f"{self._param}: {what}; allowed, in this order: <|startofprev|> with words, "
+            f"{_START_TAG}, {middle}<|notimestamps|> or a time up to <|30.00|>, words of at most "
             f"{MAX_WORDS_BYTES} bytes"
         )
         return RequestError(message, code="invalid_value", param=self._param)
@@ -135,31 +135,35 @@ class PromptBuilder:
         self._is_multilingual = is_multilingual
         self._languages = languages
 
-    def start(self, options: AsrOptions, language: str, *, is_first: bool = True) -> DecoderPrompt:
+    def build(self, options: AsrOptions, language: str, *, is_first: bool = True) -> DecoderPrompt:
         """Returns the decoder's first tokens for a window.
 
         language: ISO 639-1, known to the model. is_first: False for later windows of the same
         audio, which get no prompt.
         """
         if options.prefix:
-            return self._start(self.prefix(options.prefix))
-        before = self._text(options.hotwords)[:MAX_TEXT_TOKENS]
+            return self._prompt(self.prefix_tokens(options.prefix))
+        before = self._text_tokens(options.hotwords)[:MAX_TEXT_TOKENS]
         if is_first:
             room = MAX_TEXT_TOKENS - len(before)
-            earlier = self._text(options.prompt)
+            earlier = self._text_tokens(options.prompt)
             before = (*before, *(earlier[-room:] if room else ()))
         tokens = (self._tokenizer.sot_prev, *before) if before else ()
-        tokens = (*tokens, *self._task(language, options.task))
+        tokens = (*tokens, *self._task_tokens(language, options.task))
         if options.timestamps == "none":
             tokens = (*tokens, self._tokenizer.no_timestamps)
-        return self._start(tokens)
+        return self._prompt(tokens)
 
-    def prefix(self, text: str) -> tuple[int, ...]:
+    def prefix_tokens(self, text: str) -> tuple[int, ...]:
         """Returns the tokens of a raw prefix. Raises RequestError if the model cannot take it."""
         parts = parse(text, self._languages, is_multilingual=self._is_multilingual)
-        said = [self._tokenizer.sot, *map(self._id, parts.tags), *self._text(parts.words)]
-        earlier = self._text(parts.earlier)[-(MAX_PREFIX_TOKENS - len(said) - 1) :]
-        return (self._tokenizer.sot_prev, *earlier, *said) if earlier else tuple(said)
+        transcript = [
+            self._tokenizer.sot,
+            *map(self._token_id, parts.tags),
+            *self._text_tokens(parts.words),
+        ]
+        earlier = self._text_tokens(parts.earlier)[-(MAX_PREFIX_TOKENS - len(transcript) - 1) :]
+        return (self._tokenizer.sot_prev, *earlier, *transcript) if earlier else tuple(transcript)
 
     def named_language(self, options: AsrOptions) -> str | None:
         """Returns the language that the request names, if the model knows it; else None."""
@@ -171,26 +175,26 @@ class PromptBuilder:
             named = next((tag for tag in tags if tag in self._languages), None)
         return named if named in self._languages else None
 
-    def _task(self, language: str, task: AsrTask) -> tuple[int, ...]:
+    def _task_tokens(self, language: str, task: AsrTask) -> tuple[int, ...]:
         if not self._is_multilingual:
             return (self._tokenizer.sot,)
         chosen = self._tokenizer.translate if task == "translate" else self._tokenizer.transcribe
-        return self._tokenizer.sot, self._id(f"<|{language}|>"), chosen
+        return self._tokenizer.sot, self._token_id(f"<|{language}|>"), chosen
 
-    def _text(self, text: str) -> tuple[int, ...]:
+    def _text_tokens(self, text: str) -> tuple[int, ...]:
         """Returns the tokens of words, without special ones, which could begin a new transcript."""
         if not text.strip():
             return ()
         tokens = self._tokenizer.encode(f" {text.strip()}")
         return tuple(token for token in tokens if token < self._tokenizer.eot)
 
-    def _start(self, tokens: tuple[int, ...]) -> DecoderPrompt:
+    def _prompt(self, tokens: tuple[int, ...]) -> DecoderPrompt:
         before = tokens.index(self._tokenizer.sot)
         last = self._tokenizer.no_timestamps
-        about = sum(self._tokenizer.eot < token <= last for token in tokens[before:])
-        return DecoderPrompt(tokens, (before, about, len(tokens)), last not in tokens)
+        task_tokens = sum(self._tokenizer.eot < token <= last for token in tokens[before:])
+        return DecoderPrompt(tokens, (before, task_tokens, len(tokens)), last not in tokens)
 
-    def _id(self, tag: str) -> int:
+    def _token_id(self, tag: str) -> int:
         if TIMESTAMP.fullmatch(tag):  # not every tokenizer.json lists them
             return int(self._tokenizer.timestamp_begin + round(float(tag[2:-2]) / TIMESTAMP_S))
         return int(self._tokenizer.tokenizer.token_to_id(tag))
@@ -203,16 +207,18 @@ class LanguageDetection(NamedTuple):
     probability: float
 
 
-def choose(candidates: Sequence[tuple[str, float]], allowed: Sequence[str]) -> LanguageDetection:
+def choose_language(
+    candidates: Sequence[tuple[str, float]], allowed: Sequence[str]
+) -> LanguageDetection:
     """Returns the most probable language, among `allowed` if that is not empty.
 
     candidates: (CTranslate2's token, probability). With `allowed`, probabilities are relative to
     the sum over those languages.
     """
-    found = [
+    detections = [
         LanguageDetection(token.strip("<|>"), probability) for token, probability in candidates
     ]
-    listed = [spoken for spoken in found if spoken.language in allowed] or found
-    best = max(listed, key=lambda spoken: spoken.probability)
-    total = sum(spoken.probability for spoken in listed) if allowed else 1.0
-    return LanguageDetection(best.language, best.probability / total if total else 1 / len(listed))
+    choices = [detection for detection in detections if detection.language in allowed] or detections
+    best = max(choices, key=lambda detection: detection.probability)
+    total = sum(detection.probability for detection in choices) if allowed else 1.0
+    return LanguageDetection(best.language, best.probability / total if total else 1 / len(choices))

@@ -34,20 +34,22 @@ class TokenSegment(TypedDict):
 class SegmentSplit(NamedTuple):
     """The segments of one window."""
 
-    pieces: list[TokenSegment]
+    segments: list[TokenSegment]
     next_frame: int
     "First frame of the next window; at or after the window's end if all of it was decoded."
     is_complete: bool
     "The answer ends with a single timestamp: there is no speech after it."
 
 
-def cut(tokens: Sequence[int], first_timestamp: int, seek: int, frames: int) -> SegmentSplit:
+def split_segments(
+    tokens: Sequence[int], first_timestamp: int, seek: int, frames: int
+) -> SegmentSplit:
     """Returns the segments of a window's answer.
 
     first_timestamp: token of 0.00 s. seek, frames: first frame and length of the window.
     """
 
-    def piece(part: Sequence[int], start: int, end: float) -> TokenSegment:
+    def segment(part: Sequence[int], start: int, end: float) -> TokenSegment:
         offset_s = seek * FRAME_S
         return TokenSegment(
             seek=seek,
@@ -62,20 +64,20 @@ def cut(tokens: Sequence[int], first_timestamp: int, seek: int, frames: int) -> 
     if not ends:
         times = [token - first_timestamp for token in tokens if token >= first_timestamp]
         end = times[-1] if times and times[-1] else frames / _FRAMES_PER_TIMESTAMP
-        return SegmentSplit([piece(tokens, 0, end)], seek + frames, is_complete)
+        return SegmentSplit([segment(tokens, 0, end)], seek + frames, is_complete)
     if is_complete:
         ends.append(len(tokens))
-    pieces = []
+    segments = []
     for begin, end in zip([0, *ends], ends, strict=False):
         part = tokens[begin:end]
-        pieces.append(piece(part, part[0] - first_timestamp, part[-1] - first_timestamp))
+        segments.append(segment(part, part[0] - first_timestamp, part[-1] - first_timestamp))
     if is_complete:
-        return SegmentSplit(pieces, seek + frames, is_complete)
+        return SegmentSplit(segments, seek + frames, is_complete)
     last = tokens[ends[-1] - 1] - first_timestamp
-    return SegmentSplit(pieces, seek + last * _FRAMES_PER_TIMESTAMP, is_complete)
+    return SegmentSplit(segments, seek + last * _FRAMES_PER_TIMESTAMP, is_complete)
 
 
-def last_end_s(pieces: Sequence[TokenSegment]) -> float:
+def last_end_s(segments: Sequence[TokenSegment]) -> float:
     """Returns the end of the last word in s, or of the last segment if there are no words."""
-    ends = [word["end"] for piece in pieces for word in piece["words"]]
-    return ends[-1] if ends else pieces[-1]["end"]
+    ends = [word["end"] for segment in segments for word in segment["words"]]
+    return ends[-1] if ends else segments[-1]["end"]

@@ -15,7 +15,7 @@ from engines.asr.whisper.prompt import MAX_ANSWER_TOKENS, MAX_TOKENS, DecoderPro
 BEST_OF = 5
 "Samples per temperature above 0; the most probable one is taken."
 
-_WITH_TIMES = 0.7
+_TIMED_TOKEN_PROBABILITY = 0.7
 """Mean probability of a token when every word is certain, for answers with timestamps: the time
 where a word ends never is. Measured on our own model: commands have 0.55 to 0.75, almost all noise
 and music have less."""
@@ -39,7 +39,7 @@ class WindowTask:
 
     row: int
     "Index of the window in the encoded batch."
-    start: DecoderPrompt
+    prompt: DecoderPrompt
     beam_size: int
     temperatures: tuple[float, ...]
     thresholds: FallbackThresholds
@@ -47,7 +47,7 @@ class WindowTask:
     "Length of the audio in the window."
 
     @property
-    def enough_tokens(self) -> int:
+    def loop_limit_tokens(self) -> int:
         """Length at which decoding stops: a longer answer is probably an endless loop."""
         return min(MAX_ANSWER_TOKENS, _SPARE_TOKENS + int(self.duration_s * _TOKENS_PER_S))
 
@@ -110,20 +110,25 @@ class FallbackDecoder:
         self._model, self._tokenizer = model, tokenizer
         self._suppressed = list(suppressed)
 
-    def answers(
-        self, encoded: EncoderOutput, questions: Sequence[WindowTask]
+    def decode(
+        self, encoded: EncoderOutput, window_tasks: Sequence[WindowTask]
     ) -> list[WindowResult]:
         """Returns one answer per question, in order. No answer depends on other questions."""
-        tried: list[list[WindowResult]] = [[] for _ in questions]
-        waiting = list(range(len(questions)))
+        tried: list[list[WindowResult]] = [[] for _ in window_tasks]
+        waiting = list(range(len(window_tasks)))
         while waiting:
-            round_ = [(i, questions[i], _temperature(questions[i], tried[i])) for i in waiting]
-            for group in _alike(round_):
-                self._ask(encoded, group, tried)
-            waiting = [i for i in waiting if needs_fallback(questions[i], tried[i])]
-        return [best_result(question, of) for question, of in zip(questions, tried, strict=True)]
+            attempts = [
+                (i, window_tasks[i], _temperature(window_tasks[i], tried[i])) for i in waiting
+            ]
+            for group in _batchable(attempts):
+                self._decode_group(encoded, group, tried)
+            waiting = [i for i in waiting if needs_fallback(window_tasks[i], tried[i])]
+        return [
+            best_result(window_task, results)
+            for window_task, results in zip(window_tasks, tried, strict=True)
+        ]
 
-    def _ask(
+    def _decode_group(
         self,
         encoded: EncoderOutput,
         group: Sequence[tuple[int, WindowTask, float]],
@@ -134,23 +139,23 @@ class FallbackDecoder:
         Decoding stops early at a length that only loops should reach. The few answers of that
         length that are no loops are decoded again in full.
         """
-        limit = max(question.enough_tokens for _, question, _ in group)
+        limit = max(window_task.loop_limit_tokens for _, window_task, _ in group)
         unfinished = []
-        for entry, answer in zip(group, self._generate(encoded, group, limit), strict=True):
-            index, question, _ = entry
-            enough = question.enough_tokens
-            if len(answer.tokens) >= enough:
-                early = truncate_result(self._tokenizer, answer, enough)
-                if is_loop(early, question):
-                    answer = early
-                elif limit <= len(answer.tokens) and limit < MAX_ANSWER_TOKENS:
+        for entry, result in zip(group, self._generate(encoded, group, limit), strict=True):
+            index, window_task, _ = entry
+            loop_limit = window_task.loop_limit_tokens
+            if len(result.tokens) >= loop_limit:
+                truncated = truncate_result(self._tokenizer, result, loop_limit)
+                if is_loop(truncated, window_task):
+                    result = truncated
+                elif limit <= len(result.tokens) and limit < MAX_ANSWER_TOKENS:
                     unfinished.append(entry)
                     continue
-            tried[index].append(answer)
+            tried[index].append(result)
         if unfinished:
-            again = self._generate(encoded, unfinished, MAX_ANSWER_TOKENS)
-            for (index, _, _), answer in zip(unfinished, again, strict=True):
-                tried[index].append(answer)
+            repeated = self._generate(encoded, unfinished, MAX_ANSWER_TOKENS)
+            for (index, _, _), result in zip(unfinished, repeated, strict=True):
+                tried[index].append(result)
 
     def _generate(
         self, encoded: EncoderOutput, group: Sequence[tuple[int, WindowTask, float]], limit: int
@@ -162,9 +167,9 @@ class FallbackDecoder:
             "sampling_topk": 0,
             "sampling_temperature": temperature,
         }
-        prompts = [list(question.start.tokens) for _, question, _ in group]
+        prompts = [list(window_task.prompt.tokens) for _, window_task, _ in group]
         results = self._model.generate(
-            encoded.rows([question.row for _, question, _ in group]),
+            encoded.rows([window_task.row for _, window_task, _ in group]),
             prompts,
             max_length=min(MAX_TOKENS, max(2 * limit, limit + len(prompts[0]))),
             return_scores=True,
@@ -172,55 +177,57 @@ class FallbackDecoder:
             suppress_tokens=self._suppressed,
             **(sampling if temperature else {"beam_size": first.beam_size}),
         )
-        usual = usual_probability(first.start)
-        return [self._answer(result, temperature, usual) for result in results]
+        certain_probability = certain_token_probability(first.prompt)
+        return [self._window_result(result, temperature, certain_probability) for result in results]
 
-    def _answer(self, result: Any, temperature: float, usual: float) -> WindowResult:
+    def _window_result(
+        self, result: Any, temperature: float, certain_probability: float
+    ) -> WindowResult:
         tokens = tuple(result.sequences_ids[0])
         # The library divides by the number of tokens without the end token, though the sum
         # includes its probability.
         log_prob = result.scores[0] * len(tokens) / (len(tokens) + 1)
-        said = DecoderOutput(tokens, log_prob, result.no_speech_prob)
-        return answer_of(self._tokenizer, said, temperature, usual)
+        output = DecoderOutput(tokens, log_prob, result.no_speech_prob)
+        return window_result(self._tokenizer, output, temperature, certain_probability)
 
 
-def answer_of(
-    tokenizer: Any, said: DecoderOutput, temperature: float, usual: float
+def window_result(
+    tokenizer: Any, output: DecoderOutput, temperature: float, certain_probability: float
 ) -> WindowResult:
     """Returns the result of a window.
 
-    usual: mean probability of a token if every word is certain.
+    certain_probability: mean probability of a token if every word is certain.
     """
-    text = tokenizer.decode(said.tokens)
+    text = tokenizer.decode(output.tokens)
     return WindowResult(
-        tokens=said.tokens,
+        tokens=output.tokens,
         text=text,
-        avg_logprob=said.avg_logprob,
+        avg_logprob=output.avg_logprob,
         compression_ratio=compression_ratio(text.strip()),
-        no_speech_prob=said.no_speech_prob,
+        no_speech_prob=output.no_speech_prob,
         temperature=temperature,
-        confidence=min(exp(said.avg_logprob) / usual, 1.0),
+        confidence=min(exp(output.avg_logprob) / certain_probability, 1.0),
     )
 
 
-def truncate_result(tokenizer: Any, answer: WindowResult, tokens: int) -> WindowResult:
+def truncate_result(tokenizer: Any, result: WindowResult, tokens: int) -> WindowResult:
     """Returns the answer cut to `tokens` tokens, with confidence 0.
 
     Where it really ended depends on the other windows of the batch.
     """
-    text = tokenizer.decode(answer.tokens[:tokens])
+    text = tokenizer.decode(result.tokens[:tokens])
     return replace(
-        answer,
-        tokens=answer.tokens[:tokens],
+        result,
+        tokens=result.tokens[:tokens],
         text=text,
         compression_ratio=compression_ratio(text.strip()),
         confidence=0.0,
     )
 
 
-def usual_probability(start: DecoderPrompt) -> float:
+def certain_token_probability(prompt: DecoderPrompt) -> float:
     """Returns the mean probability of a token if every word is certain."""
-    return _WITH_TIMES if start.has_timestamps else 1.0
+    return _TIMED_TOKEN_PROBABILITY if prompt.has_timestamps else 1.0
 
 
 def compression_ratio(text: str) -> float:
@@ -229,49 +236,49 @@ def compression_ratio(text: str) -> float:
     return len(data) / len(zlib.compress(data))
 
 
-def _temperature(question: WindowTask, tried: Sequence[WindowResult]) -> float:
-    return question.temperatures[len(tried)]
+def _temperature(window_task: WindowTask, tried: Sequence[WindowResult]) -> float:
+    return window_task.temperatures[len(tried)]
 
 
-def _alike(
+def _batchable(
     entries: Iterable[tuple[int, WindowTask, float]],
 ) -> Iterable[list[tuple[int, WindowTask, float]]]:
     """Yields groups of entries that one decoder call can take together."""
 
     def kind(entry: tuple[int, WindowTask, float]) -> tuple[Any, ...]:
-        _, question, temperature = entry
-        beam = 0 if temperature else question.beam_size
-        return question.start.shape, question.start.has_timestamps, beam, temperature
+        _, window_task, temperature = entry
+        beam = 0 if temperature else window_task.beam_size
+        return window_task.prompt.shape, window_task.prompt.has_timestamps, beam, temperature
 
     for _, group in groupby(sorted(entries, key=kind), key=kind):
         yield list(group)
 
 
-def is_loop(answer: WindowResult, question: WindowTask) -> bool:
+def is_loop(result: WindowResult, window_task: WindowTask) -> bool:
     """Returns True if the text repeats itself."""
-    return answer.compression_ratio > question.thresholds.compression_ratio
+    return result.compression_ratio > window_task.thresholds.compression_ratio
 
 
-def needs_fallback(question: WindowTask, tried: Sequence[WindowResult]) -> bool:
+def needs_fallback(window_task: WindowTask, tried: Sequence[WindowResult]) -> bool:
     """Returns True if the last answer failed and there is a further temperature."""
-    return len(tried) < len(question.temperatures) and _fails(question, tried[-1])
+    return len(tried) < len(window_task.temperatures) and _fails(window_task, tried[-1])
 
 
-def _fails(question: WindowTask, answer: WindowResult) -> bool:
+def _fails(window_task: WindowTask, result: WindowResult) -> bool:
     """Returns True for a loop, and for unsure words unless they are probably no speech."""
-    limits = question.thresholds
-    is_unsure = answer.avg_logprob < limits.log_prob
-    if is_unsure and answer.no_speech_prob > limits.no_speech:
+    limits = window_task.thresholds
+    is_unsure = result.avg_logprob < limits.log_prob
+    if is_unsure and result.no_speech_prob > limits.no_speech:
         return False
-    return is_unsure or is_loop(answer, question)
+    return is_unsure or is_loop(result, window_task)
 
 
-def best_result(question: WindowTask, tried: Sequence[WindowResult]) -> WindowResult:
+def best_result(window_task: WindowTask, tried: Sequence[WindowResult]) -> WindowResult:
     """Returns the last answer if it did not fail, else the most probable one that is no loop.
 
     If all are loops, the most probable one.
     """
-    if not _fails(question, tried[-1]):
+    if not _fails(window_task, tried[-1]):
         return tried[-1]
-    sane = [answer for answer in tried if not is_loop(answer, question)]
-    return max(sane or tried, key=lambda answer: answer.avg_logprob)
+    without_loops = [result for result in tried if not is_loop(result, window_task)]
+    return max(without_loops or tried, key=lambda result: result.avg_logprob)

@@ -10,10 +10,10 @@ from typing import Any
 
 from engines.base import AsrTask
 
-_NO_SPACES = ("zh", "ja", "th", "lo", "my", "yue")
+_LANGUAGES_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "my", "yue")
 "Languages without spaces between words; each of their characters counts as a word."
 
-_CUT = "\N{REPLACEMENT CHARACTER}"
+_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 "Text that an incomplete character is decoded to."
 
 _SYMBOLS = (
@@ -59,29 +59,29 @@ class Tokenizer:
     @cached_property
     def sot(self) -> int:
         """Token for the start of a transcript."""
-        return self._id("<|startoftranscript|>")
+        return self._token_id("<|startoftranscript|>")
 
     @cached_property
     def sot_prev(self) -> int:
         """Token for the start of earlier text."""
-        return self._id("<|startofprev|>")
+        return self._token_id("<|startofprev|>")
 
     @cached_property
     def eot(self) -> int:
         """Token for the end. Smaller ids are text, larger ones are special tokens."""
-        return self._id("<|endoftext|>")
+        return self._token_id("<|endoftext|>")
 
     @cached_property
     def transcribe(self) -> int:
-        return self._id("<|transcribe|>")
+        return self._token_id("<|transcribe|>")
 
     @cached_property
     def translate(self) -> int:
-        return self._id("<|translate|>")
+        return self._token_id("<|translate|>")
 
     @cached_property
     def no_timestamps(self) -> int:
-        return self._id("<|notimestamps|>")
+        return self._token_id("<|notimestamps|>")
 
     @property
     def timestamp_begin(self) -> int:
@@ -93,7 +93,11 @@ class Tokenizer:
         """Tokens at the start of a transcript: start, language and task."""
         if not self._is_multilingual:
             return [self.sot]
-        return [self.sot, self._id(f"<|{self._language}|>"), self._id(f"<|{self._task}|>")]
+        return [
+            self.sot,
+            self._token_id(f"<|{self._language}|>"),
+            self._token_id(f"<|{self._task}|>"),
+        ]
 
     @cached_property
     def suppressed(self) -> tuple[int, ...]:
@@ -102,10 +106,10 @@ class Tokenizer:
         They are brackets, notes and other signs that nobody speaks, and tokens of the start of a
         transcript.
         """
-        symbols = [self._first(sign, must_be_one=False) for sign in (" -", " '")]
+        symbols = [self._first_token(sign, must_be_single=False) for sign in (" -", " '")]
         for space in ("", " "):
-            symbols += [self._first(space + sign, must_be_one=True) for sign in _SYMBOLS]
-            symbols += [self._first(space + sign, must_be_one=False) for sign in _MUSIC]
+            symbols += [self._first_token(space + sign, must_be_single=True) for sign in _SYMBOLS]
+            symbols += [self._first_token(space + sign, must_be_single=False) for sign in _MUSIC]
         names = ("transcribe", "translate", "startoftranscript", "startofprev", "startoflm")
         special = [self.tokenizer.token_to_id(f"<|{name}|>") for name in names]
         special += [self.tokenizer.token_to_id(f"<|{n}|>") for n in ("nospeech", "nocaptions")]
@@ -124,13 +128,13 @@ class Tokenizer:
     def split_to_word_tokens(self, tokens: Sequence[int]) -> tuple[list[str], list[list[int]]]:
         """Returns the words as written, with spaces and punctuation, and the tokens of each."""
         words, parts = self._characters(tokens)
-        if self._language in _NO_SPACES and self._is_multilingual:
+        if self._language in _LANGUAGES_WITHOUT_SPACES and self._is_multilingual:
             return words, parts
         joined: list[str] = []
         joined_parts: list[list[int]] = []
         for word, part in zip(words, parts, strict=True):
-            is_own = part[0] >= self.eot or word.startswith(" ")
-            if is_own or word.strip() in string.punctuation or not joined:
+            is_new_word = part[0] >= self.eot or word.startswith(" ")
+            if is_new_word or word.strip() in string.punctuation or not joined:
                 joined.append(word)
                 joined_parts.append(part)
             else:
@@ -140,35 +144,35 @@ class Tokenizer:
 
     def _characters(self, tokens: Sequence[int]) -> tuple[list[str], list[list[int]]]:
         """Returns the shortest runs of tokens that are complete characters, as texts and tokens."""
-        whole = self._with_times(tokens)
-        words, parts, begun, offset = list[str](), list[list[int]](), list[int](), 0
+        whole = self._text_with_times(tokens)
+        words, parts, pending, offset = list[str](), list[list[int]](), list[int](), 0
         for token in tokens:
-            begun.append(token)
-            text = self._with_times(begun)
-            cut = text.find(_CUT)
-            if cut < 0 or whole[offset + cut : offset + cut + 1] == _CUT:
+            pending.append(token)
+            text = self._text_with_times(pending)
+            cut = text.find(_INCOMPLETE)
+            if cut < 0 or whole[offset + cut : offset + cut + 1] == _INCOMPLETE:
                 words.append(text)
-                parts.append(begun)
-                begun, offset = [], offset + len(text)
+                parts.append(pending)
+                pending, offset = [], offset + len(text)
         return words, parts
 
-    def _with_times(self, tokens: Sequence[int]) -> str:
+    def _text_with_times(self, tokens: Sequence[int]) -> str:
         """Returns the text of tokens, with timestamps as `<|1.20|>`."""
-        said, run = "", list[int]()
+        text, run = "", list[int]()
         for token in tokens:
             if token >= self.timestamp_begin:
-                said += self.tokenizer.decode(run) if run else ""
-                said += f"<|{(token - self.timestamp_begin) * 0.02:.2f}|>"
+                text += self.tokenizer.decode(run) if run else ""
+                text += f"<|{(token - self.timestamp_begin) * 0.02:.2f}|>"
                 run = []
             else:
                 run.append(token)
-        return said + (self.tokenizer.decode(run) if run else "")
+        return text + (self.tokenizer.decode(run) if run else "")
 
-    def _first(self, text: str, *, must_be_one: bool) -> int | None:
+    def _first_token(self, text: str, *, must_be_single: bool) -> int | None:
         tokens = self.encode(text)
-        return tokens[0] if tokens and (len(tokens) == 1 or not must_be_one) else None
+        return tokens[0] if tokens and (len(tokens) == 1 or not must_be_single) else None
 
-    def _id(self, name: str) -> int:
+    def _token_id(self, name: str) -> int:
         token: int = self.tokenizer.token_to_id(name)
         return token
 

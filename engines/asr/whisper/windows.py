@@ -38,19 +38,19 @@ def window_frames(samples: int, padding: "AsrPadding") -> int:
         case "max":
             needed = WINDOW_SAMPLES
         case "bucket":
-            needed = _up(needed, _BUCKET_SAMPLES)
+            needed = _round_up(needed, _BUCKET_SAMPLES)
         case "longest":
-            needed = max(_up(needed, _LONG_STEP_SAMPLES), _BUCKET_SAMPLES)
+            needed = max(_round_up(needed, _LONG_STEP_SAMPLES), _BUCKET_SAMPLES)
         case "nopad":
-            needed = max(_up(needed, _SHORT_STEP_SAMPLES), _MIN_SAMPLES)
+            needed = max(_round_up(needed, _SHORT_STEP_SAMPLES), _MIN_SAMPLES)
     return 2 * -(-needed // (2 * FRAME_SAMPLES))  # even: the encoder halves it
 
 
-def _up(samples: int, step: int) -> int:
+def _round_up(samples: int, step: int) -> int:
     return -(-samples // step) * step
 
 
-def usual_frames(padding: "AsrPadding") -> tuple[int, ...]:
+def all_window_frames(padding: "AsrPadding") -> tuple[int, ...]:
     """Returns the lengths of all possible windows in mel frames, the shortest first.
 
     Most utterances have the shortest windows.

@@ -13,7 +13,7 @@ CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokeni
 FIRST_TIMESTAMPS = 50
 "Latest first timestamp, in steps of 20 ms: 1 s."
 
-_ENGLISH_END = 50_256
+_ENGLISH_END_TOKEN = 50_256
 "End token of OpenAI's English-only models."
 
 
@@ -151,7 +151,7 @@ def _languages(folder: Path) -> tuple[int, ...]:
     table = _table(folder)
     tasks = [table[name] for name in ("<|transcribe|>", "<|translate|>") if name in table]
     start = table.get("<|startoftranscript|>")
-    if start is None or not tasks or table.get("<|endoftext|>") == _ENGLISH_END:
+    if start is None or not tasks or table.get("<|endoftext|>") == _ENGLISH_END_TOKEN:
         return ()
     return tuple(sorted(number for number in table.values() if start < number < min(tasks)))
 

@@ -9,9 +9,9 @@ from tokenizers import Tokenizer as Table
 
 from core.errors import ConfigError
 from engines.asr.whisper.decode import DecodePolicy
-from engines.asr.whisper.model_info import read_notes, rules_of
+from engines.asr.whisper.model_info import decode_rules, read_notes
 from engines.asr.whisper.tokenizer import Tokenizer
-from engines.asr.whisper.windows import usual_frames
+from engines.asr.whisper.windows import all_window_frames
 from engines.asr.whisper.word_timestamps import CrossAttentionAligner
 from engines.asr.whisper_torch.batching.engine_thread import DeviceThread
 from engines.asr.whisper_torch.batching.request import DecodeProgramFactory
@@ -31,7 +31,7 @@ def open_engine(settings: Settings) -> WhisperTorch:
     info = describe(settings)
     folder = Path(settings.model)
     is_multilingual = "task" in info.supports
-    rules = rules_of(settings, read_notes(folder, settings, NAME))
+    rules = decode_rules(settings, read_notes(folder, settings, NAME))
     where, kind = _place(settings)
     if where == "cpu" and settings.cpu_threads:
         torch.set_num_threads(settings.cpu_threads)
@@ -40,7 +40,7 @@ def open_engine(settings: Settings) -> WhisperTorch:
     with torch.inference_mode():
         device = open_device(folder, kind, where, settings.max_batch)
         if where != "cpu" and settings.graphs:
-            _capture(device, usual_frames(rules.padding), settings.warm_up_s)
+            _capture(device, all_window_frames(rules.padding), settings.warm_up_s)
     table = Table.from_file(str(folder / "tokenizer.json"))
     tokenizer = Tokenizer(table, is_multilingual)
     aligner = CrossAttentionAligner(TokenAligner(device), table, is_multilingual)

@@ -7,11 +7,11 @@ from msgspec import Meta
 
 from core.errors import ConfigError, EngineMissing
 from engines.asr.whisper import model_info as shared
-from engines.asr.whisper.decode import TAKES_ALL
+from engines.asr.whisper.decode import NO_REJECTION_THRESHOLD
 from engines.asr.whisper.model_info import (
     expects_names,
     languages_of,
-    supported,
+    supported_options,
     tells_noise,
 )
 from engines.asr.whisper.windows import MAX_ITEM_MS
@@ -80,9 +80,9 @@ def describe(settings: Settings) -> AsrInfo:
         max_batch=settings.max_batch,
         is_incremental=False,
         window_ms=MAX_ITEM_MS,
-        supports=supported(languages),
+        supports=supported_options(languages),
         paddings=shared.paddings(notes),
         expects_names=expects_names(folder),
         tells_noise=tells_noise(folder, notes),
-        takes_all=settings.no_speech_threshold >= TAKES_ALL,
+        takes_all=settings.no_speech_threshold >= NO_REJECTION_THRESHOLD,
     )

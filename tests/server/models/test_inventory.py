@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.asr.whisper.decode import ALWAYS
+from engines.asr.whisper.decode import UNIVERSAL_PADDINGS
 from engines.asr.whisper.model_info import Settings, paddings, read_notes
 from server.models.convert import padding_of, write_notes
 from server.models.errors import ModelsError
@@ -276,4 +276,4 @@ def test_what_the_weights_were_trained_with_is_known(
     assert found == padding
     write_notes(tmp_path, found)
     notes = read_notes(tmp_path, Settings(model=str(tmp_path)))
-    assert paddings(notes) == (*ALWAYS, *([padding] if padding else []))
+    assert paddings(notes) == (*UNIVERSAL_PADDINGS, *([padding] if padding else []))

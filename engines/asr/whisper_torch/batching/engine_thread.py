@@ -19,7 +19,7 @@ import torch
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
 from engines.asr.whisper_torch.batching.slots import GeneratedTokens, SlotRange, SlotTable
 from engines.asr.whisper_torch.network.cuda_graphs import KernelLauncher
-from engines.asr.whisper_torch.network.device import ENCODED_AT_ONCE
+from engines.asr.whisper_torch.network.device import ENCODE_BATCH_SIZES
 
 logger = logging.getLogger(__name__)
 
@@ -197,7 +197,7 @@ class DeviceThread:
             return
         first = _window(waiting[0])
         alike = [job for job in waiting if _window(job).shape == first.shape]
-        batch = alike[: next(size for size in ENCODED_AT_ONCE if size <= len(alike))]
+        batch = alike[: next(size for size in ENCODE_BATCH_SIZES if size <= len(alike))]
         encoded = self._launcher.encode(torch.stack([_window(job) for job in batch]))
         for job, one in zip(batch, encoded, strict=True):
             self._go_on(job, one)

@@ -14,7 +14,7 @@ _INTS = (
 )
 _FLOATS = ("temperature", "score", "logprob", "no_speech", "best_score", "best_logprob")
 
-NOWHERE = -1.0e9
+NO_SCORE = -1.0e9
 "Score of a beam that does not count yet, as in transformers."
 
 
@@ -25,7 +25,7 @@ class StepKind(IntEnum):
     "The most probable token that is not suppressed."
     TIMED = 1
     "Greedy search like PLAIN, with the rules of timestamps."
-    DRAWN = 2
+    SAMPLED = 2
     "Search like TIMED, with tokens drawn at random at a temperature."
     BEAM = 3
     "Search like TIMED, with beams. Rows continue other rows, so all keys and values are copied."
@@ -36,7 +36,7 @@ class StepKind(IntEnum):
     def of(kinds: Iterable["StepKind"]) -> "StepKind":
         """Returns the kind of a step that supports all of these."""
         found = set(kinds)
-        return StepKind.MIXED if {StepKind.DRAWN, StepKind.BEAM} <= found else max(found)
+        return StepKind.MIXED if {StepKind.SAMPLED, StepKind.BEAM} <= found else max(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class NewRow:
         if self.beam_size > 1:
             return StepKind.BEAM
         if self.temperature:
-            return StepKind.DRAWN
+            return StepKind.SAMPLED
         return StepKind.TIMED if self.is_timed else StepKind.PLAIN
 
 
@@ -172,14 +172,14 @@ class DecoderState:
             "open": 1,
             "heard": audio.shape[3],
         }
-        floats = {"temperature": new.temperature, "best_score": NOWHERE}
+        floats = {"temperature": new.temperature, "best_score": NO_SCORE}
         # One copy for all numbers: a double holds each of them exactly.
         numbers = [*(ints.get(name, 0) for name in _INTS), *(floats.get(n, 0) for n in _FLOATS)]
         packed = torch.tensor([*numbers, *new.prompt], dtype=torch.float64)
         column, prompt = upload(packed, self.device).split([len(numbers), len(new.prompt)])
         self.ints[:, rows] = column[: len(_INTS), None]
         self.floats[:, rows] = column[len(_INTS) :, None]
-        self.score[first + 1 : rows.stop] = NOWHERE  # else all rows of the beam would be the same
+        self.score[first + 1 : rows.stop] = NO_SCORE  # else all rows of the beam would be the same
         self.tokens[rows, : len(new.prompt)] = prompt
         suppressed = self.special.suppressed if new.suppressed is None else new.suppressed
         if suppressed not in self._masks:

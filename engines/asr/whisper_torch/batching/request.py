@@ -9,18 +9,18 @@ import numpy as np
 import torch
 
 from engines.asr.whisper.decode import DecodePolicy, ItemDecode, has_sound
-from engines.asr.whisper.prompt import MAX_ANSWER_TOKENS, LanguageDetection, choose
+from engines.asr.whisper.prompt import MAX_ANSWER_TOKENS, LanguageDetection, choose_language
 from engines.asr.whisper.temperature_fallback import (
     BEST_OF,
     DecoderOutput,
     WindowResult,
     WindowTask,
-    answer_of,
     best_result,
+    certain_token_probability,
     is_loop,
     needs_fallback,
     truncate_result,
-    usual_probability,
+    window_result,
 )
 from engines.asr.whisper.tokenizer import Tokenizer
 from engines.asr.whisper.windows import FRAME_SAMPLES, window_frames
@@ -55,90 +55,100 @@ class SingleWindow:
 class DecodeProgramFactory:
     """Makes the decoding programs of one model."""
 
-    def __init__(self, device: DeviceModel, listening: DecodePolicy, tokenizer: Tokenizer) -> None:
-        self._device, self._listening, self._tokenizer = device, listening, tokenizer
+    def __init__(self, device: DeviceModel, policy: DecodePolicy, tokenizer: Tokenizer) -> None:
+        self._device, self._policy, self._tokenizer = device, policy, tokenizer
 
     def course(self, item: AsrItem) -> Generator[DeviceTask, Any, AsrResult]:
         """Returns the program that decodes one item.
 
         Its first `next` raises the errors of `DecodePolicy.check`.
         """
-        self._listening.check(item)
-        part = self._listening.part(item, _NO_POWERS)
+        self._policy.check(item)
+        item_decode = self._policy.start_item(item, _NO_POWERS)
         if has_sound(item):
             powers = self._device.features.powers(item.pcm)
             seed = zlib.crc32(item.pcm.tobytes())
-            yield from self._windows(part, powers, seed)
-        return part.result(self._listening.unknown)
+            yield from self._windows(item_decode, powers, seed)
+        return item_decode.result(self._policy.unknown_language)
 
     def _windows(
-        self, part: ItemDecode, powers: torch.Tensor, seed: int
+        self, item_decode: ItemDecode, powers: torch.Tensor, seed: int
     ) -> Generator[DeviceTask, Any, None]:
-        while part.is_open:
-            frames = window_frames(len(part.pcm) - part.seek * FRAME_SAMPLES, part.padding)
-            window = normalized_window_tensor(powers, frames, part.seek).to(self._device.dtype)
+        while item_decode.is_open:
+            frames = window_frames(
+                len(item_decode.pcm) - item_decode.seek * FRAME_SAMPLES, item_decode.padding
+            )
+            window = normalized_window_tensor(powers, frames, item_decode.seek).to(
+                self._device.dtype
+            )
             encoded = yield EncodeTask(window)
-            if part.spoken is None:
-                part.spoken = yield SideTask(
-                    partial(self._detected, encoded, part.options.languages)
+            if item_decode.language_detection is None:
+                item_decode.language_detection = yield SideTask(
+                    partial(self._detect_language, encoded, item_decode.options.languages)
                 )
-            question = self._listening.question(0, part)
-            answer = yield from self._answer(question, encoded, seed)
-            take = partial(self._listening.take, part, question, answer, SingleWindow(encoded))
-            if part.options.timestamps == "word" or part.options.token_logprobs:
+            window_task = self._policy.window_task(0, item_decode)
+            result = yield from self._decode_window(window_task, encoded, seed)
+            add_result = partial(
+                self._policy.add_result, item_decode, window_task, result, SingleWindow(encoded)
+            )
+            if item_decode.options.timestamps == "word" or item_decode.options.token_logprobs:
                 # The decoder reads its answer once more, which takes some ms. Meanwhile other
                 # programs can go on.
-                yield SideTask(take)
+                yield SideTask(add_result)
             else:
-                take()
+                add_result()
 
-    def _detected(self, encoded: torch.Tensor, allowed: Sequence[str]) -> LanguageDetection:
-        chances = self._device.languages(encoded)
-        names = [self._tokenizer.tokenizer.id_to_token(token) for token in chances]
-        return choose(list(zip(names, chances.values(), strict=True)), allowed)
+    def _detect_language(self, encoded: torch.Tensor, allowed: Sequence[str]) -> LanguageDetection:
+        probabilities = self._device.languages(encoded)
+        names = [self._tokenizer.tokenizer.id_to_token(token) for token in probabilities]
+        return choose_language(list(zip(names, probabilities.values(), strict=True)), allowed)
 
-    def _answer(
-        self, question: WindowTask, encoded: torch.Tensor, seed: int
+    def _decode_window(
+        self, window_task: WindowTask, encoded: torch.Tensor, seed: int
     ) -> Generator[DeviceTask, Any, WindowResult]:
         """Decodes a window at one temperature after the other, until an answer passes."""
-        tried = [(yield from self._try(question, encoded, question.temperatures[0], seed))]
-        while needs_fallback(question, tried):
-            temperature = question.temperatures[len(tried)]
-            again = seed + BEST_OF * len(tried)
-            tried.append((yield from self._try(question, encoded, temperature, again)))
-        return best_result(question, tried)
+        tried = [
+            (yield from self._decode_at(window_task, encoded, window_task.temperatures[0], seed))
+        ]
+        while needs_fallback(window_task, tried):
+            temperature = window_task.temperatures[len(tried)]
+            retry_seed = seed + BEST_OF * len(tried)
+            tried.append(
+                (yield from self._decode_at(window_task, encoded, temperature, retry_seed))
+            )
+        return best_result(window_task, tried)
 
-    def _try(
-        self, question: WindowTask, encoded: torch.Tensor, temperature: float, seed: int
+    def _decode_at(
+        self, window_task: WindowTask, encoded: torch.Tensor, temperature: float, seed: int
     ) -> Generator[DeviceTask, Any, WindowResult]:
         """Decodes a window at one temperature.
 
         Decoding stops early at a length that only loops should reach. The few answers of that
         length that are no loops are decoded again in full.
         """
-        enough = question.enough_tokens
-        rows = self._rows(question, temperature, seed, enough)
-        answer = self._best((yield GenerateTask(encoded, rows)), question, temperature)
-        if len(answer.tokens) < enough:
-            return answer
-        early = truncate_result(self._tokenizer, answer, enough)
-        if is_loop(early, question) or enough == MAX_ANSWER_TOKENS:
-            return early if is_loop(early, question) else answer
-        rows = self._rows(question, temperature, seed, MAX_ANSWER_TOKENS)
-        return self._best((yield GenerateTask(encoded, rows)), question, temperature)
+        loop_limit = window_task.loop_limit_tokens
+        rows = self._rows(window_task, temperature, seed, loop_limit)
+        result = self._best_result((yield GenerateTask(encoded, rows)), window_task, temperature)
+        if len(result.tokens) < loop_limit:
+            return result
+        truncated = truncate_result(self._tokenizer, result, loop_limit)
+        if is_loop(truncated, window_task) or loop_limit == MAX_ANSWER_TOKENS:
+            return truncated if is_loop(truncated, window_task) else result
+        rows = self._rows(window_task, temperature, seed, MAX_ANSWER_TOKENS)
+        return self._best_result((yield GenerateTask(encoded, rows)), window_task, temperature)
 
     def _rows(
-        self, question: WindowTask, temperature: float, seed: int, most: int
+        self, window_task: WindowTask, temperature: float, seed: int, max_tokens: int
     ) -> Sequence[NewRow]:
-        start = question.start
-        limit = min(self._device.shape.text_positions, len(start.tokens) + most)
-        widest = min(MAX_BEAM, self._device.capacity)
+        prompt = window_task.prompt
+        limit = min(self._device.shape.text_positions, len(prompt.tokens) + max_tokens)
+        max_beam_size = min(MAX_BEAM, self._device.capacity)
         return [
             NewRow(
-                prompt=start.tokens,
+                prompt=prompt.tokens,
                 limit=limit,
-                is_timed=start.has_timestamps,
-                beam_size=1 if temperature else min(question.beam_size, widest),
+                is_timed=prompt.has_timestamps,
+                beam_size=1 if temperature else min(window_task.beam_size, max_beam_size),
                 temperature=temperature,
                 seed=seed + index,
                 suppressed=self._tokenizer.suppressed,
@@ -146,9 +156,11 @@ class DecodeProgramFactory:
             for index in range(BEST_OF if temperature else 1)
         ]
 
-    def _best(
-        self, written: Sequence[GeneratedTokens], question: WindowTask, temperature: float
+    def _best_result(
+        self, written: Sequence[GeneratedTokens], window_task: WindowTask, temperature: float
     ) -> WindowResult:
-        one = max(written, key=lambda written: written.logprob)
-        said = DecoderOutput(one.tokens, one.logprob, one.no_speech)
-        return answer_of(self._tokenizer, said, temperature, usual_probability(question.start))
+        best = max(written, key=lambda written: written.logprob)
+        output = DecoderOutput(best.tokens, best.logprob, best.no_speech)
+        return window_result(
+            self._tokenizer, output, temperature, certain_token_probability(window_task.prompt)
+        )

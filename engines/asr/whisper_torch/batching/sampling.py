@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from engines.asr.whisper_torch.batching.kv_cache import NOWHERE, DecoderState, StepKind
+from engines.asr.whisper_torch.batching.kv_cache import NO_SCORE, DecoderState, StepKind
 from engines.asr.whisper_torch.batching.logit_rules import RowPositions
 
 MAX_BEAM = 8
@@ -113,7 +113,7 @@ def _single(
 ) -> _NextTokens:
     """Returns the best token of each row, or with a temperature a random one."""
     chances = allowed.log_softmax(1)
-    if kind in (StepKind.DRAWN, StepKind.MIXED):
+    if kind in (StepKind.SAMPLED, StepKind.MIXED):
         warmth = state.temperature[: len(allowed), None]
         warm = allowed / warmth.clamp(min=1e-3) + _gumbel(state, allowed)
         token = torch.where(warmth > 0, warm, allowed).argmax(1)
@@ -176,7 +176,7 @@ def _beam(
     is_kept = state.numbers[:_KEPT] < 2 * width[:, None]
     length = now.following + 1
     ends = (token == state.special.end) | (length >= state.limit[:rows])[:, None]
-    going = (best + ends * NOWHERE).masked_fill(~is_kept, -torch.inf)
+    going = (best + ends * NO_SCORE).masked_fill(~is_kept, -torch.inf)
     running, order = going.topk(MAX_BEAM)
     mine = order.gather(1, rank[:, None])
     is_beam = width > 1
@@ -230,7 +230,7 @@ def _finish(
     length = state.position[:rows] + 2
     spoken = (length - state.prompt[:rows]).clamp(min=1)[:, None]
     blocked = ~counts | (state.open[:rows, None] == 0)
-    fresh = ended.score / spoken + blocked * NOWHERE
+    fresh = ended.score / spoken + blocked * NO_SCORE
     old = state.best_score[:rows][members].masked_fill(~is_member, -torch.inf)
     merged = torch.cat([old, fresh], 1)
     top, at = merged.topk(MAX_BEAM)
@@ -253,7 +253,7 @@ def _finish(
     said = is_said.gather(1, rank[:, None])[:, 0].long()
     _set_where(is_live, state.is_said[:rows], said)
     worst = top.masked_fill(~is_member, torch.inf).amin(1, keepdim=True)
-    return torch.where(is_said, worst, NOWHERE)
+    return torch.where(is_said, worst, NO_SCORE)
 
 
 def _like(flag: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

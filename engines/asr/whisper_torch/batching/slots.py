@@ -10,16 +10,16 @@ from engines.asr.whisper_torch.network.cuda_graphs import KernelLauncher, StepSh
 from engines.asr.whisper_torch.network.decoder import cross_keys_values, forced_decode, scores
 from engines.asr.whisper_torch.network.weights import ModelWeights
 
-READ_AT_ONCE = 16
+MAX_STEPPED_PROMPT_TOKENS = 16
 "Prompts longer than this are read at once; shorter ones take one step per token, in graphs."
 
 ROW_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-SAID_BUCKETS = (64, 128, 256, 448)
+TOKEN_BUCKETS = (64, 128, 256, 448)
 "Numbers of rows and of tokens that graphs are captured for."
-AHEAD = 2
+MAX_STEPS_AHEAD = 2
 "Steps that are launched before it is known which rows are done, so that the device never idles."
 
-HEARD_STEP = 250
+ENCODER_POSITION_STEP = 250
 "Encoder positions that graphs are captured for are multiples of this: 5 s."
 
 
@@ -88,7 +88,7 @@ class SlotTable:
         audio = cross_keys_values(self._weights.decoder, self._weights.shape, encoded)
         self._state.put(first, new, audio)
         given = 0
-        if len(new.prompt) > READ_AT_ONCE:
+        if len(new.prompt) > MAX_STEPPED_PROMPT_TOKENS:
             given = self._read(first, new, audio)
         seat = SlotRange(first, new, audio.shape[3], given + 1)
         self._seats.append(seat)
@@ -121,8 +121,8 @@ class SlotTable:
     def ended(self) -> list[SlotRange]:
         """Returns the answers that are known to be done.
 
-        A GPU answers while it computes the next step. It is waited for only when it is `AHEAD`
-        steps behind. A CPU is never behind.
+        A GPU answers while it computes the next step. It is waited for only when it is
+        `MAX_STEPS_AHEAD` steps behind. A CPU is never behind.
         """
         if self._asked is None and self._seats:
             self._flags.copy_(self._state.done, non_blocking=True)
@@ -132,7 +132,7 @@ class SlotTable:
         if self._asked is None:
             return []
         if self._told is not None and not self._told.query():
-            if self._launched < AHEAD:
+            if self._launched < MAX_STEPS_AHEAD:
                 return []
             self._told.synchronize()
         flags, asked = self._flags.tolist(), self._asked
@@ -185,10 +185,10 @@ def shape_of(
     is_even: all rows attend to exactly `heard` positions.
     """
     most, longest = state.shape.text_positions, state.shape.audio_positions
-    looked_at = min(-(-heard // HEARD_STEP) * HEARD_STEP, longest)
+    looked_at = min(-(-heard // ENCODER_POSITION_STEP) * ENCODER_POSITION_STEP, longest)
     return StepShape(
         rows=min(next((b for b in ROW_BUCKETS if b >= rows), rows), state.rows),
-        said=min(next((b for b in SAID_BUCKETS if b >= said), most), most),
+        said=min(next((b for b in TOKEN_BUCKETS if b >= said), most), most),
         heard=looked_at,
         kind=kind,
         is_full=is_even and heard == looked_at,

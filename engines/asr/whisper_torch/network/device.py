@@ -8,9 +8,9 @@ import torch
 
 from engines.asr.whisper_torch.batching.kv_cache import DecoderState, StepKind, upload
 from engines.asr.whisper_torch.batching.slots import (
-    HEARD_STEP,
+    ENCODER_POSITION_STEP,
     ROW_BUCKETS,
-    SAID_BUCKETS,
+    TOKEN_BUCKETS,
     SlotTable,
 )
 from engines.asr.whisper_torch.checkpoint import ModelShape, SpecialTokens, read_shape, read_special
@@ -26,10 +26,10 @@ from engines.asr.whisper_torch.network.features import DeviceLogMel
 from engines.asr.whisper_torch.network.linear import WeightStorage
 from engines.asr.whisper_torch.network.weights import ModelWeights, build, read_tensors
 
-ENCODED_AT_ONCE = (8, 4, 2, 1)
+ENCODE_BATCH_SIZES = (8, 4, 2, 1)
 "Numbers of windows per encoder call. More would not use a GPU better, and delay all rows longer."
 
-USUAL_FRAMES = 1000
+MAX_BATCHED_FRAMES = 1000
 """Longest windows, in mel frames, for which batches are captured. Of longer windows only calls with
 one are captured: their kernels take longer than their launches."""
 
@@ -127,14 +127,17 @@ def shapes(
     more complex kinds of steps.
     """
     rows = [*(size for size in ROW_BUCKETS if size < capacity), capacity]
-    said = [*(size for size in SAID_BUCKETS if size < shape.text_positions), shape.text_positions]
+    said = [*(size for size in TOKEN_BUCKETS if size < shape.text_positions), shape.text_positions]
     heard = sorted({min(f // 2, shape.audio_positions) for f in frames})
     looked_at = sorted(
-        {min(-(-h // HEARD_STEP) * HEARD_STEP, shape.audio_positions) for h in heard}
+        {
+            min(-(-h // ENCODER_POSITION_STEP) * ENCODER_POSITION_STEP, shape.audio_positions)
+            for h in heard
+        }
     )
     found: list[tuple[int, StepShape | EncodeShape]] = []
-    few = [f for f in frames if f <= USUAL_FRAMES] or frames
-    for rank, windows in enumerate(reversed(ENCODED_AT_ONCE)):
+    few = [f for f in frames if f <= MAX_BATCHED_FRAMES] or frames
+    for rank, windows in enumerate(reversed(ENCODE_BATCH_SIZES)):
         found += [(rank, EncodeShape(windows, f)) for f in few]
     found += [(1, EncodeShape(1, f)) for f in frames if f not in few]
     for (i, length), kind in product(enumerate(said), StepKind):

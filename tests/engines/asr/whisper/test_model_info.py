@@ -7,13 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from core.errors import ConfigError, EngineMissing
-from engines.asr.whisper.model_info import FILES, Settings, describe
+from engines.asr.whisper.model_info import MODEL_FILES, Settings, describe
 
 SPECIAL = ("endoftext", "startoftranscript", "en", "de", "yue", "translate", "transcribe")
 
 
 def folder(place: Path, first: int, names: tuple[str, ...] = SPECIAL) -> Settings:
-    for name in FILES:
+    for name in MODEL_FILES:
         (place / name).write_text("{}")
     added = [{"id": first + i, "content": f"<|{name}|>"} for i, name in enumerate(names)]
     (place / "tokenizer.json").write_text(dumps({"added_tokens": added, "model": {}}))

@@ -61,9 +61,9 @@ class Overheard:
     """The real model, and the prompts that it was given."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, model: FasterWhisper) -> None:
-        self._real, self._prompts = model._search._model, list[list[int]]()
-        self._names = model._search._tokenizer.tokenizer.id_to_token
-        monkeypatch.setattr(model._search, "_model", self)
+        self._real, self._prompts = model._decoder._model, list[list[int]]()
+        self._names = model._decoder._tokenizer.tokenizer.id_to_token
+        monkeypatch.setattr(model._decoder, "_model", self)
 
     def generate(self, encoded: Any, prompts: list[list[int]], **options: Any) -> Any:
         self._prompts += prompts
@@ -316,15 +316,15 @@ def test_repeated_words_are_no_noise_for_a_model_that_tells(
     """As tiny.en hears somebody who says "one" eight times."""
     words = " one" * 11
     info = replace(nano.info, tells_noise=tells_noise)
-    tokenizer, unused = nano._listening._tokenizer, cast(Any, None)
-    listening = DecodePolicy(tokenizer, unused, info, DecodeRules())
-    part = listening.part(AsrItem("u", CLOCK, True, AsrOptions("en")), unused)
-    question = listening.question(0, part)
+    tokenizer, unused = nano._policy._tokenizer, cast(Any, None)
+    policy = DecodePolicy(tokenizer, unused, info, DecodeRules())
+    item_decode = policy.start_item(AsrItem("u", CLOCK, True, AsrOptions("en")), unused)
+    window_task = policy.window_task(0, item_decode)
     tokens = tuple(tokenizer.encode(words))
     answer = WindowResult(tokens, words, -0.3, compression_ratio(words), 0.1, 0.0, confidence)
-    assert answer.compression_ratio > question.thresholds.compression_ratio
-    listening.take(part, question, answer, None)
-    result = part.result(listening.unknown)
+    assert answer.compression_ratio > window_task.thresholds.compression_ratio
+    policy.add_result(item_decode, window_task, answer, None)
+    result = item_decode.result(policy.unknown_language)
     assert (result.is_rejected, result.text) == (is_rejected, "" if is_rejected else words.strip())
 
 
@@ -347,14 +347,14 @@ def test_a_failed_answer_is_tried_again_hotter(folder: Path) -> None:
     cold = replace(hot, temperatures=(0.0,))
     items = [AsrItem(f"u{i}", LIGHTS, True, o) for i, o in enumerate((hot, cold))]
     tried: list[float] = []
-    real = model._search._model
+    real = model._decoder._model
 
     class Watched:
         def generate(self, *arguments: Any, **options: Any) -> Any:
             tried.append(options.get("sampling_temperature", 0.0))
             return real.generate(*arguments, **options)
 
-    model._search._model = Watched()
+    model._decoder._model = Watched()
     first, second = model.decode(items)
     real.unload_model()
     assert tried == [0, 0.4, 1.0]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from engines.asr.whisper.prompt import LanguageDetection, choose
-from engines.asr.whisper.segments import cut
+from engines.asr.whisper.prompt import LanguageDetection, choose_language
+from engines.asr.whisper.segments import split_segments
 
 T = 1000
 "The first timestamp; words are below."
@@ -32,8 +32,8 @@ def test_answers_are_cut_where_two_timestamps_meet(
     next_frame: int,
     is_complete: bool,
 ) -> None:
-    found = cut(tokens, T, seek=100, frames=200)
-    rounded = [(round(p["start"], 3), round(p["end"], 3), p["tokens"]) for p in found.pieces]
+    found = split_segments(tokens, T, seek=100, frames=200)
+    rounded = [(round(p["start"], 3), round(p["end"], 3), p["tokens"]) for p in found.segments]
     assert rounded == pieces
     assert (found.next_frame, found.is_complete) == (next_frame, is_complete)
 
@@ -53,6 +53,6 @@ HEARD = [("<|en|>", 0.6), ("<|de|>", 0.3), ("<|nl|>", 0.1)]
 def test_the_likeliest_language_of_those_allowed(
     allowed: tuple[str, ...], spoken: LanguageDetection
 ) -> None:
-    found = choose(HEARD, allowed)
+    found = choose_language(HEARD, allowed)
     assert found.language == spoken.language
     assert found.probability == pytest.approx(spoken.probability)

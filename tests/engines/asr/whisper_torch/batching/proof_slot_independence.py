@@ -116,7 +116,7 @@ def test_a_long_prompt_read_at_once_is_as_good_as_token_by_token(
     prompt = (565, *range(280, 340), START, NO_TIMES)
     wish = [Wish(1, NewRow(prompt, len(prompt) + 20, beam_size=beams)) for beams in (1, 5)]
     at_once = answers(device, encoded, wish)
-    monkeypatch.setattr("engines.asr.whisper_torch.batching.slots.READ_AT_ONCE", 448)
+    monkeypatch.setattr("engines.asr.whisper_torch.batching.slots.MAX_STEPPED_PROMPT_TOKENS", 448)
     by_token = answers(device, encoded, wish)
     assert all(alike(at_once[i], by_token[i]) for i in range(2))
 

@@ -12,7 +12,7 @@ from torch.cuda._utils import _get_device_index
 from bench.gpu.correctness import graphs_with_eager
 from bench.gpu.random_models import tensors
 from engines.asr.whisper_torch.batching.kv_cache import NewRow, StepKind
-from engines.asr.whisper_torch.batching.slots import AHEAD
+from engines.asr.whisper_torch.batching.slots import MAX_STEPS_AHEAD
 from engines.asr.whisper_torch.checkpoint import ModelShape, SpecialTokens
 from engines.asr.whisper_torch.network.cuda_graphs import (
     CudaGraphLauncher,
@@ -159,7 +159,7 @@ def test_the_device_is_waited_for_only_when_it_is_behind() -> None:
         rows = device.rows
         rows._told = event
         rows.join(0, NEW, torch.randn(500, 64))
-        for _ in range(AHEAD):
+        for _ in range(MAX_STEPS_AHEAD):
             rows.step()
             assert rows.ended() == []
             assert event.waits == 0

@@ -14,7 +14,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.gpu.random_models import tensors
-from engines.asr.whisper.windows import FRAME_SAMPLES, WINDOW_SAMPLES, usual_frames, window_frames
+from engines.asr.whisper.windows import (
+    FRAME_SAMPLES,
+    WINDOW_SAMPLES,
+    all_window_frames,
+    window_frames,
+)
 from engines.asr.whisper_torch.batching.kv_cache import DecoderState, NewRow, StepKind
 from engines.asr.whisper_torch.batching.slots import shape_of
 from engines.asr.whisper_torch.checkpoint import ModelShape, SpecialTokens
@@ -155,7 +160,7 @@ def test_capturing_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("padding", ["max", "bucket", "longest", "nopad"])
 def test_every_window_and_step_has_a_graph(padding: AsrPadding) -> None:
     """Of short answers of any kind, to windows of any length there is."""
-    frames = usual_frames(padding)
+    frames = all_window_frames(padding)
     wanted = shapes(SMALL, frames, 8)
     assert len(wanted) == len(set(wanted))
     state = DecoderState(SMALL, SPECIAL, 8, torch.float32, torch.device("cpu"))
@@ -175,7 +180,7 @@ def test_captured_graphs_are_those_that_are_used(monkeypatch: pytest.MonkeyPatch
     pretend(monkeypatch)
     with torch.inference_mode():
         device = small(capacity=2)
-        device.capture(usual_frames("nopad")[:4], 1e9, lambda: 0.0)
+        device.capture(all_window_frames("nopad")[:4], 1e9, lambda: 0.0)
         captured, replayed = device.launcher, list[bool]()
         replay = cuda_graphs._GraphCache.replay
 
