@@ -117,7 +117,7 @@ def graphs_with_eager(model: DeviceModel) -> tuple[int, int]:
 def _written(model: DeviceModel) -> list[torch.Tensor]:
     """Returns the tensors that a step may change."""
     state = model.state
-    return [state.ints, state.floats, state.tokens, state.best, state.said]
+    return [state.ints, state.floats, state.tokens, state.best, state.self_cache]
 
 
 def _fill(model: DeviceModel, shape: StepShape, seed: int) -> None:
@@ -125,7 +125,7 @@ def _fill(model: DeviceModel, shape: StepShape, seed: int) -> None:
     state, special = model.state, model.special
     _free(model)
     chance = torch.Generator().manual_seed(seed)
-    state.said.copy_(_random(tuple(state.said.shape), seed, model))
+    state.self_cache.copy_(_random(tuple(state.self_cache.shape), seed, model))
     first = 0
     while first < shape.rows:
         beams, temperature = 1, 0.0
@@ -134,16 +134,20 @@ def _fill(model: DeviceModel, shape: StepShape, seed: int) -> None:
         elif shape.kind in (StepKind.SAMPLED, StepKind.MIXED):
             temperature = 0.7
         is_timed = shape.kind is not StepKind.PLAIN and first % 2 == 0
-        most = min(shape.said, model.shape.text_positions) - 1
+        most = min(shape.tokens, model.shape.text_positions) - 1
         length = int(torch.randint(2, most, (), generator=chance))
         words = torch.randint(special.end, (length,), generator=chance).tolist()
         prompt = (special.start, *(() if is_timed else (special.no_timestamps,)))
-        heard = shape.heard if shape.is_full else max(1, shape.heard - 7 * first)
-        size = (2, model.shape.decoder_layers, model.shape.decoder_heads, heard)
+        encoder_positions = (
+            shape.encoder_positions
+            if shape.is_full
+            else max(1, shape.encoder_positions - 7 * first)
+        )
+        size = (2, model.shape.decoder_layers, model.shape.decoder_heads, encoder_positions)
         audio = _random((*size, model.shape.head_width), first, model).to(model.dtype)
         limit = model.shape.text_positions
         new = NewRow(prompt, limit, is_timed, beams, temperature, seed=first)
-        state.put(first, new, audio)
+        state.fill_rows(first, new, audio)
         rows = slice(first, first + beams)
         state.tokens[rows, len(prompt) : length + 1] = torch.tensor(
             words[: length + 1 - len(prompt)], device=state.device

@@ -15,13 +15,15 @@ def encoder_flop(shape: ModelShape, frames: int) -> float:
     return convolutions + shape.encoder_layers * (matrices + attention) + cross
 
 
-def step_bytes(shape: ModelShape, rows: int, heard: int, said: int, number_bytes: int) -> float:
+def step_bytes(
+    shape: ModelShape, rows: int, encoder_positions: int, tokens: int, number_bytes: int
+) -> float:
     """Returns the bytes that one step reads: all weights once, and each row's keys and values.
 
-    heard, said: positions of audio and of text. number_bytes: size of one number.
+    encoder_positions, tokens: positions of audio and of text. number_bytes: size of one number.
     """
     weights = shape.decoder_layers * 14 * shape.width**2 + shape.vocabulary * shape.width
-    kept = 2 * shape.decoder_layers * shape.width * (heard + said)
+    kept = 2 * shape.decoder_layers * shape.width * (encoder_positions + tokens)
     return number_bytes * (weights + rows * kept)
 
 

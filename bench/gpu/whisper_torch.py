@@ -54,17 +54,17 @@ def answers(
     new = NewRow(prompt, len(prompt) + tokens, beam_size=beams, suppressed=(special.end,))
     encoded = _encoded(model, windows)
     waiting, found = list(range(len(windows))), dict[int, GeneratedTokens]()
-    seated = {}
+    occupied = {}
     while len(found) < len(windows):
-        while waiting and (first := model.rows.room(beams)) is not None:
+        while waiting and (first := model.rows.find_free(beams)) is not None:
             index = waiting.pop(0)
-            seated[index] = model.rows.join(first, new, encoded[index])
+            occupied[index] = model.rows.join(first, new, encoded[index])
         model.rows.step()
         ended = model.rows.ended()
         written = model.rows.answers(ended)
-        for index in [index for index, seat in seated.items() if seat in ended]:
-            found[index] = written[ended.index(seated[index])]
-            model.rows.leave(seated.pop(index))
+        for index in [index for index, slot_range in occupied.items() if slot_range in ended]:
+            found[index] = written[ended.index(occupied[index])]
+            model.rows.leave(occupied.pop(index))
     return [found[index] for index in range(len(windows))]
 
 
@@ -106,15 +106,15 @@ def speaking(model: DeviceModel) -> WhisperTorch:
     tokenizer = Tokenizer(table, is_multilingual=True)
     info = AsrInfo("whisper_torch", "random", ("en",), model.capacity, False, supports=("task",))
     aligner = CrossAttentionAligner(TokenAligner(model), table, True)
-    courses = _FixedLengthCourses(
+    programs = _FixedLengthPrograms(
         model, DecodePolicy(tokenizer, aligner, info, _ALL_COUNT), tokenizer
     )
     loop = DeviceThread(model.rows, model.launcher, model.weights.device)
     loop.start()
-    return WhisperTorch(info, courses, loop)
+    return WhisperTorch(info, programs, loop)
 
 
-class _FixedLengthCourses(DecodeProgramFactory):
+class _FixedLengthPrograms(DecodeProgramFactory):
     """Random weights never end a text, so each answer gets as many tokens as speech of its length
     has."""
 

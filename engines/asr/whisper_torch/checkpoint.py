@@ -32,8 +32,6 @@ class ModelShape:
     "Positions of the encoder's output: half the mel frames of the longest window."
     text_positions: int = 448
     "Positions of the decoder: prompt and answer together."
-    inner: int = 0
-    "Width of the feed-forward layers; 0: four times `width`."
 
     @property
     def head_width(self) -> int:
@@ -71,7 +69,7 @@ def read_shape(folder: Path) -> ModelShape:
 
     Raises ConfigError if the folder has no Whisper checkpoint of transformers.
     """
-    config = _read(folder / CONFIG)
+    config = _read_json(folder / CONFIG)
     if config.get("model_type") != "whisper":
         raise ConfigError(f"{folder / CONFIG}: model_type is not whisper")
     if config.get("activation_function", "gelu") != "gelu" or config.get("scale_embedding"):
@@ -87,7 +85,6 @@ def read_shape(folder: Path) -> ModelShape:
             vocabulary=config["vocab_size"],
             audio_positions=config.get("max_source_positions", 1500),
             text_positions=config.get("max_target_positions", 448),
-            inner=config.get("decoder_ffn_dim", 0),
         )
     except KeyError as exc:
         raise ConfigError(f"{folder / CONFIG}: no {exc}") from exc
@@ -98,28 +95,28 @@ def read_special(folder: Path, shape: ModelShape) -> SpecialTokens:
 
     Raises ConfigError if no file names the token `<|notimestamps|>`.
     """
-    said = {**_read(folder / CONFIG)}
+    config = {**_read_json(folder / CONFIG)}
     if (folder / GENERATION).is_file():
-        said |= {k: v for k, v in _read(folder / GENERATION).items() if v is not None}
-    no_timestamps = said.get("no_timestamps_token_id")
+        config |= {k: v for k, v in _read_json(folder / GENERATION).items() if v is not None}
+    no_timestamps = config.get("no_timestamps_token_id")
     if no_timestamps is None:
-        no_timestamps = _table(folder).get("<|notimestamps|>")
+        no_timestamps = _added_tokens(folder).get("<|notimestamps|>")
     if no_timestamps is None:
         raise ConfigError(
             f"{folder}: no no_timestamps_token_id in {GENERATION}, and no <|notimestamps|> in "
             f"{TOKENIZER}"
         )
-    languages: Mapping[str, int] = said.get("lang_to_id") or {}
+    languages: Mapping[str, int] = config.get("lang_to_id") or {}
     return SpecialTokens(
-        start=said.get("decoder_start_token_id", 50258),
-        end=_one(said.get("eos_token_id", 50257)),
+        start=config.get("decoder_start_token_id", 50258),
+        end=_first_of(config.get("eos_token_id", 50257)),
         no_timestamps=no_timestamps,
         no_speech=no_timestamps - 1,
-        suppressed=tuple(said.get("suppress_tokens") or ()),
-        suppressed_first=tuple(said.get("begin_suppress_tokens") or ()),
-        first_timestamps=said.get("max_initial_timestamp_index"),
+        suppressed=tuple(config.get("suppress_tokens") or ()),
+        suppressed_first=tuple(config.get("begin_suppress_tokens") or ()),
+        first_timestamps=config.get("max_initial_timestamp_index"),
         languages=tuple(languages.values()) or _languages(folder),
-        alignment_heads=_heads(shape, said.get("alignment_heads") or ()),
+        alignment_heads=_heads(shape, config.get("alignment_heads") or ()),
     )
 
 
@@ -148,27 +145,27 @@ def _languages(folder: Path) -> tuple[int, ...]:
     English-only models list them too, but have none. The function repeats
     `whisper.model_info.languages_of`, which needs msgspec.
     """
-    table = _table(folder)
-    tasks = [table[name] for name in ("<|transcribe|>", "<|translate|>") if name in table]
-    start = table.get("<|startoftranscript|>")
-    if start is None or not tasks or table.get("<|endoftext|>") == _ENGLISH_END_TOKEN:
+    tokens = _added_tokens(folder)
+    tasks = [tokens[name] for name in ("<|transcribe|>", "<|translate|>") if name in tokens]
+    start = tokens.get("<|startoftranscript|>")
+    if start is None or not tasks or tokens.get("<|endoftext|>") == _ENGLISH_END_TOKEN:
         return ()
-    return tuple(sorted(number for number in table.values() if start < number < min(tasks)))
+    return tuple(sorted(number for number in tokens.values() if start < number < min(tasks)))
 
 
-def _table(folder: Path) -> Mapping[str, int]:
+def _added_tokens(folder: Path) -> Mapping[str, int]:
     """Returns the tokenizer's special tokens: text -> id. Empty without a tokenizer."""
     if not (folder / TOKENIZER).is_file():
         return {}
-    added = _read(folder / TOKENIZER).get("added_tokens", ())
+    added = _read_json(folder / TOKENIZER).get("added_tokens", ())
     return {token["content"]: int(token["id"]) for token in added}
 
 
-def _one(value: int | Sequence[int]) -> int:
+def _first_of(value: int | Sequence[int]) -> int:
     return value if isinstance(value, int) else value[0]
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_json(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_bytes())
     except (OSError, ValueError) as exc:

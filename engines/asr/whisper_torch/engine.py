@@ -15,10 +15,12 @@ class WhisperTorch:
     A requested language that the model does not know is detected instead.
     """
 
-    def __init__(self, info: AsrInfo, courses: DecodeProgramFactory, loop: DeviceThread) -> None:
-        """loop: the thread of the device, started already."""
+    def __init__(
+        self, info: AsrInfo, programs: DecodeProgramFactory, device_thread: DeviceThread
+    ) -> None:
+        """device_thread: the thread of the device, started already."""
         self.info = info
-        self._courses, self._loop = courses, loop
+        self._programs, self._device_thread = programs, device_thread
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
         """Returns one result per item (see `AsrModel.decode`). No result depends on other items.
@@ -44,10 +46,12 @@ class WhisperTorch:
         """
         if not items:
             done([])
-            return _nothing
-        call = _BatchCall(self._loop, len(items), done)
+            return _cancel_nothing
+        call = _BatchCall(self._device_thread, len(items), done)
         for index, item in enumerate(items):
-            call.add(self._loop.submit(self._courses.course(item), call.told(index)))
+            call.add(
+                self._device_thread.submit(self._programs.program(item), call.on_job_end(index))
+            )
         return call.cancel
 
     def forget(self, utterance: str) -> None:
@@ -55,14 +59,14 @@ class WhisperTorch:
 
     def close(self) -> None:
         """Ends the thread; items in progress are dropped."""
-        self._loop.close()
+        self._device_thread.close()
 
 
 class _BatchCall:
     """The items of one `begin` call; reports when all are decoded or one failed."""
 
-    def __init__(self, loop: DeviceThread, count: int, done: OnDecoded) -> None:
-        self._loop, self._done = loop, done
+    def __init__(self, device_thread: DeviceThread, count: int, done: OnDecoded) -> None:
+        self._device_thread, self._done = device_thread, done
         self._results: list[AsrResult | None] = [None] * count
         self._is_over = False
         self._lock = Lock()
@@ -77,9 +81,9 @@ class _BatchCall:
             self._jobs.append(job)
             is_over = self._is_over
         if is_over:
-            self._loop.cancel(job)
+            self._device_thread.cancel(job)
 
-    def told(self, index: int) -> Callable[[AsrResult | None, Exception | None], None]:
+    def on_job_end(self, index: int) -> Callable[[AsrResult | None, Exception | None], None]:
         """Returns the function that the job of item `index` calls at its end."""
 
         def done(result: AsrResult | None, error: Exception | None) -> None:
@@ -93,7 +97,7 @@ class _BatchCall:
                     return
             self._done(results if error is None else error)
             if error is not None:
-                self._drop()
+                self._cancel_jobs()
 
         return done
 
@@ -102,12 +106,12 @@ class _BatchCall:
             if self._is_over:
                 return
             self._is_over = True
-        self._drop()
+        self._cancel_jobs()
 
-    def _drop(self) -> None:
+    def _cancel_jobs(self) -> None:
         for job in self._jobs:
-            self._loop.cancel(job)
+            self._device_thread.cancel(job)
 
 
-def _nothing() -> None:
+def _cancel_nothing() -> None:
     """Cancels an empty call."""

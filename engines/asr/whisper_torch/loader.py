@@ -32,39 +32,41 @@ def open_engine(settings: Settings) -> WhisperTorch:
     folder = Path(settings.model)
     is_multilingual = "task" in info.supports
     rules = decode_rules(settings, read_notes(folder, settings, NAME))
-    where, kind = _place(settings)
-    if where == "cpu" and settings.cpu_threads:
+    device_name, compute_type = _device_and_type(settings)
+    if device_name == "cpu" and settings.cpu_threads:
         torch.set_num_threads(settings.cpu_threads)
-    if where != "cpu":
-        torch.cuda.set_device(where)
+    if device_name != "cpu":
+        torch.cuda.set_device(device_name)
     with torch.inference_mode():
-        device = open_device(folder, kind, where, settings.max_batch)
-        if where != "cpu" and settings.graphs:
-            _capture(device, all_window_frames(rules.padding), settings.warm_up_s)
+        device = open_device(folder, compute_type, device_name, settings.max_batch)
+        if device_name != "cpu" and settings.graphs:
+            _capture_graphs(device, all_window_frames(rules.padding), settings.warm_up_s)
     table = Table.from_file(str(folder / "tokenizer.json"))
     tokenizer = Tokenizer(table, is_multilingual)
     aligner = CrossAttentionAligner(TokenAligner(device), table, is_multilingual)
-    courses = DecodeProgramFactory(device, DecodePolicy(tokenizer, aligner, info, rules), tokenizer)
-    loop = DeviceThread(device.rows, device.launcher, device.weights.device)
-    loop.start()
-    return WhisperTorch(info, courses, loop)
+    programs = DecodeProgramFactory(
+        device, DecodePolicy(tokenizer, aligner, info, rules), tokenizer
+    )
+    device_thread = DeviceThread(device.rows, device.launcher, device.weights.device)
+    device_thread.start()
+    return WhisperTorch(info, programs, device_thread)
 
 
-def _place(settings: Settings) -> tuple[str, str]:
+def _device_and_type(settings: Settings) -> tuple[str, str]:
     """Returns device (`cpu`, `cuda:0`) and compute type. Raises ConfigError without a GPU."""
     has_gpu = torch.cuda.is_available()
     if settings.device == "cuda" and not has_gpu:
         raise ConfigError(f"asr.{NAME}: device cuda, but torch sees no GPU; allowed: auto, cpu")
     if settings.device == "cpu" or not has_gpu:
-        kind = settings.compute_type or "float32"
-        if kind.endswith("16"):
-            kind = "float32"  # the configured type is for a GPU
-        return "cpu", kind
+        compute_type = settings.compute_type or "float32"
+        if compute_type.endswith("16"):
+            compute_type = "float32"  # the configured type is for a GPU
+        return "cpu", compute_type
     return f"cuda:{settings.device_index}", settings.compute_type or "float16"
 
 
-def _capture(device: DeviceModel, frames: tuple[int, ...], budget_s: float) -> None:
+def _capture_graphs(device: DeviceModel, frames: tuple[int, ...], budget_s: float) -> None:
     began_s = time.monotonic()
-    count, of = device.capture(frames, budget_s, time.monotonic)
+    count, wanted = device.capture(frames, budget_s, time.monotonic)
     took_s = time.monotonic() - began_s
-    logger.info("= asr.%s: %d of %d CUDA graphs in %.1f s", NAME, count, of, took_s)
+    logger.info("= asr.%s: %d of %d CUDA graphs in %.1f s", NAME, count, wanted, took_s)

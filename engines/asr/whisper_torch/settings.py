@@ -61,10 +61,10 @@ def describe(settings: Settings) -> AsrInfo:
     if not any((folder / name).exists() for name in WEIGHTS):
         missing.append(WEIGHTS[0])
     if missing:
-        told = f"no {', '.join(missing)} in {folder}"
+        message = f"no {', '.join(missing)} in {folder}"
         if TOKENIZER in missing and (folder / "vocab.json").exists():
-            told += f"; transformers writes {TOKENIZER} from vocab.json and merges.txt"
-        raise EngineMissing("asr", NAME, told)
+            message += f"; transformers writes {TOKENIZER} from vocab.json and merges.txt"
+        raise EngineMissing("asr", NAME, message)
     read_shape(folder)
     notes = shared.read_notes(folder, settings, NAME)
     if settings.compute_type and settings.compute_type.endswith("16") and settings.device == "cpu":

@@ -63,14 +63,14 @@ OnProgramEnd = Callable[[Any, Exception | None], None]
 class DecodeJob:
     """A program in progress."""
 
-    course: DecodeProgram
+    program: DecodeProgram
     done: OnProgramEnd
     is_cancelled: bool = False
-    asked: DeviceTask | None = None
+    task: DeviceTask | None = None
     "Task that the program waits for; None: it has not begun."
-    seats: dict[int, SlotRange] = field(default_factory=dict)
+    slot_ranges: dict[int, SlotRange] = field(default_factory=dict)
     "Index in `GenerateTask.rows` -> the device's rows that write it."
-    written: dict[int, GeneratedTokens] = field(default_factory=dict)
+    generated: dict[int, GeneratedTokens] = field(default_factory=dict)
     "Index in `GenerateTask.rows` -> its finished answer."
 
 
@@ -84,9 +84,9 @@ class DeviceThread:
         self._rows, self._launcher, self._device = rows, launcher, device
         self._changed = Condition()
         self._new: deque[DecodeJob] = deque()
-        self._over: deque[tuple[DecodeJob, Future[Any]]] = deque()
+        self._finished_tasks: deque[tuple[DecodeJob, Future[Any]]] = deque()
         "Finished side tasks."
-        self._apart = ThreadPoolExecutor(1, "whisper-torch-apart", self._enter)
+        self._side_executor = ThreadPoolExecutor(1, "whisper-torch-side", self._enter)
         self._jobs: list[DecodeJob] = []
         "Programs in progress, in the order of their arrival."
         self._is_closing = False
@@ -103,11 +103,11 @@ class DeviceThread:
             self._changed.notify()
         if self._thread.ident is not None:
             self._thread.join()
-        self._apart.shutdown()
+        self._side_executor.shutdown()
 
-    def submit(self, course: DecodeProgram, done: OnProgramEnd) -> DecodeJob:
+    def submit(self, program: DecodeProgram, done: OnProgramEnd) -> DecodeJob:
         """Starts a program at the next step. done: called at its end, unless it is cancelled."""
-        job = DecodeJob(course, done)
+        job = DecodeJob(program, done)
         with self._changed:
             self._new.append(job)
             self._changed.notify()
@@ -126,7 +126,7 @@ class DeviceThread:
         self._enter()
         with torch.inference_mode():
             while self._wait():
-                self.turn()
+                self.run_once()
 
     def _enter(self) -> None:
         """Selects the device in a new thread: torch keeps this setting per thread."""
@@ -136,25 +136,25 @@ class DeviceThread:
     def _wait(self) -> bool:
         """Waits until there is work. Returns False when the thread must end."""
         with self._changed:
-            while not (self._new or self._over or self._is_closing or self._has_work()):
+            while not (self._new or self._finished_tasks or self._is_closing or self._has_work()):
                 self._changed.wait()
             return not self._is_closing
 
     def _has_work(self) -> bool:
         """Returns True if any job is cancelled, or waits for another task than a side task."""
-        return any(job.is_cancelled or not isinstance(job.asked, SideTask) for job in self._jobs)
+        return any(job.is_cancelled or not isinstance(job.task, SideTask) for job in self._jobs)
 
-    def turn(self) -> None:
+    def run_once(self) -> None:
         """Lets jobs join and leave, encodes, and steps all rows once."""
         try:
             self._admit()
             self._encode()
-            self._join()
-            if self._rows.seats:
+            self._assign_rows()
+            if self._rows.slot_ranges:
                 self._rows.step()
             ended = self._rows.ended()
-            for seat, written in zip(ended, self._rows.answers(ended), strict=True):
-                self._end(seat, written)
+            for slot_range, generated in zip(ended, self._rows.answers(ended), strict=True):
+                self._end_answer(slot_range, generated)
         except Exception as error:  # the device failed: no row can be trusted any more
             logger.exception("a step failed")
             self._fail(error)
@@ -168,72 +168,75 @@ class DeviceThread:
         jobs, self._jobs = self._jobs, []
         for job in jobs:
             if not job.is_cancelled:
-                _try(partial(job.done, None, error))
+                _run_cleanup(partial(job.done, None, error))
         for job in jobs:
-            for seat in job.seats.values():
-                _try(partial(self._rows.leave, seat))
-            _try(job.course.close)
+            for slot_range in job.slot_ranges.values():
+                _run_cleanup(partial(self._rows.leave, slot_range))
+            _run_cleanup(job.program.close)
 
     def _admit(self) -> None:
         with self._changed:
-            new, over = list(self._new), list(self._over)
+            new, finished = list(self._new), list(self._finished_tasks)
             self._new.clear()
-            self._over.clear()
+            self._finished_tasks.clear()
         for job in new:
             self._jobs.append(job)
         for job in [job for job in self._jobs if job.is_cancelled]:
             self._drop(job)
         for job in new:
             if job in self._jobs:
-                self._go_on(job, None)
-        for job, answer in over:
+                self._resume(job, None)
+        for job, result in finished:
             if job in self._jobs:
-                self._go_on(job, answer)
+                self._resume(job, result)
 
     def _encode(self) -> None:
         """Encodes waiting windows of equal length, in one call: then it is the rows' turn."""
-        waiting = [job for job in self._jobs if isinstance(job.asked, EncodeTask)]
+        waiting = [job for job in self._jobs if isinstance(job.task, EncodeTask)]
         if not waiting:
             return
         first = _window(waiting[0])
-        alike = [job for job in waiting if _window(job).shape == first.shape]
-        batch = alike[: next(size for size in ENCODE_BATCH_SIZES if size <= len(alike))]
+        same_length = [job for job in waiting if _window(job).shape == first.shape]
+        batch = same_length[: next(size for size in ENCODE_BATCH_SIZES if size <= len(same_length))]
         encoded = self._launcher.encode(torch.stack([_window(job) for job in batch]))
         for job, one in zip(batch, encoded, strict=True):
-            self._go_on(job, one)
+            self._resume(job, one)
 
-    def _join(self) -> None:
+    def _assign_rows(self) -> None:
         """Gives free rows to waiting jobs in the order of their arrival.
 
         If the first one needs more rows than are free, later ones wait too.
         """
         for job in self._jobs:
-            if not isinstance(job.asked, GenerateTask):
+            if not isinstance(job.task, GenerateTask):
                 continue
-            for index, new in enumerate(job.asked.rows):
-                if index in job.seats or index in job.written:
+            for index, new in enumerate(job.task.rows):
+                if index in job.slot_ranges or index in job.generated:
                     continue
-                first = self._rows.room(new.beam_size)
+                first = self._rows.find_free(new.beam_size)
                 if first is None:
                     return
-                job.seats[index] = self._rows.join(first, new, job.asked.encoded)
+                job.slot_ranges[index] = self._rows.join(first, new, job.task.encoded)
 
-    def _end(self, seat: SlotRange, written: GeneratedTokens) -> None:
+    def _end_answer(self, slot_range: SlotRange, generated: GeneratedTokens) -> None:
         job, index = next(
-            (job, i) for job in self._jobs for i, one in job.seats.items() if one is seat
+            (job, i)
+            for job in self._jobs
+            for i, one in job.slot_ranges.items()
+            if one is slot_range
         )
-        job.written[index] = written
-        del job.seats[index]
-        self._rows.leave(seat)
-        if isinstance(job.asked, GenerateTask) and len(job.written) == len(job.asked.rows):
-            self._go_on(job, [job.written[i] for i in sorted(job.written)])
+        job.generated[index] = generated
+        del job.slot_ranges[index]
+        self._rows.leave(slot_range)
+        if isinstance(job.task, GenerateTask) and len(job.generated) == len(job.task.rows):
+            self._resume(job, [job.generated[i] for i in sorted(job.generated)])
 
-    def _go_on(self, job: DecodeJob, answer: Any) -> None:
-        job.written = {}
+    def _resume(self, job: DecodeJob, result: Any) -> None:
+        job.generated = {}
         try:
-            if isinstance(answer, Future):
-                answer = answer.result()
-            job.asked = job.course.send(answer)
+            if isinstance(result, Future):
+                result = result.result()
+            job.task = job.program.send(result)
         except StopIteration as stop:
             self._jobs.remove(job)
             job.done(stop.value, None)
@@ -241,24 +244,24 @@ class DeviceThread:
             self._jobs.remove(job)
             job.done(None, error)
         else:
-            if isinstance(job.asked, SideTask):
-                call = self._apart.submit(_inferring, job.asked.call)
-                call.add_done_callback(partial(self._came, job))
+            if isinstance(job.task, SideTask):
+                call = self._side_executor.submit(_in_inference_mode, job.task.call)
+                call.add_done_callback(partial(self._on_side_task_done, job))
 
-    def _came(self, job: DecodeJob, call: Future[Any]) -> None:
+    def _on_side_task_done(self, job: DecodeJob, call: Future[Any]) -> None:
         """Takes the result of a side task; called in any thread."""
         with self._changed:
-            self._over.append((job, call))
+            self._finished_tasks.append((job, call))
             self._changed.notify()
 
     def _drop(self, job: DecodeJob) -> None:
-        for seat in job.seats.values():
-            self._rows.leave(seat)
-        job.course.close()
+        for slot_range in job.slot_ranges.values():
+            self._rows.leave(slot_range)
+        job.program.close()
         self._jobs.remove(job)
 
 
-def _try(call: Callable[[], Any]) -> None:
+def _run_cleanup(call: Callable[[], Any]) -> None:
     """Runs one part of the clean-up; an error is logged, and the rest goes on."""
     try:
         call()
@@ -266,11 +269,11 @@ def _try(call: Callable[[], Any]) -> None:
         logger.error("after a failed step: %r", error)
 
 
-def _inferring(call: Callable[[], Any]) -> Any:
+def _in_inference_mode(call: Callable[[], Any]) -> Any:
     with torch.inference_mode():
         return call()
 
 
 def _window(job: DecodeJob) -> torch.Tensor:
-    assert isinstance(job.asked, EncodeTask)
-    return job.asked.window
+    assert isinstance(job.task, EncodeTask)
+    return job.task.window

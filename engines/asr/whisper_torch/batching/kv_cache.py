@@ -9,8 +9,8 @@ import torch
 from engines.asr.whisper_torch.checkpoint import ModelShape, SpecialTokens
 
 _INTS = (
-    *("position", "prompt", "limit", "done", "start_at", "is_timed", "last_time", "seed"),
-    *("group", "width", "open", "is_said", "best_length", "heard"),
+    *("position", "prompt", "limit", "done", "start_position", "is_timed", "last_time", "seed"),
+    *("group", "width", "is_beam_open", "has_best", "best_length", "encoder_positions"),
 )
 _FLOATS = ("temperature", "score", "logprob", "no_speech", "best_score", "best_logprob")
 
@@ -81,7 +81,7 @@ class DecoderState:
     limit: torch.Tensor
     done: torch.Tensor
     "1: the row is free or finished, and its results do not change."
-    start_at: torch.Tensor
+    start_position: torch.Tensor
     "Position of the start token in the prompt."
     is_timed: torch.Tensor
     last_time: torch.Tensor
@@ -91,12 +91,12 @@ class DecoderState:
     "First row of the beam; without a beam the row itself."
     width: torch.Tensor
     "Number of rows of the beam; 1: no beam."
-    open: torch.Tensor
+    is_beam_open: torch.Tensor
     "1: the running beams may still become better than the finished ones."
-    is_said: torch.Tensor
+    has_best: torch.Tensor
     "1: this row holds one of its beam's finished answers (see `best`)."
     best_length: torch.Tensor
-    heard: torch.Tensor
+    encoder_positions: torch.Tensor
     "Number of encoder positions that the row attends to."
     temperature: torch.Tensor
     score: torch.Tensor
@@ -127,25 +127,25 @@ class DecoderState:
         self.done.fill_(1)
         torch.arange(rows, out=self.group)
         self.width.fill_(1)
-        self.heard.fill_(1)
+        self.encoder_positions.fill_(1)
         length = shape.text_positions + 1
         self.tokens = torch.full((rows, length), special.end, device=device)
         self.best = torch.full((rows, length), special.end, device=device)
         "Finished answers of beams, one per row."
-        self.banned = torch.zeros(rows, shape.vocabulary, dtype=torch.bool, device=device)
+        self.suppressed_mask = torch.zeros(rows, shape.vocabulary, dtype=torch.bool, device=device)
         heads, width = shape.decoder_heads, shape.head_width
-        said = (2, shape.decoder_layers, rows, heads, shape.text_positions, width)
-        self.said = torch.zeros(said, dtype=dtype, device=device)
+        self_cache = (2, shape.decoder_layers, rows, heads, shape.text_positions, width)
+        self.self_cache = torch.zeros(self_cache, dtype=dtype, device=device)
         "Keys and values of the tokens (self-attention)."
-        audio = (2, shape.decoder_layers, rows, heads, shape.audio_positions, width)
-        self.audio = torch.zeros(audio, dtype=dtype, device=device)
+        cross_cache = (2, shape.decoder_layers, rows, heads, shape.audio_positions, width)
+        self.cross_cache = torch.zeros(cross_cache, dtype=dtype, device=device)
         "Keys and values of the encoder's output (cross-attention)."
-        self.numbers = torch.arange(max(shape.vocabulary, length, *audio), device=device)
+        self.indices = torch.arange(max(shape.vocabulary, length, *cross_cache), device=device)
         "0, 1, 2, ..., for masks and indices."
-        self.seen = torch.zeros((), dtype=dtype, device=device)
-        self.unseen = torch.full((), -torch.inf, dtype=dtype, device=device)
+        self.visible = torch.zeros((), dtype=dtype, device=device)
+        self.hidden = torch.full((), -torch.inf, dtype=dtype, device=device)
         "Values that attention adds to a score: 0 for a visible position, else minus infinity."
-        self.banned_first = self.mask(special.suppressed_first)
+        self.suppressed_first_mask = self.mask(special.suppressed_first)
         self._masks: dict[tuple[int, ...], torch.Tensor] = {}
 
     def mask(self, tokens: tuple[int, ...]) -> torch.Tensor:
@@ -154,7 +154,7 @@ class DecoderState:
         mask[list(tokens)] = True
         return upload(mask, self.device)
 
-    def put(self, first: int, new: NewRow, audio: torch.Tensor) -> None:
+    def fill_rows(self, first: int, new: NewRow, audio: torch.Tensor) -> None:
         """Starts an answer in the rows `first` to `first + beam_size - 1`.
 
         audio: keys and values from `decoder.cross_keys_values`, shape (2, layers, heads, positions,
@@ -164,19 +164,19 @@ class DecoderState:
         ints = {
             "prompt": len(new.prompt),
             "limit": new.limit,
-            "start_at": new.prompt.index(self.special.start),
+            "start_position": new.prompt.index(self.special.start),
             "is_timed": int(new.is_timed),
             "seed": new.seed,
             "group": first,
             "width": new.beam_size,
-            "open": 1,
-            "heard": audio.shape[3],
+            "is_beam_open": 1,
+            "encoder_positions": audio.shape[3],
         }
         floats = {"temperature": new.temperature, "best_score": NO_SCORE}
         # One copy for all numbers: a double holds each of them exactly.
-        numbers = [*(ints.get(name, 0) for name in _INTS), *(floats.get(n, 0) for n in _FLOATS)]
-        packed = torch.tensor([*numbers, *new.prompt], dtype=torch.float64)
-        column, prompt = upload(packed, self.device).split([len(numbers), len(new.prompt)])
+        values = [*(ints.get(name, 0) for name in _INTS), *(floats.get(n, 0) for n in _FLOATS)]
+        packed = torch.tensor([*values, *new.prompt], dtype=torch.float64)
+        column, prompt = upload(packed, self.device).split([len(values), len(new.prompt)])
         self.ints[:, rows] = column[: len(_INTS), None]
         self.floats[:, rows] = column[len(_INTS) :, None]
         self.score[first + 1 : rows.stop] = NO_SCORE  # else all rows of the beam would be the same
@@ -184,8 +184,8 @@ class DecoderState:
         suppressed = self.special.suppressed if new.suppressed is None else new.suppressed
         if suppressed not in self._masks:
             self._masks[suppressed] = self.mask(suppressed)
-        self.banned[rows] = self._masks[suppressed]
-        self.audio[:, :, rows, :, : audio.shape[3]] = audio[:, :, None]
+        self.suppressed_mask[rows] = self._masks[suppressed]
+        self.cross_cache[:, :, rows, :, : audio.shape[3]] = audio[:, :, None]
 
     def answers(self, firsts: Sequence[tuple[int, bool]]) -> list[list[float]]:
         """Returns the answers of rows or beams; waits for the device, with one copy for all.

@@ -58,7 +58,7 @@ class DecodeProgramFactory:
     def __init__(self, device: DeviceModel, policy: DecodePolicy, tokenizer: Tokenizer) -> None:
         self._device, self._policy, self._tokenizer = device, policy, tokenizer
 
-    def course(self, item: AsrItem) -> Generator[DeviceTask, Any, AsrResult]:
+    def program(self, item: AsrItem) -> Generator[DeviceTask, Any, AsrResult]:
         """Returns the program that decodes one item.
 
         Its first `next` raises the errors of `DecodePolicy.check`.

@@ -45,7 +45,7 @@ class SlotRange:
     first: int
     "First row; the answer has `new.beam_size` rows."
     new: NewRow
-    heard: int
+    encoder_positions: int
     "Encoder positions that it attends to."
     length: int
     "Upper limit of its tokens at the next step, counted here without asking the device."
@@ -58,22 +58,22 @@ class SlotTable:
         self, weights: ModelWeights, state: DecoderState, launcher: KernelLauncher
     ) -> None:
         self._weights, self._state, self._launcher = weights, state, launcher
-        self._seats: list[SlotRange] = []
+        self._slot_ranges: list[SlotRange] = []
         self._is_taken = [False] * state.rows
         is_cuda = weights.device.type == "cuda"
-        self._flags = torch.zeros(state.rows, dtype=torch.int64, pin_memory=is_cuda)
-        self._told = torch.cuda.Event() if is_cuda else None
-        self._asked: list[SlotRange] | None = None
+        self._done_flags = torch.zeros(state.rows, dtype=torch.int64, pin_memory=is_cuda)
+        self._done_event = torch.cuda.Event() if is_cuda else None
+        self._queried: list[SlotRange] | None = None
         "Ranges at the last question which rows are done; None: it is answered."
-        self._launched = 0
+        self._steps_since_query = 0
         "Steps launched since that question."
 
     @property
-    def seats(self) -> Sequence[SlotRange]:
+    def slot_ranges(self) -> Sequence[SlotRange]:
         """The ranges in use."""
-        return self._seats
+        return self._slot_ranges
 
-    def room(self, rows: int) -> int | None:
+    def find_free(self, rows: int) -> int | None:
         """Returns the lowest row from which on `rows` rows are free; None if there is none."""
         for first in range(self._state.rows - rows + 1):
             if not any(self._is_taken[first : first + rows]):
@@ -83,40 +83,46 @@ class SlotTable:
     def join(self, first: int, new: NewRow, encoded: torch.Tensor) -> SlotRange:
         """Starts an answer in free rows.
 
-        first: from `room`. encoded: encoder output, shape (positions, width).
+        first: from `find_free`. encoded: encoder output, shape (positions, width).
         """
         audio = cross_keys_values(self._weights.decoder, self._weights.shape, encoded)
-        self._state.put(first, new, audio)
-        given = 0
+        self._state.fill_rows(first, new, audio)
+        read_tokens = 0
         if len(new.prompt) > MAX_STEPPED_PROMPT_TOKENS:
-            given = self._read(first, new, audio)
-        seat = SlotRange(first, new, audio.shape[3], given + 1)
-        self._seats.append(seat)
+            read_tokens = self._read_prompt(first, new, audio)
+        slot_range = SlotRange(first, new, audio.shape[3], read_tokens + 1)
+        self._slot_ranges.append(slot_range)
         for row in range(first, first + new.beam_size):
             self._is_taken[row] = True
-        return seat
+        return slot_range
 
-    def leave(self, seat: SlotRange) -> None:
+    def leave(self, slot_range: SlotRange) -> None:
         """Frees the rows of an answer; does nothing if they are free already."""
-        if seat not in self._seats:
+        if slot_range not in self._slot_ranges:
             return
-        self._seats.remove(seat)
-        for row in range(seat.first, seat.first + seat.new.beam_size):
+        self._slot_ranges.remove(slot_range)
+        for row in range(slot_range.first, slot_range.first + slot_range.new.beam_size):
             self._is_taken[row] = False
-        self._state.free(seat.first, seat.new.beam_size)  # last: a broken device fails here
+        self._state.free(
+            slot_range.first, slot_range.new.beam_size
+        )  # last: a broken device fails here
 
     def step(self) -> None:
         """Launches the computation of one token for all rows; does not wait for it."""
-        end = max(seat.first + seat.new.beam_size for seat in self._seats)
-        said = max(seat.length for seat in self._seats)
-        heard = max(seat.heard for seat in self._seats)
-        kind = StepKind.of(seat.new.kind for seat in self._seats)
-        is_even = all(seat.heard == heard for seat in self._seats)
-        self._launcher.step(shape_of(self._state, end, said, heard, kind, is_even=is_even))
-        self._launched += 1
-        most = self._state.shape.text_positions
-        for seat in self._seats:
-            seat.length = min(seat.length + 1, most)
+        end = max(slot_range.first + slot_range.new.beam_size for slot_range in self._slot_ranges)
+        tokens = max(slot_range.length for slot_range in self._slot_ranges)
+        encoder_positions = max(slot_range.encoder_positions for slot_range in self._slot_ranges)
+        kind = StepKind.of(slot_range.new.kind for slot_range in self._slot_ranges)
+        is_full = all(
+            slot_range.encoder_positions == encoder_positions for slot_range in self._slot_ranges
+        )
+        self._launcher.step(
+            graph_shape(self._state, end, tokens, encoder_positions, kind, is_full=is_full)
+        )
+        self._steps_since_query += 1
+        max_tokens = self._state.shape.text_positions
+        for slot_range in self._slot_ranges:
+            slot_range.length = min(slot_range.length + 1, max_tokens)
 
     def ended(self) -> list[SlotRange]:
         """Returns the answers that are known to be done.
@@ -124,72 +130,83 @@ class SlotTable:
         A GPU answers while it computes the next step. It is waited for only when it is
         `MAX_STEPS_AHEAD` steps behind. A CPU is never behind.
         """
-        if self._asked is None and self._seats:
-            self._flags.copy_(self._state.done, non_blocking=True)
-            if self._told is not None:
-                self._told.record()
-            self._asked, self._launched = list(self._seats), 0
-        if self._asked is None:
+        if self._queried is None and self._slot_ranges:
+            self._done_flags.copy_(self._state.done, non_blocking=True)
+            if self._done_event is not None:
+                self._done_event.record()
+            self._queried, self._steps_since_query = list(self._slot_ranges), 0
+        if self._queried is None:
             return []
-        if self._told is not None and not self._told.query():
-            if self._launched < MAX_STEPS_AHEAD:
+        if self._done_event is not None and not self._done_event.query():
+            if self._steps_since_query < MAX_STEPS_AHEAD:
                 return []
-            self._told.synchronize()
-        flags, asked = self._flags.tolist(), self._asked
-        self._asked = None
-        return [seat for seat in asked if flags[seat.first] and seat in self._seats]
+            self._done_event.synchronize()
+        flags, queried = self._done_flags.tolist(), self._queried
+        self._queried = None
+        return [
+            slot_range
+            for slot_range in queried
+            if flags[slot_range.first] and slot_range in self._slot_ranges
+        ]
 
-    def answers(self, seats: Sequence[SlotRange]) -> list[GeneratedTokens]:
+    def answers(self, slot_ranges: Sequence[SlotRange]) -> list[GeneratedTokens]:
         """Returns the tokens of answers that are done."""
-        if not seats:
+        if not slot_ranges:
             return []
-        told = self._state.answers([(seat.first, seat.new.beam_size > 1) for seat in seats])
-        return [self._written(seat.new, *one) for seat, one in zip(seats, told, strict=True)]
+        answers = self._state.answers(
+            [(slot_range.first, slot_range.new.beam_size > 1) for slot_range in slot_ranges]
+        )
+        return [
+            self._generated_tokens(slot_range.new, *one)
+            for slot_range, one in zip(slot_ranges, answers, strict=True)
+        ]
 
-    def _written(
+    def _generated_tokens(
         self, new: NewRow, length: float, logprob: float, no_speech: float, *tokens: float
     ) -> GeneratedTokens:
-        spoken = [int(token) for token in tokens[len(new.prompt) : int(length)]]
-        has_ended = bool(spoken) and spoken[-1] == self._state.special.end
-        count = max(1, len(spoken))
-        said = spoken[:-1] if has_ended else spoken
-        return GeneratedTokens(tuple(said), logprob / count, no_speech, has_ended)
+        chosen = [int(token) for token in tokens[len(new.prompt) : int(length)]]
+        has_ended = bool(chosen) and chosen[-1] == self._state.special.end
+        count = max(1, len(chosen))
+        text = chosen[:-1] if has_ended else chosen
+        return GeneratedTokens(tuple(text), logprob / count, no_speech, has_ended)
 
-    def _read(self, first: int, new: NewRow, audio: torch.Tensor) -> int:
+    def _read_prompt(self, first: int, new: NewRow, audio: torch.Tensor) -> int:
         """Reads the prompt without its last token, at once. Returns the number of tokens read."""
         weights, state = self._weights, self._state
         tokens = upload(torch.tensor(new.prompt[:-1]), state.device)
-        output, kept, _ = forced_decode(weights.decoder, weights.shape, tokens, audio)
+        output, keys_values, _ = forced_decode(weights.decoder, weights.shape, tokens, audio)
         rows = slice(first, first + new.beam_size)
-        state.said[:, :, rows, :, : len(tokens)] = kept[:, :, None]
+        state.self_cache[:, :, rows, :, : len(tokens)] = keys_values[:, :, None]
         state.position[rows] = len(tokens)
         start = new.prompt.index(state.special.start)
         if start < len(tokens) and state.special.no_speech is not None:
-            chances = scores(weights.decoder, output[start]).softmax(0)
-            state.no_speech[rows] = chances[state.special.no_speech]
+            probabilities = scores(weights.decoder, output[start]).softmax(0)
+            state.no_speech[rows] = probabilities[state.special.no_speech]
         return len(tokens)
 
 
-def shape_of(
+def graph_shape(
     state: DecoderState,
     rows: int,
-    said: int,
-    heard: int,
+    tokens: int,
+    encoder_positions: int,
     kind: StepKind = StepKind.PLAIN,
     *,
-    is_even: bool = False,
+    is_full: bool = False,
 ) -> StepShape:
     """Returns the smallest shape with a graph that covers a step.
 
-    rows, said, heard: rows, tokens and encoder positions that the step needs.
-    is_even: all rows attend to exactly `heard` positions.
+    rows, tokens, encoder_positions: rows, tokens and encoder positions that the step needs.
+    is_full: all rows attend to exactly `encoder_positions`.
     """
-    most, longest = state.shape.text_positions, state.shape.audio_positions
-    looked_at = min(-(-heard // ENCODER_POSITION_STEP) * ENCODER_POSITION_STEP, longest)
+    max_tokens, max_positions = state.shape.text_positions, state.shape.audio_positions
+    rounded_positions = min(
+        -(-encoder_positions // ENCODER_POSITION_STEP) * ENCODER_POSITION_STEP, max_positions
+    )
     return StepShape(
         rows=min(next((b for b in ROW_BUCKETS if b >= rows), rows), state.rows),
-        said=min(next((b for b in TOKEN_BUCKETS if b >= said), most), most),
-        heard=looked_at,
+        tokens=min(next((b for b in TOKEN_BUCKETS if b >= tokens), max_tokens), max_tokens),
+        encoder_positions=rounded_positions,
         kind=kind,
-        is_full=is_even and heard == looked_at,
+        is_full=is_full and encoder_positions == rounded_positions,
     )

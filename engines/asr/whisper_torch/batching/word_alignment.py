@@ -52,21 +52,25 @@ class TokenAligner:
         start: Sequence[int],
         text: Sequence[int],
         frames: int,
-        smooth: int,
+        median_width: int,
     ) -> TokenPath:
         special, shape = self._device.special, self._device.shape
         decoder = self._device.weights.decoder
         before = [*start, special.no_timestamps]
-        read_ = torch.tensor([*before, *text, special.end]).to(encoded.device)
+        input_tokens = torch.tensor([*before, *text, special.end]).to(encoded.device)
         audio = cross_keys_values(decoder, shape, encoded)
-        output, _, looks = forced_decode(decoder, shape, read_, audio, special.alignment_heads)
-        said = output[len(before) - 1 : -2]
-        chances = scores(decoder, said)[:, : special.end].softmax(1)
-        probabilities = chances.gather(1, read_[len(before) : -1, None])[:, 0].tolist()
-        weights = looks[:, :, : max(1, frames // 2)].float().softmax(-1)
+        output, _, attention = forced_decode(
+            decoder, shape, input_tokens, audio, special.alignment_heads
+        )
+        text_output = output[len(before) - 1 : -2]
+        token_probabilities = scores(decoder, text_output)[:, : special.end].softmax(1)
+        probabilities = token_probabilities.gather(1, input_tokens[len(before) : -1, None])[
+            :, 0
+        ].tolist()
+        weights = attention[:, :, : max(1, frames // 2)].float().softmax(-1)
         weights = weights - weights.mean(-2, keepdim=True)
         weights = weights / weights.var(-2, keepdim=True, unbiased=False).sqrt().clamp(min=1e-10)
-        cost = -_smoothed(weights, smooth).mean(0)
+        cost = -_median_filtered(weights, median_width).mean(0)
         path = dynamic_time_warping(cost[len(before) - 1 : -1].cpu().numpy())
         return TokenPath(path, probabilities)
 
@@ -81,26 +85,26 @@ def dynamic_time_warping(cost: npt.NDArray[np.float32]) -> list[tuple[int, int]]
     tokens, positions = cost.shape
     total = np.full((tokens + 1, positions + 1), np.inf, np.float32)
     total[0, 0] = 0
-    came = np.zeros((tokens + 1, positions + 1), np.int8)
+    previous_step = np.zeros((tokens + 1, positions + 1), np.int8)
     for diagonal in range(2, tokens + positions + 1):
         i = np.arange(max(1, diagonal - positions), min(tokens, diagonal - 1) + 1)
         j = diagonal - i
         both, token, position = total[i - 1, j - 1], total[i - 1, j], total[i, j - 1]
         is_both = (both < token) & (both < position)
         best = np.where(is_both, 0, np.where(token < position, 1, 2))
-        came[i, j] = best
+        previous_step[i, j] = best
         total[i, j] = cost[i - 1, j - 1] + np.choose(best, (both, token, position))
-    came[0, :], came[:, 0] = 2, 1
+    previous_step[0, :], previous_step[:, 0] = 2, 1
     i_, j_ = tokens, positions
     path = []
     while i_ > 0 or j_ > 0:
         path.append((i_ - 1, j_ - 1))
-        step = came[i_, j_]
+        step = previous_step[i_, j_]
         i_, j_ = i_ - (step != 2), j_ - (step != 1)
     return path[::-1]
 
 
-def _smoothed(weights: torch.Tensor, width: int) -> torch.Tensor:
+def _median_filtered(weights: torch.Tensor, width: int) -> torch.Tensor:
     """Returns the medians of `width` neighbouring positions; the ends are mirrored."""
     half = width // 2
     if weights.shape[-1] <= half:

@@ -15,17 +15,17 @@ import torch
 
 from engines.asr.whisper_torch.batching.kv_cache import DecoderState, StepKind
 from engines.asr.whisper_torch.batching.logit_rules import RowPositions, apply_logit_rules
-from engines.asr.whisper_torch.batching.sampling import choose
+from engines.asr.whisper_torch.batching.sampling import choose_tokens
 from engines.asr.whisper_torch.network.decoder import step
 from engines.asr.whisper_torch.network.encoder import encode
 from engines.asr.whisper_torch.network.weights import ModelWeights
 
 logger = logging.getLogger(__name__)
 
-_REHEARSALS = 2
+_WARM_UP_RUNS = 2
 "Runs before a capture, in which libraries choose their kernels and allocate their memory."
 
-K = TypeVar("K", bound=Hashable)
+ShapeT = TypeVar("ShapeT", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ class StepShape:
 
     rows: int
     "Number of rows: the step computes the first ones of the state."
-    said: int
+    tokens: int
     "Upper limit for the tokens of a row."
-    heard: int
+    encoder_positions: int
     "Upper limit for the encoder positions of a row."
     kind: StepKind = StepKind.PLAIN
     is_full: bool = False
-    "All rows attend to exactly `heard` positions."
+    "True: all rows attend to exactly `encoder_positions`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,16 @@ class EagerLauncher:
         """Computes the next tokens (see `KernelLauncher.step`)."""
         decoder = self._weights.decoder
         scores = step(
-            decoder, self._state, shape.rows, shape.said, shape.heard, is_full=shape.is_full
+            decoder,
+            self._state,
+            shape.rows,
+            shape.tokens,
+            shape.encoder_positions,
+            is_full=shape.is_full,
         )
         now = RowPositions.of(self._state, shape.rows)
-        may = apply_logit_rules(self._state, now, scores, shape.kind)
-        choose(self._state, now, scores, may, said=shape.said, kind=shape.kind)
+        allowed = apply_logit_rules(self._state, now, scores, shape.kind)
+        choose_tokens(self._state, now, scores, allowed, tokens=shape.tokens, kind=shape.kind)
 
     def encode(self, mel: torch.Tensor) -> torch.Tensor:
         """Encodes windows (see `KernelLauncher.encode`)."""
@@ -104,41 +109,41 @@ class _GraphPool:
 
     def __init__(self) -> None:
         self.pool = torch.cuda.graph_pool_handle()
-        self.rehearsing, self.capturing = torch.cuda.Stream(), torch.cuda.Stream()
+        self.warm_up_stream, self.capture_stream = torch.cuda.Stream(), torch.cuda.Stream()
 
     def capture(self, call: Callable[[], None]) -> Any:
         """Runs `call` on a side stream, as torch demands, then records it and returns the graph.
 
         `call` must use static buffers only.
         """
-        usual, graph = torch.cuda.current_stream(), torch.cuda.CUDAGraph()
+        current, graph = torch.cuda.current_stream(), torch.cuda.CUDAGraph()
         try:
-            self.rehearsing.wait_stream(usual)
-            with torch.cuda.stream(self.rehearsing):
-                for _ in range(_REHEARSALS):
+            self.warm_up_stream.wait_stream(current)
+            with torch.cuda.stream(self.warm_up_stream):
+                for _ in range(_WARM_UP_RUNS):
                     call()
-            usual.wait_stream(self.rehearsing)
+            current.wait_stream(self.warm_up_stream)
             # `thread_local`: other threads may use the device meanwhile without an error here.
             with torch.cuda.graph(
-                graph, self.pool, self.capturing, capture_error_mode="thread_local"
+                graph, self.pool, self.capture_stream, capture_error_mode="thread_local"
             ):
                 call()
         finally:
-            torch.cuda.set_stream(usual)  # a failed capture does not restore the stream itself
+            torch.cuda.set_stream(current)  # a failed capture does not restore the stream itself
         return graph
 
 
 @dataclass(slots=True)
-class _GraphCache(Generic[K]):
+class _GraphCache(Generic[ShapeT]):
     """Captured calls by shape."""
 
-    place: _GraphPool
-    captured: dict[K, Any] = field(default_factory=dict)
+    pool: _GraphPool
+    captured: dict[ShapeT, Any] = field(default_factory=dict)
 
-    def capture(self, key: K, call: Callable[[], None]) -> None:
-        self.captured[key] = self.place.capture(call)
+    def capture(self, key: ShapeT, call: Callable[[], None]) -> None:
+        self.captured[key] = self.pool.capture(call)
 
-    def replay(self, key: K) -> bool:
+    def replay(self, key: ShapeT) -> bool:
         """Launches the graph of a shape; returns False if there is none."""
         graph = self.captured.get(key)
         if graph is None:
@@ -153,9 +158,9 @@ class CudaGraphLauncher:
     def __init__(self, weights: ModelWeights, state: DecoderState) -> None:
         self._eager = EagerLauncher(weights, state)
         self._mels, self._dtype, self._device = weights.shape.mels, weights.dtype, weights.device
-        place = _GraphPool()
-        self._steps = _GraphCache[StepShape](place)
-        self._encodes = _GraphCache[EncodeShape](place)
+        pool = _GraphPool()
+        self._steps = _GraphCache[StepShape](pool)
+        self._encodes = _GraphCache[EncodeShape](pool)
         self._windows: dict[EncodeShape, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def warm_up(

@@ -26,37 +26,43 @@ def cross_keys_values(
 
 
 def step(
-    weights: DecoderWeights, state: DecoderState, rows: int, said: int, heard: int, *, is_full: bool
+    weights: DecoderWeights,
+    state: DecoderState,
+    rows: int,
+    tokens: int,
+    encoder_positions: int,
+    *,
+    is_full: bool,
 ) -> torch.Tensor:
     """Computes the scores of the next token of the first `rows` rows: (rows, vocabulary), float32.
 
-    said, heard: tokens and encoder positions of the caches that are read; no row may need more.
-    is_full: all rows in use attend to exactly `heard` positions, so that no mask is needed.
+    tokens, encoder_positions: how much of the caches is read; no row may need more.
+    is_full: all rows in use attend to exactly `encoder_positions`, so that no mask is needed.
     """
     position = state.position[:rows]
     token = state.tokens[:rows].gather(1, position[:, None])
-    number = state.numbers[:rows]
-    past = state.numbers[:said] <= position[:, None]
-    past = torch.where(past, state.seen, state.unseen)[:, None, None]
+    number = state.indices[:rows]
+    past = state.indices[:tokens] <= position[:, None]
+    past = torch.where(past, state.visible, state.hidden)[:, None, None]
     audio = None
     if not is_full:
-        audio = state.numbers[:heard] < state.heard[:rows, None]
-        audio = torch.where(audio, state.seen, state.unseen)[:, None, None]
+        audio = state.indices[:encoder_positions] < state.encoder_positions[:rows, None]
+        audio = torch.where(audio, state.visible, state.hidden)[:, None, None]
 
-    def attend_said(layer: int, qkv: torch.Tensor) -> torch.Tensor:
+    def attend_tokens(layer: int, qkv: torch.Tensor) -> torch.Tensor:
         parts = qkv.view(rows, 3, state.shape.decoder_heads, state.shape.head_width)
-        kept = state.said[:, layer, :rows]
+        kept = state.self_cache[:, layer, :rows]
         kept[:, number, :, position] = parts[:, 1:]
-        keys, values = kept[:, :, :, :said]
-        return _found(parts[:, 0, :, None], keys, values, past)
+        keys, values = kept[:, :, :, :tokens]
+        return _attention(parts[:, 0, :, None], keys, values, past)
 
     def attend_audio(layer: int, query: torch.Tensor) -> torch.Tensor:
-        (q,) = _heads(query, 1, state.shape)
-        keys, values = state.audio[:, layer, :rows, :, :heard]
-        return _found(q, keys, values, audio)
+        (q,) = _split_heads(query, 1, state.shape)
+        keys, values = state.cross_cache[:, layer, :rows, :, :encoder_positions]
+        return _attention(q, keys, values, audio)
 
     x = weights.tokens[token] + weights.positions[position][:, None]
-    return scores(weights, _through(weights, x, attend_said, attend_audio))[:, 0]
+    return scores(weights, _run_layers(weights, x, attend_tokens, attend_audio))[:, 0]
 
 
 def forced_decode(
@@ -64,35 +70,35 @@ def forced_decode(
     shape: ModelShape,
     tokens: torch.Tensor,
     audio: torch.Tensor,
-    watched: Sequence[tuple[int, int]] = (),
+    watched_heads: Sequence[tuple[int, int]] = (),
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Runs the decoder over a known text at once.
 
-    tokens: shape (tokens,). audio: from `cross_keys_values`. watched: (layer, head) of the heads
-    whose cross-attention is returned.
+    tokens: shape (tokens,). audio: from `cross_keys_values`.
+    watched_heads: (layer, head) of the heads whose cross-attention is returned.
     Returns the output (tokens, width), keys and values (2, layers, heads, tokens, head width), and
     the attention of the watched heads before the softmax (heads, tokens, positions).
     """
     kept: list[torch.Tensor] = []
-    looks: list[torch.Tensor] = []
+    attention_scores: list[torch.Tensor] = []
 
-    def attend_said(_: int, qkv: torch.Tensor) -> torch.Tensor:
-        q, k, v = _heads(qkv, 3, shape)
+    def attend_tokens(_: int, qkv: torch.Tensor) -> torch.Tensor:
+        q, k, v = _split_heads(qkv, 3, shape)
         kept.append(torch.stack([k[0], v[0]]))
         found = scaled_dot_product_attention(q, k, v, is_causal=True)
         return found.transpose(1, 2).flatten(2)
 
     def attend_audio(layer: int, query: torch.Tensor) -> torch.Tensor:
-        (q,) = _heads(query, 1, shape)
+        (q,) = _split_heads(query, 1, shape)
         keys, values = audio[:, layer][:, None]
-        heads = [head for at, head in watched if at == layer]
+        heads = [head for at, head in watched_heads if at == layer]
         if heads:
-            looks.append(q[0, heads] @ keys[0, heads].mT * shape.head_width**-0.5)
-        return _found(q, keys, values, None)
+            attention_scores.append(q[0, heads] @ keys[0, heads].mT * shape.head_width**-0.5)
+        return _attention(q, keys, values, None)
 
     x = (weights.tokens[tokens] + weights.positions[: len(tokens)])[None]
-    output = _through(weights, x, attend_said, attend_audio)[0]
-    where = torch.cat(looks) if looks else output.new_zeros(0)
+    output = _run_layers(weights, x, attend_tokens, attend_audio)[0]
+    where = torch.cat(attention_scores) if attention_scores else output.new_zeros(0)
     return output, torch.stack(kept, 1), where
 
 
@@ -101,27 +107,27 @@ def scores(weights: DecoderWeights, output: torch.Tensor) -> torch.Tensor:
     return linear(output, weights.tokens).float()
 
 
-def _through(
+def _run_layers(
     weights: DecoderWeights,
     x: torch.Tensor,
-    attend_said: AttentionFunction,
+    attend_tokens: AttentionFunction,
     attend_audio: AttentionFunction,
 ) -> torch.Tensor:
-    for number, (said, audio, inner) in enumerate(weights.layers):
-        x = x + said.out(attend_said(number, said.qkv(said.norm(x))))
-        x = x + audio.out(attend_audio(number, audio.query(audio.norm(x))))
-        x = inner(x)
+    for number, (own, cross, feed_forward) in enumerate(weights.layers):
+        x = x + own.out(attend_tokens(number, own.qkv(own.norm(x))))
+        x = x + cross.out(attend_audio(number, cross.query(cross.norm(x))))
+        x = feed_forward(x)
     return weights.norm(x)
 
 
-def _heads(x: torch.Tensor, parts: int, shape: ModelShape) -> torch.Tensor:
+def _split_heads(x: torch.Tensor, parts: int, shape: ModelShape) -> torch.Tensor:
     """Reshapes (rows, tokens, parts * width) to (parts, rows, heads, tokens, head width)."""
     rows, tokens, _ = x.shape
     x = x.view(rows, tokens, parts, shape.decoder_heads, shape.head_width)
     return x.permute(2, 0, 3, 1, 4)
 
 
-def _found(
+def _attention(
     q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
 ) -> torch.Tensor:
     return scaled_dot_product_attention(q, keys, values, mask).transpose(1, 2).flatten(2)

@@ -69,7 +69,7 @@ class DeviceModel:
         Returns (number of captured graphs, number of all shapes).
         """
         captured = CudaGraphLauncher(self.weights, self.state)
-        wanted = shapes(self.shape, frames, self.capacity)
+        wanted = shapes_to_capture(self.shape, frames, self.capacity)
         count = captured.warm_up(wanted, budget_s, now)
         self.launcher = captured
         self.rows = SlotTable(self.weights, self.state, captured)
@@ -85,8 +85,8 @@ class DeviceModel:
         start = upload(torch.tensor([self.special.start]), encoded.device)
         output, _, _ = forced_decode(decoder, self.shape, start, audio)
         wanted = list(self.special.languages)
-        chances = scores(decoder, output[0])[wanted].softmax(0)
-        return dict(zip(wanted, chances.tolist(), strict=True))
+        probabilities = scores(decoder, output[0])[wanted].softmax(0)
+        return dict(zip(wanted, probabilities.tolist(), strict=True))
 
 
 def open_device(
@@ -102,8 +102,8 @@ def open_device(
     checkpoint.
     """
     shape = read_shape(folder)
-    dtype, kept = COMPUTE_TYPES[compute_type]
-    weights = build(read_tensors(folder), shape, dtype=dtype, device=device, kept=kept)
+    dtype, storage = COMPUTE_TYPES[compute_type]
+    weights = build(read_tensors(folder), shape, dtype=dtype, device=device, storage=storage)
     choose_kernels(weights.device)
     return DeviceModel(weights, special or read_special(folder, shape), capacity)
 
@@ -118,7 +118,7 @@ def choose_kernels(device: torch.device) -> None:
         torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-def shapes(
+def shapes_to_capture(
     shape: ModelShape, frames: Sequence[int], capacity: int
 ) -> list[StepShape | EncodeShape]:
     """Returns all shapes to capture, the most probable first.
@@ -127,24 +127,33 @@ def shapes(
     more complex kinds of steps.
     """
     rows = [*(size for size in ROW_BUCKETS if size < capacity), capacity]
-    said = [*(size for size in TOKEN_BUCKETS if size < shape.text_positions), shape.text_positions]
-    heard = sorted({min(f // 2, shape.audio_positions) for f in frames})
-    looked_at = sorted(
+    token_counts = [
+        *(size for size in TOKEN_BUCKETS if size < shape.text_positions),
+        shape.text_positions,
+    ]
+    encoder_positions = sorted({min(f // 2, shape.audio_positions) for f in frames})
+    rounded_positions = sorted(
         {
             min(-(-h // ENCODER_POSITION_STEP) * ENCODER_POSITION_STEP, shape.audio_positions)
-            for h in heard
+            for h in encoder_positions
         }
     )
     found: list[tuple[int, StepShape | EncodeShape]] = []
-    few = [f for f in frames if f <= MAX_BATCHED_FRAMES] or frames
+    batched = [f for f in frames if f <= MAX_BATCHED_FRAMES] or frames
     for rank, windows in enumerate(reversed(ENCODE_BATCH_SIZES)):
-        found += [(rank, EncodeShape(windows, f)) for f in few]
-    found += [(1, EncodeShape(1, f)) for f in frames if f not in few]
-    for (i, length), kind in product(enumerate(said), StepKind):
-        for h, count in product(looked_at, rows):
+        found += [(rank, EncodeShape(windows, f)) for f in batched]
+    found += [(1, EncodeShape(1, f)) for f in frames if f not in batched]
+    for (i, length), kind in product(enumerate(token_counts), StepKind):
+        for h, count in product(rounded_positions, rows):
             # `is_full` is possible only if windows of exactly this length occur. If there is but
             # one length of windows, all rows are always full.
-            evens = [even for even in (True, False) if len(heard) > 1 or even == (h in heard)]
-            evens = evens if h in heard else [False]
-            found += [(i + kind, StepShape(count, length, h, kind, even)) for even in evens]
+            fullness = [
+                is_full
+                for is_full in (True, False)
+                if len(encoder_positions) > 1 or is_full == (h in encoder_positions)
+            ]
+            fullness = fullness if h in encoder_positions else [False]
+            found += [
+                (i + kind, StepShape(count, length, h, kind, is_full)) for is_full in fullness
+            ]
     return [one for _, one in sorted(found, key=lambda ranked: ranked[0])]

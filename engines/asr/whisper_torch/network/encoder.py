@@ -14,16 +14,16 @@ def encode(weights: EncoderWeights, mel: torch.Tensor) -> torch.Tensor:
     x = gelu(conv1d(mel, *weights.conv1, padding=1))
     x = gelu(conv1d(x, *weights.conv2, stride=2, padding=1)).transpose(1, 2)
     x = x + weights.positions[: x.shape[1]]
-    most = torch.finfo(x.dtype).max - 1000
-    for attention, inner in weights.layers:
-        x = inner(x + _attend(attention, attention.norm(x), weights.heads))
+    limit = torch.finfo(x.dtype).max - 1000
+    for attention, feed_forward in weights.layers:
+        x = feed_forward(x + _attend(attention, attention.norm(x), weights.heads))
         if x.dtype == torch.float16:  # as in transformers: infinity would spread to all values
-            x = x.clamp(-most, most)
+            x = x.clamp(-limit, limit)
     return weights.norm(x)
 
 
 def _attend(layer: SelfAttention, x: torch.Tensor, heads: int) -> torch.Tensor:
     windows, length, width = x.shape
     qkv = layer.qkv(x).view(windows, length, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
-    heard = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2])
-    return layer.out(heard.transpose(1, 2).reshape(windows, length, width))
+    attention = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2])
+    return layer.out(attention.transpose(1, 2).reshape(windows, length, width))

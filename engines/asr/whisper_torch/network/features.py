@@ -9,15 +9,15 @@ from engines.asr.whisper.windows import FRAME_SAMPLES
 from engines.asr.whisper_torch.batching.kv_cache import upload
 
 _FFT_SAMPLES = 400
-_HALF = _FFT_SAMPLES // 2
-_PLANNED = 100
+_HALF_FFT_SAMPLES = _FFT_SAMPLES // 2
+_PLANNED_FRAMES = 100
 "Frames are computed in multiples of this (1 s), as a GPU makes a plan for each number of them."
-_SILENCE, _RANGE = -10.0, 8.0
+_MIN_LOG_POWER, _LOG_POWER_RANGE = -10.0, 8.0
 "Least log10 of a power, and the range in decades below the loudest one that Whisper keeps."
 
 _LINEAR_HZ, _LINEAR_STEP_HZ, _LOG_STEP = 1000.0, 200.0 / 3, np.log(6.4) / 27.0
 "Slaney's mel scale: linear up to 1 kHz, then logarithmic."
-_MOST_MELS = 45.245640471924965
+_MAX_MEL = 45.245640471924965
 "8 kHz on that scale."
 
 
@@ -34,12 +34,12 @@ class DeviceLogMel:
 
         pcm: 16 kHz.
         """
-        frames = -(-(len(pcm) + _HALF) // FRAME_SAMPLES)
+        frames = -(-(len(pcm) + _HALF_FFT_SAMPLES) // FRAME_SAMPLES)
         samples = upload(torch.from_numpy(pcm.astype(np.float32) / 32768), self._device)
-        start = torch.nn.functional.pad(samples, (0, max(0, _HALF + 1 - len(samples))))
-        before = start[1 : _HALF + 1].flip(0)  # the audio is mirrored at its beginning
-        planned = -(-frames // _PLANNED) * _PLANNED
-        needed = (planned - 1) * FRAME_SAMPLES + _FFT_SAMPLES
+        start = torch.nn.functional.pad(samples, (0, max(0, _HALF_FFT_SAMPLES + 1 - len(samples))))
+        before = start[1 : _HALF_FFT_SAMPLES + 1].flip(0)  # the audio is mirrored at its beginning
+        planned_frames = -(-frames // _PLANNED_FRAMES) * _PLANNED_FRAMES
+        needed = (planned_frames - 1) * FRAME_SAMPLES + _FFT_SAMPLES
         samples = torch.cat([before, samples])
         samples = torch.nn.functional.pad(samples, (0, max(0, needed - len(samples))))[:needed]
         spectrum = torch.stft(
@@ -51,15 +51,15 @@ class DeviceLogMel:
             return_complex=True,
         )
         mel = self._filters @ spectrum[:, :frames].abs().square()
-        return mel.clamp(min=10**_SILENCE).log10()
+        return mel.clamp(min=10**_MIN_LOG_POWER).log10()
 
 
 def normalized_window_tensor(powers: torch.Tensor, frames: int, first: int = 0) -> torch.Tensor:
     """Returns a normalised window of `frames` from frame `first` on, filled up with silence."""
-    floor = powers.amax() - _RANGE
-    heard = powers[:, first : first + frames]
-    heard = torch.nn.functional.pad(heard, (0, frames - heard.shape[1]), value=_SILENCE)
-    return (torch.maximum(heard, floor) + 4) / 4
+    floor = powers.amax() - _LOG_POWER_RANGE
+    window = powers[:, first : first + frames]
+    window = torch.nn.functional.pad(window, (0, frames - window.shape[1]), value=_MIN_LOG_POWER)
+    return (torch.maximum(window, floor) + 4) / 4
 
 
 def mel_filters(mels: int) -> Features:
@@ -67,7 +67,7 @@ def mel_filters(mels: int) -> Features:
 
     Shape (mels, frequencies).
     """
-    scale = np.linspace(0, _MOST_MELS, mels + 2)
+    scale = np.linspace(0, _MAX_MEL, mels + 2)
     corner = _LINEAR_HZ / _LINEAR_STEP_HZ
     above = _LINEAR_HZ * np.exp(_LOG_STEP * (scale - corner))
     hz = np.where(scale >= corner, above, scale * _LINEAR_STEP_HZ)

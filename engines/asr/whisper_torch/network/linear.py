@@ -8,8 +8,8 @@ from torch.nn.functional import linear as multiply
 
 WeightStorage = Literal["plain", "int8", "fp8"]
 
-_INT8_MOST = 127.0
-_FP8_MOST = 448.0
+_INT8_MAX = 127.0
+_FP8_MAX = 448.0
 "Largest finite number of e4m3."
 
 
@@ -40,13 +40,15 @@ class Linear:
         return sum(part.nbytes for part in parts if part is not None)
 
 
-def quantize_linear(weight: torch.Tensor, bias: torch.Tensor | None, kept: WeightStorage) -> Linear:
-    """Stores a weight, shape (outputs, inputs), as `kept` says, with one scale per output."""
-    if kept == "plain":
+def quantize_linear(
+    weight: torch.Tensor, bias: torch.Tensor | None, storage: WeightStorage
+) -> Linear:
+    """Stores a weight, shape (outputs, inputs), as `storage` says, with one scale per output."""
+    if storage == "plain":
         return Linear(weight, bias)
-    most = _INT8_MOST if kept == "int8" else _FP8_MOST
-    scale = weight.float().abs().amax(1).clamp(min=1e-12) / most
+    max_value = _INT8_MAX if storage == "int8" else _FP8_MAX
+    scale = weight.float().abs().amax(1).clamp(min=1e-12) / max_value
     scaled = weight.float() / scale[:, None]
-    if kept == "int8":
+    if storage == "int8":
         return Linear(scaled.round().to(torch.int8), bias, scale)
     return Linear(scaled.to(torch.float8_e4m3fn), bias, scale)

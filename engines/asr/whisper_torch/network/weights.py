@@ -99,7 +99,7 @@ class ModelWeights:
     @property
     def nbytes(self) -> int:
         """Size of all tensors in bytes."""
-        return sum(_sizes(self.encoder)) + sum(_sizes(self.decoder))
+        return sum(_tensor_sizes(self.encoder)) + sum(_tensor_sizes(self.decoder))
 
 
 def read_tensors(folder: Path) -> dict[str, torch.Tensor]:
@@ -126,15 +126,15 @@ def build(
     *,
     dtype: torch.dtype,
     device: str,
-    kept: WeightStorage = "plain",
+    storage: WeightStorage = "plain",
 ) -> ModelWeights:
     """Returns the weights on a device. Raises ConfigError for a missing tensor.
 
-    dtype: number type of the computation. kept: storage of the matrices.
+    dtype: number type of the computation. storage: storage of the matrices.
     """
-    take = _TensorReader(tensors, dtype, torch.device(device), kept)
+    reader = _TensorReader(tensors, dtype, torch.device(device), storage)
     try:
-        encoder, decoder = _encoder(take, shape), _decoder(take, shape)
+        encoder, decoder = _encoder(reader, shape), _decoder(reader, shape)
         where = decoder.tokens.device  # has the number of the GPU, which `set_device` needs
         return ModelWeights(shape, encoder, decoder, dtype, where)
     except KeyError as exc:
@@ -145,9 +145,9 @@ class _TensorReader:
     """Reads tensors by name, moved to the device and converted."""
 
     def __init__(
-        self, tensors: Tensors, dtype: torch.dtype, device: torch.device, kept: WeightStorage
+        self, tensors: Tensors, dtype: torch.dtype, device: torch.device, storage: WeightStorage
     ) -> None:
-        self._tensors, self._dtype, self._device, self._kept = tensors, dtype, device, kept
+        self._tensors, self._dtype, self._device, self._storage = tensors, dtype, device, storage
 
     def plain(self, name: str) -> torch.Tensor:
         return self._tensors[name].to(self._device, self._dtype)
@@ -167,7 +167,7 @@ class _TensorReader:
             else weight.new_zeros(len(weight))
             for name, weight in zip(names, weights, strict=True)
         ]
-        return quantize_linear(torch.cat(weights), torch.cat(biases), self._kept)
+        return quantize_linear(torch.cat(weights), torch.cat(biases), self._storage)
 
     def attention(self, name: str) -> SelfAttention:
         parts = [f"{name}.self_attn.{part}_proj" for part in "qkv"]
@@ -177,50 +177,50 @@ class _TensorReader:
             self.linear(f"{name}.self_attn.out_proj"),
         )
 
-    def inner(self, name: str) -> FeedForward:
+    def feed_forward(self, name: str) -> FeedForward:
         norm = self.norm(f"{name}.final_layer_norm")
         return FeedForward(norm, self.linear(f"{name}.fc1"), self.linear(f"{name}.fc2"))
 
 
-def _encoder(take: _TensorReader, shape: ModelShape) -> EncoderWeights:
+def _encoder(reader: _TensorReader, shape: ModelShape) -> EncoderWeights:
     names = [f"encoder.layers.{i}" for i in range(shape.encoder_layers)]
     return EncoderWeights(
-        conv1=take.pair("encoder.conv1"),
-        conv2=take.pair("encoder.conv2"),
-        positions=take.plain("encoder.embed_positions.weight"),
-        layers=[(take.attention(name), take.inner(name)) for name in names],
-        norm=take.norm("encoder.layer_norm"),
+        conv1=reader.pair("encoder.conv1"),
+        conv2=reader.pair("encoder.conv2"),
+        positions=reader.plain("encoder.embed_positions.weight"),
+        layers=[(reader.attention(name), reader.feed_forward(name)) for name in names],
+        norm=reader.norm("encoder.layer_norm"),
         heads=shape.encoder_heads,
     )
 
 
-def _decoder(take: _TensorReader, shape: ModelShape) -> DecoderWeights:
+def _decoder(reader: _TensorReader, shape: ModelShape) -> DecoderWeights:
     names = [f"decoder.layers.{i}" for i in range(shape.decoder_layers)]
     layers = []
     for name in names:
         cross = CrossAttention(
-            take.norm(f"{name}.encoder_attn_layer_norm"),
-            take.linear(f"{name}.encoder_attn.q_proj"),
-            take.linear(f"{name}.encoder_attn.out_proj"),
+            reader.norm(f"{name}.encoder_attn_layer_norm"),
+            reader.linear(f"{name}.encoder_attn.q_proj"),
+            reader.linear(f"{name}.encoder_attn.out_proj"),
         )
-        layers.append((take.attention(name), cross, take.inner(name)))
-    heard = [f"{name}.encoder_attn.{part}_proj" for name in names for part in "kv"]
+        layers.append((reader.attention(name), cross, reader.feed_forward(name)))
+    key_value_names = [f"{name}.encoder_attn.{part}_proj" for name in names for part in "kv"]
     return DecoderWeights(
-        tokens=take.plain("decoder.embed_tokens.weight"),
-        positions=take.plain("decoder.embed_positions.weight"),
+        tokens=reader.plain("decoder.embed_tokens.weight"),
+        positions=reader.plain("decoder.embed_positions.weight"),
         layers=layers,
-        cross=take.linear(*heard),
-        norm=take.norm("decoder.layer_norm"),
+        cross=reader.linear(*key_value_names),
+        norm=reader.norm("decoder.layer_norm"),
     )
 
 
-def _sizes(part: Any) -> Iterator[int]:
+def _tensor_sizes(part: Any) -> Iterator[int]:
     """Yields the size of every tensor in `part`, in bytes."""
     if isinstance(part, torch.Tensor):
         yield part.nbytes
     elif isinstance(part, list | tuple):
         for one in part:
-            yield from _sizes(one)
+            yield from _tensor_sizes(one)
     elif hasattr(part, "__slots__"):
         for name in part.__slots__:
-            yield from _sizes(getattr(part, name))
+            yield from _tensor_sizes(getattr(part, name))

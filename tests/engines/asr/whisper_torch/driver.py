@@ -43,7 +43,7 @@ def mel(device: DeviceModel, pcm: Pcm, frames: int = 3000) -> torch.Tensor:
     return normalized_window_tensor(device.features.powers(pcm), frames)
 
 
-def heard(device: DeviceModel, mels: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def encoded_windows(device: DeviceModel, mels: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Encoder outputs; each window alone, for their lengths differ."""
     with torch.inference_mode():
         return [device.launcher.encode(one[None].to(device.dtype))[0] for one in mels]
@@ -57,27 +57,27 @@ def answers(
 ) -> dict[int, GeneratedTokens]:
     """Of all wishes, by index; each joins when its steps have gone by and there is room. `leaves`:
     index -> how many steps it stays."""
-    waiting, seated = list(range(len(wishes))), dict[int, SlotRange]()
+    waiting, occupied = list(range(len(wishes))), dict[int, SlotRange]()
     stays, found, step = dict(leaves or {}), dict[int, GeneratedTokens](), 0
     with torch.inference_mode():
-        while waiting or seated:
+        while waiting or occupied:
             for index in [i for i in waiting if wishes[i].after <= step]:
                 wish = wishes[index]
-                first = device.rows.room(wish.new.beam_size)
+                first = device.rows.find_free(wish.new.beam_size)
                 if first is not None:
                     waiting.remove(index)
-                    seated[index] = device.rows.join(first, wish.new, encoded[wish.clip])
-            if seated:
+                    occupied[index] = device.rows.join(first, wish.new, encoded[wish.clip])
+            if occupied:
                 device.rows.step()
             step += 1
             ended = device.rows.ended()
             written = dict(zip(map(id, ended), device.rows.answers(ended), strict=True))
-            for index, seat in list(seated.items()):
-                if seat in ended:
-                    found[index] = written[id(seat)]
+            for index, slot_range in list(occupied.items()):
+                if slot_range in ended:
+                    found[index] = written[id(slot_range)]
                 elif index in stays:
                     stays[index] -= 1
-                if seat in ended or stays.get(index) == 0:
-                    device.rows.leave(seat)
-                    del seated[index]
+                if slot_range in ended or stays.get(index) == 0:
+                    device.rows.leave(slot_range)
+                    del occupied[index]
     return found

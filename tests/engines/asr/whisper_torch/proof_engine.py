@@ -115,7 +115,7 @@ def test_calls_overlap_and_a_cancelled_one_is_never_told(engine: WhisperTorch) -
     engine.decode(items(OPTIONS["bare"]))
     engine.decode([])
     assert slow == []
-    assert not engine._loop._rows.seats
+    assert not engine._device_thread._rows.slot_ranges
 
 
 def test_what_is_wrong_is_its_caller_s_alone(engine: WhisperTorch) -> None:

@@ -19,7 +19,7 @@ from engines.asr.whisper_torch.engine import WhisperTorch
 from engines.asr.whisper_torch.network.device import DeviceModel
 from engines.base import AsrItem, AsrResult
 from tests.engines.asr.whisper_torch import checkpoints
-from tests.engines.asr.whisper_torch.driver import clips, heard, mel, opened
+from tests.engines.asr.whisper_torch.driver import clips, encoded_windows, mel, opened
 
 pytestmark = pytest.mark.live
 
@@ -42,7 +42,7 @@ def test_everybody_is_told_of_a_device_that_stays_broken(
 ) -> None:
     """Its rows cannot even be freed then. Who comes next is told as well, and served once the
     device works."""
-    (encoded,) = heard(device, [mel(device, clips()[0], 400)])
+    (encoded,) = encoded_windows(device, [mel(device, clips()[0], 400)])
     told: Told = []
 
     def submit(name: str, hangs_up: bool = False) -> DecodeJob:
@@ -62,22 +62,22 @@ def test_everybody_is_told_of_a_device_that_stays_broken(
             submit(name, hangs_up=True)
         given_up = submit("nobody")
         submit("waiting for room")
-        loop.turn()
+        loop.run_once()
         with monkeypatch.context() as patched:
             patched.setattr(device.rows._launcher, "step", broken)
             patched.setattr(device.state, "free", broken)
             loop.cancel(given_up)
-            loop.turn()
+            loop.run_once()
             assert [name for name, _, _ in told] == ["a", "b", "waiting for room"]
             submit("next")
-            loop.turn()
+            loop.run_once()
         assert [name for name, _, _ in told[3:]] == ["next"]
         assert all(isinstance(error, torch.AcceleratorError) for _, _, error in told)
-        assert not device.rows.seats
-        assert device.rows.room(4) == 0
+        assert not device.rows.slot_ranges
+        assert device.rows.find_free(4) == 0
         submit("later")
         while len(told) < 5:
-            loop.turn()
+            loop.run_once()
     assert told[4][2] is None
     assert "a step failed" in caplog.text
     assert "the server is gone" in caplog.text
@@ -101,17 +101,17 @@ class _Sudden:
         self.cancelled.append(job)
 
 
-class _NoCourses:
-    def course(self, item: AsrItem) -> Generator[DeviceTask, Any, Any]:
+class _NoPrograms:
+    def program(self, item: AsrItem) -> Generator[DeviceTask, Any, Any]:
         yield from ()
 
 
 def test_nothing_runs_on_for_a_call_whose_first_item_failed_at_once() -> None:
     loop, told = _Sudden(), list[list[AsrResult] | Exception]()
     info: Any = None
-    courses: Any = _NoCourses()
+    programs: Any = _NoPrograms()
     given: Any = loop
     items = [AsrItem(str(i), clips()[0], True) for i in range(3)]
-    WhisperTorch(info, courses, given).begin(items, told.append)
+    WhisperTorch(info, programs, given).begin(items, told.append)
     assert len(told) == 1
     assert loop.cancelled[-2:] == loop.submitted[1:]

@@ -98,7 +98,7 @@ def test_a_decoder_that_hears_nothing_is_seen(
         texts = texts_of_transformers(reference, windows, TOKENS, beams)
         assert is_varied(texts)
         assert with_transformers(model, windows, texts, beams) == 1
-        put = DecoderState.put
+        put = DecoderState.fill_rows
         monkeypatch.setattr(
             DecoderState, "put", lambda self, first, new, audio: put(self, first, new, 0 * audio)
         )
@@ -119,7 +119,7 @@ def test_decoders_of_real_shapes_say_varied_texts(name: str) -> None:
     special = SpecialTokens(START, END, NO_TIMESTAMPS + (shape.mels == 128), None)
     with torch.inference_mode():
         named = tensors(shape, "cpu", torch.float32)
-        weights = build(named, shape, dtype=torch.float32, device="cpu", kept="plain")
+        weights = build(named, shape, dtype=torch.float32, device="cpu", storage="plain")
         source = torch.Generator().manual_seed(2)
         common, *own = (torch.randn(250, shape.width, generator=source) / 2**0.5 for _ in range(4))
         prompt = (START, special.no_timestamps)
@@ -152,7 +152,7 @@ class Wrong:
         self.captured: Sequence[Any] = launcher.captured
 
     def step(self, shape: StepShape) -> None:
-        self._launcher.step(replace(shape, said=8) if shape == self._bad else shape)
+        self._launcher.step(replace(shape, tokens=8) if shape == self._bad else shape)
 
     def encode(self, mel: torch.Tensor) -> torch.Tensor:
         encoded: torch.Tensor = self._launcher.encode(mel)

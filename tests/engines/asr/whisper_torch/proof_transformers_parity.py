@@ -16,7 +16,14 @@ from engines.asr.whisper_torch.network.device import DeviceModel
 from engines.asr.whisper_torch.network.encoder import encode
 from engines.asr.whisper_torch.network.features import mel_filters
 from tests.engines.asr.whisper_torch import checkpoints
-from tests.engines.asr.whisper_torch.driver import Wish, answers, clips, heard, mel, opened
+from tests.engines.asr.whisper_torch.driver import (
+    Wish,
+    answers,
+    clips,
+    encoded_windows,
+    mel,
+    opened,
+)
 
 pytestmark = pytest.mark.live
 
@@ -63,7 +70,7 @@ def sounds() -> list[Pcm]:
 
 @pytest.fixture(scope="module")
 def encoded(pair: Pair, sounds: list[Pcm]) -> list[torch.Tensor]:
-    return heard(pair.ours, [mel(pair.ours, pcm) for pcm in sounds])
+    return encoded_windows(pair.ours, [mel(pair.ours, pcm) for pcm in sounds])
 
 
 def said(

@@ -23,7 +23,7 @@ from engines.asr.whisper_torch.network.weights import read_tensors
 from engines.base import AsrItem, AsrOptions
 from engines.registry import load
 from tests.engines.asr.whisper_torch import checkpoints
-from tests.engines.asr.whisper_torch.driver import clips, heard, mel, opened
+from tests.engines.asr.whisper_torch.driver import clips, encoded_windows, mel, opened
 from tests.shared import ROOT
 
 pytestmark = pytest.mark.live
@@ -63,7 +63,7 @@ def writing(encoded: torch.Tensor, new: NewRow) -> Generator[DeviceTask, Any, An
 
 def test_a_cancelled_request_s_rows_are_free_at_the_next_step(device: DeviceModel) -> None:
     """By turns of the loop, driven by hand: who waits for room has it in the very next one."""
-    (encoded,) = heard(device, [mel(device, clips()[0], 400)])
+    (encoded,) = encoded_windows(device, [mel(device, clips()[0], 400)])
     beam, greedy = NewRow((561, 567), 40, beam_size=5), NewRow((561, 567), 40)
     told: dict[str, Any] = {}
 
@@ -75,23 +75,23 @@ def test_a_cancelled_request_s_rows_are_free_at_the_next_step(device: DeviceMode
         first = loop.submit(writing(encoded, beam), done("first"))
         loop.submit(writing(encoded, greedy), done("beside"))
         loop.submit(writing(encoded, beam), done("waiting"))
-        loop.turn()
-        assert [seat.first for seat in device.rows.seats] == [0, 5]
+        loop.run_once()
+        assert [slot_range.first for slot_range in device.rows.slot_ranges] == [0, 5]
         loop.cancel(first)
-        loop.turn()
-        assert sorted(seat.first for seat in device.rows.seats) == [0, 5]
+        loop.run_once()
+        assert sorted(slot_range.first for slot_range in device.rows.slot_ranges) == [0, 5]
         while len(told) < 2:
-            loop.turn()
+            loop.run_once()
         alone = DeviceThread(device.rows, device.launcher, device.weights.device)
         for name, new in (("beside", greedy), ("waiting", beam)):
             alone.submit(writing(encoded, new), done(f"{name} alone"))
             while f"{name} alone" not in told:
-                alone.turn()
+                alone.run_once()
     assert "first" not in told
     for name in ("beside", "waiting"):
         (mine,), (its,) = told[name][0], told[f"{name} alone"][0]
         assert mine.tokens == its.tokens
-    assert not device.rows.seats
+    assert not device.rows.slot_ranges
 
 
 def test_weights_in_pieces_are_put_together(folder: Path, tmp_path: Path) -> None:

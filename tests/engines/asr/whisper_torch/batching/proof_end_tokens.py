@@ -8,7 +8,14 @@ import torch
 
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
 from tests.engines.asr.whisper_torch import checkpoints
-from tests.engines.asr.whisper_torch.driver import Wish, answers, clips, heard, mel, opened
+from tests.engines.asr.whisper_torch.driver import (
+    Wish,
+    answers,
+    clips,
+    encoded_windows,
+    mel,
+    opened,
+)
 from tests.engines.asr.whisper_torch.proof_transformers_parity import Pair, loaded, said
 
 pytestmark = pytest.mark.live
@@ -33,7 +40,7 @@ def windows(pair: Pair) -> Sequence[torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def encoded(pair: Pair, windows: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    return heard(pair.ours, windows)
+    return encoded_windows(pair.ours, windows)
 
 
 @pytest.mark.parametrize("timed", [False, True], ids=["text", "timestamps"])

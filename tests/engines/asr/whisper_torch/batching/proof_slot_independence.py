@@ -8,10 +8,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
-from engines.asr.whisper_torch.batching.slots import GeneratedTokens, shape_of
+from engines.asr.whisper_torch.batching.slots import GeneratedTokens, graph_shape
 from engines.asr.whisper_torch.network.device import DeviceModel
 from tests.engines.asr.whisper_torch import checkpoints
-from tests.engines.asr.whisper_torch.driver import Wish, answers, clips, heard, mel, opened
+from tests.engines.asr.whisper_torch.driver import (
+    Wish,
+    answers,
+    clips,
+    encoded_windows,
+    mel,
+    opened,
+)
 
 pytestmark = pytest.mark.live
 
@@ -28,7 +35,7 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> DeviceModel:
 def encoded(device: DeviceModel) -> Sequence[torch.Tensor]:
     """Windows of four lengths."""
     pairs = zip(clips(), FRAMES, strict=True)
-    return heard(device, [mel(device, pcm, frames) for pcm, frames in pairs])
+    return encoded_windows(device, [mel(device, pcm, frames) for pcm, frames in pairs])
 
 
 @st.composite
@@ -72,7 +79,7 @@ def test_answers_are_those_of_a_row_alone(
     for index, written in together.items():
         (alone,) = answers(device, encoded, [Wish(wished[index].clip, wished[index].new)]).values()
         assert alike(written, alone), wished[index]
-    assert not device.rows.seats
+    assert not device.rows.slot_ranges
 
 
 def test_a_suppressed_token_is_never_said(
@@ -131,14 +138,18 @@ def test_an_answer_without_room_ends_at_its_limit(
 
 
 @pytest.mark.parametrize(
-    ("rows", "said", "heard", "expected"),
+    ("rows", "tokens", "encoder_positions", "expected"),
     [(1, 3, 150, (1, 64, 250)), (3, 65, 251, (4, 128, 500)), (9, 448, 1500, (12, 448, 1500))],
 )
 def test_steps_have_few_shapes(
-    device: DeviceModel, rows: int, said: int, heard: int, expected: tuple[int, int, int]
+    device: DeviceModel,
+    rows: int,
+    tokens: int,
+    encoder_positions: int,
+    expected: tuple[int, int, int],
 ) -> None:
-    shape = shape_of(device.state, rows, said, heard)
-    assert (shape.rows, shape.said, shape.heard) == expected
+    shape = graph_shape(device.state, rows, tokens, encoder_positions)
+    assert (shape.rows, shape.tokens, shape.encoder_positions) == expected
 
 
 @pytest.mark.parametrize(
@@ -160,6 +171,6 @@ def test_fewer_bits_keep_the_words(
     assert small.weights.nbytes < share * device.weights.nbytes
     wish = [Wish(i, NewRow((START, NO_TIMES), 30)) for i in range(4)]
     pairs = list(zip(clips(), FRAMES, strict=True))
-    exact = answers(device, heard(device, [mel(device, *pair) for pair in pairs]), wish)
-    kept = answers(small, heard(small, [mel(small, *pair) for pair in pairs]), wish)
+    exact = answers(device, encoded_windows(device, [mel(device, *pair) for pair in pairs]), wish)
+    kept = answers(small, encoded_windows(small, [mel(small, *pair) for pair in pairs]), wish)
     assert [kept[i].tokens for i in range(4)] == [exact[i].tokens for i in range(4)]

@@ -5,7 +5,14 @@ import torch
 
 from engines.asr.whisper_torch.batching.kv_cache import NewRow
 from tests.engines.asr.whisper_torch import checkpoints
-from tests.engines.asr.whisper_torch.driver import Wish, answers, clips, heard, mel, opened
+from tests.engines.asr.whisper_torch.driver import (
+    Wish,
+    answers,
+    clips,
+    encoded_windows,
+    mel,
+    opened,
+)
 from tests.engines.asr.whisper_torch.proof_transformers_parity import Pair, loaded, said
 
 pytestmark = pytest.mark.live
@@ -36,7 +43,9 @@ def test_answers_are_those_of_transformers(
     start = pair.start(timed=timed, prompt=range(300, 320) if prompted else (), language=3)
     new = NewRow(tuple(start), len(start) + MOST, is_timed=timed, beam_size=beams)
     windows = [mel(model, pcm, length) for pcm, length in zip(clips(), FRAMES, strict=True)]
-    found = answers(model, heard(model, windows), [Wish(i, new) for i in range(len(windows))])
+    found = answers(
+        model, encoded_windows(model, windows), [Wish(i, new) for i in range(len(windows))]
+    )
     encoder = pair.theirs.model.encoder
     positions = model.weights.encoder.positions
     for index, (window, frames) in enumerate(zip(windows, FRAMES, strict=True)):

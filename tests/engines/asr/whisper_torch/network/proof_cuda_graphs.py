@@ -157,7 +157,7 @@ def test_the_device_is_waited_for_only_when_it_is_behind() -> None:
     with torch.inference_mode():
         device, event = small(), Event()
         rows = device.rows
-        rows._told = event
+        rows._done_event = event
         rows.join(0, NEW, torch.randn(500, 64))
         for _ in range(MAX_STEPS_AHEAD):
             rows.step()
@@ -173,7 +173,7 @@ def test_who_took_a_place_over_has_not_ended_with_who_left_it() -> None:
     with torch.inference_mode():
         device, event = small(), Event()
         rows = device.rows
-        rows._told = event
+        rows._done_event = event
         short = NewRow((400, 405), 3, suppressed=(399,))
         encoded = torch.randn(500, 64)
         first = rows.join(0, short, encoded)

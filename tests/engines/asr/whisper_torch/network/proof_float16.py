@@ -10,7 +10,7 @@ from transformers import WhisperForConditionalGeneration
 
 from engines.asr.whisper_torch.network.linear import WeightStorage, quantize_linear
 from tests.engines.asr.whisper_torch import checkpoints
-from tests.engines.asr.whisper_torch.driver import heard, opened
+from tests.engines.asr.whisper_torch.driver import encoded_windows, opened
 
 pytestmark = pytest.mark.live
 
@@ -41,7 +41,7 @@ def test_the_encoder_stays_within_float16_as_transformers_does(tmp_path: Path) -
     save_file(weights, file, {"format": "pt"})
     device = opened(folder, compute_type="float16")
     window = torch.randn(80, 3000, generator=torch.Generator().manual_seed(1))
-    (ours,) = heard(device, [window])
+    (ours,) = encoded_windows(device, [window])
     model = WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float16).eval()
     with torch.inference_mode():
         (theirs,) = model.model.encoder(window[None].half()).last_hidden_state

@@ -21,11 +21,11 @@ from engines.asr.whisper.windows import (
     window_frames,
 )
 from engines.asr.whisper_torch.batching.kv_cache import DecoderState, NewRow, StepKind
-from engines.asr.whisper_torch.batching.slots import shape_of
+from engines.asr.whisper_torch.batching.slots import graph_shape
 from engines.asr.whisper_torch.checkpoint import ModelShape, SpecialTokens
 from engines.asr.whisper_torch.network import cuda_graphs
 from engines.asr.whisper_torch.network.cuda_graphs import EagerLauncher, EncodeShape, StepShape
-from engines.asr.whisper_torch.network.device import DeviceModel, shapes
+from engines.asr.whisper_torch.network.device import DeviceModel, shapes_to_capture
 from engines.asr.whisper_torch.network.weights import build
 from engines.base import AsrPadding
 from tests.engines.asr.whisper_torch.network.fake_cuda_graphs import pretend
@@ -141,8 +141,8 @@ def test_startup_survives_a_graph_that_cannot_be_captured(
         device.rows.join(0, NewRow((50258, 50363), 6), torch.randn(1500, 64))
         for _ in range(6):
             device.rows.step()
-        (seat,) = device.rows.ended()
-        assert len(device.rows.answers([seat])[0].tokens) == 4
+        (slot_range,) = device.rows.ended()
+        assert len(device.rows.answers([slot_range])[0].tokens) == 4
     (record,) = caplog.records
     assert record.message.endswith(
         "CUDA graphs were not captured: CUDA out of memory. Tried to allocate much"
@@ -161,7 +161,7 @@ def test_capturing_ends_with_its_budget(monkeypatch: pytest.MonkeyPatch) -> None
 def test_every_window_and_step_has_a_graph(padding: AsrPadding) -> None:
     """Of short answers of any kind, to windows of any length there is."""
     frames = all_window_frames(padding)
-    wanted = shapes(SMALL, frames, 8)
+    wanted = shapes_to_capture(SMALL, frames, 8)
     assert len(wanted) == len(set(wanted))
     state = DecoderState(SMALL, SPECIAL, 8, torch.float32, torch.device("cpu"))
     for samples in range(0, WINDOW_SAMPLES, 7 * FRAME_SAMPLES):
@@ -170,9 +170,9 @@ def test_every_window_and_step_has_a_graph(padding: AsrPadding) -> None:
         if length <= 1000 or padding == "max":
             assert EncodeShape(8, length) in wanted
         for kind in StepKind:
-            assert shape_of(state, 3, 20, length // 2, kind, is_even=True) in wanted
+            assert graph_shape(state, 3, 20, length // 2, kind, is_full=True) in wanted
             if padding != "max":
-                assert shape_of(state, 3, 20, length // 2, kind) in wanted
+                assert graph_shape(state, 3, 20, length // 2, kind) in wanted
 
 
 def test_captured_graphs_are_those_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
