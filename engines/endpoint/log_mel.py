@@ -19,14 +19,14 @@ Samples = npt.NDArray[np.float32]
 MELS = 80
 FRAME_SAMPLES = 160
 _FFT_SAMPLES = 400
-_SILENCE = 1e-10
-_RANGE = 8.0
+_MIN_POWER = 1e-10
+_RANGE_DECADES = 8.0
 "Dynamic range in decades: quieter values are raised to the loudest less this."
 
 _LINEAR_HZ = 200 / 3
 "Hz per mel below the break."
 _BREAK_HZ, _BREAK_MEL = 1000.0, 15.0
-_STEP = np.log(6.4) / 27
+_LOG_STEP = np.log(6.4) / 27
 "Step of log(Hz) per mel above the break."
 
 
@@ -41,17 +41,19 @@ def log_mel(samples: Samples) -> Features:
     hann = np.hanning(_FFT_SAMPLES + 1)[:-1]
     spectrum = np.fft.rfft(windows[: len(samples) // FRAME_SAMPLES] * hann)
     power = np.square(spectrum.real) + np.square(spectrum.imag)
-    levels = np.log10(np.maximum(_filters() @ power.T, _SILENCE))
-    features: Features = (np.maximum(levels, levels.max() - _RANGE) / 4 + 1).astype(np.float32)
+    levels = np.log10(np.maximum(_filters() @ power.T, _MIN_POWER))
+    features: Features = (np.maximum(levels, levels.max() - _RANGE_DECADES) / 4 + 1).astype(
+        np.float32
+    )
     return features
 
 
 @cache
 def _filters() -> npt.NDArray[np.float64]:
     """Returns the mel filters: triangles of equal area, shape (MELS, bins)."""
-    top_mel = _BREAK_MEL + np.log(ASR_RATE_HZ / 2 / _BREAK_HZ) / _STEP
+    top_mel = _BREAK_MEL + np.log(ASR_RATE_HZ / 2 / _BREAK_HZ) / _LOG_STEP
     mels = np.linspace(0, top_mel, MELS + 2)
-    linear, curved = mels * _LINEAR_HZ, _BREAK_HZ * np.exp(_STEP * (mels - _BREAK_MEL))
+    linear, curved = mels * _LINEAR_HZ, _BREAK_HZ * np.exp(_LOG_STEP * (mels - _BREAK_MEL))
     edges = np.where(mels < _BREAK_MEL, linear, curved)
     bins = np.linspace(0, ASR_RATE_HZ / 2, _FFT_SAMPLES // 2 + 1)
     low, centre, high = (edges[first : first + MELS, None] for first in range(3))

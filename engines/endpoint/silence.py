@@ -10,7 +10,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SilenceEndOfTurn:
-    """An `EndOfTurnDetector` that never knows."""
+    """An `EndOfTurnDetector` that never gives a probability."""
 
     name = "silence"
 

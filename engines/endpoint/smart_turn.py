@@ -21,7 +21,7 @@ REQUIRES = {"onnxruntime": "onnxruntime"}
 
 WINDOW_SAMPLES = 8 * ASR_RATE_HZ
 "Length of its input: the last 8 s. Digital silence is put in front of shorter utterances."
-LEAST_MS = 100
+MIN_UTTERANCE_MS = 100
 "Shortest utterance; a shorter one is no speech."
 
 CALIBRATION = (0.45, -0.8)
@@ -31,9 +31,9 @@ CALIBRATION = (0.45, -0.8)
 in four languages, weighted as if both were equally frequent."""
 
 _INPUT = "input_features"
-_SHAPE = [MELS, WINDOW_SAMPLES // FRAME_SAMPLES]
+_INPUT_SHAPE = [MELS, WINDOW_SAMPLES // FRAME_SAMPLES]
 _EPSILON = 1e-7
-_BUNDLED = "audio/turn/smart_turn/data"
+_BUNDLED_FOLDER = "audio/turn/smart_turn/data"
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,13 +53,13 @@ class SmartTurnDetector:
 
     def probability(self, pcm: Pcm) -> float | None:
         """Returns the probability that the turn is over (see `EndOfTurnDetector.probability`)."""
-        if len(pcm) < ms_to_samples(LEAST_MS, ASR_RATE_HZ):
+        if len(pcm) < ms_to_samples(MIN_UTTERANCE_MS, ASR_RATE_HZ):
             return None
-        heard = np.zeros(WINDOW_SAMPLES, np.float32)
+        window = np.zeros(WINDOW_SAMPLES, np.float32)
         last = pcm[-WINDOW_SAMPLES:]
-        np.divide(last, 32768, out=heard[-len(last) :], dtype=np.float32)
-        loudness = np.sqrt(heard.var() + _EPSILON)  # over all 8 s, including the silence
-        features = log_mel((heard - heard.mean()) / loudness)
+        np.divide(last, 32768, out=window[-len(last) :], dtype=np.float32)
+        loudness = np.sqrt(window.var() + _EPSILON)  # over all 8 s, including the silence
+        features = log_mel((window - window.mean()) / loudness)
         (probabilities,) = self._session.run(None, {_INPUT: features[None]})
         return calibrate(float(probabilities.ravel()[0]))
 
@@ -82,7 +82,7 @@ def find_weights(settings: Settings) -> Path | None:
     spec = find_spec("pipecat")
     places = spec.submodule_search_locations if spec else None
     for place in places or ():
-        found = sorted(Path(place, _BUNDLED).glob("smart-turn-v3*.onnx"))
+        found = sorted(Path(place, _BUNDLED_FOLDER).glob("smart-turn-v3*.onnx"))
         if found:
             return found[-1]
     return None
@@ -120,7 +120,7 @@ def _load(path: Path) -> Any:
         session = InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except (Fail, InvalidGraph, InvalidProtobuf) as exc:
         raise EngineError("endpoint", "smart_turn", f"{path} is no ONNX model") from exc
-    wanted = [(_INPUT, _SHAPE)]
+    wanted = [(_INPUT, _INPUT_SHAPE)]
     if [(one.name, one.shape[1:]) for one in session.get_inputs()] != wanted:
         raise EngineError("endpoint", "smart_turn", f"{path} is no smart-turn-v3 model")
     return session

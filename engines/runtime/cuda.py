@@ -27,8 +27,8 @@ def preload(folders: Sequence[Path] | None = None) -> tuple[str, ...]:
     Returns the needed ones that were not found: without them the first decode on a GPU would fail.
     `folders`: where to look; None: the folders of the wheels.
     """
-    places = list(wheel_folders() if folders is None else folders)
-    loaded = [name for name in (*NEEDED, *OPTIONAL) if _load(name, places)]
+    search_folders = list(wheel_folders() if folders is None else folders)
+    loaded = [name for name in (*NEEDED, *OPTIONAL) if _load(name, search_folders)]
     return tuple(name for name in NEEDED if name not in loaded)
 
 
@@ -37,11 +37,11 @@ def missing_libraries(
 ) -> tuple[str, ...]:
     """Returns the needed libraries that are not there, without loading any. For the gateway
     process, which computes nothing itself."""
-    places = list(wheel_folders() if folders is None else folders)
+    search_folders = list(wheel_folders() if folders is None else folders)
     return tuple(
         name
         for name in NEEDED
-        if not any((place / name).is_file() for place in places)
+        if not any((place / name).is_file() for place in search_folders)
         and find(name.removeprefix("lib").partition(".so")[0]) != name
     )
 

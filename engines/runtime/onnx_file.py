@@ -18,7 +18,7 @@ _INPUT, _OP_TYPE = 1, 4  # of NodeProto
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9  # of TensorProto
 _VALUE_NAME = 1  # of ValueInfoProto
 _FLOAT = 1
-_MOST_BITS = 64
+_MAX_VARINT_BITS = 64
 
 
 class OnnxLayer(NamedTuple):
@@ -132,13 +132,13 @@ def _fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
     """Returns the variable-length number at `at`, and the position behind it."""
     value = 0
-    for shift in range(0, _MOST_BITS, 7):
+    for shift in range(0, _MAX_VARINT_BITS, 7):
         (byte,) = _slice(message, at, 1)
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise ValueError(f"a number of more than {_MOST_BITS} bits")
+    raise ValueError(f"a number of more than {_MAX_VARINT_BITS} bits")
 
 
 def _slice(message: memoryview, at: int, length: int) -> memoryview:

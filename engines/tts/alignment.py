@@ -24,9 +24,9 @@ def spoken_words(clause: str, sentences: Sequence[Sequence[Phoneme]]) -> tuple[W
     words = [match for match in _WORD.finditer(clause) if any(map(str.isalnum, match.group()))]
     if not words:
         return ()
-    spans = _spans(sentences)
+    spans = _phoneme_spans(sentences)
     if len(spans) != len(words):
-        spans = _shared([len(word.group()) for word in words], _total_ms(sentences))
+        spans = _proportional_spans([len(word.group()) for word in words], _total_ms(sentences))
     ends = [*(word.start() for word in words[1:]), len(clause)]
     return tuple(
         WordTiming(len(clause[:end].rstrip()) if end < len(clause) else end, start_ms, end_ms)
@@ -34,27 +34,27 @@ def spoken_words(clause: str, sentences: Sequence[Sequence[Phoneme]]) -> tuple[W
     )
 
 
-def _spans(sentences: Sequence[Sequence[Phoneme]]) -> list[tuple[float, float]]:
+def _phoneme_spans(sentences: Sequence[Sequence[Phoneme]]) -> list[tuple[float, float]]:
     """Returns start and end of each group of phonemes between spaces, in ms."""
     spans = list[tuple[float, float]]()
     at = end = 0.0
-    begun: float | None = None
+    word_start_ms: float | None = None
     for sentence in sentences:
         for phoneme, ms in sentence:
             if any(map(str.isalnum, phoneme)):
-                begun = at if begun is None else begun
+                word_start_ms = at if word_start_ms is None else word_start_ms
                 end = at + ms
-            elif phoneme.isspace() and begun is not None:
-                spans.append((begun, end))
-                begun = None
+            elif phoneme.isspace() and word_start_ms is not None:
+                spans.append((word_start_ms, end))
+                word_start_ms = None
             at += ms
-        if begun is not None:
-            spans.append((begun, end))
-            begun = None
+        if word_start_ms is not None:
+            spans.append((word_start_ms, end))
+            word_start_ms = None
     return spans
 
 
-def _shared(sizes: Sequence[int], total_ms: float) -> list[tuple[float, float]]:
+def _proportional_spans(sizes: Sequence[int], total_ms: float) -> list[tuple[float, float]]:
     ends = [total_ms * size / sum(sizes) for size in accumulate(sizes)]
     return list(zip([0.0, *ends], ends, strict=False))
 

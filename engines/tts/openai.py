@@ -28,9 +28,14 @@ if TYPE_CHECKING:
 MAX_FRAME_BYTES = 9600
 "Longest frame: 200 ms at 24 kHz. The network may deliver much more at once."
 
-_FILES = {b"RIFF": "a WAV file", b"ID3": "an MP3 file", b"OggS": "an Ogg file", b"fLaC": "FLAC"}
+_FILE_MARKS = {
+    b"RIFF": "a WAV file",
+    b"ID3": "an MP3 file",
+    b"OggS": "an Ogg file",
+    b"fLaC": "FLAC",
+}
 "First bytes of audio that is not raw PCM -> its name."
-_NO_AUDIO = ("application/json", "text/html", "text/event-stream")
+_NON_AUDIO_TYPES = ("application/json", "text/html", "text/event-stream")
 "Content types of responses that are no audio at all."
 
 
@@ -42,13 +47,13 @@ class PcmStream:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._odd = b""
+        self._half_sample = b""
 
     def push(self, data: bytes) -> Iterator[Pcm]:
         """Yields the samples of `data` in pieces of at most `max_bytes` bytes."""
-        data = self._odd + data
+        data = self._half_sample + data
         even = len(data) - len(data) % 2
-        self._odd = data[even:]
+        self._half_sample = data[even:]
         for start in range(0, even, self._max_bytes):
             piece = data[start : min(start + self._max_bytes, even)]
             yield np.frombuffer(piece, "<i2").astype(np.int16)
@@ -67,8 +72,8 @@ class PcmResponse:
         # The longest mark of a file has 4 bytes.
         while len(data) < 4 and (more := await self._response.content.readany()):
             data += more
-        sent = next((what for mark, what in _FILES.items() if data.startswith(mark)), "")
-        if self._response.content_type in _NO_AUDIO:
+        sent = next((what for mark, what in _FILE_MARKS.items() if data.startswith(mark)), "")
+        if self._response.content_type in _NON_AUDIO_TYPES:
             sent = self._response.content_type
         if sent:
             raise RemoteProtocolError(f"{sent} where PCM was asked for")
@@ -82,7 +87,7 @@ class PcmResponse:
 VoiceNames = Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
-def _usual_voices() -> dict[str, tuple[str, ...]]:
+def _default_voices() -> dict[str, tuple[str, ...]]:
     return {"en": ("alloy",)}
 
 
@@ -93,7 +98,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     "Address of the API including its version: `http://127.0.0.1:8880/v1`."
     model: str = "tts-1"
     voices: dict[Annotated[str, Meta(min_length=2)], VoiceNames] = field(
-        default_factory=_usual_voices
+        default_factory=_default_voices
     )
     "Language (ISO 639-1) -> voices that speak it; the first is its default."
     rate_hz: Annotated[int, Meta(ge=8000, le=48_000)] = 24_000

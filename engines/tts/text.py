@@ -53,14 +53,14 @@ def split_clauses(text: str) -> Iterator[tuple[int, str]]:
     start, end = 0, len(text.rstrip())
     while start < end:
         start += len(text[start:end]) - len(text[start:end].lstrip())
-        cut = start + _cut(text[start:end]) if end - start > MAX_CLAUSE_CHARS else end
+        cut = start + _cut_index(text[start:end]) if end - start > MAX_CLAUSE_CHARS else end
         clause = text[start:cut].rstrip()
         if _SPEAKABLE.search(clause):
             yield start, clause
         start = cut
 
 
-def _cut(text: str) -> int:
+def _cut_index(text: str) -> int:
     for pattern in _CLAUSE_ENDS:
         ends = [match.end() for match in pattern.finditer(text, 0, MAX_CLAUSE_CHARS)]
         if ends:

@@ -21,10 +21,10 @@ from engines.base.wake import WakeWord, WakeWordDetection, WakeWordDetector
 EXTRA = "wake"
 REQUIRES = {"pymicro_wakeword": "pymicro-wakeword"}
 
-REST_SAMPLES = ms_to_samples(1000, ASR_RATE_HZ)
+REPEAT_PAUSE_SAMPLES = ms_to_samples(1000, ASR_RATE_HZ)
 "Pause after a detection in which the same word is not reported again: it still sounds."
 
-LATE_MS = {"alexa": 130, "okay_nabu": 110}
+DETECTION_DELAY_MS = {"alexa": 130, "okay_nabu": 110}
 """Delay between the end of a word and its detection, reached in at least nine of ten cases. The
 network is sure only then, and the mean of its last 150 ms later still. Measured with eSpeak's
 voices at three speeds, with a command in the same breath. Other words are sometimes detected before
@@ -74,17 +74,17 @@ class MicroWake:
         self._models = models
         self._networks = [MicroWakeWord.from_config(model.config) for model in models]
         self._features: Any = MicroWakeWordFeatures()
-        self._heard = 0
-        self._rest_until = [0] * len(models)
+        self._sample_count = 0
+        self._pause_until = [0] * len(models)
 
     def push(self, pcm: Pcm) -> tuple[WakeWordDetection, ...]:
         """Returns the wake words in the next samples (see `WakeWordDetector.push`)."""
         found: list[WakeWordDetection] = []
         for at in range(0, len(pcm), STEP_SAMPLES):
             step = pcm[at : at + STEP_SAMPLES]
-            self._heard += len(step)
+            self._sample_count += len(step)
             for features in self._features.process_streaming(step.tobytes()):
-                found += self._told(features)
+                found += self._detections(features)
         return tuple(found)
 
     def reset(self) -> None:
@@ -92,18 +92,20 @@ class MicroWake:
         self._features.reset()
         for network in self._networks:
             network.reset()
-        self._heard = 0
-        self._rest_until = [0] * len(self._models)
+        self._sample_count = 0
+        self._pause_until = [0] * len(self._models)
 
-    def _told(self, features: Any) -> list[WakeWordDetection]:
+    def _detections(self, features: Any) -> list[WakeWordDetection]:
         found = []
         for index, (model, network) in enumerate(zip(self._models, self._networks, strict=True)):
             probability: float = network.process_streaming_prob(features) or 0.0
-            if probability > model.threshold and self._heard >= self._rest_until[index]:
-                self._rest_until[index] = self._heard + REST_SAMPLES
-                late = ms_to_samples(LATE_MS.get(model.word.name, 0), ASR_RATE_HZ)
-                ended = max(0, self._heard - late)
-                found.append(WakeWordDetection(model.word.name, self._heard, ended))
+            if probability > model.threshold and self._sample_count >= self._pause_until[index]:
+                self._pause_until[index] = self._sample_count + REPEAT_PAUSE_SAMPLES
+                delay_samples = ms_to_samples(
+                    DETECTION_DELAY_MS.get(model.word.name, 0), ASR_RATE_HZ
+                )
+                ended = max(0, self._sample_count - delay_samples)
+                found.append(WakeWordDetection(model.word.name, self._sample_count, ended))
         return found
 
 
@@ -127,7 +129,7 @@ def create(settings: Settings) -> MicroWakeEngine:
     Raises ConfigError for a folder or model that cannot be read, EngineMissing if the library does
     not run on this machine.
     """
-    folders = [_installed() / "models"]
+    folders = [_package_folder() / "models"]
     if settings.folder is not None:
         folders.append(Path(settings.folder).expanduser())
         if not folders[-1].is_dir():
@@ -136,7 +138,7 @@ def create(settings: Settings) -> MicroWakeEngine:
     models = {file.stem: _read(file, settings.threshold) for file in files}
     engine = MicroWakeEngine(models)
     try:
-        _check(models.values())
+        _check_networks(models.values())
         engine.open(tuple(models))
     except (OSError, RuntimeError, ValueError) as error:
         raise EngineMissing("wake", "micro", f"it does not run here: {error}") from error
@@ -145,34 +147,36 @@ def create(settings: Settings) -> MicroWakeEngine:
 
 def _read(file: Path, threshold: float | None) -> _MicroModel:
     try:
-        told = msgspec.json.decode(file.read_bytes(), type=_MicroModelConfig)
+        config = msgspec.json.decode(file.read_bytes(), type=_MicroModelConfig)
     except (OSError, MsgspecError) as error:
         raise ConfigError(f"wake.micro: {file} is not a microWakeWord model: {error}") from error
-    network = file.parent / told.model
+    network = file.parent / config.model
     if not network.is_file():
         raise ConfigError(f"wake.micro: {file} names the network {network}, which is not there")
-    word = WakeWord(file.stem, told.wake_word, told.trained_languages)
-    return _MicroModel(word, file, network, threshold or told.micro.probability_cutoff)
+    word = WakeWord(file.stem, config.wake_word, config.trained_languages)
+    return _MicroModel(word, file, network, threshold or config.micro.probability_cutoff)
 
 
-def _check(models: Iterable[_MicroModel]) -> None:
+def _check_networks(models: Iterable[_MicroModel]) -> None:
     """Raises ConfigError for a network that TensorFlow Lite rejects, OSError if that cannot load.
 
     Without this check the library would use the null pointer that it gets, and crash.
     """
-    lite = _library()
-    load, make = lite.TfLiteModelCreateFromFile, lite.TfLiteInterpreterCreate
+    tensorflow_lite = _load_tensorflow_lite()
+    load, make = tensorflow_lite.TfLiteModelCreateFromFile, tensorflow_lite.TfLiteInterpreterCreate
     load.argtypes, load.restype = [ctypes.c_char_p], ctypes.c_void_p
     make.argtypes, make.restype = [ctypes.c_void_p] * 2, ctypes.c_void_p
-    lite.TfLiteModelDelete.argtypes = lite.TfLiteInterpreterDelete.argtypes = [ctypes.c_void_p]
+    tensorflow_lite.TfLiteModelDelete.argtypes = (
+        tensorflow_lite.TfLiteInterpreterDelete.argtypes
+    ) = [ctypes.c_void_p]
     for model in models:
         loaded = load(bytes(model.network.resolve()))
-        made = make(loaded, None) if loaded else None
-        if made:
-            lite.TfLiteInterpreterDelete(made)
+        interpreter = make(loaded, None) if loaded else None
+        if interpreter:
+            tensorflow_lite.TfLiteInterpreterDelete(interpreter)
         if loaded:
-            lite.TfLiteModelDelete(loaded)
-        if not made:
+            tensorflow_lite.TfLiteModelDelete(loaded)
+        if not interpreter:
             raise ConfigError(f"wake.micro: the network {model.network} is damaged, or is none")
 
 
@@ -182,20 +186,20 @@ def unavailable_reason() -> str:
     One cause is a C library that is older than the one the wheel was built for.
     """
     try:
-        _library()
+        _load_tensorflow_lite()
     except OSError as error:
         return f"installed, but does not run here: {error}"
     return ""
 
 
-def _library() -> ctypes.CDLL:
-    library = next((_installed() / "lib").glob("*tensorflowlite_c.*"), None)
+def _load_tensorflow_lite() -> ctypes.CDLL:
+    library = next((_package_folder() / "lib").glob("*tensorflowlite_c.*"), None)
     if library is None:
         raise OSError("its wheel carries no TensorFlow Lite")
     return ctypes.CDLL(str(library))
 
 
-def _installed() -> Path:
+def _package_folder() -> Path:
     """Returns the library's folder without loading TensorFlow Lite. Raises ImportError."""
     spec = find_spec("pymicro_wakeword")
     if spec is None or spec.origin is None:

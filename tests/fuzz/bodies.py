@@ -97,7 +97,7 @@ def chunks(data: bytes) -> None:
     except RemoteProtocolError as error:
         assert len(str(error)) < 1000
         return
-    assert isinstance(chunk.problem, str)
+    assert isinstance(chunk.error_message, str)
     assert chunk.is_empty in (True, False)
 
 

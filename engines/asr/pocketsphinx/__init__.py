@@ -13,14 +13,14 @@ from msgspec import Meta, Struct
 
 from core.errors import ConfigError
 from engines.asr.pocketsphinx.decoder import (
-    ACOUSTIC,
+    ACOUSTIC_MODEL,
     DICTIONARY,
     LANGUAGE_MODEL,
     SphinxDecoderFactory,
 )
 from engines.asr.pocketsphinx.language_model import TrigramModel
 from engines.asr.pocketsphinx.model import INFO, ConfidenceLimits, PocketSphinx
-from engines.asr.pocketsphinx.phrases import SENTENCES, default_phrases
+from engines.asr.pocketsphinx.phrases import SENTENCE_COUNT, default_phrases
 from engines.asr.pocketsphinx.pronunciation import read_dictionary
 from engines.base import AsrInfo
 
@@ -64,19 +64,19 @@ def create(settings: Settings) -> PocketSphinx:
 
     Raises ConfigError if `model_dir` contains no model, ImportError without the library.
     """
-    folder = Path(settings.model_dir) if settings.model_dir else _bundled()
-    needed = [folder / DICTIONARY, folder / ACOUSTIC / "mdef"]
+    folder = Path(settings.model_dir) if settings.model_dir else _bundled_folder()
+    needed = [folder / DICTIONARY, folder / ACOUSTIC_MODEL / "mdef"]
     if settings.free_speech:
         needed.append(folder / LANGUAGE_MODEL)
     if missing := [path for path in needed if not path.is_file()]:
         raise ConfigError(f"asr.options.model_dir: no {missing[0]}")
     language = TrigramModel(training_text(settings.phrases))
-    known = read_dictionary(folder / DICTIONARY, language.vocabulary)
-    decoders = SphinxDecoderFactory(folder, language, known, settings.lm_weight)
-    return PocketSphinx(language, decoders, _limits(settings))
+    pronunciations = read_dictionary(folder / DICTIONARY, language.vocabulary)
+    decoders = SphinxDecoderFactory(folder, language, pronunciations, settings.lm_weight)
+    return PocketSphinx(language, decoders, _confidence_limits(settings))
 
 
-def _limits(settings: Settings) -> ConfidenceLimits:
+def _confidence_limits(settings: Settings) -> ConfidenceLimits:
     return ConfidenceLimits(
         min_confidence=settings.min_confidence,
         min_partial_confidence=settings.min_partial_confidence,
@@ -93,12 +93,12 @@ def training_text(phrases: Sequence[str]) -> tuple[str, ...]:
     The given ones have the names of the real rooms and lamps; the built-in ones have more ways to
     ask. Words are made lower case; all characters but letters and apostrophes separate them.
     """
-    given = [words for phrase in phrases if (words := " ".join(_WORD.findall(phrase.lower())))]
-    often = max(1, round(SENTENCES / len(given))) if given else 0
-    return default_phrases() + tuple(given) * often
+    added = [words for phrase in phrases if (words := " ".join(_WORD.findall(phrase.lower())))]
+    copies = max(1, round(SENTENCE_COUNT / len(added))) if added else 0
+    return default_phrases() + tuple(added) * copies
 
 
-def _bundled() -> Path:
+def _bundled_folder() -> Path:
     from pocketsphinx import get_model_path
 
     return Path(get_model_path()) / "en-us"

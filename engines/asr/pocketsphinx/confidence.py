@@ -15,16 +15,16 @@ import numpy as np
 from engines.asr.pocketsphinx.decoder import BestPath
 from engines.asr.pocketsphinx.features import Mel
 
-_LOUD_DB = 25.0
+_LOUD_RANGE_DB = 25.0
 "Range below the loudest frame in which frames should belong to a word: vowels, most consonants."
 
-_WORST_SCORE = -10.0
+_MIN_SCORE = -10.0
 "Least score, for a path with a likelihood of 0: ten times worse than noise."
 
 _MAX_CONTRAST_DB = 18.0
 "Largest contrast that counts: more proves nothing. So a fan lowers it only if it is loud."
 
-_SMALLEST = 1e-3  # keeps the logarithm of digital silence finite
+_MIN_POWER = 1e-3  # keeps the logarithm of digital silence finite
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +43,27 @@ class ConfidenceFeatures:
     "Difference between loud and quiet moments: speech has short pauses, music goes on."
 
 
-def evidence(decoded: BestPath, mel: Mel) -> ConfidenceFeatures | None:
+def confidence_features(path: BestPath, mel: Mel) -> ConfidenceFeatures | None:
     """Returns the inputs for a path; None if it has no word. mel: of the whole utterance."""
     inside = np.zeros(len(mel), np.bool_)
-    for span in decoded.spans:
+    for span in path.spans:
         inside[span.start : span.end] = True
     spoken = int(inside.sum())
     if not spoken:
         return None
     power = mel.sum(axis=1)
-    loud = power > power.max() * 10 ** (-_LOUD_DB / 10)
-    low, high = np.percentile(power, (10, 95)) + _SMALLEST
+    loud = power > power.max() * 10 ** (-_LOUD_RANGE_DB / 10)
+    low, high = np.percentile(power, (10, 95)) + _MIN_POWER
     return ConfidenceFeatures(
-        log_frames=log(spoken / len(decoded.spans)),
+        log_frames=log(spoken / len(path.spans)),
         coverage=float((inside & loud).sum() / max(1, loud.sum())),
-        score=max(decoded.score / spoken / 100, _WORST_SCORE),
-        log_words=log(len(decoded.spans)),
+        score=max(path.score / spoken / 100, _MIN_SCORE),
+        log_words=log(len(path.spans)),
         contrast_db=float(min(10 * np.log10(high / low), _MAX_CONTRAST_DB)),
     )
 
 
-def command_confidence(seen: ConfidenceFeatures, mean_log10: float) -> float:
+def command_confidence(features: ConfidenceFeatures, mean_log10: float) -> float:
     """Returns the confidence, 0 to 1, that the path is this command.
 
     mean_log10: the language model's log10 probability per word; -0.8 in commands, -2.4 in prose.
@@ -71,22 +71,22 @@ def command_confidence(seen: ConfidenceFeatures, mean_log10: float) -> float:
     return _logistic(
         -0.244
         + 2.801 * mean_log10
-        - 1.477 * seen.log_frames
-        + 5.965 * seen.coverage
-        + 1.534 * seen.score
-        - 0.648 * seen.log_words
-        + 0.363 * seen.contrast_db
+        - 1.477 * features.log_frames
+        + 5.965 * features.coverage
+        + 1.534 * features.score
+        - 0.648 * features.log_words
+        + 0.363 * features.contrast_db
     )
 
 
-def speech_confidence(seen: ConfidenceFeatures) -> float:
+def speech_confidence(features: ConfidenceFeatures) -> float:
     """Returns the confidence, 0 to 1, that any words were spoken at all."""
     return _logistic(
         -2.403
-        - 3.275 * seen.log_frames
-        + 16.885 * seen.coverage
-        + 0.443 * seen.score
-        + 0.434 * seen.log_words
+        - 3.275 * features.log_frames
+        + 16.885 * features.coverage
+        + 0.443 * features.score
+        + 0.434 * features.log_words
     )
 
 

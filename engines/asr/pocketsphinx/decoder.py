@@ -13,7 +13,7 @@ from engines.asr.pocketsphinx.features import Cepstra
 from engines.asr.pocketsphinx.language_model import TrigramModel
 from engines.asr.pocketsphinx.pronunciation import Phones, write_dictionary
 
-ACOUSTIC, DICTIONARY, LANGUAGE_MODEL = "en-us", "cmudict-en-us.dict", "en-us.lm.bin"
+ACOUSTIC_MODEL, DICTIONARY, LANGUAGE_MODEL = "en-us", "cmudict-en-us.dict", "en-us.lm.bin"
 "Names in a model folder."
 
 LOG_BASE = 1.0001
@@ -72,26 +72,26 @@ class SphinxDecoder:
 
         self._library: Any = Library(loglevel="FATAL", **options)
         self._is_open = False
-        self._fed = 0
+        self._fed_frames = 0
 
     @property
-    def fed(self) -> int:
+    def fed_frames(self) -> int:
         """Number of frames fed since `start`."""
-        return self._fed
+        return self._fed_frames
 
     def start(self) -> None:
         """Begins an utterance; an open one is dropped."""
         self.stop()
         self._library.start_utt()
         self._is_open = True
-        self._fed = 0
+        self._fed_frames = 0
 
     def feed(self, cepstra: Cepstra) -> None:
         """Continues the search with the next frames."""
         if len(cepstra):
             data = np.ascontiguousarray(cepstra, np.float32).tobytes()
             self._library.process_cep(data, False, False)
-            self._fed += len(cepstra)
+            self._fed_frames += len(cepstra)
 
     def stop(self) -> None:
         """Ends the utterance. After it `best` includes the frames held back for context."""
@@ -108,8 +108,8 @@ class SphinxDecoder:
 
     def best(self) -> BestPath:
         """Returns the best path so far."""
-        if not self._fed or (hypothesis := self._library.hyp()) is None:
-            return BestPath((), self._fed, 0.0)
+        if not self._fed_frames or (hypothesis := self._library.hyp()) is None:
+            return BestPath((), self._fed_frames, 0.0)
         spans = tuple(
             WordSpan(segment.word.partition("(")[0], segment.start_frame, segment.end_frame + 1)
             for segment in self._library.seg()
@@ -117,38 +117,38 @@ class SphinxDecoder:
         )
         likelihood = hypothesis.score
         score = log(likelihood) / log(LOG_BASE) if likelihood > 0 else float("-inf")
-        return BestPath(spans, self._fed, score)
+        return BestPath(spans, self._fed_frames, score)
 
 
 class SphinxDecoderFactory:
     """Makes decoders with one language model, and keeps their files until `close`.
 
-    model: folder of the acoustic model. known: pronunciations by word. weight: of the language
-    model against the sound.
+    model: folder of the acoustic model. pronunciations: by word.
+    weight: of the language model against the sound.
     """
 
     def __init__(
         self,
         model: Path,
         language: TrigramModel,
-        known: Mapping[str, Iterable[Phones]],
+        pronunciations: Mapping[str, Iterable[Phones]],
         weight: float,
     ) -> None:
         self._folder = TemporaryDirectory(prefix="earshot-pocketsphinx-")
         folder = Path(self._folder.name)
         (folder / "feat.params").write_text(_FEATURES, encoding="utf-8")
         language.write_arpa(folder / "commands.arpa")
-        write_dictionary(folder / "commands.dict", known, language.vocabulary)
-        self._commands = _command_options(model, folder, weight)
-        self._anything = _free_options(model, folder)
+        write_dictionary(folder / "commands.dict", pronunciations, language.vocabulary)
+        self._command_settings = _command_options(model, folder, weight)
+        self._free_speech_settings = _free_options(model, folder)
 
-    def commands(self) -> SphinxDecoder:
+    def command_decoder(self) -> SphinxDecoder:
         """Returns a decoder for the sentences that the assistant understands."""
-        return SphinxDecoder(self._commands)
+        return SphinxDecoder(self._command_settings)
 
-    def anything(self) -> SphinxDecoder:
+    def free_speech_decoder(self) -> SphinxDecoder:
         """Returns a decoder for any English, with the wheel's own model of 72,000 words."""
-        return SphinxDecoder(self._anything)
+        return SphinxDecoder(self._free_speech_settings)
 
     def close(self) -> None:
         """Removes the files. Decoders that were made before still work."""
@@ -162,7 +162,7 @@ def _command_options(model: Path, folder: Path, weight: float) -> dict[str, obje
     frame, but less accurate on 400 words, and its second pass starts only after the last sample.
     """
     return {
-        "hmm": str(model / ACOUSTIC),
+        "hmm": str(model / ACOUSTIC_MODEL),
         "featparams": str(folder / "feat.params"),
         "dict": str(folder / "commands.dict"),
         "lm": str(folder / "commands.arpa"),
@@ -182,7 +182,7 @@ def _free_options(model: Path, folder: Path) -> dict[str, object]:
     With 72,000 words there is no other choice.
     """
     return {
-        "hmm": str(model / ACOUSTIC),
+        "hmm": str(model / ACOUSTIC_MODEL),
         "featparams": str(folder / "feat.params"),
         "dict": str(model / DICTIONARY),
         "lm": str(model / LANGUAGE_MODEL),

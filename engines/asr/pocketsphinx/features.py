@@ -38,7 +38,7 @@ _PRIOR_MEAN = np.array([0.0, 6.9, -1.7, 6.6, -8.3, -2.2, -8.4, -0.9, -0.7, -2.9,
 "Mean cepstrum of read English speech. Its first entry is not used: it depends on the level."
 _PRIOR_LEVEL = -5.4
 "Mean log power of a band in running speech, relative to that in the loudest moment."
-_SMALLEST = 1e-4  # value of the front end in training; keeps the logarithm finite
+_MIN_POWER = 1e-4  # value of the front end in training; keeps the logarithm finite
 
 
 def mel_power(pcm: Pcm) -> Mel:
@@ -49,7 +49,7 @@ def mel_power(pcm: Pcm) -> Mel:
         return np.zeros((0, _BANDS))
     x[1:] -= _EMPHASIS * x[:-1]
     windows = np.lib.stride_tricks.sliding_window_view(x, _WINDOW)[::_HOP] * np.hamming(_WINDOW)
-    power: Mel = np.abs(np.fft.rfft(windows, _FFT)) ** 2 @ _filters().T
+    power: Mel = np.abs(np.fft.rfft(windows, _FFT)) ** 2 @ _mel_filters().T
     return power
 
 
@@ -74,30 +74,30 @@ def cepstra(mel: Mel) -> Cepstra:
     if not count:
         return np.zeros((0, _CEPSTRA), np.float32)
     loudest = loudness(mel)
-    raw = _raw(mel, loudest)
+    raw = _unnormalised_cepstra(mel, loudest)
     seen = np.clip(np.arange(count), min(LOOKAHEAD_FRAMES, count) - 1, None)
     prior = np.tile(_PRIOR_MEAN, (count, 1))
-    prior[:, 0] = np.sqrt(_BANDS) * (np.log(loudest / _BANDS + _SMALLEST) + _PRIOR_LEVEL)
+    prior[:, 0] = np.sqrt(_BANDS) * (np.log(loudest / _BANDS + _MIN_POWER) + _PRIOR_LEVEL)
     total = np.cumsum(raw, axis=0)[seen] + _PRIOR_FRAMES * prior
     return np.asarray(raw - total / (seen + 1 + _PRIOR_FRAMES)[:, np.newaxis], np.float32)
 
 
-def cepstra_of_whole(mel: Mel) -> Cepstra:
+def whole_utterance_cepstra(mel: Mel) -> Cepstra:
     """Returns cepstra normalised by level and mean of the whole utterance, to decode it again."""
     if not len(mel):
         return np.zeros((0, _CEPSTRA), np.float32)
-    raw = _raw(mel, np.full(len(mel), loudness(mel)[-1]))
+    raw = _unnormalised_cepstra(mel, np.full(len(mel), loudness(mel)[-1]))
     return np.asarray(raw - raw.mean(axis=0), np.float32)
 
 
-def _raw(mel: Mel, loudest: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    floor = _white() * loudest[:, np.newaxis] * 10 ** (-_FLOOR_DB / 10)
-    raw: npt.NDArray[np.float64] = np.log(mel + floor + _SMALLEST) @ _transform().T
+def _unnormalised_cepstra(mel: Mel, loudest: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    floor = _white_noise_shares() * loudest[:, np.newaxis] * 10 ** (-_FLOOR_DB / 10)
+    raw: npt.NDArray[np.float64] = np.log(mel + floor + _MIN_POWER) @ _lifted_dct().T
     return raw
 
 
 @cache
-def _filters() -> npt.NDArray[np.float64]:
+def _mel_filters() -> npt.NDArray[np.float64]:
     """Returns triangular filters of unit area, edges on FFT bins, evenly spaced in mel."""
     low, high = (2595 * np.log10(1 + hz / 700) for hz in (_LOW_HZ, _HIGH_HZ))
     edges = 700 * (10 ** (np.linspace(low, high, _BANDS + 2) / 2595) - 1)
@@ -111,16 +111,16 @@ def _filters() -> npt.NDArray[np.float64]:
 
 
 @cache
-def _white() -> npt.NDArray[np.float64]:
+def _white_noise_shares() -> npt.NDArray[np.float64]:
     """Returns the share of each band in the power of pre-emphasised white noise; sums to 1."""
     omega = 2 * np.pi * np.arange(_FFT // 2 + 1) / _FFT
-    bands = _filters() @ (1 + _EMPHASIS**2 - 2 * _EMPHASIS * np.cos(omega))
+    bands = _mel_filters() @ (1 + _EMPHASIS**2 - 2 * _EMPHASIS * np.cos(omega))
     white: npt.NDArray[np.float64] = bands / bands.sum()
     return white
 
 
 @cache
-def _transform() -> npt.NDArray[np.float64]:
+def _lifted_dct() -> npt.NDArray[np.float64]:
     """Returns the orthonormal DCT with the sine lifter, shape (cepstra, bands)."""
     order = np.arange(_CEPSTRA)[:, np.newaxis]
     dct = np.sqrt(2 / _BANDS) * np.cos(np.pi * order * (np.arange(_BANDS) + 0.5) / _BANDS)

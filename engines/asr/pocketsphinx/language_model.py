@@ -15,7 +15,7 @@ START, END = "<s>", "</s>"
 _ORDER = 3
 _DISCOUNT = 0.6
 "Part of each count that is given to the shorter context; 0.5 to 0.75 decode equally well."
-_NEVER = -99.0
+_LOG10_NEVER = -99.0
 "log10 probability of a sentence start as a word, which the format demands but is never spoken."
 
 
@@ -30,12 +30,12 @@ class TrigramModel:
         self.vocabulary = frozenset(gram[0] for gram in counts[0]) - {START, END}
         self._log10: list[dict[NGram, float]] = []
         self._backoff: dict[NGram, float] = {}
-        shorter = _unigrams(counts[0])
+        lower_order = _unigrams(counts[0])
         for order in range(_ORDER):
             if order:
-                shorter = self._interpolate(counts[order], shorter)
-            self._log10.append({gram: log10(p) for gram, p in shorter.items()})
-        self._log10[0][(START,)] = _NEVER
+                lower_order = self._interpolate(counts[order], lower_order)
+            self._log10.append({gram: log10(p) for gram, p in lower_order.items()})
+        self._log10[0][(START,)] = _LOG10_NEVER
 
     def log10(self, word: str, history: Sequence[str]) -> float:
         """Returns log10 P(word | last two words of history). Raises KeyError if unknown."""
@@ -55,11 +55,11 @@ class TrigramModel:
         is_whole: False for the beginning of a sentence.
         """
         history, total = [START], 0.0
-        said = (*words, END) if is_whole else words
-        for word in said:
+        tokens = (*words, END) if is_whole else words
+        for word in tokens:
             total += self.log10(word, history)
             history.append(word)
-        return total / len(said)
+        return total / len(tokens)
 
     def write_arpa(self, path: Path) -> None:
         """Writes the model in the ARPA format, which PocketSphinx reads."""
@@ -75,27 +75,30 @@ class TrigramModel:
         path.write_text("\n".join([*lines, "", "\\end\\", ""]), encoding="utf-8")
 
     def _interpolate(
-        self, counts: Mapping[NGram, int], shorter: Mapping[NGram, float]
+        self, counts: Mapping[NGram, int], lower_order: Mapping[NGram, float]
     ) -> dict[NGram, float]:
-        totals, kinds = Counter[NGram](), Counter[NGram]()
+        totals, distinct_counts = Counter[NGram](), Counter[NGram]()
         for gram, count in counts.items():
             totals[gram[:-1]] += count
-            kinds[gram[:-1]] += 1
-        freed = {context: _DISCOUNT * kinds[context] / totals[context] for context in totals}
-        self._backoff.update((context, log10(mass)) for context, mass in freed.items())
+            distinct_counts[gram[:-1]] += 1
+        freed_mass = {
+            context: _DISCOUNT * distinct_counts[context] / totals[context] for context in totals
+        }
+        self._backoff.update((context, log10(mass)) for context, mass in freed_mass.items())
         return {
-            gram: (count - _DISCOUNT) / totals[gram[:-1]] + freed[gram[:-1]] * shorter[gram[1:]]
+            gram: (count - _DISCOUNT) / totals[gram[:-1]]
+            + freed_mass[gram[:-1]] * lower_order[gram[1:]]
             for gram, count in counts.items()
         }
 
 
 def _count(sentences: Iterable[str]) -> list[Counter[NGram]]:
     counts = [Counter[NGram]() for _ in range(_ORDER)]
-    for sentence, times in Counter(sentences).items():
+    for sentence, repetitions in Counter(sentences).items():
         words = [START, *sentence.split(), END]
         for order in range(_ORDER):
             for gram in zip(*(words[i:] for i in range(order + 1)), strict=False):
-                counts[order][gram] += times
+                counts[order][gram] += repetitions
     return counts
 
 
@@ -103,5 +106,5 @@ def _unigrams(counts: Mapping[NGram, int]) -> dict[NGram, float]:
     """Returns discounted probabilities; the freed part is spread evenly over the vocabulary."""
     spoken = {gram: count for gram, count in counts.items() if gram != (START,)}
     total = sum(spoken.values())
-    even = _DISCOUNT * len(spoken) / total / len(spoken)
-    return {gram: (count - _DISCOUNT) / total + even for gram, count in spoken.items()}
+    even_share = _DISCOUNT * len(spoken) / total / len(spoken)
+    return {gram: (count - _DISCOUNT) / total + even_share for gram, count in spoken.items()}

@@ -5,15 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.audio import Pcm
-from engines.asr.pocketsphinx.confidence import command_confidence, evidence, speech_confidence
+from engines.asr.pocketsphinx.confidence import (
+    command_confidence,
+    confidence_features,
+    speech_confidence,
+)
 from engines.asr.pocketsphinx.decoder import BestPath, SphinxDecoder, SphinxDecoderFactory, WordSpan
 from engines.asr.pocketsphinx.features import (
     FRAME_MS,
     LOOKAHEAD_FRAMES,
     Mel,
     cepstra,
-    cepstra_of_whole,
     mel_power,
+    whole_utterance_cepstra,
 )
 from engines.asr.pocketsphinx.language_model import TrigramModel
 from engines.base import AsrInfo, AsrItem, AsrResult, Word
@@ -32,7 +36,7 @@ INFO = AsrInfo(
     is_incremental=True,
 )
 
-LIKE_SPEECH = 0.2
+MIN_FREE_SPEECH_CONFIDENCE = 0.2
 "Speech confidence of a rejected command below which free speech is not tried: most noise."
 
 
@@ -50,7 +54,7 @@ class ConfidenceLimits:
 
 @dataclass(frozen=True, slots=True)
 class _ScoredPath:
-    decoded: BestPath
+    path: BestPath
     confidence: float
 
 
@@ -65,9 +69,9 @@ class PocketSphinx:
     ) -> None:
         self.info = INFO
         self._language, self._decoders, self._limits = language, decoders, limits
-        self._open: OrderedDict[str, SphinxDecoder] = OrderedDict()
-        self._idle = [decoders.commands()]
-        self._free = decoders.anything() if limits.max_free_s else None
+        self._searches: OrderedDict[str, SphinxDecoder] = OrderedDict()
+        self._idle_decoders = [decoders.command_decoder()]
+        self._free_decoder = decoders.free_speech_decoder() if limits.max_free_s else None
 
     def decode(self, items: Sequence[AsrItem]) -> list[AsrResult]:
         """Returns one result per item (see `AsrModel.decode`)."""
@@ -75,17 +79,17 @@ class PocketSphinx:
 
     def forget(self, utterance: str) -> None:
         """Closes the search of an utterance, if it is open."""
-        decoder = self._open.pop(utterance, None)
+        decoder = self._searches.pop(utterance, None)
         if decoder is not None:
             decoder.stop()
-            self._idle.append(decoder)
+            self._idle_decoders.append(decoder)
 
     def close(self) -> None:
         """Closes all searches and removes the files."""
-        for utterance in list(self._open):
+        for utterance in list(self._searches):
             self.forget(utterance)
-        self._idle.clear()
-        self._free = None
+        self._idle_decoders.clear()
+        self._free_decoder = None
         self._decoders.close()
 
     def _decode(self, item: AsrItem) -> AsrResult:
@@ -98,82 +102,89 @@ class PocketSphinx:
             return self._final(item, mel)
         if len(mel) < LOOKAHEAD_FRAMES:
             return AsrResult("", 0.0, LANGUAGE)
-        guess = self._command(self._search(item, mel), mel, is_whole=False)
-        if guess.confidence < self._limits.min_partial_confidence:
-            return AsrResult("", guess.confidence, LANGUAGE)
-        return _result(guess)
+        scored = self._score_command(self._search_path(item, mel), mel, is_whole=False)
+        if scored.confidence < self._limits.min_partial_confidence:
+            return AsrResult("", scored.confidence, LANGUAGE)
+        return _result(scored)
 
     def _final(self, item: AsrItem, mel: Mel) -> AsrResult:
         limits = self._limits
         try:
-            guess = self._command(self._search(item, mel), mel, is_whole=True)
-            if guess.confidence < limits.second_look:
-                again = self._decoder(item.utterance).decode(cepstra_of_whole(mel))
-                other = self._command(again, mel, is_whole=True)
-                guess = max(guess, other, key=lambda each: each.confidence)
+            scored = self._score_command(self._search_path(item, mel), mel, is_whole=True)
+            if scored.confidence < limits.second_look:
+                repeated = self._search_of(item.utterance).decode(whole_utterance_cepstra(mel))
+                repeated_score = self._score_command(repeated, mel, is_whole=True)
+                scored = max(scored, repeated_score, key=lambda each: each.confidence)
         finally:
             self.forget(item.utterance)
-        if guess.confidence >= limits.min_confidence:
-            return _result(guess)
-        free = self._anything(guess.decoded, mel)
-        if free.confidence >= limits.min_speech_confidence:
-            return _result(free)
+        if scored.confidence >= limits.min_confidence:
+            return _result(scored)
+        free_path = self._score_free_speech(scored.path, mel)
+        if free_path.confidence >= limits.min_speech_confidence:
+            return _result(free_path)
         if item.options.no_speech_threshold == 1:  # the caller wants even unsure text
-            return _result(guess)
-        return AsrResult("", guess.confidence, LANGUAGE, is_rejected=bool(guess.decoded.spans))
+            return _result(scored)
+        return AsrResult("", scored.confidence, LANGUAGE, is_rejected=bool(scored.path.spans))
 
-    def _command(self, decoded: BestPath, mel: Mel, *, is_whole: bool) -> _ScoredPath:
-        if (seen := evidence(decoded, mel)) is None:
-            return _ScoredPath(decoded, 0.0)
-        likely = self._language.mean_log10(decoded.words, is_whole=is_whole)
-        return _ScoredPath(decoded, command_confidence(seen, likely))
+    def _score_command(self, path: BestPath, mel: Mel, *, is_whole: bool) -> _ScoredPath:
+        if (features := confidence_features(path, mel)) is None:
+            return _ScoredPath(path, 0.0)
+        mean_log10 = self._language.mean_log10(path.words, is_whole=is_whole)
+        return _ScoredPath(path, command_confidence(features, mean_log10))
 
-    def _anything(self, command: BestPath, mel: Mel) -> _ScoredPath:
+    def _score_free_speech(self, command: BestPath, mel: Mel) -> _ScoredPath:
         """Decodes an utterance as free speech; confidence 0 if it is too long or sounds like noise.
 
         command: its path as a command.
         """
-        seen = evidence(command, mel)
+        features = confidence_features(command, mel)
         too_long = len(mel) * FRAME_MS > 1000 * self._limits.max_free_s
-        if self._free is None or too_long or not seen or speech_confidence(seen) < LIKE_SPEECH:
+        if (
+            self._free_decoder is None
+            or too_long
+            or not features
+            or speech_confidence(features) < MIN_FREE_SPEECH_CONFIDENCE
+        ):
             return _ScoredPath(command, 0.0)
-        decoded = self._free.decode(cepstra_of_whole(mel))
-        heard = evidence(decoded, mel)
-        return _ScoredPath(decoded, speech_confidence(heard) if heard else 0.0)
+        path = self._free_decoder.decode(whole_utterance_cepstra(mel))
+        free_features = confidence_features(path, mel)
+        return _ScoredPath(path, speech_confidence(free_features) if free_features else 0.0)
 
-    def _search(self, item: AsrItem, mel: Mel) -> BestPath:
-        decoder = self._decoder(item.utterance)
-        if decoder.fed > len(mel):
+    def _search_path(self, item: AsrItem, mel: Mel) -> BestPath:
+        decoder = self._search_of(item.utterance)
+        if decoder.fed_frames > len(mel):
             decoder.start()  # shorter than before: another utterance with the same id
-        decoder.feed(cepstra(mel)[decoder.fed :])
+        decoder.feed(cepstra(mel)[decoder.fed_frames :])
         if item.is_final:
             decoder.stop()
         return decoder.best()
 
-    def _decoder(self, utterance: str) -> SphinxDecoder:
+    def _search_of(self, utterance: str) -> SphinxDecoder:
         """Returns the open search of an utterance, or a new one.
 
         At the limit, the least recently used one of another utterance is taken.
         """
-        if (decoder := self._open.get(utterance)) is not None:
-            self._open.move_to_end(utterance)
+        if (decoder := self._searches.get(utterance)) is not None:
+            self._searches.move_to_end(utterance)
             return decoder
-        if not self._idle and len(self._open) >= self._limits.decoders:
-            self.forget(next(iter(self._open)))
-        decoder = self._idle.pop() if self._idle else self._decoders.commands()
+        if not self._idle_decoders and len(self._searches) >= self._limits.decoders:
+            self.forget(next(iter(self._searches)))
+        decoder = (
+            self._idle_decoders.pop() if self._idle_decoders else self._decoders.command_decoder()
+        )
         decoder.start()
-        self._open[utterance] = decoder
+        self._searches[utterance] = decoder
         return decoder
 
 
-def _result(guess: _ScoredPath) -> AsrResult:
-    words = tuple(_word(span, guess.confidence) for span in guess.decoded.spans)
-    return AsrResult(" ".join(guess.decoded.words), guess.confidence, LANGUAGE, words)
+def _result(scored: _ScoredPath) -> AsrResult:
+    words = tuple(_word(span, scored.confidence) for span in scored.path.spans)
+    return AsrResult(" ".join(scored.path.words), scored.confidence, LANGUAGE, words)
 
 
-def _word(span: WordSpan, sure: float) -> Word:
+def _word(span: WordSpan, confidence: float) -> Word:
     """Returns a word with the confidence of its utterance: flat search gives none per word."""
-    return Word(span.word, span.start * FRAME_MS, span.end * FRAME_MS, sure)
+    return Word(span.word, span.start * FRAME_MS, span.end * FRAME_MS, confidence)
 
 
 def _peak(pcm: Pcm) -> int:

@@ -10,7 +10,7 @@ from random import Random
 
 from engines.asr.pocketsphinx.templates import sample
 
-SENTENCES = 24_000  # with more, only the counts of the rarest number-and-room pairs change
+SENTENCE_COUNT = 24_000  # with more, only the counts of the rarest number-and-room pairs change
 
 
 def _listed(text: str, separator: str | None = None) -> list[str]:
@@ -200,11 +200,11 @@ WEIGHTED: Sequence[tuple[int, str]] = (
 
 
 def default_phrases(seed: int = 1) -> tuple[str, ...]:
-    """Returns `SENTENCES` random sentences, the same ones on every start."""
+    """Returns `SENTENCE_COUNT` random sentences, the same ones on every start."""
     random = Random(seed)
     weights = [weight for weight, _ in WEIGHTED]
     templates = [template for _, template in WEIGHTED]
-    drawn = random.choices(templates, weights, k=SENTENCES)
+    drawn = random.choices(templates, weights, k=SENTENCE_COUNT)
     return tuple(_polite(sample(template, RULES, random), random) for template in drawn)
 
 

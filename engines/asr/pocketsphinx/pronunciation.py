@@ -44,7 +44,7 @@ _LETTERS: Mapping[str, str] = {
     if letters
 }
 _LONGEST = max(map(len, _LETTERS))
-_LONG: Mapping[str, str] = {"a": "EY", "e": "IY", "i": "AY", "o": "OW", "u": "UW"}
+_LONG_VOWELS: Mapping[str, str] = {"a": "EY", "e": "IY", "i": "AY", "o": "OW", "u": "UW"}
 "Phone of a vowel before one consonant and a silent e: lake, scene, pine, home, tube."
 
 
@@ -62,15 +62,18 @@ def read_dictionary(path: Path, words: Collection[str]) -> dict[str, list[Phones
 
 
 def write_dictionary(
-    path: Path, known: Mapping[str, Iterable[Phones]], words: Iterable[str]
+    path: Path, pronunciations: Mapping[str, Iterable[Phones]], words: Iterable[str]
 ) -> None:
-    """Writes a dictionary file of `words`: as in `known` or by their letters, in more accents."""
+    """Writes a dictionary file of `words`, with variants for other accents.
+
+    A word that `pronunciations` lacks is read by its letters.
+    """
     lines = []
     for word in sorted(words):
-        spoken = list(known.get(word, ())) or [from_letters(word)]
-        spoken += [tuple(_VARIANTS[word].split())] if word in _VARIANTS else []
-        spoken += [_without_r(phones) for phones in spoken]
-        for number, phones in enumerate(dict.fromkeys(spoken), start=1):
+        variants = list(pronunciations.get(word, ())) or [from_letters(word)]
+        variants += [tuple(_VARIANTS[word].split())] if word in _VARIANTS else []
+        variants += [_without_r(phones) for phones in variants]
+        for number, phones in enumerate(dict.fromkeys(variants), start=1):
             lines.append(f"{word}{f'({number})' if number > 1 else ''} {' '.join(phones)}\n")
     path.write_text("".join(lines), encoding="utf-8")
 
@@ -81,7 +84,7 @@ def from_letters(word: str) -> Phones:
     at = 0
     while at < len(word):
         if _has_silent_e(word, at):
-            phones.append(_LONG[word[at]])
+            phones.append(_LONG_VOWELS[word[at]])
             at += 1
             continue
         if word[at] == "e" and at == len(word) - 1 and len(word) > 2:
@@ -99,7 +102,7 @@ def from_letters(word: str) -> Phones:
 
 def _has_silent_e(word: str, at: int) -> bool:
     return (
-        word[at] in _LONG
+        word[at] in _LONG_VOWELS
         and at + 3 == len(word)
         and word[at + 2] == "e"
         and word[at + 1] not in "aeiouwxyr"
@@ -108,16 +111,16 @@ def _has_silent_e(word: str, at: int) -> bool:
 
 def _without_r(phones: Phones) -> Phones:
     """Returns the word in an accent that drops r except before a vowel."""
-    out: list[str] = []
+    phones_out: list[str] = []
     for index, phone in enumerate(phones):
         after = phones[index + 1] if index + 1 < len(phones) else ""
         before = phones[index - 1] if index else ""
         if phone == "R" and before in _VOWELS and after not in _VOWELS:
-            out += ["AH"] if before in _GLIDES else []
+            phones_out += ["AH"] if before in _GLIDES else []
         elif phone == "ER" and after in _VOWELS:
-            out += ["AH", "R"]
+            phones_out += ["AH", "R"]
         elif phone == "ER" and not after:
-            out.append("AH")
+            phones_out.append("AH")
         else:
-            out.append(phone)
-    return tuple(out)
+            phones_out.append(phone)
+    return tuple(phones_out)

@@ -59,7 +59,7 @@ class EspeakTts:
         self.info = info
         self._library = library
         self._settings = settings
-        self._voicing = ThreadedSynthesis(info)
+        self._synthesis = ThreadedSynthesis(info)
 
     async def speak(
         self,
@@ -78,22 +78,22 @@ class EspeakTts:
         name = self._voice(language, voice)
         words_per_minute = self._words_per_minute(speed)
 
-        def plain(clause: str, listener: ClauseReceiver) -> None:
+        def plain(clause: str, receiver: ClauseReceiver) -> None:
             def sink(pcm: Pcm) -> bool:
-                return listener.put(SpeechChunk(pcm))
+                return receiver.put(SpeechChunk(pcm))
 
             self._library.synthesise(clause, name, words_per_minute, sink)
 
-        def timed(clause: str, listener: ClauseReceiver) -> None:
-            self._timed(clause, name, words_per_minute, listener)
+        def timed(clause: str, receiver: ClauseReceiver) -> None:
+            self._timed(clause, name, words_per_minute, receiver)
 
-        frames = self._voicing.speak(text, plain if on_word is None else timed, on_word)
+        frames = self._synthesis.speak(text, plain if on_word is None else timed, on_word)
         async with aclosing(frames):
             async for frame in frames:
                 yield frame
 
     def _timed(
-        self, clause: str, voice: str, words_per_minute: int, listener: ClauseReceiver
+        self, clause: str, voice: str, words_per_minute: int, receiver: ClauseReceiver
     ) -> None:
         """Synthesises a clause with word times; runs in the synthesis thread."""
         words = ClauseWords(clause, self.info.rate_hz)
@@ -101,13 +101,13 @@ class EspeakTts:
 
         def sink(pcm: Pcm) -> bool:
             for part in words.push(pcm, events):
-                listener.put(part)
+                receiver.put(part)
             events.clear()
-            return not listener.is_gone
+            return not receiver.is_gone
 
         self._library.synthesise(clause, voice, words_per_minute, sink, events.extend)
         for part in words.finish(events):
-            listener.put(part)
+            receiver.put(part)
 
     def _voice(self, language: str, voice: str | None) -> str:
         voices = voices_of(self.info, language)

@@ -234,13 +234,13 @@ def _name_voices(voices: Iterable[_EspeakVoice]) -> Mapping[str, _EspeakVoice]:
 def _voices_by_language(voices: Mapping[str, _EspeakVoice]) -> Mapping[str, tuple[str, ...]]:
     ranked: dict[str, list[tuple[int, str]]] = {}
     for name, voice in voices.items():
-        for language, place in _places(voice).items():
-            place = -1 if name == _PREFERRED_NAME.get(language) else place
-            ranked.setdefault(language, []).append((place, name))
+        for language, rank_in_language in _language_ranks(voice).items():
+            rank_in_language = -1 if name == _PREFERRED_NAME.get(language) else rank_in_language
+            ranked.setdefault(language, []).append((rank_in_language, name))
     return {language: tuple(name for _, name in sorted(ranked[language])) for language in ranked}
 
 
-def _places(voice: _EspeakVoice) -> Mapping[str, int]:
+def _language_ranks(voice: _EspeakVoice) -> Mapping[str, int]:
     """Returns language -> the voice's rank among the voices of that language.
 
     A tag for a language comes before a tag for one of its regions. Besides the voice's first
@@ -249,9 +249,11 @@ def _places(voice: _EspeakVoice) -> Mapping[str, int]:
     places: dict[str, int] = {}
     for rank, tag in voice.tags:
         language = tag.partition("-")[0]
-        place = rank if tag == language else 100 + rank
-        places[language] = min(place, places.get(language, place))
+        rank_in_language = rank if tag == language else 100 + rank
+        places[language] = min(rank_in_language, places.get(language, rank_in_language))
     own = next(iter(places))
     return {
-        language: place for language, place in places.items() if language in (own, language[:2])
+        language: rank_in_language
+        for language, rank_in_language in places.items()
+        if language in (own, language[:2])
     }

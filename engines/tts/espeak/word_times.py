@@ -13,10 +13,10 @@ import numpy as np
 from core.audio import Pcm, samples_to_ms
 from engines.tts.synthesis_thread import SpeechChunk, WordTiming
 
-_QUIET = 100
+_MAX_SILENT_SAMPLE = 100
 "Highest absolute sample value of the pause after a clause (1/300 of full scale)."
 
-_UNSPACED = (
+_SCRIPTS_WITHOUT_SPACES = (
     (0x0E00, 0x0EFF),  # Thai, Lao
     (0x1000, 0x109F),  # Burmese
     (0x1780, 0x17FF),  # Khmer
@@ -47,71 +47,74 @@ class ClauseWords:
 
     def __init__(self, text: str, rate_hz: int) -> None:
         self._text, self._rate_hz = text, rate_hz
-        self._held: list[Pcm] = []
+        self._held_pcm: list[Pcm] = []
         self._words: list[WordTiming] = []
-        self._begun: EspeakEvent | None = None
+        self._open_word: EspeakEvent | None = None
         self._samples = 0
-        self._loud = 0
-        "Index of the sample after the last one above _QUIET."
+        self._audible_samples = 0
+        "Index of the sample after the last one above _MAX_SILENT_SAMPLE."
 
     def push(self, pcm: Pcm, events: Sequence[EspeakEvent]) -> Iterator[SpeechChunk]:
         """Takes samples and the events within them; yields samples whose words are known."""
         for event in events:
-            self._take(event, pcm)
-        loud = _loud_end(pcm)
+            self._add_event(event, pcm)
+        loud = _audible_end(pcm)
         if loud or self._words:
-            yield from self._release()
+            yield from self._released()
         if loud:
-            self._loud = self._samples + loud
-        self._held.append(pcm)
+            self._audible_samples = self._samples + loud
+        self._held_pcm.append(pcm)
         self._samples += len(pcm)
 
     def finish(self, events: Sequence[EspeakEvent] = ()) -> Iterator[SpeechChunk]:
         """Ends the text and yields the rest. events: events after the last samples."""
         for event in events:
-            self._take(event, np.zeros(0, np.int16))
-        self._end(self._ms(self._loud), len(self._text))
-        yield from self._release()
+            self._add_event(event, np.zeros(0, np.int16))
+        self._end_word(self._ms(self._audible_samples), len(self._text))
+        yield from self._released()
 
-    def _take(self, event: EspeakEvent, pcm: Pcm) -> None:
+    def _add_event(self, event: EspeakEvent, pcm: Pcm) -> None:
         before = round(event.at_ms * self._rate_hz / 1000) - self._samples
-        if loud := _loud_end(pcm[: max(before, 0)]):
-            self._loud = self._samples + loud
+        if loud := _audible_end(pcm[: max(before, 0)]):
+            self._audible_samples = self._samples + loud
         if event.kind == "end":
             # Without a full stop the library gives the index of the last character, not the end.
             is_last = event.char >= len(self._text) - 1
             end_char = len(self._text) if is_last else event.char
-            self._end(min(event.at_ms, self._ms(self._loud)), end_char)
-        elif self._begun is None:
-            self._begun = event
-        elif self._is_next(self._begun.char, event.char):
-            self._end(event.at_ms, event.char)
-            self._begun = event
+            self._end_word(min(event.at_ms, self._ms(self._audible_samples)), end_char)
+        elif self._open_word is None:
+            self._open_word = event
+        elif self._is_next_word(self._open_word.char, event.char):
+            self._end_word(event.at_ms, event.char)
+            self._open_word = event
 
-    def _is_next(self, char: int, later: int) -> bool:
+    def _is_next_word(self, char: int, later: int) -> bool:
         """Returns True if another word begins at `later`, not a part of the same one (`3.5`)."""
         between = self._text[char:later]
         return later > char and (
-            any(c.isspace() for c in between) or _is_unspaced(self._text[later : later + 1])
+            any(c.isspace() for c in between)
+            or _is_script_without_spaces(self._text[later : later + 1])
         )
 
-    def _end(self, at_ms: float, next_char: int) -> None:
-        begun, self._begun = self._begun, None
-        if begun is None:
+    def _end_word(self, at_ms: float, next_char: int) -> None:
+        open_word, self._open_word = self._open_word, None
+        if open_word is None:
             return
         last = len(self._text[:next_char].rstrip())
-        if not _is_unspaced(self._text[begun.char : begun.char + 1]):
-            last = max(last, begun.char + len((self._text[begun.char :].split() or [""])[0]))
+        if not _is_script_without_spaces(self._text[open_word.char : open_word.char + 1]):
+            last = max(
+                last, open_word.char + len((self._text[open_word.char :].split() or [""])[0])
+            )
         if not any(c.isalnum() for c in self._text[last:]):
             last = len(self._text)  # punctuation at the end (` !`) belongs to the last word
-        end_ms = max(at_ms, begun.at_ms)
-        self._words.append(WordTiming(max(last, begun.char), begun.at_ms, end_ms))
+        end_ms = max(at_ms, open_word.at_ms)
+        self._words.append(WordTiming(max(last, open_word.char), open_word.at_ms, end_ms))
 
-    def _release(self) -> Iterator[SpeechChunk]:
+    def _released(self) -> Iterator[SpeechChunk]:
         words, self._words = tuple(self._words), []
-        held, self._held = self._held, []
-        if held:
-            yield SpeechChunk(np.concatenate(held), words)
+        held_pcm, self._held_pcm = self._held_pcm, []
+        if held_pcm:
+            yield SpeechChunk(np.concatenate(held_pcm), words)
         elif words:
             yield SpeechChunk(np.zeros(0, np.int16), words)
 
@@ -119,11 +122,11 @@ class ClauseWords:
         return samples_to_ms(samples, self._rate_hz)
 
 
-def _loud_end(pcm: Pcm) -> int:
-    """Returns the index after the last sample above _QUIET; 0 if there is none."""
-    found = np.flatnonzero((pcm > _QUIET) | (pcm < -_QUIET))
+def _audible_end(pcm: Pcm) -> int:
+    """Returns the index after the last sample above _MAX_SILENT_SAMPLE; 0 if there is none."""
+    found = np.flatnonzero((pcm > _MAX_SILENT_SAMPLE) | (pcm < -_MAX_SILENT_SAMPLE))
     return int(found[-1]) + 1 if len(found) else 0
 
 
-def _is_unspaced(char: str) -> bool:
-    return bool(char) and any(first <= ord(char) <= last for first, last in _UNSPACED)
+def _is_script_without_spaces(char: str) -> bool:
+    return bool(char) and any(first <= ord(char) <= last for first, last in _SCRIPTS_WITHOUT_SPACES)

@@ -33,18 +33,18 @@ class SileroVad:
     def __init__(self, network: SileroNetwork) -> None:
         self._spectra = SpectrumLayer(network.window)
         self._convolutions = ConvolutionStack(network.convolutions)
-        self._memory = LstmLayer(network)
+        self._lstm = LstmLayer(network)
 
     def push(self, pcm: Pcm) -> float:
         """Returns the probability of speech in the next frame (see `Vad.push`)."""
         self._spectra.push(pcm, self._convolutions.magnitudes)
-        self._convolutions.run(self._memory.taken)
-        return self._memory.run()
+        self._convolutions.run(self._lstm.inputs)
+        return self._lstm.run()
 
     def reset(self) -> None:
         """Clears the state (see `Vad.reset`)."""
         self._spectra.audio[:] = 0
-        self._memory.forget()
+        self._lstm.reset()
 
 
 class SileroVadEngine:

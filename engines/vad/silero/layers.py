@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from core.audio import Pcm
-from engines.vad.silero.weights import BINS, MEMORY, WINDOW_SAMPLES, Floats, SileroNetwork
+from engines.vad.silero.weights import BINS, LSTM_UNITS, WINDOW_SAMPLES, Floats, SileroNetwork
 
 FRAME_SAMPLES = 512
 "Length of a frame: 32 ms, fixed by the network."
@@ -37,7 +37,8 @@ class SpectrumLayer:
         self._context, self._frame = np.split(self.audio[:end], [_CONTEXT_SAMPLES])
         self._next_context = self._frame[-_CONTEXT_SAMPLES:]
         self._mirrored = self.audio[end:]
-        self._end = self._frame[-2 : -2 - _MIRRORED_SAMPLES : -1]  # the last sample is the mirror
+        # The last sample is the mirror, so it is not repeated.
+        self._frame_end = self._frame[-2 : -2 - _MIRRORED_SAMPLES : -1]
         shape, step = (_SPECTRA, WINDOW_SAMPLES), self.audio.itemsize
         self._windows = as_strided(self.audio, shape, (_HOP_SAMPLES * step, step), writeable=False)
         self._weighted = np.zeros(shape, np.float32)
@@ -48,7 +49,7 @@ class SpectrumLayer:
         """Takes a frame of FRAME_SAMPLES and writes its spectra to `magnitudes`, shape (4, 129)."""
         np.copyto(self._context, self._next_context)
         np.multiply(pcm, _SCALE, out=self._frame)
-        np.copyto(self._mirrored, self._end)
+        np.copyto(self._mirrored, self._frame_end)
         np.multiply(self._windows, self._window, out=self._weighted)
         np.fft.rfft(self._weighted, out=self._spectra)
         np.abs(self._spectra, out=magnitudes)
@@ -64,14 +65,14 @@ class ConvolutionLayer:
     def __init__(self, weights: Floats, frames: int) -> None:
         self._weights = weights
         self._rows = np.ones((frames, len(weights)), np.float32)
-        self.taken = self._rows[:, :-1]
+        self.inputs = self._rows[:, :-1]
         "Input, written by the caller: one row per output frame, with all its input frames."
-        self._given = np.zeros((frames, weights.shape[1]), np.float32)
+        self._products = np.zeros((frames, weights.shape[1]), np.float32)
 
     def run(self, out: Floats) -> None:
         """Writes the result to `out`, shape (frames, channels out)."""
-        np.matmul(self._rows, self._weights, out=self._given)
-        np.maximum(self._given, _ZERO, out=out)
+        np.matmul(self._rows, self._weights, out=self._products)
+        np.maximum(self._products, _ZERO, out=out)
 
 
 class ConvolutionStack:
@@ -85,30 +86,30 @@ class ConvolutionStack:
         self._first, second, third, self._fourth = (ConvolutionLayer(*part) for part in parts)
         self._second, self._third = second, third
         for part in (self._first, second):
-            part.taken[:] = 0
-        before, self.magnitudes, after = np.split(self._first.taken, 3, axis=1)
+            part.inputs[:] = 0
+        before, self.magnitudes, after = np.split(self._first.inputs, 3, axis=1)
         "`magnitudes` is the input, shape (4, 129), written by the caller."
         self._neighbours = [
             (before[1:], self.magnitudes[:-1]),
             (after[:-1], self.magnitudes[1:]),
         ]
-        self._seen = np.zeros((4, 128), np.float32)
-        seen = self._seen.reshape(-1)
+        self._first_outputs = np.zeros((4, 128), np.float32)
+        first_outputs = self._first_outputs.reshape(-1)
         self._neighbours_of_second = [
-            (second.taken[0, 128:], seen[: 2 * 128]),
-            (second.taken[1], seen[128:]),
+            (second.inputs[0, 128:], first_outputs[: 2 * 128]),
+            (second.inputs[1], first_outputs[128:]),
         ]
-        self._both = third.taken.reshape(2, 64)
+        self._third_inputs = third.inputs.reshape(2, 64)
 
     def run(self, out: Floats) -> None:
         """Writes the result to `out`, shape (1, 128)."""
         for neighbour, frames in self._neighbours:
             np.copyto(neighbour, frames)
-        self._first.run(self._seen)
+        self._first.run(self._first_outputs)
         for neighbour, frames in self._neighbours_of_second:
             np.copyto(neighbour, frames)
-        self._second.run(self._both)
-        self._third.run(self._fourth.taken)
+        self._second.run(self._third_inputs)
+        self._third.run(self._fourth.inputs)
         self._fourth.run(out)
 
 
@@ -116,33 +117,35 @@ class LstmLayer:
     """The LSTM and the last layer, which gives the probability of speech."""
 
     def __init__(self, network: SileroNetwork) -> None:
-        self._weights, self._head = network.memory, network.head
+        self._weights, self._head = network.lstm, network.head
         self._bias = network.head_bias
-        row = self._row = np.ones((1, 2 * MEMORY + 1), np.float32)
-        self.taken = row[:, :MEMORY]
+        row = self._row = np.ones((1, 2 * LSTM_UNITS + 1), np.float32)
+        self.inputs = row[:, :LSTM_UNITS]
         "Input, written by the caller, shape (1, 128)."
-        self.output, self.cell = row[0, MEMORY:-1], np.zeros(MEMORY, np.float32)
-        self._given = np.zeros((1, 4 * MEMORY), np.float32)
-        self._gates = self._given[0, : 3 * MEMORY]
-        self._in, self._out, self._keep, self._new = self._given.reshape(4, MEMORY)
-        self.forget()
+        self.output, self.cell = row[0, LSTM_UNITS:-1], np.zeros(LSTM_UNITS, np.float32)
+        self._products = np.zeros((1, 4 * LSTM_UNITS), np.float32)
+        self._gates = self._products[0, : 3 * LSTM_UNITS]
+        self._input_gate, self._output_gate, self._forget_gate, self._cell_candidate = (
+            self._products.reshape(4, LSTM_UNITS)
+        )
+        self.reset()
 
     def run(self) -> float:
         """Computes one step and returns the probability of speech in [0, 1]."""
-        given, gates, cell, output = self._given, self._gates, self.cell, self.output
-        np.matmul(self._row, self._weights, out=given)
-        np.tanh(given, out=given)
+        products, gates, cell, output = self._products, self._gates, self.cell, self.output
+        np.matmul(self._row, self._weights, out=products)
+        np.tanh(products, out=products)
         np.multiply(gates, _HALF, out=gates)
         np.add(gates, _HALF, out=gates)
-        np.multiply(cell, self._keep, out=cell)
-        np.multiply(self._in, self._new, out=self._new)
-        np.add(cell, self._new, out=cell)
+        np.multiply(cell, self._forget_gate, out=cell)
+        np.multiply(self._input_gate, self._cell_candidate, out=self._cell_candidate)
+        np.add(cell, self._cell_candidate, out=cell)
         np.tanh(cell, out=output)
-        np.multiply(output, self._out, out=output)
+        np.multiply(output, self._output_gate, out=output)
         logit = float(np.maximum(output, _ZERO).dot(self._head)) + self._bias
         return (1 + tanh(logit / 2)) / 2
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Clears the state."""
         self.output[:] = 0
         self.cell[:] = 0

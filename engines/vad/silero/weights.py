@@ -19,7 +19,7 @@ Floats = npt.NDArray[np.float32]
 WINDOW_SAMPLES = 256
 "Samples of one spectrum."
 BINS = WINDOW_SAMPLES // 2 + 1
-MEMORY = 128
+LSTM_UNITS = 128
 "Size of the LSTM's output, and of its cell state."
 
 _SHAPES = [
@@ -27,16 +27,19 @@ _SHAPES = [
     ("Conv", [(128, BINS, 3), (128,)]),
     ("Conv", [(64, 128, 3), (64,)]),
     ("Conv", [(64, 64, 3), (64,)]),
-    ("Conv", [(MEMORY, 64, 3), (MEMORY,)]),
-    ("LSTM", [(1, 4 * MEMORY, MEMORY), (1, 4 * MEMORY, MEMORY), (1, 8 * MEMORY)]),
-    ("Conv", [(1, MEMORY, 1), (1,)]),
+    ("Conv", [(LSTM_UNITS, 64, 3), (LSTM_UNITS,)]),
+    (
+        "LSTM",
+        [(1, 4 * LSTM_UNITS, LSTM_UNITS), (1, 4 * LSTM_UNITS, LSTM_UNITS), (1, 8 * LSTM_UNITS)],
+    ),
+    ("Conv", [(1, LSTM_UNITS, 1), (1,)]),
 ]
 "Operator and shapes of the weights of every layer, to recognise the file by."
 
 _TAPS = [slice(0, 3), slice(0, 3), slice(1, 3), slice(1, 2)]
 "Taps of each convolution that are used. With 4, 2, 1 and 1 frames the others meet only padding."
 
-_EXACT = 1e-5
+_MAX_DIFFERENCE = 1e-5
 "Largest difference of the first layer from a Fourier transform."
 
 
@@ -48,7 +51,7 @@ class SileroNetwork:
     "Window that samples are multiplied with before their spectrum, shape (256,)."
     convolutions: tuple[Floats, ...]
     "Four of shape (taps * channels in + 1, channels out), the bias as the last row."
-    memory: Floats
+    lstm: Floats
     """One step of the LSTM, shape (257, 512): (input, last output, 1) -> gates i, o, f, and c. The
     weights of the gates are halved, because sigmoid(x) = (1 + tanh(x / 2)) / 2."""
     head: Floats
@@ -64,7 +67,7 @@ def load_network(path: str | None) -> SileroNetwork:
     file = Path(path) if path else bundled_weights()
     if not file.is_file():
         raise EngineMissing("vad", "silero", f"no weights at {file}")
-    _compute_alone()
+    _limit_blas_threads()
     try:
         return _network(layers(file.read_bytes(), {"Conv", "LSTM"}))
     except ValueError as exc:
@@ -75,20 +78,20 @@ def _network(found: list[OnnxLayer]) -> SileroNetwork:
     shapes = [(layer.kind, [weights.shape for weights in layer.weights]) for layer in found]
     if shapes != _SHAPES:
         raise ValueError(f"its layers are {shapes}, and must be {_SHAPES}")
-    spectrum, *convolutions, memory, head = (layer.weights for layer in found)
+    spectrum, *convolutions, lstm, head = (layer.weights for layer in found)
     return SileroNetwork(
-        window=_window(spectrum[0][:, 0]),
+        window=_fourier_window(spectrum[0][:, 0]),
         convolutions=tuple(
-            _rows(weights[:, :, taps].transpose(2, 1, 0).reshape(-1, len(bias)), bias)
+            _with_bias_row(weights[:, :, taps].transpose(2, 1, 0).reshape(-1, len(bias)), bias)
             for (weights, bias), taps in zip(convolutions, _TAPS, strict=True)
         ),
-        memory=_step(*memory),
+        lstm=_lstm_rows(*lstm),
         head=head[0][0, :, 0],
         head_bias=float(head[1][0]),
     )
 
 
-def _compute_alone() -> None:
+def _limit_blas_threads() -> None:
     """Limits numpy's products of matrices to one thread, in the whole process.
 
     A frame is 40 us of work, too little to share. With two threads a frame took 300 us, and twenty
@@ -99,7 +102,7 @@ def _compute_alone() -> None:
     threadpool_limits(limits=1, user_api="blas")
 
 
-def _window(basis: Floats) -> Floats:
+def _fourier_window(basis: Floats) -> Floats:
     """Returns the window of the first convolution, a windowed Fourier transform as a matrix.
 
     A fast Fourier transform gives the same result in a fifth of the time. The first row of the
@@ -108,19 +111,21 @@ def _window(basis: Floats) -> Floats:
     window: Floats = basis[0]
     turns = np.outer(np.arange(BINS), np.arange(WINDOW_SAMPLES)) / WINDOW_SAMPLES
     cosine, sine = np.cos(2 * np.pi * turns), -np.sin(2 * np.pi * turns)
-    if not np.allclose(basis, window * np.concatenate([cosine, sine]), rtol=0, atol=_EXACT):
+    if not np.allclose(
+        basis, window * np.concatenate([cosine, sine]), rtol=0, atol=_MAX_DIFFERENCE
+    ):
         raise ValueError("its first layer is no Fourier transform")
     return window
 
 
-def _step(inputs: Floats, outputs: Floats, biases: Floats) -> Floats:
+def _lstm_rows(inputs: Floats, outputs: Floats, biases: Floats) -> Floats:
     rows = np.concatenate([inputs[0].T, outputs[0].T])
-    step = _rows(rows, biases[0, : 4 * MEMORY] + biases[0, 4 * MEMORY :])
-    step[:, : 3 * MEMORY] *= 0.5
+    step = _with_bias_row(rows, biases[0, : 4 * LSTM_UNITS] + biases[0, 4 * LSTM_UNITS :])
+    step[:, : 3 * LSTM_UNITS] *= 0.5
     return step
 
 
-def _rows(weights: Floats, bias: Floats) -> Floats:
+def _with_bias_row(weights: Floats, bias: Floats) -> Floats:
     return np.concatenate([weights, bias[None]])
 
 

@@ -126,11 +126,11 @@ def test_it_hears_what_pipecat_hears(
     engine: EndOfTurnDetector, wheel: Path, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pcm = np.random.default_rng(6).normal(300, 2000, round(seconds * ASR_RATE_HZ)).astype(np.int16)
-    heard: list[npt.NDArray[np.float32]] = []
+    window: list[npt.NDArray[np.float32]] = []
 
     def spied(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        heard.append(log_mel(samples))
-        return heard[-1]
+        window.append(log_mel(samples))
+        return window[-1]
 
     monkeypatch.setattr(smart_turn, "log_mel", spied)
     assert engine.probability(pcm) is not None
@@ -138,7 +138,7 @@ def test_it_hears_what_pipecat_hears(
     padded = np.zeros(8 * ASR_RATE_HZ, np.float32)
     padded[-len(last) :] = last
     theirs = their_features(wheel)(padded)
-    assert np.abs(np.subtract(heard[0], theirs)).max() < 1e-5
+    assert np.abs(np.subtract(window[0], theirs)).max() < 1e-5
 
 
 @pytest.mark.real
@@ -164,9 +164,9 @@ def told_in_pauses(engine: EndOfTurnDetector, pcm: Pcm) -> list[float]:
     hearing.configure(TurnDetection(silence_ms=900))
     audio = np.concatenate([silence(500, ASR_RATE_HZ), pcm, silence(1000, ASR_RATE_HZ)])
     utterance, told = list[Pcm](), list[float]()
-    for heard in hearing.push(AudioFrame(audio, ASR_RATE_HZ, 0)):
-        utterance = [*utterance, heard.pcm] if heard.in_speech else []
-        if heard.edge and heard.edge.edge is EdgeKind.CANDIDATE:
+    for window in hearing.push(AudioFrame(audio, ASR_RATE_HZ, 0)):
+        utterance = [*utterance, window.pcm] if window.in_speech else []
+        if window.edge and window.edge.edge is EdgeKind.CANDIDATE:
             probability = engine.probability(np.concatenate(utterance))
             assert probability is not None
             told.append(probability)

@@ -12,7 +12,7 @@ from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, silence
 from core.errors import ConfigError, EngineMissing
 from engines.base.wake import WakeWordDetector
 from engines.registry import available, load
-from engines.wake.micro import REST_SAMPLES, MicroWakeEngine, Settings, create
+from engines.wake.micro import REPEAT_PAUSE_SAMPLES, MicroWakeEngine, Settings, create
 from media.files.decode import decode_file
 from serving.placement.choose import EnginePreference, select_engine
 from serving.placement.hardware import Hardware
@@ -67,7 +67,7 @@ def test_it_hears_a_word_at_the_very_beginning(engine: MicroWakeEngine) -> None:
 def test_a_word_is_told_once_until_it_is_said_again(engine: MicroWakeEngine) -> None:
     stream = engine.open(["okay_nabu"])
     first, second = stream.push(np.concatenate([NABU, NABU]))
-    assert second.at - first.at >= REST_SAMPLES
+    assert second.at - first.at >= REPEAT_PAUSE_SAMPLES
 
 
 def test_the_threshold_is_the_operators() -> None:
@@ -80,11 +80,11 @@ def test_the_threshold_is_the_operators() -> None:
 def test_a_folder_adds_words(engine: MicroWakeEngine, tmp_path: Path) -> None:
     bundled = engine._models["alexa"].config
     shutil.copy(bundled.with_suffix(".tflite"), tmp_path / "computer.tflite")
-    told = json.loads(bundled.read_text()) | {
+    config = json.loads(bundled.read_text()) | {
         "wake_word": "Computer",
         "model": "computer.tflite",
     }
-    (tmp_path / "computer.json").write_text(json.dumps(told))
+    (tmp_path / "computer.json").write_text(json.dumps(config))
     more = load("wake", "micro", {"folder": str(tmp_path)})
     assert {word.name: word.phrase for word in more.words}["computer"] == "Computer"
     clip = say("alexa", lead_ms=500, tail_ms=600)
@@ -148,7 +148,7 @@ def test_where_tensorflow_lite_does_not_run_the_engine_is_missing(
     (tmp_path / "lib").mkdir()
     if library is not None:
         (tmp_path / "lib" / "libtensorflowlite_c.so").write_bytes(library)
-    monkeypatch.setattr("engines.wake.micro._installed", lambda: tmp_path)
+    monkeypatch.setattr("engines.wake.micro._package_folder", lambda: tmp_path)
     with pytest.raises(EngineMissing, match=r"it does not run here: .*(too short|no TensorFlow)"):
         load("wake", "micro", {})
     micro, none = available("wake")
@@ -194,4 +194,4 @@ def test_recordings_of_other_things_wake_nobody(engine: MicroWakeEngine, folder:
     stream = engine.open([word.name for word in engine.words])
     found = {name: stream.push(pcm[: 60 * ASR_RATE_HZ]) for name, pcm in recorded(folder)}
     assert len(found) > 3
-    assert {name: told for name, told in found.items() if told} == {}
+    assert {name: config for name, config in found.items() if config} == {}

@@ -9,11 +9,15 @@ import pytest
 
 from core.audio import ASR_RATE_HZ, Pcm
 from engines.asr.pocketsphinx import training_text
-from engines.asr.pocketsphinx.confidence import command_confidence, evidence, speech_confidence
+from engines.asr.pocketsphinx.confidence import (
+    command_confidence,
+    confidence_features,
+    speech_confidence,
+)
 from engines.asr.pocketsphinx.decoder import BestPath, WordSpan
-from engines.asr.pocketsphinx.features import cepstra, cepstra_of_whole, mel_power
+from engines.asr.pocketsphinx.features import cepstra, mel_power, whole_utterance_cepstra
 from engines.asr.pocketsphinx.language_model import END, START, TrigramModel
-from engines.asr.pocketsphinx.phrases import RULES, SENTENCES, WEIGHTED, default_phrases
+from engines.asr.pocketsphinx.phrases import RULES, SENTENCE_COUNT, WEIGHTED, default_phrases
 from engines.asr.pocketsphinx.pronunciation import from_letters, read_dictionary, write_dictionary
 from engines.asr.pocketsphinx.templates import sample
 
@@ -63,7 +67,7 @@ def test_every_built_in_template_is_sound() -> None:
 def test_the_built_in_sentences_are_the_same_each_time() -> None:
     first = default_phrases()
     assert first == default_phrases()
-    assert len(first) == SENTENCES
+    assert len(first) == SENTENCE_COUNT
     assert "what time is it" in first
 
 
@@ -138,7 +142,7 @@ def test_cepstra_do_not_depend_on_what_comes_later(samples: int, pcm: Pcm) -> No
 def test_cepstra_do_not_depend_on_level(pcm: Pcm) -> None:
     mel = mel_power(pcm)
     np.testing.assert_allclose(cepstra(mel), cepstra(mel / 400), atol=0.05)
-    np.testing.assert_allclose(cepstra_of_whole(mel).mean(axis=0), np.zeros(13), atol=1e-4)
+    np.testing.assert_allclose(whole_utterance_cepstra(mel).mean(axis=0), np.zeros(13), atol=1e-4)
 
 
 def test_stretched_and_sparse_words_are_not_trusted() -> None:
@@ -148,10 +152,12 @@ def test_stretched_and_sparse_words_are_not_trusted() -> None:
     frames = len(mel)
     dense = tuple(WordSpan("on", at, at + 25) for at in range(0, frames - 25, 25))
     likely, unlikely = log10(0.15), log10(0.004)
-    speech = evidence(BestPath(dense, frames, -50.0 * frames), mel)
-    stretched = evidence(BestPath((WordSpan("on", 0, frames),), frames, -50.0 * frames), mel)
-    sparse = evidence(BestPath(dense[:4], frames, -50.0 * frames), mel)
-    steady = evidence(BestPath(dense, frames, -50.0 * frames), np.ones_like(mel))
+    speech = confidence_features(BestPath(dense, frames, -50.0 * frames), mel)
+    stretched = confidence_features(
+        BestPath((WordSpan("on", 0, frames),), frames, -50.0 * frames), mel
+    )
+    sparse = confidence_features(BestPath(dense[:4], frames, -50.0 * frames), mel)
+    steady = confidence_features(BestPath(dense, frames, -50.0 * frames), np.ones_like(mel))
     assert speech is not None
     assert stretched is not None
     assert sparse is not None
@@ -162,4 +168,4 @@ def test_stretched_and_sparse_words_are_not_trusted() -> None:
     assert command_confidence(sparse, likely) < 0.3
     assert speech_confidence(speech) > 0.85 > speech_confidence(stretched)
     assert speech_confidence(sparse) < 0.2
-    assert evidence(BestPath((), frames, 0.0), mel) is None
+    assert confidence_features(BestPath((), frames, 0.0), mel) is None

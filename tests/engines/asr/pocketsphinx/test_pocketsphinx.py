@@ -96,11 +96,11 @@ def test_more_utterances_than_decoders(model: PocketSphinx) -> None:
 
 def test_forget_gives_the_decoder_back(model: PocketSphinx) -> None:
     partials(model, clip("what time is it"), "cancelled")
-    kept = len(model._idle)
+    kept = len(model._idle_decoders)
     model.forget("cancelled")
     model.forget("cancelled")
-    assert len(model._idle) == kept + 1
-    assert not model._open
+    assert len(model._idle_decoders) == kept + 1
+    assert not model._searches
 
 
 def tone(hz: float, seconds: float = 3) -> Pcm:

@@ -95,7 +95,7 @@ def test_it_gives_what_onnxruntime_gives(network: SileroNetwork, session: Any, s
     vad, reference = SileroVad(network), Reference(session)
     for frame in frames(sounds()[sound]):
         assert vad.push(frame) == pytest.approx(reference.push(frame), abs=EXACT)
-        kept = np.concatenate([vad._memory.output, vad._memory.cell])
+        kept = np.concatenate([vad._lstm.output, vad._lstm.cell])
         wanted = np.concatenate([reference.h[0, 0], reference.c[0, 0]])
         np.testing.assert_allclose(kept, wanted, rtol=KEPT, atol=KEPT)
 
