@@ -60,8 +60,15 @@ class BargeIn:
     """Handles the user's speech over the answers of one session. `interrupt` stops the answer for
     good."""
 
-    def __init__(self, playout: Playout, metrics: Metrics, interrupt: Callable[[], None]) -> None:
-        self._playout, self._metrics, self._interrupt = playout, metrics, interrupt
+    def __init__(
+        self,
+        playout: Playout,
+        metrics: Metrics,
+        interrupt: Callable[[], None],
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._playout, self._metrics = playout, metrics
+        self._interrupt, self._tasks = interrupt, tasks
         self._overlaps: dict[str, _OverlapState] = {}
         "State by turn id: the words of one turn may still be decoded while the next is spoken."
 
@@ -78,7 +85,6 @@ class BargeIn:
         *,
         is_question: bool,
         continuation: Continuation | None,
-        tasks: asyncio.TaskGroup,
     ) -> None:
         """Pauses the answer, because speech began while it is made or played. `continuation`: the
         utterance that the speech may continue; words of that utterance do not count."""
@@ -86,7 +92,7 @@ class BargeIn:
             turn, policy, language, is_question, continuation
         )
         self._playout.pause()
-        tasks.create_task(self._decide_in_time(state), name=f"barge-in-{turn.id}")
+        self._tasks.create_task(self._decide_in_time(state), name=f"barge-in-{turn.id}")
 
     def words(self, turn: Turn, words: str) -> None:
         """Takes the words of the turn so far; empty when the recogniser found none."""

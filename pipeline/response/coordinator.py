@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import assert_never
 
 from core.audio import Pcm
 from core.errors import Conflict, EarshotError, RequestError
@@ -15,7 +16,7 @@ from pipeline.conversation.history import History
 from pipeline.playout.barge_in import BargeIn
 from pipeline.playout.playout import Playout
 from pipeline.response.planner import ResponsePlanner
-from pipeline.response.playback import truncate, truncate_at_playout
+from pipeline.response.playback import PlaybackTracker, truncate, truncate_at_playout
 from pipeline.response.queue import ResponseQueue
 from pipeline.response.response import Response
 from pipeline.response.retraction import Retraction
@@ -26,7 +27,19 @@ from pipeline.shared.settings import ResponseRequest, SessionSettings
 from pipeline.shared.turn import Turn, TurnMark
 from pipeline.tools.mcp.session_servers import SessionMcpServers
 from pipeline.user_turn.continuation import Continuation
-from pipeline.user_turn.events import InputActivity
+from pipeline.user_turn.events import (
+    InputActivity,
+    UserSpeechDropped,
+    UserSpeechPaused,
+    UserSpeechResumed,
+    UserSpeechStarted,
+    UserTurnAbandoned,
+    UserTurnEvent,
+    UserTurnFailed,
+    UserTurnMaybeOver,
+    UserTurnTranscribed,
+    UserWordsChanged,
+)
 
 AUTOMATIC = ResponseRequest()
 "Request of a response that starts because the turn ended. No client asked for it."
@@ -35,9 +48,9 @@ AUTOMATIC = ResponseRequest()
 class ResponseCoordinator:
     """Decides which responses a session makes, and when.
 
-    It receives the events of the user's turn (`speech_started`, `turn_maybe_over`, `understood` and
-    others) and the client's requests (`create`, `cancel`, `truncate`). It puts responses into the
-    `queue`, whose task `queue.run` runs them one after another.
+    It is the `TurnResponder` of the user's turns (`handle` and others), and takes the client's
+    requests (`create`, `cancel`, `truncate`). It puts responses into the `queue`, whose task
+    `queue.run` runs them one after another.
     """
 
     def __init__(
@@ -45,23 +58,27 @@ class ResponseCoordinator:
         conversation: Conversation,
         services: SessionServices,
         playout: Playout,
-        input_activity: InputActivity,
+        playback: PlaybackTracker,
         settings: Callable[[], SessionSettings],
+        input_activity: InputActivity,
         outbox: SessionOutbox,
         on_idle: Callable[[], None],
+        tasks: asyncio.TaskGroup,
     ) -> None:
-        self._clock = services.clock
-        self.queue = ResponseQueue(self._queue_idle, self._clock, input_activity)
-        self._on_idle = on_idle
+        """Takes the parts of the session. `on_idle`: called when no response runs and none may
+        begin. `tasks`: the session's group, which runs all work on responses."""
+        self._clock, self._tasks = services.clock, tasks
+        self.queue = ResponseQueue(self._queue_idle, self._clock, input_activity, tasks)
+        self._on_idle, self._playback = on_idle, playback
         self._conversation, self._history = conversation, conversation.history
         self._playout, self._input_activity, self._settings = playout, input_activity, settings
         self._emit, self._finish_turn = outbox.emit, outbox.finish_turn
         self._on_internal_item = outbox.trace_internal_item
         self.remote = SessionMcpServers(services.mcp_policy, conversation.history, self._emit)
-        self.planner = ResponsePlanner(conversation, services, settings, self.remote)
-        self._speculation = Speculation(services.drafts, services.metrics)
-        self._barge_in = BargeIn(playout, services.metrics, self._interrupt)
-        self.retraction = Retraction(self._history, self.queue, self._clock, self._emit)
+        self._planner = ResponsePlanner(conversation, services, settings, self.remote)
+        self._speculation = Speculation(services.drafts, services.metrics, tasks)
+        self._barge_in = BargeIn(playout, services.metrics, self._interrupt, tasks)
+        self._retraction = Retraction(self._history, self.queue, self._clock, self._emit)
         self._requested: ResponseRequest | None = None
         "A requested response that waits for the transcript of the audio that was just committed."
         self._unanswered: Turn | None = None
@@ -150,27 +167,38 @@ class ResponseCoordinator:
         self._enqueue(self._written_turn(), ResponseRequest(), text=text)
         return True
 
-    # Events of the user's turn.
+    # What a `TurnResponder` does for the user's turn.
 
-    def speech_started(
-        self, turn: Turn, continuation: Continuation | None, tasks: asyncio.TaskGroup
-    ) -> None:
-        """Begins to judge speech over an answer, if the session allows barge-in.
+    def handle(self, event: UserTurnEvent) -> None:
+        """Handles an event of the user's turn before it returns."""
+        match event:
+            case UserSpeechStarted(turn=turn, continuation=continuation):
+                self._speech_started(turn, continuation)
+            case UserWordsChanged(turn=turn, words=words):
+                self._barge_in.words(turn, words)
+            case UserSpeechPaused(turn=turn):
+                self._barge_in.speech_paused_or_resumed(turn, is_silent=True)
+            case UserSpeechResumed(turn=turn):
+                self._speculation.drop("resumed")
+                self._barge_in.speech_paused_or_resumed(turn, is_silent=False)
+            case UserTurnMaybeOver(turn=turn, result=result):
+                self._turn_maybe_over(turn, result)
+            case UserSpeechDropped(turn=turn):
+                self.queue.wake()
+                self._barge_in.final(turn, "")
+                self._speculation.drop("dropped")
+            case UserTurnTranscribed(turn=turn, result=result):
+                self._transcribed(turn, result)
+            case UserTurnFailed(turn=turn, error=error):
+                self._not_transcribed(turn, error)
+            case UserTurnAbandoned(turn=turn):
+                self._finish_turn(turn, "cancelled")
+            case _:
+                assert_never(event)
 
-        continuation: the earlier utterance that this speech may continue.
-        """
-        settings = self._settings()
-        policy = settings.interruption
-        if policy is None:
-            return
-        if self._playout.paced_by == "client" and self._playout.is_audible:
-            # such a client stops playing by itself when it gets the event "speech started"
-            self._interrupt()
-        elif self._is_answering:
-            context, is_question = (policy, self.planner.language()), self._has_asked_question()
-            self._barge_in.begin(
-                turn, *context, is_question=is_question, continuation=continuation, tasks=tasks
-            )
+    def may_continue(self, turn: Turn) -> bool:
+        """Returns whether new speech may continue this turn."""
+        return self._retraction.is_open(turn)
 
     def replaces_former(self, turn: Turn, words: str) -> bool:
         """Returns whether the turn replaces the earlier utterance that it continues.
@@ -178,55 +206,64 @@ class ResponseCoordinator:
         words: what the turn adds to that utterance.
         """
         is_interruption = self._barge_in.would_end(turn, words, is_over=not self._is_answering)
-        return is_interruption and self.retraction.may_replace(turn)
+        return is_interruption and self._retraction.may_replace(turn)
 
-    def words_heard(self, turn: Turn, words: str) -> None:
-        """Passes the transcript so far to the barge-in decision."""
-        self._barge_in.words(turn, words)
-
-    def speech_paused(self, turn: Turn) -> None:
-        """Notes that the user paused; the turn may be over."""
-        self._barge_in.speech_paused_or_resumed(turn, is_silent=True)
-
-    def speech_resumed(self, turn: Turn) -> None:
-        """Drops the speculative response, because the user spoke on."""
-        self._speculation.drop("resumed")
-        self._barge_in.speech_paused_or_resumed(turn, is_silent=False)
-
-    def turn_maybe_over(self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup) -> None:
-        """Begins a speculative response: the turn may be over, with this transcript."""
-        self._barge_in.words(turn, result.text)
-        if self._barge_in.is_open:
-            tasks.create_task(
-                self._draft_unless_interrupted(turn, result, tasks), name=f"weigh-{turn.id}"
-            )
-        self._draft(turn, result, tasks)
-
-    async def _draft_unless_interrupted(
-        self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup
-    ) -> None:
-        """Does the same as `turn_maybe_over` while an answer is played.
-
-        That answer must end before another is begun.
-        """
-        if await self._barge_in.check_interruption(turn, result.text, self.planner.is_command):
-            self._draft(turn, result, tasks)
-
-    def _draft(self, turn: Turn, result: AsrResult, tasks: asyncio.TaskGroup) -> None:
-        if not (result.text and self._may_speculate()):
-            return
-        plan = self.planner.plan(turn, AUTOMATIC, self.planner.language(result.language))
-        if plan.refusal is None:
-            prompt = self.planner.prompt(
-                plan, *self.retraction.transcript_if_final(turn, result.text)
-            )
-            self._speculation.begin(self.planner.draft(plan, prompt), tasks)
+    async def is_command(self, words: str, language: str) -> bool | None:
+        """Returns whether the words are a complete command; None: unknown. Raises EngineError."""
+        return await self._planner.is_command(words, language)
 
     async def check_interruption(self, turn: Turn, words: str) -> None:
         """Decides whether `words` interrupt the answer, before they are final."""
-        await self._barge_in.check_interruption(turn, words, self.planner.is_command)
+        await self._barge_in.check_interruption(turn, words, self._planner.is_command)
 
-    def understood(self, turn: Turn, result: AsrResult) -> None:
+    def _speech_started(self, turn: Turn, continuation: Continuation | None) -> None:
+        """Begins to judge speech over an answer, if the session allows barge-in.
+
+        continuation: the earlier utterance that this speech may continue.
+        """
+        settings = self._settings()
+        if continuation is not None:
+            self._retraction.begin(turn, continuation)
+        if settings.may_interrupt:
+            self._playback.client_stopped()
+        policy = settings.interruption
+        if policy is None:
+            return
+        if self._playout.paced_by == "client" and self._playout.is_audible:
+            # such a client stops playing by itself when it gets the event "speech started"
+            self._interrupt()
+        elif self._is_answering:
+            context, is_question = (policy, self._planner.language()), self._has_asked_question()
+            self._barge_in.begin(turn, *context, is_question=is_question, continuation=continuation)
+
+    def _turn_maybe_over(self, turn: Turn, result: AsrResult) -> None:
+        """Begins a speculative response: the turn may be over, with this transcript."""
+        self._barge_in.words(turn, result.text)
+        if self._barge_in.is_open:
+            self._tasks.create_task(
+                self._draft_unless_interrupted(turn, result), name=f"weigh-{turn.id}"
+            )
+        self._draft(turn, result)
+
+    async def _draft_unless_interrupted(self, turn: Turn, result: AsrResult) -> None:
+        """Does the same as `_turn_maybe_over` while an answer is played.
+
+        That answer must end before another is begun.
+        """
+        if await self._barge_in.check_interruption(turn, result.text, self._planner.is_command):
+            self._draft(turn, result)
+
+    def _draft(self, turn: Turn, result: AsrResult) -> None:
+        if not (result.text and self._may_speculate()):
+            return
+        plan = self._planner.plan(turn, AUTOMATIC, self._planner.language(result.language))
+        if plan.refusal is None:
+            prompt = self._planner.prompt(
+                plan, *self._retraction.transcript_if_final(turn, result.text)
+            )
+            self._speculation.begin(self._planner.draft(plan, prompt))
+
+    def _transcribed(self, turn: Turn, result: AsrResult) -> None:
         """Answers a turn whose transcript is final, or drops it if it is empty or no
         interruption."""
         self.queue.wake()
@@ -244,7 +281,7 @@ class ResponseCoordinator:
             self.decide()
             return
         writer = self._playout.writer
-        if self.retraction.is_answered(turn, writer.response_id if writer else None):
+        if self._retraction.is_answered(turn, writer.response_id if writer else None):
             self._interrupt()  # the client had asked for this response meanwhile
         self.finish_without_response()
         self._unanswered = turn
@@ -253,13 +290,7 @@ class ResponseCoordinator:
         if not self.queue.is_busy:
             self._speculation.drop("dropped")
 
-    def speech_dropped(self, turn: Turn) -> None:
-        """Drops the speculative response of speech that was discarded."""
-        self.queue.wake()
-        self._barge_in.final(turn, "")
-        self._speculation.drop("dropped")
-
-    def not_understood(self, turn: Turn, error: EarshotError) -> None:
+    def _not_transcribed(self, turn: Turn, error: EarshotError) -> None:
         """Ends a turn that could not be recognised, with an apology if the user expects an
         answer."""
         self.queue.wake()
@@ -267,7 +298,7 @@ class ResponseCoordinator:
         self._speculation.drop("dropped")
         self._finish_turn(turn, "failed")
         self.transcript_known(turn, error)
-        if self._expects_answer() and (sentence := self.planner.apology(error)):
+        if self._expects_answer() and (sentence := self._planner.apology(error)):
             self.say(sentence)
 
     def _expects_answer(self) -> bool:
@@ -319,7 +350,7 @@ class ResponseCoordinator:
         if self._unanswered is not None:
             self._finish_turn(self._unanswered, "transcribed")
             self._unanswered = None
-            self.retraction.finish()
+            self._retraction.finish()
 
     # Playout.
 
@@ -337,7 +368,7 @@ class ResponseCoordinator:
         self._speculation.drop("dropped")
         self._barge_in.end()
         self.finish_without_response()
-        self.retraction.finish()
+        self._retraction.finish()
         for answer in self.queue.close():  # a response that is being played ends with its sound
             self._finish_turn(answer.turn, "cancelled")
 
@@ -379,21 +410,21 @@ class ResponseCoordinator:
         self, turn: Turn, request: ResponseRequest, text: str | None, refusal: EarshotError | None
     ) -> Response:
         """Makes a queued response with the settings of this moment, when it begins."""
-        self.retraction.finish()
-        plan = self.planner.final_plan(turn, request, text, refusal)
-        prompt = self.planner.prompt(plan)
-        draft = self._speculation.take(plan, prompt) or self.planner.draft(plan, prompt)
+        self._retraction.finish()
+        plan = self._planner.final_plan(turn, request, text, refusal)
+        prompt = self._planner.prompt(plan)
+        draft = self._speculation.take(plan, prompt) or self._planner.draft(plan, prompt)
         history = self._history if request.in_conversation else History()
         voice = self._playout, self._clock
         answer = Response(
             draft, history, *voice, self._emit, self._finish_turn, self._on_internal_item
         )
-        draft.wait_until_settled = lambda: self.retraction.wait_until_settled(answer)
+        draft.wait_until_settled = lambda: self._retraction.wait_until_settled(answer)
         return answer
 
     def _queue_idle(self) -> None:
         """Called when no response runs and none waits."""
-        self.retraction.finish()
+        self._retraction.finish()
         self._on_idle()
 
     def _may_speculate(self) -> bool:
@@ -401,7 +432,7 @@ class ResponseCoordinator:
         speculation."""
         is_free = not self.queue.is_busy and self._playout.writer is None
         is_next = self._requested is None and not self._input_activity.is_transcribing
-        return is_free and is_next and self.planner.may_work_ahead()
+        return is_free and is_next and self._planner.may_work_ahead()
 
     @property
     def _is_answering(self) -> bool:

@@ -56,16 +56,22 @@ class ResponseQueue:
     """Runs responses one at a time, in order. Out-of-band text responses run at once."""
 
     def __init__(
-        self, on_idle: Callable[[], None], clock: Clock, input_activity: InputActivity
+        self,
+        on_idle: Callable[[], None],
+        clock: Clock,
+        input_activity: InputActivity,
+        tasks: asyncio.TaskGroup,
     ) -> None:
+        """`on_idle`: called when no response runs and none may begin. `tasks`: the session's group,
+        which runs the responses."""
         self._on_idle, self._clock, self._input_activity = on_idle, clock, input_activity
+        self._tasks = tasks
         self._waiting: deque[_QueuedResponse] = deque()
         self._alarm = Alarm(clock.now)
         self._running: _ActiveResponse | None = None
         self._last_made: _ActiveResponse | None = None
         "The one before; what is made may still wait for the speaker."
         self._out_of_band: list[Response] = []
-        self._tasks: asyncio.TaskGroup | None = None
         self._remembered: OrderedDict[str, Response] = OrderedDict()
 
     @property
@@ -100,14 +106,14 @@ class ResponseQueue:
         """True while fewer than MAX_WAITING announcements wait."""
         return sum(entry.is_announcement for entry in self._waiting) < MAX_WAITING
 
-    async def run(self, tasks: asyncio.TaskGroup) -> None:
-        self._tasks = tasks
+    async def run(self) -> None:
+        """Runs the responses as they are queued, until it is cancelled."""
         while True:
             while (entry := self._next()) is not None:
                 answer = entry.make()
                 if entry.cancelled is not None:
                     answer.cancel(entry.cancelled)
-                task = tasks.create_task(answer.run(), name=answer.response_id)
+                task = self._tasks.create_task(answer.run(), name=answer.response_id)
                 self._running = _ActiveResponse(entry, answer)
                 await asyncio.wait([task])
                 self._running, self._last_made = None, self._running
@@ -164,7 +170,7 @@ class ResponseQueue:
         answers_all: it answers everything that the user says until it begins, so it replaces a
             waiting one.
         """
-        if is_out_of_band and is_written and self._tasks is not None:  # it needs no voice
+        if is_out_of_band and is_written:  # it needs no voice
             answer = make()
             self._out_of_band.append(answer)
             self._tasks.create_task(self._run_out_of_band(answer), name=answer.response_id)

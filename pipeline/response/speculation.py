@@ -34,11 +34,11 @@ def count_waste(metrics: Metrics, kind: Literal["answer", "recognition"], second
 class Speculation:
     """Holds the speculative draft of one session."""
 
-    def __init__(self, budget: DraftBudget, metrics: Metrics) -> None:
-        self._budget, self._metrics = budget, metrics
+    def __init__(self, budget: DraftBudget, metrics: Metrics, tasks: asyncio.TaskGroup) -> None:
+        self._budget, self._metrics, self._tasks = budget, metrics, tasks
         self._draft: ResponseDraft | None = None
 
-    def begin(self, draft: ResponseDraft, tasks: asyncio.TaskGroup) -> None:
+    def begin(self, draft: ResponseDraft) -> None:
         """Starts `draft` in place of the former one.
 
         Does nothing if the former draft is for the same plan and prompt, or if the server or the
@@ -54,7 +54,7 @@ class Speculation:
         self._budget.live += 1
         self._draft = draft
         draft.slot_holder.give_up = lambda: self.drop("load")
-        draft.begin(tasks)
+        draft.begin(self._tasks)
 
     def take(self, plan: ResponsePlan, prompt: Sequence[Message]) -> ResponseDraft | None:
         """Returns the draft if plan and prompt are those that it was made with, otherwise None.

@@ -55,61 +55,60 @@ class ConversationItems:
         conversation: Conversation,
         services: SessionServices,
         settings: Callable[[], SessionSettings],
+        activity: InputActivity,
+        on_transcribed: Callable[[Turn, EarshotError | None], None],
+        on_decision: Callable[[McpApprovalResponseItem], Callable[[], None]],
         emit: Callable[[SessionEvent], None],
+        tasks: asyncio.TaskGroup,
     ) -> None:
+        """Takes the parts of the session.
+
+        activity: its `items_due` is kept up to date. on_transcribed: called when all audio of an
+        item is transcribed, or cannot be. on_decision: called with the client's decision about a
+        tool call; returns what to do once the decision is in the history.
+        """
         self._conversation, self._history = conversation, conversation.history
         self._engines, self._clock = services.engines, services.clock
-        self._settings, self._emit = settings, emit
-        self.on_transcribed: Callable[[Turn, EarshotError | None], None] = lambda *_: None
-        "Called when all audio of an item is transcribed, or cannot be."
-        self.on_decision: Callable[[McpApprovalResponseItem], Callable[[], None]]
-        """Called with the client's decision about a tool call. Returns what to do once the decision
-        is in the history."""
-        self._waiting = 0
+        self._settings, self._activity = settings, activity
+        self._on_transcribed, self._on_decision = on_transcribed, on_decision
+        self._emit, self._tasks = emit, tasks
         self._turns: dict[str, Turn] = {}
         """Turns of items that are being transcribed, by item id. The id of a deleted item may be
         used again."""
         self._one_at_a_time = asyncio.Lock()
-
-    @property
-    def is_transcribing(self) -> bool:
-        """True if audio of an added item waits for its transcript."""
-        return self._waiting > 0
 
     def add(
         self,
         item: Item,
         previous_item_id: str | None,
         recordings: Recordings,
-        tasks: asyncio.TaskGroup | None,
     ) -> None:
-        """Adds an item, and transcribes its audio. `tasks`: None when the session ends, as a
-        transcript is of no use then.
+        """Adds an item, and transcribes its audio.
 
         Raises RequestError item_already_exists, item_not_found, invalid_value, unsupported_content;
         Conflict too_many_recordings.
         """
         self.check_seen([item], "item")
-        if recordings and self._waiting >= MAX_WAITING:
+        if recordings and self._activity.items_due >= MAX_WAITING:
             raise Conflict(
                 f"the audio of {MAX_WAITING} items is already being recognised: wait for a"
                 " transcript",
                 code="too_many_recordings",
             )
         continue_response = (
-            self.on_decision(item) if isinstance(item, McpApprovalResponseItem) else None
+            self._on_decision(item) if isinstance(item, McpApprovalResponseItem) else None
         )
         previous = self._history.add(item, previous_item_id)
         self._emit(ItemAdded(item, previous))
         self._emit(ItemDone(item, previous))
         if continue_response is not None:
             continue_response()
-        if recordings and tasks is not None:
-            self._waiting += 1
+        if recordings:
+            self._activity.items_due += 1
             turn = self._turns[item.id] = Turn(new_id("turn"), item.id)
             turn.mark(TurnMark.SPEECH_END, self._clock.now())
-            work = self._recognise(turn, item.id, recordings, tasks)
-            tasks.create_task(work, name=f"transcribe-{item.id}")
+            work = self._recognise(turn, item.id, recordings)
+            self._tasks.create_task(work, name=f"transcribe-{item.id}")
 
     def delete(self, item_id: str) -> None:
         """Deletes an item. Raises RequestError item_not_found."""
@@ -137,36 +136,32 @@ class ConversationItems:
                     param=f"{where}.content[{at}].type",
                 )
 
-    async def _recognise(
-        self, turn: Turn, item_id: str, recordings: Recordings, tasks: asyncio.TaskGroup
-    ) -> None:
+    async def _recognise(self, turn: Turn, item_id: str, recordings: Recordings) -> None:
         """Transcribes the audio of one item, part after part, and calls `on_transcribed`."""
         error: EarshotError | None = None
         try:
             async with self._one_at_a_time:
                 for index, pcm in recordings.items():
                     if self._exists(turn):
-                        error = (
-                            await self._transcribe_part(turn, item_id, index, pcm, tasks) or error
-                        )
+                        error = await self._transcribe_part(turn, item_id, index, pcm) or error
         finally:
-            self._waiting -= 1
+            self._activity.items_due -= 1
             if self._exists(turn):
                 del self._turns[item_id]
             else:
                 error = None
         turn.mark(TurnMark.ASR_FINAL, self._clock.now())
-        self.on_transcribed(turn, error)
+        self._on_transcribed(turn, error)
 
     async def _transcribe_part(
-        self, turn: Turn, item_id: str, index: int, pcm: Pcm, tasks: asyncio.TaskGroup
+        self, turn: Turn, item_id: str, index: int, pcm: Pcm
     ) -> EarshotError | None:
         """Transcribes one part like a committed utterance, with the present settings. If the item
         is deleted meanwhile, nothing is emitted. Returns the error, if any."""
         settings = self._settings()
         recogniser = self._engines.recogniser(settings.asr)
         options = settings.recognition(recogniser.info, self._engines.expected_names())
-        utterance = TranscriptStream(recogniser, new_id("item"), options, self._clock, tasks)
+        utterance = TranscriptStream(recogniser, new_id("item"), options, self._clock, self._tasks)
         try:
             self._engines.check_spoken_language(settings)
             for at in range(0, len(pcm), ASR_RATE_HZ):
@@ -202,21 +197,6 @@ class ConversationItems:
         if isinstance(item, MessageItem):  # it may have been dropped with the oldest items
             parts = (*item.parts[:index], AudioPart(words), *item.parts[index + 1 :])
             self._history.replace(replace(item, parts=parts))
-
-
-class SessionInputActivity:
-    """Activity of live input and of added items together."""
-
-    def __init__(self, user_turns: InputActivity, items: ConversationItems) -> None:
-        self._user_turns, self._items = user_turns, items
-
-    @property
-    def is_speaking(self) -> bool:
-        return self._user_turns.is_speaking
-
-    @property
-    def is_transcribing(self) -> bool:
-        return self._user_turns.is_transcribing or self._items.is_transcribing
 
 
 def _sees(llm: Llm) -> bool:

@@ -10,7 +10,7 @@ from core.errors import Conflict, EarshotError
 from core.events import SessionEvent
 from core.ids import new_id
 from core.items import Item
-from engines.base import AsrPadding, AsrResult
+from engines.base import AsrPadding
 from media.codecs.opus import LEAST_DELAY_MS
 from media.webrtc.tracks import MAX_HOLD_S
 from pipeline.conversation.conversation import Conversation
@@ -26,19 +26,19 @@ from pipeline.session.items import (
     NO_RECORDINGS,
     ConversationItems,
     Recordings,
-    SessionInputActivity,
 )
 from pipeline.shared.outbox import SessionOutbox
 from pipeline.shared.plugin_errors import FaultTolerantVad
 from pipeline.shared.settings import (
     ConversationProfile,
+    CurrentSettings,
     PlayoutPacing,
     ResponseRequest,
     SessionSettings,
 )
 from pipeline.shared.turn import Turn
-from pipeline.user_turn.continuation import Continuation
 from pipeline.user_turn.controller import UserTurnController
+from pipeline.user_turn.events import InputActivity
 from pipeline.user_turn.input_filters import InputFilters
 from pipeline.user_turn.speech_detector import SpeechDetector
 from pipeline.user_turn.wake_word import WakeWordGate
@@ -51,19 +51,18 @@ class SessionActivity:
 
     def __init__(
         self,
-        user_turns: UserTurnController,
-        items: ConversationItems,
+        input_activity: InputActivity,
         queue: ResponseQueue,
         playout: Playout,
         client: ClientPlayoutClock,
     ) -> None:
-        self._user_turns, self._items, self._queue = user_turns, items, queue
+        self._input, self._queue = input_activity, queue
         self._playout, self._client = playout, client
 
     @property
     def is_hearing(self) -> bool:
         """True when the user speaks, or a transcript is under way."""
-        return self._user_turns.is_active or self._items.is_transcribing
+        return self._input.is_active
 
     @property
     def is_answering(self) -> bool:
@@ -106,68 +105,63 @@ class Session:
         self.id = new_id("sess")
         self.conversation_id = conversation.id
         self._engines, self._clock = services.engines, services.clock
-        self._metrics, self._conversation = services.metrics, conversation
+        self._conversation, self._settings = conversation, CurrentSettings(settings)
+        self._tasks = asyncio.TaskGroup()
+        "Entered by `run`. All tasks of the session belong to it."
+        self.running = asyncio.Event()
+        "Set once the tasks run that take commands."
+        self._closing = asyncio.Event()
         self._changed = asyncio.Event()
         "Set by every event: `settled` checks then whether the session is at rest."
-        self._outbox = SessionOutbox(
-            services.open_trace(self.id),
-            services.metrics,
-            self._changed.set,
-            logs_words=services.logs_words,
-        )
+        self._bug: Exception | None = None
+        "A bug while audio was processed. It ends the session, as a bug in one of its tasks does."
+        self._asr_hold = ExitStack()
+        "Keeps the recogniser in memory while the session runs."
+        self._input = InputActivity()
+        logs_words, metrics = services.logs_words, services.metrics
+        trace = services.open_trace(self.id)
+        self._outbox = SessionOutbox(trace, metrics, self._on_event, logs_words=logs_words)
         self.events, self._emit = self._outbox.events, self._outbox.emit
-        # server-paced sessions receive Opus, which delays sound by at least this much
-        late_ms = LEAST_DELAY_MS if paced_by == "server" else 0
-        self._detector = SpeechDetector(FaultTolerantVad(self._engines.vad, self._metrics), late_ms)
-        self._user_turns = UserTurnController(
-            self._detector,
-            self._engines,
-            conversation.history,
-            lambda: self.settings,
-            self,
-            self._clock,
-            self._emit,
-        )
-        self._items = ConversationItems(conversation, services, lambda: self.settings, self._emit)
         client = ClientPlayoutClock(self._clock)
         self._playback = PlaybackTracker(
             paced_by, self._clock, client, self._outbox, self._answer_of, self._drop_unplayed
         )
         to_client = self._deliver, self._outbox.room
-        self._playout = Playout(
-            paced_by, self._playback, self._clock, client, self._metrics, *to_client
-        )
+        self._playout = Playout(paced_by, self._playback, self._clock, client, metrics, *to_client)
+        # server-paced sessions receive Opus, which delays sound by at least this much
+        late_ms = LEAST_DELAY_MS if paced_by == "server" else 0
+        self._detector = SpeechDetector(FaultTolerantVad(self._engines.vad, metrics), late_ms)
         self._input_filters = InputFilters(self._playout, self._detector.guard)
+        context = self._settings, self._input
         self._responses = ResponseCoordinator(
             conversation,
             services,
             self._playout,
-            SessionInputActivity(self._user_turns, self._items),
-            lambda: self.settings,
+            self._playback,
+            *context,
             self._outbox,
             self._changed.set,
+            self._tasks,
         )
-        self._activity = SessionActivity(
-            self._user_turns, self._items, self._responses.queue, self._playout, client
+        self._user_turns = UserTurnController(
+            self._detector,
+            self._engines,
+            conversation.history,
+            *context,
+            self._responses,
+            self._clock,
+            self._emit,
+            self._tasks,
         )
+        on_items = self._transcript_known, self._responses.decide_call
+        self._items = ConversationItems(
+            conversation, services, *context, *on_items, self._emit, self._tasks
+        )
+        self._activity = SessionActivity(self._input, self._responses.queue, self._playout, client)
         self._wake = WakeWordGate(
-            self._engines.wake, self._clock, self._metrics, self._activity, self._emit
+            self._engines.wake, self._clock, metrics, self._activity, self._emit
         )
-        self._items.on_transcribed = self._transcript_known
-        self._items.on_decision = self._responses.decide_call
-        self._idle = UserIdleTimer(
-            self._clock, client, lambda: self.settings, self._respond_to_silence
-        )
-        self._outbox.on_event = self._on_event
-        self._tasks: asyncio.TaskGroup | None = None
-        self.running = asyncio.Event()
-        "Set once the tasks run that take commands."
-        self._closing = asyncio.Event()
-        self._bug: Exception | None = None
-        "A bug while audio was processed. It ends the session, as a bug in one of its tasks does."
-        self._asr_hold = ExitStack()
-        "Keeps the recogniser in memory while the session runs."
-        self.settings = settings
+        self._idle = UserIdleTimer(self._clock, client, self._settings, self._respond_to_silence)
         self.configure(settings)
 
     # Interface for doors.
@@ -179,13 +173,12 @@ class Session:
         """
         self._conversation.speakers.append(self)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                self._tasks = tasks
+            async with self._tasks as tasks:
                 self._hold_asr()
                 self._responses.remote.begin(tasks)
                 self.running.set()
-                tasks.create_task(self._user_turns.run(tasks), name="end-of-pause")
-                tasks.create_task(self._responses.queue.run(tasks), name="answer")
+                tasks.create_task(self._user_turns.run(), name="end-of-pause")
+                tasks.create_task(self._responses.queue.run(), name="answer")
                 tasks.create_task(self._idle.run(), name="idle")
                 tasks.create_task(self._playback.run(), name="sounding")
                 await self._until_closed()
@@ -221,12 +214,12 @@ class Session:
         comes faster than real time must let the event loop run in between. Ignored before `run` and
         after `close`. A bug, or another sample rate, ends the session and does not raise.
         """
-        if self._tasks is None or self._closing.is_set():
+        if not self._takes_input:
             return
         try:
             frame = self._wake.filter(self._input_filters.filter(frame))
             self._outbox.trace_frame(frame)
-            self._user_turns.listen(frame, self._tasks)
+            self._user_turns.listen(frame)
         except Exception as bug:
             self._bug = bug
             self.close()
@@ -240,7 +233,7 @@ class Session:
         if settings != self.settings:
             self._responses.settings_changed()
         is_other_asr = settings.asr != self.settings.asr
-        self.settings = settings
+        self._settings.replace(settings)
         if is_other_asr and self.running.is_set():
             self._hold_asr()
         self._conversation.profile = ConversationProfile.of(settings)
@@ -249,6 +242,11 @@ class Session:
         self._wake.configure(settings)
         context = self._playout.paced_by, self._conversation.place
         self._outbox.trace_settings(settings, *context)
+
+    @property
+    def settings(self) -> SessionSettings:
+        """Settings that are in force now."""
+        return self._settings()
 
     @property
     def fallback_padding(self) -> AsrPadding | None:
@@ -263,10 +261,10 @@ class Session:
 
         Raises RequestError input_audio_buffer_commit_empty.
         """
-        if self._tasks is None or self._closing.is_set():
+        if not self._takes_input:
             return
         self._wake.check_awake()
-        self._user_turns.commit(self._tasks)
+        self._user_turns.commit()
 
     def clear_input(self) -> None:
         """Discards audio that has not been committed."""
@@ -283,8 +281,9 @@ class Session:
 
         Raises RequestError, Conflict: see `ConversationItems.add`.
         """
-        tasks = None if self._closing.is_set() else self._tasks
-        self._items.add(item, previous_item_id, recordings, tasks)
+        # a transcript is of no use when the session ends
+        used = recordings if self._takes_input else NO_RECORDINGS
+        self._items.add(item, previous_item_id, used)
 
     def delete_item(self, item_id: str) -> None:
         """Deletes an item of the conversation. Raises RequestError item_not_found."""
@@ -331,7 +330,7 @@ class Session:
         None if no response is on its way, or it is already being played.
         """
         is_ending = self._user_turns.is_ending_within(MAX_HOLD_S)
-        is_on_its_way = self._user_turns.is_transcribing or self._responses.queue.is_busy
+        is_on_its_way = self._input.is_transcribing or self._responses.queue.is_busy
         is_coming = is_ending or is_on_its_way
         return self._playout.first_sound_event if is_coming and self.settings.answers else None
 
@@ -339,7 +338,7 @@ class Session:
     def is_answering(self) -> bool:
         """True when a response is played, made or possible: a transcript under way may lead to
         one."""
-        is_coming = self._user_turns.is_transcribing or self._responses.queue.is_busy
+        is_coming = self._input.is_transcribing or self._responses.queue.is_busy
         return is_coming or self._playout.writer is not None
 
     @property
@@ -357,52 +356,12 @@ class Session:
         """Announces `text` after what is being spoken. Returns False if it would not be played."""
         return not self._closing.is_set() and self._responses.say(text)
 
-    # Reports of the user's turn, described in `UserTurnHandler`.
-
-    def is_open(self, turn: Turn) -> bool:
-        return self._responses.retraction.is_open(turn)
-
-    def replaces_former(self, turn: Turn, words: str) -> bool:
-        return self._responses.replaces_former(turn, words)
-
-    def speech_started(self, turn: Turn, continuation: Continuation | None) -> None:
-        if continuation is not None:
-            self._responses.retraction.begin(turn, continuation)
-        if self.settings.may_interrupt:
-            self._playback.client_stopped()
-        self._responses.speech_started(turn, continuation, self._task_group)
-
-    def words_heard(self, turn: Turn, words: str) -> None:
-        self._responses.words_heard(turn, words)
-
-    def speech_paused(self, turn: Turn) -> None:
-        self._responses.speech_paused(turn)
-
-    def turn_maybe_over(self, turn: Turn, result: AsrResult) -> None:
-        self._responses.turn_maybe_over(turn, result, self._task_group)
-
-    async def is_command(self, words: str, language: str) -> bool | None:
-        return await self._responses.planner.is_command(words, language)
-
-    async def check_interruption(self, turn: Turn, words: str) -> None:
-        await self._responses.check_interruption(turn, words)
-
-    def speech_resumed(self, turn: Turn) -> None:
-        self._responses.speech_resumed(turn)
-
-    def speech_dropped(self, turn: Turn) -> None:
-        self._responses.speech_dropped(turn)
-
-    def understood(self, turn: Turn, result: AsrResult) -> None:
-        self._responses.understood(turn, result)
-
-    def not_understood(self, turn: Turn, error: EarshotError) -> None:
-        self._responses.not_understood(turn, error)
-
-    def abandoned(self, turn: Turn) -> None:
-        self._outbox.finish_turn(turn, "cancelled")
-
     # Helpers.
+
+    @property
+    def _takes_input(self) -> bool:
+        """True while the session runs and was not asked to end."""
+        return self.running.is_set() and not self._closing.is_set()
 
     def _transcript_known(self, turn: Turn, error: EarshotError | None) -> None:
         self._responses.transcript_known(turn, error)
@@ -411,6 +370,7 @@ class Session:
     def _on_event(self, event: SessionEvent) -> None:
         self._idle.on_event(event)
         self._wake.on_event(event)
+        self._changed.set()
 
     def _respond_to_silence(self, silence_ms: int) -> None:
         """Lets the assistant speak after the user's silence. An empty item stands for the silence.
@@ -423,11 +383,6 @@ class Session:
         commit_silence(history, self._detector.samples, silence_ms, self._emit)
         with suppress(Conflict):
             self.create_response(idle_response_request(history.items))
-
-    @property
-    def _task_group(self) -> asyncio.TaskGroup:
-        assert self._tasks is not None
-        return self._tasks
 
     def _hold_asr(self) -> None:
         """Keeps the configured recogniser in memory.

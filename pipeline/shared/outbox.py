@@ -22,21 +22,19 @@ MAX_AHEAD = 256
 
 
 class SessionOutbox:
-    """Output of one session. `on_change` is called after every event."""
+    """Output of one session. `on_event` is called with every event, after the client got it."""
 
     def __init__(
         self,
         trace: SessionTrace | None,
         metrics: Metrics,
-        on_change: Callable[[], None],
+        on_event: Callable[[SessionEvent], None],
         *,
         logs_words: bool,
     ) -> None:
         self.events: Outbox[SessionEvent] = Outbox(MAX_EVENTS)
-        self._metrics, self._on_change = metrics, on_change
+        self._metrics, self._on_event = metrics, on_event
         self._logs_words = logs_words
-        self.on_event: Callable[[SessionEvent], None] = lambda _: None
-        "Told every event, too."
         self._trace = trace
 
     def trace_settings(
@@ -68,8 +66,7 @@ class SessionOutbox:
         if self._logs_words:
             _log_words(event)
         self.events.put(event)
-        self.on_event(event)
-        self._on_change()
+        self._on_event(event)
 
     async def room(self) -> None:
         """Waits while the client is far behind. For sound, which is made faster than it is

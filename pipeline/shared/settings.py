@@ -197,6 +197,21 @@ class SessionSettings:
         )
 
 
+class CurrentSettings:
+    """The settings in force in one session. Each part calls it at the moment it needs them."""
+
+    def __init__(self, settings: SessionSettings) -> None:
+        self._settings = settings
+
+    def __call__(self) -> SessionSettings:
+        """Returns the settings that are in force now."""
+        return self._settings
+
+    def replace(self, settings: SessionSettings) -> None:
+        """Puts `settings` in force."""
+        self._settings = settings
+
+
 @dataclass(frozen=True, slots=True)
 class ConversationProfile:
     """Settings that a conversation remembers: those of the client that set them last."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 
 from core.audio import ASR_RATE_HZ, AudioFrame, samples_to_ms
 from core.errors import EngineError, OverloadedError, RequestError
@@ -34,7 +35,19 @@ from pipeline.transcription.stream import TranscriptStream
 from pipeline.user_turn.continuation import Continuation, ContinuationWindow, EndedUtterance
 from pipeline.user_turn.endpoint_timer import EndpointTimer
 from pipeline.user_turn.endpointing import EdgeKind, SpeechEdge
-from pipeline.user_turn.events import PartialTranscripts, UserTurnHandler
+from pipeline.user_turn.events import (
+    InputActivity,
+    PartialTranscripts,
+    TurnResponder,
+    UserSpeechDropped,
+    UserSpeechPaused,
+    UserSpeechResumed,
+    UserSpeechStarted,
+    UserTurnAbandoned,
+    UserTurnFailed,
+    UserTurnMaybeOver,
+    UserTurnTranscribed,
+)
 from pipeline.user_turn.final_result import final_result
 from pipeline.user_turn.speech_detector import DetectedFrame, SpeechDetector
 from pipeline.user_turn.turn_detection import TurnDetector
@@ -54,11 +67,11 @@ class UserTurnController:
     """Detects, commits and transcribes the user's utterances of one session.
 
     With `turn_detection` in the settings, a pause commits an utterance. Without it (push to talk),
-    `commit` does. Reports to a `UserTurnHandler`, emits events for the client, and adds a message
-    item to the history:
+    `commit` does. Reports events to a `TurnResponder`, emits events for the client, and adds a
+    message item to the history:
 
-        controller.listen(frame, tasks)  # each microphone frame of 16 kHz
-        controller.commit(tasks)  # push to talk: the utterance is over
+        controller.listen(frame)  # each microphone frame of 16 kHz
+        controller.commit()  # push to talk: the utterance is over
     """
 
     def __init__(
@@ -67,52 +80,42 @@ class UserTurnController:
         engines: EngineSet,
         history: History,
         settings: Callable[[], SessionSettings],
-        handler: UserTurnHandler,
+        activity: InputActivity,
+        responder: TurnResponder,
         clock: Clock,
         emit: Callable[[SessionEvent], None],
+        tasks: asyncio.TaskGroup,
     ) -> None:
+        """Takes the parts of the session. `activity`: the controller keeps it up to date. `tasks`:
+        the session's group; it must have been entered before the first frame."""
         self._detector, self._engines, self._history = detector, engines, history
-        self._settings, self._handler = settings, handler
-        self._clock, self._emit = clock, emit
-        self._turn_detector = TurnDetector(engines.endpoint, handler.is_command, self._set_delay)
+        self._settings, self._activity, self._responder = settings, activity, responder
+        self._clock, self._emit, self._tasks = clock, emit, tasks
+        self._turn_detector = TurnDetector(
+            engines.endpoint, responder.is_command, self._set_delay, tasks
+        )
         self._endpoint_timer = EndpointTimer(detector, clock)
         self._window = ContinuationWindow()
         self._open: OpenUtterance | None = None
         self._uncommitted = 0
         "Samples since the last commit or clear (push-to-talk)."
-        self._transcribing = 0
-
-    @property
-    def is_transcribing(self) -> bool:
-        """True if committed audio waits for its transcript."""
-        return self._transcribing > 0
-
-    @property
-    def is_speaking(self) -> bool:
-        """True if an utterance has begun and is not over."""
-        return self._open is not None
-
-    @property
-    def is_active(self) -> bool:
-        """True if an utterance is being spoken or waits for its transcript."""
-        return self.is_speaking or self.is_transcribing
 
     def is_ending_within(self, seconds: float) -> bool:
         """Returns whether the utterance ends within `seconds` if the user stays silent."""
         return self._endpoint_timer.is_due_within(seconds)
 
-    async def run(self, tasks: asyncio.TaskGroup) -> None:
+    async def run(self) -> None:
         """Ends utterances whose silence is over between two frames. Runs until it is cancelled."""
-        await self._endpoint_timer.run(lambda: self._end_early(tasks))
+        await self._endpoint_timer.run(self._end_early)
 
-    def listen(self, frame: AudioFrame, tasks: asyncio.TaskGroup) -> None:
+    def listen(self, frame: AudioFrame) -> None:
         """Takes the next microphone frame. Raises RequestError when it is not 16 kHz."""
         self._endpoint_timer.frame_arrived(len(frame.pcm))
         for detected in self._detector.push(frame):
-            self._take_frame(detected, tasks)
+            self._take_frame(detected)
         self._endpoint_timer.update()
 
-    def commit(self, tasks: asyncio.TaskGroup) -> None:
+    def commit(self) -> None:
         """Commits the utterance at the client's request. Raises RequestError
         input_audio_buffer_commit_empty when there is less than `MIN_COMMIT_MS` of audio."""
         open_ = self._open
@@ -125,10 +128,10 @@ class UserTurnController:
             # None of the audio was speech: commit what the detector still keeps.
             recent = self._detector.recent()
             start = self._detector.samples - len(recent)
-            open_ = self._begin(start, tasks, is_announced=False)
+            open_ = self._begin(start, is_announced=False)
             open_.push(recent)
         self._detector.reset()
-        self._finish(open_, tasks)
+        self._finish(open_)
         self._window.forget()  # the client has said that it is over, so nothing may continue it
 
     def clear(self) -> None:
@@ -140,23 +143,27 @@ class UserTurnController:
             self._open.give_up()
             if self._open.is_announced:
                 self._emit(SpeechDiscarded(self._open.stream.id))
-            self._handler.speech_dropped(self._open.turn)
-            self._open = None
+            self._responder.handle(UserSpeechDropped(self._open.turn))
+            self._close_open()
         self._emit(InputCleared())
 
     def close(self) -> None:
         """Frees what a recogniser keeps for the utterance that the end of the session cuts off."""
         if self._open is not None:
             self._open.stream.discard()
-            self._open = None
+            self._close_open()
 
-    def _take_frame(self, detected: DetectedFrame, tasks: asyncio.TaskGroup) -> None:
-        # Without an open utterance, a push-to-talk client may still commit this audio.
+    def _close_open(self) -> None:
+        self._open = None
+        self._activity.is_speaking = False
+
+    def _take_frame(self, detected: DetectedFrame) -> None:
         """Takes one VAD frame: feeds the open utterance, and handles an edge of speech."""
+        # Without an open utterance, a push-to-talk client may still commit this audio.
         self._uncommitted += len(detected.pcm) if self._open is None else 0
         edge = detected.edge.edge if detected.edge else None
         if edge is EdgeKind.STARTED and self._open is None:
-            self._start(detected, tasks)
+            self._start(detected)
             return
         open_ = self._open
         if open_ is None:
@@ -176,29 +183,29 @@ class UserTurnController:
             open_.provisional = None
             self._turn_detector.end()
             open_.stream.resume()
-            self._handler.speech_resumed(open_.turn)
+            self._responder.handle(UserSpeechResumed(open_.turn))
         elif edge is EdgeKind.CANDIDATE:
-            self._pause(open_, detected.edge, tasks)
+            self._pause(open_, detected.edge)
         elif edge is EdgeKind.ENDED:
             open_.end = detected.edge.at
-            self._finish(open_, tasks)
+            self._finish(open_)
             self._window.remember(open_.record)
 
-    def _end_early(self, tasks: asyncio.TaskGroup) -> None:
+    def _end_early(self) -> None:
         """Ends the utterance by the timer, when the rest of its silence has passed without a
         frame."""
         missing, open_ = self._detector.missing_samples, self._open
         ended = self._detector.end_early()
         if missing is not None and ended is not None and open_ is not None:
             open_.end = ended.at
-            self._finish(open_, tasks, assumed_samples=missing)
+            self._finish(open_, assumed_samples=missing)
             self._window.remember(open_.record)
 
     def _set_delay(self, probability: float | None, pause: int) -> None:
         self._detector.set_delay(probability, pause)
         self._endpoint_timer.update()
 
-    def _pause(self, open_: OpenUtterance, pause: SpeechEdge, tasks: asyncio.TaskGroup) -> None:
+    def _pause(self, open_: OpenUtterance, pause: SpeechEdge) -> None:
         """Begins what can be done during the pause: a decode of all speech so far, turn
         detection."""
         detection, heard_until = self._settings().turn_detection, pause.until - open_.start
@@ -206,21 +213,17 @@ class UserTurnController:
             open_.stream.prepare(heard_until)
             return
         if detection.kind == "semantic_vad":
-            self._turn_detector.begin(pause.at, open_.stream.open_pcm(), tasks)
+            self._turn_detector.begin(pause.at, open_.stream.open_pcm())
         open_.end = pause.at
         open_.pause_marks[TurnMark.CANDIDATE] = self._clock.now()
-        self._handler.speech_paused(open_.turn)
-        open_.stream.prepare(heard_until, self._on_provisional(open_, tasks))
+        self._responder.handle(UserSpeechPaused(open_.turn))
+        open_.stream.prepare(heard_until, partial(self._on_provisional, open_))
 
-    def _on_provisional(
-        self, open_: OpenUtterance, tasks: asyncio.TaskGroup
-    ) -> Callable[[AsrResult], None]:
-        def report(result: AsrResult) -> None:
-            provisional = open_.set_provisional(result, self._clock.now())
-            self._turn_detector.take_words(result.text, result.language, tasks)
-            self._handler.turn_maybe_over(open_.turn, provisional)
-
-        return report
+    def _on_provisional(self, open_: OpenUtterance, result: AsrResult) -> None:
+        """Takes the transcript of a pause."""
+        provisional = open_.set_provisional(result, self._clock.now())
+        self._turn_detector.take_words(result.text, result.language)
+        self._responder.handle(UserTurnMaybeOver(open_.turn, provisional))
 
     def _refuse_more(self, open_: OpenUtterance) -> None:
         if not open_.is_full:
@@ -229,13 +232,13 @@ class UserTurnController:
             message = f"the input audio buffer is full ({limit_s} s): commit or clear it"
             self._emit(ErrorEvent("input_audio_buffer_full", message, is_clients=True))
 
-    def _start(self, detected: DetectedFrame, tasks: asyncio.TaskGroup) -> None:
+    def _start(self, detected: DetectedFrame) -> None:
         """Opens an utterance at the start of speech."""
         assert detected.edge is not None
         is_announced = self._settings().turn_detection is not None
         start = self._detector.samples - len(detected.pcm)
         continuation = self._continuation(detected.edge.at, start)
-        open_ = self._begin(start, tasks, is_announced=is_announced, continuation=continuation)
+        open_ = self._begin(start, is_announced=is_announced, continuation=continuation)
         open_.push(detected.pcm)
         spoken = self._detector.samples - detected.edge.at
         # The frames before this one had as high a probability: together they made the start.
@@ -243,19 +246,18 @@ class UserTurnController:
         open_.turn.mark(TurnMark.SPEECH_START, self._clock.now() - spoken / ASR_RATE_HZ)
         if is_announced:
             self._emit(SpeechStarted(open_.stream.id, _ms(start)))
-        self._handler.speech_started(open_.turn, continuation)
+        self._responder.handle(UserSpeechStarted(open_.turn, continuation))
 
     def _continuation(self, speech: int, start: int) -> Continuation | None:
         """Links the utterance to the one before it, if no answer to that is well under way."""
         last = self._window.last(speech, self._settings())
-        if last is None or not self._handler.is_open(last.turn):
+        if last is None or not self._responder.may_continue(last.turn):
             return None
         return self._window.continue_from(last, start)
 
     def _begin(
         self,
         start: int,
-        tasks: asyncio.TaskGroup,
         *,
         is_announced: bool,
         continuation: Continuation | None = None,
@@ -264,9 +266,9 @@ class UserTurnController:
         self._window.forget()
         settings = self._settings()
         item_id = new_id("item")
-        stream = self._open_stream(item_id, settings, tasks)
+        stream = self._open_stream(item_id, settings)
         turn = Turn(new_id("turn"), item_id)
-        partials = PartialTranscripts(turn, self._handler, self._emit)
+        partials = PartialTranscripts(turn, self._responder.handle, self._emit)
         stream.follow(partials.hypothesis, partials.failed, partials.nothing_heard)
         if continuation is not None:
             stream.push(continuation.pcm)
@@ -278,6 +280,7 @@ class UserTurnController:
         self._open = OpenUtterance(
             stream, record, is_announced, own_evidence, self._criterion(settings)
         )
+        self._activity.is_speaking = True
         return self._open
 
     def _criterion(self, settings: SessionSettings) -> NoSpeechCriterion:
@@ -287,21 +290,17 @@ class UserTurnController:
             return NoSpeechCriterion.NONE
         return self._engines.no_speech_criterion(settings.asr, settings.no_speech_threshold)
 
-    def _open_stream(
-        self, utterance_id: str, settings: SessionSettings, tasks: asyncio.TaskGroup
-    ) -> TranscriptStream:
+    def _open_stream(self, utterance_id: str, settings: SessionSettings) -> TranscriptStream:
         recogniser = self._engines.recogniser(settings.asr)
         requested = settings.recognition(recogniser.info, self._engines.expected_names())
         options = self._engines.recognition(requested)
-        on_wasted = self._engines.on_wasted
-        return TranscriptStream(recogniser, utterance_id, options, self._clock, tasks, on_wasted)
+        context = self._clock, self._tasks, self._engines.on_wasted
+        return TranscriptStream(recogniser, utterance_id, options, *context)
 
-    def _finish(
-        self, open_: OpenUtterance, tasks: asyncio.TaskGroup, *, assumed_samples: int = 0
-    ) -> None:
+    def _finish(self, open_: OpenUtterance, *, assumed_samples: int = 0) -> None:
         """Commits the utterance: the client learns of the item, and its transcription begins.
         `assumed_samples`: samples of silence that are assumed but have not arrived."""
-        self._open = None
+        self._close_open()
         self._uncommitted = 0
         self._turn_detector.end()
         open_.stream.end()
@@ -318,41 +317,40 @@ class UserTurnController:
         self._emit(InputCommitted(item.id, previous))
         self._emit(ItemAdded(item, previous))
         self._emit(ItemDone(item, previous))
-        self._transcribing += 1
-        tasks.create_task(self._transcribe(open_, tasks), name=f"transcribe-{item.id}")
+        self._activity.utterances_due += 1
+        self._tasks.create_task(self._transcribe(open_), name=f"transcribe-{item.id}")
 
-    async def _transcribe(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> None:
+    async def _transcribe(self, open_: OpenUtterance) -> None:
         """Reports the final transcript of a committed utterance, or the error that prevented it."""
         item_id, turn = open_.stream.id, open_.turn
         try:
             self._engines.check_spoken_language(open_.settings)
-            result = await final_result(
-                open_, self._handler, lambda: self._decode_new_audio(open_, tasks)
-            )
+            decode_new_audio = partial(self._decode_new_audio, open_)
+            result = await final_result(open_, self._responder, decode_new_audio)
         except (EngineError, OverloadedError, RequestError) as exc:
-            self._transcribing -= 1
+            self._activity.utterances_due -= 1
             open_.give_up()
             logger.warning("! utterance %s: %s (%s)", item_id, exc, exc.code)
             self._emit(TranscriptionFailed(item_id, exc.code, str(exc)))
-            self._handler.not_understood(turn, exc)
+            self._responder.handle(UserTurnFailed(turn, exc))
             return
         except asyncio.CancelledError:
             open_.give_up()
-            self._handler.abandoned(turn)
+            self._responder.handle(UserTurnAbandoned(turn))
             raise
-        self._transcribing -= 1
+        self._activity.utterances_due -= 1
         open_.record.set_text(result.text)
         turn.mark(TurnMark.ASR_FINAL, open_.known_at(result.text, self._clock.now()))
         self._history.replace(MessageItem(item_id, "user", (AudioPart(result.text),)))
         audio_s = round(samples_to_ms(open_.record.samples, ASR_RATE_HZ) / 1000, 3)
         logprobs = tuple((token.data, token.logprob) for token in result.tokens) or None
         self._emit(TranscriptionCompleted(item_id, result.text, audio_s, result.language, logprobs))
-        self._handler.understood(turn, result)
+        self._responder.handle(UserTurnTranscribed(turn, result))
 
-    async def _decode_new_audio(self, open_: OpenUtterance, tasks: asyncio.TaskGroup) -> AsrResult:
+    async def _decode_new_audio(self, open_: OpenUtterance) -> AsrResult:
         """Decodes only the new audio of an utterance that continues another. Raises EngineError,
         OverloadedError."""
-        stream = self._open_stream(f"{open_.stream.id}.alone", open_.settings, tasks)
+        stream = self._open_stream(f"{open_.stream.id}.alone", open_.settings)
         stream.push(open_.record.audio.pcm())
         try:
             return await stream.finish()

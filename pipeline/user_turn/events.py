@@ -1,8 +1,8 @@
-"""Protocols by which the user turn reports to the session, and the reporter of partials."""
+"""Events of the user's turn, the state of the user's input, and the Protocol of who responds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from core.errors import EarshotError
 from core.events import ErrorEvent, HypothesisChanged, SessionEvent
@@ -12,16 +12,102 @@ from pipeline.transcription.partials import PartialHypothesis
 from pipeline.user_turn.continuation import Continuation
 
 
-class UserTurnHandler(Protocol):
-    """Receives the events of the user's turn. The session implements it."""
+@dataclass(frozen=True, slots=True)
+class UserSpeechStarted:
+    """Speech began: an utterance is open."""
 
-    def is_open(self, turn: Turn) -> bool:
-        """Returns whether new speech may continue this turn: hardly any of its answer was
-        audible."""
+    turn: Turn
+    continuation: Continuation | None
+    "Link to the former utterance, if this one may continue it."
+
+
+@dataclass(frozen=True, slots=True)
+class UserWordsChanged:
+    """The words of the open utterance so far are known, or have changed."""
+
+    turn: Turn
+    words: str
+    "Empty when the recogniser found none."
+
+
+@dataclass(frozen=True, slots=True)
+class UserSpeechPaused:
+    """Speech paused: the utterance may be over."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class UserSpeechResumed:
+    """Speech continued after a pause."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class UserTurnMaybeOver:
+    """The transcript of a pause is known. It holds if the utterance is over."""
+
+    turn: Turn
+    result: AsrResult
+
+
+@dataclass(frozen=True, slots=True)
+class UserSpeechDropped:
+    """The utterance was dropped before it was over."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class UserTurnTranscribed:
+    """The turn is over, and its transcript is final."""
+
+    turn: Turn
+    result: AsrResult
+    "Its text is empty for noise."
+
+
+@dataclass(frozen=True, slots=True)
+class UserTurnFailed:
+    """The turn is over, and its recognition failed."""
+
+    turn: Turn
+    error: EarshotError
+
+
+@dataclass(frozen=True, slots=True)
+class UserTurnAbandoned:
+    """The session ended before the transcript was known."""
+
+    turn: Turn
+
+
+UserTurnEvent: TypeAlias = (
+    UserSpeechStarted
+    | UserWordsChanged
+    | UserSpeechPaused
+    | UserSpeechResumed
+    | UserTurnMaybeOver
+    | UserSpeechDropped
+    | UserTurnTranscribed
+    | UserTurnFailed
+    | UserTurnAbandoned
+)
+"""Events of the user's turn, in the order in which they happen. Each is handled before the next
+sample is taken: no queue lies between."""
+
+
+class TurnResponder(Protocol):
+    """Responds to the user's turns. The response coordinator implements it."""
+
+    def handle(self, event: UserTurnEvent) -> None:
+        """Handles an event before it returns."""
         ...
 
-    def speech_started(self, turn: Turn, continuation: Continuation | None) -> None:
-        """Called when speech begins. `continuation`: the utterance that it may continue."""
+    def may_continue(self, turn: Turn) -> bool:
+        """Returns whether new speech may continue this turn: hardly any of its answer was
+        audible."""
         ...
 
     def replaces_former(self, turn: Turn, words: str) -> bool:
@@ -29,79 +115,56 @@ class UserTurnHandler(Protocol):
         one."""
         ...
 
-    def words_heard(self, turn: Turn, words: str) -> None:
-        """Called with the words so far; empty when the recogniser found none."""
-        ...
-
-    def speech_paused(self, turn: Turn) -> None:
-        """Called at a pause: the utterance may be over."""
-        ...
-
-    def turn_maybe_over(self, turn: Turn, result: AsrResult) -> None:
-        """Called in a pause with the transcript that holds if the utterance is over."""
-        ...
-
     async def is_command(self, words: str, language: str) -> bool | None:
         """Returns whether the words are a complete command; None: unknown. Raises EngineError."""
         ...
 
     async def check_interruption(self, turn: Turn, words: str) -> None:
-        """Called just before `understood`, to find out whether these words make sense as a command,
-        where that decides about an interruption."""
-        ...
-
-    def speech_resumed(self, turn: Turn) -> None:
-        """Called when speech continues after a pause."""
-        ...
-
-    def speech_dropped(self, turn: Turn) -> None:
-        """Called when the utterance is dropped before it was over."""
-        ...
-
-    def understood(self, turn: Turn, result: AsrResult) -> None:
-        """Called with the final transcript; its text is empty for noise."""
-        ...
-
-    def not_understood(self, turn: Turn, error: EarshotError) -> None:
-        """Called when recognition failed."""
-        ...
-
-    def abandoned(self, turn: Turn) -> None:
-        """Called when the session ends before the transcript is known."""
+        """Finds out whether these words make sense as a command, where that decides about an
+        interruption. Called just before `UserTurnTranscribed`."""
         ...
 
 
-class InputActivity(Protocol):
-    """State of the user's turn right now."""
+@dataclass(slots=True)
+class InputActivity:
+    """State of the user's input in one session. What takes input writes it, all others read it."""
 
-    @property
-    def is_speaking(self) -> bool:
-        """True while an utterance is being spoken."""
-        ...
+    is_speaking: bool = False
+    "True while an utterance is open: begun, and neither committed nor dropped."
+    utterances_due: int = 0
+    "Number of committed utterances whose transcripts are not known yet."
+    items_due: int = 0
+    "Number of added items with audio whose transcripts are not known yet."
 
     @property
     def is_transcribing(self) -> bool:
-        """True while committed audio waits for its transcript."""
-        ...
+        """True while a transcript is under way."""
+        return self.utterances_due > 0 or self.items_due > 0
+
+    @property
+    def is_active(self) -> bool:
+        """True while the user speaks or a transcript is under way."""
+        return self.is_speaking or self.is_transcribing
 
 
 @dataclass(frozen=True, slots=True)
 class PartialTranscripts:
-    """Reports the partial transcripts of one utterance to the client and to the handler."""
+    """Reports the partial transcripts of one utterance to the client and as events."""
 
     turn: Turn
-    handler: UserTurnHandler
+    on_event: Callable[[UserTurnEvent], None]
     emit: Callable[[SessionEvent], None]
 
     def hypothesis(self, agreed: PartialHypothesis, audio_ms: int) -> None:
         """Reports a new partial. `audio_ms`: audio of the utterance that it covers."""
         assert self.turn.item_id is not None
         self.emit(HypothesisChanged(self.turn.item_id, agreed.stable, agreed.unstable, audio_ms))
-        self.handler.words_heard(self.turn, f"{agreed.stable} {agreed.unstable}".strip())
+        words = f"{agreed.stable} {agreed.unstable}".strip()
+        self.on_event(UserWordsChanged(self.turn, words))
 
     def nothing_heard(self) -> None:
         """Reports that the recogniser found no words so far."""
-        self.handler.words_heard(self.turn, "")
+        self.on_event(UserWordsChanged(self.turn, ""))
 
     def failed(self, error: EarshotError) -> None:
         """Reports that partials fail; the utterance itself goes on."""

@@ -12,7 +12,7 @@ from core.errors import EarshotError, EngineError, OverloadedError
 from engines.base import AsrResult
 from pipeline.transcription.no_speech import NoSpeechCriterion
 from pipeline.user_turn.continuation import Continuation
-from pipeline.user_turn.events import UserTurnHandler
+from pipeline.user_turn.events import TurnResponder
 from pipeline.user_turn.utterance import OpenUtterance
 
 NewAudioDecode = Callable[[], Awaitable[AsrResult]]
@@ -20,7 +20,7 @@ NewAudioDecode = Callable[[], Awaitable[AsrResult]]
 
 
 async def final_result(
-    open_: OpenUtterance, handler: UserTurnHandler, decode_new_audio: NewAudioDecode
+    open_: OpenUtterance, responder: TurnResponder, decode_new_audio: NewAudioDecode
 ) -> AsrResult:
     """Returns the final transcript. Afterwards `open_.continuation` says whether the utterance
     replaces the former one; if so, this must be reported at once. Raises EngineError,
@@ -28,9 +28,9 @@ async def final_result(
     continuation = open_.continuation
     if continuation is None:
         result = open_.filtered(await open_.stream.finish())
-        await handler.check_interruption(open_.turn, result.text)
+        await responder.check_interruption(open_.turn, result.text)
         return result
-    result = await _joined_result(open_, continuation, handler, decode_new_audio)
+    result = await _joined_result(open_, continuation, responder, decode_new_audio)
     open_.record.settle_continuation()
     return result
 
@@ -38,7 +38,7 @@ async def final_result(
 async def _joined_result(
     open_: OpenUtterance,
     continuation: Continuation,
-    handler: UserTurnHandler,
+    responder: TurnResponder,
     decode_new_audio: NewAudioDecode,
 ) -> AsrResult:
     """Returns the final transcript of an utterance that may continue another. Sets
@@ -56,13 +56,13 @@ async def _joined_result(
         own = open_.filtered(await decode_new_audio())
         if not own.text:
             return own
-    replaces = handler.replaces_former(open_.turn, continuation.words_added)
+    replaces = responder.replaces_former(open_.turn, continuation.words_added)
     words = joined.text if replaces else continuation.words_added
-    other = await _more_credible(words, joined, continuation, handler, decode_new_audio)
+    other = await _more_credible(words, joined, continuation, responder, decode_new_audio)
     if other is not None:
         return open_.filtered(other)
     # again: a tool may have run meanwhile, and then nothing is replaced
-    if handler.replaces_former(open_.turn, continuation.words_added):
+    if responder.replaces_former(open_.turn, continuation.words_added):
         continuation.is_taken = True
         return joined
     return replace(
@@ -78,27 +78,27 @@ async def _more_credible(
     words: str,
     joined: AsrResult,
     continuation: Continuation,
-    handler: UserTurnHandler,
+    responder: TurnResponder,
     decode_new_audio: NewAudioDecode,
 ) -> AsrResult | None:
     """Returns the decode of only the new audio where it is more credible than `words`, taken from
     the decode of all audio. Returns None to keep `words`, also when that decode fails."""
-    is_command = await _is_command(words, joined.language, handler)
+    is_command = await _is_command(words, joined.language, responder)
     if is_command or (is_command is None and continuation.agrees(joined)):
         return None
     try:
         other = await decode_new_audio()
     except (EngineError, OverloadedError):
         return None
-    is_other = await _is_command(other.text, other.language, handler) if other.text else False
+    is_other = await _is_command(other.text, other.language, responder) if other.text else False
     if is_other is not None and is_other != bool(is_command):
         return other if is_other else None
     is_surer = other.confidence > joined.confidence
     return other if other.text and is_surer and not continuation.agrees(joined) else None
 
 
-async def _is_command(words: str, language: str, handler: UserTurnHandler) -> bool | None:
+async def _is_command(words: str, language: str, responder: TurnResponder) -> bool | None:
     try:
-        return await handler.is_command(words, language)
+        return await responder.is_command(words, language)
     except EarshotError:
         return None  # the answer meets the same error and reports it

@@ -191,28 +191,32 @@ class TurnDetector:
         engine: EndOfTurnDetector | None,
         is_command: CommandCheck,
         set_delay: Callable[[float | None, int], None],
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self._engine, self._is_command, self._set_delay = engine, is_command, set_delay
+        self._tasks = tasks
         self._pause: int | None = None
         "Sample at which the present pause began; None: there is no pause."
         self._by_sound: float | None = None
         self._by_words: float | None = None
         self._by_command: float | None = None
 
-    def begin(self, pause: int, pcm: Pcm, tasks: asyncio.TaskGroup) -> None:
+    def begin(self, pause: int, pcm: Pcm) -> None:
         """Begins a pause at sample `pause`. `pcm`: the audio of the utterance before it, 16 kHz."""
         self._pause, self._by_sound = pause, None
         self._by_words = self._by_command = None
         self._update()
         if self._engine is not None:
-            tasks.create_task(self._judge_sound(self._engine, pause, pcm), name="end-of-turn")
+            self._tasks.create_task(self._judge_sound(self._engine, pause, pcm), name="end-of-turn")
 
-    def take_words(self, words: str, language: str, tasks: asyncio.TaskGroup) -> None:
+    def take_words(self, words: str, language: str) -> None:
         """Takes the words that were spoken before the pause."""
         self._by_words = completeness(words, language)
         self._update()
         if self._pause is not None and words:
-            tasks.create_task(self._judge_command(self._pause, words, language), name="turn-sense")
+            self._tasks.create_task(
+                self._judge_command(self._pause, words, language), name="turn-sense"
+            )
 
     def end(self) -> None:
         """Ends the pause: speech resumes, or the turn is over."""

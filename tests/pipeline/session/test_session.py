@@ -78,12 +78,12 @@ def test_what_is_fed_is_heard_at_once() -> None:
     async def scenario(session: Session) -> None:
         for _ in range(10):
             session.feed(AudioFrame(np.full(FRAME, 1000, np.int16), ASR_RATE_HZ, 0))
-        seen.append(session._user_turns.is_speaking)
+        seen.append(session._input.is_speaking)
         session.clear_input()
-        seen.append(session._user_turns.is_speaking)
+        seen.append(session._input.is_speaking)
         session.close()
         session.feed(AudioFrame(np.full(10 * FRAME, 1000, np.int16), ASR_RATE_HZ, 0))
-        seen.append(session._user_turns.is_speaking)
+        seen.append(session._input.is_speaking)
 
     assert "SpeechStarted" in names(run_session(World(), scenario))
     assert seen == [True, False, False]

@@ -500,14 +500,14 @@ def test_a_session_that_ends_leaves_no_words_twice() -> None:
     world = World()
 
     async def scenario(session: Session) -> None:
-        watch = session._outbox.on_event
+        watch = session._outbox._on_event
 
         def close_when_known(event: SessionEvent) -> None:
             watch(event)
             if isinstance(event, TranscriptionCompleted) and event.transcript == "one two":
                 session.close()
 
-        session._outbox.on_event = close_when_known
+        session._outbox._on_event = close_when_known
         await _pieces(session)
         await speak(session, (TWO, 600), (SILENCE, 1000))
 

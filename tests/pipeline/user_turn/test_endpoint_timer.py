@@ -200,7 +200,7 @@ def test_packets_that_do_not_come_end_no_turn() -> None:
     async def scenario(session: Session) -> None:
         await say(session, [(SILENCE, 800), (ONE, 400), (SILENCE, 180)])
         await asyncio.sleep(2)
-        assert session._user_turns.is_speaking
+        assert session._input.is_speaking
         await say(session, [(SILENCE, 20)])
         await asyncio.sleep(2)
 
@@ -237,7 +237,7 @@ def test_settings_that_change_within_the_wait_count() -> None:
         await say(session, [(SILENCE, 800), (ONE, 400), (SILENCE, 200)])
         session.configure(SessionSettings(turn_detection=None))
         await asyncio.sleep(1)
-        assert session._user_turns.is_speaking
+        assert session._input.is_speaking
         session.commit_input()
         await asyncio.sleep(1)
 

@@ -46,7 +46,7 @@ def settings(mode: NoiseMode) -> SessionSettings:
 def heard_by(session: Session, into: list[Pcm]) -> None:
     """From now on, in place of the session's own ears."""
 
-    def listen(frame: AudioFrame, tasks: asyncio.TaskGroup) -> None:
+    def listen(frame: AudioFrame) -> None:
         into.append(frame.pcm)
 
     session._user_turns.listen = listen  # type: ignore[method-assign]
