@@ -250,7 +250,7 @@ class XiaozhiConnection:
 
     async def _speak(self) -> None:
         while True:
-            now, is_answering = self._clock.now(), self._session.is_answering
+            now, is_answering = self._clock.now(), self._session.expects_response
             await self._act(self._dialogue.tick(now, is_answering=is_answering))
             if self._dialogue.is_speaking:
                 await self._say()
@@ -274,7 +274,7 @@ class XiaozhiConnection:
         if clause := self._audio_output.new_clause():
             await self._act(self._dialogue.clause(clause))
         packet = self._audio_output.packet()
-        if packet is None and not self._session.is_answering:
+        if packet is None and not self._session.expects_response:
             packet = self._audio_output.rest()
         if packet is not None:
             pacer.sent(self._clock.now())

@@ -75,7 +75,7 @@ class SessionBridge:
             case HypothesisChanged(stable=stable, unstable=unstable):
                 return dialogue.words(join_texts([stable, unstable]))
             case TranscriptionCompleted(transcript=transcript):
-                return dialogue.understood(transcript, now, is_answered=session.is_answering)
+                return dialogue.understood(transcript, now, is_answered=session.expects_response)
             case TranscriptionFailed():
                 return dialogue.understood("", now, is_answered=False)
             case OutputItemAdded(item=MessageItem()):

@@ -104,7 +104,7 @@ class ResponseCoordinator:
         if not request.in_conversation:
             self._answer_out_of_band(request)
             return
-        if self.queue.is_in_conversation or self._requested is not None:
+        if self.queue.has_conversation_response or self._requested is not None:
             raise Conflict(
                 "a response is already being generated: wait for response.done, or cancel it",
                 code="conversation_already_has_active_response",
@@ -126,7 +126,7 @@ class ResponseCoordinator:
 
         Raises Conflict response_cancel_not_active.
         """
-        is_next = self._requested is not None and not self.queue.is_in_conversation
+        is_next = self._requested is not None and not self.queue.has_conversation_response
         # The response waits for a transcript. It is queued and cancelled there, so that the client
         # still gets its events: created, then done with status "cancelled".
         if self._requested is not None and is_next and response_id is None:
@@ -205,7 +205,9 @@ class ResponseCoordinator:
 
         words: what the turn adds to that utterance.
         """
-        is_interruption = self._barge_in.would_end(turn, words, is_over=not self._is_answering)
+        is_interruption = self._barge_in.would_end(
+            turn, words, is_over=not self._has_interruptible_answer
+        )
         return is_interruption and self._retraction.may_replace(turn)
 
     async def is_command(self, words: str, language: str) -> bool | None:
@@ -232,7 +234,7 @@ class ResponseCoordinator:
         if self._playout.paced_by == "client" and self._playout.is_audible:
             # such a client stops playing by itself when it gets the event "speech started"
             self._interrupt()
-        elif self._is_answering:
+        elif self._has_interruptible_answer:
             context, is_question = (policy, self._planner.language()), self._has_asked_question()
             self._barge_in.begin(turn, *context, is_question=is_question, continuation=continuation)
 
@@ -267,7 +269,9 @@ class ResponseCoordinator:
         """Answers a turn whose transcript is final, or drops it if it is empty or no
         interruption."""
         self.queue.wake()
-        is_interruption = self._barge_in.final(turn, result.text, is_over=not self._is_answering)
+        is_interruption = self._barge_in.final(
+            turn, result.text, is_over=not self._has_interruptible_answer
+        )
         if not result.text:
             self._speculation.drop("noise")
             self._finish_turn(turn, "rejected")
@@ -287,7 +291,7 @@ class ResponseCoordinator:
         self._unanswered = turn
         self.decide()
         # no response was begun: it comes later with more words, or never
-        if not self.queue.is_busy:
+        if not self.queue.has_response:
             self._speculation.drop("dropped")
 
     def _not_transcribed(self, turn: Turn, error: EarshotError) -> None:
@@ -306,7 +310,7 @@ class ResponseCoordinator:
         settings = self._settings()
         detection = settings.turn_detection
         is_automatic = settings.answers and detection is not None and detection.create_response
-        return is_automatic and settings.modality == "audio" and not self.queue.is_busy
+        return is_automatic and settings.modality == "audio" and not self.queue.has_response
 
     def transcript_known(self, turn: Turn, error: EarshotError | None) -> None:
         """Continues after a transcript or an error. A requested response fails with the error.
@@ -430,14 +434,14 @@ class ResponseCoordinator:
     def _may_speculate(self) -> bool:
         """True when no response runs, is played or waits, and the server has time for
         speculation."""
-        is_free = not self.queue.is_busy and self._playout.writer is None
+        is_free = not self.queue.has_response and self._playout.writer is None
         is_next = self._requested is None and not self._input_activity.is_transcribing
         return is_free and is_next and self._planner.may_work_ahead()
 
     @property
-    def _is_answering(self) -> bool:
+    def _has_interruptible_answer(self) -> bool:
         """True when there is an answer that the user could interrupt."""
-        return self.queue.is_in_conversation or self._playout.writer is not None
+        return self.queue.has_conversation_response or self._playout.writer is not None
 
     def _has_asked_question(self) -> bool:
         """True when the answer that is being played contains a question."""

@@ -75,21 +75,22 @@ class ResponseQueue:
         self._remembered: OrderedDict[str, Response] = OrderedDict()
 
     @property
-    def is_busy(self) -> bool:
+    def has_response(self) -> bool:
         """True when a response is made or may begin.
 
-        Announcements that wait for the user do not count.
+        Announcements that wait for the user do not count, nor out-of-band text.
         """
         return self._running is not None or any(not entry.waits_for_user for entry in self._waiting)
 
     @property
-    def is_working(self) -> bool:
-        """True when anything is made or waits, announcements and out-of-band responses included."""
-        return self._running is not None or bool(self._waiting or self._out_of_band)
+    def is_empty(self) -> bool:
+        """True when nothing is made and nothing waits, of whatever kind."""
+        return self._running is None and not (self._waiting or self._out_of_band)
 
     @property
-    def is_in_conversation(self) -> bool:
-        """True when a response of the conversation is made or may begin."""
+    def has_conversation_response(self) -> bool:
+        """True when a response of the conversation is made or may begin: one that is not out of
+        band."""
         running = self._running is not None and not self._running.entry.is_out_of_band
         return running or any(not (e.is_out_of_band or e.waits_for_user) for e in self._waiting)
 

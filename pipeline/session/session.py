@@ -60,14 +60,10 @@ class SessionActivity:
         self._playout, self._client = playout, client
 
     @property
-    def is_hearing(self) -> bool:
-        """True when the user speaks, or a transcript is under way."""
-        return self._input.is_active
-
-    @property
-    def is_answering(self) -> bool:
-        """True when a response is made or played."""
-        return self._queue.is_working or self._playout.writer is not None
+    def is_busy(self) -> bool:
+        """True when the user speaks, a transcript is under way, or a response is made or played."""
+        is_answering = not self._queue.is_empty or self._playout.writer is not None
+        return self._input.is_active or is_answering
 
     @property
     def answered_until(self) -> float:
@@ -202,8 +198,7 @@ class Session:
 
     async def settled(self) -> None:
         """Waits until the user is silent, and nothing is transcribed, answered or played."""
-        activity = self._activity
-        while (activity.is_hearing or activity.is_answering) and not self._closing.is_set():
+        while self._activity.is_busy and not self._closing.is_set():
             self._changed.clear()
             await self._changed.wait()
 
@@ -329,17 +324,13 @@ class Session:
 
         None if no response is on its way, or it is already being played.
         """
-        is_ending = self._user_turns.is_ending_within(MAX_HOLD_S)
-        is_on_its_way = self._input.is_transcribing or self._responses.queue.is_busy
-        is_coming = is_ending or is_on_its_way
+        is_coming = self._is_response_due or self._user_turns.is_ending_within(MAX_HOLD_S)
         return self._playout.first_sound_event if is_coming and self.settings.answers else None
 
     @property
-    def is_answering(self) -> bool:
-        """True when a response is played, made or possible: a transcript under way may lead to
-        one."""
-        is_coming = self._input.is_transcribing or self._responses.queue.is_busy
-        return is_coming or self._playout.writer is not None
+    def expects_response(self) -> bool:
+        """True when a response is played, made or possible."""
+        return self._is_response_due or self._playout.writer is not None
 
     @property
     def next_clause(self) -> tuple[str, int, str] | None:
@@ -357,6 +348,11 @@ class Session:
         return not self._closing.is_set() and self._responses.say(text)
 
     # Helpers.
+
+    @property
+    def _is_response_due(self) -> bool:
+        """True when a response is made or possible: a transcript under way may lead to one."""
+        return self._input.is_transcribing or self._responses.queue.has_response
 
     @property
     def _takes_input(self) -> bool:

@@ -41,13 +41,9 @@ class ActivitySource(Protocol):
     """Present activity of a session, as far as the gate needs it."""
 
     @property
-    def is_hearing(self) -> bool:
-        """True if the user speaks or a transcript is not known yet."""
-        ...
-
-    @property
-    def is_answering(self) -> bool:
-        """True if an answer is made or played."""
+    def is_busy(self) -> bool:
+        """True if the user speaks, a transcript is not known yet, or a response is made or
+        played."""
         ...
 
     @property
@@ -166,8 +162,7 @@ class WakeWordGate:
             return self._pass_through(frame)
         was_awake = self._state.until is not None
         now = self._clock.now()
-        is_busy = self._activity.is_hearing or self._activity.is_answering
-        until = self._activity.answered_until
+        is_busy, until = self._activity.is_busy, self._activity.answered_until
         if not self._state.update_asleep(now, is_busy=is_busy, answered_until=until):
             return self._pass_through(frame)
         if was_awake:

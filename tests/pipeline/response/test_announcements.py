@@ -32,7 +32,7 @@ def test_who_speaks_is_heard_and_answered_first(paced_by: PlayoutPacing) -> None
         assert session.say(RING)
         await speak(session, (ONE, 1000))
         assert session.next_sound_event is None
-        assert not session.is_answering
+        assert not session.expects_response
         await speak(session, (SILENCE, 6000))
 
     events = run_session(World(), scenario, paced_by=paced_by)
@@ -47,7 +47,7 @@ def test_noise_that_ends_gives_way_at_once() -> None:
         await speak(session, (5000, 300))
         session.say(RING)
         await speak(session, (5000, 500), (SILENCE, 1000))
-        assert session.is_answering
+        assert session.expects_response
 
     assert said(run_session(World(), scenario)) == [RING]
 
@@ -59,7 +59,7 @@ def test_who_does_not_stop_is_told_in_the_end() -> None:
         await speak(session, (ONE, 300))
         session.say(RING)
         asked = asyncio.get_running_loop().time()
-        while not session.is_answering:
+        while not session.expects_response:
             await speak(session, (ONE, 20))
         times.append(asyncio.get_running_loop().time() - asked)
         await speak(session, (SILENCE, 6000))
@@ -146,7 +146,7 @@ def test_who_speaks_before_its_first_sound_is_answered_before_it(
 def test_who_interrupts_an_answer_is_answered_before_what_waited_for_it(heard_s: float) -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (ONE, 400), (SILENCE, 2500))
-        assert session.is_answering
+        assert session.expects_response
         assert session.say(RING)
         await speak(session, (TWO, 400), (SILENCE, 9000))
 
