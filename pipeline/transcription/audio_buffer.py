@@ -1,39 +1,45 @@
-"""Audio of an utterance whose words may still change. It grows at its end and loses its
-beginning."""
+"""Audio of one utterance, kept once. Whoever needs a part of it takes a view."""
 
 import numpy as np
 
-from core.audio import ASR_RATE_HZ, Pcm, samples_to_ms
+from core.audio import ASR_RATE_HZ, Pcm, ms_to_samples, samples_to_ms
+
+FIRST_MS = 4000
+"""Room for a command and its pre-roll. A longer utterance doubles it, so that each sample is copied
+about once more."""
+
+_FIRST = ms_to_samples(FIRST_MS, ASR_RATE_HZ)
 
 
 class AudioBuffer:
-    """Growing audio (16 kHz); positions are samples of the whole utterance."""
+    """Growing audio (16 kHz); positions are samples of the utterance.
+
+    Samples are added at the end and never change, so views of them stay true.
+    """
 
     def __init__(self) -> None:
-        self._chunks: list[Pcm] = []
-        self.start = 0
-        "Sample of the utterance at which the buffer begins."
+        self._room: Pcm = np.zeros(0, np.int16)
         self.end = 0
-        "Samples of the utterance so far; one past the last one in the buffer."
+        "Samples so far; also the position of the next one."
 
     @property
     def duration_ms(self) -> float:
-        """Length of the audio that the buffer holds, in ms."""
-        return samples_to_ms(self.end - self.start, ASR_RATE_HZ)
+        """Length of all audio, in ms."""
+        return samples_to_ms(self.end, ASR_RATE_HZ)
 
     def push(self, pcm: Pcm) -> None:
-        """Adds the next samples at the end."""
-        self._chunks.append(pcm)
-        self.end += len(pcm)
+        """Adds the next samples. The first ones are not copied, so they must not change."""
+        needed = self.end + len(pcm)
+        if self.end == 0:
+            self._room = pcm
+        else:
+            if needed > len(self._room):
+                room = np.empty(max(needed, _FIRST, 2 * len(self._room)), np.int16)
+                room[: self.end] = self._room[: self.end]
+                self._room = room
+            self._room[self.end : needed] = pcm
+        self.end = needed
 
-    def forget(self, before: int) -> None:
-        """Drops the audio before this sample of the utterance."""
-        if before > self.start:
-            self._chunks = [self.pcm()[before - self.start :]]
-            self.start = before
-
-    def pcm(self) -> Pcm:
-        """Returns all audio in the buffer, from `start` to `end`."""
-        if len(self._chunks) != 1:
-            self._chunks = [np.concatenate(self._chunks) if self._chunks else np.zeros(0, np.int16)]
-        return self._chunks[0]
+    def pcm(self, start: int = 0) -> Pcm:
+        """Returns a view of the audio from sample `start` on."""
+        return self._room[start : self.end]

@@ -46,7 +46,7 @@ class NoSpeechFilter:
     certain_ms: float = 0.0
     """Sum of speech in ms, where a frame counts from 0 to its full length as its probability goes
     from 0.5 to 1."""
-    _surest: tuple[tuple[float, float], ...] = ()
+    surest_frames: tuple[tuple[float, float], ...] = ()
     """Probability and length in ms of the surest frames, the surest first; together `SUREST_MS` or
     more if there is as much audio."""
 
@@ -56,16 +56,16 @@ class NoSpeechFilter:
         if probability >= SPEECH_PROBABILITY:
             self.speech_ms += frame_ms
             self.certain_ms += frame_ms * _certainty(probability)
-        kept_ms = sum(ms for _, ms in self._surest)
-        if kept_ms < SUREST_MS or probability > self._surest[-1][0]:
-            self._keep(probability, frame_ms)
+        kept_ms = sum(ms for _, ms in self.surest_frames)
+        if kept_ms < SUREST_MS or probability > self.surest_frames[-1][0]:
+            self.surest_frames = _surest_of(*self.surest_frames, (probability, frame_ms))
 
     @property
     def surest(self) -> float:
         """Mean probability of the surest `SUREST_MS`; what is missing of that length counts as
         0."""
         left, total = float(SUREST_MS), 0.0
-        for probability, ms in self._surest:
+        for probability, ms in self.surest_frames:
             total += probability * min(ms, left)
             left = max(0.0, left - ms)
         return total / SUREST_MS
@@ -82,19 +82,29 @@ class NoSpeechFilter:
         tell noise from speech need not decode it."""
         return self.surest < LEAST_SUREST or self.speech_ms < LEAST_SPEECH_MS
 
+    def with_former(self, former: "NoSpeechFilter") -> "NoSpeechFilter":
+        """Returns the evidence of former audio and of this together."""
+        return NoSpeechFilter(
+            former.speech_ms + self.speech_ms,
+            former.certain_ms + self.certain_ms,
+            _surest_of(*former.surest_frames, *self.surest_frames),
+        )
+
     def allows(self, text: str) -> bool:
         """Returns whether so much text can have been spoken in this time."""
         letters = sum(character.isalnum() for character in text)
         return not self.is_none and self.certain_ms >= LEAST_LETTER_MS * letters
 
-    def _keep(self, probability: float, frame_ms: float) -> None:
-        kept, total_ms = [], 0.0
-        for one in sorted((*self._surest, (probability, frame_ms)), reverse=True):
-            if total_ms >= SUREST_MS:
-                break
-            kept.append(one)
-            total_ms += one[1]
-        self._surest = tuple(kept)
+
+def _surest_of(*frames: tuple[float, float]) -> tuple[tuple[float, float], ...]:
+    """Returns the surest of these frames, as `NoSpeechFilter.surest_frames` has them."""
+    kept, total_ms = [], 0.0
+    for one in sorted(frames, reverse=True):
+        if total_ms >= SUREST_MS:
+            break
+        kept.append(one)
+        total_ms += one[1]
+    return tuple(kept)
 
 
 def _certainty(probability: float) -> float:

@@ -67,8 +67,10 @@ class TranscriptStream:
         self._clock, self._tasks = clock, tasks
         window_ms = recogniser.info.window_ms
         self._window_ms = window_ms if window_ms is not None else float("inf")
-        self._audio = AudioBuffer()
-        "Audio of the open segment."
+        self.audio = AudioBuffer()
+        "All audio of the utterance."
+        self._start = 0
+        "Sample at which the open segment begins."
         self._parts: list[SegmentDecode] = []
         self._prepared: SegmentDecode | None = None
         "Final decode of the open segment up to a pause; dropped when speech resumes."
@@ -91,15 +93,15 @@ class TranscriptStream:
     @property
     def audio_ms(self) -> float:
         """Length of the utterance so far, in ms."""
-        return samples_to_ms(self._audio.end, ASR_RATE_HZ)
+        return self.audio.duration_ms
 
     def open_pcm(self) -> Pcm:
         """Returns the audio whose words may still change."""
-        return self._audio.pcm()
+        return self.audio.pcm(self._start)
 
     def push(self, pcm: Pcm) -> None:
         """Adds the next samples, 16 kHz."""
-        self._audio.push(pcm)
+        self.audio.push(pcm)
         self._close_parts()
         if self._wants_partial():
             self._has_grown.set()
@@ -137,7 +139,7 @@ class TranscriptStream:
             self._prepared = newest
             self._recogniser.forget(newest.item.utterance)
             return
-        self._prepared = SegmentDecode(self._recogniser, item, self._audio.start)
+        self._prepared = SegmentDecode(self._recogniser, item, self._start)
         self._prepared.begin(self._tasks, DecodePriority.SPECULATIVE)
 
     async def _await_provisional(self, part: SegmentDecode) -> None:
@@ -155,7 +157,7 @@ class TranscriptStream:
         """Speech resumes after a pause: drops the early decode."""
         self._is_silent = False
         self._on_provisional = None
-        self._last_pause = (self._speech_end + self._audio.end) // 2
+        self._last_pause = (self._speech_end + self.audio.end) // 2
         if self._prepared is not None:
             self._prepared.cancel()
             if self._prepared.time is not None:
@@ -172,9 +174,7 @@ class TranscriptStream:
         """Returns the final result. Raises EngineError, OverloadedError."""
         self.end()
         if self._prepared is None and not self._is_silent:
-            self._prepared = SegmentDecode(
-                self._recogniser, self._item(is_final=True), self._audio.start
-            )
+            self._prepared = SegmentDecode(self._recogniser, self._item(is_final=True), self._start)
         parts = [*self._parts, *([self._prepared] if self._prepared else [])]
         for part in parts:
             part.begin(self._tasks, DecodePriority.FINAL)
@@ -209,22 +209,27 @@ class TranscriptStream:
             return False
         if self._prepared is not None:
             return self._prepared.end > self._requested_end
-        return self._audio.end - self._requested_end >= _EVERY and self._is_bounded
+        return self.audio.end - self._requested_end >= _EVERY and self._is_bounded
 
     @property
     def _is_bounded(self) -> bool:
-        return self._audio.duration_ms <= min(MAX_OPEN_MS, self._window_ms)
+        return self._open_ms <= min(MAX_OPEN_MS, self._window_ms)
+
+    @property
+    def _open_ms(self) -> float:
+        """Length of the open segment, in ms."""
+        return samples_to_ms(self.audio.end - self._start, ASR_RATE_HZ)
 
     def _close_parts(self) -> None:
         """Closes the open segment if it is long enough or its pause is. None may exceed the
         window."""
         if self._is_silent:
-            self._audio.forget(self._audio.end - _PAD)
+            self._start = max(self._start, self.audio.end - _PAD)
             return
         prepared = self._prepared
         if prepared is not None:
-            pause_ms = samples_to_ms(self._audio.end - self._speech_end, ASR_RATE_HZ)
-            is_full = self._audio.duration_ms > self._window_ms
+            pause_ms = samples_to_ms(self.audio.end - self._speech_end, ASR_RATE_HZ)
+            is_full = self._open_ms > self._window_ms
             if self._window_ms < float("inf") and (
                 is_full or ends_part(pause_ms, prepared.duration_ms, self._window_ms)
             ):
@@ -232,21 +237,21 @@ class TranscriptStream:
                 self._close(prepared)
                 self._is_silent = True
             return
-        while self._audio.duration_ms > self._window_ms:
-            pcm = self._audio.pcm()
+        while self._open_ms > self._window_ms:
+            pcm = self.open_pcm()
             window = ms_to_samples(self._window_ms, ASR_RATE_HZ)
-            search, cut = window - window // 3, self._last_pause - self._audio.start
+            search, cut = window - window // 3, self._last_pause - self._start
             if not search <= cut <= window:
                 cut = search + quietest(pcm[search:window])
-            item = AsrItem(self._open_id, pcm[:cut].copy(), True, self._final_options())
-            part = SegmentDecode(self._recogniser, item, self._audio.start)
+            item = AsrItem(self._open_id, pcm[:cut], True, self._final_options())
+            part = SegmentDecode(self._recogniser, item, self._start)
             part.begin(self._tasks, DecodePriority.SPECULATIVE)
             self._close(part)
 
     def _close(self, part: SegmentDecode) -> None:
         self._parts.append(part)
         self._newest = None
-        self._audio.forget(part.end)
+        self._start = max(self._start, part.end)
 
     async def _follow(
         self,
@@ -293,11 +298,11 @@ class TranscriptStream:
             if prepared.error is not None and prepared.result is None:
                 raise prepared.error
             return prepared
-        start, item = self._audio.start, self._item(is_final=False)
+        start, item = self._start, self._item(is_final=False)
         self._requested_end = start + len(item.pcm)
         result = await self._recogniser.decode(item, DecodePriority.PARTIAL)
         part = SegmentDecode(self._recogniser, item, start, result)
-        if start == self._audio.start:
+        if start == self._start:
             self._newest = part
         return part
 
@@ -320,7 +325,7 @@ class TranscriptStream:
         options = self._final_options()
         if not is_final:
             options = _cheaper(options)
-        return AsrItem(self._open_id, self._audio.pcm(), is_final, options)
+        return AsrItem(self._open_id, self.open_pcm(), is_final, options)
 
     def _final_options(self) -> AsrOptions:
         """Returns the options of final decodes: the first words decide the language of all later

@@ -46,9 +46,13 @@ class EndedUtterance:
     start: int
     "Sample of the session at which its own audio begins."
     audio: AudioBuffer
-    "Own audio of the utterance, without that of the former one."
-    evidence: NoSpeechFilter
-    "VAD evidence of speech in it, including the utterances that it continues."
+    "All audio that is decoded for it: first that of the former one, if it may continue one."
+    own_start: int = 0
+    "Sample of `audio` at which its own audio begins."
+    evidence: NoSpeechFilter = field(default_factory=NoSpeechFilter)
+    "VAD evidence of speech in its own audio."
+    former_evidence: NoSpeechFilter = field(default_factory=NoSpeechFilter)
+    "The same for the utterances that it continues."
     continuation: "Continuation | None" = None
     "Link to the utterance that it may continue; None once it is known to stand alone."
     text: str = ""
@@ -69,10 +73,19 @@ class EndedUtterance:
             self.continuation = None
 
     @property
+    def all_evidence(self) -> NoSpeechFilter:
+        """VAD evidence of speech in it and in the utterances that it continues."""
+        return self.evidence.with_former(self.former_evidence)
+
+    def own_pcm(self) -> Pcm:
+        """Returns its own audio, without that of the former one."""
+        return self.audio.pcm(self.own_start)
+
+    @property
     def is_speech(self) -> bool:
         """True unless the VAD saw no speech. An empty transcript is not enough: recognisers also
         reject half sentences."""
-        return bool(self.text) or not self.evidence.is_none
+        return bool(self.text) or not self.all_evidence.is_none
 
     @property
     def samples(self) -> int:
@@ -82,7 +95,7 @@ class EndedUtterance:
     @property
     def end(self) -> int:
         """Sample of the session one past its last sample."""
-        return self.start + self.audio.end
+        return self.start + self.audio.end - self.own_start
 
     @property
     def former_count(self) -> int:
@@ -108,10 +121,10 @@ class Continuation:
     """Link from one utterance to the former one, which it may continue."""
 
     former: EndedUtterance
-    pcm: Pcm
-    "All audio from the beginning of the former utterance to the own audio of this one."
+    samples: int
+    "Samples from the beginning of the former utterance to the own audio of this one."
     was_joined: bool
-    "True if `pcm` also holds an utterance before the former one."
+    "True if these samples also hold an utterance before the former one."
     evidence: NoSpeechFilter = field(default_factory=NoSpeechFilter)
     "VAD evidence of speech in the new audio."
     began_at: float = 0.0
@@ -148,7 +161,7 @@ class Continuation:
     def words_in_new_audio(self, result: AsrResult) -> tuple[Word, ...]:
         """Returns the words that lie in the new audio, by the recogniser's word times if it gives
         any."""
-        begin_ms = samples_to_ms(len(self.pcm), ASR_RATE_HZ)
+        begin_ms = samples_to_ms(self.samples, ASR_RATE_HZ)
         return tuple(w for w in result.words if (w.start_ms + w.end_ms) / 2 >= begin_ms)
 
     def agrees(self, result: AsrResult) -> bool:
@@ -174,8 +187,8 @@ class Continuation:
 
     @property
     def is_possible(self) -> bool:
-        """True if the former utterance is speech and the audio in `pcm` still matches it. It does
-        not if the former one meanwhile turned out not to continue an even earlier one."""
+        """True if the former utterance is speech and the audio before this one still matches it. It
+        does not if the former one meanwhile turned out not to continue an even earlier one."""
         return self.former.is_speech and self.was_joined == (self.former.continuation is not None)
 
 
@@ -231,13 +244,15 @@ class ContinuationWindow:
         is_short = last.samples <= ms_to_samples(MAX_FORMER_MS, ASR_RATE_HZ)
         return last if is_soon and is_short else None
 
-    def continue_from(self, last: EndedUtterance, start: int) -> Continuation:
-        """Returns the link to `last` for an utterance whose own audio begins at sample `start`."""
+    def continue_from(self, last: EndedUtterance, start: int) -> tuple[Continuation, Pcm]:
+        """Returns the link to `last` for an utterance whose own audio begins at sample `start`, and
+        the audio before that."""
         gap = np.concatenate([*self._gap, np.zeros(0, np.int16)])[: start - last.end]
-        earlier_pcm = [] if last.continuation is None else [last.continuation.pcm]
-        pcm = np.concatenate([*earlier_pcm, last.audio.pcm(), gap])
+        was_joined = last.continuation is not None
+        former = last.audio.pcm() if was_joined else last.own_pcm()
+        pcm = np.concatenate([former, gap])
         self.forget()
-        return Continuation(last, pcm, last.continuation is not None)
+        return Continuation(last, len(pcm), was_joined), pcm
 
 
 def _after(former: Sequence[str], text: str) -> str:

@@ -3,10 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from copy import copy
 from functools import partial
 
-from core.audio import ASR_RATE_HZ, AudioFrame, samples_to_ms
+from core.audio import ASR_RATE_HZ, AudioFrame, Pcm, samples_to_ms
 from core.errors import EngineError, OverloadedError, RequestError
 from core.events import (
     ErrorEvent,
@@ -29,8 +28,7 @@ from pipeline.conversation.history import History
 from pipeline.services import EngineSet
 from pipeline.shared.settings import SessionSettings
 from pipeline.shared.turn import Turn, TurnMark
-from pipeline.transcription.audio_buffer import AudioBuffer
-from pipeline.transcription.no_speech import NoSpeechCriterion, NoSpeechFilter
+from pipeline.transcription.no_speech import NoSpeechCriterion
 from pipeline.transcription.stream import TranscriptStream
 from pipeline.user_turn.continuation import Continuation, ContinuationWindow, EndedUtterance
 from pipeline.user_turn.endpoint_timer import EndpointTimer
@@ -48,10 +46,9 @@ from pipeline.user_turn.events import (
     UserTurnMaybeOver,
     UserTurnTranscribed,
 )
-from pipeline.user_turn.final_result import final_result
 from pipeline.user_turn.speech_detector import DetectedFrame, SpeechDetector
 from pipeline.user_turn.turn_detection import TurnDetector
-from pipeline.user_turn.utterance import OpenUtterance
+from pipeline.user_turn.utterance import OpenUtterance, final_result
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +126,7 @@ class UserTurnController:
             recent = self._detector.recent()
             start = self._detector.samples - len(recent)
             open_ = self._begin(start, is_announced=False)
-            open_.push(recent)
+            open_.stream.push(recent)
         self._detector.reset()
         self._finish(open_)
         self._window.forget()  # the client has said that it is over, so nothing may continue it
@@ -172,8 +169,8 @@ class UserTurnController:
         if open_.stream.audio_ms >= MAX_HELD_MS:
             self._refuse_more(open_)
         else:
-            open_.push(detected.pcm)
-        open_.add_evidence(detected.probability, len(detected.pcm))
+            open_.stream.push(detected.pcm)
+        open_.record.evidence.push(detected.probability, len(detected.pcm))
         if detected.edge is None:
             return
         # in push to talk too: the settings may have changed during the pause
@@ -237,19 +234,20 @@ class UserTurnController:
         assert detected.edge is not None
         is_announced = self._settings().turn_detection is not None
         start = self._detector.samples - len(detected.pcm)
-        continuation = self._continuation(detected.edge.at, start)
-        open_ = self._begin(start, is_announced=is_announced, continuation=continuation)
-        open_.push(detected.pcm)
+        continuation, former_pcm = self._continuation(detected.edge.at, start) or (None, None)
+        open_ = self._begin(start, continuation, former_pcm, is_announced=is_announced)
+        open_.stream.push(detected.pcm)
         spoken = self._detector.samples - detected.edge.at
         # The frames before this one had as high a probability: together they made the start.
-        open_.add_evidence(detected.probability, spoken)
+        open_.record.evidence.push(detected.probability, spoken)
         open_.turn.mark(TurnMark.SPEECH_START, self._clock.now() - spoken / ASR_RATE_HZ)
         if is_announced:
             self._emit(SpeechStarted(open_.stream.id, _ms(start)))
         self._responder.handle(UserSpeechStarted(open_.turn, continuation))
 
-    def _continuation(self, speech: int, start: int) -> Continuation | None:
-        """Links the utterance to the one before it, if no answer to that is well under way."""
+    def _continuation(self, speech: int, start: int) -> tuple[Continuation, Pcm] | None:
+        """Links the utterance to the one before it, if no answer to that is well under way. Returns
+        the link, and the audio before the utterance."""
         last = self._window.last(speech, self._settings())
         if last is None or not self._responder.may_continue(last.turn):
             return None
@@ -258,9 +256,10 @@ class UserTurnController:
     def _begin(
         self,
         start: int,
+        continuation: Continuation | None = None,
+        former_pcm: Pcm | None = None,
         *,
         is_announced: bool,
-        continuation: Continuation | None = None,
     ) -> OpenUtterance:
         """Opens an utterance, beginning with the audio of the one that it continues, if any."""
         self._window.forget()
@@ -270,16 +269,13 @@ class UserTurnController:
         turn = Turn(new_id("turn"), item_id)
         partials = PartialTranscripts(turn, self._responder.handle, self._emit)
         stream.follow(partials.hypothesis, partials.failed, partials.nothing_heard)
-        if continuation is not None:
-            stream.push(continuation.pcm)
-        own_evidence = NoSpeechFilter() if continuation is None else continuation.evidence
-        all_evidence = (
-            NoSpeechFilter() if continuation is None else copy(continuation.former.evidence)
-        )
-        record = EndedUtterance(turn, settings, start, AudioBuffer(), all_evidence, continuation)
-        self._open = OpenUtterance(
-            stream, record, is_announced, own_evidence, self._criterion(settings)
-        )
+        record = EndedUtterance(turn, settings, start, stream.audio)
+        if continuation is not None and former_pcm is not None:
+            stream.push(former_pcm)
+            record.own_start, record.continuation = len(former_pcm), continuation
+            record.evidence = continuation.evidence
+            record.former_evidence = continuation.former.all_evidence
+        self._open = OpenUtterance(stream, record, is_announced, self._criterion(settings))
         self._activity.is_speaking = True
         return self._open
 
@@ -351,7 +347,7 @@ class UserTurnController:
         """Decodes only the new audio of an utterance that continues another. Raises EngineError,
         OverloadedError."""
         stream = self._open_stream(f"{open_.stream.id}.alone", open_.settings)
-        stream.push(open_.record.audio.pcm())
+        stream.push(open_.record.own_pcm())
         try:
             return await stream.finish()
         except BaseException:

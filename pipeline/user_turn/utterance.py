@@ -1,19 +1,20 @@
-"""State of an utterance from its start until its transcript is known."""
+"""An utterance from its start until its transcript is known, and the choice of that transcript."""
 
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 
-from core.audio import Pcm
+from core.errors import EarshotError, EngineError, OverloadedError
 from engines.base import AsrResult
 from pipeline.shared.settings import SessionSettings
 from pipeline.shared.turn import Turn, TurnMark
 from pipeline.transcription.no_speech import (
     NoSpeechCriterion,
-    NoSpeechFilter,
     filter_no_speech,
     rejected_result,
 )
 from pipeline.transcription.stream import TranscriptStream
 from pipeline.user_turn.continuation import Continuation, EndedUtterance
+from pipeline.user_turn.events import TurnResponder
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,9 @@ class OpenUtterance:
     stream: TranscriptStream
     "Transcription of the utterance."
     record: EndedUtterance
-    "Record of it that remains after its end; also holds its own audio."
+    "Record of it that remains after its end."
     is_announced: bool
     "True if the client received SpeechStarted, so that it will also receive SpeechStopped."
-    evidence: NoSpeechFilter
-    "VAD evidence of speech in its own audio."
     criterion: NoSpeechCriterion = NoSpeechCriterion.BOTH
     "Criterion for whether it was speech."
     end: int | None = None
@@ -67,22 +66,12 @@ class OpenUtterance:
     @property
     def start(self) -> int:
         """Sample of the session at which the decoded audio begins."""
-        return self.record.start - (0 if self.continuation is None else len(self.continuation.pcm))
-
-    def push(self, pcm: Pcm) -> None:
-        """Adds the next samples of its own audio."""
-        self.stream.push(pcm)
-        self.record.audio.push(pcm)
-
-    def add_evidence(self, probability: float, samples: int) -> None:
-        """Adds the VAD probability (0 to 1) of its newest `samples`."""
-        self.evidence.push(probability, samples)
-        self.record.evidence.push(probability, samples)
+        return self.record.start - self.record.own_start
 
     def filtered(self, result: AsrResult) -> AsrResult:
         """Returns the result, or an empty one for noise. `result`: a decode of its own audio
         only."""
-        return filter_no_speech(result, self.evidence, self.criterion)
+        return filter_no_speech(result, self.record.evidence, self.criterion)
 
     def filter_joined(self, result: AsrResult, continuation: Continuation) -> AsrResult:
         """Returns the result of a decode of all audio, or an empty one if it adds no spoken words.
@@ -91,7 +80,7 @@ class OpenUtterance:
             continuation.new_words(result) if continuation.is_possible else ""
         )
         if continuation.words_added and continuation.is_spoken(
-            result, self.record.evidence, self.criterion
+            result, self.record.all_evidence, self.criterion
         ):
             return result
         return rejected_result(result)
@@ -126,3 +115,97 @@ class OpenUtterance:
         self.stream.discard()
         self.record.settle_continuation()
         self.record.set_text("")
+
+
+# Final transcript of an utterance that may continue a former one: of both together, or of the new
+# audio alone. Decoding both together is usually more accurate, but not when they are two separate
+# commands. So a result that is a complete command wins over one that only agrees with the former
+# transcript.
+
+NewAudioDecode = Callable[[], Awaitable[AsrResult]]
+"Decodes only the new audio. Raises EngineError, OverloadedError."
+
+
+async def final_result(
+    open_: OpenUtterance, responder: TurnResponder, decode_new_audio: NewAudioDecode
+) -> AsrResult:
+    """Returns the final transcript. Afterwards `open_.continuation` says whether the utterance
+    replaces the former one; if so, this must be reported at once. Raises EngineError,
+    OverloadedError."""
+    continuation = open_.continuation
+    if continuation is None:
+        result = open_.filtered(await open_.stream.finish())
+        await responder.check_interruption(open_.turn, result.text)
+        return result
+    result = await _joined_result(open_, continuation, responder, decode_new_audio)
+    open_.record.settle_continuation()
+    return result
+
+
+async def _joined_result(
+    open_: OpenUtterance,
+    continuation: Continuation,
+    responder: TurnResponder,
+    decode_new_audio: NewAudioDecode,
+) -> AsrResult:
+    """Returns the final transcript of an utterance that may continue another. Sets
+    `continuation.is_taken`."""
+    joined = await open_.stream.finish()
+    await continuation.former.known.wait()
+    if not continuation.is_possible:
+        return open_.filtered(await decode_new_audio())
+    joined = open_.filter_joined(joined, continuation)
+    if not joined.text:
+        return joined  # the decode of all audio adds no words to the former ones
+    if open_.criterion is NoSpeechCriterion.RECOGNISER and continuation.evidence.is_silence:
+        # The former words make the decode of all audio sure, even if words were made up after them.
+        # So the new audio is judged alone.
+        own = open_.filtered(await decode_new_audio())
+        if not own.text:
+            return own
+    replaces = responder.replaces_former(open_.turn, continuation.words_added)
+    words = joined.text if replaces else continuation.words_added
+    other = await _more_credible(words, joined, continuation, responder, decode_new_audio)
+    if other is not None:
+        return open_.filtered(other)
+    # again: a tool may have run meanwhile, and then nothing is replaced
+    if responder.replaces_former(open_.turn, continuation.words_added):
+        continuation.is_taken = True
+        return joined
+    return replace(
+        joined,
+        text=continuation.words_added,
+        words=continuation.words_in_new_audio(joined),
+        segments=(),
+        tokens=(),
+    )
+
+
+async def _more_credible(
+    words: str,
+    joined: AsrResult,
+    continuation: Continuation,
+    responder: TurnResponder,
+    decode_new_audio: NewAudioDecode,
+) -> AsrResult | None:
+    """Returns the decode of only the new audio where it is more credible than `words`, taken from
+    the decode of all audio. Returns None to keep `words`, also when that decode fails."""
+    is_command = await _is_command(words, joined.language, responder)
+    if is_command or (is_command is None and continuation.agrees(joined)):
+        return None
+    try:
+        other = await decode_new_audio()
+    except (EngineError, OverloadedError):
+        return None
+    is_other = await _is_command(other.text, other.language, responder) if other.text else False
+    if is_other is not None and is_other != bool(is_command):
+        return other if is_other else None
+    is_surer = other.confidence > joined.confidence
+    return other if other.text and is_surer and not continuation.agrees(joined) else None
+
+
+async def _is_command(words: str, language: str, responder: TurnResponder) -> bool | None:
+    try:
+        return await responder.is_command(words, language)
+    except EarshotError:
+        return None  # the answer meets the same error and reports it

@@ -47,6 +47,15 @@ def test_the_surest_syllable_counts_wherever_it_is() -> None:
     assert evidence().is_none
 
 
+@pytest.mark.parametrize("cut", range(5))
+def test_evidence_of_two_utterances_is_that_of_both_together(cut: int) -> None:
+    frames = (0.9, 100), (0.2, 400), (0.95, 60), (0.7, 300)
+    whole, joined = evidence(*frames), evidence(*frames[cut:]).with_former(evidence(*frames[:cut]))
+    assert joined.surest == pytest.approx(whole.surest)
+    assert joined.speech_ms == pytest.approx(whole.speech_ms)
+    assert joined.certain_ms == pytest.approx(whole.certain_ms)
+
+
 @pytest.mark.parametrize(
     ("text", "certain_ms", "allowed"),
     [
