@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from pipeline.transcription.no_speech import (
 )
 from pipeline.transcription.options import check_asr_options
 from pipeline.transcription.recogniser import Recogniser, RecordingEngines
-from pipeline.transcription.segment import EarlyDecode, PauseDecoder, decode_or_error
+from pipeline.transcription.segment import PauseDecoder, SegmentDecode
 from pipeline.transcription.segmenter import AudioSegment, Segmenter
 from pipeline.transcription.stitching import shift_times, stitch_results
 from serving.scheduling.scheduler import DecodePriority
@@ -43,6 +44,10 @@ EAGER_BLOCK_MS = 100
 MAX_ATTEMPTS = 4
 """Attempts for a segment that is refused while others of its recording have results, whose work
 would otherwise be lost."""
+
+
+_Outcome: TypeAlias = AsrResult | EngineError | OverloadedError
+"Result of a decode, or the error that its reader raises: raised in a task, it would end the group."
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +76,8 @@ class _SegmentRequest:
     "Sample of the recording at which it begins."
     samples: int
     evidence: NoSpeechFilter
-    decode: EarlyDecode | None
-    "Decode of the segment; None: nobody spoke."
+    result: AsrResult | asyncio.Task[_Outcome] | None
+    "Result of the segment, or the task that decodes it; None: nobody spoke."
 
 
 class Transcriber:
@@ -169,7 +174,8 @@ class RecordingTranscription:
         self._given: asyncio.Queue[_SegmentRequest | None] = asyncio.Queue()
         """Segments in order. Without samples, so it need not be bounded, and `push` never waits for
         the reader of `parts`."""
-        self._running: list[EarlyDecode] = []
+        self._running: list[tuple[asyncio.Task[_Outcome], str]] = []
+        "Tasks that decode segments, each with the utterance id that the recogniser knows."
         self._pause_decoder = pause_decoder
         self._ending: asyncio.Task[None] | None = None
         self._lost: EngineError | OverloadedError | None = None
@@ -209,8 +215,10 @@ class RecordingTranscription:
         if self._ending is not None:
             self._ending.cancel()
         self._pause_decoder.drop()
-        for decode in self._running:
-            decode.drop(self._recogniser)
+        for task, utterance in self._running:
+            if not task.done():
+                task.cancel()
+                self._recogniser.forget(utterance)
 
     async def parts(self) -> AsyncIterator[AsrResult]:
         """Yields the result of each segment in order, as soon as it is known. Times count from the
@@ -219,10 +227,11 @@ class RecordingTranscription:
         Raises EngineError, OverloadedError.
         """
         while (given := await self._given.get()) is not None:
-            if given.decode is None:
+            if given.result is None:
                 yield no_speech_result(self._options.language or self._recogniser.info.languages[0])
                 continue
-            result = await given.decode.task
+            result: _Outcome
+            result = await given.result if isinstance(given.result, asyncio.Task) else given.result
             if not isinstance(result, AsrResult):
                 raise result
             yield shift_times(
@@ -260,36 +269,34 @@ class RecordingTranscription:
     async def _recognise(self, piece: AudioSegment) -> None:
         self._raise_if_lost()
         if self._criterion is NoSpeechCriterion.BOTH and piece.evidence.is_none:
-            decode = None
+            result = None
         else:
-            decode = await self._begin(piece)
-        given = _SegmentRequest(piece.start, len(piece.pcm), piece.evidence, decode)
+            result = await self._begin(piece)
+        given = _SegmentRequest(piece.start, len(piece.pcm), piece.evidence, result)
         self._given.put_nowait(given)
 
-    async def _begin(self, piece: AudioSegment) -> EarlyDecode:
-        """Returns the decode of a segment: one that a pause began, or a new one."""
-        is_detecting = self._is_detecting and any(not one.task.done() for one in self._running)
-        decode = None if is_detecting else await self._pause_decoder.finished_decode(piece)
-        if decode is None:
-            await self._slots.acquire()
-            utterance = self._pause_decoder.utterance(piece)
-            item = AsrItem(utterance, piece.pcm, True, self._options)
-            task = self._tasks.create_task(self._decode(item, piece.evidence), name=utterance)
-            decode = EarlyDecode(
-                piece.start, len(piece.pcm), piece.speech_end, utterance, self._options, task
-            )
-            self._running = [one for one in self._running if not one.task.done()] + [decode]
-        return decode
+    async def _begin(self, piece: AudioSegment) -> AsrResult | asyncio.Task[_Outcome]:
+        """Returns the result of the decode that a pause began, or a task that decodes the
+        segment."""
+        is_detecting = self._is_detecting and any(not task.done() for task, _ in self._running)
+        early = None if is_detecting else await self._pause_decoder.finished_decode(piece)
+        if early is not None and early.result is not None:
+            return early.result
+        await self._slots.acquire()
+        utterance = self._pause_decoder.utterance(piece)
+        item = AsrItem(utterance, piece.pcm, True, self._options)
+        decode = self._decode(item, piece.start, piece.evidence)
+        task = self._tasks.create_task(decode, name=utterance)
+        self._running = [one for one in self._running if not one[0].done()] + [(task, utterance)]
+        return task
 
-    async def _decode(
-        self, item: AsrItem, evidence: NoSpeechFilter
-    ) -> AsrResult | EngineError | OverloadedError:
+    async def _decode(self, item: AsrItem, start: int, evidence: NoSpeechFilter) -> _Outcome:
         """Decodes a segment, then gives back its slot."""
         try:
             # As with faster-whisper, the first words decide the language of all later segments.
             async with self._detecting:
                 if self._is_detecting:
-                    result = await self._decode_with_retries(item)
+                    result = await self._decode_with_retries(item, start)
                     if (
                         isinstance(result, AsrResult)
                         and filter_no_speech(result, evidence, self._criterion).text
@@ -298,24 +305,25 @@ class RecordingTranscription:
                         self._pause_decoder.options = self._options
                         self._is_detecting = False
                     return result
-            return await self._decode_with_retries(replace(item, options=self._options))
+            return await self._decode_with_retries(replace(item, options=self._options), start)
         finally:
             self._slots.release()
 
-    async def _decode_with_retries(
-        self, item: AsrItem
-    ) -> AsrResult | EngineError | OverloadedError:
-        result = await decode_or_error(self._recogniser, item, self._priority)
+    async def _decode_with_retries(self, item: AsrItem, start: int) -> _Outcome:
+        decode = SegmentDecode(self._recogniser, item, start)
+        await decode.attempt(self._priority)
         for _ in range(MAX_ATTEMPTS - 1):
-            if not isinstance(result, OverloadedError) or not self._has_result:
+            refused = decode.error if decode.result is None else None
+            if not isinstance(refused, OverloadedError) or not self._has_result:
                 break
-            await asyncio.sleep(result.retry_after_s)
-            result = await decode_or_error(self._recogniser, item, self._priority)
-        if isinstance(result, AsrResult):
+            await asyncio.sleep(refused.retry_after_s)
+            await decode.attempt(self._priority)
+        if decode.result is not None:
             self._has_result = True
-        else:
-            self._lost = result
-        return result
+            return decode.result
+        assert decode.error is not None
+        self._lost = decode.error
+        return decode.error
 
     def _raise_if_lost(self) -> None:
         if self._lost is not None:

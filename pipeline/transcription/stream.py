@@ -135,9 +135,9 @@ class TranscriptStream:
 
     def _begin_prepared(self, speech_end: int) -> None:
         newest, item = self._newest, self._item(is_final=True)
-        if newest and newest.end >= speech_end and newest.item.options == item.options:
+        if newest and newest.end >= speech_end and newest.options == item.options:
             self._prepared = newest
-            self._recogniser.forget(newest.item.utterance)
+            self._recogniser.forget(newest.utterance)
             return
         self._prepared = SegmentDecode(self._recogniser, item, self._start)
         self._prepared.begin(self._tasks, DecodePriority.SPECULATIVE)
@@ -159,9 +159,7 @@ class TranscriptStream:
         self._on_provisional = None
         self._last_pause = (self._speech_end + self.audio.end) // 2
         if self._prepared is not None:
-            self._prepared.cancel()
-            if self._prepared.time is not None:
-                self._on_wasted(self._prepared.time.seconds)
+            self._prepared.drop(self._on_wasted)
             self._prepared = None
 
     def end(self) -> None:
@@ -183,7 +181,7 @@ class TranscriptStream:
             return results[0]
         return stitch_results(
             [
-                (shift_times(result, part.start, len(part.item.pcm)), part.duration_ms)
+                (shift_times(result, part.start, part.samples), part.duration_ms)
                 for result, part in zip(results, parts, strict=True)
             ]
         )
@@ -195,7 +193,7 @@ class TranscriptStream:
         for part in self._parts:
             part.cancel()
             if part.result is None:
-                self._recogniser.forget(part.item.utterance)
+                self._recogniser.forget(part.utterance)
         self._recogniser.forget(self._open_id)
 
     @property
