@@ -17,7 +17,7 @@ from pipeline.playout.barge_in import BargeIn
 from pipeline.playout.playout import Playout
 from pipeline.response.planner import ResponsePlanner
 from pipeline.response.playback import PlaybackTracker, truncate, truncate_at_playout
-from pipeline.response.queue import ResponseQueue
+from pipeline.response.queue import AUTOMATIC, QueuedResponse, ResponseQueue
 from pipeline.response.response import Response
 from pipeline.response.retraction import Retraction
 from pipeline.response.speculation import Speculation
@@ -40,9 +40,6 @@ from pipeline.user_turn.events import (
     UserTurnTranscribed,
     UserWordsChanged,
 )
-
-AUTOMATIC = ResponseRequest()
-"Request of a response that starts because the turn ended. No client asked for it."
 
 
 class ResponseCoordinator:
@@ -68,7 +65,15 @@ class ResponseCoordinator:
         """Takes the parts of the session. `on_idle`: called when no response runs and none may
         begin. `tasks`: the session's group, which runs all work on responses."""
         self._clock, self._tasks = services.clock, tasks
-        self.queue = ResponseQueue(self._queue_idle, self._clock, input_activity, tasks)
+        self.queue = ResponseQueue(
+            self._make,
+            self._drop,
+            self._queue_idle,
+            settings,
+            self._clock,
+            input_activity,
+            tasks,
+        )
         self._on_idle, self._playback = on_idle, playback
         self._conversation, self._history = conversation, conversation.history
         self._playout, self._input_activity, self._settings = playout, input_activity, settings
@@ -119,7 +124,7 @@ class ResponseCoordinator:
         if self.queue.is_full:
             message = "too many responses wait to be generated"
             raise Conflict(message, code="too_many_active_responses")
-        self._enqueue(self._written_turn(), request)
+        self.queue.enqueue(self._written_turn(), request)
 
     def cancel(self, response_id: str | None = None) -> None:
         """Cancels a response by its id. Without an id: the one of the conversation.
@@ -131,7 +136,7 @@ class ResponseCoordinator:
         # still gets its events: created, then done with status "cancelled".
         if self._requested is not None and is_next and response_id is None:
             request, self._requested = self._requested, None
-            self._enqueue(self._written_turn(), request)
+            self.queue.enqueue(self._written_turn(), request)
         self.queue.cancel("client_cancelled", response_id)
 
     def truncate(self, item_id: str, audio_end_ms: int) -> None:
@@ -153,7 +158,7 @@ class ResponseCoordinator:
 
         def continue_response() -> None:
             if (request := take_request()) is not None:
-                self._enqueue(self._written_turn(), request)
+                self.queue.enqueue(self._written_turn(), request)
 
         return continue_response
 
@@ -164,7 +169,7 @@ class ResponseCoordinator:
         """
         if not (self._settings().answers and self.queue.may_announce):
             return False
-        self._enqueue(self._written_turn(), ResponseRequest(), text=text)
+        self.queue.enqueue(self._written_turn(), ResponseRequest(), text=text)
         return True
 
     # What a `TurnResponder` does for the user's turn.
@@ -182,7 +187,11 @@ class ResponseCoordinator:
                 self._speculation.drop("resumed")
                 self._barge_in.speech_paused_or_resumed(turn, is_silent=False)
             case UserTurnMaybeOver(turn=turn, result=result):
-                self._turn_maybe_over(turn, result)
+                self._barge_in.words(turn, result.text)
+                if self._barge_in.is_open:
+                    work = self._draft_unless_interrupted(turn, result)
+                    self._tasks.create_task(work, name=f"weigh-{turn.id}")
+                self._draft(turn, result)
             case UserSpeechDropped(turn=turn):
                 self.queue.wake()
                 self._barge_in.final(turn, "")
@@ -238,24 +247,14 @@ class ResponseCoordinator:
             context, is_question = (policy, self._planner.language()), self._has_asked_question()
             self._barge_in.begin(turn, *context, is_question=is_question, continuation=continuation)
 
-    def _turn_maybe_over(self, turn: Turn, result: AsrResult) -> None:
-        """Begins a speculative response: the turn may be over, with this transcript."""
-        self._barge_in.words(turn, result.text)
-        if self._barge_in.is_open:
-            self._tasks.create_task(
-                self._draft_unless_interrupted(turn, result), name=f"weigh-{turn.id}"
-            )
-        self._draft(turn, result)
-
     async def _draft_unless_interrupted(self, turn: Turn, result: AsrResult) -> None:
-        """Does the same as `_turn_maybe_over` while an answer is played.
-
-        That answer must end before another is begun.
-        """
+        """Does the same as `_draft` while an answer is played, which must end before another is
+        begun."""
         if await self._barge_in.check_interruption(turn, result.text, self._planner.is_command):
             self._draft(turn, result)
 
     def _draft(self, turn: Turn, result: AsrResult) -> None:
+        """Begins a speculative response: the turn may be over, with this transcript."""
         if not (result.text and self._may_speculate()):
             return
         plan = self._planner.plan(turn, AUTOMATIC, self._planner.language(result.language))
@@ -323,7 +322,7 @@ class ResponseCoordinator:
             return
         request, self._requested = self._requested, None
         assert request is not None
-        self._enqueue(turn, request, refusal=error)
+        self.queue.enqueue(turn, request, refusal=error)
 
     def decide(self) -> None:
         """Makes the response that is due now, if any."""
@@ -391,31 +390,16 @@ class ResponseCoordinator:
 
     def _answer(self, turn: Turn, request: ResponseRequest) -> None:
         self._unanswered = None
-        self._enqueue(turn, request)
+        self.queue.enqueue(turn, request)
 
-    def _enqueue(
-        self,
-        turn: Turn,
-        request: ResponseRequest,
-        *,
-        text: str | None = None,
-        refusal: EarshotError | None = None,
-    ) -> None:
-        self.queue.enqueue(
-            lambda: self._make(turn, request, text, refusal),
-            lambda: self._finish_turn(turn, "cancelled"),
-            is_announcement=text is not None,
-            is_out_of_band=not request.in_conversation,
-            is_written=(request.modality or self._settings().modality) == "text",
-            answers_all=request is AUTOMATIC,
-        )
+    def _drop(self, turn: Turn) -> None:
+        self._finish_turn(turn, "cancelled")
 
-    def _make(
-        self, turn: Turn, request: ResponseRequest, text: str | None, refusal: EarshotError | None
-    ) -> Response:
+    def _make(self, queued: QueuedResponse) -> Response:
         """Makes a queued response with the settings of this moment, when it begins."""
         self._retraction.finish()
-        plan = self._planner.final_plan(turn, request, text, refusal)
+        request = queued.request
+        plan = self._planner.final_plan(queued.turn, request, queued.text, queued.refusal)
         prompt = self._planner.prompt(plan)
         draft = self._speculation.take(plan, prompt) or self._planner.draft(plan, prompt)
         history = self._history if request.in_conversation else History()

@@ -4,13 +4,14 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from core.errors import Conflict
+from core.errors import Conflict, EarshotError
 from core.events import CancelReason
 from core.ports import Clock
 from core.tasks import Alarm
 from pipeline.response.response import Response
+from pipeline.shared.settings import ResponseRequest, SessionSettings
 from pipeline.shared.turn import Turn
 from pipeline.user_turn.events import InputActivity
 
@@ -27,28 +28,47 @@ MAX_REMEMBERED = 32
 played."""
 
 
+AUTOMATIC = ResponseRequest()
+"""Request of a response that starts because the turn ended. No client asked for it. It answers
+everything that the user says until it begins."""
+
+
 @dataclass(slots=True)
-class _QueuedResponse:
-    make: Callable[[], Response]
-    drop: Callable[[], None]
-    "Called in place of `make` when the response is not made after all."
-    is_announcement: bool
+class QueuedResponse:
+    """A response that was not made yet."""
+
+    turn: Turn
+    request: ResponseRequest
+    text: str | None
+    "Text of an announcement; None: the language model writes the response."
+    refusal: EarshotError | None
+    "Error with which the response fails; None: it is made."
     since: float
     "Time at which it was queued, in monotonic seconds."
-    is_out_of_band: bool = False
-    "True for an out-of-band response: speech in the conversation does not make it out of date."
-    answers_all: bool = False
-    "True when it answers everything that the user says until it begins."
     cancelled: CancelReason | None = None
     """Set when it was cancelled while it waited. It still runs, so that the client gets its events:
     created, then done with status "cancelled"."""
     waits_for_user: bool = False
     "True for an announcement that waits because the user spoke: the user is answered first."
 
+    @property
+    def is_announcement(self) -> bool:
+        return self.text is not None
+
+    @property
+    def is_out_of_band(self) -> bool:
+        """True when speech in the conversation does not make it out of date."""
+        return not self.request.in_conversation
+
+    @property
+    def answers_all(self) -> bool:
+        """True when it answers everything that the user says until it begins."""
+        return self.request is AUTOMATIC
+
 
 @dataclass(frozen=True, slots=True)
 class _ActiveResponse:
-    entry: _QueuedResponse
+    entry: QueuedResponse
     answer: Response
 
 
@@ -57,16 +77,24 @@ class ResponseQueue:
 
     def __init__(
         self,
+        make: Callable[[QueuedResponse], Response],
+        drop: Callable[[Turn], None],
         on_idle: Callable[[], None],
+        settings: Callable[[], SessionSettings],
         clock: Clock,
         input_activity: InputActivity,
         tasks: asyncio.TaskGroup,
     ) -> None:
-        """`on_idle`: called when no response runs and none may begin. `tasks`: the session's group,
-        which runs the responses."""
+        """Takes what is called when something happens, and the parts of the session.
+
+        make: makes a response when it begins. drop: called with the turn of a response that is not
+        made after all. on_idle: called when no response runs and none may begin. tasks: the
+        session's group, which runs the responses.
+        """
+        self._make, self._drop, self._settings = make, drop, settings
         self._on_idle, self._clock, self._input_activity = on_idle, clock, input_activity
         self._tasks = tasks
-        self._waiting: deque[_QueuedResponse] = deque()
+        self._waiting: deque[QueuedResponse] = deque()
         self._alarm = Alarm(clock.now)
         self._running: _ActiveResponse | None = None
         self._last_made: _ActiveResponse | None = None
@@ -111,7 +139,7 @@ class ResponseQueue:
         """Runs the responses as they are queued, until it is cancelled."""
         while True:
             while (entry := self._next()) is not None:
-                answer = entry.make()
+                answer = self._make(entry)
                 if entry.cancelled is not None:
                     answer.cancel(entry.cancelled)
                 task = self._tasks.create_task(answer.run(), name=answer.response_id)
@@ -127,7 +155,7 @@ class ResponseQueue:
         """Looks at once for a response that may begin; announcements wait for a transcript."""
         self._alarm.set(self._clock.now())
 
-    def _next(self) -> _QueuedResponse | None:
+    def _next(self) -> QueuedResponse | None:
         """Removes and returns the first response that may begin.
 
         An announcement is not spoken while the user speaks, nor before the answer to that speech.
@@ -139,7 +167,7 @@ class ResponseQueue:
                 return entry
         return None
 
-    def _must_wait(self, entry: _QueuedResponse) -> bool:
+    def _must_wait(self, entry: QueuedResponse) -> bool:
         may_wait = entry.is_announcement and self._clock.now() - entry.since < MAX_SILENT_S
         is_asking = self._input_activity.is_speaking or (
             entry.waits_for_user and self._input_activity.is_transcribing
@@ -152,45 +180,38 @@ class ResponseQueue:
 
     def enqueue(
         self,
-        make: Callable[[], Response],
-        drop: Callable[[], None],
+        turn: Turn,
+        request: ResponseRequest,
         *,
-        is_announcement: bool = False,
-        is_out_of_band: bool = False,
-        is_written: bool = False,
-        answers_all: bool = False,
+        text: str | None = None,
+        refusal: EarshotError | None = None,
     ) -> None:
         """Queues a response behind the others, but before announcements that wait for the user.
 
-        If more than MAX_WAITING responses of the conversation would wait, the oldest is dropped.
+        An out-of-band response in text starts at once. An automatic one replaces one that waits. If
+        more than MAX_WAITING responses of the conversation would wait, the oldest is dropped.
 
-        make: makes the response when it begins.
-        drop: called in place of `make` when the response is dropped.
-        is_out_of_band: the response is out of band.
-        is_written: it is text only. Out of band, it starts at once.
-        answers_all: it answers everything that the user says until it begins, so it replaces a
-            waiting one.
+        text: text of an announcement. refusal: error with which the response fails.
         """
-        if is_out_of_band and is_written:  # it needs no voice
-            answer = make()
+        entry = QueuedResponse(turn, request, text, refusal, self._clock.now())
+        is_written = (request.modality or self._settings().modality) == "text"
+        if entry.is_out_of_band and is_written:  # it needs no voice
+            answer = self._make(entry)
             self._out_of_band.append(answer)
             self._tasks.create_task(self._run_out_of_band(answer), name=answer.response_id)
             return
-        if answers_all:  # together with what waits for an answer already: one is enough
-            self._drop_if(lambda entry: entry.answers_all and entry.cancelled is None)
+        if entry.answers_all:  # together with what waits for an answer already: one is enough
+            self._drop_if(lambda one: one.answers_all and one.cancelled is None)
         answers = [e for e in self._waiting if not (e.is_announcement or e.is_out_of_band)]
         if len(answers) >= MAX_WAITING:
             logger.warning("! %d answers are waiting; the oldest is dropped", MAX_WAITING)
             self._waiting.remove(answers[0])
-            answers[0].drop()
-        entry = _QueuedResponse(
-            make, drop, is_announcement, self._clock.now(), is_out_of_band, answers_all
-        )
+            self._drop(answers[0].turn)
         entry.waits_for_user = self._must_wait(entry)
         before = [
             at
             for at, one in enumerate(self._waiting, 1)
-            if is_announcement or not one.waits_for_user
+            if entry.is_announcement or not one.waits_for_user
         ]
         self._waiting.insert(max(before, default=0), entry)
         self.wake()
@@ -246,12 +267,9 @@ class ResponseQueue:
         if made is not None and made.entry.is_announcement and made.answer.awaits_speaker:
             self._announce_again(made.entry)
 
-    def _announce_again(self, entry: _QueuedResponse) -> None:
-        again = _QueuedResponse(
-            entry.make, entry.drop, is_announcement=True, since=self._clock.now()
-        )
-        again.waits_for_user = True
-        self._waiting.appendleft(again)
+    def _announce_again(self, entry: QueuedResponse) -> None:
+        now = self._clock.now()
+        self._waiting.appendleft(replace(entry, since=now, cancelled=None, waits_for_user=True))
         self.wake()
 
     def close(self) -> list[Response]:
@@ -284,10 +302,10 @@ class ResponseQueue:
             self._out_of_band.remove(answer)
             self._on_idle()
 
-    def _drop_if(self, is_obsolete: Callable[[_QueuedResponse], bool]) -> None:
+    def _drop_if(self, is_obsolete: Callable[[QueuedResponse], bool]) -> None:
         for entry in [entry for entry in self._waiting if is_obsolete(entry)]:
             self._waiting.remove(entry)
-            entry.drop()
+            self._drop(entry.turn)
 
     def _remember(self, answer: Response) -> None:
         self._remembered[answer.response_id] = answer
