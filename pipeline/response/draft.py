@@ -5,30 +5,31 @@ it, no tool changes anything, and no more than the first clause is spoken.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 from core.errors import EarshotError, EngineError, expected_failure
 from core.events import RateLimits, TokenUsage
 from core.items import Item
-from core.ports import Clock, Metrics, ToolContext
+from core.ports import ToolContext
 from engines.base import CallDelta, Message, ToolCall
-from pipeline.response.generation import generate
-from pipeline.response.llm_slot import with_llm_slots
+from pipeline.response.generation import TextGeneration
 from pipeline.response.plan import ResponsePlan
+from pipeline.services import SessionServices
 from pipeline.shared.turn import TurnMark
 from pipeline.shared.work_time import WorkTime
 from pipeline.speech.synthesis import (
+    ClauseQueue,
     SpeechOutput,
+    SpeechPlan,
     SpeechSynthesis,
     SpokenClause,
-    synthesize_sentence,
+    speak_sentence,
 )
 from pipeline.tools.fillers import Fillers
 from pipeline.tools.mcp.call_steps import McpCallStep
 from pipeline.tools.rounds import ToolAccess
-from pipeline.tools.toolbox import Toolbox
-from serving.llm_slots import LlmSlots, SlotHolder
+from serving.llm_slots import SlotHolder
 
 MAX_WAITING_TEXTS = 1024
 "Most text deltas of an unconfirmed draft: more than a model writes in any pause of a user."
@@ -54,12 +55,9 @@ class ResponseDraft:
         self,
         plan: ResponsePlan,
         prompt: Sequence[Message],
-        toolbox: Toolbox,
         context: ToolContext,
-        clock: Clock,
-        metrics: Metrics,
+        services: SessionServices,
         fillers: Fillers,
-        slots: LlmSlots,
     ) -> None:
         self.plan, self.prompt = plan, tuple(prompt)
         self.texts: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_TEXTS)
@@ -80,13 +78,18 @@ class ResponseDraft:
         self.apology_for: EarshotError | None = None
         """Error of a draft that failed and for which an apology was made, in place of the answer or
         after its first part."""
-        self._toolbox, self._context, self._clock = toolbox, context, clock
-        self._metrics, self._fillers = metrics, fillers
-        self.slots, self.slot_holder = slots, SlotHolder()
-        self.work = WorkTime(clock)
+        self._toolbox, self._context, self._fillers = services.toolbox, context, fillers
+        self._clock, self._metrics = services.clock, services.metrics
+        self.slots, self.slot_holder = services.drafts.slots(plan.llm), SlotHolder()
+        self.work = WorkTime(services.clock)
         self._is_confirmed = asyncio.Event()
         self.wait_until_settled: Callable[[], Awaitable[object]] = self._is_confirmed.wait
         "Awaited before a tool changes anything: the user may be going on with the sentence."
+        is_spoken = plan.modality == "audio"
+        self._clauses = ClauseQueue(plan.language) if is_spoken else None
+        "Clauses for the voice. None for a text response."
+        self._has_spoken = False
+        "True when the voice has taken the first clause."
         self._recorded: list[Item] = []
         self._record: Callable[[Item], None] = self._recorded.append
         self._task: asyncio.Task[None] | None = None
@@ -135,38 +138,129 @@ class ResponseDraft:
 
     async def _run(self) -> None:
         try:
-            await (self._speak() if self.plan.modality == "audio" else self._write())
-        except EarshotError as exc:
-            self._error = exc
-            return
-        self.call_deltas.put_nowait(None)
-        await self.texts.put(None)
-        await self.sounds.put(None)
-
-    async def _write(self) -> None:
-        with self.work.busy("text"):
-            async with aclosing(self._texts(lambda _: True)) as deltas:
-                async for delta in deltas:
-                    with self.work.held("text"):
-                        await self.texts.put(delta)
-
-    async def _speak(self) -> None:
-        """Generates and speaks at the same time: the voice begins with the first clause."""
-        confirmed = self._is_confirmed.wait
-        metrics = self._metrics
-        synthesis = SpeechSynthesis(
-            self.plan, self.sounds, self._mark, confirmed, self.work, metrics
-        )
-        try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._fill(synthesis))
-                tasks.create_task(synthesis.run())
+                tasks.create_task(self._generate())
+                if self._clauses is not None:
+                    tasks.create_task(self._speak(self._clauses))
         except BaseExceptionGroup as group:
             error = expected_failure(group)
             if error is None:
                 raise
             if not (_is_of_voice(error) and await self._apologise_by_fallback_voice(error)):
-                raise error from group
+                self._error = error
+                return
+        self.call_deltas.put_nowait(None)
+        await self.texts.put(None)
+        await self.sounds.put(None)
+
+    async def _generate(self) -> None:
+        """Makes the text, and hands it piece by piece to the client and to the voice."""
+        generation = TextGeneration(
+            self.plan, self.prompt, self._tool_access(), self._llm_slot, self._metrics
+        )
+        has_begun = False
+        with self.work.busy("text"):
+            try:
+                async with aclosing(generation.stream()) as deltas:
+                    async for delta in deltas:
+                        if not isinstance(delta, str):
+                            await self._take(delta)
+                        elif delta:
+                            has_begun = True
+                            self._mark(TurnMark.LLM_FIRST_TOKEN)
+                            await self._add_text(delta)
+            except EarshotError as exc:
+                sentence = self._apology(exc)
+                if sentence is None:
+                    raise
+                self.apology_for = exc
+                await self._add_text(f"{BROKEN_OFF}{sentence}" if has_begun else sentence)
+        if self._clauses is not None:
+            await self._clauses.finish()
+
+    def _apology(self, error: EarshotError) -> str | None:
+        """Returns the sentence that the user hears in place of an answer, or after its first part.
+
+        None where nobody listens: to a text response, or to a draft of a turn that may go on.
+        """
+        if self._clauses is None or not self._is_confirmed.is_set():
+            return None
+        return self._fillers.apology(error, self.plan.language)
+
+    async def _add_text(self, text: str) -> None:
+        with self.work.held("text"):
+            await self.texts.put(text)
+            if self._clauses is not None:
+                await self._clauses.push(text)
+
+    def _say_filler(self, sentence: str) -> bool:
+        """Inserts a filler, if the user would hear nothing else. Returns False if not."""
+        if self._clauses is None:
+            return True  # a text needs no fillers
+        is_silent = self._is_confirmed.is_set() and self._clauses.is_empty
+        if not is_silent or self.texts.full():
+            return False
+        self.texts.put_nowait(sentence + " ")
+        self._clauses.interject(sentence)
+        return True
+
+    async def _take(self, delta: TokenUsage | RateLimits | CallDelta | ToolCall) -> None:
+        """Keeps what the generation yields besides text."""
+        match delta:
+            case TokenUsage():
+                self._count_tokens(delta)
+            case RateLimits():
+                self._rate_limits = delta, self._clock.now()
+            case CallDelta():
+                self.call_deltas.put_nowait(delta)
+            case ToolCall():
+                # an unconfirmed draft hands its calls out later
+                if self._is_confirmed.is_set():
+                    await self.wait_until_settled()
+                self.calls.append(delta)
+
+    def _tool_access(self) -> ToolAccess:
+        return ToolAccess(
+            self._toolbox,
+            self._context,
+            self._may_act,
+            self._remember,
+            self._fillers,
+            self._say_filler,
+            self.call_deltas.put_nowait,
+        )
+
+    async def _speak(self, clauses: ClauseQueue) -> None:
+        """Makes the sound of the clauses, with the times of their words."""
+        synthesis = SpeechSynthesis(
+            self.plan.speech, clauses.clauses(), self._metrics, self._spoken_clause, has_words=True
+        )
+        async with aclosing(synthesis.stream()) as sounds:
+            async for pcm in sounds:
+                self._mark(TurnMark.TTS_FIRST_AUDIO)
+                for word in synthesis.take_words():
+                    await self._add_sound(word)
+                await self._add_sound(pcm)
+        for word in synthesis.take_words():
+            await self._add_sound(word)
+
+    @asynccontextmanager
+    async def _spoken_clause(self, clause: str) -> AsyncIterator[None]:
+        """Is open while the voice speaks a clause. The second one waits for the confirmation."""
+        if self._has_spoken:
+            await self._is_confirmed.wait()
+        self._has_spoken = True
+        self._mark(TurnMark.FIRST_CLAUSE)
+        await self.sounds.put(SpokenClause(clause))
+        with self.work.busy("voice"):
+            yield
+
+    async def _add_sound(self, sound: SpeechOutput) -> None:
+        if self.sounds.full():
+            with self.work.held("voice"):
+                await self.sounds.put(sound)
+        else:
+            self.sounds.put_nowait(sound)
 
     async def _apologise_by_fallback_voice(self, error: EarshotError) -> bool:
         """Speaks an apology with another engine's voice.
@@ -174,13 +268,11 @@ class ResponseDraft:
         Returns False if there is none or it fails.
         """
         fallback = self.plan.fallback_voice
-        if fallback is None or not self._is_confirmed.is_set():
-            return False
-        sentence = self._fillers.apology(error, self.plan.language)
-        if sentence is None:
+        if fallback is None or (sentence := self._apology(error)) is None:
             return False
         try:
-            pcm = await synthesize_sentence(fallback, sentence, self.plan, self._metrics)
+            plan = SpeechPlan(fallback.tts, self.plan.language, fallback.voice)
+            pcm = await speak_sentence(plan, sentence, self.plan.tts.info.rate_hz, self._metrics)
         except EarshotError:
             return False
         self.apology_for = error
@@ -188,72 +280,6 @@ class ResponseDraft:
         await self.sounds.put(SpokenClause(sentence))
         await self.sounds.put(pcm)
         return True
-
-    async def _fill(self, synthesis: SpeechSynthesis) -> None:
-        def say(text: str) -> bool:
-            """Inserts a filler, if the user would hear nothing else. Returns False if not."""
-            if not self._is_confirmed.is_set() or not synthesis.has_caught_up or self.texts.full():
-                return False
-            self.texts.put_nowait(text + " ")
-            synthesis.interject(text)
-            return True
-
-        with self.work.busy("text"):
-            async with aclosing(self._texts_or_apology(say)) as deltas:
-                async for delta in deltas:
-                    with self.work.held("text"):
-                        await self.texts.put(delta)
-                        await synthesis.push(delta)
-        await synthesis.finish()
-
-    async def _texts_or_apology(self, say: Callable[[str], bool]) -> AsyncGenerator[str, None]:
-        """Yields the text, and an apology after it or in its place if the generation fails."""
-        has_begun = False
-        try:
-            async with aclosing(self._texts(say)) as deltas:
-                async for delta in deltas:
-                    has_begun = True
-                    yield delta
-        except EarshotError as exc:
-            is_wanted = self._is_confirmed.is_set()
-            sentence = self._fillers.apology(exc, self.plan.language) if is_wanted else None
-            if sentence is None:
-                raise
-            self.apology_for = exc
-            yield f"{BROKEN_OFF}{sentence}" if has_begun else sentence
-
-    async def _texts(self, say: Callable[[str], bool]) -> AsyncGenerator[str, None]:
-        """Yields the response's text as it is generated."""
-        if self.plan.text is not None:
-            self._mark(TurnMark.LLM_FIRST_TOKEN)
-            yield self.plan.text
-            return
-        access = ToolAccess(
-            self._toolbox,
-            self._context,
-            self._may_act,
-            self._remember,
-            self._fillers,
-            say,
-            self.call_deltas.put_nowait,
-        )
-        plan = with_llm_slots(self.plan, self._llm_slot, self._metrics)
-        async with aclosing(generate(plan, self.prompt, access)) as deltas:
-            async for delta in deltas:
-                if isinstance(delta, TokenUsage):
-                    self._count_tokens(delta)
-                elif isinstance(delta, RateLimits):
-                    self._rate_limits = delta, self._clock.now()
-                elif isinstance(delta, CallDelta):
-                    self.call_deltas.put_nowait(delta)
-                elif isinstance(delta, ToolCall):
-                    # an unconfirmed draft hands its calls out later
-                    if self._is_confirmed.is_set():
-                        await self.wait_until_settled()
-                    self.calls.append(delta)
-                elif delta:
-                    self._mark(TurnMark.LLM_FIRST_TOKEN)
-                    yield delta
 
     @asynccontextmanager
     async def _llm_slot(self) -> AsyncIterator[None]:

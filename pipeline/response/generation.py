@@ -1,18 +1,19 @@
 """Generation of a response's text by the language model, with rounds of tools in between."""
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
 
 from core.errors import ContextLengthExceeded, EngineError
 from core.events import RateLimits, TokenUsage
 from core.ids import new_id
-from core.ports import ToolSpec
+from core.ports import Metrics, ToolSpec
 from engines.base import CallDelta, Message, TextDelta, ToolCall, ToolFilterLlm
 from pipeline.conversation.context_window import fit_messages, halve_messages, reserve_tokens
 from pipeline.conversation.history import is_after_silence
 from pipeline.response.plan import ResponsePlan
+from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.tools.arguments import MAX_DEPTH, is_too_deep
 from pipeline.tools.fillers import SilenceTimer
 from pipeline.tools.mcp.tool import ApprovalDecision
@@ -38,115 +39,248 @@ ANSWER_TOKENS = 512
 NO_LIMIT = 1 << 40
 "Stands for a context window without a known limit. No prompt can fill it."
 
+LlmSlotContext = Callable[[], AbstractAsyncContextManager[None]]
+"Makes the context of one request to the model. It is left when the request has been closed."
 
-async def generate(
-    plan: ResponsePlan, prompt: Sequence[Message], access: ToolAccess
-) -> AsyncGenerator[str | TokenUsage | RateLimits | CallDelta | ToolCall, None]:
-    """Generates a response: runs the model, runs the tools that it calls, and shows it the results.
+LlmDelta = TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits
+"A piece of a language model's reply."
 
-    Yields text; usage and rate limits after each round; tool calls for the client as they are
-    written (CallDelta), and whole at the end (ToolCall). Raises EngineError, also if the model
-    calls tools without end, and RequestError.
+GeneratedDelta = str | TokenUsage | RateLimits | CallDelta | ToolCall
+"""A piece of a response: text; usage and rate limits after each round; tool calls for the client,
+as they are written (CallDelta), and whole at the end (ToolCall)."""
+
+
+@dataclass(slots=True)
+class _Round:
+    """One request to the model, repeated once if its prompt was too long, and the calls in its
+    reply."""
+
+    number: int
+    tools: ToolOffer
+    messages: Sequence[Message]
+    mcp_calls: McpCallRound
+    calls: list[ToolCall] = field(default_factory=list[ToolCall])
+    has_begun: bool = False
+    "True when the model has sent a part of its reply."
+    is_repeated: bool = False
+
+
+class TextGeneration:
+    """Generates the text of one response: runs the model, runs the tools that it calls, and shows
+    it the results.
+
+        generation = TextGeneration(plan, prompt, access, slot, metrics)
+        async with aclosing(generation.stream()) as deltas:
+            async for delta in deltas:
+                ...
     """
-    with SilenceTimer(access.say, access.fillers, plan.language) as silence:
-        async with aclosing(_rounds(plan, prompt, access, silence)) as deltas:
-            async for delta in deltas:
-                if isinstance(delta, str):
-                    silence.on_text(delta)
-                yield delta
 
+    def __init__(
+        self,
+        plan: ResponsePlan,
+        prompt: Sequence[Message],
+        access: ToolAccess,
+        slot: LlmSlotContext,
+        metrics: Metrics,
+    ) -> None:
+        """Takes what the response is made of, and the tools that it may use.
 
-async def _rounds(
-    plan: ResponsePlan, prompt: Sequence[Message], access: ToolAccess, silence: SilenceTimer
-) -> AsyncGenerator[str | TokenUsage | RateLimits | CallDelta | ToolCall, None]:
-    """Yields the model's text and calls. Runs up to MAX_TOOL_ROUNDS rounds of tools in between."""
-    messages, has_text, has_called = list(prompt), False, False
-    failed: set[str] = set()
-    "Names of tools that failed and that the model's text has not mentioned since."
-    if plan.remote is not None:
-        await plan.remote.ready()
-        messages += await run_decided_calls(plan.remote.approved, access, silence)
-        failed = _failed(plan.remote.approved, messages)
-    is_new = len(messages) == len(prompt)
-    for number in range(MAX_TOOL_ROUNDS):
-        calls: list[ToolCall] = []
-        tools = offer_tools(plan, access.toolbox, access.context, is_first=is_new and number == 0)
-        tools = _select_tools(tools, plan, access, messages)
-        remote = McpCallRound(tools, access, number)
-        async with aclosing(_reply(plan, messages, tools)) as deltas:
-            async for delta in deltas:
-                match delta:
-                    case TextDelta(text=text):
-                        if text.strip():
-                            has_text = True
-                            failed.clear()
-                        yield text
-                    case CallDelta(name=name):
-                        if name in tools.client:
-                            yield delta
-                        remote.written(delta)
-                    case ToolCall():
-                        calls.append(delta)
-                    case TokenUsage() | RateLimits():
-                        yield delta
-        _check_depth(calls, plan)
-        written, of_client, to_allow = tools.split(calls)
-        calls = _with_unique_ids(written, messages)
-        results = await run_calls(remote.batch(written, calls), access, silence) if calls else []
-        failed = _still_failed(failed, calls, results)  # the text before could not tell of these
-        has_called = has_called or bool(calls)
-        for call, result in zip(calls, results, strict=True):
-            if call.name not in tools.remote:
-                record_call(call, result, access.record)
-            messages += call_messages(call, result)
-        await remote.ask(to_allow)
-        for call in of_client:
-            yield call
-        if of_client or to_allow:
-            # the client must run its tools, or approve MCP calls, and then request the next
-            # response
+        slot: opened around each request to the model.
+        """
+        self._plan, self._prompt, self._access = plan, prompt, access
+        self._slot, self._metrics = slot, metrics
+        self._silence = SilenceTimer(access.say, access.fillers, plan.language)
+        self._messages = list(prompt)
+        "The prompt, then the tool calls and their results."
+        self._failed: set[str] = set()
+        "Names of tools that failed and that the model's text has not mentioned since."
+        self._has_text = self._has_called = False
+
+    async def stream(self) -> AsyncGenerator[GeneratedDelta, None]:
+        """Yields the response piece by piece. Closing it closes the request to the model.
+
+        Between the model and the reader is no other generator, so each piece is passed on once.
+        Raises EngineError, also if the model calls tools without end, and RequestError.
+        """
+        if self._plan.text is not None:
+            yield self._plan.text
             return
-        if not calls:
-            break
-    else:
-        reason = f"{MAX_TOOL_ROUNDS} rounds of tools without an answer"
-        raise EngineError("llm", plan.llm.name, reason)
-    if failed and (apology := access.fillers.failed(plan.language)):
-        yield f" {apology}" if has_text else apology
-    is_empty = is_new and not (has_text or has_called)
-    if is_empty and _awaits_words(plan, prompt):
-        yield access.fillers.nothing(plan.language) or ""
+        with self._silence:
+            await self._run_decided_calls()
+            round_ = self._round(0)
+            while True:
+                try:
+                    async with self._request(round_) as deltas:
+                        async for delta in deltas:
+                            if not isinstance(delta, RateLimits):
+                                round_.has_begun = True
+                            match delta:
+                                case TextDelta(text=text):
+                                    self._note_text(text)
+                                    yield text
+                                case CallDelta(name=name):
+                                    if name in round_.tools.client:
+                                        yield delta
+                                    round_.mcp_calls.written(delta)
+                                case ToolCall():
+                                    round_.calls.append(delta)
+                                case TokenUsage() | RateLimits():
+                                    yield delta
+                except ContextLengthExceeded as exc:
+                    self._shorten(round_, exc)
+                    continue
+                self._check_depth(round_.calls)
+                own, of_client, to_approve = round_.tools.split(round_.calls)
+                await self._run_calls(own, round_)
+                await round_.mcp_calls.ask(to_approve)
+                for call in of_client:
+                    yield call
+                # the client must run its tools, or approve MCP calls, and then request the next
+                # response
+                if of_client or to_approve:
+                    return
+                if not own:
+                    break
+                round_ = self._round(round_.number + 1)
+            if sentence := self._closing_sentence():
+                yield sentence
 
+    async def _run_decided_calls(self) -> None:
+        """Runs the calls that the client approved since the response before."""
+        if (offer := self._plan.remote) is None:
+            return
+        await offer.ready()
+        self._messages += await run_decided_calls(offer.approved, self._access, self._silence)
+        self._failed = _failed(offer.approved, self._messages)
 
-def _select_tools(
-    tools: ToolOffer, plan: ResponsePlan, access: ToolAccess, messages: Sequence[Message]
-) -> ToolOffer:
-    """Returns the offer with only the tools that the model probably needs.
+    def _round(self, number: int) -> _Round:
+        """Returns the round to begin, counted from 0. Raises EngineError after the last one."""
+        plan, access = self._plan, self._access
+        if number == MAX_TOOL_ROUNDS:
+            reason = f"{MAX_TOOL_ROUNDS} rounds of tools without an answer"
+            raise EngineError("llm", plan.llm.name, reason)
+        is_first = number == 0 and self._is_new
+        tools = offer_tools(plan, access.toolbox, access.context, is_first=is_first)
+        tools = self._selected(tools)
+        return _Round(
+            number, tools, self._fitting(tools.specs), McpCallRound(tools, access, number)
+        )
 
-    The model may call the others all the same. If it must call a tool, it is shown all.
-    """
-    if tools.options.must_call:
-        return tools
-    needs_home = isinstance(plan.llm, ToolFilterLlm)
-    specs = access.toolbox.offered(
-        tools.specs,
-        messages,
-        plan.language,
-        needs_home=needs_home,
-        context_tokens=plan.llm.context_tokens,
-    )
-    return replace(tools, specs=tuple(specs))
+    @property
+    def _is_new(self) -> bool:
+        """True while the model sees no tool call beyond those in its prompt."""
+        return len(self._messages) == len(self._prompt)
 
+    @asynccontextmanager
+    async def _request(self, round_: _Round) -> AsyncIterator[AsyncGenerator[LlmDelta, None]]:
+        """Opens a request to the model and takes a slot for it. Raises only our errors."""
+        plan, tools = self._plan, round_.tools
+        async with self._slot():
+            with plugin_errors("llm", plan.llm.name, self._metrics):
+                reply = plan.llm.reply(
+                    round_.messages, tools.specs, language=plan.language, options=tools.options
+                )
+                async with aclosing(reply):
+                    yield reply
 
-def _awaits_words(plan: ResponsePlan, prompt: Sequence[Message]) -> bool:
-    """Returns whether a user listens and waits for words, so that silence is no answer.
+    def _note_text(self, text: str) -> None:
+        self._silence.on_text(text)
+        if text.strip():
+            self._has_text = True
+            self._failed.clear()
 
-    False for a text response, which a program reads; after the result of a client's tool; and after
-    the user's silence.
-    """
-    is_heard = plan.modality == "audio" and plan.parameters.in_conversation
-    has_asked = bool(prompt) and prompt[-1].role == "user" and not is_after_silence(plan.input)
-    return is_heard and has_asked
+    def _shorten(self, round_: _Round, exc: ContextLengthExceeded) -> None:
+        """Leaves half of the messages, for one more request. Raises `exc` where that is no help.
+
+        The model's server counts more tokens than we do, or has a smaller window than it reported.
+        """
+        halved = halve_messages(round_.messages)
+        is_allowed = self._plan.truncation.is_allowed and not round_.is_repeated
+        if round_.has_begun or not is_allowed or halved == list(round_.messages):
+            raise exc
+        logger.info("%s; trying again with a shorter conversation", exc)
+        round_.messages, round_.is_repeated = halved, True
+
+    def _check_depth(self, calls: Sequence[ToolCall]) -> None:
+        """Raises EngineError for arguments that are nested too deep.
+
+        Checked before any tool acts: the model could not be shown such a call again.
+        """
+        if any(is_too_deep(dict(call.arguments)) for call in calls):
+            reason = f"a tool call whose arguments have more than {MAX_DEPTH} levels"
+            raise EngineError("llm", self._plan.llm.name, reason)
+
+    async def _run_calls(self, written: Sequence[ToolCall], round_: _Round) -> None:
+        """Runs the server's calls, adds them to the history, and shows their results to the
+        model."""
+        if not written:
+            return
+        access = self._access
+        calls = _with_unique_ids(written, self._messages)
+        batch = round_.mcp_calls.batch(written, calls)
+        results = await run_calls(batch, access, self._silence)
+        # the text before the calls could not mention these
+        self._failed = _still_failed(self._failed, calls, results)
+        self._has_called = True
+        for call, result in zip(calls, results, strict=True):
+            if call.name not in round_.tools.remote:
+                record_call(call, result, access.record)
+            self._messages += call_messages(call, result)
+
+    def _closing_sentence(self) -> str | None:
+        """Returns an apology for tools whose failure the model did not mention, or a sentence in
+        place of a text that the model did not write. None: the user needs neither."""
+        fillers, language = self._access.fillers, self._plan.language
+        if self._failed and (apology := fillers.failed(language)):
+            return f" {apology}" if self._has_text else apology
+        is_empty = self._is_new and not (self._has_text or self._has_called)
+        return fillers.nothing(language) if is_empty and self._awaits_words() else None
+
+    def _awaits_words(self) -> bool:
+        """Returns whether a user listens and waits for words, so that silence is no answer.
+
+        False for a text response, which a program reads; after the result of a client's tool; and
+        after the user's silence.
+        """
+        plan, prompt = self._plan, self._prompt
+        is_heard = plan.modality == "audio" and plan.parameters.in_conversation
+        has_asked = bool(prompt) and prompt[-1].role == "user" and not is_after_silence(plan.input)
+        return is_heard and has_asked
+
+    def _selected(self, tools: ToolOffer) -> ToolOffer:
+        """Returns the offer with only the tools that the model probably needs.
+
+        The model may call the others all the same. If it must call a tool, it is shown all.
+        """
+        if tools.options.must_call:
+            return tools
+        specs = self._access.toolbox.offered(
+            tools.specs,
+            self._messages,
+            self._plan.language,
+            needs_home=isinstance(self._plan.llm, ToolFilterLlm),
+            context_tokens=self._context_tokens(),
+        )
+        return replace(tools, specs=tuple(specs))
+
+    def _fitting(self, specs: Sequence[ToolSpec]) -> Sequence[Message]:
+        """Returns the messages that fit into the model's context window."""
+        plan, limit = self._plan, self._context_tokens()
+        how = plan.truncation
+        if limit is None and how.max_tokens is None:
+            return list(self._messages)
+        if limit is None:
+            limit = NO_LIMIT
+        answer = plan.options.max_output_tokens or ANSWER_TOKENS
+        if isinstance(plan.llm, ToolFilterLlm):
+            with plugin_errors("llm", plan.llm.name, self._metrics):
+                specs = plan.llm.declared(specs, language=plan.language)
+        return fit_messages(self._messages, limit, reserve_tokens(limit, answer, specs), how=how)
+
+    def _context_tokens(self) -> int | None:
+        """Returns the model's context window. Some models know it only after a request."""
+        with plugin_errors("llm", self._plan.llm.name, self._metrics):
+            return self._plan.llm.context_tokens
 
 
 def _failed(approved: Sequence[ApprovalDecision], messages: Sequence[Message]) -> set[str]:
@@ -168,62 +302,6 @@ def _still_failed(failed: set[str], calls: Sequence[ToolCall], results: Sequence
     ends = [(call.name, is_error(result)) for call, result in zip(calls, results, strict=True)]
     done = {name for name, has_failed in ends if not has_failed}
     return (failed - done) | {name for name, has_failed in ends if has_failed}
-
-
-async def _reply(
-    plan: ResponsePlan, messages: Sequence[Message], tools: ToolOffer
-) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
-    """Asks the model, and once more with half the messages if the context was exceeded.
-
-    That happens when the model's server counts more tokens than we do, or has a smaller window than
-    it reported.
-    """
-    fitting, has_begun = _fitting(plan, messages, tools.specs), False
-    try:
-        async with aclosing(_ask_model(plan, fitting, tools)) as deltas:
-            async for delta in deltas:
-                has_begun = has_begun or not isinstance(delta, RateLimits)
-                yield delta
-        return
-    except ContextLengthExceeded as exc:
-        halved = halve_messages(fitting)
-        if has_begun or not plan.truncation.is_allowed or halved == list(fitting):
-            raise
-        logger.info("%s; trying again with a shorter conversation", exc)
-    async with aclosing(_ask_model(plan, halved, tools)) as deltas:
-        async for delta in deltas:
-            yield delta
-
-
-def _ask_model(
-    plan: ResponsePlan, messages: Sequence[Message], tools: ToolOffer
-) -> AsyncGenerator[TextDelta | CallDelta | ToolCall | TokenUsage | RateLimits, None]:
-    return plan.llm.reply(messages, tools.specs, language=plan.language, options=tools.options)
-
-
-def _fitting(
-    plan: ResponsePlan, messages: Sequence[Message], specs: Sequence[ToolSpec]
-) -> Sequence[Message]:
-    """Returns the messages that fit into the model's context window."""
-    limit, how = plan.llm.context_tokens, plan.truncation
-    if limit is None and how.max_tokens is None:
-        return messages
-    if limit is None:
-        limit = NO_LIMIT
-    answer = plan.options.max_output_tokens or ANSWER_TOKENS
-    if isinstance(plan.llm, ToolFilterLlm):
-        specs = plan.llm.declared(specs, language=plan.language)
-    return fit_messages(messages, limit, reserve_tokens(limit, answer, specs), how=how)
-
-
-def _check_depth(calls: Sequence[ToolCall], plan: ResponsePlan) -> None:
-    """Raises EngineError for arguments that are nested too deep.
-
-    Checked before any tool acts: the model could not be shown such a call again.
-    """
-    if any(is_too_deep(dict(call.arguments)) for call in calls):
-        reason = f"a tool call whose arguments have more than {MAX_DEPTH} levels"
-        raise EngineError("llm", plan.llm.name, reason)
 
 
 def _with_unique_ids(calls: Sequence[ToolCall], messages: Sequence[Message]) -> list[ToolCall]:

@@ -10,8 +10,9 @@ from core.events import DEFAULT_RESPONSE_PARAMETERS, Modality, ResponseParameter
 from core.items import Item
 from core.ports import ToolSpec
 from engines.base import AS_CONFIGURED, Llm, LlmOptions, Tts
-from pipeline.shared.settings import AS_FITS, ContextTruncation, ToolChoice
+from pipeline.shared.settings import AS_FITS, DEFAULT, ContextTruncation, ToolChoice
 from pipeline.shared.turn import Turn
+from pipeline.speech.synthesis import SpeechPlan
 from pipeline.speech.voices import VoiceChoice
 from pipeline.tools.mcp.session_servers import SessionMcpOffer
 
@@ -46,3 +47,9 @@ class ResponsePlan:
     refusal: EarshotError | None = None
     """Error that the response fails with at once. The client asked for it and it cannot be made; a
     failed response tells the client not to wait."""
+
+    @property
+    def speech(self) -> SpeechPlan:
+        """Which voice speaks the response, and how."""
+        voice = None if self.voice == DEFAULT else self.voice
+        return SpeechPlan(self.tts, self.language, voice, self.speed)

@@ -160,18 +160,7 @@ class ResponsePlanner:
 
     def draft(self, plan: ResponsePlan, prompt: Sequence[Message]) -> ResponseDraft:
         """Returns a draft that has not begun."""
-        services, context = self._services, self.context(plan)
-        slots = services.drafts.slots(plan.llm)
-        return ResponseDraft(
-            plan,
-            prompt,
-            services.toolbox,
-            context,
-            services.clock,
-            services.metrics,
-            self._fillers,
-            slots,
-        )
+        return ResponseDraft(plan, prompt, self.context(plan), self._services, self._fillers)
 
     def apology(self, error: EarshotError) -> str | None:
         """Returns the apology for an utterance that could not be recognised.

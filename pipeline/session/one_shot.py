@@ -15,8 +15,7 @@ from core.tasks import single_error
 from engines.base import Llm, LlmOptions
 from pipeline.conversation.conversation import Conversation, Conversations
 from pipeline.conversation.history import History
-from pipeline.response.generation import generate
-from pipeline.response.llm_slot import with_llm_slots
+from pipeline.response.generation import TextGeneration
 from pipeline.response.plan import ResponsePlan
 from pipeline.services import SessionServices
 from pipeline.shared.settings import DEFAULT, SessionSettings
@@ -304,8 +303,10 @@ class OneShotResponse:
         context, fillers = self._context(), self._fillers
         access = ToolAccess(self._toolbox, context, _at_once, self._record, fillers, say)
         prompt = self._history.messages(self.plan.instructions)
-        plan = with_llm_slots(self.plan, lambda: self._slots.take(SlotHolder()), self._metrics)
-        async with aclosing(generate(plan, prompt, access)) as deltas:
+        generation = TextGeneration(
+            self.plan, prompt, access, lambda: self._slots.take(SlotHolder()), self._metrics
+        )
+        async with aclosing(generation.stream()) as deltas:
             async for delta in deltas:
                 if isinstance(delta, str) and delta:
                     yield delta

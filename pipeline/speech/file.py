@@ -12,11 +12,9 @@ from core.tasks import run_in_thread
 from engines.base import Tts
 from media.files.encode import AudioEncoder, content_type_of, open_encoder
 from media.resample import Resampler
-from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.shared.settings import DEFAULT, own_model
-from pipeline.speech.chunker import ClauseChunker
-from pipeline.speech.normalize import ClauseNormalizer
-from pipeline.speech.voices import VoiceChoice, choose_voice
+from pipeline.speech.synthesis import SpeechPlan, SpeechSynthesis, clauses_of
+from pipeline.speech.voices import choose_voice
 
 MAX_PARALLEL = 16
 """Most texts that are spoken at once. A clause takes eSpeak some milliseconds of a core, a neural
@@ -106,7 +104,8 @@ class SpeechFiles:
             voice_not_found, unsupported_language.
         """
         choice = choose_voice(self.voices(options.engine), options.language, options.voice)
-        return SpeechFile(self._places, choice, texts, options, kind, rate_hz)
+        plan = SpeechPlan(choice.tts, options.language, choice.voice, options.speed)
+        return SpeechFile(self._places, plan, texts, kind, rate_hz)
 
 
 class SpeechFile:
@@ -115,43 +114,36 @@ class SpeechFile:
     def __init__(
         self,
         places: CapacityLimit,
-        choice: VoiceChoice,
+        plan: SpeechPlan,
         texts: AsyncGenerator[str, None],
-        options: SpeechFileOptions,
         kind: str,
         rate_hz: int,
     ) -> None:
         self.content_type = content_type_of(kind)
-        self._places, self._texts, self._options = places, texts, options
-        self._tts, self._voice = choice.tts, choice.voice
+        self._places, self._plan = places, plan
+        self._synthesis = SpeechSynthesis(plan, clauses_of(texts, plan.language))
         self._kind, self._rate_hz = kind, rate_hz
         self._samples = 0
 
     @property
     def audio_ms(self) -> float:
         """Length of the sound so far, in ms."""
-        return samples_to_ms(self._samples, self._tts.info.rate_hz)
+        return samples_to_ms(self._samples, self._plan.tts.info.rate_hz)
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Yields the file's bytes while it is made; none if there is nothing to speak.
 
         Closing it stops the voice. Raises Overloaded, EngineError, RequestError.
         """
-        options = self._options
         with self._places.take():
             coder = _SpeechFileEncoder(
-                open_encoder(self._kind, self._rate_hz), self._tts, self._rate_hz
+                open_encoder(self._kind, self._rate_hz), self._plan.tts, self._rate_hz
             )
-            async with aclosing(clauses(self._texts, options.language)) as source:
-                with plugin_errors("tts", self._tts.info.name):
-                    frames = self._tts.speak(
-                        source, language=options.language, voice=self._voice, speed=options.speed
-                    )
-                    async with aclosing(frames):
-                        async for frame in frames:
-                            self._samples += len(frame.pcm)
-                            if data := await run_in_thread(coder.push, frame.pcm):
-                                yield data
+            async with aclosing(self._synthesis.stream()) as sounds:
+                async for pcm in sounds:
+                    self._samples += len(pcm)
+                    if data := await run_in_thread(coder.push, pcm):
+                        yield data
             if self._samples:
                 yield await run_in_thread(coder.finish)
 
@@ -168,21 +160,6 @@ class _SpeechFileEncoder:
 
     def finish(self) -> bytes:
         return self._encoder.push(self._resampler.flush()) + self._encoder.finish()
-
-
-async def clauses(texts: AsyncGenerator[str, None], language: str) -> AsyncGenerator[str, None]:
-    """Yields the text clause by clause, in speakable form.
-
-    The voice can begin with the first clause, as in conversations. Closing it closes `texts`.
-    """
-    chunker, reader = ClauseChunker(language), ClauseNormalizer(language)
-    async with aclosing(texts):
-        async for text in texts:
-            for clause in chunker.push(text):
-                if spoken := reader.read(clause).text:
-                    yield spoken
-    if (rest := chunker.flush()) and (spoken := reader.read(rest).text):
-        yield spoken
 
 
 async def single_text(text: str) -> AsyncGenerator[str, None]:

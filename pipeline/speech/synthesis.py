@@ -1,10 +1,10 @@
-"""Speech synthesis of one response: its text is cut into clauses, normalized and spoken."""
+"""Speech synthesis of one text, for a response or a file: it is cut into clauses, normalized and
+spoken."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -13,12 +13,8 @@ from core.ports import Metrics
 from engines.base import Tts, WordMark
 from media.resample import Resampler
 from pipeline.shared.plugin_errors import plugin_errors
-from pipeline.shared.settings import DEFAULT
-from pipeline.shared.turn import TurnMark
-from pipeline.shared.work_time import WorkTime
 from pipeline.speech.chunker import ClauseChunker
 from pipeline.speech.normalize import ClauseNormalizer, NormalizedText
-from pipeline.speech.voices import VoiceChoice
 
 MAX_WAITING_CLAUSES = 32
 "Most clauses that wait for the voice. A model writes faster than a voice speaks; then it waits."
@@ -72,140 +68,160 @@ def _whole(parts: list[Pcm]) -> Pcm:
     return pcm
 
 
-class SpeechPlan(Protocol):
-    """Which voice speaks a text, and how; a `pipeline.response.plan.ResponsePlan` is one."""
+@dataclass(frozen=True, slots=True)
+class SpeechPlan:
+    """Which voice speaks a text, and how."""
 
-    @property
-    def language(self) -> str:
-        """ISO 639-1 code of the text."""
+    tts: Tts
+    language: str
+    "ISO 639-1 code of the text."
+    voice: str | None = None
+    "Name of a voice of `tts`. None: its voice for the language."
+    speed: float = 1.0
+    "Speed of speech; 1.0 is the voice's own."
 
-    @property
-    def voice(self) -> str:
-        """Name of a voice of `tts`, or DEFAULT."""
 
-    @property
-    def speed(self) -> float:
-        """1.0 is the voice's own speed."""
-
-    @property
-    def tts(self) -> Tts: ...
+ClauseContext = Callable[[str], AbstractAsyncContextManager[None]]
+"""Makes the context in which the voice speaks a clause. It is entered when the voice takes the
+clause, and left when the voice asks for the next. It gets the clause as the model wrote it."""
 
 
 class SpeechSynthesis:
-    """Speaks one response. The first clause is spoken at once, the others once it is confirmed."""
+    """Speaks one text. The voice begins with the first clause, while others are still written.
+
+    synthesis = SpeechSynthesis(plan, clauses_of(texts, plan.language))
+    async with aclosing(synthesis.stream()) as sounds:
+        async for pcm in sounds:
+            ...
+    """
 
     def __init__(
         self,
         plan: SpeechPlan,
-        sounds: asyncio.Queue[SpeechOutput | None],
-        mark: Callable[[TurnMark], None],
-        is_confirmed: Callable[[], Awaitable[object]],
-        work: WorkTime,
-        metrics: Metrics,
+        clauses: AsyncGenerator[str, None],
+        metrics: Metrics | None = None,
+        around_clause: ClauseContext = lambda _: nullcontext(),
+        *,
+        has_words: bool = False,
     ) -> None:
-        self._plan, self._sounds, self._mark = plan, sounds, mark
-        # mark: notes the first clause and the first sound. is_confirmed: waits for the
-        # confirmation.
-        self._is_confirmed, self._work, self._metrics = is_confirmed, work, metrics
-        self._chunker = ClauseChunker(plan.language)
-        self._reader = ClauseNormalizer(plan.language)
-        self._clauses: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_CLAUSES)
-        self._spoken_clauses: list[NormalizedText] = []
+        """Takes the voice, and the clauses as the model wrote them.
+
+        metrics: counts errors of the voice. None: the caller counts them.
+        has_words: True to ask the voice for the times of the words.
+        """
+        self._plan, self._clauses, self._metrics = plan, clauses, metrics
+        self._around_clause, self._has_words = around_clause, has_words
+        self._spoken: list[NormalizedText] = []
         "Clauses that the voice has taken so far."
         self._words: list[WordMark] = []
 
-    @property
-    def has_caught_up(self) -> bool:
-        """True when the voice has taken all clauses."""
-        return self._clauses.empty()
+    async def stream(self) -> AsyncGenerator[Pcm, None]:
+        """Yields the sound. Closing it stops the voice and closes the clauses.
 
-    async def push(self, delta: str) -> None:
-        """Adds text. Waits while too many clauses are queued."""
-        for clause in self._chunker.push(delta):
-            await self._clauses.put(clause)
-
-    def interject(self, sentence: str) -> None:
-        """Speaks a filler now, before text that is not a whole clause yet.
-
-        Dropped if the queue is full. Check `has_caught_up` first.
+        Raises what the voice raises: EngineError, RequestError.
         """
-        for clause in (self._chunker.flush(), sentence):
-            if clause is not None and not self._clauses.full():
-                self._clauses.put_nowait(clause)
-
-    async def finish(self) -> None:
-        """Ends the text: what is left of it is the last clause."""
-        if (rest := self._chunker.flush()) is not None:
-            await self._clauses.put(rest)
-        await self._clauses.put(None)
-
-    async def run(self) -> None:
-        """Speaks until the text ends. Raises what the voice raises."""
         plan, source = self._plan, self._speakable()
         with plugin_errors("tts", plan.tts.info.name, self._metrics):
             frames = plan.tts.speak(
                 source,
                 language=plan.language,
-                voice=None if plan.voice == DEFAULT else plan.voice,
+                voice=plan.voice,
                 speed=plan.speed,
-                on_word=self._words.append,
+                on_word=self._words.append if self._has_words else None,
             )
             async with aclosing(source), aclosing(frames):
                 async for frame in frames:
-                    self._mark(TurnMark.TTS_FIRST_AUDIO)
-                    await self._put_words()
-                    await self._put_sound(frame.pcm)
-        await self._put_words()
+                    yield frame.pcm
+
+    def take_words(self) -> list[WordMark]:
+        """Returns the words that have ended since the last call.
+
+        Their characters are counted in the clause as the model wrote it.
+        """
+        words: list[WordMark] = []
+        for word in self._words:
+            origin = self._spoken[word.chunk].origin
+            end_char = origin[min(word.end_char, len(origin) - 1)]
+            words.append(replace(word, end_char=end_char))
+        self._words.clear()
+        return words
 
     async def _speakable(self) -> AsyncGenerator[str, None]:
         """Yields clauses for the voice.
 
         When it asks for the next, the one before has been spoken.
         """
-        while (clause := await self._clauses.get()) is not None:
-            spoken = self._reader.read(clause)
-            if not spoken.text:
-                continue
-            if self._spoken_clauses:
-                await self._is_confirmed()
-            self._mark(TurnMark.FIRST_CLAUSE)
-            self._spoken_clauses.append(spoken)
-            await self._sounds.put(SpokenClause(clause))
-            with self._work.busy("voice"):
-                yield spoken.text
-
-    async def _put_sound(self, pcm: Pcm) -> None:
-        if self._sounds.full():
-            with self._work.held("voice"):
-                await self._sounds.put(pcm)
-        else:
-            self._sounds.put_nowait(pcm)
-
-    async def _put_words(self) -> None:
-        if not self._words:
-            return
-        words, self._words[:] = tuple(self._words), ()
-        for word in words:
-            origin = self._spoken_clauses[word.chunk].origin
-            end_char = origin[min(word.end_char, len(origin) - 1)]
-            await self._sounds.put(replace(word, end_char=end_char))
+        normalizer = ClauseNormalizer(self._plan.language)
+        async with aclosing(self._clauses):
+            async for clause in self._clauses:
+                spoken = normalizer.read(clause)
+                # code and emoji are not read aloud
+                if not spoken.text:
+                    continue
+                async with self._around_clause(clause):
+                    self._spoken.append(spoken)
+                    yield spoken.text
 
 
-async def synthesize_sentence(
-    voice: VoiceChoice, sentence: str, plan: SpeechPlan, metrics: Metrics
-) -> Pcm:
-    """Returns one sentence in another voice than the plan's, at the plan's sample rate.
+async def clauses_of(texts: AsyncGenerator[str, None], language: str) -> AsyncGenerator[str, None]:
+    """Cuts a text into clauses, as far as the voice has asked for them. Closing it closes `texts`.
 
-    Raises EngineError.
+    texts: pieces of one text as they come.
     """
+    chunker = ClauseChunker(language)
+    async with aclosing(texts):
+        async for text in texts:
+            for clause in chunker.push(text):
+                yield clause
+    if (rest := chunker.flush()) is not None:
+        yield rest
 
-    async def text() -> AsyncGenerator[str, None]:
-        yield sentence
 
-    with plugin_errors("tts", voice.engine, metrics):
-        frames = voice.tts.speak(text(), language=plan.language, voice=voice.voice)
-        async with aclosing(frames):
-            parts = [frame.pcm async for frame in frames]
-    resampler = Resampler(voice.tts.info.rate_hz, plan.tts.info.rate_hz)
-    pcm = np.concatenate(parts) if parts else np.zeros(0, np.int16)
-    return np.concatenate([resampler.push(pcm), resampler.flush()])
+class ClauseQueue:
+    """Cuts a text into clauses while it is written, at most MAX_WAITING_CLAUSES ahead of the
+    voice."""
+
+    def __init__(self, language: str) -> None:
+        self._chunker = ClauseChunker(language)
+        self._waiting: asyncio.Queue[str | None] = asyncio.Queue(MAX_WAITING_CLAUSES)
+
+    @property
+    def is_empty(self) -> bool:
+        """True when the voice has taken all clauses."""
+        return self._waiting.empty()
+
+    async def push(self, delta: str) -> None:
+        """Adds text. Waits while too many clauses are queued."""
+        for clause in self._chunker.push(delta):
+            await self._waiting.put(clause)
+
+    def interject(self, sentence: str) -> None:
+        """Adds a filler, before text that is not a whole clause yet.
+
+        Dropped if the queue is full. Check `is_empty` first.
+        """
+        for clause in (self._chunker.flush(), sentence):
+            if clause is not None and not self._waiting.full():
+                self._waiting.put_nowait(clause)
+
+    async def finish(self) -> None:
+        """Ends the text: what is left of it is the last clause."""
+        if (rest := self._chunker.flush()) is not None:
+            await self._waiting.put(rest)
+        await self._waiting.put(None)
+
+    async def clauses(self) -> AsyncGenerator[str, None]:
+        """Yields the clauses until the text is finished."""
+        while (clause := await self._waiting.get()) is not None:
+            yield clause
+
+
+async def speak_sentence(plan: SpeechPlan, sentence: str, rate_hz: int, metrics: Metrics) -> Pcm:
+    """Returns the whole sound of one sentence at `rate_hz`. Raises EngineError, RequestError."""
+    clauses = ClauseQueue(plan.language)
+    clauses.interject(sentence)
+    await clauses.finish()
+    resampler = Resampler(plan.tts.info.rate_hz, rate_hz)
+    async with aclosing(SpeechSynthesis(plan, clauses.clauses(), metrics).stream()) as sounds:
+        parts = [resampler.push(pcm) async for pcm in sounds]
+    return np.concatenate([*parts, resampler.flush()])

@@ -1,16 +1,18 @@
 """Texts to sound files, in virtual time; the files themselves are tested with the doors."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import aclosing
+from typing import Any
 
 import numpy as np
 import pytest
 
+from core.audio import AudioFrame
 from core.errors import EngineError, NotFound, OverloadedError, RequestError
 from engines.base import TtsInfo
 from pipeline.services import EngineSet
-from pipeline.speech.file import SpeechFileOptions, SpeechFiles, clauses, single_text
+from pipeline.speech.file import SpeechFileOptions, SpeechFiles, single_text
 from tests.loop import run_virtual
 from tests.pipeline.fakes import LoudVads, ToneTts
 
@@ -21,8 +23,26 @@ def reader(tts: ToneTts, **more: int) -> SpeechFiles:
     return SpeechFiles(EngineSet(LoudVads(), {}, {}, {"default": tts, "tone": tts}), **more)
 
 
-async def clauses_of(text: str, language: str = "en") -> list[str]:
-    return [clause async for clause in clauses(single_text(text), language)]
+class SilentTts(ToneTts):
+    """Keeps the clauses that it is given, and makes no sound."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clauses: list[str] = []
+
+    async def speak(self, text: AsyncIterable[str], **_: Any) -> AsyncGenerator[AudioFrame, None]:
+        async for clause in text:
+            self.clauses.append(clause)
+        nothing: tuple[AudioFrame, ...] = ()
+        for frame in nothing:
+            yield frame
+
+
+async def clauses_of(text: str) -> list[str]:
+    tts = SilentTts()
+    sound = reader(tts).file(single_text(text), ENGLISH, "pcm", 16_000)
+    assert [chunk async for chunk in sound.chunks()] == []
+    return tts.clauses
 
 
 @pytest.mark.parametrize(

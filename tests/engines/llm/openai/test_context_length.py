@@ -1,7 +1,7 @@
 """A prompt that the server finds too long: told apart from other refusals, and asked shorter."""
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any, cast
 
 import pytest
@@ -11,7 +11,7 @@ from core.ports import ToolContext
 from engines.base import Message, ToolCall
 from engines.llm.openai.context_length import is_about_length
 from pipeline.conversation.context_window import message_tokens
-from pipeline.response.generation import generate
+from pipeline.response.generation import TextGeneration
 from pipeline.response.plan import ResponsePlan
 from pipeline.shared.settings import ContextTruncation
 from pipeline.tools.rounds import ToolAccess
@@ -177,7 +177,8 @@ def generated(*script: Answer, allowed: bool = True, prompt: list[Message] = PRO
             )
             context = ToolContext("conv_1", "en")
             hands = ToolAccess(Toolbox([], Counts()), context, at_once, lambda item: None)
-            async with aclosing(generate(plan, prompt, hands)) as deltas:
+            generation = TextGeneration(plan, prompt, hands, nullcontext, Counts())
+            async with aclosing(generation.stream()) as deltas:
                 return "".join([delta async for delta in deltas if isinstance(delta, str)])
 
     try:
