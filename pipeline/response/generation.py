@@ -17,12 +17,13 @@ from pipeline.shared.plugin_errors import plugin_errors
 from pipeline.tools.arguments import MAX_DEPTH, is_too_deep
 from pipeline.tools.fillers import SilenceTimer
 from pipeline.tools.mcp.tool import ApprovalDecision
-from pipeline.tools.offer import ToolOffer, offer_tools
 from pipeline.tools.results import is_error
 from pipeline.tools.rounds import (
     McpCallRound,
     ToolAccess,
+    ToolOffer,
     call_messages,
+    offer_tools,
     record_call,
     run_calls,
     run_decided_calls,
@@ -147,7 +148,7 @@ class TextGeneration:
 
     async def _run_decided_calls(self) -> None:
         """Runs the calls that the client approved since the response before."""
-        if (offer := self._plan.remote) is None:
+        if (offer := self._plan.mcp_offer) is None:
             return
         await offer.ready()
         self._messages += await run_decided_calls(offer.approved, self._access, self._silence)
@@ -223,7 +224,7 @@ class TextGeneration:
         self._failed = _still_failed(self._failed, calls, results)
         self._has_called = True
         for call, result in zip(calls, results, strict=True):
-            if call.name not in round_.tools.remote:
+            if call.name not in round_.tools.mcp_tools:
                 record_call(call, result, access.record)
             self._messages += call_messages(call, result)
 

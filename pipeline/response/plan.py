@@ -35,7 +35,7 @@ class ResponsePlan:
     tools: tuple[str, ...] | None = None
     "Names of the server's tools that may be used. None: all."
     client_tools: tuple[ToolSpec, ...] = ()
-    remote: SessionMcpOffer | None = None
+    mcp_offer: SessionMcpOffer | None = None
     "MCP servers that the client named. None: it named none."
     tool_choice: ToolChoice = "auto"
     truncation: ContextTruncation = AS_FITS

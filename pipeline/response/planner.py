@@ -1,4 +1,4 @@
-"""The plan and the prompt of the next response, from the settings and the conversation."""
+"""The plan and the prompt of a response, from the settings and the conversation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from core.errors import EarshotError, EngineError, OverloadedError, RequestError
 from core.events import Modality, ResponseParameters
 from core.items import Item, ItemReference, MessageItem
 from core.ports import ToolContext, ToolSpec
-from engines.base import LlmOptions, Message
+from engines.base import LlmOptions, Message, Tts
 from pipeline.conversation.conversation import Conversation
 from pipeline.conversation.history import messages_of
 from pipeline.conversation.instructions import add_location
@@ -38,17 +38,19 @@ class CommandModel(Protocol):
 
 
 class ResponsePlanner:
-    """Builds the `ResponsePlan`, the prompt and the draft of a session's responses."""
+    """Builds the plan, the prompt and the draft of responses in one conversation.
+
+    mcp_servers: MCP servers that the client named. None: clients cannot name any.
+    """
 
     def __init__(
         self,
         conversation: Conversation,
         services: SessionServices,
         settings: Callable[[], SessionSettings],
-        remote: SessionMcpServers,
+        mcp_servers: SessionMcpServers | None = None,
     ) -> None:
-        self.remote = remote
-        "MCP servers that the client named."
+        self._mcp_servers = mcp_servers
         self._conversation, self._services = conversation, services
         self._engines, self._settings = services.engines, settings
         self._fillers = Fillers()
@@ -56,15 +58,8 @@ class ResponsePlanner:
     def plan(self, turn: Turn, request: ResponseRequest, language: str) -> ResponsePlan:
         """Returns the plan of a response to `turn`, with the settings of this moment."""
         settings, engines = self._settings(), self._engines
-        limit = _limit(request, settings)
-        modality, refusal = request.modality or settings.modality, None
-        voice, tts = request.voice or settings.voice, engines.voice
-        try:
-            choice = choose_voice(engines.tts, language, voice)
-            voice, tts = choice.voice, choice.tts
-        # no voice speaks this language; the response can still be written
-        except RequestError as exc:
-            refusal = exc if modality == "audio" else None
+        limit, modality = _limit(request, settings), request.modality or settings.modality
+        voice, tts, refusal = self._voice(request, modality, language)
         return ResponsePlan(
             turn=turn,
             modality=modality,
@@ -78,6 +73,9 @@ class ResponsePlanner:
             options=LlmOptions(
                 _chosen(request.temperature, settings.answer_temperature),
                 limit,
+                top_p=request.top_p,
+                repetition_penalty=request.repetition_penalty,
+                usual_temperature=request.usual_temperature,
                 parallel_tool_calls=_chosen(
                     request.parallel_tool_calls, settings.parallel_tool_calls
                 ),
@@ -85,7 +83,7 @@ class ResponsePlanner:
             ),
             tools=settings.tools,
             client_tools=_chosen(request.client_tools, settings.client_tools),
-            remote=self._remote(request, settings),
+            mcp_offer=self._mcp_offer(request, settings),
             tool_choice=_chosen(request.tool_choice, settings.tool_choice),
             truncation=settings.truncation,
             input=_items(request.input),
@@ -99,17 +97,32 @@ class ResponsePlanner:
             refusal=refusal,
         )
 
+    def _voice(
+        self, request: ResponseRequest, modality: Modality, language: str
+    ) -> tuple[str, Tts, EarshotError | None]:
+        """Returns the voice, its engine, and the error of a response that no voice can speak."""
+        wish, engines = request.voice or self._settings().voice, self._engines
+        if request.is_spoken_by_caller:
+            return wish, engines.voice, None
+        try:
+            choice = choose_voice(engines.tts, language, wish)
+        # no voice speaks this language; the response can still be written
+        except RequestError as exc:
+            return wish, engines.voice, exc if modality == "audio" else None
+        return choice.voice, choice.tts, None
+
     def _instructions(self, request: ResponseRequest, modality: Modality, language: str) -> str:
         """Returns the instructions, with the location and, for a spoken response, our own prompt.
 
         Our prompt says that the text will be spoken, so a text response goes without it. It is also
         left out when the client wrote a system item or wants no instructions: it must not
-        contradict them.
+        contradict them. A caller that speaks the text itself always gets it.
         """
         settings, place = self._settings(), self._conversation.place
         is_given = request.instructions is not None or settings.is_uninstructed
         written = _chosen(request.instructions, settings.instructions)
-        if is_given or modality == "text" or self._has_system_item(request):
+        is_apart = is_given or modality == "text" or self._has_system_item(request)
+        if is_apart and not request.is_spoken_by_caller:
             return add_location(written, place)
         today = self._services.clock.wall().date()
         return self._services.instructions.prompt(written, language, today, place)
@@ -146,13 +159,13 @@ class ResponsePlanner:
         messages = messages_of(items, plan.instructions)
         return [*messages, Message("user", words)] if words else messages
 
-    def _remote(
+    def _mcp_offer(
         self, request: ResponseRequest, settings: SessionSettings
     ) -> SessionMcpOffer | None:
         named = _chosen(request.mcp_servers, settings.mcp_servers)
-        if not (named or request.approved):
+        if self._mcp_servers is None or not (named or request.approved):
             return None
-        return SessionMcpOffer(self.remote, named, request)
+        return SessionMcpOffer(self._mcp_servers, named, request)
 
     def context(self, plan: ResponsePlan) -> ToolContext:
         """Returns the context of tool calls: conversation, language, location."""
@@ -212,7 +225,7 @@ def _decided(plan: ResponsePlan) -> set[str]:
 
     Their calls and results come last.
     """
-    return {one.request_id for one in plan.remote.approved} if plan.remote else set()
+    return {one.request_id for one in plan.mcp_offer.approved} if plan.mcp_offer else set()
 
 
 def _chosen(requested: T | None, configured: T) -> T:

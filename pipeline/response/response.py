@@ -87,7 +87,7 @@ class Response:
         self.output_index = 0
         "Output index of the message item."
         shared = history, emit, self._next_index, self._output
-        self._tool_items = ToolCallItems(self.response_id, *shared, draft.plan.remote)
+        self._tool_items = ToolCallItems(self.response_id, *shared, draft.plan.mcp_offer)
         self._previous_item_id: str | None = None
         self._writer: PlayoutWriter | None = None
         self._truncated_ms: float | None = None

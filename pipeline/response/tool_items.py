@@ -184,7 +184,7 @@ class ToolCallItems:
 
     next_index: allocates the next output index of the response.
     output: finished items by output index, shared with `Response`.
-    remote: MCP servers whose tools were offered; None: none.
+    mcp_offer: MCP servers whose tools were offered; None: none.
     """
 
     def __init__(
@@ -194,27 +194,29 @@ class ToolCallItems:
         emit: Callable[[SessionEvent], None],
         next_index: Callable[[], int],
         output: dict[int, Item],
-        remote: SessionMcpOffer | None = None,
+        mcp_offer: SessionMcpOffer | None = None,
     ) -> None:
         self._response_id, self._history = response_id, history
         self._emit, self._next_index, self._output = emit, next_index, output
         shared = history, emit, next_index, output
-        self._remote = None if remote is None else McpToolCallItems(response_id, remote, *shared)
+        self._mcp_items = (
+            None if mcp_offer is None else McpToolCallItems(response_id, mcp_offer, *shared)
+        )
         self._open: dict[str, _OpenFunctionCall] = {}
         "Open calls by the model's call id. Clients get new ids, because models repeat theirs."
 
     @property
     def items(self) -> Sequence[str]:
         """Ids of the items that MCP calls added to the history."""
-        return () if self._remote is None else self._remote.items
+        return () if self._mcp_items is None else self._mcp_items.items
 
     def push(self, step: CallDelta | McpCallStep) -> None:
         """Reports more of a client's tool call, or a step of an MCP call."""
         if isinstance(step, CallDelta):
             self._write(self._open_call(step.call_id, step.name), step.arguments)
         else:
-            assert self._remote is not None
-            self._remote.push(step)
+            assert self._mcp_items is not None
+            self._mcp_items.push(step)
 
     def finish(self, call: ToolCall) -> None:
         """Finishes the item of a call whose arguments are complete. The client is to run it."""
@@ -239,8 +241,8 @@ class ToolCallItems:
             if in_conversation:
                 self._emit(ItemDeleted(item.id))
         self._open.clear()
-        if self._remote is not None:
-            self._remote.break_off(in_conversation=in_conversation)
+        if self._mcp_items is not None:
+            self._mcp_items.break_off(in_conversation=in_conversation)
 
     def _open_call(self, call_id: str, name: str) -> _OpenFunctionCall:
         open_ = self._open.get(call_id)

@@ -262,3 +262,10 @@ class ResponseRequest:
     "False: out of band; the response is not part of the conversation."
     input: tuple[Item | ItemReference, ...] | None = None
     "Items that the model sees in place of the conversation."
+    top_p: float | None = None
+    "See `LlmOptions`, as the two below; None: the engine's own choice."
+    repetition_penalty: float | None = None
+    usual_temperature: float | None = None
+    is_spoken_by_caller: bool = False
+    """True if the caller speaks the text itself, with any voice. Then the server chooses none, and
+    its prompt for spoken answers is used though the response is text."""

@@ -1,15 +1,18 @@
-"""Tool calls of one round: run by the server, reported to the client, or shown to it for
-approval."""
+"""Tools of one round: those that the model is offered, and those that it calls. The server runs a
+call, leaves it to the client, or asks the client to approve it."""
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
+from core.errors import RequestError
 from core.ids import new_id
 from core.items import FunctionCallItem, FunctionOutputItem, Item
-from core.ports import ToolContext
-from engines.base import CallDelta, Message, ToolCall
+from core.ports import ToolContext, ToolSpec
+from engines.base import CallDelta, LlmOptions, Message, ToolCall
+from pipeline.shared.settings import NamedMcpServer, NamedTool, ToolChoice
 from pipeline.tools.fillers import Fillers, SilenceTimer
 from pipeline.tools.mcp.call_steps import (
     McpApprovalStep,
@@ -18,10 +21,114 @@ from pipeline.tools.mcp.call_steps import (
     McpEndStep,
     McpStartStep,
 )
-from pipeline.tools.mcp.tool import ApprovalDecision, ClientMcpTool
-from pipeline.tools.offer import ToolOffer
+from pipeline.tools.mcp.session_servers import SessionMcpOffer
+from pipeline.tools.mcp.tool import ApprovalDecision, ClientMcpTool, unique_names
 from pipeline.tools.results import INTERRUPTED, refused_result
 from pipeline.tools.toolbox import Toolbox
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOffer:
+    """Tools of one round, and the options that the model is called with."""
+
+    specs: tuple[ToolSpec, ...]
+    options: LlmOptions
+    "`must_call` is set where the tool choice demands a call."
+    server: frozenset[str]
+    "Names of tools that the server runs."
+    client: frozenset[str]
+    "Names of tools that the client runs."
+    mcp_tools: Mapping[str, ClientMcpTool] = field(default_factory=dict[str, ClientMcpTool])
+    "Tools of MCP servers that the client named, by name. The server runs them."
+
+    def split(
+        self, calls: Sequence[ToolCall]
+    ) -> tuple[list[ToolCall], list[ToolCall], list[ToolCall]]:
+        """Splits calls into those that the server runs, those for the client, and those to approve.
+
+        A call of a tool that was not offered goes to the server, which refuses it.
+        """
+        of_client = [call for call in calls if call.name in self.client]
+        to_allow = [call for call in calls if self._needs_approval(call)]
+        others = [call for call in calls if call not in of_client and call not in to_allow]
+        return others, of_client, to_allow
+
+    def _needs_approval(self, call: ToolCall) -> bool:
+        tool = self.mcp_tools.get(call.name)
+        return tool is not None and tool.needs_approval
+
+
+class ToolPlan(Protocol):
+    """Settings of a response for its tools; a `pipeline.response.plan.ResponsePlan` is one."""
+
+    @property
+    def tool_choice(self) -> ToolChoice: ...
+
+    @property
+    def tools(self) -> tuple[str, ...] | None:
+        """Names of the server's tools that may be used; None: all."""
+
+    @property
+    def client_tools(self) -> tuple[ToolSpec, ...]: ...
+
+    @property
+    def mcp_offer(self) -> SessionMcpOffer | None:
+        """Tools of MCP servers that the client named; None: none."""
+
+    @property
+    def options(self) -> LlmOptions: ...
+
+
+def offer_tools(
+    plan: ToolPlan, toolbox: Toolbox, context: ToolContext, *, is_first: bool
+) -> ToolOffer:
+    """Returns the tools to offer. Raises RequestError no_such_tool.
+
+    A client's tool, or one of an MCP server that it named, hides a server's tool of the same name.
+
+    is_first: True in the first round. Only there the tool choice counts: a model that must call a
+        tool in each round would never answer.
+    """
+    choice = plan.tool_choice
+    if choice == "none":
+        return ToolOffer((), plan.options, frozenset(), frozenset())
+    own = {spec.name for spec in plan.client_tools}
+    mcp_tools = unique_names(plan.mcp_offer.tools(), own) if plan.mcp_offer else {}
+    specs = [
+        spec
+        for spec in toolbox.specs(context, plan.tools)
+        if spec.name not in own and spec.name not in mcp_tools
+    ]
+    clients = (*plan.client_tools, *(one.spec for one in mcp_tools.values()))
+    specs += (replace(spec, is_clients=True) for spec in clients)
+    if is_first:
+        specs = _chosen(specs, choice, mcp_tools)
+    options = replace(plan.options, must_call=is_first and choice != "auto" and bool(specs))
+    names = frozenset(spec.name for spec in specs)
+    offered = {name: one for name, one in mcp_tools.items() if name in names}
+    return ToolOffer(tuple(specs), options, names - own - offered.keys(), names & own, offered)
+
+
+def _chosen(
+    specs: list[ToolSpec], choice: ToolChoice, mcp_tools: Mapping[str, ClientMcpTool]
+) -> list[ToolSpec]:
+    """Returns the tools that the tool choice leaves. Raises RequestError no_such_tool."""
+    match choice:
+        case NamedTool(name=name):
+            chosen, what = [spec for spec in specs if spec.name == name], f"tool {name!r}"
+        case NamedMcpServer(label=label, name=wanted):
+            of_server = {
+                name
+                for name, one in mcp_tools.items()
+                if one.label == label and wanted in (None, one.name)
+            }
+            chosen = [spec for spec in specs if spec.name in of_server]
+            what = f"tool {wanted!r} of {label!r}" if wanted else f"tool of {label!r}"
+        case _:
+            return specs
+    if not chosen:
+        raise RequestError(f"there is no {what} to choose", code="no_such_tool")
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +156,7 @@ class ToolCallBatch:
     calls: Sequence[ToolCall]
     server: frozenset[str] = frozenset()
     "Names of the server's own tools."
-    remote: Mapping[str, ClientMcpTool] = field(default_factory=dict[str, ClientMcpTool])
+    mcp_tools: Mapping[str, ClientMcpTool] = field(default_factory=dict[str, ClientMcpTool])
     "Tools of a client's MCP servers, by name."
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
     "Key under which a call's arguments were reported, by the call's id."
@@ -70,7 +177,7 @@ class McpCallRound:
 
         A call that needs approval is shown only when complete.
         """
-        tool = self.tools.remote.get(delta.name)
+        tool = self.tools.mcp_tools.get(delta.name)
         if tool is not None and not tool.needs_approval:
             self.access.report_step(
                 McpArgumentsStep(self._key(delta.call_id), tool, delta.arguments)
@@ -83,14 +190,14 @@ class McpCallRound:
         """
         ids = zip(written, unique, strict=True)
         keys = {call.call_id: self._key(original.call_id) for original, call in ids}
-        return ToolCallBatch(unique, self.tools.server, self.tools.remote, keys)
+        return ToolCallBatch(unique, self.tools.server, self.tools.mcp_tools, keys)
 
     async def ask(self, calls: Sequence[ToolCall]) -> None:
         """Asks the client to approve calls, once the turn is confirmed."""
         if calls:
             await self.access.is_confirmed()
         for call in calls:
-            self.access.report_step(McpApprovalStep(call, self.tools.remote[call.name]))
+            self.access.report_step(McpApprovalStep(call, self.tools.mcp_tools[call.name]))
 
     def _key(self, call_id: str) -> str:
         """Returns a key unique in the response: models begin to count their ids again in each
@@ -104,15 +211,15 @@ async def run_calls(batch: ToolCallBatch, access: ToolAccess, silence: SilenceTi
     if not all(_may_run_early(call, batch, access) for call in calls):
         await access.is_confirmed()
     for call in calls:
-        if (tool := batch.remote.get(call.name)) is not None:
+        if (tool := batch.mcp_tools.get(call.name)) is not None:
             key = batch.keys.get(call.call_id, call.call_id)
             access.report_step(McpStartStep(key, call, tool, batch.requests.get(call.call_id)))
 
     def report_result(call: ToolCall, result: str) -> None:
-        if call.name in batch.remote:
+        if call.name in batch.mcp_tools:
             access.report_step(McpEndStep(call.call_id, result))
 
-    client_tools = {name: one.tool for name, one in batch.remote.items()}
+    client_tools = {name: one.tool for name, one in batch.mcp_tools.items()}
     work = access.toolbox.run(
         calls, access.context, batch.server, client_tools=client_tools, on_result=report_result
     )
@@ -122,7 +229,7 @@ async def run_calls(batch: ToolCallBatch, access: ToolAccess, silence: SilenceTi
     # the user interrupted, and the next response's model must know that the call was begun
     except asyncio.CancelledError:
         for call in calls:
-            if call.name not in batch.remote and not _may_run_early(call, batch, access):
+            if call.name not in batch.mcp_tools and not _may_run_early(call, batch, access):
                 record_call(call, INTERRUPTED, access.record)
         raise
 
@@ -137,7 +244,7 @@ async def run_decided_calls(
     allowed = [one for one in approved if one.approve]
     batch = ToolCallBatch(
         [one.call for one in allowed],
-        remote={one.call.name: one.tool for one in allowed},
+        mcp_tools={one.call.name: one.tool for one in allowed},
         requests={one.call.call_id: one.request_id for one in allowed},
     )
     results = await run_calls(batch, access, silence) if allowed else []
@@ -164,6 +271,6 @@ def record_call(call: ToolCall, result: str, into: Callable[[Item], None]) -> No
 
 
 def _may_run_early(call: ToolCall, batch: ToolCallBatch, access: ToolAccess) -> bool:
-    if (remote := batch.remote.get(call.name)) is not None:
-        return remote.spec.is_read_only
+    if (tool := batch.mcp_tools.get(call.name)) is not None:
+        return tool.spec.is_read_only
     return access.toolbox.may_run_early(call, access.context)

@@ -1,13 +1,15 @@
-"""Execution of tool calls: skills, Python functions, and the tools of MCP servers."""
+"""Tools of all providers (skills, Python functions, MCP servers), and the execution of calls."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from core.errors import EarshotError, chain_of
 from core.ports import Metrics, ToolContext, ToolOutcome, ToolProvider, ToolSpec
 from engines.base import Message, ToolCall
-from pipeline.tools.catalogue import Tool, ToolCatalogue
+from pipeline.tools.arguments import ArgumentCheck
 from pipeline.tools.results import as_json
 from pipeline.tools.selection import relevant_tools
 
@@ -19,6 +21,113 @@ failed."""
 
 MAX_PARALLEL = 8
 "Most calls of one response at a time: a faulty model may ask for hundreds."
+
+MAX_TOOLS = 128
+"""Most tools of all providers together. OpenAI's API takes no more in one request, and a model
+reads each of them again in every turn."""
+
+SHOWN_NAMES = 8
+"Most names in one log line."
+
+MAX_KNOWN = 32
+"Most catalogues kept: one for each language and state of the providers lately in use."
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool under the name that models see, and the provider that runs it."""
+
+    spec: ToolSpec
+    provider: ToolProvider
+    name: str
+    "Name that the provider uses."
+
+    @cached_property
+    def arguments(self) -> ArgumentCheck:
+        """Check of the arguments. Made at the first call: most tools are never called."""
+        return ArgumentCheck(self.spec.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class _ToolSnapshot:
+    specs: tuple[Sequence[ToolSpec], ...]
+    "Tools of each provider. Kept here so that no other object can get their `id`, the cache's key."
+    tools: Mapping[str, Tool]
+
+
+class ToolCatalogue:
+    """The tools of all providers. Recomputed only when a provider returns another sequence."""
+
+    def __init__(self, providers: Sequence[ToolProvider]) -> None:
+        self._providers = providers
+        self._known: dict[tuple[int, ...], _ToolSnapshot] = {}
+        self._logged: set[str] = set()
+        "Names of tools and providers whose problem has been logged."
+        self._left_out: tuple[str, ...] = ()
+        "Tools beyond the limit, as they were logged last."
+
+    def get(self, context: ToolContext) -> Mapping[str, Tool]:
+        """Returns the tools by the name that models see, in the order of the providers."""
+        by_provider = tuple(self._specs(provider, context) for provider in self._providers)
+        key = tuple(id(specs) for specs in by_provider)
+        known = self._known.get(key)
+        if known is None:
+            while len(self._known) >= MAX_KNOWN:
+                del self._known[next(iter(self._known))]
+            known = self._known[key] = _ToolSnapshot(by_provider, self._named(by_provider))
+        return known.tools
+
+    def _specs(self, provider: ToolProvider, context: ToolContext) -> Sequence[ToolSpec]:
+        """Returns a provider's tools, or none if it fails."""
+        try:
+            return provider.tools(context)
+        # providers may be written by others; a bug in one must not cost the others' tools
+        except Exception as bug:
+            name = type(provider).__name__
+            if name not in self._logged:
+                self._logged.add(name)
+                logger.error("! tools of %s are left out: %s", name, chain_of(bug))
+            return ()
+
+    def _named(self, by_provider: Sequence[Sequence[ToolSpec]]) -> Mapping[str, Tool]:
+        """Names the tools. The first provider's keeps its name; tools beyond the limit are left
+        out."""
+        tools: dict[str, Tool] = {}
+        left_out: list[str] = []
+        for provider, specs in zip(self._providers, by_provider, strict=True):
+            for spec in specs:
+                name = spec.name
+                if name in tools:
+                    name = spec.fallback_name
+                    self._log_duplicate(spec.name, name if name not in tools else "")
+                if not name or name in tools:
+                    continue
+                if len(tools) < MAX_TOOLS:
+                    tools[name] = Tool(replace(spec, name=name), provider, spec.name)
+                else:
+                    left_out.append(name)
+        self._warn_of_limit(tuple(left_out))
+        return tools
+
+    def _warn_of_limit(self, left_out: tuple[str, ...]) -> None:
+        if left_out and left_out != self._left_out:
+            shown = ", ".join(left_out[:SHOWN_NAMES]) + (", ..." if left_out[SHOWN_NAMES:] else "")
+            logger.warning(
+                "! %d tools are known, and a model is offered %d at most. %d are left out: %s. "
+                "Name the useful ones under 'tools' of each MCP server",
+                MAX_TOOLS + len(left_out),
+                MAX_TOOLS,
+                len(left_out),
+                shown,
+            )
+        self._left_out = left_out
+
+    def _log_duplicate(self, name: str, other: str) -> None:
+        if name not in self._logged:
+            self._logged.add(name)
+            what = f"the second one is called {other}" if other else "the second one is left out"
+            logger.warning("two tools have the name %s: %s", name, what)
+
 
 NO_OTHERS: Mapping[str, Tool] = {}
 
@@ -137,16 +246,16 @@ class Toolbox:
         began_at, how = now(), "cancelled"
         try:
             outcome = await self._outcome(tool, call, context)
-            told = self._outcome_text(call, outcome)
+            result = self._outcome_text(call, outcome)
             how = _HOW.get(outcome.error, "failed")
         except Exception as error:
             # Providers may be written by others. A bug in one, or in its result, costs only this
             # call.
             logger.error("! tool %s failed: %s", call.name, chain_of(error))
-            how, told = "failed", self._outcome_text(call, ToolOutcome({}, error="tool_failed"))
+            how, result = "failed", self._outcome_text(call, ToolOutcome({}, error="tool_failed"))
         finally:
             self._metrics.observe("earshot_tool_seconds", now() - began_at, outcome=how)
-        return told
+        return result
 
     async def _outcome(self, tool: Tool, call: ToolCall, context: ToolContext) -> ToolOutcome:
         timeout_s = self._timeout_s if tool.spec.timeout_s is None else tool.spec.timeout_s

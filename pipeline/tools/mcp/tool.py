@@ -8,7 +8,7 @@ from core.items import McpToolDefinition
 from core.ports import ToolProvider, ToolSpec
 from engines.base import ToolCall
 from pipeline.shared.mcp_servers import ClientMcpServer
-from pipeline.tools.catalogue import Tool
+from pipeline.tools.toolbox import Tool
 
 MAX_TOOLS = 128
 """Most tools of all servers in one response. As with functions, each takes room in the context

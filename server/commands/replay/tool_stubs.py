@@ -9,9 +9,9 @@ from typing import Any
 
 from core.ports import ToolOutcome
 from engines.base import ToolCall
-from pipeline.tools.catalogue import Tool
 from pipeline.tools.results import as_json
 from pipeline.tools.skills import HomeTools, ListTools, TimerTools
+from pipeline.tools.toolbox import Tool
 from server.commands.replay.trace_reader import RecordedToolCall
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from core.ports import ToolContext, ToolOutcome, ToolSpec
 from engines.base import AS_CONFIGURED, LlmOptions, Message, TextDelta, ToolCall
 from pipeline.session.session import Session
 from pipeline.shared.settings import ResponseRequest, SessionSettings, TurnDetection
-from pipeline.tools.catalogue import Tool
 from pipeline.tools.mcp.tool import ApprovalDecision, ClientMcpTool
+from pipeline.tools.toolbox import Tool
 from serving.llm_slots import DraftBudget
 from tests.pipeline.fakes import World, speak
 from tests.pipeline.scenes import of, run_session, talkative
