@@ -3,28 +3,26 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from core.errors import Conflict, EarshotError
 from core.ids import new_id
 from core.items import Item, ItemStatus, MessageItem, TextPart
 from core.limits import CapacityLimit
-from core.ports import DeviceLocation, Metrics, ToolContext
+from core.ports import DeviceLocation
 from core.tasks import single_error
-from engines.base import Llm, LlmOptions
 from pipeline.conversation.conversation import Conversation, Conversations
-from pipeline.conversation.history import History
 from pipeline.response.generation import TextGeneration
 from pipeline.response.plan import ResponsePlan
+from pipeline.response.planner import ResponsePlanner
 from pipeline.services import SessionServices
-from pipeline.shared.settings import DEFAULT, SessionSettings
+from pipeline.shared.settings import DEFAULT, ResponseRequest, SessionSettings
 from pipeline.shared.turn import Turn
 from pipeline.speech.language_id import TextLanguageDetector
 from pipeline.tools.fillers import Fillers
 from pipeline.tools.rounds import ToolAccess
-from pipeline.tools.toolbox import Toolbox
-from serving.llm_slots import LlmSlots, SlotHolder
+from serving.llm_slots import SlotHolder
 
 # Texts while they are written, and between them what is said while their writer is busy.
 
@@ -128,9 +126,7 @@ class OneShotResponses:
         usual: SessionSettings | None = None,
         max_parallel: int = MAX_PARALLEL,
     ) -> None:
-        self._engines, self._toolbox = services.engines, services.toolbox
-        self._drafts, self._metrics = services.drafts, services.metrics
-        self._instructions, self._clock = services.instructions, services.clock
+        self._services, self._engines = services, services.engines
         self._conversations, self._languages = conversations, languages
         self._usual = usual or SessionSettings()
         self._places = CapacityLimit(
@@ -164,51 +160,31 @@ class OneShotResponses:
         llm = self._engines.language_model(question.model)
         conversation = self._conversation(question)
         with self._places.take(), self._mark_busy(conversation), conversation.held():
-            plan = await self._plan(question, conversation, llm)
-            conversation.language = plan.language
             conversation.place = question.place or conversation.place
-            slots, tools = self._drafts.slots(llm), (self._toolbox, self._fillers)
+            settings = self._settings(question, conversation)
+            planner = ResponsePlanner(conversation, self._services, lambda: settings)
+            language = question.language or settings.language
+            if language is None:
+                usual = conversation.language or self._engines.default_language
+                language = await self._languages.of(question.text, usual, llm.languages)
+            plan = planner.plan(Turn(new_id("turn")), _request(question), language)
+            conversation.language = language
             with single_error():
                 async with asyncio.TaskGroup() as tasks:
                     yield OneShotResponse(
-                        question.text, conversation, plan, *tools, slots, tasks, self._metrics
+                        question.text,
+                        conversation,
+                        planner,
+                        plan,
+                        self._services,
+                        self._fillers,
+                        tasks,
                     )
 
-    async def _plan(
-        self, question: OneShotRequest, conversation: Conversation, llm: Llm
-    ) -> ResponsePlan:
-        settings, engines = self._usual, self._engines
-        if conversation.profile is not None:
-            settings = conversation.profile.applied(settings)
-        language = question.language or settings.language
-        if language is None:
-            usual = conversation.language or engines.default_language
-            language = await self._languages.of(question.text, usual, llm.languages)
-        temperature, max_tokens = question.temperature, question.max_output_tokens
-        options = LlmOptions(
-            settings.answer_temperature if temperature is None else temperature,
-            settings.max_output_tokens if max_tokens is None else max_tokens,
-            top_p=question.top_p,
-            repetition_penalty=question.repetition_penalty,
-            usual_temperature=question.usual_temperature,
-        )
-        return ResponsePlan(
-            turn=Turn(new_id("turn")),
-            modality="audio" if question.is_spoken else "text",
-            language=language,
-            instructions=self._instructions.prompt(
-                settings.instructions,
-                language,
-                self._clock.wall().date(),
-                question.place or conversation.place,
-            ),
-            voice=settings.voice,
-            speed=settings.speed,
-            llm=llm,
-            tts=engines.voice,
-            options=options,
-            tools=settings.tools,
-        )
+    def _settings(self, question: OneShotRequest, conversation: Conversation) -> SessionSettings:
+        profile = conversation.profile
+        settings = self._usual if profile is None else profile.applied(self._usual)
+        return replace(settings, llm=question.model)
 
     def _conversation(self, question: OneShotRequest) -> Conversation:
         if question.conversation_id is None:
@@ -235,6 +211,19 @@ class OneShotResponses:
             self._busy.remove(conversation.id)
 
 
+def _request(question: OneShotRequest) -> ResponseRequest:
+    return ResponseRequest(
+        modality="audio" if question.is_spoken else "text",
+        temperature=question.temperature,
+        max_output_tokens=question.max_output_tokens,
+        top_p=question.top_p,
+        repetition_penalty=question.repetition_penalty,
+        usual_temperature=question.usual_temperature,
+        # each door speaks the answer with a voice of its own choice
+        is_spoken_by_caller=True,
+    )
+
+
 class OneShotResponse:
     """One question and its response. Read either `texts` or `text`, once."""
 
@@ -242,39 +231,30 @@ class OneShotResponse:
         self,
         question: str,
         conversation: Conversation,
+        planner: ResponsePlanner,
         plan: ResponsePlan,
-        toolbox: Toolbox,
+        services: SessionServices,
         fillers: Fillers,
-        slots: LlmSlots,
         tasks: asyncio.TaskGroup,
-        metrics: Metrics,
     ) -> None:
         self.plan = plan
         "Settings of the response: among them its language, and the voice to speak it with."
         self.conversation_id = conversation.id
         self.given = ""
         "Text of the answer so far, without fillers."
-        self._question, self._toolbox, self._slots = question, toolbox, slots
-        self._fillers = fillers
-        self._tasks, self._metrics = tasks, metrics
-        self._history: History = conversation.history
-        self._place = conversation.place
+        self._question, self._history = question, conversation.history
+        self._planner, self._services = planner, services
+        self._fillers, self._tasks = fillers, tasks
 
-    async def texts(self) -> AsyncGenerator[str, None]:
+    def texts(self) -> AsyncGenerator[str, None]:
         """Yields the answer as it is written; one that is spoken with fillers while tools are slow.
 
         The text without fillers is added to the history, also if this is closed early. Raises
         EngineError, Overloaded, RequestError.
         """
-        is_spoken = self.plan.modality == "audio"
-        pieces = (
-            stream_with_fillers(self._generate, self._tasks)
-            if is_spoken
-            else self._generate(_unheard)
-        )
-        async with aclosing(self._with_history(pieces)) as given:
-            async for text in given:
-                yield text
+        if self.plan.modality == "text":
+            return self._with_history(self._generate(_unheard))
+        return self._with_history(stream_with_fillers(self._generate, self._tasks))
 
     async def text(self) -> str:
         """Returns the whole answer. Raises as `texts`."""
@@ -300,19 +280,17 @@ class OneShotResponse:
                 self._add("assistant", self.given, status)
 
     async def _generate(self, say: FillerSink) -> AsyncGenerator[str, None]:
-        context, fillers = self._context(), self._fillers
-        access = ToolAccess(self._toolbox, context, _at_once, self._record, fillers, say)
-        prompt = self._history.messages(self.plan.instructions)
+        plan, services, fillers = self.plan, self._services, self._fillers
+        context, prompt = self._planner.context(plan), self._planner.prompt(plan)
+        access = ToolAccess(services.toolbox, context, _at_once, self._record, fillers, say)
+        slots = services.drafts.slots(plan.llm)
         generation = TextGeneration(
-            self.plan, prompt, access, lambda: self._slots.take(SlotHolder()), self._metrics
+            plan, prompt, access, lambda: slots.take(SlotHolder()), services.metrics
         )
         async with aclosing(generation.stream()) as deltas:
             async for delta in deltas:
                 if isinstance(delta, str) and delta:
                     yield delta
-
-    def _context(self) -> ToolContext:
-        return ToolContext(self.conversation_id, self.plan.language, self._place)
 
     def _add(self, role: Literal["user", "assistant"], text: str, status: ItemStatus) -> None:
         self._history.add(MessageItem(new_id("item"), role, (TextPart(text),), status))
