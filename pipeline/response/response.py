@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 
-from core.errors import EarshotError, first_error
+from core.errors import EarshotError, expected_failure
 from core.events import (
     CancelReason,
     OutputItemAdded,
@@ -97,28 +97,39 @@ class Response:
     async def run(self) -> None:
         """Delivers the response to its end. Raises only CancelledError."""
         self._task = asyncio.current_task()
-        self._open_gate()
-        plan = self._plan
+        plan, draft = self._plan, self._draft
+        self.turn.take(draft.marks)
+        draft.marks = self.turn.marks
+        self.turn.mark(TurnMark.GATE_OPEN, self._clock.now())
+        draft.confirm(self._remember)
         self._emit(ResponseCreated(self.response_id, plan.modality, plan.parameters))
         if self._cancelled is not None:
-            self._draft.cancel()
+            draft.cancel()
             self._done("cancelled", reason=self._cancelled)
             return
         try:
-            if self._plan.refusal is not None:
-                raise self._plan.refusal
-            await self._deliver()
+            if plan.refusal is not None:
+                raise plan.refusal
+            async with asyncio.TaskGroup() as tasks:
+                draft.begin(tasks)
+                tasks.create_task(draft.made())
+                tasks.create_task(self._deliver_texts())
+                tasks.create_task(self._deliver_sounds())
+                tasks.create_task(self._deliver_calls())
         except asyncio.CancelledError:
-            self._draft.cancel()
-            self._stop_voice()
-            self._finish_item(self._heard_text(), "incomplete")
-            self._tool_items.break_off(in_conversation=self.in_conversation)
-            self._done("cancelled", reason=self._cancelled or "client_cancelled")
+            self._end_cancelled()
             raise
-        except EarshotError as exc:
-            self._fail(exc)
+        except (EarshotError, BaseExceptionGroup) as exc:
+            error = expected_failure(exc)
+            if error is None:
+                raise
+            self._fail(error)
         else:
-            self._complete()
+            # an apology was delivered in place of the answer, or after its first part
+            if draft.apology_for is not None:
+                self._fail(draft.apology_for)
+            else:
+                self._complete()
 
     def _complete(self) -> None:
         hit_limit = self._draft.hit_limit
@@ -228,34 +239,10 @@ class Response:
         """
         return self.spoken.cut(self._heard_ms, self.total_ms) if self._is_cut else None
 
-    def _open_gate(self) -> None:
-        """Lets out what the draft holds: the turn is confirmed."""
-        self.turn.take(self._draft.marks)
-        self._draft.marks = self.turn.marks
-        self.turn.mark(TurnMark.GATE_OPEN, self._clock.now())
-        self._draft.confirm(self._remember)
-
     def _remember(self, item: Item) -> None:
         self._internal.append(item.id)
         self._history.add(item, is_internal=True)
         self._on_internal_item(item)
-
-    async def _deliver(self) -> None:
-        """Delivers what the draft holds and what is still being made.
-
-        Raises what the draft failed with. If an apology was made, it is delivered first.
-        """
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                self._draft.begin(tasks)
-                tasks.create_task(self._draft.made())
-                tasks.create_task(self._deliver_texts())
-                tasks.create_task(self._deliver_sounds())
-                tasks.create_task(self._deliver_calls())
-        except* EarshotError as group:
-            raise first_error(group) from group
-        if self._draft.apology_for is not None:
-            raise self._draft.apology_for
 
     async def _deliver_texts(self) -> None:
         """Sends the text. Deltas that are already waiting are joined into one event."""
@@ -325,6 +312,13 @@ class Response:
     def _stop_voice(self) -> None:
         if self._writer is not None and not (self._writer.is_dead or self._writer.is_finished):
             self._playout.clear()
+
+    def _end_cancelled(self) -> None:
+        self._draft.cancel()
+        self._stop_voice()
+        self._finish_item(self._heard_text(), "incomplete")
+        self._tool_items.break_off(in_conversation=self.in_conversation)
+        self._done("cancelled", reason=self._cancelled or "client_cancelled")
 
     def _fail(self, error: EarshotError) -> None:
         logger.warning("! response %s: %s (%s)", self.response_id, error, error.code)
