@@ -1,7 +1,7 @@
 """Explains why a DTLS handshake failed, and what helps. aiortc itself does not report it."""
 
-from aiortc import RTCDtlsTransport
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.x509 import Certificate
 
 GNUTLS = "secp224r1"
 "Curve of the certificates that FFmpeg makes where it is built with GnuTLS."
@@ -18,11 +18,9 @@ HELP = (
 "Advice for the log."
 
 
-def curve_of(dtls: RTCDtlsTransport) -> str:
-    """Returns the curve of the peer's certificate; empty if there is no certificate, or none with a
+def curve_of(certificate: Certificate | None) -> str:
+    """Returns the curve of a certificate's key; empty if there is no certificate, or none with a
     curve."""
-    connection = getattr(dtls, "_ssl", None)
-    certificate = connection and connection.get_peer_certificate(as_cryptography=True)
     key = certificate and certificate.public_key()
     return key.curve.name if isinstance(key, EllipticCurvePublicKey) else ""
 

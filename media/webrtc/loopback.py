@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 
 import numpy as np
-from aiortc import MediaStreamTrack, RTCPeerConnection, RTCRtpReceiver
+from aiortc import MediaStreamTrack, RTCPeerConnection
 from aiortc.mediastreams import MediaStreamError
-from aiortc.rtp import is_rtcp
 from av import AudioFrame as AvFrame
 
 from core.audio import ASR_RATE_HZ, AudioFrame
 from media.webrtc.aiortc_internals.rtp import RtpSendPath, receive_rtp
+from media.webrtc.aiortc_internals.transport import lose_packets
 from media.webrtc.tracks import TrackSink, TrackSource
 
 FrameSource = Callable[[], AudioFrame | None]
@@ -59,20 +59,6 @@ async def loopback(
     finally:
         await sender.close()
         await receiver.close()
-
-
-def lose_packets(receiver: RTCRtpReceiver, is_lost: Callable[[], bool]) -> None:
-    """Drops the arriving RTP packets for which `is_lost` returns True, before any other code sees
-    them."""
-    connection = receiver.transport.transport._connection  # noqa: SLF001
-    received: Callable[[bytes, int], None] = connection.data_received
-
-    def lossy(data: bytes, component: int) -> None:
-        is_rtp = 128 <= data[0] < 192 and not is_rtcp(data)  # first byte: RFC 7983
-        if not is_rtp or not is_lost():
-            received(data, component)
-
-    setattr(connection, "data_received", lossy)  # noqa: B010  a method, to mypy
 
 
 class LoopbackReceiver:

@@ -12,27 +12,24 @@ aiortc starts tasks of its own; `run` (or `close`) ends them all within CLOSE_TI
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-from aiortc import (
-    RTCIceTransport,
-    RTCPeerConnection,
-    RTCRtpSender,
-    RTCRtpTransceiver,
-    RTCSessionDescription,
-)
+from aiortc import RTCIceTransport, RTCPeerConnection, RTCRtpSender, RTCSessionDescription
 from aiortc.exceptions import InternalError, InvalidStateError, OperationError
 
 from core.audio import AudioFrame
 from core.errors import Conflict, RequestError
-from media.webrtc.aiortc_internals.rtp import RtpPacketSender, RtpSendPath, receive_rtp
+from media.webrtc.call_path import PathCallbacks, RtpPacketSender, has_fast_path, open_path
 from media.webrtc.data_channel import EventChannel
-from media.webrtc.dtls_failure import curve_of, describe_failure
+from media.webrtc.dtls_failure import describe_failure
 from media.webrtc.ice.candidates import candidates_in, read_candidate
-from media.webrtc.ice.gatherer import gather_with, has_ended
 from media.webrtc.peer_settings import CallbackGuard, CloseReason, PeerCallbacks, PeerSettings
 from media.webrtc.sdp import SDP_ERRORS, checked_sdp, max_message_bytes
 from media.webrtc.stats import ConnectionStatsMeter
 from media.webrtc.tracks import TrackSink, TrackSource
+
+if TYPE_CHECKING:
+    from media.webrtc.ice.restart import IceRestart
 
 __all__ = ["CloseReason", "Peer", "PeerCallbacks", "PeerSettings"]
 
@@ -53,7 +50,8 @@ class Peer:
         self._callbacks = callbacks
         self._guard = CallbackGuard(self._fail)
         self.settings = settings = settings or PeerSettings()
-        self._pc = RTCPeerConnection(settings.ice.configuration())
+        self._is_fast = has_fast_path(settings.ice)
+        self._pc = RTCPeerConnection(settings.ice.configuration(names_servers=not self._is_fast))
         self._pc.on("connectionstatechange", self._on_connection_state)
         self._channel = EventChannel(
             on_open=self._guarded(callbacks.on_open),
@@ -68,7 +66,13 @@ class Peer:
         self.source = TrackSource(settings.jitter_depth, settings.listen_rate_hz)
         playout = settings.playout_rate_hz, settings.opus
         self._track = TrackSink(self._pull, *playout, self._coming, settings.pump)
-        self._audio = self._add_audio()
+        self._path = open_path(
+            self._pc, settings, PathCallbacks(self._on_packet, self._on_frames, self._play)
+        )
+        self._audio = self._path.audio
+        codecs = RTCRtpSender.getCapabilities("audio").codecs
+        opus = [one for one in codecs if one.mimeType.lower() == "audio/opus"]
+        self._audio.setCodecPreferences(opus)
         self._failure: Exception | None = None
         self._reason: CloseReason | None = None
         self._decided = asyncio.Event()  # set when the call is connected, or over
@@ -94,7 +98,13 @@ class Peer:
 
     def meter(self) -> ConnectionStatsMeter:
         """Returns a meter that measures the quality of the connection from now on."""
-        return ConnectionStatsMeter(self._pc, self.ice, self.source)
+        source = self.source if self._is_fast else None
+        return ConnectionStatsMeter(self._pc, self._path.selected_pair, source)
+
+    def restart_ice(self) -> "IceRestart":
+        """Returns a new ICE restart, which has yet to begin. Raises RequestError with code
+        ice_restart_unsupported on the public path."""
+        return self._path.restart_ice(self.settings.ice)
 
     async def answer(self, offer_sdp: str) -> str:
         """Takes an offer and returns the answer, with our candidates.
@@ -136,8 +146,9 @@ class Peer:
         a callback raised.
         """
         try:
-            await self._connect()
-            await self._watch()
+            async with self._path.running():
+                await self._connect()
+                await self._watch()
         finally:
             await self.close()
         if self._failure is not None:
@@ -180,16 +191,6 @@ class Peer:
             assert self._reason is not None
             self._callbacks.on_closed(self._reason)
 
-    def _add_audio(self) -> RTCRtpTransceiver:
-        direction = "sendrecv" if self.settings.plays else "recvonly"
-        audio = self._pc.addTransceiver("audio", direction=direction)
-        codecs = RTCRtpSender.getCapabilities("audio").codecs
-        audio.setCodecPreferences([one for one in codecs if one.mimeType.lower() == "audio/opus"])
-        gather_with(audio.receiver.transport.transport.iceGatherer, self.settings.ice)
-        receive_rtp(audio.receiver, self._on_packet)
-        RtpSendPath(audio.sender, self._play)
-        return audio
-
     async def _play(self, send: RtpPacketSender) -> None:
         with CallbackGuard(self._fail):
             await self._track.run(send)
@@ -212,10 +213,10 @@ class Peer:
     async def _set_local(self) -> str:
         try:
             await self._pc.setLocalDescription()
+            return self._path.described(self._pc.localDescription.sdp)
         except BaseException:
             await self.close()
             raise
-        return self._pc.localDescription.sdp
 
     async def _connect(self) -> None:
         try:
@@ -250,22 +251,27 @@ class Peer:
                 self._guarded(self._callbacks.on_connected)()
             case "failed":
                 was_up = self._decided.is_set()
-                dtls = self._audio.receiver.transport
-                if not was_up and dtls.state == "failed":
-                    logger.warning("! %s", describe_failure(curve_of(dtls)))
+                if not was_up and self._audio.receiver.transport.state == "failed":
+                    logger.warning("! %s", describe_failure(self._path.peer_curve()))
                 self.stop(CloseReason.CONNECTION_LOST if was_up else CloseReason.CONNECT_FAILED)
             case "closed":
                 self._left()
 
     def _left(self) -> None:
         """Ends the call after the other side closed it, or ICE gave it up."""
-        is_lost = has_ended(self.ice.iceGatherer)
+        is_lost = self._path.is_ice_over()
         self.stop(CloseReason.CONNECTION_LOST if is_lost else CloseReason.REMOTE_CLOSED)
 
     def _on_packet(self, sequence_number: int, timestamp: int, payload: bytes) -> None:
         with self._guard:
             self._track.follow()
             for frame in self.source.push(sequence_number, timestamp, payload):
+                if not self._over.is_set():
+                    self._callbacks.on_frame(frame)
+
+    def _on_frames(self, frames: list[AudioFrame]) -> None:
+        with self._guard:
+            for frame in frames:
                 if not self._over.is_set():
                     self._callbacks.on_frame(frame)
 

@@ -2,22 +2,21 @@
 jitter buffer."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from aiortc import RTCIceTransport, RTCPeerConnection
+from aiortc import RTCPeerConnection
 from aiortc.stats import RTCInboundRtpStreamStats, RTCRemoteInboundRtpStreamStats
 
 from core.audio import PTIME_MS
 from core.connection_stats import AudioFlowStats, ConnectionStats
 from media.codecs.opus import OPUS_RATE_HZ
+from media.webrtc.call_path import SelectedPair
 from media.webrtc.tracks import TrackSource
 
 WINDOW = 5
 """Number of measurements over which loss and buffer are reported. Over only one, a single lost
 packet would be 1 % or more."""
-
-_COMPONENT = 1
-"ICE's component number for RTP, which carries RTCP and the data channel too."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +54,15 @@ class PacketCountWindow:
 class ConnectionStatsMeter:
     """Measures one connection. Each caller that measures regularly needs a meter of its own."""
 
-    def __init__(self, peer: RTCPeerConnection, ice: RTCIceTransport, source: TrackSource) -> None:
-        self._peer, self._ice, self._source = peer, ice, source
+    def __init__(
+        self,
+        peer_connection: RTCPeerConnection,
+        selected_pair: Callable[[], SelectedPair | None],
+        source: TrackSource | None,
+    ) -> None:
+        """Creates the meter. `source`: our jitter buffer; None if aiortc's is used."""
+        self._peer_connection, self._selected_pair = peer_connection, selected_pair
+        self._source = source
         self._received, self._sent = PacketCountWindow(), PacketCountWindow()
 
     async def measure(self) -> ConnectionStats:
@@ -64,28 +70,31 @@ class ConnectionStatsMeter:
         time since the beginning."""
         received, sent = AudioFlowStats(), AudioFlowStats()
         round_trip_s: float | None = None
-        for stats in (await self._peer.getStats()).values():
+        for stats in (await self._peer_connection.getStats()).values():
             if isinstance(stats, RTCInboundRtpStreamStats):
                 received = self._of_us(stats)
             elif isinstance(stats, RTCRemoteInboundRtpStreamStats):
                 sent = self._of_them(stats)
                 round_trip_s = stats.roundTripTime
-        # Only this private attribute of aioice has the chosen candidate pair.
-        pair = self._ice._connection._nominated.get(_COMPONENT)  # noqa: SLF001
+        pair = self._selected_pair()
         return ConnectionStats(
             "webrtc",
             round_trip_ms=None if round_trip_s is None else max(0.0, 1000 * round_trip_s),
             codec="opus",  # the only codec that our peer accepts
-            protocol=pair.local_candidate.transport if pair else None,
-            local_candidate=pair.local_candidate.type if pair else None,
-            remote_candidate=pair.remote_candidate.type if pair else None,
+            protocol=pair.protocol if pair else None,
+            local_candidate=pair.local_candidate if pair else None,
+            remote_candidate=pair.remote_candidate if pair else None,
             received=received,
             sent=sent,
         )
 
     def _of_us(self, stats: RTCInboundRtpStreamStats) -> AudioFlowStats:
-        """Returns the statistics of received audio. The counts are our jitter buffer's: a late
-        packet is lost to the application, even if aiortc counts it as received."""
+        """Returns the statistics of received audio. The counts are our jitter buffer's, if it is
+        used: a late packet is lost to the application, even if aiortc counts it as received."""
+        if self._source is None:
+            expected, lost = stats.packetsReceived + stats.packetsLost, max(0, stats.packetsLost)
+            recent = self._received.push(PacketCounts(expected, lost))
+            return AudioFlowStats(expected, lost, recent.loss, _jitter_ms(stats.jitter))
         lost, flow = self._source.stats.lost, self._source.flow
         recent = self._received.push(PacketCounts(flow.released + lost, lost, flow.held))
         released = recent.expected - recent.lost

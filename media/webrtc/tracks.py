@@ -14,7 +14,7 @@ from media.codecs.opus import (
     OpusSettings,
 )
 from media.pcm import Framer
-from media.webrtc.aiortc_internals.rtp import RtpPacketSender
+from media.webrtc.call_path import RtpPacketSender
 from media.webrtc.jitter_buffer import JitterBuffer, JitterFlow, JitterStats
 from media.webrtc.pacer import PacingTimer
 from media.webrtc.peer_settings import CallbackGuard

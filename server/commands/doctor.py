@@ -15,6 +15,7 @@ from devices.registry.database import count_devices
 from engines.base import Llm, ToolFilterLlm, Tts, TtsInfo
 from engines.llm.hybrid import HybridLlm
 from engines.registry import EngineKind, load
+from media.webrtc.call_path import describe_path, has_fast_path
 from server.commands.doctor_probes import ProbeResult, probe_all, spare_voices
 from server.compose.choices import (
     PlacementInputs,
@@ -61,6 +62,7 @@ def examine(config: Config) -> Iterator[ProbeResult]:
         yield from _engines(config, kind, found, loaded)
     yield from _plugins(config)
     yield _devices(config)
+    yield _calls(config)
     yield from asyncio.run(probe_all(config, loaded.llm, loaded.voices))
     if loaded.llm is not None:
         yield from _prompt(config, loaded.llm)
@@ -235,6 +237,15 @@ def _devices(config: Config) -> ProbeResult:
     if known is None:
         return ProbeResult("ok", "devices: the database is made at the start")
     return ProbeResult("ok", f"devices: {known} in the database")
+
+
+def _calls(config: Config) -> ProbeResult:
+    """Says which path the audio of WebRTC calls takes, and why it is the slower one."""
+    try:
+        ice = config.ice.as_settings()
+    except ConfigError as error:
+        return ProbeResult("fail", str(error))
+    return ProbeResult("ok" if has_fast_path(ice) else "note", describe_path(ice))
 
 
 def _prompt(config: Config, llm: Llm) -> Iterator[ProbeResult]:

@@ -1,5 +1,6 @@
 """Creates every door and gives it the shared services."""
 
+import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from devices.wyoming.tts import WyomingSynthesizer
 from devices.xiaozhi.door import XiaozhiDoor
 from devices.xiaozhi.routes import routes as xiaozhi_routes
 from media.files.upload_spool import SpoolLimits, UploadSpools
+from media.webrtc.call_path import describe_path, has_fast_path
 from media.webrtc.peer import PeerSettings
 from pipeline.services import SessionServices
 from pipeline.session.one_shot import OneShotResponses
@@ -53,6 +55,8 @@ from web.openai.transcriptions.door import AudioDoor
 from web.plugin_doors import DoorServices, RunsInBackground
 from web.routes import PageDoor
 from web.routes import routes as page_routes
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,8 @@ def open_doors(core: Backend, chosen: Sequence[ChosenPlugin] = ()) -> Doors:
     config, engines = core.config, core.engines
     plugins = open_plugin_doors(chosen, _services(core))
     ice = config.ice.as_settings()
+    if not has_fast_path(ice):
+        logger.warning("%s", describe_path(ice))
     peer = PeerSettings(ice=ice)
     spools = UploadSpools(SpoolLimits(max_bytes=config.server.max_upload_bytes))
     secrets = ClientSecretStore(

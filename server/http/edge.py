@@ -62,10 +62,11 @@ STATUS_BY_CODE: Mapping[str, HTTPStatus] = {
     "unsupported_media_type": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "unsupported_content_encoding": HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     "upload_stalled": HTTPStatus.REQUEST_TIMEOUT,
-    # RFC 9725 (WHIP) defines this one and the next three
+    # RFC 9725 (WHIP) defines this one and the next four
     "etag_mismatch": HTTPStatus.PRECONDITION_FAILED,
     "unknown_ice_session": HTTPStatus.UNPROCESSABLE_ENTITY,
     "if_match_required": HTTPStatus.PRECONDITION_REQUIRED,
+    "ice_restart_unsupported": HTTPStatus.UNPROCESSABLE_ENTITY,
     "offer_not_acceptable": HTTPStatus.UNPROCESSABLE_ENTITY,
 }
 "HTTP statuses of error codes that say more than their class."

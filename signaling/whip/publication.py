@@ -5,6 +5,7 @@ import logging
 import secrets
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from core.errors import (
     Conflict,
@@ -17,7 +18,6 @@ from core.errors import (
 from core.ids import new_id
 from core.ports import Metrics, WorkGuard
 from media.webrtc.ice.candidates import MAX_CANDIDATES
-from media.webrtc.ice.restart import IceRestart
 from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
 from pipeline.session.session import Session
 from pipeline.session.sessions import Sessions
@@ -31,6 +31,9 @@ from signaling.whip.sdp_fragment import (
     write_fragment,
 )
 from signaling.whip.transcript_feed import TranscriptFeed, event_of
+
+if TYPE_CHECKING:
+    from media.webrtc.ice.restart import IceRestart
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +181,7 @@ class Publication:
             )
         if self._peer is None:
             raise Conflict("there is no connection yet to restart", code="ice_not_connected")
-        restart = IceRestart(self._peer.ice, self._peer.settings.ice)
+        restart = self._peer.restart_ice()
         side = await restart.begin(fragment.ufrag, fragment.password, fragment.candidates)
         if self._tasks is None:  # the publication ended meanwhile
             await restart.close()
@@ -246,7 +249,7 @@ class Publication:
                     task.cancel()
         return None
 
-    async def _run_restart(self, restart: IceRestart) -> None:
+    async def _run_restart(self, restart: "IceRestart") -> None:
         try:
             await restart.run()
         finally:

@@ -89,6 +89,7 @@ def _patch(door: WhipDoor) -> Route:
             _GONE,
             "etag_mismatch",
             "ice_not_connected",
+            "ice_restart_unsupported",
             "if_match_required",
             "invalid_candidate",
             "invalid_sdp_fragment",

@@ -25,7 +25,7 @@ from bench.client.realtime import ClientTransport, ConnectionLost, SessionReques
 from bench.client.webrtc import WebRtcClient
 from bench.tools.word_errors import spoken_words, word_errors
 from core.audio import Pcm
-from media.webrtc.loopback import lose_packets
+from media.webrtc.aiortc_internals.transport import lose_packets
 from tests.server.process import LOADS_HERE, Running, serving, workers
 from tests.speech import say
 

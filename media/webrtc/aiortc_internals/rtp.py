@@ -3,7 +3,7 @@
 aiortc still connects, agrees on keys, sends reports (RTCP) and closes. Packets arrive and leave 50
 times a second in each call, so they take a shorter way here (docs/adr/0029): no task is woken for a
 packet, and no object is made of it but its payload. Private names of aiortc 1.16 and aioice 0.13
-are used. Their existence is checked when a call begins, and by tests.
+are used; `core.private_names` lists and checks them.
 """
 
 import asyncio
@@ -19,31 +19,24 @@ from aiortc.rtp import HeaderExtensions, RtpPacket
 from aiortc.utils import random16, random32
 from pylibsrtp import Error as SrtpError
 
-from media.webrtc.aiortc_internals.names import require_private_names
 from media.webrtc.aiortc_internals.srtp import SrtpStream
 from media.webrtc.aiortc_internals.ssrc_limit import limit_ssrcs
-
-RtpPacketSink = Callable[[int, int, bytes], None]
-"Takes a packet: sequence number, timestamp, payload."
-
-RtpPacketSender = Callable[[int, bytes], None]
-"Sends a payload with its timestamp, which counts from 0 at 48 kHz."
+from media.webrtc.aiortc_internals.transport import COMPONENT, connection_of, selected_pairs
+from media.webrtc.call_path import RtpPacketSender, RtpPacketSink
 
 JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
-"""Private attribute of aiortc 1.16 with its own jitter buffer, which holds audio for 80 ms, and for
-280 ms after one loss."""
+"""Attribute of aiortc 1.16 with its own jitter buffer, which holds audio for 80 ms, and for 280 ms
+after one loss."""
 _STREAMS = "_RTCRtpReceiver__remote_streams"
 _REPORTS_EXITED = "_RTCRtpReceiver__rtcp_exited"
-_SENDER = "_RTCRtpSender__"
-_DTLS = "_RTCDtlsTransport__"
-_RX_BYTES, _RX_PACKETS = f"{_DTLS}rx_bytes", f"{_DTLS}rx_packets"
-_TX_BYTES, _TX_PACKETS = f"{_DTLS}tx_bytes", f"{_DTLS}tx_packets"
-_NTP_TIME, _RTP_TIME = f"{_SENDER}ntp_timestamp", f"{_SENDER}rtp_timestamp"
-_OCTETS, _PACKETS = f"{_SENDER}octet_count", f"{_SENDER}packet_count"
-_RUN = "_run_rtp"
 _REPORT = "_run_rtcp"
-_COMPONENT = 1
-"ICE's component number for RTP, which carries RTCP and the data channel too."
+_RUN = "_run_rtp"
+_STARTED, _EXITED = "_RTCRtpSender__rtp_started", "_RTCRtpSender__rtp_exited"
+_MID, _EXTENSIONS = "_RTCRtpSender__mid", "_RTCRtpSender__rtp_header_extensions_map"
+_NTP_TIME, _RTP_TIME = "_RTCRtpSender__ntp_timestamp", "_RTCRtpSender__rtp_timestamp"
+_OCTETS, _PACKETS = "_RTCRtpSender__octet_count", "_RTCRtpSender__packet_count"
+_RX_BYTES, _RX_PACKETS = "_RTCDtlsTransport__rx_bytes", "_RTCDtlsTransport__rx_packets"
+_TX_BYTES, _TX_PACKETS = "_RTCDtlsTransport__tx_bytes", "_RTCDtlsTransport__tx_packets"
 
 _HEADER = Struct("!BBHLL")
 """RTP header, RFC 3550 section 5.1: version and flags, payload type, sequence number, timestamp,
@@ -64,11 +57,7 @@ class _LastArrival:
 
 
 def receive_rtp(receiver: RTCRtpReceiver, sink: RtpPacketSink) -> None:
-    """Passes each RTP packet to `sink` as it arrives; aiortc decodes nothing.
-
-    Raises EarshotError if this version of aiortc keeps its jitter buffer elsewhere.
-    """
-    require_private_names(receiver, JITTER_BUFFER, _STREAMS, _REPORT, _REPORTS_EXITED)
+    """Passes each RTP packet to `sink` as it arrives; aiortc decodes nothing."""
     setattr(receiver, JITTER_BUFFER, RtpReceivePath(receiver, sink))
     limit_ssrcs(receiver)
     _let_reports_end(receiver)
@@ -113,17 +102,16 @@ class RtpReceivePath:
         """Learns the stream of a packet from aiortc, and puts `_came` before the queue of its
         transport."""
         dtls = self._receiver.transport
-        require_private_names(dtls, "_rx_srtp", _RX_BYTES, _RX_PACKETS)
         self._counts: dict[str, Any] = vars(dtls)
         self._unprotect = SrtpStream(self._counts["_rx_srtp"]).unprotect
         self._statistics = getattr(self._receiver, _STREAMS)[packet.ssrc]
         self._source = packet.ssrc.to_bytes(4, "big")
         self._payload_type = packet.payload_type
-        queue = _ice(dtls)._queue  # noqa: SLF001
+        queue = connection_of(dtls.transport)._queue
         if queue is not self._queue:  # not installed on this queue yet
             self._queue = queue
             self._enqueue = queue.put_nowait
-            queue.put_nowait = self._came
+            setattr(queue, "put_nowait", self._came)  # noqa: B010  a method, to mypy
 
     def _came(self, item: tuple[bytes, int] | None) -> None:
         """Takes a datagram before aiortc's queue."""
@@ -152,7 +140,7 @@ class RtpReceivePath:
             data[8:12] == self._source
             and data[1] & 0x7F == self._payload_type
             and data[0] & 0xC0 == 0x80
-            and self._receiver._enabled  # noqa: SLF001
+            and self._receiver._enabled
         )
 
 
@@ -179,13 +167,7 @@ class RtpSendPath:
         self, sender: RTCRtpSender, play: Callable[[RtpPacketSender], Awaitable[None]]
     ) -> None:
         """Installs the path. `play`: runs from the time when the other side can be reached, until
-        it is cancelled.
-
-        Raises EarshotError if this version of aiortc sends elsewhere.
-        """
-        require_private_names(
-            sender, _RUN, *(f"{_SENDER}{name}" for name in ("rtp_started", "rtp_exited"))
-        )
+        it is cancelled."""
         self._sender, self._play = sender, play
         setattr(sender, _RUN, self._run)
 
@@ -193,14 +175,14 @@ class RtpSendPath:
         """Runs `play`. aiortc starts this, and cancels it in the end. It must not raise: the
         exception would be lost."""
         of_sender = vars(self._sender)
-        of_sender[f"{_SENDER}rtp_started"].set()
+        of_sender[_STARTED].set()
         assert codec.payloadType is not None  # it was negotiated
         try:
             await self._play(_RtpPacketizer(self._sender, codec.payloadType).send)
         except asyncio.CancelledError:
             pass
         finally:
-            of_sender[f"{_SENDER}rtp_exited"].set()
+            of_sender[_EXITED].set()
 
 
 class _RtpPacketizer:
@@ -208,17 +190,15 @@ class _RtpPacketizer:
 
     def __init__(self, sender: RTCRtpSender, payload_type: int) -> None:
         dtls = sender.transport
-        require_private_names(dtls, "_tx_srtp", _TX_BYTES, _TX_PACKETS)
-        require_private_names(sender, _NTP_TIME, _RTP_TIME, _OCTETS, _PACKETS)
-        self._nominated = _ice(dtls)._nominated  # noqa: SLF001
+        self._nominated = selected_pairs(connection_of(dtls.transport))
         self._of_dtls, self._of_sender = vars(dtls), vars(sender)
         self._protect = SrtpStream(self._of_dtls["_tx_srtp"]).protect
         self._pair: Any = None
         "Candidate pair over which the last packet was sent."
         self._type = 0x80 | payload_type  # with the marker bit: each packet is a complete frame
-        self._source = sender._ssrc  # noqa: SLF001
-        extensions = HeaderExtensions(mid=self._of_sender[f"{_SENDER}mid"])
-        profile, value = self._of_sender[f"{_SENDER}rtp_header_extensions_map"].set(extensions)
+        self._source = sender._ssrc
+        extensions = HeaderExtensions(mid=self._of_sender[_MID])
+        profile, value = self._of_sender[_EXTENSIONS].set(extensions)
         words = (len(value) // 4).to_bytes(2, "big")
         self._extension = profile.to_bytes(2, "big") + words + value if value else b""
         self._flags = 0x90 if value else 0x80
@@ -227,7 +207,7 @@ class _RtpPacketizer:
 
     def send(self, timestamp: int, payload: bytes) -> None:
         """Sends a payload at once. Does nothing while there is no connection to the other side."""
-        pair = self._nominated.get(_COMPONENT)
+        pair = self._nominated.get(COMPONENT)
         if pair is None:
             return
         if pair is not self._pair:
@@ -245,12 +225,3 @@ class _RtpPacketizer:
             sender[_RTP_TIME] = timestamp
         sender[_OCTETS] += len(payload)
         sender[_PACKETS] += 1
-
-
-def _ice(dtls: Any) -> Any:
-    """Returns aioice's connection below DTLS. Raises EarshotError if it is not where it is
-    expected."""
-    require_private_names(dtls.transport, "_connection")
-    connection = dtls.transport._connection  # noqa: SLF001
-    require_private_names(connection, "_queue", "_nominated")
-    return connection

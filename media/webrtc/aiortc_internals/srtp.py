@@ -2,15 +2,13 @@
 
 For each packet pylibsrtp's own methods create a counter, check types and look up names, which takes
 as long as the encryption itself. Memory and keys still belong to pylibsrtp: private names of its
-version 1.0 are used, and checked when a call is made.
+version 1.0 are used; `core.private_names` lists and checks them.
 """
 
 from typing import Any
 
 import pylibsrtp
 from pylibsrtp import ERRORS, Error, Session
-
-from media.webrtc.aiortc_internals.names import require_private_names
 
 _TRAILER_BYTES = 144
 "Most bytes that encryption adds: libsrtp's SRTP_MAX_TRAILER_LEN."
@@ -21,9 +19,7 @@ class SrtpStream:
     buffer, and only during each call."""
 
     def __init__(self, session: Session) -> None:
-        """Prepares the calls. Raises EarshotError if this is another version of pylibsrtp."""
-        require_private_names(session, "_srtp", "_cdata", "_buffer")
-        require_private_names(pylibsrtp, "ffi", "lib")
+        """Prepares the calls. `session`: stays in use for all other packets."""
         library: Any = pylibsrtp
         of_session: dict[str, Any] = vars(session)
         self._kept = session  # keeps the memory below alive, which the session frees

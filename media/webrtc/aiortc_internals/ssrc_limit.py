@@ -10,8 +10,6 @@ from typing import Any
 
 from aiortc import RTCDtlsTransport, RTCRtpReceiver
 
-from media.webrtc.aiortc_internals.names import require_private_names
-
 logger = logging.getLogger(__name__)
 
 MAX_SOURCES = 31
@@ -22,10 +20,7 @@ _RTP, _RTCP, _SRTP = "_handle_rtp_data", "_handle_rtcp_data", "_rx_srtp"
 
 
 def limit_ssrcs(receiver: RTCRtpReceiver) -> None:
-    """Sets the limit on the receiver's transport, and on each transport that it gets later.
-
-    Raises EarshotError if this version of aiortc takes packets elsewhere.
-    """
+    """Sets the limit on the receiver's transport, and on each transport that it gets later."""
     set_transport = receiver.setTransport
 
     def set_bounded(transport: RTCDtlsTransport) -> None:
@@ -40,10 +35,9 @@ class _SsrcLimit:
     """Limit of one transport."""
 
     def __init__(self, dtls: RTCDtlsTransport) -> None:
-        require_private_names(dtls, _RTP, _RTCP, _SRTP)
         self._dtls: Any = dtls
         self._known: set[bytes] = set()
-        self._has_told = False
+        self._has_warned = False
         self._take_rtp, self._take_rtcp = getattr(dtls, _RTP), getattr(dtls, _RTCP)
         setattr(dtls, _RTP, self._rtp)
         setattr(dtls, _RTCP, self._rtcp)
@@ -65,8 +59,8 @@ class _SsrcLimit:
         if len(self._known) < MAX_SOURCES:
             self._known.add(source)
             return True
-        if not self._has_told:
-            self._has_told = True
+        if not self._has_warned:
+            self._has_warned = True
             logger.warning(
                 "! a caller sends more than %d RTP sources; the others are dropped", MAX_SOURCES
             )

@@ -1,12 +1,14 @@
-"""Reads the ICE candidates of the other side, in a description or one by one (trickle ICE)."""
+"""ICE candidates in descriptions and one by one (trickle ICE): reads those of the other side, adds
+our public address."""
 
 import ipaddress
 from contextlib import suppress
+from dataclasses import replace
 
 from aiortc import RTCIceCandidate
-from aiortc.sdp import candidate_from_sdp
+from aiortc.sdp import candidate_from_sdp, candidate_to_sdp
 
-from core.errors import RequestError
+from core.errors import OverloadedError, RequestError
 
 MAX_CANDIDATE_CHARS = 512
 "Longest candidate. Those of browsers have about 150 characters."
@@ -15,7 +17,13 @@ MAX_CANDIDATES = 64
 """Most candidates of one description. A machine has a dozen. Each one is an address that we send
 checks to, and aioice sorts all pairs again for each."""
 
+RETRY_AFTER_S = 5
+"Seconds after which a client that we could not give an address should try again."
+
 _PREFIX = "candidate:"
+
+_REFLEXIVE_PREFERENCE = 100 << 24
+"Type preference of a server-reflexive candidate in its priority (RFC 8445 section 5.1.2.2)."
 
 
 def read_candidate(line: str) -> RTCIceCandidate | None:
@@ -54,6 +62,39 @@ def candidates_in(sdp: str) -> list[RTCIceCandidate]:
                 if candidate is not None:
                     found.setdefault((candidate.ip, candidate.port), candidate)
     return list(found.values())
+
+
+def no_candidates() -> OverloadedError:
+    """Returns the error for a call for which we have no address."""
+    return OverloadedError(
+        "no UDP port is free, and no TURN server answered",
+        retry_after_s=RETRY_AFTER_S,
+        code="no_ice_candidates",
+    )
+
+
+def public_candidate_lines(sdp: str, public_address: str) -> str:
+    """Returns our description with a second line for each host candidate: the public address of a
+    1:1 NAT, at the same port."""
+    version = ipaddress.ip_address(public_address).version
+    lines: list[str] = []
+    for line in sdp.splitlines():
+        lines.append(line)
+        if not line.startswith(f"a={_PREFIX}"):
+            continue
+        host = candidate_from_sdp(line.removeprefix(f"a={_PREFIX}"))
+        if host.type == "host" and ipaddress.ip_address(host.ip).version == version:
+            public = replace(
+                host,
+                foundation=host.foundation[::-1],  # must differ from those of host candidates
+                ip=public_address,
+                type="srflx",
+                priority=_REFLEXIVE_PREFERENCE | (host.priority & 0xFFFFFF),
+                relatedAddress=host.ip,
+                relatedPort=host.port,
+            )
+            lines.append(f"a={_PREFIX}{candidate_to_sdp(public)}")
+    return "\r\n".join(lines) + "\r\n"
 
 
 def _is_name(address: str) -> bool:

@@ -12,7 +12,11 @@ import random
 from aioice import Connection
 from aioice.stun import TransactionError
 
-from media.webrtc.aiortc_internals.names import require_private_names
+from media.webrtc.aiortc_internals.transport import (
+    close_within_consent_check,
+    replace_consent_check,
+    selected_pairs,
+)
 
 EVERY_S = 5.0
 "Mean time between checks, RFC 7675 section 5.1; it varies by a factor of 0.8 to 1.2."
@@ -24,14 +28,10 @@ _AGAIN = 2
 """Number of repetitions of a check, after 0.5 and 1.5 s. Not more: the path to the other side may
 have changed by then."""
 
-_CHECK, _TASK = "query_consent", "_query_consent_task"
-
 
 def renew_consent(connection: Connection) -> None:
-    """Makes the connection use this check once it is connected. Raises EarshotError if this version
-    of aioice checks elsewhere."""
-    require_private_names(connection, _CHECK, _TASK, "_nominated")
-    setattr(connection, _CHECK, lambda: _renew(connection))
+    """Makes the connection use this check once it is connected."""
+    replace_consent_check(connection, lambda: _renew(connection))
 
 
 async def _renew(connection: Connection) -> None:
@@ -47,15 +47,14 @@ async def _renew(connection: Connection) -> None:
         except (TransactionError, TimeoutError):
             continue
         answered_at = now()
-    setattr(connection, _TASK, None)  # otherwise closing the connection would cancel this task
-    await connection.close()
+    await close_within_consent_check(connection)
 
 
 async def _ask(connection: Connection) -> None:
     """Sends one check. Raises TransactionError when it is refused or not answered."""
     password = connection.remote_password
     assert password is not None  # consent is asked for once it is connected
-    for pair in tuple(connection._nominated.values()):  # noqa: SLF001
+    for pair in tuple(selected_pairs(connection).values()):
         request = connection.build_request(pair, nominate=False)
         await pair.protocol.request(
             request, pair.remote_addr, integrity_key=password.encode(), retransmissions=_AGAIN

@@ -22,7 +22,13 @@ from aioice.stun import TransactionError
 from aioice.turn import UDP_SOCKET_BUFFER_SIZE
 from aiortc import RTCIceGatherer
 
-from core.errors import EarshotError, OverloadedError
+from media.webrtc.aiortc_internals.transport import (
+    add_socket,
+    connection_of,
+    replace_close,
+    replace_gathering,
+)
+from media.webrtc.ice.candidates import no_candidates
 from media.webrtc.ice.consent import renew_consent
 from media.webrtc.ice.settings import IceServer, IceSettings, IceUrl, PortRange
 
@@ -36,33 +42,16 @@ RELAY_CLOSE_TIMEOUT_S = 1.0
 aioice repeats the request for 40 s, and would keep the peer's other sockets open meanwhile. The
 server frees the address after 10 minutes anyway."""
 
-RETRY_AFTER_S = 5
-"Seconds after which a refused client should try again."
-
 MAX_SRTP_BYTES = 1500
 "Size of pylibsrtp's buffer. A longer packet causes an exception that aiortc does not expect."
-
-_METHOD = "get_component_candidates"
 
 _UNREACHABLE = (OSError, TransactionError, TimeoutError)
 "Errors of aioice for a STUN or TURN server that does not answer, or refuses."
 
 
 def gather_with(gatherer: RTCIceGatherer, settings: IceSettings) -> None:
-    """Makes this gatherer gather as the settings say.
-
-    Raises EarshotError if this version of aioice gathers elsewhere.
-    """
-    connection = getattr(gatherer, "_connection", None)
-    if not isinstance(connection, Connection) or not hasattr(connection, _METHOD):
-        raise EarshotError(f"this aioice has no Connection.{_METHOD}; 0.13 is needed")
-    CandidateGatherer(connection, settings).install()
-
-
-def has_ended(gatherer: RTCIceGatherer) -> bool:
-    """True if ICE is over. If we did not close it, consent has expired (RFC 7675), which aiortc
-    reports as if the other side had closed the call."""
-    return bool(gatherer._connection._closing)  # noqa: SLF001
+    """Makes this gatherer gather as the settings say."""
+    CandidateGatherer(connection_of(gatherer), settings).install()
 
 
 class _IceSocket(StunProtocol):
@@ -89,7 +78,7 @@ class CandidateGatherer:
 
     def install(self) -> None:
         """Replaces aioice's gathering and consent check for this connection."""
-        setattr(self._connection, _METHOD, self.gather)
+        replace_gathering(self._connection, self.gather)
         renew_consent(self._connection)
 
     async def gather(
@@ -107,11 +96,7 @@ class CandidateGatherer:
         for task in asked:
             found += task.result()
         if not found:
-            raise OverloadedError(
-                "no UDP port is free, and no TURN server answered",
-                retry_after_s=RETRY_AFTER_S,
-                code="no_ice_candidates",
-            )
+            raise no_candidates()
         return found
 
     async def _hosts(self, component: int, addresses: list[str]) -> list[StunProtocol]:
@@ -135,7 +120,7 @@ class CandidateGatherer:
             bound.close()
             raise
         protocol.local_candidate = _candidate("host", component, *bound.getsockname()[:2])
-        self._connection._protocols.append(protocol)  # noqa: SLF001
+        add_socket(self._connection, protocol)
         return protocol
 
     def _is_behind_nat(self, host: StunProtocol) -> bool:
@@ -209,7 +194,7 @@ class CandidateGatherer:
             turn_transport=way.transport,
         )
         _close_in_time(protocol)
-        self._connection._protocols.append(protocol)  # noqa: SLF001
+        add_socket(self._connection, protocol)
         return candidate
 
 
@@ -265,7 +250,7 @@ def _close_in_time(protocol: StunProtocol) -> None:
             async with asyncio.timeout(RELAY_CLOSE_TIMEOUT_S):
                 await close()
 
-    setattr(protocol, "close", close_in_time)  # noqa: B010
+    replace_close(protocol, close_in_time)
 
 
 def _version(address: str) -> int:

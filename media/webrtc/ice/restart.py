@@ -16,6 +16,12 @@ from aiortc.rtcicetransport import candidate_from_aioice, candidate_to_aioice
 from aiortc.sdp import candidate_to_sdp
 
 from core.errors import Conflict
+from media.webrtc.aiortc_internals.transport import (
+    connection_of,
+    is_closing,
+    move_transport,
+    transport_policy,
+)
 from media.webrtc.ice.candidates import read_candidate
 from media.webrtc.ice.gatherer import CandidateGatherer
 from media.webrtc.ice.settings import IceSettings
@@ -48,10 +54,10 @@ class IceRestart:
 
     def __init__(self, transport: RTCIceTransport, settings: IceSettings) -> None:
         self._transport, self._settings = transport, settings
-        self._old: Connection = transport._connection  # noqa: SLF001
+        self._old = connection_of(transport)
         self._new = Connection(
             ice_controlling=self._old.ice_controlling,
-            transport_policy=self._old._transport_policy,  # noqa: SLF001
+            transport_policy=transport_policy(self._old),
         )
 
     async def begin(self, ufrag: str, password: str, candidates: Iterable[str]) -> IceParameters:
@@ -101,21 +107,9 @@ class IceRestart:
         return is_up
 
     def _take_over(self) -> bool:
-        """Moves all that aiortc has of the old connection to the new one, so that the old one can
-        be closed. True unless the call ended meanwhile."""
-        old, new, transport = self._old, self._new, self._transport
-        if old._closing:  # noqa: SLF001 - the call ended meanwhile
+        """Puts the new connection in the place of the old one. True unless the call ended
+        meanwhile."""
+        if is_closing(self._old):  # the call ended meanwhile
             return False
-        # Private names of aioice 0.13; a test with a browser checks them.
-        # DTLS reads from the old queue, and would take its end for the end of the call.
-        while not new._queue.empty():  # noqa: SLF001
-            old._queue.put_nowait(new._queue.get_nowait())  # noqa: SLF001
-        new._queue, old._queue = old._queue, asyncio.Queue()  # noqa: SLF001
-        # `rtp.py` keeps this dictionary, and looks up there over which pair audio is sent.
-        old._nominated |= new._nominated  # noqa: SLF001
-        new._nominated, old._nominated = old._nominated, {}  # noqa: SLF001
-        # aiortc waits on this object for the end of ICE.
-        new._event_waiter, old._event_waiter = old._event_waiter, None  # noqa: SLF001
-        transport._connection = transport.iceGatherer._connection = new  # noqa: SLF001
-        transport._recv, transport._send = new.recv, new.send  # noqa: SLF001
+        move_transport(self._transport, self._old, self._new)
         return True

@@ -124,6 +124,9 @@ class IceSettings:
     "Longest time for gathering, in seconds."
     credential_ttl_s: int = CREDENTIAL_TTL_S
     "Lifetime of the credentials that are made from a shared secret, in seconds."
+    wants_fast_path: bool = True
+    """False: calls use aiortc's public interface only, which costs more (`media.webrtc.call_path`).
+    True: only if the installed libraries lack a private name."""
     wall_s: Callable[[], float] = _no_clock
     "Returns seconds since 1970, as the TURN server counts them."
 
@@ -136,15 +139,29 @@ class IceSettings:
         label = name or new_id("ice")
         return tuple(server.minted(label, expires_s) for server in self.servers)
 
-    def configuration(self) -> "RTCConfiguration":
-        """Returns aiortc's configuration without the servers, which `media.webrtc.ice.gatherer`
-        asks."""
+    def configuration(self, *, names_servers: bool = False) -> "RTCConfiguration":
+        """Returns aiortc's configuration. `names_servers`: aiortc asks the first STUN and the first
+        TURN server itself; otherwise `media.webrtc.ice.gatherer` asks all of them."""
         # Imported here: every command reads the settings, and aiortc takes a tenth of a second.
-        from aiortc import RTCBundlePolicy, RTCConfiguration, RTCIceTransportPolicy
+        from aiortc import (
+            RTCBundlePolicy,
+            RTCConfiguration,
+            RTCIceServer,
+            RTCIceTransportPolicy,
+        )
 
         policy = RTCIceTransportPolicy
+        servers = [
+            RTCIceServer(_without_ipv6(one.urls), one.username, one.credential)
+            for one in (self.minted() if names_servers else ())
+        ]
         return RTCConfiguration(
-            iceServers=[],
+            iceServers=servers,
             bundlePolicy=RTCBundlePolicy.MAX_BUNDLE,
             iceTransportPolicy=policy.RELAY if self.is_relay_only else policy.ALL,
         )
+
+
+def _without_ipv6(urls: tuple[str, ...]) -> list[str]:
+    """Returns the URLs that aiortc can parse: those without a literal IPv6 address."""
+    return [url for url in urls if "[" not in url]

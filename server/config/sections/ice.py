@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from core.errors import ConfigError
+from media.webrtc.call_path import check_path
 from media.webrtc.ice.settings import (
     CREDENTIAL_TTL_S,
     GATHER_TIMEOUT_S,
@@ -128,6 +129,16 @@ class IceConfig(_SecretSection, frozen=True):
             description="Seconds for which credentials made from a shared_secret are valid.",
         ),
     ] = CREDENTIAL_TTL_S
+    fast_path: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Pass the audio of calls around aiortc's queues, which needs its exact release."
+                " false: use aiortc's public interface only; a call then costs about three times"
+                " the processor time."
+            )
+        ),
+    ] = True
 
     def __post_init__(self) -> None:
         self._ports()
@@ -138,15 +149,18 @@ class IceConfig(_SecretSection, frozen=True):
         """Returns the settings in a peer's form, with this machine's clock. Raises ConfigError."""
         if self.relay_only and not any(server.relays for server in self.servers):
             raise ConfigError("config.ice.relay_only: needs a TURN server in ice.servers")
-        return IceSettings(
+        settings = IceSettings(
             servers=tuple(server.as_server() for server in self.servers),
             ports=self._ports(),
             public_address=self.public_address,
             is_relay_only=self.relay_only,
             gather_timeout_s=self.gather_timeout_s,
             credential_ttl_s=self.credential_ttl_s,
+            wants_fast_path=self.fast_path,
             wall_s=lambda: SystemClock().wall().timestamp(),
         )
+        check_path(settings)
+        return settings
 
     def _ports(self) -> PortRange | None:
         """Parses the port range; None if any free port may be used. Raises ConfigError."""

@@ -9,7 +9,8 @@ from aiortc.rtcdtlstransport import RTCCertificate, generate_certificate
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from media.webrtc.dtls_failure import describe_failure
-from media.webrtc.peer import CloseReason, Peer, PeerCallbacks
+from media.webrtc.peer import CloseReason, Peer, PeerCallbacks, PeerSettings
+from tests.media.paths import on_both_paths
 
 pytestmark = pytest.mark.live
 
@@ -25,13 +26,17 @@ def sender() -> RTCPeerConnection:
     return made
 
 
+@on_both_paths
 @pytest.mark.parametrize("role", ["passive", "active"])
-def test_the_log_says_why_and_how_to_help(role: str, caplog: pytest.LogCaptureFixture) -> None:
-    """As a DTLS server, which FFmpeg is by default, and as a client."""
+def test_the_log_says_why_and_how_to_help(
+    role: str, path: PeerSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a DTLS server, which FFmpeg is by default, and as a client. Only the fast path sees the
+    certificate of a client that it refused."""
 
     async def main() -> CloseReason:
         theirs = sender()
-        ours = Peer(PeerCallbacks(lambda: None, lambda _: None, lambda _: None))
+        ours = Peer(PeerCallbacks(lambda: None, lambda _: None, lambda _: None), path)
         await theirs.setLocalDescription(await theirs.createOffer())
         offer = theirs.localDescription.sdp.replace("setup:actpass", f"setup:{role}")
         answer = await ours.answer(offer)
@@ -46,6 +51,8 @@ def test_the_log_says_why_and_how_to_help(role: str, caplog: pytest.LogCaptureFi
     (line,) = [one.getMessage() for one in caplog.records if "DTLS" in one.getMessage()]
     for said in ("secp224r1", "GnuTLS", "-cert_file", "prime256v1"):
         assert said in line
+    sees_curve = role == "active" and path.ice.wants_fast_path
+    assert ("over the sender's certificate on" in line) is sees_curve
 
 
 @pytest.mark.parametrize(

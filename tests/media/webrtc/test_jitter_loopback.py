@@ -3,11 +3,8 @@
 import asyncio
 
 import pytest
-from aiortc import RTCPeerConnection
 
 from bench.voice.jitter import BEEP_EVERY_TICKS, TONES_HZ, Delays, delays, measure, table
-from core.errors import EarshotError
-from media.webrtc.aiortc_internals.rtp import receive_rtp
 
 pytestmark = [pytest.mark.live, pytest.mark.alone]
 
@@ -27,18 +24,6 @@ def test_ours_stays_early_whatever_is_lost() -> None:
     assert found.crossed == 0
     for phase in (found.clean, found.after_one_loss, found.after_random_loss):
         assert third_quartile(phase) <= MAX_DELAY_MS
-
-
-def test_another_aiortc_is_refused_by_name() -> None:
-    async def main() -> None:
-        peer = RTCPeerConnection()
-        receiver = peer.addTransceiver("audio").receiver
-        del receiver._RTCRtpReceiver__jitter_buffer  # type: ignore[attr-defined]
-        with pytest.raises(EarshotError, match=r"1\.16"):
-            receive_rtp(receiver, lambda *packet: None)
-        await peer.close()
-
-    asyncio.run(main())
 
 
 def test_beeps_are_matched_by_their_tone() -> None:

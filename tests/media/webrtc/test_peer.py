@@ -18,6 +18,7 @@ from media.codecs.opus import OpusSettings
 from media.webrtc.data_channel import MAX_EARLY_MESSAGES
 from media.webrtc.peer import CloseReason, Peer, PeerSettings
 from tests.media.offers import OFFER
+from tests.media.paths import on_both_paths
 from tests.media.peer_ends import DEADLINE_S, End, all_tasks_ended
 from tests.media.signals import assert_continuous, joined, peak_hz, tone
 
@@ -56,7 +57,8 @@ async def hang_up(offerer: End, answerer: End) -> None:
     await offerer.peer.close()
 
 
-def test_audio_and_events_both_ways() -> None:
+@on_both_paths
+def test_audio_and_events_both_ways(path: PeerSettings) -> None:
     async def scene(offerer: End, answerer: End) -> None:
         offerer.peer.send('{"type": "session.update"}')
         answerer.peer.send("é" * 100_000)
@@ -67,8 +69,8 @@ def test_audio_and_events_both_ways() -> None:
         await offerer.peer.close()
 
     async def main() -> None:
-        offerer = End(900)
-        answerer = End(500, PeerSettings(playout_rate_hz=24_000, jitter_depth=2))
+        offerer = End(900, path)
+        answerer = End(500, replace(path, playout_rate_hz=24_000, jitter_depth=2))
         reasons = await in_call(scene, offerer, answerer)
         assert reasons == (CloseReason.CLOSED, CloseReason.REMOTE_CLOSED)
         for end, heard_hz in ((offerer, 500), (answerer, 900)):
@@ -97,10 +99,11 @@ DNS_THREADS = 1
 "The event loop keeps a thread of its pool."
 
 
-def test_nothing_is_left_behind() -> None:
+@on_both_paths
+def test_nothing_is_left_behind(path: PeerSettings) -> None:
     async def main() -> None:
         for _ in range(3):
-            await in_call(hang_up, End(500), End(500))
+            await in_call(hang_up, End(500, path), End(500, path))
         await all_tasks_ended()
         assert process.num_threads() <= before + DNS_THREADS  # also those that Python does not see
         gc.collect()
@@ -125,23 +128,25 @@ def deaf(end: End) -> None:
             setattr(target, name, drop)
 
 
-def test_a_vanished_peer_ends_the_call_in_bounded_time() -> None:
+@on_both_paths
+def test_a_vanished_peer_ends_the_call_in_bounded_time(path: PeerSettings) -> None:
     async def scene(offerer: End, answerer: End) -> None:
         deaf(offerer)
         offerer.peer.stop()
 
     async def main() -> None:
-        answerer = End(500, PeerSettings(vanished_timeout_s=1))
-        reasons = await in_call(scene, End(500), answerer)
+        answerer = End(500, replace(path, vanished_timeout_s=1))
+        reasons = await in_call(scene, End(500, path), answerer)
         assert reasons == (CloseReason.CLOSED, CloseReason.CONNECTION_LOST)
         assert answerer.closed == [CloseReason.CONNECTION_LOST]
 
     run(main())
 
 
-def test_a_peer_that_never_connects_is_given_up() -> None:
+@on_both_paths
+def test_a_peer_that_never_connects_is_given_up(path: PeerSettings) -> None:
     async def main() -> None:
-        offerer, answerer = End(500), End(500, PeerSettings(connect_timeout_s=0.2))
+        offerer, answerer = End(500, path), End(500, replace(path, connect_timeout_s=0.2))
         await answerer.peer.answer(await offerer.peer.offer())
         await offerer.peer.close()
         assert await answerer.peer.run() is CloseReason.CONNECT_TIMEOUT
@@ -169,9 +174,10 @@ def test_an_offer_without_candidates_connects() -> None:
     run(main())
 
 
-def test_cancelling_run_frees_the_peer() -> None:
+@on_both_paths
+def test_cancelling_run_frees_the_peer(path: PeerSettings) -> None:
     async def main() -> None:
-        offerer, answerer = End(500), End(500)
+        offerer, answerer = End(500, path), End(500, path)
         await call(offerer, answerer)
         running = asyncio.ensure_future(answerer.peer.run())
         await answerer.connected.wait()
@@ -186,18 +192,19 @@ def test_cancelling_run_frees_the_peer() -> None:
     run(main())
 
 
+@on_both_paths
 @pytest.mark.parametrize(
     "name", ["pull", "coming", "on_frame", "on_message", "on_open", "on_connected"]
 )
-def test_a_bug_in_a_callback_ends_the_peer_loudly(name: str) -> None:
+def test_a_bug_in_a_callback_ends_the_peer_loudly(name: str, path: PeerSettings) -> None:
     async def main() -> None:
-        offerer, answerer = End(500), End(500)
+        offerer, answerer = End(500), End(500, path)
 
         def broken(*args: object) -> None:
             raise LookupError(name)
 
         callbacks = replace(answerer.callbacks(), **{name: broken})
-        answerer.peer = Peer(callbacks)
+        answerer.peer = Peer(callbacks, path)
         offerer.peer.send("hello")
         await call(offerer, answerer)
         async with asyncio.TaskGroup() as tasks:
@@ -263,9 +270,10 @@ def test_too_many_early_texts_close_the_peer() -> None:
     run(main())
 
 
-def test_a_second_offer_on_a_closed_call_is_a_conflict() -> None:
+@on_both_paths
+def test_a_second_offer_on_a_closed_call_is_a_conflict(path: PeerSettings) -> None:
     async def main() -> None:
-        offerer, answerer = End(500), End(500)
+        offerer, answerer = End(500, path), End(500, path)
         offer = await offerer.peer.offer()
         await answerer.peer.close()
         with pytest.raises(Conflict) as error:
@@ -292,9 +300,10 @@ def test_a_bad_offer_leaves_nothing(offer: str) -> None:
     run(main())
 
 
-def test_video_and_foreign_channels_are_declined() -> None:
+@on_both_paths
+def test_video_and_foreign_channels_are_declined(path: PeerSettings) -> None:
     async def main() -> None:
-        answerer = End(700)
+        answerer = End(700, path)
         browser = RTCPeerConnection()
         browser.addTrack(AudioStreamTrack())
         browser.addTrack(VideoStreamTrack())

@@ -11,11 +11,13 @@ import pytest
 from devices.registry.database import open_database
 from engines.base import TtsInfo
 from engines.registry import EngineAvailability
+from media.webrtc import call_path
 from server.commands import doctor
 from server.commands.doctor_probes import ProbeResult
 from server.compose.devices import database_url
 from server.config import Config, PathsConfig
 from server.config.sections.devices import DevicesConfig
+from server.config.sections.ice import IceConfig
 from serving.placement.choose import EngineSelection
 from serving.placement.offers import LoadableModel
 
@@ -71,6 +73,24 @@ def test_the_database_of_devices_is_looked_at_and_not_made(tmp_path: Path) -> No
 
     asyncio.run(made())
     assert doctor._devices(config) == ProbeResult("ok", "devices: 0 in the database")
+
+
+def test_the_path_of_calls_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor._calls(Config()) == ProbeResult(
+        "ok", "calls take the fast path around aiortc's queues"
+    )
+    slow = doctor._calls(Config(ice=IceConfig(fast_path=False)))
+    assert slow.verdict == "note"
+    assert slow.what.startswith(
+        "calls use aiortc's public interface only ([ice] fast_path = false)"
+    )
+    monkeypatch.setattr(call_path, "call_path_obstacles", lambda: ("aiortc.X._y is missing",))
+    lacking = doctor._calls(Config(ice=IceConfig(ports="40000-40999")))
+    assert lacking.verdict == "note"
+    assert "(aiortc.X._y is missing)" in lacking.what
+    assert lacking.what.endswith("; [ice] ports has no effect")
+    wrong = doctor._calls(Config(ice=IceConfig(ports="40000-40999", fast_path=False)))
+    assert wrong.verdict == "fail"
 
 
 def test_a_database_that_cannot_be_is_told_without_its_password(tmp_path: Path) -> None:

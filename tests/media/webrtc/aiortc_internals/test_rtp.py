@@ -15,18 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pylibsrtp import Error as SrtpError
 
-from core.errors import EarshotError
 from media.webrtc.aiortc_internals.rtp import (
-    RtpPacketSender,
     RtpSendPath,
     payload_range,
     receive_rtp,
 )
 from media.webrtc.aiortc_internals.ssrc_limit import MAX_SOURCES
+from media.webrtc.aiortc_internals.transport import lose_packets
+from media.webrtc.call_path import RtpPacketSender
 from media.webrtc.ice.gatherer import gather_with
 from media.webrtc.ice.restart import IceRestart
 from media.webrtc.ice.settings import IceSettings
-from media.webrtc.loopback import lose_packets
 
 pytestmark = pytest.mark.live
 
@@ -316,49 +315,6 @@ def test_after_the_end_nothing_is_sent() -> None:
         kept[0](0, b"late")
 
     run(in_call(scene, keep))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [f"_RTCRtpReceiver__{name}" for name in ("jitter_buffer", "remote_streams", "rtcp_exited")],
-)
-def test_another_aiortc_is_refused_when_it_receives(name: str) -> None:
-    async def main() -> None:
-        peer = RTCPeerConnection()
-        receiver = peer.addTransceiver("audio").receiver
-        delattr(receiver, name)
-        with pytest.raises(EarshotError, match=rf"{name}: aiortc 1\.16"):
-            receive_rtp(receiver, lambda *packet: None)
-        await peer.close()
-
-    run(main())
-
-
-def test_another_aiortc_is_refused_where_it_takes_packets() -> None:
-    async def main() -> None:
-        peer = RTCPeerConnection()
-        receiver: Any = peer.addTransceiver("audio").receiver
-        del receiver.transport._rx_srtp
-        with pytest.raises(EarshotError, match=r"_rx_srtp: aiortc 1\.16"):
-            receive_rtp(receiver, lambda *packet: None)
-        receiver.transport._rx_srtp = None
-        await peer.close()
-
-    run(main())
-
-
-def test_another_aiortc_is_refused_when_it_sends() -> None:
-    async def main() -> None:
-        peer = RTCPeerConnection()
-        sender: Any = peer.addTransceiver("audio").sender
-        exited = sender._RTCRtpSender__rtp_exited
-        del sender._RTCRtpSender__rtp_exited
-        with pytest.raises(EarshotError, match=r"rtp_exited: aiortc 1\.16"):
-            RtpSendPath(sender, numbered)
-        sender._RTCRtpSender__rtp_exited = exited
-        await peer.close()
-
-    run(main())
 
 
 MAP = HeaderExtensionsMap()

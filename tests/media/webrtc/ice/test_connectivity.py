@@ -15,6 +15,7 @@ from media.webrtc.ice import consent
 from media.webrtc.ice.candidates import MAX_CANDIDATES, candidates_in, read_candidate
 from media.webrtc.ice.settings import IceSettings, PortRange
 from media.webrtc.peer import CloseReason, PeerSettings
+from tests.media.paths import on_both_paths
 from tests.media.peer_ends import End, all_tasks_ended
 from tests.media.signals import peak_hz, tone
 from tests.media.webrtc.ice.nat import Nat
@@ -59,13 +60,16 @@ async def talk(raw: RawPeer, end: End) -> None:
     assert end.closed == [CloseReason.REMOTE_CLOSED]
 
 
-def test_a_browser_that_hides_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+@on_both_paths
+def test_a_browser_that_hides_its_addresses(
+    path: PeerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its names are not looked up: aioice would wait for an answer to each."""
     lookups: list[object] = []
     monkeypatch.setattr("aioice.ice.get_or_create_mdns_protocol", lookups.append)
 
     async def scene() -> None:
-        raw, end = stranger(), End(OURS_HZ)
+        raw, end = stranger(), End(OURS_HZ, path)
         offer = with_hidden_addresses(await raw.offer())
         hidden = candidates_of(offer)
         assert hidden
@@ -77,11 +81,12 @@ def test_a_browser_that_hides_its_addresses(monkeypatch: pytest.MonkeyPatch) -> 
     run(scene)
 
 
-def test_a_peer_is_reached_at_what_trickles_in() -> None:
+@on_both_paths
+def test_a_peer_is_reached_at_what_trickles_in(path: PeerSettings) -> None:
     """It is not told where we are, so only we can begin."""
 
     async def scene() -> None:
-        raw, end = stranger(), End(OURS_HZ)
+        raw, end = stranger(), End(OURS_HZ, path)
         offer = await raw.offer()
         await raw.accept(bare(await end.peer.answer(bare(offer))))
         await end.peer.add_candidates(candidates_of(offer))

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from importlib.metadata import version
 from typing import TypeVar
 
 import pytest
@@ -10,7 +9,7 @@ from aioice import ice
 from aiortc import RTCIceCandidate, RTCIceGatherer
 from psutil import Process
 
-from core.errors import EarshotError, OverloadedError
+from core.errors import OverloadedError
 from media.webrtc.ice import gatherer
 from media.webrtc.ice.gatherer import LOOPBACK, gather_with
 from media.webrtc.ice.settings import IceServer, IceSettings
@@ -47,23 +46,14 @@ def gathered(settings: IceSettings) -> list[RTCIceCandidate]:
     return run(scene)
 
 
-def test_the_release_whose_method_is_replaced() -> None:
-    """Another one may gather otherwise: read its `get_component_candidates`, then raise this."""
-    assert version("aioice").startswith("0.13.")
+def test_the_method_that_is_replaced_has_the_parameters_we_know() -> None:
+    """In a new release of aioice read `get_component_candidates` before you raise CALL_RELEASES."""
     assert ice.Connection.get_component_candidates.__code__.co_varnames[:4] == (
         "self",
         "component",
         "addresses",
         "timeout",
     )
-
-
-def test_an_aioice_that_gathers_elsewhere_is_an_error() -> None:
-    class Other:
-        _connection = object()
-
-    with pytest.raises(EarshotError, match=r"0\.13"):
-        gather_with(Other(), IceSettings())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,17 @@ def test_bad_port_ranges_are_refused(first: int, last: int) -> None:
         PortRange(first, last)
 
 
+def test_on_the_public_path_aiortc_gets_the_servers_that_it_can_parse() -> None:
+    servers = (
+        IceServer(("stun:a.example",)),
+        IceServer(("turn:turn.example", "turn:[::1]"), "me", "pass"),
+    )
+    assert IceSettings(servers).configuration().iceServers == []
+    stun, turn = IceSettings(servers).configuration(names_servers=True).iceServers or []
+    assert stun.urls == ["stun:a.example"]
+    assert (turn.urls, turn.username, turn.credential) == (["turn:turn.example"], "me", "pass")
+
+
 def test_relay_only_is_told_to_aiortc() -> None:
     configured = IceSettings(is_relay_only=True).configuration()
     assert configured.iceTransportPolicy is RTCIceTransportPolicy.RELAY

@@ -74,6 +74,13 @@ def test_wrong_settings_are_refused(table: dict[str, Any]) -> None:
     assert "n0rth" not in str(refused.value)
 
 
+def test_a_port_range_needs_the_fast_path() -> None:
+    assert ice(fast_path=False).as_settings().wants_fast_path is False
+    assert IceConfig().as_settings().wants_fast_path is True
+    with pytest.raises(ConfigError, match=r"ice\.ports: needs ice\.fast_path"):
+        ice(fast_path=False, ports="40000-40999").as_settings()
+
+
 def test_relay_only_needs_a_relay() -> None:
     config = ice(relay_only=True, servers=[{"urls": ["stun:a.example"]}])
     with pytest.raises(ConfigError, match="relay_only"):
