@@ -1,10 +1,11 @@
 """Minimal servers on the same libraries, with which Earshot is compared.
 
-    python -m bench.capacity.bare_servers stock|media|quiet|echo
+    python -m bench.capacity.bare_servers stock|media|public|quiet|echo
 
 `stock`: aiortc alone; each caller gets a tone, and received audio is dropped. `media`: the same
-with Earshot's own peer, without a session behind it. `quiet`: Earshot's own peer, which sends
-silence. `echo`: a WebSocket that sends each text back, unread. All run on uvloop, as Earshot does.
+with Earshot's own peer, without a session behind it. `public`: the same peer on aiortc's public
+interface. `quiet`: Earshot's own peer, which sends silence. `echo`: a WebSocket that sends each
+text back, unread. All run on uvloop, as Earshot does.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from bench.server.stub_engines.tts import TONE_HZ, tone
 from core.audio import PTIME_MS, AudioFrame, Pcm, ms_to_samples
 from media.codecs.opus import OPUS_RATE_HZ
 from media.resample import Resampler
+from media.webrtc.ice.settings import IceSettings
 from media.webrtc.peer import Peer, PeerCallbacks, PeerSettings
 
 FRAME_SAMPLES = ms_to_samples(PTIME_MS, OPUS_RATE_HZ)
@@ -88,20 +90,30 @@ async def media(offer: str, tasks: asyncio.TaskGroup) -> str:
     return await _peer(offer, tasks, AudioFrame(frame_of_tone(), OPUS_RATE_HZ, 0))
 
 
+async def public(offer: str, tasks: asyncio.TaskGroup) -> str:
+    """Answers a call with Earshot's own peer on aiortc's public interface, and a tone."""
+    return await _peer(offer, tasks, AudioFrame(frame_of_tone(), OPUS_RATE_HZ, 0), PUBLIC)
+
+
 async def quiet(offer: str, tasks: asyncio.TaskGroup) -> str:
     """Answers a call with Earshot's own peer and silence."""
     return await _peer(offer, tasks, None)
 
 
-SETTINGS = PeerSettings()
+SETTINGS, PUBLIC = PeerSettings(), PeerSettings(ice=IceSettings(wants_fast_path=False))
 "Shared by all peers, as in the server."
 
 
-async def _peer(offer: str, tasks: asyncio.TaskGroup, frame: AudioFrame | None) -> str:
+async def _peer(
+    offer: str,
+    tasks: asyncio.TaskGroup,
+    frame: AudioFrame | None,
+    settings: PeerSettings = SETTINGS,
+) -> str:
     def drop(_: object) -> None:
         pass
 
-    peer = Peer(PeerCallbacks(pull=lambda: frame, on_frame=drop, on_message=drop), SETTINGS)
+    peer = Peer(PeerCallbacks(pull=lambda: frame, on_frame=drop, on_message=drop), settings)
     answer = await peer.answer(offer)
     tasks.create_task(peer.run())
     return answer
@@ -118,12 +130,16 @@ async def echo(request: aioweb.Request) -> aioweb.WebSocketResponse:
 
 
 async def serve(kind: str) -> None:
-    """Serves on a free port until a signal stops it. kind: stock, media, quiet or echo."""
+    """Serves on a free port until a signal stops it. kind: stock, media, public, quiet or echo."""
     over = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, over.set)
     async with asyncio.TaskGroup() as tasks:
-        answer: OfferHandler = {"stock": stock, "quiet": quiet}.get(kind, media)
+        answer: OfferHandler = {
+            "stock": stock,
+            "public": public,
+            "quiet": quiet,
+        }.get(kind, media)
 
         async def call(request: aioweb.Request) -> aioweb.Response:
             offer = (await request.post())["sdp"]

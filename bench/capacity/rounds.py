@@ -20,13 +20,14 @@ from core.errors import EarshotError, RequestError
 LONG_MS = 60_000
 "Length of an answer that outlasts a run."
 
-CALLED = ("stock", "media", "quiet", "deaf", "earshot")
+CALLED = ("stock", "media", "public", "quiet", "deaf", "earshot")
 CONNECTED = ("echo", "deaf", "no-turns", "vad")
 "Names of the systems, explained in docs/bench.md. The others are compared with the first."
 
 BARE: Mapping[str, Bare] = {
     "stock": "stock",
     "media": "media",
+    "public": "public",
     "quiet": "quiet",
     "echo": "echo",
 }

@@ -9,7 +9,7 @@ from typing import Literal
 from bench.capacity.cpu_affinity import CpuAssignment, on_core
 from bench.server.own_server import OwnServer, own_program, own_server
 
-Bare = Literal["stock", "media", "quiet", "echo"]
+Bare = Literal["stock", "media", "public", "quiet", "echo"]
 
 MAX_SESSIONS = 1000
 "More than are ever opened, for measurements that are not about the limit."
