@@ -10,6 +10,7 @@ from media.webrtc.ice.settings import IceServer, IceSettings
 from media.webrtc.peer import PeerSettings
 from server.http.auth import AccessGate
 from signaling.whip.publication import WhipSettings
+from tests.media.paths import PUBLIC, on_both_paths
 from tests.raw_peer import RawPeer, candidates_of
 from tests.server.http.harness import KEY, error_of
 from tests.signaling.whip.client import (
@@ -28,7 +29,8 @@ SPOKEN = beeps(600, 20_000)
 CODES = {404: "publication_not_found", 503: "server_full"}
 
 
-def test_sound_comes_in_and_words_come_out_on_the_data_channel() -> None:
+@on_both_paths
+def test_sound_comes_in_and_words_come_out_on_the_data_channel(path: PeerSettings) -> None:
     async def scene(server: Server) -> None:
         async with publishing(server.http, SPOKEN, channel="anything") as publisher:
             said = json.loads(await publisher.raw.texts.get())
@@ -42,7 +44,7 @@ def test_sound_comes_in_and_words_come_out_on_the_data_channel() -> None:
             assert ended.status == 200
             assert (server.sessions.count, server.door.publications.count) == (0, 0)
 
-    against(scene)
+    against(scene, Setup(WhipSettings(peer=path)))
 
 
 def test_the_answer_is_as_the_rfc_has_it() -> None:
@@ -146,6 +148,20 @@ def test_the_etag_names_the_ice_session() -> None:
         await publisher.raw.close()
 
     against(scene)
+
+
+def test_on_the_public_path_a_restart_is_refused_and_the_call_goes_on() -> None:
+    async def scene(server: Server) -> None:
+        async with publishing(server.http, SPOKEN) as publisher:
+            other = re.sub("ice-ufrag:.*", "ice-ufrag:abcdefgh\r", publisher.fragment())
+            response = await publisher.patch(other, If_Match="*")
+            assert response.status == 422
+            assert (await error_of(response))["code"] == "ice_restart_unsupported"
+            async with server.http.get(f"{publisher.location}/events") as events:
+                assert (await first(events, "completed")).data["transcript"] == "one"
+            await publisher.end()
+
+    against(scene, Setup(WhipSettings(peer=PUBLIC)))
 
 
 def test_the_end_is_the_end() -> None:

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from media.webrtc.peer import CloseReason, Peer
+from media.webrtc.peer import CloseReason, Peer, PeerSettings
 from signaling.realtime.door import RealtimeSettings
 from signaling.realtime.session.settings import SessionConfiguration
 from signaling.realtime.transports.webrtc import MAX_UNREAD_EVENTS
+from tests.media.paths import on_both_paths
 from tests.server.http.harness import error_of
 from tests.signaling.realtime.fakes import CountingHome
 from tests.signaling.realtime.servers import Server, Setup, against
@@ -19,7 +20,8 @@ LEVEL_ONE = 1000
 "What the scripted voice detector takes for speech."
 
 
-def test_a_written_question_is_answered_by_voice() -> None:
+@on_both_paths
+def test_a_written_question_is_answered_by_voice(path: PeerSettings) -> None:
     async def scene(server: Server) -> None:
         include = ["earshot.turn", "earshot.home"]
         session = {"type": "realtime", "instructions": "Be brief.", "include": include}
@@ -37,10 +39,11 @@ def test_a_written_question_is_answered_by_voice() -> None:
             await caller.heard.wait()
         await server.all_left()
 
-    against(scene, Setup(home=CountingHome()))
+    against(scene, Setup(settings=RealtimeSettings(peer=path), home=CountingHome()))
 
 
-def test_speech_on_the_track_starts_a_turn() -> None:
+@on_both_paths
+def test_speech_on_the_track_starts_a_turn(path: PeerSettings) -> None:
     async def scene(server: Server) -> None:
         async with talking(server) as caller:
             caller.level = LEVEL_ONE
@@ -49,10 +52,11 @@ def test_speech_on_the_track_starts_a_turn() -> None:
             await caller.expect("input_audio_buffer.committed")
         await server.all_left()
 
-    against(scene)
+    against(scene, Setup(settings=RealtimeSettings(peer=path)))
 
 
-def test_hanging_up_frees_everything_before_it_is_answered() -> None:
+@on_both_paths
+def test_hanging_up_frees_everything_before_it_is_answered(path: PeerSettings) -> None:
     async def scene(server: Server) -> None:
         async with talking(server) as caller:
             response = await server.client.post(f"{CALLS}/{caller.call_id}/hangup")
@@ -62,7 +66,7 @@ def test_hanging_up_frees_everything_before_it_is_answered() -> None:
             assert again.status == 404
             assert (await error_of(again))["code"] == "call_not_found"
 
-    against(scene)
+    against(scene, Setup(settings=RealtimeSettings(peer=path)))
 
 
 @pytest.mark.parametrize("suffix", ["", "/hangup"])
