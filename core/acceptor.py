@@ -14,12 +14,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from ipaddress import IPv4Address, IPv6Network
 
-from core.ip_addresses import IpAddress, IpNetwork, peer_address
+from core.ip_addresses import IpAddress, IpNetwork, is_among, peer_address
 from core.tasks import single_error
 
 logger = logging.getLogger(__name__)
 
-MAX_PER_TURN = 64
+MAX_PER_STEP = 64
 "Connections accepted in one step of the event loop, some 2 ms of work, before other tasks run."
 
 FILES_PAUSE_S = 1.0
@@ -27,7 +27,7 @@ FILES_PAUSE_S = 1.0
 meanwhile."""
 
 LOG_EVERY_S = 60.0
-"Least time between two log lines about the same trouble, so that a flood does not fill the log."
+"Least time between two log lines about the same problem, so that a flood does not fill the log."
 
 GREETING_TIMEOUT_S = 10.0
 "Limit for the first byte of a connection that is to be encrypted, and again for its TLS handshake."
@@ -53,12 +53,12 @@ class _RateLimitedWarning:
     """Logs a warning at most once in LOG_EVERY_S."""
 
     def __init__(self) -> None:
-        self._said_at = -LOG_EVERY_S
+        self._logged_at = -LOG_EVERY_S
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         now = asyncio.get_running_loop().time()
-        if now - self._said_at >= LOG_EVERY_S:
-            self._said_at = now
+        if now - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = now
             logger.warning("! %s", line)
 
 
@@ -81,21 +81,21 @@ class AddressLimit:
             return lambda: None
         source = _source_of(address)
         if self._open[source] >= self._max:
-            self._warning.say(
-                f"{source} holds {self._max} connections, the limit; more of it are closed at once"
+            self._warning.log(
+                f"{source} has {self._max} connections, the limit; further ones are closed at once"
                 " (server.max_connections_per_address, server.trusted_proxies)"
             )
             return None
         self._open[source] += 1
-        places = [source]
+        counted = [source]
 
-        def left() -> None:
-            if places:  # also called twice: by the protocol, and by a handshake that failed
-                self._open[places.pop()] -= 1
+        def release() -> None:
+            if counted:  # may be called twice: by the protocol, and by a handshake that failed
+                self._open[counted.pop()] -= 1
                 if not self._open[source]:
                     del self._open[source]
 
-        return left
+        return release
 
 
 NO_LIMIT = AddressLimit(0, lambda _: True)
@@ -123,9 +123,9 @@ async def open_acceptors(
         async with asyncio.TaskGroup() as tasks:
             with ExitStack() as stack:
                 for listening in sockets:
-                    one = _SocketAcceptor(listening, protocols, limit, tls, tasks)
-                    stack.callback(one.close)
-                    one.listen()
+                    acceptor = _SocketAcceptor(listening, protocols, limit, tls, tasks)
+                    stack.callback(acceptor.close)
+                    acceptor.listen()
                 yield
 
 
@@ -161,7 +161,7 @@ class _SocketAcceptor:
 
     def _accept(self) -> None:
         """Accepts the waiting connections. Pauses when no file descriptor is left."""
-        for _ in range(MAX_PER_TURN):
+        for _ in range(MAX_PER_STEP):
             try:
                 connection, peer = self._listening.accept()
             except BlockingIOError:
@@ -172,24 +172,24 @@ class _SocketAcceptor:
                     return
                 continue  # that client left before it was accepted
             connection.setblocking(False)
-            left = self._limit.take(str(peer[0]))
-            if left is None:
+            on_lost = self._limit.take(str(peer[0]))
+            if on_lost is None:
                 connection.close()
                 continue
-            task = self._tasks.create_task(self._open(connection, left))
+            task = self._tasks.create_task(self._open(connection, on_lost))
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
 
     def _wait_for_files(self, error: OSError) -> None:
         self._loop.remove_reader(self._listening.fileno())
         self._pause = self._loop.call_later(FILES_PAUSE_S, self.listen)
-        self._warning.say(
+        self._warning.log(
             f"no connection can be accepted: {error.strerror}. They wait. Allow this process more"
             " open files (`ulimit -n`, systemd's LimitNOFILE, docker's --ulimit nofile), or fewer"
             " connections per address (server.max_connections_per_address).",
         )
 
-    async def _open(self, connection: socket.socket, left: OnConnectionLost) -> None:
+    async def _open(self, connection: socket.socket, on_lost: OnConnectionLost) -> None:
         """Connects an accepted socket to its protocol, after the TLS handshake if there is one."""
         is_open = False
         try:
@@ -199,7 +199,7 @@ class _SocketAcceptor:
                     if await self._first_byte(connection) != TLS_HANDSHAKE:
                         tls = None
             await self._loop.connect_accepted_socket(
-                lambda: self._protocols(left),
+                lambda: self._protocols(on_lost),
                 connection,
                 ssl=tls,
                 ssl_handshake_timeout=GREETING_TIMEOUT_S if tls else None,
@@ -213,7 +213,7 @@ class _SocketAcceptor:
         finally:
             if not is_open:
                 connection.close()
-                left()
+                on_lost()
 
     async def _first_byte(self, connection: socket.socket) -> bytes:
         """Returns the first byte without consuming it; empty if the client left."""
@@ -230,7 +230,7 @@ def exempt_addresses(networks: Iterable[IpNetwork]) -> Callable[[IpAddress], boo
     """Returns a check that is True for this machine's own addresses and for those of the
     networks."""
     listed = tuple(networks)
-    return lambda address: address.is_loopback or any(address in one for one in listed)
+    return lambda address: address.is_loopback or is_among(address, listed)
 
 
 _SHARED = (IPv6Network("fe80::/10"), IPv6Network("fc00::/7"))
@@ -241,6 +241,6 @@ counts by itself."""
 def _source_of(address: IpAddress) -> IpAddress | IpNetwork:
     """Returns the key under which an address is counted. The holder of one address of a public IPv6
     /64 holds all of it, so that network counts as one."""
-    if isinstance(address, IPv4Address) or any(address in one for one in _SHARED):
+    if isinstance(address, IPv4Address) or is_among(address, _SHARED):
         return address
     return IPv6Network((address, IPV6_PREFIX), strict=False)

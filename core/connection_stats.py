@@ -1,4 +1,5 @@
-"""Quality of a connection, as one of its ends measures it. None: not known, or not yet."""
+"""Quality of a connection, as one of its ends measures it. A field that is None is not known, or
+not known yet."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +12,7 @@ class AudioFlowStats:
     packets: int = 0
     "Packets that should have arrived since the beginning."
     lost: int = 0
-    "Packets of those that were lost; at our end also those that came too late to be played."
+    "Number of those that were lost. At our end, packets that came too late to be played count too."
     loss: float | None = None
     "Lost share of the latest packets, 0 to 1."
     jitter_ms: float | None = None

@@ -174,16 +174,16 @@ def first_error(error: BaseException) -> BaseException: ...
 
 
 def first_error(error: BaseException) -> BaseException:
-    """The first error of a group, however deep: later ones are its echo. Another error is returned
-    as it is."""
+    """Returns the first error of a group, however deep, because later ones are its consequences. An
+    error that is no group is returned as it is."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def expected_failure(error: BaseException) -> EarshotError | None:
-    """The error of ours that an exception is, or that a group carries first. None for a bug, also
-    for a group with a bug in it."""
+    """Returns the EarshotError that an exception is, or the first one in a group. None for a bug,
+    and for a group with a bug in it."""
     if isinstance(error, EarshotError):
         return error
     if isinstance(error, BaseExceptionGroup):
@@ -197,15 +197,15 @@ def chain_of(error: BaseException) -> str:
 
     Messages are left out: a plugin may put the user's words into them, and words are never logged.
     """
-    told: list[str] = []
+    described: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
-    while current is not None and id(current) not in seen and len(told) < MAX_CHAIN:
+    while current is not None and id(current) not in seen and len(described) < MAX_CHAIN:
         seen.add(id(current))
-        told.append(_place(current))
+        described.append(_place(current))
         hidden = current.__suppress_context__
         current = current.__cause__ or (None if hidden else current.__context__)
-    return ", caused by ".join(told)
+    return ", caused by ".join(described)
 
 
 def _place(error: BaseException) -> str:

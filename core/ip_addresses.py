@@ -8,8 +8,8 @@ IpNetwork = IPv4Network | IPv6Network
 
 
 def peer_address(peer: str | None) -> IpAddress | None:
-    """The address that a socket tells, without its zone; one that maps an IPv4 address as that one.
-    None: the peer is gone already, or has no IP address."""
+    """Returns the address of a socket's other end, without its zone. An IPv6 address that maps an
+    IPv4 address is returned as IPv4. None: the peer is gone already, or has no IP address."""
     try:
         address = ip_address((peer or "").partition("%")[0])
     except ValueError:
@@ -18,5 +18,5 @@ def peer_address(peer: str | None) -> IpAddress | None:
 
 
 def is_among(address: IpAddress, networks: Iterable[IpNetwork]) -> bool:
-    """Whether one of the networks holds the address."""
-    return any(address in one for one in networks)
+    """Returns whether one of the networks contains the address."""
+    return any(address in network for network in networks)

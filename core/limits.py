@@ -1,4 +1,5 @@
-"""A limit on what is under way at once: counted, refused above the limit, waited for at the end."""
+"""Limits how many requests or sessions run at the same time, and waits for their end at
+shutdown."""
 
 import asyncio
 from collections.abc import Iterator
@@ -45,7 +46,7 @@ class CapacityLimit:
             )
 
     def check(self, spare: int = 0) -> None:
-        """Raises OverloadedError if `take` would raise now."""
+        """Raises OverloadedError if `take(spare)` would raise now."""
         self.check_open()
         if self._limit is not None and self._taken >= self._limit - spare:
             raise OverloadedError(

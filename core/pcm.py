@@ -12,7 +12,7 @@ ASR_RATE_HZ = 16_000
 
 
 def samples_to_ms(samples: int, rate_hz: int) -> float:
-    """Returns the length of so many samples in ms."""
+    """Returns the length of `samples` samples in ms."""
     return 1000 * samples / rate_hz
 
 

@@ -51,7 +51,7 @@ class TraceSink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceLocation:
-    """Place where the user speaks; empty fields: not known."""
+    """Place where the user speaks. A field that is not known is empty."""
 
     area: str = ""
     "Name of the room."
@@ -83,7 +83,7 @@ class ToolOutcome:
 
 @dataclass(frozen=True, slots=True)
 class HomeDescription:
-    """Sentences and names that a home tool understands. Its one argument `text` takes whole
+    """Names that a home tool understands. Such a tool has one argument `text`, which takes whole
     sentences as they were spoken."""
 
     areas: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class HomeDescription:
     devices: tuple[tuple[str, str], ...] = ()
     "Kind (light, cover, ...) and name of each device."
     is_asking: bool = False
-    "True if the tool asked a question back, so that the next sentence is for it."
+    "True if the tool asked the user a question, so that the next sentence is its answer."
 
 
 @dataclass(frozen=True, slots=True)

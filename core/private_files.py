@@ -11,11 +11,11 @@ from pathlib import Path
 from core.errors import ConfigError
 
 ROOT = 0
-"""User id of root, who may read everything anyway. What root owns is as good as ours, unless all
-users may use it."""
+"""User id of root, which may read everything anyway. A file of root counts as our own, unless all
+users have access to it."""
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-"Rights of all but the owner."
+"File mode bits of the group and of all other users."
 
 
 def make_private(path: Path, setting: str) -> str:

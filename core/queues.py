@@ -40,8 +40,8 @@ class Outbox(Generic[T]):
         self._ready.set()
 
     async def room(self, below: int) -> None:
-        """Waits until fewer than `below` items are queued, or the queue is closed. For what can
-        wait."""
+        """Waits until fewer than `below` items are queued, or the queue is closed. For senders
+        whose items can be delayed."""
         while len(self._items) >= below and not self._closed:
             self._taken.clear()
             await self._taken.wait()

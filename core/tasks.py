@@ -26,7 +26,7 @@ class Backoff:
         """`stable_after_s`: what ran for longer than this begins a new row of failures."""
         self._waits_s, self._stable_after_s = tuple(waits_s), stable_after_s
         self.failures = 0
-        "In a row."
+        "Number of failures in a row."
 
     @classmethod
     def doubling(cls, first_s: float, longest_s: float, stable_after_s: float) -> "Backoff":
@@ -54,7 +54,7 @@ class Alarm:
         self._now = now
         self._due_at: float | None = None
         self._wakes_at = float("inf")
-        "When the waiting task looks again by itself."
+        "Time at which the waiting task wakes by itself, on the scale of `now`."
         self._is_earlier = asyncio.Event()
 
     @property
@@ -81,7 +81,7 @@ class Alarm:
         self._due_at = None
 
 
-# Blocking calls beside the event loop.
+# Blocking calls in a thread, so that the event loop goes on.
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -67,9 +67,9 @@ class Announcements:
     """
 
     def __init__(
-        self, talks: ConversationPort, rooms: AreaDirectory, presence: Presence, clock: Clock
+        self, conversations: ConversationPort, areas: AreaDirectory, presence: Presence, clock: Clock
     ) -> None:
-        self._talks, self._rooms, self._presence, self._clock = talks, rooms, presence, clock
+        self._conversations, self._areas, self._presence, self._clock = conversations, areas, presence, clock
         self._waiting: list[PendingNotification] = []
         self._next_change = asyncio.Event()
 
@@ -79,10 +79,10 @@ class Announcements:
         If none of these works, the announcement waits for the device. Returns False when there is
         no device to wait for either.
         """
-        if await self._talks.announce(conversation_id, text):
+        if await self._conversations.announce(conversation_id, text):
             return True
-        place, notice = self._talks.place_of(conversation_id), DeviceNotification(text=text)
-        if await self._say(place.device_id, place.area, notice):
+        place, notice = self._conversations.place_of(conversation_id), DeviceNotification(text=text)
+        if await self._announce(place.device_id, place.area, notice):
             return True
         if place.device_id:
             self._keep(notice, place.device_id, place.area)
@@ -91,7 +91,7 @@ class Announcements:
     async def to_device(self, device: Device, notice: DeviceNotification) -> bool:
         """Announces on this device only. Returns False when the announcement has to wait for the
         device."""
-        if await self._say(device.id, "", notice):
+        if await self._announce(device.id, "", notice):
             return True
         self._keep(notice, device.id, "")
         return False
@@ -101,13 +101,13 @@ class Announcements:
 
         If none accepts, the announcement waits for the first device of the area.
         """
-        ids = [one.id for one in await self._rooms.in_area(area)]
+        ids = [one.id for one in await self._areas.in_area(area)]
         async with asyncio.TaskGroup() as tasks:
-            told = {one: tasks.create_task(self._tell(one, notice)) for one in ids}
-        heard = [one for one, task in told.items() if task.result()]
-        if not heard:
+            attempts = {one: tasks.create_task(self._notify(one, notice)) for one in ids}
+        accepted = [one for one, task in attempts.items() if task.result()]
+        if not accepted:
             self._keep(notice, "", area)
-        return heard
+        return accepted
 
     def counts(self) -> Mapping[str, int]:
         """Returns how many announcements wait for each device, by device id."""
@@ -135,49 +135,49 @@ class Announcements:
         """Delivers waiting announcements when devices connect or become idle. Runs until
         cancelled."""
         while True:
-            here, kept = self._presence.changed(), self.changed()
-            await self._bring()
+            device_change, list_change = self._presence.changed(), self.changed()
+            await self._deliver_waiting()
             ends = [one.until for one in self._waiting]
             timeout_s = max(0.0, min(ends) - self._clock.now()) if ends else None
-            if await wait_for_any(here, kept, timeout_s=timeout_s):
+            if await wait_for_any(device_change, list_change, timeout_s=timeout_s):
                 await asyncio.sleep(SETTLE_S)
 
-    async def _bring(self) -> None:
+    async def _deliver_waiting(self) -> None:
         """Delivers to all targets at the same time, so that a slow device delays no other; to each
         in order."""
         targets = {_target(one) for one in self._waiting}
         async with asyncio.TaskGroup() as tasks:
             for target in targets:
-                tasks.create_task(self._bring_to(target))
+                tasks.create_task(self._deliver_to(target))
 
-    async def _bring_to(self, target: tuple[str, str]) -> None:
+    async def _deliver_to(self, target: tuple[str, str]) -> None:
         for one in [one for one in self._waiting if _target(one) == target]:
             if not any(other is one for other in self._waiting):
                 continue  # removed meanwhile, e.g. because its device was forgotten
-            is_over = one.until <= self._clock.now()
-            if is_over or await self._say(one.device_id, one.area, one.notice):
+            is_expired = one.until <= self._clock.now()
+            if is_expired or await self._announce(one.device_id, one.area, one.notice):
                 self._waiting = [other for other in self._waiting if other is not one]
                 self._note_change()
-                what = "was not heard in time" if is_over else "was brought"
-                logger.info("= a notice for %s %s", one.device_id or "an area", what)
+                what = "expired" if is_expired else "was delivered"
+                logger.info("= an announcement for %s %s", one.device_id or "an area", what)
 
-    async def _say(self, device_id: str, area: str, notice: DeviceNotification) -> bool:
+    async def _announce(self, device_id: str, area: str, notice: DeviceNotification) -> bool:
         """Announces on the device, or on another device in the area."""
-        if device_id and await self._tell(device_id, notice):
+        if device_id and await self._notify(device_id, notice):
             return True
         if not area or not self._presence.ids():
             return False
         try:
-            others = [one.id for one in await self._rooms.in_area(area) if one.id != device_id]
+            others = [one.id for one in await self._areas.in_area(area) if one.id != device_id]
         except EarshotError as error:
             logger.warning("! the other devices in the room are unknown: %s", error.code)
             return False
         for other in others:
-            if await self._tell(other, notice):
+            if await self._notify(other, notice):
                 return True
         return False
 
-    async def _tell(self, device_id: str, notice: DeviceNotification) -> bool:
+    async def _notify(self, device_id: str, notice: DeviceNotification) -> bool:
         live: ConnectedDevice | None = self._presence.find(device_id)
         if live is None:
             return False

@@ -17,8 +17,9 @@ LATE_S = 1.5
 """A report this long after the first of its group still belongs to the same wake word, over a slow
 network. A wake word takes half a second to say, and a command follows it."""
 
-CAUTION = 4.0
-"A device's mean counts half after this many wake words: the mean of one wake word says little."
+SHRINKAGE = 4.0
+"""Number of wake words after which a device's mean counts half. The mean of one wake word says
+little."""
 
 MAX_CORRECTION_DB = 12.0
 """Limit of the correction. A larger difference is not explained by place or gain: the microphone is
@@ -73,17 +74,17 @@ class Arbitration:
     Groups are independent of each other. Every contender gets exactly one verdict per wake word,
     and exactly one contender of a group wins. Example:
 
-        verdicts = arbitration.heard("kitchen", "dev_1", -20.0, {"dev_1", "dev_2"}, now)  # [] yet
+        verdicts = arbitration.report("kitchen", "dev_1", -20.0, {"dev_1", "dev_2"}, now)  # [] yet
         ...
         if (due := arbitration.due()) is not None and now >= due:
             verdicts = arbitration.tick(now)  # one winner, all others lose
     """
 
     def __init__(self) -> None:
-        self._races: dict[str, _WakeContest] = {}
+        self._contests: dict[str, _WakeContest] = {}
         self._usual: dict[str, _UsualLevel] = {}
 
-    def heard(
+    def report(
         self, group: str, device: str, level_db: float | None, known: AbstractSet[str], now: float
     ) -> list[ArbitrationVerdict]:
         """Records that a device detected the wake word; returns the verdicts that follow, if any.
@@ -95,58 +96,58 @@ class Arbitration:
         if level_db is not None:
             level_db = max(QUIETEST_DB, min(LOUDEST_DB, level_db))
         verdicts: list[ArbitrationVerdict] = []
-        race = self._races.get(group)
+        contest = self._contests.get(group)
         # a device reports the same wake word only once
-        is_old = race is not None and device in race.levels
-        if race is not None and not race.is_decided and (is_old or now >= race.began + WINDOW_S):
-            verdicts += self._decide(race)
-        if race is None or is_old or now >= race.began + LATE_S:
-            race = self._races[group] = _WakeContest(now)
-        race.levels[device] = level_db
-        if race.is_decided:
+        is_old = contest is not None and device in contest.levels
+        if contest is not None and not contest.is_decided and (is_old or now >= contest.began + WINDOW_S):
+            verdicts += self._decide(contest)
+        if contest is None or is_old or now >= contest.began + LATE_S:
+            contest = self._contests[group] = _WakeContest(now)
+        contest.levels[device] = level_db
+        if contest.is_decided:
             self._learn(device, level_db)
             verdicts.append(ArbitrationVerdict(device, won=False))
-        elif known <= race.levels.keys():
-            verdicts += self._decide(race)
+        elif known <= contest.levels.keys():
+            verdicts += self._decide(contest)
         return verdicts
 
-    def left(self, group: str, device: str, known: AbstractSet[str]) -> list[ArbitrationVerdict]:
+    def remove(self, group: str, device: str, known: AbstractSet[str]) -> list[ArbitrationVerdict]:
         """Removes a device that disconnected, and returns the verdicts that follow.
 
         The others need not wait for it, and it cannot win any more. known: the devices that are
         left.
         """
-        self.gave_up(group, device)
-        race = self._races.get(group)
-        if race is None or race.is_decided:
+        self.give_up(group, device)
+        contest = self._contests.get(group)
+        if contest is None or contest.is_decided:
             return []
-        race.levels.pop(device, None)
-        if not race.levels:
-            del self._races[group]
+        contest.levels.pop(device, None)
+        if not contest.levels:
+            del self._contests[group]
             return []
-        return self._decide(race) if known <= race.levels.keys() else []
+        return self._decide(contest) if known <= contest.levels.keys() else []
 
-    def gave_up(self, group: str, device: str) -> None:
+    def give_up(self, group: str, device: str) -> None:
         """Ends the contest because the winner will not send the command.
 
         The losers stopped listening, and no message can change that. A device that detects the wake
         word from now on begins a new contest.
         """
-        race = self._races.get(group)
-        if race is not None and race.winner == device:
-            del self._races[group]
+        contest = self._contests.get(group)
+        if contest is not None and contest.winner == device:
+            del self._contests[group]
 
     def due(self) -> float | None:
         """Returns the time at which `tick` has something to decide; None: nothing waits."""
-        return min((race.began + WINDOW_S for race in self._undecided()), default=None)
+        return min((contest.began + WINDOW_S for contest in self._undecided()), default=None)
 
     def tick(self, now: float) -> list[ArbitrationVerdict]:
         """Decides contests whose window is over, and removes old ones."""
-        ripe = [race for race in self._undecided() if now >= race.began + WINDOW_S]
-        verdicts = [verdict for race in ripe for verdict in self._decide(race)]
-        over = [name for name, race in self._races.items() if now >= race.began + LATE_S]
-        for name in over:
-            del self._races[name]
+        due_contests = [contest for contest in self._undecided() if now >= contest.began + WINDOW_S]
+        verdicts = [verdict for contest in due_contests for verdict in self._decide(contest)]
+        expired = [name for name, contest in self._contests.items() if now >= contest.began + LATE_S]
+        for name in expired:
+            del self._contests[name]
         return verdicts
 
     def forget(self, device: str) -> None:
@@ -164,25 +165,25 @@ class Arbitration:
             return 0.0
         weight = sum(one.count for one in others)
         usual_db = sum(one.mean_db * one.count for one in others) / weight
-        sure = own.count / (own.count + CAUTION) * weight / (weight + CAUTION)
-        found = (own.mean_db - usual_db) * sure
+        confidence = own.count / (own.count + SHRINKAGE) * weight / (weight + SHRINKAGE)
+        found = (own.mean_db - usual_db) * confidence
         return max(-MAX_CORRECTION_DB, min(MAX_CORRECTION_DB, found))
 
     def _undecided(self) -> Iterator[_WakeContest]:
-        return (race for race in self._races.values() if not race.is_decided)
+        return (contest for contest in self._contests.values() if not contest.is_decided)
 
-    def _decide(self, race: _WakeContest) -> list[ArbitrationVerdict]:
+    def _decide(self, contest: _WakeContest) -> list[ArbitrationVerdict]:
         def rank(device: str) -> tuple[bool, float, str]:
             """Sorts the best first. A device without a level wins only among others without one;
             ties go by name."""
-            level_db = race.levels[device]
+            level_db = contest.levels[device]
             if level_db is None:
                 return True, 0.0, device
             return False, self.correction_db(device) - level_db, device
 
-        winner, *losers = sorted(race.levels, key=rank)
-        race.winner = winner
-        for device, level_db in race.levels.items():
+        winner, *losers = sorted(contest.levels, key=rank)
+        contest.winner = winner
+        for device, level_db in contest.levels.items():
             self._learn(device, level_db)
         return [
             ArbitrationVerdict(winner, won=True),

@@ -25,7 +25,7 @@ ApprovalState = Literal["new", "approved", "blocked"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceClaims:
-    """Claims of a device about itself when it connects. Only `address` can be trusted."""
+    """What a device says about itself when it connects. Only `address` can be trusted."""
 
     kind: DeviceKind
     hardware_id: str
@@ -110,12 +110,11 @@ class Device:
 class DeviceDirectory(Protocol):
     """The known devices. Every call may raise StorageError."""
 
-    async def check_in(self, contact: DeviceClaims) -> Device:
+    async def check_in(self, claims: DeviceClaims) -> Device:
         """Records the device, and when and from where it was last seen.
 
-        A device that was never seen before is `new`, or approved if the configuration trusts its
-        network. The same holds for a device with an identity other than the approved one: this is
-        what the result says.
+        A device that was never seen before is `new`, or `approved` if the configuration trusts its
+        network. The result says the same for a device with another identity than the approved one.
         """
         ...
 
@@ -124,8 +123,8 @@ class DeviceDirectory(Protocol):
     ) -> Device | None:
         """Returns the device, or None if it is unknown.
 
-        identity: that of the device that asks; for it, a device approved with another identity is
-            `new`. Empty: identities are not compared.
+        identity: identity of the device that asks. If the approved one is another, the result is
+        `new`. Empty: identities are not compared.
         """
         ...
 

@@ -70,7 +70,7 @@ class FirmwareFolder:
             firmware = self._firmware(version, board) if len(found) < MAX_LISTED else None
             if firmware is not None:
                 found.append(firmware)
-        return sorted(found, key=lambda one: (age(one.version), one.board), reverse=True)
+        return sorted(found, key=lambda one: (version_key(one.version), one.board), reverse=True)
 
     def of(self, board: str) -> Sequence[FirmwareFile]:
         """Returns the images for this board, the newest version first."""
@@ -172,20 +172,20 @@ def is_release(version: str) -> bool:
     return _RELEASE.fullmatch(version) is not None
 
 
-Age = tuple[tuple[int, ...], bool, tuple[tuple[bool, int, str], ...]]
+VersionKey = tuple[tuple[int, ...], bool, tuple[tuple[bool, int, str], ...]]
 
 
-def age(version: str) -> Age:
+def version_key(version: str) -> VersionKey:
     """Returns a sort key: 0.10 is newer than 0.9 and than `0.10-rc.10`, that than `0.10-rc.9`.
 
     A version without a number (WAS's `local`) is the oldest. Text after a `+` is ignored.
     """
     release, _, candidate = version.partition("+")[0].partition("-")
     numbers = tuple(int(one[:9]) for one in _NUMBERS.findall(release))
-    return numbers, not candidate, tuple(map(_part_age, _PARTS.findall(candidate)))
+    return numbers, not candidate, tuple(map(_part_key, _PARTS.findall(candidate)))
 
 
-def _part_age(part: str) -> tuple[bool, int, str]:
+def _part_key(part: str) -> tuple[bool, int, str]:
     """Sorts numbers by value, and before words (semver.org, 11.4)."""
     return (False, int(part[:9]), "") if part[0] in "0123456789" else (True, 0, part)
 

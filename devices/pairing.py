@@ -83,19 +83,20 @@ def is_code_expired(moment: datetime | None, now: datetime) -> bool:
     return moment is None or moment <= now
 
 
-def check_shown(shown: str, expires: datetime | None, said: str, now: datetime) -> None:
+def check_shown(shown: str, expires: datetime | None, typed: str, now: datetime) -> None:
     """Checks that the person who approves a device by its id saw the code that this device shows.
 
-    Another device may have taken its place meanwhile. shown, said: empty for no code.
-    Raises Conflict pairing_code_needed, pairing_code_unknown or pairing_code_expired.
+    Another device may have taken its place meanwhile. shown: the code that the device shows; typed:
+    the code that the person typed. Empty: none. Raises Conflict pairing_code_needed,
+    pairing_code_unknown or pairing_code_expired.
     """
-    if shown and not said:
+    if shown and not typed:
         raise Conflict(
             f"the device shows a code of {CODE_DIGITS} digits; approve it with that code",
             code="pairing_code_needed",
             param="code",
         )
-    if said != shown:
+    if typed != shown:
         raise Conflict(
             "the device shows another code; compare the code with the one that it shows now",
             code="pairing_code_unknown",

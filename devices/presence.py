@@ -81,31 +81,31 @@ class Presence:
     When a device has two connections, the newer counts and the door closes the older.
     """
 
-    def __init__(self, witness: DeviceEventSink | None = None) -> None:
+    def __init__(self, event_sink: DeviceEventSink | None = None) -> None:
         self._live: dict[str, ConnectedDevice] = {}
         self._identities: dict[str, bytes] = {}
         self._next_change = asyncio.Event()
-        self._witness = witness
+        self._event_sink = event_sink
 
     @contextmanager
-    def here(
+    def connected(
         self, device_id: str, live: ConnectedDevice, identity: bytes = b""
     ) -> Iterator[ConnectedDevice | None]:
         """Counts the device as connected while the body runs.
 
-        Yields the connection that it replaces, which the caller closes. identity: the device's when
-        it was admitted.
+        Yields the older connection that it replaces, which the caller closes, or None. identity:
+        the device's when it was admitted.
         """
         former = self._live.get(device_id)
         self._live[device_id], self._identities[device_id] = live, identity
-        self._tell(device_id, "connected")
+        self._emit(device_id, "connected")
         self.note_change()
         try:
             yield former
         finally:
             if self._live.get(device_id) is live:
                 del self._live[device_id], self._identities[device_id]
-                self._tell(device_id, "disconnected")
+                self._emit(device_id, "disconnected")
                 self.note_change()
 
     def find(self, device_id: str) -> ConnectedDevice | None:
@@ -116,7 +116,7 @@ class Presence:
         """Returns the ids of the connected devices."""
         return tuple(self._live)
 
-    def all_here(self) -> Mapping[str, tuple[ConnectedDevice, bytes]]:
+    def connections(self) -> Mapping[str, tuple[ConnectedDevice, bytes]]:
         """Returns the present connections by the directory's id, each with the identity that was
         admitted."""
         return {one: (live, self._identities[one]) for one, live in self._live.items()}
@@ -129,7 +129,7 @@ class Presence:
     def note_turn(self, device_id: str) -> None:
         """Reports that a turn is over; called by doors. The device's log stores the `timing`."""
         live = self._live.get(device_id)
-        self._tell(device_id, "turn", timing=live.timing if live else None)
+        self._emit(device_id, "turn", timing=live.timing if live else None)
         self.note_change()
 
     def note_error(self, device_id: str, code: str) -> None:
@@ -137,13 +137,13 @@ class Presence:
 
         code: the stable code of an error (`core.errors`), never words of users.
         """
-        self._tell(device_id, "error", code=code)
+        self._emit(device_id, "error", code=code)
 
     def changed(self) -> asyncio.Event:
         """Returns the event that is set at the next change."""
         return self._next_change
 
-    def _tell(
+    def _emit(
         self,
         device_id: str,
         what: DeviceEventKind,
@@ -151,5 +151,5 @@ class Presence:
         code: str = "",
         timing: Mapping[str, float] | None = None,
     ) -> None:
-        if self._witness is not None:
-            self._witness(device_id, what, code=code, timing=timing)
+        if self._event_sink is not None:
+            self._event_sink(device_id, what, code=code, timing=timing)

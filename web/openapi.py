@@ -36,7 +36,8 @@ class ErrorBody(msgspec.Struct, frozen=True):
 def document(
     routes: Sequence[Route], *, title: str, version: str, description: str
 ) -> Mapping[str, Any]:
-    """Returns the OpenAPI document of these routes. The key is its one security scheme."""
+    """Returns the OpenAPI document of these routes. Its only security scheme is the key as a bearer
+    token."""
     types = list(dict.fromkeys(_types(routes)))
     found, components = msgspec.json.schema_components(types, ref_template=SCHEMA_REF)
     schemas = dict(zip(types, found, strict=True))

@@ -1,5 +1,5 @@
-"""The page: its files are read once, and sent with ETags and a policy that allows nothing
-foreign."""
+"""The page: its files are read once, and sent with ETags and a policy that allows nothing from
+other sites."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

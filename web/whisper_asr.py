@@ -108,9 +108,9 @@ class WhisperServiceDoor:
 
     async def transcribe(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /asr`."""
-        wishes = _wishes(request.query)
-        transcript = await while_connected(request, self._heard(request, wishes, _options(wishes)))
-        body, content_type = _answer(wishes, transcript)
+        query = _read_query(request.query)
+        transcript = await while_connected(request, self._transcribe_upload(request, query, _options(query)))
+        body, content_type = _answer(query, transcript)
         headers = {MODEL_HEADER: self._transcriber.name_of(DEFAULT)}
         return aioweb.Response(
             text=body, content_type=content_type, charset="utf-8", headers=headers
@@ -118,48 +118,48 @@ class WhisperServiceDoor:
 
     async def detect_language(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /detect-language`."""
-        wishes = _wishes(request.query)
-        work = self._heard(request, wishes, AsrOptions(), at_most_s=DETECTION_S)
-        heard = await while_connected(request, work)
-        code = heard.language
-        found = DetectedLanguage(name_of(code), code, round(heard.language_probability, 4))
+        query = _read_query(request.query)
+        work = self._transcribe_upload(request, query, AsrOptions(), max_audio_s=DETECTION_S)
+        transcript = await while_connected(request, work)
+        code = transcript.language
+        found = DetectedLanguage(name_of(code), code, round(transcript.language_probability, 4))
         return aioweb.Response(body=msgspec.json.encode(found), content_type=JSON)
 
-    async def _heard(
+    async def _transcribe_upload(
         self,
         request: aioweb.Request,
-        wishes: WhisperServiceQuery,
+        query: WhisperServiceQuery,
         options: AsrOptions,
         *,
-        at_most_s: float | None = None,
+        max_audio_s: float | None = None,
     ) -> Transcript:
         self._transcriber.check(DEFAULT, options)
         with self._spools.open() as spool:
             await read_form(request, spool, lambda _: False, file=FILE)
             async with self._transcriber.open(DEFAULT, options) as recording, TaskGroup() as tasks:
-                tasks.create_task(self._feed(recording, spool, wishes, at_most_s))
+                tasks.create_task(self._feed(recording, spool, query, max_audio_s))
                 return await recording.transcript()
 
     async def _feed(
         self,
         recording: RecordingTranscription,
         spool: UploadSpool,
-        wishes: WhisperServiceQuery,
-        at_most_s: float | None,
+        query: WhisperServiceQuery,
+        max_audio_s: float | None,
     ) -> None:
-        left = None if at_most_s is None else round(at_most_s * ASR_RATE_HZ)
+        samples_left = None if max_audio_s is None else round(max_audio_s * ASR_RATE_HZ)
         try:
             source = await spool.file()
             sound = (
                 self._decoder.blocks(source, ASR_RATE_HZ, self._limits)
-                if wishes.encode
+                if query.encode
                 else _raw(source)
             )
             async with aclosing(sound) as pieces:
                 async for pcm in pieces:
-                    await recording.push(pcm[:left])
-                    left = None if left is None else left - len(pcm)
-                    if left is not None and left <= 0:
+                    await recording.push(pcm[:samples_left])
+                    samples_left = None if samples_left is None else samples_left - len(pcm)
+                    if samples_left is not None and samples_left <= 0:
                         break
         except RequestError as error:
             error.param = FILE
@@ -180,37 +180,37 @@ async def _raw(source: BinaryIO) -> AsyncGenerator[Pcm, None]:
         raise RequestError("the file has no audio samples", code="unsupported_audio")
 
 
-def _wishes(query: Mapping[str, str]) -> WhisperServiceQuery:
+def _read_query(sent: Mapping[str, str]) -> WhisperServiceQuery:
     """Reads the query. Raises RequestError with the field's name."""
-    wishes = parse_fields(
+    query = parse_fields(
         [
             (name, text.lower() if name != "initial_prompt" else text)
-            for name, text in query.items()
+            for name, text in sent.items()
         ],
         WhisperServiceQuery,
     )
-    if wishes.diarize:
+    if query.diarize:
         raise RequestError(
             "No engine here distinguishes speakers: leave 'diarize' out.",
             code="unsupported_parameter",
             param="diarize",
         )
-    return wishes
+    return query
 
 
-def _options(wishes: WhisperServiceQuery) -> AsrOptions:
-    has_words = wishes.word_timestamps and wishes.output == "json"
+def _options(query: WhisperServiceQuery) -> AsrOptions:
+    has_words = query.word_timestamps and query.output == "json"
     return AsrOptions(
-        language=language_of(wishes.language, "language") if wishes.language else None,
-        task=wishes.task,
-        prompt=wishes.initial_prompt,
-        timestamps="none" if wishes.output == "txt" else "word" if has_words else "segment",
+        language=language_of(query.language, "language") if query.language else None,
+        task=query.task,
+        prompt=query.initial_prompt,
+        timestamps="none" if query.output == "txt" else "word" if has_words else "segment",
     )
 
 
-def _answer(wishes: WhisperServiceQuery, transcript: Transcript) -> tuple[str, str]:
+def _answer(query: WhisperServiceQuery, transcript: Transcript) -> tuple[str, str]:
     """Returns the body and its content type."""
-    match wishes.output:
+    match query.output:
         case "txt":
             return f"{transcript.text}\n", TEXT
         case "srt":
@@ -226,11 +226,11 @@ def _answer(wishes: WhisperServiceQuery, transcript: Transcript) -> tuple[str, s
 def _json(transcript: Transcript) -> WhisperServiceResponse:
     segments = []
     for index, one in enumerate(transcript.segments):
-        shown = msgspec.structs.asdict(segment_json(index, one))
+        fields = msgspec.structs.asdict(segment_json(index, one))
         words = tuple(
             word_json(word)
             for word in transcript.words
             if one.start_ms <= word.start_ms < one.end_ms
         )
-        segments.append(WhisperServiceSegment(**shown, words=words or UNSET))
+        segments.append(WhisperServiceSegment(**fields, words=words or UNSET))
     return WhisperServiceResponse(transcript.text, tuple(segments), transcript.language)

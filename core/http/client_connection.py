@@ -8,7 +8,7 @@ from core.errors import RequestError
 
 ValueT = TypeVar("ValueT")
 
-LOOK_S = 0.2
+CHECK_INTERVAL_S = 0.2
 """Interval of the check. aiohttp reports a lost connection to a handler only when it reads or
 writes."""
 
@@ -39,7 +39,7 @@ async def while_connected(
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(work)
         while not task.done():
-            await asyncio.wait([task], timeout=LOOK_S)
+            await asyncio.wait([task], timeout=CHECK_INTERVAL_S)
             if request.transport is None and not task.done():
                 raise ClientDisconnected
     return task.result()

@@ -106,9 +106,9 @@ class HostAllowlist:
 
 def is_forbidden(address: IpAddress) -> bool:
     """Returns whether an address means the asking machine, its link, many machines or none."""
-    inner = _inner(address)
-    if inner is not None:
-        return is_forbidden(inner)
+    embedded = _embedded_ipv4(address)
+    if embedded is not None:
+        return is_forbidden(embedded)
     return (
         address in METADATA
         or address.is_loopback
@@ -126,7 +126,7 @@ async def resolve_host(host: str, port: int) -> Sequence[IpAddress]:
     return [ip_address(str(address[0]).partition("%")[0]) for *_, address in found]
 
 
-def _inner(address: IpAddress) -> IPv4Address | None:
+def _embedded_ipv4(address: IpAddress) -> IPv4Address | None:
     """Returns the IPv4 address that an IPv6 address stands for; None: it stands for none."""
     if not isinstance(address, IPv6Address):
         return None

@@ -1,4 +1,4 @@
-"""Server-sent events for pages, up to a number of pages at once.
+"""Sends data to clients that may read slowly, and server-sent events to a limited number of pages.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -12,11 +12,12 @@ from core.errors import RequestError
 from core.http.client_connection import ClientDisconnected
 from core.limits import CapacityLimit
 
-# Bytes to somebody who may take them slowly, or not at all.
+# Sends bytes to a client that may read them slowly, or not at all.
 
 STALL_S = 120.0
 """Longest wait for a client that reads nothing. It must be longer than a player needs for the sound
-in the sockets' buffers, up to 2 MB, before it reads on. Meanwhile the stream holds a voice."""
+in the sockets' buffers, up to 2 MB, before it reads on. Meanwhile the stream keeps a voice of the
+TTS engine busy."""
 
 
 class ResponseWriter(Protocol):
@@ -52,7 +53,7 @@ HEARTBEAT_S = 15.0
 """Interval of the heartbeat. Proxies cut silent connections after 30 to 60 s. It is also how soon a
 lost page is noticed."""
 
-ALIVE = b": still here\n\n"
+HEARTBEAT = b": still here\n\n"
 "Comment line that serves as heartbeat."
 RETRY_AFTER_S = 10
 
@@ -72,12 +73,12 @@ class EventStreamSubscribers:
     """Pages that watch one thing. Each holds a socket and its unread data: one event and the
     socket's buffer, because the next event is requested only after the last one was sent."""
 
-    def __init__(self, what: str, most: int, heartbeat_s: float = HEARTBEAT_S) -> None:
-        """`what`: the thing that is watched, for errors. `most`: pages at once. `heartbeat_s`:
-        seconds of silence until a heartbeat."""
+    def __init__(self, what: str, max_subscribers: int, heartbeat_s: float = HEARTBEAT_S) -> None:
+        """`what`: the thing that is watched, for errors. `max_subscribers`: limit of pages at the
+        same time. `heartbeat_s`: seconds without an event until a heartbeat."""
         self._heartbeat_s = heartbeat_s
         self._places = CapacityLimit(
-            most,
+            max_subscribers,
             f"{{limit}} clients already watch {what}, the limit",
             retry_after_s=RETRY_AFTER_S,
             code="too_many_watchers",
@@ -93,12 +94,12 @@ class EventStreamSubscribers:
         """
         with self._places.take():
             async with aclosing(events):
-                first = await anext(events)  # raises before it is too late to say so
+                first = await anext(events)  # may raise: the response has not begun, so it can still be a status
                 try:
                     await response.prepare(request)
                     await self._send(response, first, events)
                 except* (ClientDisconnected, ConnectionError):
-                    pass  # the page is gone, which is how every watch ends
+                    pass  # the page was closed, which is the usual end
         return response
 
     async def _send(
@@ -107,15 +108,15 @@ class EventStreamSubscribers:
         """Sends events, and a heartbeat whenever there was none for `heartbeat_s`."""
         async with asyncio.TaskGroup() as tasks:
             await send(response, first)
-            coming = tasks.create_task(_next(events))
+            next_event = tasks.create_task(_next(events))
             while True:
-                done, _ = await asyncio.wait([coming], timeout=self._heartbeat_s)
-                data = coming.result() if done else ALIVE
+                done, _ = await asyncio.wait([next_event], timeout=self._heartbeat_s)
+                data = next_event.result() if done else HEARTBEAT
                 if data is None:
                     return
                 await send(response, data)
                 if done:
-                    coming = tasks.create_task(_next(events))
+                    next_event = tasks.create_task(_next(events))
 
 
 async def _next(events: AsyncGenerator[bytes, None]) -> bytes | None:

@@ -42,7 +42,7 @@ SETTLE_S = 0.1
 """Wait before an update is sent, in seconds. Changes come in bursts (a device connects, then
 listens), so watchers get the state after the burst."""
 
-AGAIN_S = 5.0
+DATABASE_RETRY_S = 5.0
 """Seconds until the next try after the database failed. Until then a device that was just blocked
 may stay connected."""
 
@@ -67,7 +67,7 @@ class DevicesDoor:
         self,
         registry: DeviceRegistry,
         presence: Presence,
-        journal: DeviceEventLog,
+        event_log: DeviceEventLog,
         announcements: Announcements,
         check: Callable[[DeviceProfile], None],
         images: Mapping[DeviceKind, FirmwareFolder] | None = None,
@@ -78,70 +78,70 @@ class DevicesDoor:
         heartbeat_s: interval of the heartbeats of `watch`, in seconds.
         """
         self._check, self._images = check, images or {}
-        self._registry, self._presence, self._journal = registry, presence, journal
+        self._registry, self._presence, self._event_log = registry, presence, event_log
         self._announcements, self._heartbeat_s = announcements, heartbeat_s
         self._watchers = EventStreamSubscribers("the devices", MAX_WATCHERS, heartbeat_s)
 
     async def run(self) -> None:
         """Closes the connections of devices that may no longer be served. Runs until cancelled.
 
-        It does not matter who decided that, or on which of several servers.
+        It reads the decisions from the database, so a decision on another server counts, too.
         """
         while True:
             changed, again_s = self._registry.changed(), None
             try:
-                await self._end_unwelcome()
+                await self._disconnect_refused()
             except StorageError:  # the database has logged it
-                again_s = AGAIN_S
+                again_s = DATABASE_RETRY_S
             await wait_for_any(changed, timeout_s=again_s)
 
     async def list_all(self, _: aioweb.Request) -> aioweb.Response:
-        return _json(await self._everyone())
+        return _json(await self._device_list())
 
     async def show(self, request: aioweb.Request) -> aioweb.Response:
         return _json(self._view(await self._device(request)))
 
     async def log(self, request: aioweb.Request) -> aioweb.Response:
         device = await self._device(request)
-        return _json(DeviceLog([*self._journal.of(device.id)]))
+        return _json(DeviceLog([*self._event_log.of(device.id)]))
 
     async def pair(self, request: aioweb.Request) -> aioweb.Response:
-        asked = read_body(await request.read(), PairRequest)
-        return await self._approved(self._registry.pair(asked.code))
+        body = read_body(await request.read(), PairRequest)
+        return await self._approved(self._registry.pair(body.code))
 
     async def approve(self, request: aioweb.Request) -> aioweb.Response:
-        asked = read_body(await request.read(), ApproveRequest)
-        return await self._approved(self._registry.approve(_id_of(request), asked.code))
+        body = read_body(await request.read(), ApproveRequest)
+        return await self._approved(self._registry.approve(_id_of(request), body.code))
 
     async def block(self, request: aioweb.Request) -> aioweb.Response:
         device = await self._registry.block(_id_of(request))
-        await self._end(device.id)
-        return self._decided(device, "blocked")
+        await self._disconnect(device.id)
+        return self._report_decision(device, "blocked")
 
     async def edit(self, request: aioweb.Request) -> aioweb.Response:
-        asked = read_body(await request.read(), DeviceEdit)
-        if asked.name and not short(asked.name):
+        body = read_body(await request.read(), DeviceEdit)
+        if body.name and not short(body.name):
             raise RequestError(
                 f"name: 1 to {MAX_NAME_CHARS} characters, not only spaces",
                 code="invalid_value",
                 param="name",
             )
-        if asked.profile is not UNSET:
+        if body.profile is not UNSET:
             before = await self._device(request)
-            self._check_profile(asked.profile.applied(before.profile))
+            self._check_profile(body.profile.applied(before.profile))
         device = await self._registry.edit(
             _id_of(request),
-            name=None if asked.name is UNSET else short(asked.name),
-            area=None if asked.area is UNSET else short(asked.area),
-            profile=None if asked.profile is UNSET else asked.profile.applied,
+            name=None if body.name is UNSET else short(body.name),
+            area=None if body.area is UNSET else short(body.area),
+            profile=None if body.profile is UNSET else body.profile.applied,
         )
         return _json(self._view(device))
 
     async def forget(self, request: aioweb.Request) -> aioweb.Response:
         device_id = _id_of(request)
         await self._registry.forget(device_id)
-        await self._end(device_id)
-        self._journal.forget(device_id)
+        await self._disconnect(device_id)
+        self._event_log.forget(device_id)
         logger.info("= device %s forgotten", device_id)
         return aioweb.Response(status=204)
 
@@ -171,21 +171,21 @@ class DevicesDoor:
         return _json(AreaNotificationResult([*await self._announcements.to_area(area, notice)]))
 
     async def restart(self, request: aioweb.Request) -> aioweb.Response:
-        device, live = await self._live(request)
-        return await _told(live.restart(), device, "be restarted")
+        device, live = await self._connected_device(request)
+        return await _start_action(live.restart(), device, "be restarted")
 
     async def update(self, request: aioweb.Request) -> aioweb.Response:
-        asked = read_body(await request.read(), FirmwareUpdateRequest)
-        device, live = await self._live(request)
+        body = read_body(await request.read(), FirmwareUpdateRequest)
+        device, live = await self._connected_device(request)
         folder = self._images.get(device.kind)
-        if folder and await image_for(folder, device.board, asked.firmware) is None:
+        if folder and await image_for(folder, device.board, body.firmware) is None:
             raise NotFound(
-                f"there is no firmware {asked.firmware} for {device.name}; put it into"
+                f"there is no firmware {body.firmware} for {device.name}; put it into"
                 f" {folder.place(device.board)}".replace("  ", " "),
                 code="firmware_not_found",
                 param="firmware",
             )
-        return await _told(live.update(asked.firmware), device, "be given that firmware")
+        return await _start_action(live.update(body.firmware), device, "be given that firmware")
 
     async def firmware(self, request: aioweb.Request) -> aioweb.Response:
         device = await self._device(request)
@@ -207,14 +207,14 @@ class DevicesDoor:
         while True:
             sources = (self._registry, self._presence, self._announcements)
             changed = [one.changed() for one in sources]
-            now = msgspec.json.encode(await self._everyone())
+            now = msgspec.json.encode(await self._device_list())
             if now != shown:
                 yield b"event: devices\ndata: %b\n\n" % now
             shown = now
             if await wait_for_any(*changed, timeout_s=self._heartbeat_s):
                 await asyncio.sleep(SETTLE_S)
 
-    async def _everyone(self) -> DeviceList:
+    async def _device_list(self) -> DeviceList:
         return DeviceList([self._view(one) for one in await self._registry.everyone()])
 
     def _check_profile(self, profile: DeviceProfile) -> None:
@@ -232,21 +232,21 @@ class DevicesDoor:
         waiting += self._announcements.waiting_in(device.area) if device.area else 0
         return view_of(device, self._presence.find(device.id), waiting)
 
-    async def _approved(self, deciding: Awaitable[Device]) -> aioweb.Response:
+    async def _approved(self, decision: Awaitable[Device]) -> aioweb.Response:
         try:
-            return self._decided(await deciding, "approved")
+            return self._report_decision(await decision, "approved")
         except EarshotError as error:  # never log the code: it may belong to another device
             logger.warning("! devices: an approval was refused: %s", error.code)
             raise
 
-    def _decided(self, device: Device, how: str) -> aioweb.Response:
+    def _report_decision(self, device: Device, how: str) -> aioweb.Response:
         logger.info("= device %s %s", device.id, how)
         return _json(self._view(device))
 
     async def _device(self, request: aioweb.Request) -> Device:
         return await self._registry.by_id(_id_of(request))
 
-    async def _live(self, request: aioweb.Request) -> tuple[Device, ConnectedDevice]:
+    async def _connected_device(self, request: aioweb.Request) -> tuple[Device, ConnectedDevice]:
         """Returns the device and its connection. Raises NotFound, or Conflict device_away."""
         device = await self._device(request)
         live = self._presence.find(device.id)
@@ -254,16 +254,16 @@ class DevicesDoor:
             raise Conflict(f"{device.name} is not connected now", code="device_away")
         return device, live
 
-    async def _end_unwelcome(self) -> None:
+    async def _disconnect_refused(self) -> None:
         """Closes connections and drops announcements of devices that are not approved with this
         identity."""
-        here, waited_for = self._presence.all_here(), self._announcements.counts()
-        if not here and not waited_for:
+        connected, waited_for = self._presence.connections(), self._announcements.counts()
+        if not connected and not waited_for:
             return
         known = {one.id: one for one in await self._registry.everyone()}
-        for device_id in {*here, *waited_for}:
+        for device_id in {*connected, *waited_for}:
             device = known.get(device_id)
-            live, identity = here.get(device_id, (None, b""))
+            live, identity = connected.get(device_id, (None, b""))
             is_approved = device is not None and device.standing == "approved"
             if not is_approved:
                 self._announcements.forget(device_id)
@@ -272,7 +272,7 @@ class DevicesDoor:
             if live and not (is_approved and is_same) and self._presence.find(device_id) is live:
                 await live.close()
 
-    async def _end(self, device_id: str) -> None:
+    async def _disconnect(self, device_id: str) -> None:
         self._announcements.forget(device_id)
         if live := self._presence.find(device_id):
             await live.close()
@@ -283,13 +283,13 @@ def _id_of(request: aioweb.Request) -> str:
 
 
 async def _notice(request: aioweb.Request) -> DeviceNotification:
-    asked = read_body(await request.read(), NotificationRequest)
-    return DeviceNotification(text=asked.text, audio_url=asked.audio_url)
+    body = read_body(await request.read(), NotificationRequest)
+    return DeviceNotification(text=body.text, audio_url=body.audio_url)
 
 
-async def _told(asking: Awaitable[bool], device: Device, what: str) -> aioweb.Response:
+async def _start_action(action: Awaitable[bool], device: Device, what: str) -> aioweb.Response:
     """Answers that the action was started. Raises Conflict not_supported if it is not possible."""
-    if not await asking:
+    if not await action:
         why = f"{device.name} ({device.kind}) cannot {what} from here, or not now"
         raise Conflict(why, code="not_supported")
     return _json(DeviceActionResult(device.id))

@@ -174,7 +174,7 @@ def view_of(device: Device, live: ConnectedDevice | None, waiting: int) -> Devic
 
 _KNOWN = tuple(one.name for one in fields(Device) if one.name != "identity")
 
-_PLACE = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<param>[^`]*)`)?$", re.DOTALL)
+_ERROR_LOCATION = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<param>[^`]*)`)?$", re.DOTALL)
 _NAMED = re.compile(r"(?:missing required|unknown) field `(?P<name>[^`]*)`")
 
 
@@ -192,8 +192,8 @@ def read_body(body: bytes, wanted: type[T]) -> T:
 
 
 def _invalid(text: str, wanted: Any) -> RequestError:
-    placed = _PLACE.match(text)
-    param, why = (placed["param"] or "", placed["why"]) if placed else ("", text)
+    located = _ERROR_LOCATION.match(text)
+    param, why = (located["param"] or "", located["why"]) if located else ("", text)
     if named := _NAMED.search(why):
         param = ".".join(filter(None, (param, named["name"][:MAX_NAME_CHARS])))
         taken = ProfileEdit if param.startswith("profile.") else wanted

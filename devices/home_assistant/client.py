@@ -82,28 +82,28 @@ class HomeAssistantClient:
         self._debounce_s = debounce_s
         self._began_s = 0.0
         self._http: ClientSession | None = None
-        self._link: HomeAssistantWebSocket | None = None
-        self._wake = asyncio.Event()
-        "There is reason to try now."
-        self._changed = asyncio.Event()
-        "Something is called otherwise."
-        self._moved = asyncio.Event()
-        "Replaced with each new state."
-        self._settled = asyncio.Event()
-        "The names are there, or will not be soon."
+        self._websocket: HomeAssistantWebSocket | None = None
+        self._retry_now = asyncio.Event()
+        "Set when Home Assistant was reached over REST, so that a connection is tried at once."
+        self._names_changed = asyncio.Event()
+        "Set when names may have changed."
+        self._state_changed = asyncio.Event()
+        "Set at the next change of `state`, and then replaced."
+        self._first_attempt_over = asyncio.Event()
+        "Set when the names are known, or the first attempt has failed."
 
     async def settled(self, timeout_s: float) -> None:
         """Waits until the names are known or the first attempt has failed, at most `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._settled.wait()
+                await self._first_attempt_over.wait()
         except TimeoutError:
             logger.info("home assistant: no names after %g s; starting without", timeout_s)
 
     async def until(self, *states: ConnectionState) -> None:
         """Waits for one of these states."""
         while self.state not in states:
-            await self._moved.wait()
+            await self._state_changed.wait()
 
     async def converse(
         self, text: str, language: str, conversation_id: str | None
@@ -115,37 +115,37 @@ class HomeAssistantClient:
         conversation_id: Home Assistant's id of a conversation to continue; None: a new one.
         Raises HomeAssistantError, RemoteProtocolError and OverloadedError.
         """
-        wanted: dict[str, str] = {"text": text, "language": self.settings.language or language}
+        request: dict[str, str] = {"text": text, "language": self.settings.language or language}
         if self.settings.agent_id:
-            wanted["agent_id"] = self.settings.agent_id
+            request["agent_id"] = self.settings.agent_id
         if conversation_id is not None:  # an id of null is refused with an error
-            wanted["conversation_id"] = conversation_id
-        began_s, how = self._clock.now(), "cancelled"
+            request["conversation_id"] = conversation_id
+        began_s, outcome = self._clock.now(), "cancelled"
         try:
             async with asyncio.timeout(self.settings.timeout_s):
-                answer = parse(await self._process(wanted))
-            how = answer.kind if answer.kind in ("action_done", "query_answer") else "error"
+                answer = parse(await self._process(request))
+            outcome = answer.kind if answer.kind in ("action_done", "query_answer") else "error"
         except TimeoutError:
-            how = HomeAssistantTimeout.code
+            outcome = HomeAssistantTimeout.code
             raise HomeAssistantTimeout(f"no answer within {self.settings.timeout_s:g} s") from None
         except EarshotError as error:
-            how = error.code
+            outcome = error.code
             raise
         finally:
             self._metrics.observe(
-                "earshot_home_assistant_seconds", self._clock.now() - began_s, outcome=how
+                "earshot_home_assistant_seconds", self._clock.now() - began_s, outcome=outcome
             )
         return answer
 
     async def call_service(self, domain: str, service: str, data: dict[str, Any]) -> None:
         """Calls a service for the entities that `data` names under `entity_id`. Raises
         HomeAssistantError."""
-        link = self._link
-        if link is None:
-            raise self._absent()
+        websocket = self._websocket
+        if websocket is None:
+            raise self._not_connected()
         try:
             async with asyncio.timeout(self.settings.timeout_s):
-                await link.call("call_service", domain=domain, service=service, service_data=data)
+                await websocket.call("call_service", domain=domain, service=service, service_data=data)
         except TimeoutError:
             raise HomeAssistantTimeout(f"no answer within {self.settings.timeout_s:g} s") from None
 
@@ -159,17 +159,17 @@ class HomeAssistantClient:
                 await self._pause(self._backoff.fail(self._clock.now() - self._began_s))
 
     async def _attempt(self, http: ClientSession) -> bool:
-        """Runs one connection from its beginning to its end. Returns False when no other shall
-        follow."""
-        if self._is_refused():  # over REST, meanwhile
+        """Runs one connection from its beginning to its end. Returns False when Home Assistant
+        refused it, so that no other attempt follows."""
+        if self._is_refused():  # Home Assistant refused the token over REST meanwhile
             return False
         self._began_s = self._clock.now()
         try:
-            await self._connected(http)
+            await self._run_connection(http)
         except* HomeAssistantAccessError as errors:
             self._refuse(first_error(errors))
         except* (EarshotError, ClientError, OSError) as errors:
-            self._lost(first_error(errors))
+            self._log_lost(first_error(errors))
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise asyncio.CancelledError  # a TaskGroup that ends with errors forgets it
@@ -180,80 +180,80 @@ class HomeAssistantClient:
 
     async def _pause(self, seconds: float) -> None:
         """Waits, or less if Home Assistant was reached over REST meanwhile."""
-        self._wake.clear()
+        self._retry_now.clear()
         try:
             async with asyncio.timeout(seconds):
-                await self._wake.wait()
+                await self._retry_now.wait()
         except TimeoutError:
             pass
 
-    async def _connected(self, http: ClientSession) -> None:
+    async def _run_connection(self, http: ClientSession) -> None:
         """Runs one connection. Raises what ends it, possibly as an ExceptionGroup."""
         async with (
-            connect(http, self.settings, self._heard) as link,
+            connect(http, self.settings, self._on_event) as websocket,
             asyncio.TaskGroup() as tasks,
         ):
-            tasks.create_task(link.run(), name="home-assistant-link")
-            await link.call("supported_features", features={"coalesce_messages": 1})
-            self._link = link
-            self._is(ConnectionState.CONNECTED)
+            tasks.create_task(websocket.run(), name="home-assistant-link")
+            await websocket.call("supported_features", features={"coalesce_messages": 1})
+            self._websocket = websocket
+            self._set_state(ConnectionState.CONNECTED)
             try:
-                await self._keep_names(link)
+                await self._keep_names(websocket)
             finally:
-                self._link = None
+                self._websocket = None
 
-    async def _keep_names(self, link: HomeAssistantWebSocket) -> None:
-        await subscribe(link)
+    async def _keep_names(self, websocket: HomeAssistantWebSocket) -> None:
+        await subscribe(websocket)
         while True:
-            self._changed.clear()
-            self._has(await fetch(link))
+            self._names_changed.clear()
+            self._set_house(await fetch(websocket))
             if self._mirror is not None:
-                await self._show(self._mirror, link)
+                await self._update_mirror(self._mirror, websocket)
             try:
                 async with asyncio.timeout(self.settings.refresh_s):
-                    await self._changed.wait()
+                    await self._names_changed.wait()
                 await asyncio.sleep(self._debounce_s)
             except TimeoutError:
                 pass
 
-    async def _show(self, mirror: EntityMirror, link: HomeAssistantWebSocket) -> None:
+    async def _update_mirror(self, mirror: EntityMirror, websocket: HomeAssistantWebSocket) -> None:
         try:
-            await mirror.show(self.house, link)
+            await mirror.show(self.house, websocket)
         except (
             HomeAssistantCommandError,
             ConfigError,
         ) as error:  # an old version, no permission, or odd data: the page shows less
             logger.warning("! home assistant: its states cannot be shown on the page: %s", error)
 
-    def _heard(self, event: SubscriptionEvent) -> None:
+    def _on_event(self, event: SubscriptionEvent) -> None:
         if event.event.get("event_type") in CHANGES:
-            self._changed.set()
+            self._names_changed.set()
         elif self._mirror is not None:
             self._mirror.take(event)
 
-    async def _process(self, wanted: dict[str, str]) -> Any:
-        link = self._link
-        if link is not None:
+    async def _process(self, request: dict[str, str]) -> Any:
+        websocket = self._websocket
+        if websocket is not None:
             try:
-                return await link.call("conversation/process", **wanted)
+                return await websocket.call("conversation/process", **request)
             except HomeAssistantCommandError as error:
-                if error.theirs == "unknown_command":
+                if error.their_code == "unknown_command":
                     raise HomeAssistantUnreachable(
                         "it is starting: its conversation is not loaded yet"
                     ) from None
                 raise
         if self.state is ConnectionState.REFUSED or self._http is None:
-            raise self._absent()
+            raise self._not_connected()
         try:
-            result = await process(self._http, self.settings, wanted)
+            result = await process(self._http, self.settings, request)
         except HomeAssistantAccessError as error:
             self._refuse(error)
-            self._wake.set()
+            self._retry_now.set()
             raise
-        self._wake.set()  # Home Assistant can be reached again
+        self._retry_now.set()  # Home Assistant can be reached again
         return result
 
-    def _absent(self) -> HomeAssistantError:
+    def _not_connected(self) -> HomeAssistantError:
         kind = (
             HomeAssistantAccessError
             if self.state is ConnectionState.REFUSED
@@ -261,8 +261,8 @@ class HomeAssistantClient:
         )
         return kind(self.reason or "not connected yet")
 
-    def _has(self, house: HomeAssistantHouse) -> None:
-        self._settled.set()
+    def _set_house(self, house: HomeAssistantHouse) -> None:
+        self._first_attempt_over.set()
         if house == self.house:
             return
         self.house = house
@@ -275,28 +275,28 @@ class HomeAssistantClient:
                 house.left_out,
             )
 
-    def _is(self, state: ConnectionState, reason: str = "") -> None:
+    def _set_state(self, state: ConnectionState, reason: str = "") -> None:
         self.state, self.reason = state, reason
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+        changed, self._state_changed = self._state_changed, asyncio.Event()
+        changed.set()
         self._metrics.gauge("earshot_home_assistant_connected", state is ConnectionState.CONNECTED)
 
     def _refuse(self, error: Exception) -> None:
-        self._is(ConnectionState.REFUSED, str(error))
-        self._settled.set()
+        self._set_state(ConnectionState.REFUSED, str(error))
+        self._first_attempt_over.set()
         logger.error(
             "! home assistant: refused: %s; no new attempt until home_assistant.token is changed"
             " and the server is restarted",
             error,
         )
 
-    def _lost(self, error: Exception) -> None:
+    def _log_lost(self, error: Exception) -> None:
         """Logs each reason once as a warning: Home Assistant may be away for days."""
         reason = (str(error) or type(error).__name__).replace(self.settings.token, "********")
         level = logging.DEBUG if reason == self.reason else logging.WARNING
         logger.log(level, "! home assistant: %s", reason)
-        self._is(ConnectionState.AWAY, reason)
-        self._settled.set()
+        self._set_state(ConnectionState.AWAY, reason)
+        self._first_attempt_over.set()
 
 
 # One look at Home Assistant, for `earshot doctor`.
@@ -309,11 +309,11 @@ async def fetch_once(settings: HomeAssistantSettings) -> HomeAssistantHouse:
         try:
             with single_error():
                 async with (
-                    connect(http, settings, lambda event: None) as link,
+                    connect(http, settings, lambda event: None) as websocket,
                     asyncio.TaskGroup() as tasks,
                 ):
-                    reading = tasks.create_task(link.run())
-                    found = await fetch(link)
+                    reading = tasks.create_task(websocket.run())
+                    found = await fetch(websocket)
                     reading.cancel()
             return found
         except (ClientError, OSError) as error:

@@ -15,7 +15,7 @@ from core.errors import RemoteProtocolError
 MAX_SPEECH_CHARS = 2000
 "Limit of a spoken answer: two minutes of speech."
 
-MAX_TOUCHED = 100
+MAX_TARGETS = 100
 "Limit of the entities that an answer names: all lights of a large house."
 
 NOT_UNDERSTOOD = "no_intent_match"
@@ -67,8 +67,8 @@ def parse(result: Any) -> ConversationResult:
         speech=_speech(_table(response.get("speech"))),
         conversation_id=_text(result.get("conversation_id")),
         continues=result.get("continue_conversation") is True,
-        succeeded=_touched(data.get("success")),
-        failed=_touched(data.get("failed")),
+        succeeded=_targets(data.get("success")),
+        failed=_targets(data.get("failed")),
     )
 
 
@@ -78,11 +78,11 @@ def _speech(speech: Mapping[str, Any]) -> str:
     return " ".join((plain or marked).split())[:MAX_SPEECH_CHARS]
 
 
-def _touched(told: Any) -> tuple[IntentResponseTarget, ...]:
-    entries = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+def _targets(value: Any) -> tuple[IntentResponseTarget, ...]:
+    entries = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
     return tuple(
         IntentResponseTarget(_text(one.get("type")), _text(one.get("name")), _text(one.get("id")))
-        for one in entries[:MAX_TOUCHED]
+        for one in entries[:MAX_TARGETS]
     )
 
 
@@ -109,7 +109,7 @@ MAX_KEPT = 1000
 @dataclass(slots=True)
 class _ConversationId:
     id: str
-    used_s: float
+    last_used_s: float
     is_asking: bool
 
 
@@ -122,16 +122,16 @@ class ConversationIds:
 
     def id(self, ours: str, now_s: float) -> str | None:
         """Returns the id to send along; None: send no id, to begin a new conversation."""
-        thread = self._kept.get(ours)
-        if thread is None or now_s - thread.used_s > EXPIRES_S:
+        known = self._kept.get(ours)
+        if known is None or now_s - known.last_used_s > EXPIRES_S:
             self._kept.pop(ours, None)
             return None
-        return thread.id
+        return known.id
 
     def is_asking(self, ours: str, now_s: float) -> bool:
         """Returns True if the next sentence is the answer to a question of Home Assistant."""
-        thread = self._kept.get(ours)
-        return thread is not None and thread.is_asking and now_s - thread.used_s <= AWAITS_S
+        known = self._kept.get(ours)
+        return known is not None and known.is_asking and now_s - known.last_used_s <= AWAITS_S
 
     def answered(self, ours: str, theirs: str, now_s: float, *, is_asking: bool) -> None:
         """Records an answer and its conversation id. theirs: empty when the answer had no id."""

@@ -57,28 +57,28 @@ class EntityMirror:
 
     def __init__(self, home: DemoHome) -> None:
         self._home = home
-        self._link: HomeAssistantWebSocket | None = None
+        self._websocket: HomeAssistantWebSocket | None = None
         self._subscription: int | None = None
         self._shown: tuple[HomeAssistantEntity, ...] | None = None
 
-    async def show(self, house: HomeAssistantHouse, link: HomeAssistantWebSocket) -> None:
+    async def show(self, house: HomeAssistantHouse, websocket: HomeAssistantWebSocket) -> None:
         """Shows a new connection's or a changed house's entities, and subscribes to their states.
 
         Raises HomeAssistantCommandError, HomeAssistantUnreachable, and ConfigError for a house that
         cannot be drawn.
         """
         shown = tuple(one for one in house.entities if one.domain in KINDS)[:MAX_ENTITIES]
-        if link is self._link and shown == self._shown:
+        if websocket is self._websocket and shown == self._shown:
             return
-        if link is self._link and self._subscription is not None:
-            await link.call("unsubscribe_events", subscription=self._subscription)
-        self._link, self._subscription, self._shown = link, None, ()
+        if websocket is self._websocket and self._subscription is not None:
+            await websocket.call("unsubscribe_events", subscription=self._subscription)
+        self._websocket, self._subscription, self._shown = websocket, None, ()
         self._home.furnish(as_home_config(house, shown))
         self._shown = shown
         ids = [one.id for one in shown]
         # Without ids it would subscribe to the states of all entities.
         self._subscription = (
-            await link.subscribe("subscribe_entities", entity_ids=ids) if ids else None
+            await websocket.subscribe("subscribe_entities", entity_ids=ids) if ids else None
         )
 
     def take(self, event: SubscriptionEvent) -> None:
@@ -89,14 +89,14 @@ class EntityMirror:
         for entity_id, change in _tables(event.event.get("c")).items():
             self._update(entity_id, _tables(change).get("+", {}))
 
-    def _update(self, entity_id: str, told: Any) -> None:
+    def _update(self, entity_id: str, update: Any) -> None:
         kind = entity_id.partition(".")[0]
         known = self._shown or ()
-        if not isinstance(told, dict) or not any(one.id == entity_id for one in known):
+        if not isinstance(update, dict) or not any(one.id == entity_id for one in known):
             return
-        state = told.get("s")
+        state = update.get("s")
         ours = _state(kind, state) if isinstance(state, str) else None
-        self._home.update(entity_id, ours, **_attributes(kind, told.get("a")))
+        self._home.update(entity_id, ours, **_attributes(kind, update.get("a")))
 
 
 def as_home_config(house: HomeAssistantHouse, shown: tuple[HomeAssistantEntity, ...]) -> HomeConfig:
@@ -126,10 +126,10 @@ def _state(kind: str, theirs: str) -> str:
     return STATES[kind].get(theirs, DEFAULT_STATES[kind])
 
 
-def _attributes(kind: str, told: Any) -> dict[str, AttributeValue]:
+def _attributes(kind: str, update: Any) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {}
     for theirs, ours, factor in ATTRIBUTES.get(kind, ()):
-        value = _tables(told).get(theirs)
+        value = _tables(update).get(theirs)
         if not isinstance(value, int | float) or isinstance(value, bool):
             continue
         if abs(value) <= MAX_NUMBER:

@@ -39,23 +39,23 @@ class HomeAssistantAccessError(HomeAssistantError):
 
 
 class HomeAssistantCommandError(HomeAssistantError):
-    """Home Assistant answered a command with an error of its own. theirs: its error code."""
+    """Home Assistant answered a command with an error of its own. `their_code`: its error code."""
 
     code = "house_failed"
 
-    def __init__(self, theirs: str, message: str) -> None:
-        super().__init__(f"{theirs}: {message}")
-        self.theirs = theirs
+    def __init__(self, their_code: str, message: str) -> None:
+        super().__init__(f"{their_code}: {message}")
+        self.their_code = their_code
 
 
 # Sentences for the user, for errors for which Home Assistant has no words itself.
 
-USUAL = "house_failed"
+DEFAULT_CODE = "house_failed"
 
 
 def error_sentence(code: str, language: str) -> str:
     """Returns the sentence for an error's code, in the user's language or in English."""
-    texts = _texts().get(code) or _texts()[USUAL]
+    texts = _texts().get(code) or _texts()[DEFAULT_CODE]
     return texts.get(language.partition("-")[0], texts["en"])
 
 

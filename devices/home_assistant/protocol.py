@@ -79,8 +79,8 @@ def greeting(frame: str) -> tuple[str, str]:
         message = message[0]
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise RemoteProtocolError("Home Assistant: a message without type before auth_ok")
-    said = message.get("message", message.get("ha_version", ""))
-    return message["type"], str(said)[:MAX_MESSAGE_CHARS]
+    text = message.get("message", message.get("ha_version", ""))
+    return message["type"], str(text)[:MAX_MESSAGE_CHARS]
 
 
 def _parsed(frame: str) -> Any:
@@ -111,6 +111,6 @@ def _read(message: Any) -> Iterator[CommandResult | SubscriptionEvent]:
 
 
 def _error(error: Any) -> HomeAssistantCommandError:
-    told: Mapping[str, Any] = error if isinstance(error, dict) else {}
-    code, text = str(told.get("code", "unknown_error")), str(told.get("message", ""))
+    fields: Mapping[str, Any] = error if isinstance(error, dict) else {}
+    code, text = str(fields.get("code", "unknown_error")), str(fields.get("message", ""))
     return HomeAssistantCommandError(code[:MAX_MESSAGE_CHARS], text[:MAX_MESSAGE_CHARS])

@@ -25,7 +25,7 @@ MAX_ALIASES = 10
 "Limit of the aliases of one entity or area."
 
 ASSISTANT = "conversation"
-"Name of Assist in the settings that expose entities."
+"Name of Assist, Home Assistant's voice assistant, in the settings that expose entities to it."
 
 USUALLY_EXPOSED = frozenset(
     {
@@ -53,7 +53,7 @@ class HomeAssistantEntity:
     area: str = ""
     "Id of its area, or of its device's area; empty: it has none."
     device_class: str = ""
-    is_decided: bool = True
+    is_surely_exposed: bool = True
     "True: surely exposed. False: probably, but Home Assistant has not decided yet."
 
 
@@ -113,24 +113,24 @@ class RegistrySnapshot:
     "Result of `homeassistant/expose_entity/list`; None when the token's user may not ask."
 
 
-def house(told: RegistrySnapshot) -> HomeAssistantHouse:
+def house(snapshot: RegistrySnapshot) -> HomeAssistantHouse:
     """Builds the house from the answers of the registries."""
-    areas = tuple(_areas(told.areas))
+    areas = tuple(_areas(snapshot.areas))
     known = {area.id for area in areas}
-    devices = _tables(told.devices)
+    devices = _tables(snapshot.devices)
     device_areas = {_text(one.get("id")): _text(one.get("area_id")) for one in devices}
     device_areas.pop("", None)
-    entries = told.entries if isinstance(told.entries, Mapping) else {}
+    entries = snapshot.entries if isinstance(snapshot.entries, Mapping) else {}
     found: list[HomeAssistantEntity] = []
-    for state in _tables(told.states):
+    for state in _tables(snapshot.states):
         entity_id = state.get("entity_id")
         if not isinstance(entity_id, str):
             continue
         entry = _table(entries.get(entity_id))
-        decision = _decision(entity_id, entry, told.exposed)
+        decision = _decision(entity_id, entry, snapshot.exposed)
         attributes = _table(state.get("attributes"))
         names = _names(attributes.get("friendly_name"), entry.get("aliases"))
-        if not names or not (_by_itself(entity_id, entry) if decision is None else decision):
+        if not names or not (_is_exposed_by_default(entity_id, entry) if decision is None else decision):
             continue
         area = _text(entry.get("area_id")) or device_areas.get(_text(entry.get("device_id")), "")
         found.append(
@@ -145,7 +145,7 @@ def house(told: RegistrySnapshot) -> HomeAssistantHouse:
         )
     # Entities that can be switched go first: sensors are many and rarely named.
     found.sort(key=lambda one: (one.domain not in CONTROLLED, one.id))
-    floors = tuple(n for one in _tables(told.floors) for n in _names_of(one))[:MAX_AREAS]
+    floors = tuple(n for one in _tables(snapshot.floors) for n in _names_of(one))[:MAX_AREAS]
     return HomeAssistantHouse(
         tuple(found[:MAX_ENTITIES]), areas, floors, max(0, len(found) - MAX_ENTITIES)
     )
@@ -165,8 +165,8 @@ def _is_listed(entity_id: str, exposed: Any) -> bool:
 
     For other entities the list does not say whether Home Assistant has decided.
     """
-    told = _table(_table(exposed).get("exposed_entities")).get(entity_id)
-    return _table(told).get(ASSISTANT) is True
+    switches = _table(_table(exposed).get("exposed_entities")).get(entity_id)
+    return _table(switches).get(ASSISTANT) is True
 
 
 def _decision(entity_id: str, entry: Mapping[str, Any], exposed: Any) -> bool | None:
@@ -177,14 +177,14 @@ def _decision(entity_id: str, entry: Mapping[str, Any], exposed: Any) -> bool | 
     return option if isinstance(option, bool) else None
 
 
-def _by_itself(entity_id: str, entry: Mapping[str, Any]) -> bool:
+def _is_exposed_by_default(entity_id: str, entry: Mapping[str, Any]) -> bool:
     """Returns whether Home Assistant would expose the entity by default."""
     is_hidden = entry.get("entity_category") or entry.get("hidden_by")
     return not is_hidden and entity_id.partition(".")[0] in USUALLY_EXPOSED
 
 
-def _areas(told: Any) -> Iterable[HomeAssistantArea]:
-    for one in _tables(told)[:MAX_AREAS]:
+def _areas(value: Any) -> Iterable[HomeAssistantArea]:
+    for one in _tables(value)[:MAX_AREAS]:
         area_id, names = one.get("area_id"), _names_of(one)
         if isinstance(area_id, str) and names:
             yield HomeAssistantArea(area_id, names)
@@ -197,13 +197,13 @@ def _names_of(one: Mapping[str, Any]) -> tuple[str, ...]:
 def _names(name: Any, aliases: Any) -> tuple[str, ...]:
     """Returns the shown name, then the aliases, which come in any order and are sorted here."""
     others = [one for one in aliases if isinstance(one, str)] if isinstance(aliases, list) else []
-    told = [" ".join(one.split()) for one in (name, *sorted(others)) if isinstance(one, str)]
-    good = (one for one in told if 0 < len(one) <= MAX_NAME_CHARS)
+    names = [" ".join(one.split()) for one in (name, *sorted(others)) if isinstance(one, str)]
+    good = (one for one in names if 0 < len(one) <= MAX_NAME_CHARS)
     return tuple(dict.fromkeys(good))[: 1 + MAX_ALIASES]
 
 
-def _tables(told: Any) -> list[Mapping[str, Any]]:
-    return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+def _tables(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _table(value: Any) -> Mapping[str, Any]:
@@ -233,40 +233,40 @@ ENTRIES_AT_ONCE = 500
 "Registry entries per request: more would block Home Assistant's own event loop."
 
 
-async def fetch(link: HomeAssistantWebSocket) -> HomeAssistantHouse:
+async def fetch(websocket: HomeAssistantWebSocket) -> HomeAssistantHouse:
     """Reads all exposed entities, with names. Raises HomeAssistantUnreachable."""
-    states = await _ask(link, "get_states")
-    exposed = await _ask(link, "homeassistant/expose_entity/list")
+    states = await _ask(websocket, "get_states")
+    exposed = await _ask(websocket, "homeassistant/expose_entity/list")
     entries: dict[str, Any] = {}
     wanted = candidates(states, exposed)
     for at in range(0, len(wanted), ENTRIES_AT_ONCE):
         some = wanted[at : at + ENTRIES_AT_ONCE]
-        told = await _ask(link, "config/entity_registry/get_entries", entity_ids=some)
-        entries |= told if isinstance(told, dict) else {}
-    told = RegistrySnapshot(
+        answer = await _ask(websocket, "config/entity_registry/get_entries", entity_ids=some)
+        entries |= answer if isinstance(answer, dict) else {}
+    snapshot = RegistrySnapshot(
         states=states,
         entries=entries,
-        devices=await _ask(link, "config/device_registry/list"),
-        areas=await _ask(link, "config/area_registry/list"),
-        floors=await _ask(link, "config/floor_registry/list"),
+        devices=await _ask(websocket, "config/device_registry/list"),
+        areas=await _ask(websocket, "config/area_registry/list"),
+        floors=await _ask(websocket, "config/floor_registry/list"),
         exposed=exposed,
     )
     # 5 000 states take a tenth of a second, too long for the event loop.
-    return await asyncio.to_thread(house, told)
+    return await asyncio.to_thread(house, snapshot)
 
 
-async def subscribe(link: HomeAssistantWebSocket) -> None:
+async def subscribe(websocket: HomeAssistantWebSocket) -> None:
     """Subscribes to changes, as far as the token's user may. Raises HomeAssistantUnreachable."""
     for kind in CHANGES:
-        await _ask(link, "subscribe_events", event_type=kind)
+        await _ask(websocket, "subscribe_events", event_type=kind)
 
 
-async def _ask(link: HomeAssistantWebSocket, kind: str, **fields: Any) -> Any:
+async def _ask(websocket: HomeAssistantWebSocket, kind: str, **fields: Any) -> Any:
     """Returns the answer; None when Home Assistant does not know the command or does not permit
     it."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            return await link.call(kind, **fields)
+            return await websocket.call(kind, **fields)
     except HomeAssistantCommandError as error:
         logger.debug("< home assistant: %s: %s", kind, error)
         return None

@@ -63,8 +63,8 @@ _TURNED_ON = {
 _TURNED_OFF = {
     **{
         domain: _ServiceRule("turn_off")
-        for domain, way in _TURNED_ON.items()
-        if way.service == "turn_on"
+        for domain, rule in _TURNED_ON.items()
+        if rule.service == "turn_on"
     },
     "cover": _ServiceRule("close_cover"),
     "valve": _ServiceRule("close_valve"),
@@ -72,7 +72,7 @@ _TURNED_OFF = {
 }
 del _TURNED_OFF["scene"]
 
-WAYS: Mapping[str, Mapping[str, _ServiceRule]] = {
+SERVICES: Mapping[str, Mapping[str, _ServiceRule]] = {
     "HassTurnOn": _TURNED_ON,
     "HassTurnOff": _TURNED_OFF,
     "HassLightSet": {"light": _ServiceRule("turn_on", _light)},
@@ -102,33 +102,33 @@ def plan(house: HomeAssistantHouse, intent: str, slots: Mapping[str, Any]) -> li
     The result is empty when the target is unclear or may not be controlled in this way. A command
     without a name needs an area, and a command without a domain needs a name.
     """
-    ways = WAYS.get(intent, {})
-    targets = [one for one in _targets(house, slots) if one.domain in ways and one.is_decided]
+    rules = SERVICES.get(intent, {})
+    targets = [one for one in _targets(house, slots) if one.domain in rules and one.is_surely_exposed]
     calls: dict[str, ServiceCall] = {}
     for entity in targets[:MAX_TARGETS]:
-        way = ways[entity.domain]
-        data = way.data(slots)
+        rule = rules[entity.domain]
+        data = rule.data(slots)
         if data is None:
             return []
-        new = ServiceCall(entity.domain, way.service, {**data, "entity_id": []})
+        new = ServiceCall(entity.domain, rule.service, {**data, "entity_id": []})
         calls.setdefault(entity.domain, new).data["entity_id"].append(entity.id)
     return list(calls.values())
 
 
 def _targets(house: HomeAssistantHouse, slots: Mapping[str, Any]) -> Sequence[HomeAssistantEntity]:
-    said = {key: slots[key] for key in ("name", "area") if isinstance(slots.get(key), str)}
-    if not said:
+    named = {key: slots[key] for key in ("name", "area") if isinstance(slots.get(key), str)}
+    if not named:
         return ()
     found: Sequence[HomeAssistantEntity] = house.entities
-    if "area" in said:
-        area = house.area(said["area"])
+    if "area" in named:
+        area = house.area(named["area"])
         found = [one for one in found if area is not None and one.area == area.id]
-    if "name" in said:
-        wanted = said["name"].casefold()
+    if "name" in named:
+        wanted = named["name"].casefold()
         found = [one for one in found if wanted in map(str.casefold, one.names)]
     if domain := slots.get("domain"):
         found = [one for one in found if one.domain == domain]
-    elif "name" not in said:
+    elif "name" not in named:
         return ()
     if device_class := slots.get("device_class"):
         found = [one for one in found if one.device_class == device_class]

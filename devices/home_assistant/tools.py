@@ -7,7 +7,7 @@ from typing import Any
 
 from core.errors import EarshotError, RequestError
 from core.ports import Clock, ToolContext, ToolOutcome, ToolSpec
-from core.ports import HomeDescription as Spoken
+from core.ports import HomeDescription
 from devices.home_assistant.client import HomeAssistantClient
 from devices.home_assistant.conversation import NOT_UNDERSTOOD, ConversationIds, ConversationResult
 from devices.home_assistant.errors import HomeAssistantError, error_sentence
@@ -24,10 +24,10 @@ from engines.llm.intents import understand
 TextParser = Callable[[str], tuple[str, Mapping[str, Any]] | None]
 "Function from a sentence to its intent and slots; None when no sentence template fits."
 
-SAYS_WHERE = ("area", "name", "floor", "preferred_area_id")
+PLACE_SLOTS = ("area", "name", "floor", "preferred_area_id")
 "Slots that name a place: a command with one of them needs no room."
 
-MEANT_HERE = (
+ROOM_INTENTS = (
     "HassClimateGetTemperature",
     "HassClimateSetTemperature",
     "HassFanSetSpeed",
@@ -68,9 +68,9 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
 
 def wants_room(intent: str, slots: Mapping[str, Any]) -> bool:
     """Returns True if a command is meant for the room in which it is said."""
-    if slots.get("everywhere") or any(slots.get(key) for key in SAYS_WHERE):
+    if slots.get("everywhere") or any(slots.get(key) for key in PLACE_SLOTS):
         return False
-    return intent in MEANT_HERE
+    return intent in ROOM_INTENTS
 
 
 def with_room(text: str, area: str, language: str, understand: TextParser) -> str | None:
@@ -79,7 +79,7 @@ def with_room(text: str, area: str, language: str, understand: TextParser) -> st
     wanted = understand(text)
     if wanted is None:
         return None
-    for sentence in _tried(text.strip(" .!?"), area, language):
+    for sentence in _variants(text.strip(" .!?"), area, language):
         found = understand(sentence)
         if found is None or found[0] != wanted[0]:
             continue
@@ -88,7 +88,7 @@ def with_room(text: str, area: str, language: str, understand: TextParser) -> st
     return None
 
 
-def _tried(text: str, area: str, language: str) -> Iterator[str]:
+def _variants(text: str, area: str, language: str) -> Iterator[str]:
     first, _, last = text.rpartition(" ")
     for pattern in PATTERNS.get(language.partition("-")[0], ()):
         yield pattern.format(text=text, area=area, first=first, last=last)
@@ -108,7 +108,7 @@ SLACK_S = 2.0
 """Extra time limit of the tool, in seconds: `converse` times out first, and its error has a
 sentence for the user."""
 
-OF_SENTENCES = (NOT_UNDERSTOOD, "no_valid_targets")
+MISUNDERSTANDINGS = (NOT_UNDERSTOOD, "no_valid_targets")
 "Errors of Home Assistant after which Earshot's own understanding of the sentence is tried."
 
 SentenceParser = Callable[[str, str, Sequence[ToolSpec]], tuple[str, Mapping[str, Any]] | None]
@@ -126,14 +126,14 @@ def by_templates(
 class HomeAssistantTools:
     """Tool provider with one tool, which takes a sentence for Home Assistant.
 
-    by: the parser that is used to add the room to a sentence.
+    parse: the parser that is used to add the room to a sentence.
     """
 
     def __init__(
-        self, home: HomeAssistantClient, clock: Clock, *, by: SentenceParser = by_templates
+        self, home: HomeAssistantClient, clock: Clock, *, parse: SentenceParser = by_templates
     ) -> None:
-        self._home, self._clock, self._by = home, clock, by
-        self._threads = ConversationIds()
+        self._home, self._clock, self._parse = home, clock, parse
+        self._conversation_ids = ConversationIds()
         self._known: HomeAssistantHouse | None = None
         self._specs: Mapping[bool, tuple[ToolSpec, ...]] = {}
 
@@ -146,7 +146,7 @@ class HomeAssistantTools:
                 is_asking: (_spec(self._known, timeout_s, is_asking=is_asking),)
                 for is_asking in (False, True)
             }
-        return self._specs[self._threads.is_asking(context.conversation_id, self._clock.now())]
+        return self._specs[self._conversation_ids.is_asking(context.conversation_id, self._clock.now())]
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext
@@ -165,45 +165,45 @@ class HomeAssistantTools:
             )
         intent, slots = str(arguments.get("intent", "")), dict(arguments.get("slots") or {})
         try:
-            return await self._do(text.strip(), intent, slots, context)
+            return await self._run(text.strip(), intent, slots, context)
         except HomeAssistantError as error:
             logger.warning("! home assistant: %s (%s)", error, error.code)
-            return _wrong(error.code, context.language)
+            return _error_outcome(error.code, context.language)
         except EarshotError as error:
             logger.warning("! home assistant: %s (%s)", error, error.code)
-            return _wrong("house_failed", context.language)
+            return _error_outcome("house_failed", context.language)
 
-    async def _do(
+    async def _run(
         self, text: str, intent: str, slots: dict[str, Any], context: ToolContext
     ) -> ToolOutcome:
         area = self._home.house.area(context.place.area) if context.place.area else None
         if area is not None and not intent:  # the text comes from a language model
             specs = self.tools(context)
-            found = await asyncio.to_thread(self._by, text, context.language, specs)
+            found = await asyncio.to_thread(self._parse, text, context.language, specs)
             intent, slots = (found[0], dict(found[1])) if found is not None else ("", slots)
         if area is not None and wants_room(intent, slots):
             room = area.called(context.place.area)
             slots["area"] = room
             said = await asyncio.to_thread(self._in_room, text, room, context)
             if said is None:  # without the room it would act on the whole house, or on nothing
-                return await self._by_services(intent, slots, context) or await self._said(
+                return await self._by_services(intent, slots, context) or await self._converse(
                     text, context
                 )
             text = said
-        outcome = await self._said(text, context)
-        if outcome.error in OF_SENTENCES and intent:
+        outcome = await self._converse(text, context)
+        if outcome.error in MISUNDERSTANDINGS and intent:
             return await self._by_services(intent, slots, context) or outcome
         return outcome
 
     def _in_room(self, text: str, area: str, context: ToolContext) -> str | None:
         language, tools = context.language, self.tools(context)
-        return with_room(text, area, language, lambda said: self._by(said, language, tools))
+        return with_room(text, area, language, lambda said: self._parse(said, language, tools))
 
-    async def _said(self, text: str, context: ToolContext) -> ToolOutcome:
+    async def _converse(self, text: str, context: ToolContext) -> ToolOutcome:
         now_s = self._clock.now()
-        theirs = self._threads.id(context.conversation_id, now_s)
+        theirs = self._conversation_ids.id(context.conversation_id, now_s)
         answer = await self._home.converse(text, context.language, theirs)
-        self._threads.answered(
+        self._conversation_ids.answered(
             context.conversation_id,
             answer.conversation_id,
             self._clock.now(),
@@ -242,8 +242,8 @@ class HomeAssistantTools:
 
 def _outcome(answer: ConversationResult, language: str) -> ToolOutcome:
     if answer.is_error:
-        told = {"speech": answer.speech or error_sentence(answer.code, language)}
-        return ToolOutcome(told, error=answer.code)
+        speech = answer.speech or error_sentence(answer.code, language)
+        return ToolOutcome({"speech": speech}, error=answer.code)
     data: dict[str, Any] = {"speech": answer.speech} if answer.speech else {"result": answer.kind}
     for key, touched in (("done", answer.succeeded), ("failed", answer.failed)):
         if touched:
@@ -253,7 +253,7 @@ def _outcome(answer: ConversationResult, language: str) -> ToolOutcome:
     return ToolOutcome(data)
 
 
-def _wrong(code: str, language: str) -> ToolOutcome:
+def _error_outcome(code: str, language: str) -> ToolOutcome:
     return ToolOutcome({"speech": error_sentence(code, language)}, error=code)
 
 
@@ -277,7 +277,7 @@ def _spec(house: HomeAssistantHouse, timeout_s: float, *, is_asking: bool) -> To
         },
         timeout_s=timeout_s,
         checks_arguments=True,
-        house=Spoken(
+        house=HomeDescription(
             tuple(name for area in house.areas for name in area.names),
             tuple((one.domain, name) for one in house.entities for name in one.names),
             is_asking,

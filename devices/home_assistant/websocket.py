@@ -55,14 +55,14 @@ class HomeAssistantWebSocket:
         Raises HomeAssistantCommandError with Home Assistant's own error, HomeAssistantUnreachable
         when the connection is lost meanwhile, and OverloadedError when MAX_PENDING commands wait.
         """
-        return (await self._called(kind, fields))[1]
+        return (await self._send_command(kind, fields))[1]
 
     async def subscribe(self, kind: str, **fields: Any) -> int:
         """Subscribes and returns the subscription's id, with which it can be ended. Raises as
         `call` does."""
-        return (await self._called(kind, fields))[0]
+        return (await self._send_command(kind, fields))[0]
 
-    async def _called(self, kind: str, fields: Mapping[str, Any]) -> tuple[int, Any]:
+    async def _send_command(self, kind: str, fields: Mapping[str, Any]) -> tuple[int, Any]:
         if len(self._pending) >= MAX_PENDING:
             raise OverloadedError(
                 f"{MAX_PENDING} commands wait for Home Assistant", retry_after_s=1
@@ -136,7 +136,7 @@ async def connect(
             )
     except WSServerHandshakeError as error:
         if error.status in FORBIDDEN:
-            raise HomeAssistantAccessError(f"HTTP {error.status}: {_WHY[error.status]}") from None
+            raise HomeAssistantAccessError(f"HTTP {error.status}: {_FORBIDDEN_REASONS[error.status]}") from None
         raise HomeAssistantUnreachable(f"HTTP {error.status} instead of a WebSocket") from None
     except TimeoutError:
         raise HomeAssistantUnreachable(f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
@@ -152,19 +152,19 @@ async def connect(
         yield link
 
 
-_WHY = {401: "it wants another password", 403: "it has banned this address (ip_bans.yaml)"}
+_FORBIDDEN_REASONS = {401: "it wants another password", 403: "it has banned this address (ip_bans.yaml)"}
 
 
 async def _authorize(ws: ClientWebSocketResponse, token: str) -> None:
-    kind, said = greeting(await _text(ws))
+    kind, text = greeting(await _text(ws))
     if kind == "auth_required":
         await ws.send_str(msgspec.json.encode({"type": "auth", "access_token": token}).decode())
-        kind, said = greeting(await _text(ws))
+        kind, text = greeting(await _text(ws))
     if kind == "auth_invalid":
-        raise HomeAssistantAccessError(said.replace(token, "********") or "the token is not valid")
+        raise HomeAssistantAccessError(text.replace(token, "********") or "the token is not valid")
     if kind != "auth_ok":
         raise HomeAssistantUnreachable(f"it said {kind} in place of auth_ok")
-    logger.info("= home assistant: connected, version %s", said)
+    logger.info("= home assistant: connected, version %s", text)
 
 
 async def _text(ws: ClientWebSocketResponse) -> str:

@@ -64,7 +64,7 @@ class Database:
         """Name of the driver in SQLAlchemy's form, such as `postgresql+psycopg`."""
         return self._engine.url.drivername
 
-    def how_to_connect(self) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    def connect_arguments(self) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """Returns the arguments for the driver's own `connect`, positional and by name."""
         url = self._engine.url
         listed, named = self._engine.dialect.create_connect_args(url)
@@ -103,7 +103,7 @@ class Database:
             return work(connection)
 
     def _prepare(self) -> None:
-        _shut_file(self._engine.url)
+        _make_files_private(self._engine.url)
         with self._engine.begin() as connection:
             migrate(connection)
         self._is_migrated = True
@@ -179,7 +179,7 @@ SQLITE_SIDE_FILES = ("-wal", "-shm", "-journal")
 "Endings of the files that SQLite keeps next to its own. They have the same content."
 
 
-def _shut_file(url: URL) -> None:
+def _make_files_private(url: URL) -> None:
     """Makes SQLite's files private to their owner: they hold device names and digests of keys.
 
     Raises ConfigError for files of another user.

@@ -26,7 +26,8 @@ def has_other_identity(row: Row[Any], identity: bytes) -> bool:
 
 
 def is_late(row: Row[Any], identity: bytes) -> bool:
-    """Returns True if another identity already waits for approval under this device's code."""
+    """Returns True if this identity came too late: another one already waits for approval under
+    this device's code."""
     return bool(identity and row.pairing_code and pending_identity(row) not in (None, identity))
 
 
@@ -60,7 +61,7 @@ def pending_identity(row: Row[Any]) -> bytes | None:
     return found
 
 
-def tell_adopted(row: Row[Any]) -> None:
+def log_adopted(row: Row[Any]) -> None:
     """Logs that a device approved before identities were stored has one now: a person may want to
     know when."""
     logger.info("= device %s: identity adopted, from now on it is known by it", row.id)

@@ -34,16 +34,16 @@ class DeviceChangeChannel:
         self._own = secrets.token_hex(8)
         "Payload of this server's messages, so that it can ignore its own."
 
-    def tell(self, connection: Connection) -> None:
+    def notify_others(self, connection: Connection) -> None:
         """Notifies all other servers when the transaction is committed; nothing is sent if it
         fails."""
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_notify(CHANNEL, self._own)))
 
-    async def follow(self, heard: Callable[[], None]) -> None:
+    async def follow(self, on_change: Callable[[], None]) -> None:
         """Receives messages until cancelled; returns at once if the database or driver has none.
 
-        heard: called at each change by another server, and after each connect because messages may
+        on_change: called at each change by another server, and after each connect because messages may
             have been missed.
         """
         driver = self._database.driver
@@ -54,7 +54,7 @@ class DeviceChangeChannel:
             return
         from psycopg import AsyncConnection, Error  # an extra of the installation
 
-        listed, named = self._database.how_to_connect()
+        listed, named = self._database.connect_arguments()
         failures = 0
         while True:
             try:
@@ -64,11 +64,11 @@ class DeviceChangeChannel:
                     await connection.execute(f"LISTEN {CHANNEL}")
                     logger.info("= devices: changes by other servers are received")
                     failures = 0
-                    heard()
+                    on_change()
                     async with aclosing(connection.notifies()) as notices:
                         async for notice in notices:
                             if notice.payload != self._own:
-                                heard()
+                                on_change()
             except (Error, OSError) as error:
                 if not failures:
                     why = first_line(error)

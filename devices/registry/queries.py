@@ -1,7 +1,8 @@
 """SQL statements about devices; each runs inside a transaction of `Database.run`.
 
-A caller that reads in order to write passes `is_held`: where several servers share a database, the
-row is then locked until the transaction is over. SQLite's transactions exclude each other anyway.
+A caller that reads in order to write passes `for_update`: where several servers share a database,
+the row is then locked until the transaction is over. SQLite's transactions exclude each other
+anyway.
 """
 
 import logging
@@ -34,24 +35,24 @@ _INSERTS: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.in
 
 
 def first(
-    connection: Connection, where: ColumnElement[bool], *, is_held: bool = False
+    connection: Connection, where: ColumnElement[bool], *, for_update: bool = False
 ) -> Row[Any] | None:
     """Returns the one device that matches, or None. Waits if another transaction holds the row."""
     asked = select(devices).where(where)
-    return connection.execute(asked.with_for_update() if is_held else asked).one_or_none()
+    return connection.execute(asked.with_for_update() if for_update else asked).one_or_none()
 
 
 def by_hardware(
-    connection: Connection, kind: str, hardware_id: str, *, is_held: bool = False
+    connection: Connection, kind: str, hardware_id: str, *, for_update: bool = False
 ) -> Row[Any] | None:
     """Returns the device with this hardware id, or None if it is unknown."""
     where = (devices.c.kind == kind) & (devices.c.hardware_id == hardware_id)
-    return first(connection, where, is_held=is_held)
+    return first(connection, where, for_update=for_update)
 
 
-def by_id(connection: Connection, device_id: str, *, is_held: bool = False) -> Row[Any]:
+def by_id(connection: Connection, device_id: str, *, for_update: bool = False) -> Row[Any]:
     """Returns the device. Raises NotFound."""
-    row = first(connection, devices.c.id == device_id, is_held=is_held)
+    row = first(connection, devices.c.id == device_id, for_update=for_update)
     if row is None:
         raise NotFound(f"there is no device {device_id[:64]!r}", code="device_not_found")
     return row
@@ -63,23 +64,23 @@ def everyone(connection: Connection) -> Sequence[Device]:
     return [device_of(row) for row in rows]
 
 
-def insert_device(connection: Connection, contact: DeviceClaims, now: datetime) -> Row[Any]:
+def insert_device(connection: Connection, claims: DeviceClaims, now: datetime) -> Row[Any]:
     """Adds the device as new, without a code. If another server just added it, that row is
     returned. It is locked."""
     values = {
         "id": new_id("dev"),
-        "kind": contact.kind,
-        "hardware_id": contact.hardware_id,
-        "name": name_of(contact),
+        "kind": claims.kind,
+        "hardware_id": claims.hardware_id,
+        "name": name_of(claims),
         "area": "",
         "standing": "new",
         "profile": {},
-        "board": contact.board,
-        "firmware": contact.firmware,
-        "address": contact.address,
+        "board": claims.board,
+        "firmware": claims.firmware,
+        "address": claims.address,
         "first_seen": now,
         "last_seen": now,
-        "identity": contact.identity or None,
+        "identity": claims.identity or None,
     }
     insert_of = _INSERTS.get(connection.dialect.name)
     wanted = insert_of(devices).on_conflict_do_nothing() if insert_of else insert(devices)
@@ -87,7 +88,7 @@ def insert_device(connection: Connection, contact: DeviceClaims, now: datetime) 
     # again if another server added the device and deleted it before this row was locked
     while row is None:
         connection.execute(wanted.values(values))
-        row = by_hardware(connection, contact.kind, contact.hardware_id, is_held=True)
+        row = by_hardware(connection, claims.kind, claims.hardware_id, for_update=True)
     return row
 
 
@@ -152,7 +153,7 @@ def profile_of(row: Row[Any]) -> DeviceProfile:
     kept = row.profile if isinstance(row.profile, dict) else {}
     known = {name: value for name, value in kept.items() if _is_known(name, value)}
     if len(known) < len(kept):
-        _tell_unknown(row.id, ", ".join(sorted(kept.keys() - known.keys())))
+        _log_unknown(row.id, ", ".join(sorted(kept.keys() - known.keys())))
     return msgspec.convert(known, DeviceProfile)
 
 
@@ -165,7 +166,7 @@ def _is_known(name: str, value: Any) -> bool:
 
 
 @lru_cache(maxsize=MAX_NEW)  # a row is read again and again, but one log line is enough
-def _tell_unknown(device_id: str, names: str) -> None:
+def _log_unknown(device_id: str, names: str) -> None:
     """Logs the names only: a value may contain words of a user."""
     logger.warning(
         "! device %s: its stored %s is not supported by this version; the defaults are used",

@@ -27,7 +27,7 @@ from devices.registry.notifications import DeviceChangeChannel
 from devices.registry.sanitize import cleaned
 from devices.registry.tables import devices, settings
 
-NOTED = timedelta(seconds=60)
+LAST_SEEN_PRECISION = timedelta(seconds=60)
 "Precision of `last_seen`: a device that comes every second must not cause a write every second."
 
 T = TypeVar("T")
@@ -44,38 +44,38 @@ class DeviceRegistry:
             await registry.approve(device.id, device.pairing_code)
     """
 
-    def __init__(self, database: Database, clock: Clock, chosen: RegistrySettings) -> None:
-        self._database, self._clock, self._chosen = database, clock, chosen
-        self._news = DeviceChangeChannel(database)
+    def __init__(self, database: Database, clock: Clock, options: RegistrySettings) -> None:
+        self._database, self._clock, self._settings = database, clock, options
+        self._change_channel = DeviceChangeChannel(database)
         self._guesses = PairingAttempts()
         self._next_change = asyncio.Event()
 
     async def run(self) -> None:
         """Follows the changes that other servers make in the same database, where the database
         supports it."""
-        await self._news.follow(self._note_change)
+        await self._change_channel.follow(self._note_change)
 
-    async def check_in(self, contact: DeviceClaims) -> Device:
+    async def check_in(self, claims: DeviceClaims) -> Device:
         """Records the contact; see `DeviceDirectory`. Raises RequestError for a malformed hardware
         id."""
-        contact, now = cleaned(contact), self._clock.wall()
+        claims, now = cleaned(claims), self._clock.wall()
 
         def work(connection: Connection) -> tuple[Device, bool]:
             row = before = queries.by_hardware(
-                connection, contact.kind, contact.hardware_id, is_held=True
+                connection, claims.kind, claims.hardware_id, for_update=True
             )
             if row is None:
-                queries.make_room(connection, now, self._chosen.new_life)
-                row = queries.insert_device(connection, contact, now)
-            values = self._brought(connection, row, contact, now)
+                queries.make_room(connection, now, self._settings.new_life)
+                row = queries.insert_device(connection, claims, now)
+            values = self._changed_columns(connection, row, claims, now)
             after = queries.update_device(connection, row.id, **values)
-            is_news = before is None or values.keys() - {"last_seen"} != set()
-            if is_news:
-                self._news.tell(connection)
-            return identities.device_view_for(after, contact.identity), is_news
+            has_changed = before is None or values.keys() - {"last_seen"} != set()
+            if has_changed:
+                self._change_channel.notify_others(connection)
+            return identities.device_view_for(after, claims.identity), has_changed
 
-        device, is_news = await self._database.run(work)
-        if is_news:
+        device, has_changed = await self._database.run(work)
+        if has_changed:
             self._note_change()
         return device
 
@@ -104,10 +104,10 @@ class DeviceRegistry:
 
     async def issue_token(self, device_id: str, identity: bytes = b"") -> str:
         """See `DeviceDirectory`. NotFound also for a device that neither is approved nor waits."""
-        token, now, life = tokens.new_token(), self._clock.wall(), self._chosen.token_life
+        token, now, life = tokens.new_token(), self._clock.wall(), self._settings.token_life
 
         def work(connection: Connection) -> None:
-            row = queries.by_id(connection, device_id, is_held=True)
+            row = queries.by_id(connection, device_id, for_update=True)
             waits = bool(
                 identity and queries.code_of(row) and identities.pending_identity(row) == identity
             )
@@ -130,9 +130,9 @@ class DeviceRegistry:
         def work(connection: Connection) -> Device | None:
             row = tokens.bearer(connection, token, identity, now)
             if row is not None and identity and row.identity is None:
-                row = queries.by_id(connection, row.id, is_held=True)
+                row = queries.by_id(connection, row.id, for_update=True)
                 if row.identity is None and row.standing == "approved":
-                    identities.tell_adopted(row)
+                    identities.log_adopted(row)
                     row = queries.update_device(connection, row.id, identity=identity)
             if (
                 row is None
@@ -175,10 +175,10 @@ class DeviceRegistry:
         self._guesses.begin(self._clock.now())
 
         def work(connection: Connection) -> tuple[Device | None, bool]:
-            row = queries.first(connection, devices.c.pairing_code == code, is_held=True)
+            row = queries.first(connection, devices.c.pairing_code == code, for_update=True)
             if row is None or row.pairing_code_expires <= now:
                 return None, row is not None
-            self._news.tell(connection)
+            self._change_channel.notify_others(connection)
             values = identities.approval_columns(connection, row, identities.pending_identity(row))
             return queries.change(connection, row.id, **values), False
 
@@ -196,11 +196,11 @@ class DeviceRegistry:
         Raises NotFound, RequestError for text that is no code, and Conflict pairing_code_needed,
         pairing_code_unknown or pairing_code_expired.
         """
-        said, now = read_code(code) if code else "", self._clock.wall()
+        typed, now = read_code(code) if code else "", self._clock.wall()
 
         def work(connection: Connection) -> Device:
-            row = queries.by_id(connection, device_id, is_held=True)
-            check_shown(queries.code_of(row), row.pairing_code_expires, said, now)
+            row = queries.by_id(connection, device_id, for_update=True)
+            check_shown(queries.code_of(row), row.pairing_code_expires, typed, now)
             values = identities.approval_columns(connection, row, identities.pending_identity(row))
             return queries.change(connection, device_id, **values)
 
@@ -210,7 +210,7 @@ class DeviceRegistry:
         """Blocks a device: it is not served any more, and its keys are void. Raises NotFound."""
 
         def work(connection: Connection) -> Device:
-            queries.by_id(connection, device_id, is_held=True)
+            queries.by_id(connection, device_id, for_update=True)
             tokens.revoke(connection, device_id)
             return queries.change(connection, device_id, standing="blocked", **queries.NO_CODE)
 
@@ -234,7 +234,7 @@ class DeviceRegistry:
         def work(connection: Connection) -> Device:
             values: dict[str, Any] = {k: value for k, value in given.items() if value is not None}
             if profile is not None:
-                row = queries.by_id(connection, device_id, is_held=True)
+                row = queries.by_id(connection, device_id, for_update=True)
                 values["profile"] = msgspec.to_builtins(profile(queries.profile_of(row)))
             return queries.change(connection, device_id, **values)
 
@@ -245,7 +245,7 @@ class DeviceRegistry:
         NotFound."""
 
         def work(connection: Connection) -> None:
-            queries.by_id(connection, device_id, is_held=True)
+            queries.by_id(connection, device_id, for_update=True)
             tokens.revoke(connection, device_id)
             connection.execute(delete(settings).where(settings.c.owner == device_id))
             connection.execute(delete(devices).where(devices.c.id == device_id))
@@ -253,41 +253,41 @@ class DeviceRegistry:
         await self._change(work)
 
     async def _change(self, work: Callable[[Connection], T]) -> T:
-        def told(connection: Connection) -> T:
+        def work_and_notify(connection: Connection) -> T:
             done = work(connection)
-            self._news.tell(connection)
+            self._change_channel.notify_others(connection)
             return done
 
-        done = await self._database.run(told)
+        done = await self._database.run(work_and_notify)
         self._note_change()
         return done
 
-    def _brought(
-        self, connection: Connection, row: Row[Any], contact: DeviceClaims, now: datetime
+    def _changed_columns(
+        self, connection: Connection, row: Row[Any], claims: DeviceClaims, now: datetime
     ) -> dict[str, Any]:
         """Returns the columns that a contact changes; values that the device does not report
         stay."""
-        identity, is_enough = contact.identity, self._chosen.rule.approves(contact.address)
-        is_free = is_code_expired(row.pairing_code_expires, now)
-        if not (is_enough or is_free) and identities.is_late(row, identity):
+        identity, is_trusted = claims.identity, self._settings.rule.approves(claims.address)
+        is_code_free = is_code_expired(row.pairing_code_expires, now)
+        if not (is_trusted or is_code_free) and identities.is_late(row, identity):
             return {}  # otherwise any client could void the code that a person is just typing
-        if identities.has_other_identity(row, identity) and not is_enough:
-            return {"claimed_identity": identity, **_code(now)} if is_free else {}
-        said = {"board": contact.board, "firmware": contact.firmware, "address": contact.address}
-        all_said = said if row.standing == "blocked" else {**said, "identity": identity}
+        if identities.has_other_identity(row, identity) and not is_trusted:
+            return {"claimed_identity": identity, **_code(now)} if is_code_free else {}
+        reported_texts = {"board": claims.board, "firmware": claims.firmware, "address": claims.address}
+        reported = reported_texts if row.standing == "blocked" else {**reported_texts, "identity": identity}
         values: dict[str, Any] = {
-            name: value for name, value in all_said.items() if value and value != getattr(row, name)
+            name: value for name, value in reported.items() if value and value != getattr(row, name)
         }
         is_changed = row.identity is not None and "identity" in values
         if row.standing == "approved" and row.identity is None and "identity" in values:
-            identities.tell_adopted(row)
-        if is_enough and (row.standing == "new" or is_changed):
+            identities.log_adopted(row)
+        if is_trusted and (row.standing == "new" or is_changed):
             values |= identities.approval_columns(connection, row, identity or row.identity)
-        elif row.standing == "new" and is_free and row.kind in SHOWS_CODE:
+        elif row.standing == "new" and is_code_free and row.kind in SHOWS_CODE:
             values |= _code(now)
-        elif row.claimed_identity is not None and is_free:
+        elif row.claimed_identity is not None and is_code_free:
             values |= queries.NO_CODE  # the device that came in its place did not come back
-        if values or abs(now - row.last_seen) >= NOTED:
+        if values or abs(now - row.last_seen) >= LAST_SEEN_PRECISION:
             values["last_seen"] = now
         return values
 

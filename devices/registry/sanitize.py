@@ -11,12 +11,12 @@ MAX_NAME_CHARS = 64
 MAX_HARDWARE_ID_CHARS = 128
 
 
-def cleaned(contact: DeviceClaims) -> DeviceClaims:
+def cleaned(claims: DeviceClaims) -> DeviceClaims:
     """Returns the claims with printable and short texts.
 
     Raises RequestError for a malformed hardware id: if it were cut, two devices could become one.
     """
-    hardware_id = contact.hardware_id.strip()
+    hardware_id = claims.hardware_id.strip()
     if not (0 < len(hardware_id) <= MAX_HARDWARE_ID_CHARS and hardware_id.isprintable()):
         raise RequestError(
             f"hardware_id must be 1 to {MAX_HARDWARE_ID_CHARS} printable characters",
@@ -24,13 +24,13 @@ def cleaned(contact: DeviceClaims) -> DeviceClaims:
             param="hardware_id",
         )
     return replace(
-        contact,
+        claims,
         hardware_id=hardware_id,
-        address=short(contact.address),
-        name=short(contact.name),
-        board=short(contact.board),
-        firmware=short(contact.firmware),
-        language=short(contact.language),
+        address=short(claims.address),
+        name=short(claims.name),
+        board=short(claims.board),
+        firmware=short(claims.firmware),
+        language=short(claims.language),
     )
 
 
@@ -40,8 +40,8 @@ def short(text: str) -> str:
     return " ".join(shown.split())[:MAX_NAME_CHARS].rstrip()
 
 
-def name_of(contact: DeviceClaims) -> str:
+def name_of(claims: DeviceClaims) -> str:
     """Returns the name of a new device until a person names it."""
-    tail = contact.hardware_id.replace(":", "")[-4:]
-    usual = contact.hardware_id if contact.kind == "wyoming" else tail
-    return contact.name or short(f"{contact.board or contact.kind} {usual}")
+    tail = claims.hardware_id.replace(":", "")[-4:]
+    usual = claims.hardware_id if claims.kind == "wyoming" else tail
+    return claims.name or short(f"{claims.board or claims.kind} {usual}")

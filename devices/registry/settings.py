@@ -28,7 +28,7 @@ class DatabaseSettingsStore:
 
         def work(connection: Connection) -> None:
             if device_id:
-                queries.by_id(connection, device_id, is_held=True)
+                queries.by_id(connection, device_id, for_update=True)
             connection.execute(delete(settings).where(where))
             if value is not None:
                 row = {"owner": device_id, "key": key, "value": value}

@@ -51,13 +51,13 @@ class WyomingDevices:
         self._here: dict[str, WyomingDevice] = {}
 
     @contextmanager
-    def here(self, device_id: str, connection: WyomingConnection) -> Iterator[None]:
+    def connected(self, device_id: str, connection: WyomingConnection) -> Iterator[None]:
         """Counts the device as connected while the body runs, in the task that serves the
         connection."""
         guest = self._here.get(device_id)
         if guest is None:
             guest = self._here[device_id] = WyomingDevice()
-            guest.stay.enter_context(self._presence.here(device_id, guest))
+            guest.stay.enter_context(self._presence.connected(device_id, guest))
         guest.open[connection] = asyncio.current_task()
         try:
             yield

@@ -56,7 +56,7 @@ class WyomingDoor:
     ) -> None:
         self._services, self._metrics, self._guard = services, metrics, guard
         self._settings, self._directory, self._presence = settings, directory, presence
-        self._open_by_address = WyomingDevices(presence)
+        self._devices = WyomingDevices(presence)
         self._open: dict[WyomingStream, IpAddress] = {}
 
     async def run(self, sockets: Sequence[socket.socket], limit: AddressLimit = NO_LIMIT) -> None:
@@ -106,7 +106,7 @@ class WyomingDoor:
                 connection = WyomingConnection(
                     wire, self._services, tasks, self._presence.note_change
                 )
-                with self._open_by_address.here(device.id, connection) if device else nullcontext():
+                with self._devices.connected(device.id, connection) if device else nullcontext():
                     await connection.run()
         except ExceptionGroup as group:
             expected, bugs = group.split((EarshotError, ConnectionError))

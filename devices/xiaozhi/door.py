@@ -87,8 +87,8 @@ class XiaozhiDoor:
         address = self._let_in(request)
         # A page in a browser must not be approved because of its address.
         known_at = "" if hdrs.ORIGIN in request.headers else address
-        contact = contact_of(request.headers, await request.read(), known_at)
-        device = await self._directory.check_in(contact)
+        claims = contact_of(request.headers, await request.read(), known_at)
+        device = await self._directory.check_in(claims)
         self._metrics.count("earshot_xiaozhi_check_ins", standing=device.standing)
         is_claim = device.standing == "new" and device.has_new_identity
         how = f"from {address} with another identity" if is_claim else device.standing
@@ -98,12 +98,12 @@ class XiaozhiDoor:
         token, is_approved = "", device.standing == "approved"
         # Clients on computers check in only once, so they need the key before the code is typed.
         if is_approved or device.pairing_code:
-            token = await self._directory.issue_token(device.id, contact.identity)
+            token = await self._directory.issue_token(device.id, claims.identity)
         url, now = self._url(request), self._clock.wall()
         offered = None
         if is_approved:
-            offered = await self.images.offer(_base(url), device.board, contact.firmware)
-        answer = check_in_reply(device, contact.firmware, now, url, token, offered)
+            offered = await self.images.offer(_base(url), device.board, claims.firmware)
+        answer = check_in_reply(device, claims.firmware, now, url, token, offered)
         return _readable(request, _json(answer))
 
     async def firmware(self, request: aioweb.Request) -> aioweb.StreamResponse:
@@ -166,7 +166,7 @@ class XiaozhiDoor:
             with (
                 self._counted(),
                 self._tools.of(device.id, connection.tools),
-                self._presence.here(device.id, connection, device.identity) as former,
+                self._presence.connected(device.id, connection, device.identity) as former,
             ):
                 if former is not None:
                     await former.close()

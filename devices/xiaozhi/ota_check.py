@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from core.errors import RequestError
 from devices.directory import Device, DeviceClaims
-from devices.ota import age, is_release
+from devices.ota import version_key, is_release
 
 MAX_BODY_BYTES = 32 * 1024
 "A board with every field and a long partition table sends 3 kB."
@@ -131,7 +131,7 @@ def is_newer(version: str, than: str) -> bool:
     False if the firmware on the board could not compare the two versions.
     """
     return (
-        is_release(version) and _READABLE.fullmatch(than) is not None and age(version) > age(than)
+        is_release(version) and _READABLE.fullmatch(than) is not None and version_key(version) > version_key(than)
     )
 
 

@@ -38,7 +38,7 @@ class Scene:
     def here(self, **lives: FakeLive) -> ExitStack:
         stack = ExitStack()
         for name, live in lives.items():
-            stack.enter_context(self.presence.here(name, live))
+            stack.enter_context(self.presence.connected(name, live))
         return stack
 
     @asynccontextmanager

@@ -19,40 +19,40 @@ def won(*devices: str) -> list[ArbitrationVerdict]:
 def test_a_winner_that_goes_leaves_the_wake_word_to_the_next() -> None:
     for leave in ("left", "gave_up"):
         arbitration, known = Arbitration(), {"near", "far", "third"}
-        arbitration.heard("hall", "near", -10.0, known, 0.0)
-        arbitration.heard("hall", "far", -30.0, known, 0.01)
+        arbitration.report("hall", "near", -10.0, known, 0.0)
+        arbitration.report("hall", "far", -30.0, known, 0.01)
         assert arbitration.tick(0.2) == [
             ArbitrationVerdict("near", won=True),
             ArbitrationVerdict("far", won=False),
         ]
-        arbitration.gave_up("hall", "far")  # who lost has nothing to give up
-        assert arbitration.heard("hall", "third", -9.0, known, 0.3) == [
+        arbitration.give_up("hall", "far")  # who lost has nothing to give up
+        assert arbitration.report("hall", "third", -9.0, known, 0.3) == [
             ArbitrationVerdict("third", won=False)
         ]
         if leave == "left":
-            assert arbitration.left("hall", "near", {"far", "third"}) == []
+            assert arbitration.remove("hall", "near", {"far", "third"}) == []
         else:
-            arbitration.gave_up("hall", "near")
-        assert arbitration.heard("hall", "far", -30.0, {"far"}, 0.4) == [
+            arbitration.give_up("hall", "near")
+        assert arbitration.report("hall", "far", -30.0, {"far"}, 0.4) == [
             ArbitrationVerdict("far", won=True)
         ]
 
 
 def test_who_hears_alone_answers_at_once() -> None:
-    assert Arbitration().heard("kitchen", "a", -20, frozenset({"a"}), 0.0) == won("a")
+    assert Arbitration().report("kitchen", "a", -20, frozenset({"a"}), 0.0) == won("a")
 
 
 def test_all_have_spoken_so_nobody_waits() -> None:
     race = Arbitration()
-    assert race.heard("kitchen", "a", -20, AB, 0.0) == []
-    assert race.heard("kitchen", "b", -10, AB, 0.03) == won("b", "a")
+    assert race.report("kitchen", "a", -20, AB, 0.0) == []
+    assert race.report("kitchen", "b", -10, AB, 0.03) == won("b", "a")
     assert race.due() is None
 
 
 def test_who_is_silent_is_waited_for_200_ms_at_most() -> None:
     race = Arbitration()
-    race.heard("kitchen", "a", -20, ABC, 5.0)
-    race.heard("kitchen", "b", -10, ABC, 5.1)
+    race.report("kitchen", "a", -20, ABC, 5.0)
+    race.report("kitchen", "b", -10, ABC, 5.1)
     assert race.due() == pytest.approx(5.2)
     assert race.tick(5.199) == []
     assert race.tick(5.2) == won("b", "a")
@@ -61,33 +61,33 @@ def test_who_is_silent_is_waited_for_200_ms_at_most() -> None:
 
 def test_who_comes_after_the_decision_loses_however_loud() -> None:
     race = Arbitration()
-    race.heard("kitchen", "a", -40, AB, 0.0)
+    race.report("kitchen", "a", -40, AB, 0.0)
     race.tick(WINDOW_S)
-    assert race.heard("kitchen", "b", 0, AB, 0.3) == [ArbitrationVerdict("b", won=False)]
-    assert race.heard("kitchen", "c", 0, AB, LATE_S - 0.01) == [ArbitrationVerdict("c", won=False)]
-    assert race.heard("kitchen", "b", -20, frozenset({"b"}), LATE_S) == won("b")
+    assert race.report("kitchen", "b", 0, AB, 0.3) == [ArbitrationVerdict("b", won=False)]
+    assert race.report("kitchen", "c", 0, AB, LATE_S - 0.01) == [ArbitrationVerdict("c", won=False)]
+    assert race.report("kitchen", "b", -20, frozenset({"b"}), LATE_S) == won("b")
 
 
 def test_a_decision_that_is_due_is_made_also_by_the_next_wake_word() -> None:
     race = Arbitration()
-    race.heard("kitchen", "a", -40, AB, 0.0)
+    race.report("kitchen", "a", -40, AB, 0.0)
     late = [*won("a"), ArbitrationVerdict("b", won=False)]
-    assert race.heard("kitchen", "b", 0, AB, WINDOW_S) == late
+    assert race.report("kitchen", "b", 0, AB, WINDOW_S) == late
 
 
 def test_the_same_device_again_is_another_wake_word() -> None:
     race = Arbitration()
-    race.heard("kitchen", "a", -20, AB, 0.0)
-    assert race.heard("kitchen", "a", -20, AB, 0.1) == won("a")
-    assert race.heard("kitchen", "b", -30, AB, 0.15) == won("a", "b")
-    assert race.heard("kitchen", "b", -30, AB, 0.2) == []
+    race.report("kitchen", "a", -20, AB, 0.0)
+    assert race.report("kitchen", "a", -20, AB, 0.1) == won("a")
+    assert race.report("kitchen", "b", -30, AB, 0.15) == won("a", "b")
+    assert race.report("kitchen", "b", -30, AB, 0.2) == []
 
 
 def test_two_groups_at_once_know_nothing_of_each_other() -> None:
     race = Arbitration()
-    race.heard("kitchen", "a", -20, AB, 0.0)
-    race.heard("attic", "x", -40, frozenset("xy"), 0.05)
-    assert race.heard("attic", "y", -50, frozenset("xy"), 0.06) == won("x", "y")
+    race.report("kitchen", "a", -20, AB, 0.0)
+    race.report("attic", "x", -40, frozenset("xy"), 0.05)
+    assert race.report("attic", "y", -50, frozenset("xy"), 0.06) == won("x", "y")
     assert race.due() == pytest.approx(WINDOW_S)
     assert race.tick(WINDOW_S) == won("a")
 
@@ -97,14 +97,14 @@ def test_ties_go_by_name_whoever_spoke_first(first: str) -> None:
     for level_db in (-20.0, None):
         race = Arbitration()
         second = next(iter(AB - {first}))
-        race.heard("kitchen", first, level_db, AB, 0.0)
-        assert race.heard("kitchen", second, level_db, AB, 0.01) == won("a", "b")
+        race.report("kitchen", first, level_db, AB, 0.0)
+        assert race.report("kitchen", second, level_db, AB, 0.01) == won("a", "b")
 
 
 def test_who_says_no_level_loses_to_who_does() -> None:
     race = Arbitration()
-    race.heard("kitchen", "a", None, AB, 0.0)
-    assert race.heard("kitchen", "b", -90, AB, 0.1) == won("b", "a")
+    race.report("kitchen", "a", None, AB, 0.0)
+    assert race.report("kitchen", "b", -90, AB, 0.1) == won("b", "a")
 
 
 def test_a_device_whose_gain_is_higher_does_not_always_win() -> None:
@@ -112,18 +112,18 @@ def test_a_device_whose_gain_is_higher_does_not_always_win() -> None:
     race = Arbitration()
     for turn in range(40):
         nearer_db = 2 if turn % 2 else -2
-        race.heard("kitchen", "a", -20 + 6 - nearer_db / 2, AB, 10.0 * turn)
-        race.heard("kitchen", "b", -20 + nearer_db / 2, AB, 10.0 * turn + 0.05)
+        race.report("kitchen", "a", -20 + 6 - nearer_db / 2, AB, 10.0 * turn)
+        race.report("kitchen", "b", -20 + nearer_db / 2, AB, 10.0 * turn + 0.05)
     assert race.correction_db("a") == pytest.approx(5, abs=1)
     assert race.correction_db("b") == pytest.approx(-5, abs=1)
-    race.heard("kitchen", "a", -15, AB, 1000.0)
-    assert race.heard("kitchen", "b", -19, AB, 1000.1) == won("b", "a")
+    race.report("kitchen", "a", -15, AB, 1000.0)
+    assert race.report("kitchen", "b", -19, AB, 1000.1) == won("b", "a")
 
 
 def test_one_wake_word_says_little_of_a_device() -> None:
     race = Arbitration()
-    race.heard("kitchen", "a", -10, AB, 0.0)
-    race.heard("kitchen", "b", -30, AB, 0.1)
+    race.report("kitchen", "a", -10, AB, 0.0)
+    race.report("kitchen", "b", -30, AB, 0.1)
     assert 0 < race.correction_db("a") < 2
     race.forget("a")
     assert race.correction_db("a") == 0
@@ -132,31 +132,31 @@ def test_one_wake_word_says_little_of_a_device() -> None:
 def test_a_broken_microphone_is_not_believed() -> None:
     race = Arbitration()
     for turn in range(50):
-        race.heard("kitchen", "a", -300.0, AB, 10.0 * turn)
-        race.heard("kitchen", "b", -20.0, AB, 10.0 * turn + 0.1)
-    race.heard("kitchen", "a", -100, AB, 1000.0)
-    assert race.heard("kitchen", "b", -20, AB, 1000.1) == won("b", "a")
+        race.report("kitchen", "a", -300.0, AB, 10.0 * turn)
+        race.report("kitchen", "b", -20.0, AB, 10.0 * turn + 0.1)
+    race.report("kitchen", "a", -100, AB, 1000.0)
+    assert race.report("kitchen", "b", -20, AB, 1000.1) == won("b", "a")
 
 
 def test_a_level_that_no_microphone_has_does_not_spoil_the_means_of_others() -> None:
     race = Arbitration()
     for turn in range(40):
-        race.heard("kitchen", "a", -14.0, AB, 10.0 * turn)
-        race.heard("kitchen", "b", -20.0, AB, 10.0 * turn + 0.1)
-    race.heard("attic", "x", 9e5, frozenset("x"), 500.0)
-    race.heard("kitchen", "a", -15.0, AB, 1000.0)
-    assert race.heard("kitchen", "b", -18.0, AB, 1000.1) == won("b", "a")
+        race.report("kitchen", "a", -14.0, AB, 10.0 * turn)
+        race.report("kitchen", "b", -20.0, AB, 10.0 * turn + 0.1)
+    race.report("attic", "x", 9e5, frozenset("x"), 500.0)
+    race.report("kitchen", "a", -15.0, AB, 1000.0)
+    assert race.report("kitchen", "b", -18.0, AB, 1000.1) == won("b", "a")
 
 
 def test_who_leaves_is_not_waited_for_and_does_not_win() -> None:
     race = Arbitration()
-    race.heard("kitchen", "a", -10, ABC, 0.0)
-    race.heard("kitchen", "b", -20, ABC, 0.05)
-    assert race.left("kitchen", "a", frozenset("bc")) == []
-    assert race.left("kitchen", "c", frozenset("b")) == won("b")
-    assert race.left("kitchen", "b", frozenset()) == []
-    race.heard("attic", "x", -10, frozenset("xy"), 1.0)
-    assert race.left("attic", "x", frozenset("y")) == []
+    race.report("kitchen", "a", -10, ABC, 0.0)
+    race.report("kitchen", "b", -20, ABC, 0.05)
+    assert race.remove("kitchen", "a", frozenset("bc")) == []
+    assert race.remove("kitchen", "c", frozenset("b")) == won("b")
+    assert race.remove("kitchen", "b", frozenset()) == []
+    race.report("attic", "x", -10, frozenset("xy"), 1.0)
+    assert race.remove("attic", "x", frozenset("y")) == []
     assert race.due() is None
 
 
@@ -176,7 +176,7 @@ def _run(lottery: random.Random, race: Arbitration, began: float) -> Counter[tup
             told += [(due, verdict) for verdict in race.tick(due)]
         level_db = lottery.choice((None, -20.0, lottery.uniform(-60, 0)))
         room = rooms[device]
-        told += [(now, one) for one in race.heard(room, device, level_db, members[room], now)]
+        told += [(now, one) for one in race.report(room, device, level_db, members[room], now)]
     while (due := race.due()) is not None:
         told += [(due, verdict) for verdict in race.tick(due)]
     assert Counter(verdict.device for _, verdict in told) == Counter(list(rooms))
@@ -199,6 +199,6 @@ def test_ten_devices_in_two_rooms_always_answer_once_each_room() -> None:
 def test_what_is_over_is_forgotten() -> None:
     race = Arbitration()
     for number in range(100):
-        race.heard(f"room {number}", "a", -20, frozenset("a"), 0.0)
+        race.report(f"room {number}", "a", -20, frozenset("a"), 0.0)
     race.tick(LATE_S)
     assert not race._races

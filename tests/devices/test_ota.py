@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import NotFound, RequestError
-from devices.ota import FirmwareFolder, age
+from devices.ota import FirmwareFolder, version_key
 
 IMAGE = b"\xe9" + bytes(1000)
 
@@ -61,7 +61,7 @@ def test_versions_are_sorted_as_people_count_them() -> None:
         "10.0",
     ]
     mixed = random.Random(1).sample(versions, len(versions))
-    assert sorted(mixed, key=age) == versions
+    assert sorted(mixed, key=version_key) == versions
 
 
 @pytest.mark.parametrize(

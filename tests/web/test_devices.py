@@ -89,7 +89,7 @@ class House(Stub):
 
     def connect(self, device: Device, board: Board) -> None:
         async def here() -> None:
-            self.boards.enter_context(self.presence.here(device.id, board))
+            self.boards.enter_context(self.presence.connected(device.id, board))
 
         self.do(here())
 

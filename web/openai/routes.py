@@ -120,7 +120,7 @@ def _audio_routes(door: AudioDoor) -> tuple[Route, ...]:
 def _whisper_service_routes(door: AudioDoor) -> tuple[Route, ...]:
     """Returns the routes of whisper-asr-webservice, for Bazarr and others."""
     service = door.whisper_service
-    shape = Route(
+    transcription = Route(
         "POST",
         "/asr",
         service.transcribe,
@@ -149,15 +149,15 @@ def _whisper_service_routes(door: AudioDoor) -> tuple[Route, ...]:
         max_body_bytes=door.max_body_bytes,
     )
     detection = replace(
-        shape,
+        transcription,
         path="/detect-language",
         handler=service.detect_language,
         summary="Detect the language of the first 30 s of a recording.",
         responses={200: DetectedLanguage},
         response_content_type=JSON,
-        query={"encode": shape.query["encode"]},
+        query={"encode": transcription.query["encode"]},
     )
-    return shape, detection
+    return transcription, detection
 
 
 def _model_routes(door: AudioDoor) -> tuple[Route, ...]:

@@ -35,7 +35,7 @@ class WillowDevices:
         "Departed devices by their address, which still counts as theirs."
 
     @contextmanager
-    def here(self, connection: WillowConnection) -> Iterator[None]:
+    def connected(self, connection: WillowConnection) -> Iterator[None]:
         """Counts the device as connected while the body runs; the newer of two connections
         counts."""
         device_id = connection.device.id

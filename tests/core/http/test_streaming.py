@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import OverloadedError, RequestError
 from core.http import streaming
-from core.http.streaming import ALIVE, EventStreamSubscribers
+from core.http.streaming import HEARTBEAT, EventStreamSubscribers
 
 
 class Page:
@@ -109,7 +109,7 @@ def test_silence_shows_signs_of_life_and_finds_who_is_gone() -> None:
                 EventStreamSubscribers("it", 1, 0.001).show(None, page, counter.events())
             )
             await page.until(3)
-            assert page.got[1:3] == [ALIVE, ALIVE]
+            assert page.got[1:3] == [HEARTBEAT, HEARTBEAT]
             page.is_gone = True
             assert await task is page
         assert counter.is_closed

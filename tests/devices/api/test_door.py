@@ -66,7 +66,7 @@ def test_a_device_as_the_page_sees_it(tmp_path: Path) -> None:
             asked = {"code": new.pairing_code}
             assert await here.ask("POST", "devices/pair", asked) == (200, approved)
             live = FakeLive(doing="speaking", timing={"playout_start": 600.5})
-            with here.presence.here(new.id, live):
+            with here.presence.connected(new.id, live):
                 seen = {"is_connected": True, "doing": "speaking", "timing": live.timing}
                 assert await here.ask("GET", f"devices/{new.id}") == (200, approved | seen)
 
@@ -242,8 +242,8 @@ def test_who_may_not_be_served_any_more_is_cut_off_whoever_decided_it(
             running = tasks.create_task(here.door.run())
             await here.registry.everyone()  # it has looked, and found nobody
             with (
-                here.presence.here(device.id, live, device.identity),
-                here.presence.here((await here.new("aa:02", "127.0.0.1")).id, beside),
+                here.presence.connected(device.id, live, device.identity),
+                here.presence.connected((await here.new("aa:02", "127.0.0.1")).id, beside),
             ):
                 match end:
                     case "block":
@@ -273,7 +273,7 @@ def test_a_blocked_or_forgotten_device_is_cut_off(tmp_path: Path, end: str) -> N
             device, live = await here.new(), FakeLive(hears=False)
             await here.registry.approve(device.id, device.pairing_code)
             await here.ask("POST", f"devices/{device.id}/notify", {"text": "hello"})
-            with here.presence.here(device.id, live):
+            with here.presence.connected(device.id, live):
                 if end == "block":
                     status, told = await here.ask("POST", f"devices/{device.id}/block")
                     assert (status, told["standing"], told["waiting"]) == (200, "blocked", 0)
@@ -295,7 +295,7 @@ def test_notices_are_heard_or_wait_and_that_is_told(tmp_path: Path) -> None:
             await here.registry.approve(device.id, device.pairing_code)
             assert await here.ask("POST", path, notice) == (200, {"is_heard": False})
             assert (await here.ask("GET", f"devices/{device.id}"))[1]["waiting"] == 1
-            with here.presence.here(device.id, live):
+            with here.presence.connected(device.id, live):
                 assert await here.ask("POST", path, notice) == (200, {"is_heard": True})
             assert live.heard == ["dinner"]
 
@@ -322,7 +322,7 @@ def test_an_area_is_spoken_in(tmp_path: Path) -> None:
             device, live = await here.new(), FakeLive()
             await here.registry.approve(device.id, device.pairing_code)
             await here.registry.edit(device.id, area="Living room")
-            with here.presence.here(device.id, live):
+            with here.presence.connected(device.id, live):
                 told = await here.ask("POST", "areas/living%20room/notify", {"text": "dinner"})
             assert (told, live.heard) == ((200, {"devices": [device.id]}), ["dinner"])
             told = await here.ask("POST", "areas/living%20room/notify", {"text": "dinner"})
@@ -343,7 +343,7 @@ def test_devices_are_restarted_and_updated_where_they_can_be(tmp_path: Path) -> 
             for action in ("restart", "update"):
                 status, error = await here.ask("POST", f"{path}/{action}")
                 assert (status, error["code"]) == (409, "device_away")
-            with here.presence.here(device.id, live):
+            with here.presence.connected(device.id, live):
                 assert await here.ask("POST", f"{path}/restart") == (200, {"id": device.id})
                 asked = {"firmware": "2.1"}
                 assert await here.ask("POST", f"{path}/update", asked) == (200, {"id": device.id})
@@ -365,7 +365,7 @@ def test_the_firmware_of_a_device_is_listed_and_what_is_not_there_is_said(tmp_pa
             status, told = await here.ask("GET", f"{path}/firmware")
             assert (status, told["images"]) == (200, [])
             assert told["place"] == f"{root}/VERSION/BOARD.bin"
-            with here.presence.here(device.id, live):
+            with here.presence.connected(device.id, live):
                 status, error = await here.ask("POST", f"{path}/update")
                 assert (status, error["code"]) == (404, "firmware_not_found")
                 assert told["place"] in error["message"]
@@ -392,7 +392,7 @@ def test_the_log_of_a_device(tmp_path: Path) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             device = await here.new()
-            with here.presence.here(device.id, FakeLive(timing={"a": 1.5})):
+            with here.presence.connected(device.id, FakeLive(timing={"a": 1.5})):
                 here.presence.note_turn(device.id)
                 here.presence.note_error(device.id, "engine_failed")
                 at = "2026-03-01T12:00:00.000+00:00"
@@ -431,7 +431,7 @@ def test_watchers_see_every_kind_of_change(tmp_path: Path, monkeypatch: pytest.M
             await here.ask("POST", f"devices/{device.id}/notify", {"text": "x"})
             assert [one["waiting"] for one in await _event(answer)] == [1]
             live = FakeLive()
-            with here.presence.here(device.id, live):
+            with here.presence.connected(device.id, live):
                 assert [one["doing"] for one in await _event(answer)] == ["idle"]
                 live.doing = "listening"
                 here.presence.note_change()

@@ -14,7 +14,7 @@ AT = "2026-03-01T12:00:00.000+00:00"
 def test_a_connection_its_turns_and_its_errors_are_kept() -> None:
     journal = DeviceEventLog(Moment())
     presence, live = Presence(journal), FakeLive(timing={"playout_start": 640.0})
-    with presence.here("dev_1", live):
+    with presence.connected("dev_1", live):
         presence.note_turn("dev_1")
         presence.note_error("dev_1", "engine_failed")
     presence.note_turn("dev_1")
@@ -31,8 +31,8 @@ def test_a_connection_its_turns_and_its_errors_are_kept() -> None:
 def test_a_replaced_connection_does_not_end_the_newer_one() -> None:
     journal = DeviceEventLog(Moment())
     presence, older, newer = Presence(journal), FakeLive(), FakeLive()
-    with presence.here("dev_1", older):
-        with presence.here("dev_1", newer) as former:
+    with presence.connected("dev_1", older):
+        with presence.connected("dev_1", newer) as former:
             assert former is older
         assert presence.find("dev_1") is None
     assert [entry.what for entry in journal.of("dev_1")] == [

@@ -60,7 +60,7 @@ def test_a_look_that_failed_is_repeated_without_a_change() -> None:
         kept, presence, live = Kept(replace(device(), standing="blocked")), Presence(), FakeLive()
         kept.fails = 2
         running = asyncio.create_task(door_of(kept, presence).run())
-        with presence.here("dev_1", live):
+        with presence.connected("dev_1", live):
             await asyncio.sleep(2 * AGAIN_S - 0.1)
             assert (kept.looks, live.told) == (2, [])
             await asyncio.sleep(0.2)
@@ -80,10 +80,10 @@ def test_who_came_since_the_look_began_is_not_cut_off_for_who_was_there(
         kept, presence = Kept(*([who] if who else [])), Presence()
         kept.answers.clear()
         former, newer = FakeLive(), FakeLive()
-        with presence.here("dev_1", former, OURS):
+        with presence.connected("dev_1", former, OURS):
             running = asyncio.create_task(door_of(kept, presence).run())
             await asyncio.sleep(1)
-            with presence.here("dev_1", newer, OTHERS):
+            with presence.connected("dev_1", newer, OTHERS):
                 kept.answers.set()
                 await asyncio.sleep(1)
                 assert (kept.looks, newer.told) == (1, [])
@@ -107,7 +107,7 @@ def test_a_profile_of_a_newer_version_ends_nothing(
             await here.registry._database.run(
                 lambda one: one.execute(text("UPDATE devices SET profile = :kept"), {"kept": kept})
             )
-            with here.presence.here(board.id, live):
+            with here.presence.connected(board.id, live):
                 await here.ask("POST", "areas/kitchen/notify", {"text": "dinner"})
                 live.hears = True
                 here.presence.note_change()

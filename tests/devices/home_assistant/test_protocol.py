@@ -33,7 +33,7 @@ HOUSE = HomeAssistantHouse(
     entities=(
         HomeAssistantEntity("light.kitchen", "light", ("Kitchen Lights",), "kitchen"),
         HomeAssistantEntity("light.desk", "light", ("Desk Lamp", "reading lamp"), "office"),
-        HomeAssistantEntity("light.maybe", "light", ("Shelf",), "kitchen", is_decided=False),
+        HomeAssistantEntity("light.maybe", "light", ("Shelf",), "kitchen", is_surely_exposed=False),
         HomeAssistantEntity("cover.blind", "cover", ("Blind",), "kitchen", "blind"),
         HomeAssistantEntity("lock.front", "lock", ("Front Door",), "kitchen"),
         HomeAssistantEntity("climate.heater", "climate", ("Heater",), "office"),

@@ -55,7 +55,7 @@ def test_an_area_is_the_entitys_or_else_its_devices() -> None:
     ],
 )
 def test_what_is_exposed(
-    entry: dict[str, Any], is_decided: bool | None, *, listed: bool, is_there: bool
+    entry: dict[str, Any], is_surely_exposed: bool | None, *, listed: bool, is_there: bool
 ) -> None:
     found = house(
         registries(
@@ -64,7 +64,7 @@ def test_what_is_exposed(
             exposed=exposed("light.a") if listed else exposed(),
         )
     )
-    assert [one.is_decided for one in found.entities] == ([is_decided] if is_there else [])
+    assert [one.is_surely_exposed for one in found.entities] == ([is_surely_exposed] if is_there else [])
 
 
 def test_domains_that_are_not_exposed_by_themselves_need_to_be_listed() -> None:

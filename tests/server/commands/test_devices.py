@@ -84,7 +84,7 @@ def test_devices_are_listed_paired_named_and_forgotten(
             assert await says("notify", "küche", "dinner") == "it waits until Küche is there"
             assert "away, 1 to hear" in await says("list")
             live = FakeLive(timing={"b": 600.4, "a": 12.0})
-            with here.presence.here(new.id, live):
+            with here.presence.connected(new.id, live):
                 here.presence.note_turn(new.id)
                 assert await says("notify", "küche", "now") == "said"
                 assert await says("notify", "--area", "cellar", "now") == "said on 1 devices"

@@ -74,28 +74,28 @@ class SpeechDoor:
         return _json(voice_model_list(self._reader.voices()))
 
     async def _speak(self, request: aioweb.Request, fields: SpeechFields) -> aioweb.StreamResponse:
-        manner = await self._manner(fields)
+        options = await self._file_options(fields)
         sound = self._reader.file(
-            single_text(fields.input), manner, fields.response_format, RATE_HZ
+            single_text(fields.input), options, fields.response_format, RATE_HZ
         )
         if fields.stream_format == "sse":
             return await _events(request, fields, sound)
         return await _audio(request, sound)
 
-    async def _manner(self, fields: SpeechFields) -> SpeechFileOptions:
+    async def _file_options(self, fields: SpeechFields) -> SpeechFileOptions:
         """Returns voice and language. Raises NotFound model_not_found.
 
         Raises RequestError voice_not_found, unsupported_language.
         """
         engines = self._reader.voices(fields.model)
         name = fields.voice.id if isinstance(fields.voice, SpeechVoiceId) else fields.voice
-        usual = self._engines.default_language
-        voice, own_language = requested_voice(engines, name, usual)
+        default_language = self._engines.default_language
+        voice, own_language = requested_voice(engines, name, default_language)
         spoken = sorted({code for tts in engines.values() for code in tts.info.voices})
         if fields.language:
             language = code_of(fields.language) or fields.language.lower()
         else:
-            language = own_language or await self._languages.of(fields.input, usual, spoken)
+            language = own_language or await self._languages.of(fields.input, default_language, spoken)
         if language not in spoken:
             raise RequestError(
                 f"Invalid value for 'language': {language[:64]!r}. Allowed: {', '.join(spoken)}.",
@@ -120,7 +120,7 @@ async def _audio(request: aioweb.Request, sound: SpeechFile) -> aioweb.StreamRes
                     await response.prepare(request)
                 await send(response, chunk)
             if not response.prepared:
-                raise _nothing()
+                raise _nothing_to_speak()
             await response.write_eof()
     except ConnectionError as exc:
         raise ClientDisconnected from exc
@@ -137,7 +137,7 @@ async def _events(
             async for chunk in chunks:
                 await events.send(AudioDelta(b64encode(chunk).decode()))
             if not events.has_begun:
-                raise _nothing()
+                raise _nothing_to_speak()
             await events.send(AudioDone(_usage(fields.input, sound.audio_ms)))
     except ClientDisconnected:
         raise
@@ -145,7 +145,7 @@ async def _events(
         if not events.has_begun:
             raise
         await events.send(error_event(error))
-    return await events.end(says_done=fields.stream_done)
+    return await events.end(with_done_line=fields.stream_done)
 
 
 def _usage(text: str, audio_ms: float) -> SpeechUsage:
@@ -157,5 +157,5 @@ def _json(body: Struct) -> aioweb.Response:
     return aioweb.Response(body=msgspec.json.encode(body), content_type=JSON)
 
 
-def _nothing() -> RequestError:
+def _nothing_to_speak() -> RequestError:
     return RequestError("Nothing in 'input' can be spoken.", code="invalid_value", param="input")

@@ -73,7 +73,7 @@ class SpeechFields(Struct, frozen=True, kw_only=True):
     ] = ""
 
 
-_PLACE = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<param>[^`]*)`)?$", re.DOTALL)
+_ERROR_LOCATION = re.compile(r"^(?P<why>.*?)(?: - at `\$\.?(?P<param>[^`]*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"missing required field `(\w+)`")
 
 
@@ -123,8 +123,8 @@ def _check_length(text: str) -> None:
 
 def _invalid(why: str) -> RequestError:
     """Returns an error with the field and the values that are allowed in it."""
-    placed = _PLACE.match(why)
-    param = (placed["param"] if placed else None) or None
+    located = _ERROR_LOCATION.match(why)
+    param = (located["param"] if located else None) or None
     if missing := _MISSING.search(why):
         param = ".".join(filter(None, (param, missing[1])))
         return RequestError(
@@ -132,7 +132,7 @@ def _invalid(why: str) -> RequestError:
             code="missing_required_parameter",
             param=param,
         )
-    reason = (placed["why"] if placed else why)[: 2 * MAX_SHOWN_CHARS]
+    reason = (located["why"] if located else why)[: 2 * MAX_SHOWN_CHARS]
     if param is None:
         return RequestError(f"Invalid body: {reason}.", code="invalid_value")
     return RequestError(

@@ -19,27 +19,29 @@ MAX_SHOWN_VOICES = 20
 
 
 def requested_voice(
-    engines: Mapping[str, Tts], name: str, usual: str
+    engines: Mapping[str, Tts], name: str, default_language: str
 ) -> tuple[str | None, str | None]:
-    """Returns the voice, in the form that `choose_voice` takes, and its language. None: left open.
+    """Returns the voice, in the form that `choose_voice` takes, and its language. None: the client
+    leaves the choice to the server.
 
     name: a voice, `engine:voice` or an engine. A voice may carry a variant, `en-us+f3`.
-    usual: language whose voices are listed first in the error. Raises RequestError voice_not_found.
+    default_language: language whose voices are listed first in the error. Raises RequestError
+    voice_not_found.
     """
     engine, colon, voice = name.partition(":")
     if not (colon and engine in engines):
         engine, voice = "", name
     base, plus, variant = voice.partition("+")
-    among = {engine: engines[engine]} if engine else engines
-    for language, known in _voices(among):
+    searched = {engine: engines[engine]} if engine else engines
+    for language, known in _voices(searched):
         if known.lower() == base.lower():
-            wish = f"{engine}{colon if engine else ''}{known}{plus}{variant}"
-            return wish, None if known in HOSTED_VOICES else language
+            requested = f"{engine}{colon if engine else ''}{known}{plus}{variant}"
+            return requested, None if known in HOSTED_VOICES else language
     if name.lower() in (*HOSTED_VOICES, "", DEFAULT):
         return None, None
     if name in engines:
         return name, None
-    raise _unknown(engines, name, usual)
+    raise _unknown(engines, name, default_language)
 
 
 class VoiceCard(Struct, frozen=True):
@@ -70,15 +72,15 @@ class VoiceModelList(Struct, frozen=True):
     models: tuple[VoiceModelCard, ...]
 
 
-def voice_list(engines: Mapping[str, Tts], usual: str) -> VoiceList:
-    """Returns every voice once, those of the language `usual` first.
+def voice_list(engines: Mapping[str, Tts], default_language: str) -> VoiceList:
+    """Returns every voice once, those of the language `default_language` first.
 
     A voice of several languages or engines is listed where it comes first; its name means that one.
     """
     found: dict[str, VoiceCard] = {}
-    for language, name in sorted(_voices(engines), key=lambda one: one[0] != usual):
+    for language, name in sorted(_voices(engines), key=lambda one: one[0] != default_language):
         found.setdefault(name, VoiceCard(name, name, language))
-    return VoiceList((VoiceCard(DEFAULT, DEFAULT, usual), *found.values()))
+    return VoiceList((VoiceCard(DEFAULT, DEFAULT, default_language), *found.values()))
 
 
 def voice_model_list(engines: Mapping[str, Tts]) -> VoiceModelList:
@@ -95,8 +97,8 @@ def _voices(engines: Mapping[str, Tts]) -> Iterator[tuple[str, str]]:
                 yield language, name
 
 
-def _unknown(engines: Mapping[str, Tts], name: str, usual: str) -> RequestError:
-    first = sorted(_voices(engines), key=lambda one: one[0] != usual)
+def _unknown(engines: Mapping[str, Tts], name: str, default_language: str) -> RequestError:
+    first = sorted(_voices(engines), key=lambda one: one[0] != default_language)
     every = tuple(dict.fromkeys(voice for _, voice in first))
     shown = ", ".join(every[:MAX_SHOWN_VOICES])
     more = f" and {len(every) - MAX_SHOWN_VOICES} more" if len(every) > MAX_SHOWN_VOICES else ""

@@ -25,7 +25,7 @@ from web.openai.transcriptions.validation import is_known
 from web.whisper_asr import WhisperServiceDoor
 
 PADDING_HEADER = "X-Earshot-Padding"
-"Padding that was used, where the requested one does not suit the model."
+"Padding that the model got in place of the requested one, which does not suit it."
 
 FIELD_OF = {
     "languages": "languages[]",
@@ -86,15 +86,15 @@ class AudioDoor:
     async def _run(
         self,
         request: aioweb.Request,
-        fields: type[Struct],
-        understood: Callable[[list[tuple[str, str]]], TranscriptionRequest],
+        form_type: type[Struct],
+        parse: Callable[[list[tuple[str, str]]], TranscriptionRequest],
     ) -> aioweb.StreamResponse:
         with self._spools.open() as spool:
-            form = await read_form(request, spool, partial(is_known, wanted=fields))
-            job = understood(form)
+            form = await read_form(request, spool, partial(is_known, wanted=form_type))
+            job = parse(form)
             self._check(job)
-            instead = self._transcriber.fallback_padding(job.model, job.options)
-            job = replace(job, padding_instead=instead)
+            used_padding = self._transcriber.fallback_padding(job.model, job.options)
+            job = replace(job, used_padding=used_padding)
             headers = self._headers(job)
             async with self._transcriber.open(job.model, job.options) as recording:
                 feed = self._feed(recording, spool)
@@ -109,10 +109,11 @@ class AudioDoor:
         )
 
     def _headers(self, job: TranscriptionRequest) -> dict[str, str]:
-        """Returns the facts that subtitles and plain text have no place for."""
+        """Returns headers with the model and the padding, because subtitles and plain text have no
+        field for them."""
         headers = {MODEL_HEADER: self._transcriber.name_of(job.model)}
-        if job.padding_instead:
-            headers[PADDING_HEADER] = job.padding_instead
+        if job.used_padding:
+            headers[PADDING_HEADER] = job.used_padding
         return headers
 
     def _check(self, job: TranscriptionRequest) -> None:

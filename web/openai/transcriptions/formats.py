@@ -126,7 +126,8 @@ class TranscriptionResponse(Struct, frozen=True, kw_only=True):
     logprobs: tuple[Logprob, ...] | UnsetType = UNSET
     languages: tuple[LanguageCode, ...] | UnsetType = UNSET
     padding: AsrPadding | UnsetType = UNSET
-    "Padding that was used, where the requested one does not suit the model. Extension of Earshot."
+    """Padding that the model got in place of the requested one, which does not suit it. Extension
+    of Earshot."""
     usage: DurationUsage
 
 
@@ -160,8 +161,8 @@ def detected_languages(
     job: TranscriptionRequest, language: str
 ) -> tuple[LanguageCode, ...] | UnsetType:
     """Returns the detected language. Unset if the caller named one, or there was no speech."""
-    is_told = job.options.language or job.options.prefix or not language
-    return UNSET if is_told else (LanguageCode(language),)
+    is_given = job.options.language or job.options.prefix or not language
+    return UNSET if is_given else (LanguageCode(language),)
 
 
 def _plain(job: TranscriptionRequest, transcript: Transcript) -> TranscriptionResponse:
@@ -169,7 +170,7 @@ def _plain(job: TranscriptionRequest, transcript: Transcript) -> TranscriptionRe
         text=transcript.text,
         logprobs=logprobs(transcript.tokens) if job.has_logprobs else UNSET,
         languages=detected_languages(job, transcript.language),
-        padding=job.padding_instead or UNSET,
+        padding=job.used_padding or UNSET,
         usage=usage(transcript.audio_ms),
     )
 
@@ -185,7 +186,7 @@ def _verbose(job: TranscriptionRequest, transcript: Transcript) -> Transcription
         text=transcript.text,
         segments=segments if "segment" in job.granularities else UNSET,
         words=words if "word" in job.granularities else UNSET,
-        padding=job.padding_instead or UNSET,
+        padding=job.used_padding or UNSET,
         usage=usage(transcript.audio_ms),
     )
 

@@ -26,8 +26,9 @@ class TranscriptionRequest:
     response_format: ResponseFormat
     granularities: tuple[Granularity, ...] = ("segment",)
     is_streamed: bool = False
-    padding_instead: AsrPadding | None = None
-    "Padding that is used, where the requested one does not suit the model."
+    used_padding: AsrPadding | None = None
+    """Padding that the model gets in place of the requested one, which does not suit it. None: the
+    requested padding is used."""
 
     @property
     def has_logprobs(self) -> bool:

@@ -46,7 +46,8 @@ class TranscriptTextDone(Struct, frozen=True, tag="transcript.text.done"):
     logprobs: tuple[Logprob, ...] | UnsetType = UNSET
     languages: tuple[LanguageCode, ...] | UnsetType = UNSET
     padding: AsrPadding | UnsetType = UNSET
-    "Padding that was used, where the requested one does not suit the model. Extension of Earshot."
+    """Padding that the model got in place of the requested one, which does not suit it. Extension
+    of Earshot."""
 
 
 class SseResponse:
@@ -68,9 +69,9 @@ class SseResponse:
         """Sends one event. Raises ClientDisconnected."""
         await self._write(msgspec.json.encode(event))
 
-    async def end(self, *, says_done: bool = True) -> aioweb.StreamResponse:
-        """Ends the response. says_done: with the closing line `[DONE]`."""
-        if says_done:
+    async def end(self, *, with_done_line: bool = True) -> aioweb.StreamResponse:
+        """Ends the response. with_done_line: whether the line `data: [DONE]` closes it."""
+        if with_done_line:
             await self._write(b"[DONE]")
         await self._response.write_eof()
         return self._response
@@ -99,8 +100,8 @@ async def stream_transcription(
     try:
         async with TaskGroup() as tasks:
             feeding = tasks.create_task(feed)
-            said = await _parts(events, job, recording)
-            await events.send(said.done(job, await feeding))
+            sent = await _send_parts(events, job, recording)
+            await events.send(sent.done(job, await feeding))
     except* EarshotError as group:
         if not events.has_begun:
             raise
@@ -127,22 +128,22 @@ class _SentTranscript:
             usage(audio_ms),
             logprobs(self.tokens) if job.has_logprobs else UNSET,
             detected_languages(job, self.language),
-            job.padding_instead or UNSET,
+            job.used_padding or UNSET,
         )
 
 
-async def _parts(
+async def _send_parts(
     events: SseResponse, job: TranscriptionRequest, recording: RecordingTranscription
 ) -> _SentTranscript:
-    said = _SentTranscript()
+    sent = _SentTranscript()
     async for part in recording.parts():
         if part.text:
-            delta = said.add(part.text, part.language)
-            said.tokens += part.tokens
+            delta = sent.add(part.text, part.language)
+            sent.tokens += part.tokens
             await events.send(
                 TranscriptTextDelta(delta, logprobs(part.tokens) if job.has_logprobs else UNSET)
             )
-    return said
+    return sent
 
 
 def error_event(error: BaseException) -> ErrorBody:

@@ -43,15 +43,15 @@ def parse_fields(form: Iterable[tuple[str, str]], wanted: type[S]) -> S:
     return _struct(sent, wanted, "{}")
 
 
-def _struct(sent: Mapping[str, Sequence[tuple[str, str]]], wanted: type[S], naming: str) -> S:
+def _struct(sent: Mapping[str, Sequence[tuple[str, str]]], wanted: type[S], param_format: str) -> S:
     values = {
-        info.name: _value(info, sent[_base(info.encode_name)], naming)
+        info.name: _value(info, sent[_base(info.encode_name)], param_format)
         for info in _fields(wanted)
         if _base(info.encode_name) in sent
     }
     for info in _fields(wanted):
         if info.name not in values and info.default is NODEFAULT:
-            param = naming.format(info.encode_name)
+            param = param_format.format(info.encode_name)
             raise RequestError(
                 f"Missing required parameter: '{param}'.",
                 code="missing_required_parameter",
@@ -66,8 +66,8 @@ def _fields(wanted: type[Struct]) -> tuple[FieldInfo, ...]:
     return fields(wanted)
 
 
-def _value(info: FieldInfo, sent: Sequence[tuple[str, str]], naming: str) -> Any:
-    param = naming.format(info.encode_name)
+def _value(info: FieldInfo, sent: Sequence[tuple[str, str]], param_format: str) -> Any:
+    param = param_format.format(info.encode_name)
     schema = _schema(info.type)
     if nested := _object_in(info.type):
         keyed = {key: [("", text)] for key, text in sent if key}
@@ -108,8 +108,8 @@ def _allowed(schema: Mapping[str, Any]) -> str:
     """Describes the values of a type in words."""
     match schema:
         case {"anyOf": options}:
-            said = [_allowed(option) for option in options if option.get("type") != "null"]
-            return " or ".join(said)
+            described = [_allowed(option) for option in options if option.get("type") != "null"]
+            return " or ".join(described)
         case {"enum": values}:
             return ", ".join(map(str, values))
         case {"type": "array", "maxItems": most, "items": item}:

@@ -211,11 +211,11 @@ class DeviceSession:
             services.audio_urls,
             services.update,
         )
-        former = stack.enter_context(services.presence.here(device.id, connection))
+        former = stack.enter_context(services.presence.connected(device.id, connection))
         if former is not None:
             await former.close()
         stack.callback(services.wakes.left, connection)
-        stack.enter_context(services.roster.here(connection))
+        stack.enter_context(services.roster.connected(connection))
         conversation = services.exchanges.conversation(device.id)
         conversation.speakers.append(connection)
         stack.callback(conversation.left_by, connection)

@@ -67,7 +67,7 @@ class WakeArbiter:
         group = self._group_of(connection)
         wake = _WakeEvent(now)
         known = {one.device.id for one in self._contenders(group)} | {device.id}
-        verdicts = self._arbitration.heard(group, device.id, volume_db, known, now)
+        verdicts = self._arbitration.report(group, device.id, volume_db, known, now)
         # decided by the device's own next wake word
         if last is not None and not last.decided.done():
             verdicts = self._settle(verdicts, device.id, last)
@@ -87,7 +87,7 @@ class WakeArbiter:
         if self._roster.find(device_id) not in (None, connection):
             return  # a newer socket represents the device
         known = {one.device.id for one in self._contenders(group)} - {device_id}
-        self._tell(self._arbitration.left(group, device_id, known))
+        self._tell(self._arbitration.remove(group, device_id, known))
         wake = self._latest.pop(device_id, None)
         if wake is not None and not wake.decided.done():
             wake.decided.set_result(False)
@@ -95,7 +95,7 @@ class WakeArbiter:
     def gave_up(self, connection: WillowConnection) -> None:
         """Ends the contest of a device whose speech broke off or never began: another may be woken
         at once."""
-        self._arbitration.gave_up(self._group_of(connection), connection.device.id)
+        self._arbitration.give_up(self._group_of(connection), connection.device.id)
 
     def forget(self, device_id: str) -> None:
         """Drops the level statistics of a device that is no longer known."""
