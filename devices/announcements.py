@@ -67,9 +67,18 @@ class Announcements:
     """
 
     def __init__(
-        self, conversations: ConversationPort, areas: AreaDirectory, presence: Presence, clock: Clock
+        self,
+        conversations: ConversationPort,
+        areas: AreaDirectory,
+        presence: Presence,
+        clock: Clock,
     ) -> None:
-        self._conversations, self._areas, self._presence, self._clock = conversations, areas, presence, clock
+        self._conversations, self._areas, self._presence, self._clock = (
+            conversations,
+            areas,
+            presence,
+            clock,
+        )
         self._waiting: list[PendingNotification] = []
         self._next_change = asyncio.Event()
 

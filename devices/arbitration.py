@@ -99,7 +99,11 @@ class Arbitration:
         contest = self._contests.get(group)
         # a device reports the same wake word only once
         is_old = contest is not None and device in contest.levels
-        if contest is not None and not contest.is_decided and (is_old or now >= contest.began + WINDOW_S):
+        if (
+            contest is not None
+            and not contest.is_decided
+            and (is_old or now >= contest.began + WINDOW_S)
+        ):
             verdicts += self._decide(contest)
         if contest is None or is_old or now >= contest.began + LATE_S:
             contest = self._contests[group] = _WakeContest(now)
@@ -145,7 +149,9 @@ class Arbitration:
         """Decides contests whose window is over, and removes old ones."""
         due_contests = [contest for contest in self._undecided() if now >= contest.began + WINDOW_S]
         verdicts = [verdict for contest in due_contests for verdict in self._decide(contest)]
-        expired = [name for name, contest in self._contests.items() if now >= contest.began + LATE_S]
+        expired = [
+            name for name, contest in self._contests.items() if now >= contest.began + LATE_S
+        ]
         for name in expired:
             del self._contests[name]
         return verdicts

@@ -109,7 +109,9 @@ class WhisperServiceDoor:
     async def transcribe(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /asr`."""
         query = _read_query(request.query)
-        transcript = await while_connected(request, self._transcribe_upload(request, query, _options(query)))
+        transcript = await while_connected(
+            request, self._transcribe_upload(request, query, _options(query))
+        )
         body, content_type = _answer(query, transcript)
         headers = {MODEL_HEADER: self._transcriber.name_of(DEFAULT)}
         return aioweb.Response(
@@ -183,10 +185,7 @@ async def _raw(source: BinaryIO) -> AsyncGenerator[Pcm, None]:
 def _read_query(sent: Mapping[str, str]) -> WhisperServiceQuery:
     """Reads the query. Raises RequestError with the field's name."""
     query = parse_fields(
-        [
-            (name, text.lower() if name != "initial_prompt" else text)
-            for name, text in sent.items()
-        ],
+        [(name, text.lower() if name != "initial_prompt" else text) for name, text in sent.items()],
         WhisperServiceQuery,
     )
     if query.diarize:

@@ -94,7 +94,9 @@ class EventStreamSubscribers:
         """
         with self._places.take():
             async with aclosing(events):
-                first = await anext(events)  # may raise: the response has not begun, so it can still be a status
+                first = await anext(
+                    events
+                )  # may raise: the response has not begun, so it can still be a status
                 try:
                     await response.prepare(request)
                     await self._send(response, first, events)

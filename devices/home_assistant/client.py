@@ -145,7 +145,9 @@ class HomeAssistantClient:
             raise self._not_connected()
         try:
             async with asyncio.timeout(self.settings.timeout_s):
-                await websocket.call("call_service", domain=domain, service=service, service_data=data)
+                await websocket.call(
+                    "call_service", domain=domain, service=service, service_data=data
+                )
         except TimeoutError:
             raise HomeAssistantTimeout(f"no answer within {self.settings.timeout_s:g} s") from None
 

@@ -15,7 +15,7 @@ from core.errors import RemoteProtocolError
 MAX_SPEECH_CHARS = 2000
 "Limit of a spoken answer: two minutes of speech."
 
-MAX_TARGETS = 100
+MAX_NAMED_TARGETS = 100
 "Limit of the entities that an answer names: all lights of a large house."
 
 NOT_UNDERSTOOD = "no_intent_match"
@@ -82,7 +82,7 @@ def _targets(value: Any) -> tuple[IntentResponseTarget, ...]:
     entries = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
     return tuple(
         IntentResponseTarget(_text(one.get("type")), _text(one.get("name")), _text(one.get("id")))
-        for one in entries[:MAX_TARGETS]
+        for one in entries[:MAX_NAMED_TARGETS]
     )
 
 

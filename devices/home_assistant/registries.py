@@ -130,7 +130,9 @@ def house(snapshot: RegistrySnapshot) -> HomeAssistantHouse:
         decision = _decision(entity_id, entry, snapshot.exposed)
         attributes = _table(state.get("attributes"))
         names = _names(attributes.get("friendly_name"), entry.get("aliases"))
-        if not names or not (_is_exposed_by_default(entity_id, entry) if decision is None else decision):
+        if not names or not (
+            _is_exposed_by_default(entity_id, entry) if decision is None else decision
+        ):
             continue
         area = _text(entry.get("area_id")) or device_areas.get(_text(entry.get("device_id")), "")
         found.append(

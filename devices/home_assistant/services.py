@@ -103,7 +103,9 @@ def plan(house: HomeAssistantHouse, intent: str, slots: Mapping[str, Any]) -> li
     without a name needs an area, and a command without a domain needs a name.
     """
     rules = SERVICES.get(intent, {})
-    targets = [one for one in _targets(house, slots) if one.domain in rules and one.is_surely_exposed]
+    targets = [
+        one for one in _targets(house, slots) if one.domain in rules and one.is_surely_exposed
+    ]
     calls: dict[str, ServiceCall] = {}
     for entity in targets[:MAX_TARGETS]:
         rule = rules[entity.domain]

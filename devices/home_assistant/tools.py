@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from core.errors import EarshotError, RequestError
-from core.ports import Clock, ToolContext, ToolOutcome, ToolSpec
-from core.ports import HomeDescription
+from core.ports import Clock, HomeDescription, ToolContext, ToolOutcome, ToolSpec
 from devices.home_assistant.client import HomeAssistantClient
 from devices.home_assistant.conversation import NOT_UNDERSTOOD, ConversationIds, ConversationResult
 from devices.home_assistant.errors import HomeAssistantError, error_sentence
@@ -17,9 +16,9 @@ from engines.llm.intents import understand
 
 # Adds the room to a sentence: "Turn on the lights", said in the kitchen, gets "in the kitchen".
 #
-# `conversation/process` takes no device, so Home Assistant cannot know where the user speaks
-# (home-assistant.md, section 3). A sentence with the room added is used only if it is understood as
-# the same command about that room: grammar differs too much to trust a pattern.
+# `conversation/process` takes no device, so Home Assistant cannot know where the user
+# speaks. A sentence with the room added is used only if it is understood as the same command about
+# that room: grammar differs too much to trust a pattern.
 
 TextParser = Callable[[str], tuple[str, Mapping[str, Any]] | None]
 "Function from a sentence to its intent and slots; None when no sentence template fits."
@@ -146,7 +145,9 @@ class HomeAssistantTools:
                 is_asking: (_spec(self._known, timeout_s, is_asking=is_asking),)
                 for is_asking in (False, True)
             }
-        return self._specs[self._conversation_ids.is_asking(context.conversation_id, self._clock.now())]
+        return self._specs[
+            self._conversation_ids.is_asking(context.conversation_id, self._clock.now())
+        ]
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], context: ToolContext

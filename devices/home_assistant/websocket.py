@@ -136,7 +136,9 @@ async def connect(
             )
     except WSServerHandshakeError as error:
         if error.status in FORBIDDEN:
-            raise HomeAssistantAccessError(f"HTTP {error.status}: {_FORBIDDEN_REASONS[error.status]}") from None
+            raise HomeAssistantAccessError(
+                f"HTTP {error.status}: {_FORBIDDEN_REASONS[error.status]}"
+            ) from None
         raise HomeAssistantUnreachable(f"HTTP {error.status} instead of a WebSocket") from None
     except TimeoutError:
         raise HomeAssistantUnreachable(f"no connection within {CONNECT_TIMEOUT_S:g} s") from None
@@ -152,7 +154,10 @@ async def connect(
         yield link
 
 
-_FORBIDDEN_REASONS = {401: "it wants another password", 403: "it has banned this address (ip_bans.yaml)"}
+_FORBIDDEN_REASONS = {
+    401: "it wants another password",
+    403: "it has banned this address (ip_bans.yaml)",
+}
 
 
 async def _authorize(ws: ClientWebSocketResponse, token: str) -> None:

@@ -43,8 +43,8 @@ class DeviceChangeChannel:
     async def follow(self, on_change: Callable[[], None]) -> None:
         """Receives messages until cancelled; returns at once if the database or driver has none.
 
-        on_change: called at each change by another server, and after each connect because messages may
-            have been missed.
+        on_change: called at each change by another server, and after each connect, because messages
+            may have been missed.
         """
         driver = self._database.driver
         if not driver.startswith("postgresql"):

@@ -273,8 +273,16 @@ class DeviceRegistry:
             return {}  # otherwise any client could void the code that a person is just typing
         if identities.has_other_identity(row, identity) and not is_trusted:
             return {"claimed_identity": identity, **_code(now)} if is_code_free else {}
-        reported_texts = {"board": claims.board, "firmware": claims.firmware, "address": claims.address}
-        reported = reported_texts if row.standing == "blocked" else {**reported_texts, "identity": identity}
+        reported_texts = {
+            "board": claims.board,
+            "firmware": claims.firmware,
+            "address": claims.address,
+        }
+        reported = (
+            reported_texts
+            if row.standing == "blocked"
+            else {**reported_texts, "identity": identity}
+        )
         values: dict[str, Any] = {
             name: value for name, value in reported.items() if value and value != getattr(row, name)
         }

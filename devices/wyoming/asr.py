@@ -1,5 +1,4 @@
-"""`transcribe`: recognises audio as it is spoken and sends its text. Sheet section 4, ASR
-sequence."""
+"""Wyoming's request `transcribe`: recognises audio as it is spoken and sends its text."""
 
 import asyncio
 
@@ -36,11 +35,11 @@ class AudioChunkQueue:
         self._has_room = asyncio.Event()
         self._has_room.set()
 
-    async def put(self, form: WyomingAudioFormat, payload: bytes) -> None:
+    async def put(self, audio_format: WyomingAudioFormat, payload: bytes) -> None:
         """Adds a piece; waits for room."""
         await self._has_room.wait()
         self._count(max(len(payload), MIN_PIECE_BYTES))
-        self._pieces.put_nowait((form, payload))
+        self._pieces.put_nowait((audio_format, payload))
 
     def end(self) -> None:
         """Marks the end of the utterance."""
@@ -63,7 +62,7 @@ class AudioChunkQueue:
 
 async def serve_transcribe(
     wire: WyomingStream,
-    sound: AudioChunkQueue,
+    audio_chunks: AudioChunkQueue,
     transcriber: Transcriber,
     model: str,
     options: AsrOptions,
@@ -77,23 +76,26 @@ async def serve_transcribe(
     async with opened as recording:
         with single_error():
             async with asyncio.TaskGroup() as tasks:
-                telling = tasks.create_task(_tell(wire, recording), name="wyoming-parts")
-                await _push(sound, recording)
+                sending = tasks.create_task(_send_segments(wire, recording), name="wyoming-parts")
+                await _push(audio_chunks, recording)
                 recording.end()
-        text, language = telling.result()
+        text, language = sending.result()
         await wire.send(Transcript(text=text, language=language), TranscriptStop())
 
 
-async def _push(sound: AudioChunkQueue, recording: RecordingTranscription) -> None:
-    found: WyomingAudioFormat | None = None
+async def _push(audio_chunks: AudioChunkQueue, recording: RecordingTranscription) -> None:
+    last_format: WyomingAudioFormat | None = None
     decoder: RawDecoder | None = None
     samples = 0
-    while (piece := await sound.get()) is not None:
-        form, payload = piece
-        if form != found or decoder is None:
+    while (piece := await audio_chunks.get()) is not None:
+        audio_format, payload = piece
+        if audio_format != last_format or decoder is None:
             if decoder is not None:
                 await recording.push(decoder.flush())
-            found, decoder = form, RawDecoder(form.rate_hz, form.bits, form.channels)
+            last_format, decoder = (
+                audio_format,
+                RawDecoder(audio_format.rate_hz, audio_format.bits, audio_format.channels),
+            )
         pcm = await run_in_thread(decoder.push, payload)  # decoding a megabyte takes 30 ms
         samples += len(pcm)
         if samples > MAX_AUDIO_S * ASR_RATE_HZ:
@@ -106,7 +108,7 @@ async def _push(sound: AudioChunkQueue, recording: RecordingTranscription) -> No
         await recording.push(decoder.flush())
 
 
-async def _tell(wire: WyomingStream, recording: RecordingTranscription) -> tuple[str, str]:
+async def _send_segments(wire: WyomingStream, recording: RecordingTranscription) -> tuple[str, str]:
     text, language = "", ""
     async for part in recording.parts():
         if not language:

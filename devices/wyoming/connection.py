@@ -1,4 +1,4 @@
-"""One Wyoming connection: receives events and does one piece of work at a time. Sheet section 5."""
+"""One Wyoming connection: receives events and serves one request at a time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
@@ -14,7 +14,7 @@ from devices.wyoming.asr import AudioChunkQueue, serve_transcribe
 from devices.wyoming.framing import WyomingStream
 from devices.wyoming.handle import serve_handle
 from devices.wyoming.info import info_of
-from devices.wyoming.requests import read_format, read_text, read_transcribe, read_voicing
+from devices.wyoming.requests import read_format, read_text, read_transcribe, read_voice_request
 from devices.wyoming.tts import TextChunkQueue, WyomingSynthesizer
 from devices.wyoming.wake import WakeDetection
 from pipeline.services import EngineSet
@@ -84,12 +84,12 @@ class WyomingConnection:
         """
         try:
             while (event := await self._wire.read(IDLE_S)) is not None:
-                await self._take(event)
+                await self._handle(event)
         finally:
             if self._work is not None:
                 self._work.cancel()
 
-    async def _take(self, event: Event) -> None:
+    async def _handle(self, event: Event) -> None:
         services = self._services
         match event.type:
             case "describe":
@@ -109,7 +109,7 @@ class WyomingConnection:
                     await self._cancel_work()
                 self._transcribe, self._wake_detection = None, detection
             case "audio-start" | "audio-chunk" | "audio-stop" if self._wake_detection is not None:
-                await self._wake_detection.take(event)
+                await self._wake_detection.handle(event)
             case "audio-start" | "audio-chunk" | "audio-stop":
                 await self._take_audio(event)
             case "transcript":
@@ -117,7 +117,7 @@ class WyomingConnection:
                     serve_handle(self._wire, event, services.one_shot_responses), "answer"
                 )
             case "synthesize" if self._text_chunks is None:
-                text, voice_request = read_text(event), read_voicing(event, services.engines)
+                text, voice_request = read_text(event), read_voice_request(event, services.engines)
                 await self._begin(
                     services.synthesizer.text(self._wire, text, voice_request), "speak"
                 )
@@ -126,7 +126,7 @@ class WyomingConnection:
 
     async def _take_audio(self, event: Event) -> None:
         is_stop = event.type == "audio-stop"
-        form = None if is_stop else read_format(event)
+        audio_format = None if is_stop else read_format(event)
         # the last utterance was given up in the middle
         if event.type == "audio-start" and self._audio_chunks is not None:
             await self._cancel_work()
@@ -134,12 +134,14 @@ class WyomingConnection:
             if self._transcribe is None:
                 return  # audio without a request; also the rest of a cancelled utterance
             model, options = read_transcribe(self._transcribe, self._services.engines)
-            sound = AudioChunkQueue()
-            work = serve_transcribe(self._wire, sound, self._services.transcriber, model, options)
+            audio_chunks = AudioChunkQueue()
+            work = serve_transcribe(
+                self._wire, audio_chunks, self._services.transcriber, model, options
+            )
             await self._begin(work, "hear")
-            self._audio_chunks = sound
-        if form is not None and event.payload:
-            await self._audio_chunks.put(form, event.payload)
+            self._audio_chunks = audio_chunks
+        if audio_format is not None and event.payload:
+            await self._audio_chunks.put(audio_format, event.payload)
         if is_stop:
             self._audio_chunks.end()
             self._audio_chunks = self._transcribe = None
@@ -147,7 +149,10 @@ class WyomingConnection:
     async def _speak(self, event: Event) -> None:
         match event.type:
             case "synthesize-start":
-                voice_request, texts = read_voicing(event, self._services.engines), TextChunkQueue()
+                voice_request, texts = (
+                    read_voice_request(event, self._services.engines),
+                    TextChunkQueue(),
+                )
                 speech = self._services.synthesizer.stream(self._wire, texts, voice_request)
                 await self._begin(speech, "speak")
                 self._text_chunks = texts

@@ -16,14 +16,14 @@ class WyomingDevice:
     timing: Mapping[str, float] | None = None
 
     def __init__(self) -> None:
-        self.open: dict[WyomingConnection, asyncio.Task[None] | None] = {}
+        self.connections: dict[WyomingConnection, asyncio.Task[None] | None] = {}
         "Open connections, each with the task that serves it."
-        self.stay = ExitStack()
+        self.presence_entry = ExitStack()
         "Closed together with the last connection."
 
     @property
     def doing(self) -> DeviceActivity:
-        found = {one.doing for one in self.open}
+        found = {one.doing for one in self.connections}
         busy: tuple[DeviceActivity, ...] = ("speaking", "thinking", "listening")
         return next((one for one in busy if one in found), "idle")
 
@@ -38,7 +38,7 @@ class WyomingDevice:
 
     async def close(self) -> None:
         """Closes all connections; the work in progress is cancelled."""
-        for task in self.open.values():
+        for task in self.connections.values():
             if task is not None:
                 task.cancel()
 
@@ -54,15 +54,15 @@ class WyomingDevices:
     def connected(self, device_id: str, connection: WyomingConnection) -> Iterator[None]:
         """Counts the device as connected while the body runs, in the task that serves the
         connection."""
-        guest = self._here.get(device_id)
-        if guest is None:
-            guest = self._here[device_id] = WyomingDevice()
-            guest.stay.enter_context(self._presence.connected(device_id, guest))
-        guest.open[connection] = asyncio.current_task()
+        device = self._here.get(device_id)
+        if device is None:
+            device = self._here[device_id] = WyomingDevice()
+            device.presence_entry.enter_context(self._presence.connected(device_id, device))
+        device.connections[connection] = asyncio.current_task()
         try:
             yield
         finally:
-            del guest.open[connection]
-            if not guest.open:
+            del device.connections[connection]
+            if not device.connections:
                 del self._here[device_id]
-                guest.stay.close()
+                device.presence_entry.close()

@@ -31,14 +31,14 @@ class _WyomingProtocol(asyncio.StreamReaderProtocol):
 
     def __init__(
         self,
-        connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None],
-        left: OnConnectionLost,
+        on_connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None],
+        on_lost: OnConnectionLost,
     ) -> None:
-        super().__init__(asyncio.StreamReader(limit=MAX_HEADER_BYTES), connected)
-        self._left = left
+        super().__init__(asyncio.StreamReader(limit=MAX_HEADER_BYTES), on_connected)
+        self._on_lost = on_lost
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._left()
+        self._on_lost()
         super().connection_lost(exc)
 
 
@@ -64,47 +64,47 @@ class WyomingDoor:
         is_over = False
         async with asyncio.TaskGroup() as tasks:
 
-            def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                wire = WyomingStream(reader, writer)
+            def on_connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                stream = WyomingStream(reader, writer)
                 if is_over:  # accepted just before the socket was closed
-                    wire.abort()
+                    stream.abort()
                     return
-                tasks.create_task(self._guard(self._serve(wire, writer), "wyoming connection"))
+                tasks.create_task(self._guard(self._serve(stream, writer), "wyoming connection"))
 
             async with open_acceptors(
-                sockets, lambda left: _WyomingProtocol(connected, left), limit=limit
+                sockets, lambda on_lost: _WyomingProtocol(on_connected, on_lost), limit=limit
             ):
                 try:
                     await asyncio.Event().wait()
                 finally:
                     is_over = True
 
-    async def _serve(self, wire: WyomingStream, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, stream: WyomingStream, writer: asyncio.StreamWriter) -> None:
         """Serves one connection. Raises EarshotError after the client was sent the error."""
         try:
-            address = self._let_in(writer)
+            address = self._allowed_address(writer)
             if address is not None:
-                await self._talk(wire, address)
-                await wire.close()
+                await self._serve_device(stream, address)
+                await stream.close()
         except EarshotError as error:
-            await wire.refuse(error)
+            await stream.refuse(error)
             raise
         finally:
-            self._open.pop(wire, None)
+            self._open.pop(stream, None)
             self._metrics.gauge("earshot_wyoming_connections", len(self._open))
-            wire.abort()
+            stream.abort()
 
-    async def _talk(self, wire: WyomingStream, address: IpAddress) -> None:
+    async def _serve_device(self, stream: WyomingStream, address: IpAddress) -> None:
         """Checks the device in and serves its connection. Raises EarshotError."""
         # first, because a device that is not approved gets no place
-        device = await self._checked_in(address)
-        self._check_room(address)
-        self._open[wire] = address
+        device = await self._check_in(address)
+        self._check_capacity(address)
+        self._open[stream] = address
         self._metrics.gauge("earshot_wyoming_connections", len(self._open))
         try:
             async with asyncio.TaskGroup() as tasks:
                 connection = WyomingConnection(
-                    wire, self._services, tasks, self._presence.note_change
+                    stream, self._services, tasks, self._presence.note_change
                 )
                 with self._devices.connected(device.id, connection) if device else nullcontext():
                     await connection.run()
@@ -117,21 +117,21 @@ class WyomingDoor:
                 raise first_error(errors) from None
             logger.debug("a wyoming client left: %s", group.exceptions[0])
 
-    def _check_room(self, address: IpAddress) -> None:
+    def _check_capacity(self, address: IpAddress) -> None:
         """Raises OverloadedError if all connections, or all of this address, are in use."""
-        most = self._settings.max_connections
-        if len(self._open) >= most:
+        limit = self._settings.max_connections
+        if len(self._open) >= limit:
             raise OverloadedError(
-                f"{most} connections are open, the limit", retry_after_s=RETRY_AFTER_S
+                f"{limit} connections are open, the limit", retry_after_s=RETRY_AFTER_S
             )
-        share = max(1, most // SHARES)
+        share = max(1, limit // SHARES)
         if not address.is_loopback and list(self._open.values()).count(address) >= share:
             raise OverloadedError(
                 f"{share} connections of {address} are open, the limit for one address",
                 retry_after_s=RETRY_AFTER_S,
             )
 
-    async def _checked_in(self, address: IpAddress) -> Device | None:
+    async def _check_in(self, address: IpAddress) -> Device | None:
         """Returns the device at this address: the protocol has no other identification.
 
         None: this machine itself, where it is trusted. Raises Forbidden not_approved or blocked,
@@ -153,7 +153,7 @@ class WyomingDoor:
             )
         return device
 
-    def _let_in(self, writer: asyncio.StreamWriter) -> IpAddress | None:
+    def _allowed_address(self, writer: asyncio.StreamWriter) -> IpAddress | None:
         """Returns the client's address; None: the connection is dropped."""
         peer = writer.get_extra_info("peername")
         address = peer_address(peer[0]) if peer else None
@@ -161,6 +161,6 @@ class WyomingDoor:
             return None  # closed already
         if is_among(address, self._settings.networks):
             return address
-        logger.warning("! wyoming: refused %s, it is not in an allowed network", address)
+        logger.warning("! wyoming: refused %s, because it is not in an allowed network", address)
         self._metrics.count("earshot_errors", code="forbidden")
         return None

@@ -1,7 +1,8 @@
-"""Wyoming's framing, with limits: protocols/wyoming.md section 1.
+"""Wyoming's framing, with limits: a JSON line, then JSON data and a payload of the announced
+lengths.
 
-The event classes are those of the library `wyoming`. Its own reader accepts any length that a peer
-announces.
+The event classes are those of the library `wyoming` (https://github.com/OHF-Voice/wyoming). Its own
+reader accepts any length that a peer announces.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ Decoding it takes at most 13 ms, in which it blocks the event loop."""
 MAX_PAYLOAD_BYTES = 1024 * 1024
 "Limit of one event's audio: half a minute at 16 kHz. Satellites send a few milliseconds."
 
-MAX_WHY_CHARS = 200
+MAX_REASON_CHARS = 200
 "Limit of an error about wrong JSON: its path can be long."
 
 LINE_TIMEOUT_S = 10.0
@@ -91,7 +92,7 @@ class WyomingStream:
     async def _read(self) -> Event | None:
         try:
             line = await self._reader.read(1)
-            self._within(LINE_TIMEOUT_S)
+            self._begin_deadline(LINE_TIMEOUT_S)
             if line != b"\n":
                 line += await self._reader.readline()
             if not line.endswith(b"\n"):
@@ -115,7 +116,7 @@ class WyomingStream:
         pieces: list[bytes] = []
         left = size
         while left:
-            self._within(PAUSE_TIMEOUT_S)
+            self._begin_deadline(PAUSE_TIMEOUT_S)
             piece = await self._reader.read(left)
             if not piece:
                 raise asyncio.IncompleteReadError(b"".join(pieces), size)
@@ -123,12 +124,12 @@ class WyomingStream:
             left -= len(piece)
         return b"".join(pieces)
 
-    def _within(self, wait_s: float) -> None:
+    def _begin_deadline(self, wait_s: float) -> None:
         """Sets the time limit for the next bytes of the event."""
         self._has_begun = True
-        self._prolong(wait_s)
+        self._extend_deadline(wait_s)
 
-    def _prolong(self, wait_s: float) -> None:
+    def _extend_deadline(self, wait_s: float) -> None:
         if self._idle is not None and not self._idle.expired():
             self._idle.reschedule(asyncio.get_running_loop().time() + wait_s)
 
@@ -148,10 +149,10 @@ class WyomingStream:
                 self.abort()
                 raise ConnectionAbortedError("the client does not read its data") from None
         if not self._has_begun:
-            self._prolong(self._idle_s)
+            self._extend_deadline(self._idle_s)
 
     async def refuse(self, error: EarshotError) -> None:
-        """Sends an error and ends the stream. Sheet section 5.
+        """Sends an error and ends the stream.
 
         Reads what the client still sends: closing with unread bytes resets the connection, and many
         clients would never see the error.
@@ -180,13 +181,13 @@ def _decoded(decoder: msgspec.json.Decoder[_T], data: bytes, what: str) -> _T:
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        why = str(error)[:MAX_WHY_CHARS]
+        why = str(error)[:MAX_REASON_CHARS]
         raise RemoteProtocolError(f"{what} is not valid Wyoming: {why}") from None
 
 
-def _length(name: str, length: int | None, most: int) -> int:
+def _length(name: str, length: int | None, limit: int) -> int:
     if length is None:
         return 0
-    if not 0 <= length <= most:
-        raise RemoteProtocolError(f"{name} is {length}; allowed: 0 to {most}")
+    if not 0 <= length <= limit:
+        raise RemoteProtocolError(f"{name} is {length}; allowed: 0 to {limit}")
     return length

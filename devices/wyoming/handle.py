@@ -1,5 +1,4 @@
-"""`transcript`: sends the assistant's answer; this is Wyoming's service "handle". Sheet section
-4."""
+"""Wyoming's service "handle": answers the event `transcript` with the assistant's answer."""
 
 from contextlib import aclosing
 

@@ -1,4 +1,4 @@
-"""Answer to `describe`: protocols/wyoming.md section 3. It has every key that a client requires."""
+"""Answer to Wyoming's request `describe`, with every key that a client requires."""
 
 from collections.abc import Iterator
 
@@ -36,10 +36,7 @@ def info_of(engines: EngineSet, version: str) -> Info:
 
 
 def _asr(engines: EngineSet, version: str) -> AsrProgram:
-    """Describes recognition. The client's own voice activity detection has to end an utterance.
-
-    Section 4 of the sheet has what is known of services that end it themselves.
-    """
+    """Describes recognition. The client's own voice activity detection has to end an utterance."""
     models = [
         AsrModel(
             name=name,

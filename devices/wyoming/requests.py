@@ -1,4 +1,4 @@
-"""Reads and checks requests; an error names the wrong field."""
+"""Reads and checks the events of Wyoming's clients; an error names the wrong field."""
 
 from dataclasses import dataclass, replace
 from reprlib import repr as shown
@@ -102,7 +102,7 @@ class VoiceRequest:
     language: str | None
 
 
-def read_voicing(event: Event, engines: EngineSet) -> VoiceRequest:
+def read_voice_request(event: Event, engines: EngineSet) -> VoiceRequest:
     """Reads voice and language in `synthesize` and `synthesize-start`. Raises RequestError."""
     kind = _text(event, "text_format") or "text"
     _check(kind == "text", "text_format", kind, "text (no voice here reads SSML)")
@@ -111,9 +111,9 @@ def read_voicing(event: Event, engines: EngineSet) -> VoiceRequest:
         return VoiceRequest(None, None)
     if not isinstance(voice, dict):
         raise RequestError("voice must be an object", code="invalid_value", param="voice")
-    wish = Event(event.type, voice)
-    name = _text(wish, "name") or None
-    language = base_language(_text(wish, "language"))
+    voice_event = Event(event.type, voice)
+    name = _text(voice_event, "name") or None
+    language = base_language(_text(voice_event, "language"))
     return VoiceRequest(name, language or (voice_language(name, engines) if name else None))
 
 
@@ -133,7 +133,7 @@ def voice_language(name: str, engines: EngineSet) -> str | None:
 
 def read_text(event: Event) -> str:
     """Returns `text`, unchanged. Raises RequestError."""
-    text = _text(event, "text", most=MAX_TEXT_CHARS)
+    text = _text(event, "text", max_chars=MAX_TEXT_CHARS)
     if event.data.get("text") is None:
         raise RequestError(
             f"{event.type} has no text", code="missing_required_parameter", param="text"
@@ -149,7 +149,7 @@ def conversation_of(event: Event) -> str | None:
     context = event.data.get("context")
     if not isinstance(context, dict):
         return None
-    found = _text(Event(event.type, context), "conversation_id", most=MAX_ID_CHARS)
+    found = _text(Event(event.type, context), "conversation_id", max_chars=MAX_ID_CHARS)
     return f"wyoming-{found}" if found else None
 
 
@@ -167,13 +167,13 @@ def _whole(event: Event, key: str) -> int:
     return found
 
 
-def _text(event: Event, key: str, *, most: int = 256) -> str:
+def _text(event: Event, key: str, *, max_chars: int = 256) -> str:
     found = event.data.get(key)
     if found is None:
         return ""
-    if not isinstance(found, str) or len(found) > most:
+    if not isinstance(found, str) or len(found) > max_chars:
         raise RequestError(
-            f"{event.type}: {key} must be a text of at most {most} characters",
+            f"{event.type}: {key} must be a text of at most {max_chars} characters",
             code="invalid_value",
             param=key,
         )

@@ -1,4 +1,5 @@
-"""`synthesize`, whole or in pieces; the speech begins with the first clause. Sheet section 4."""
+"""Wyoming's request `synthesize`, with the text whole or in pieces; the speech begins with the
+first clause."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -63,9 +64,11 @@ class WyomingSynthesizer:
 
         Raises EngineError, OverloadedError, RequestError, ConnectionError.
         """
-        usual = self._engines.default_language
+        default_language = self._engines.default_language
         spoken = {code for tts in self._engines.tts.values() for code in tts.info.voices}
-        language = voice_request.language or await self._languages.of(text, usual, spoken)
+        language = voice_request.language or await self._languages.of(
+            text, default_language, spoken
+        )
         await self._speak(wire, single_text(text), SpeechFileOptions(language, voice_request.voice))
 
     async def stream(

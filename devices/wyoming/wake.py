@@ -1,4 +1,4 @@
-"""`detect`: looks for wake words in the client's audio. Sheet section 4, wake word."""
+"""Wyoming's request `detect`: looks for wake words in the client's audio."""
 
 from dataclasses import dataclass
 
@@ -21,20 +21,22 @@ class _DetectStream:
     wake: WakeWordDetector
     began_ms: int
     "Time of its first sample, on the client's own clock, in ms."
-    form: WyomingAudioFormat | None = None
+    audio_format: WyomingAudioFormat | None = None
     decoder: RawDecoder | None = None
     samples: int = 0
     "Number of samples so far, at 16 kHz."
     is_found: bool = False
 
-    def push(self, form: WyomingAudioFormat, payload: bytes) -> tuple[Found, ...]:
+    def push(self, audio_format: WyomingAudioFormat, payload: bytes) -> tuple[Found, ...]:
         """Adds audio and returns the wake words in it. Blocks."""
         parts: list[Pcm] = []
-        if form != self.form or self.decoder is None:
+        if audio_format != self.audio_format or self.decoder is None:
             if self.decoder is not None:
                 parts.append(self.decoder.flush())
-            self.form = form
-            self.decoder = RawDecoder(form.rate_hz, form.bits, form.channels)
+            self.audio_format = audio_format
+            self.decoder = RawDecoder(
+                audio_format.rate_hz, audio_format.bits, audio_format.channels
+            )
         parts.append(self.decoder.push(payload))
         return self._listen(parts)
 
@@ -66,13 +68,13 @@ class WakeDetection:
         self._context = context if isinstance(context, dict) else None
         self._stream: _DetectStream | None = None
 
-    async def take(self, event: Event) -> None:
+    async def handle(self, event: Event) -> None:
         """Handles `audio-start`, `audio-chunk` and `audio-stop`. Raises RequestError,
         ConnectionError."""
         if event.type == "audio-stop":
             await self._end()
             return
-        form, at_ms = read_format(event), read_timestamp(event)
+        audio_format, at_ms = read_format(event), read_timestamp(event)
         if event.type == "audio-start" or self._stream is None:
             wake = await run_in_thread(self._engine.open, self._names)
             self._stream = _DetectStream(wake, at_ms or 0)
@@ -81,16 +83,18 @@ class WakeDetection:
         stream = self._stream
         if at_ms is not None:
             stream.began_ms = at_ms - round(samples_to_ms(stream.samples, ASR_RATE_HZ))
-        await self._tell(stream, await run_in_thread(stream.push, form, event.payload))
+        await self._send_detections(
+            stream, await run_in_thread(stream.push, audio_format, event.payload)
+        )
 
     async def _end(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
-            await self._tell(stream, await run_in_thread(stream.end))
+            await self._send_detections(stream, await run_in_thread(stream.end))
         if stream is None or not stream.is_found:
             await self._wire.send(NotDetected(context=self._context))
 
-    async def _tell(self, stream: _DetectStream, found: tuple[Found, ...]) -> None:
+    async def _send_detections(self, stream: _DetectStream, found: tuple[Found, ...]) -> None:
         for one in found:
             at_ms = stream.began_ms + round(samples_to_ms(one.at, ASR_RATE_HZ))
             await self._wire.send(Detection(one.name, timestamp=at_ms, context=self._context))

@@ -40,7 +40,7 @@ class PendingActivations:
         self._waiting = 0
 
     async def serve(
-        self, ws: aioweb.WebSocketResponse, request: aioweb.Request, it: Device
+        self, ws: aioweb.WebSocketResponse, request: aioweb.Request, device: Device
     ) -> None:
         """Keeps the connection until the device is approved, leaves, or WAIT_S have passed.
 
@@ -50,8 +50,8 @@ class PendingActivations:
             await ws.prepare(request)
             with suppress(TimeoutError):
                 async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as tasks:
-                    reading = tasks.create_task(_read(ws, it.pairing_code))
-                    approval = tasks.create_task(self._approved(it))
+                    reading = tasks.create_task(_read(ws, device.pairing_code))
+                    approval = tasks.create_task(self._approved(device))
                     both = {reading, approval}
                     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                     for task in both:
@@ -72,11 +72,11 @@ class PendingActivations:
         finally:
             self._waiting -= 1
 
-    async def _approved(self, it: Device) -> None:
+    async def _approved(self, device: Device) -> None:
         """Returns when the device no longer waits: it was approved, blocked or forgotten."""
         while True:
             changed = self._directory.changed()
-            now = await self._directory.find(it.kind, it.hardware_id, it.identity)
+            now = await self._directory.find(device.kind, device.hardware_id, device.identity)
             if now is None or now.standing != "new":
                 return
             await changed.wait()
@@ -84,10 +84,10 @@ class PendingActivations:
 
 async def _read(ws: aioweb.WebSocketResponse, code: str) -> None:
     """Answers hello with the code; other messages get no answer."""
-    left = MAX_MESSAGES
+    messages_left = MAX_MESSAGES
     async for message in ws:
-        left -= 1
-        if left == 0 or message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+        messages_left -= 1
+        if messages_left == 0 or message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
             return
         if message.type is WSMsgType.BINARY:
             continue

@@ -32,7 +32,7 @@ class DeviceAudioOutput:
         settings = OpusSettings(BITRATE_BPS, "voip", PACKET_MS)
         self._encoder = OpusEncoder(RATE_HZ, settings)
         self._buffered = _EMPTY
-        self._owed_samples = False
+        self._has_encoder_tail = False
         "The encoder still holds the end of the last frame."
         self._spoken_clause: tuple[str, int] | None = None
 
@@ -40,18 +40,18 @@ class DeviceAudioOutput:
         """Returns the next packet; None: there is not enough audio yet, or none."""
         missing = self._encoder.frame_samples - len(self._buffered)
         while missing > 0 and (frame := self._session.pull()) is not None:
-            self._owed_samples = True
+            self._has_encoder_tail = True
             self._buffer(frame.pcm)
             missing = self._encoder.frame_samples - len(self._buffered)
         return self._take() if missing <= 0 else None
 
-    def rest(self) -> bytes | None:
+    def last_packet(self) -> bytes | None:
         """Returns the last packet, filled with silence; None: nothing is left.
 
         The encoder holds back the end of the last word, which this flushes.
         """
-        if self._owed_samples:
-            self._owed_samples = False
+        if self._has_encoder_tail:
+            self._has_encoder_tail = False
             self._buffer(silence(CODEC_DELAY_MS, RATE_HZ))
         if not len(self._buffered):
             return None
@@ -69,7 +69,7 @@ class DeviceAudioOutput:
 
     def drop(self) -> None:
         """Drops the audio that waits, after an interruption."""
-        self._buffered, self._owed_samples = _EMPTY, False
+        self._buffered, self._has_encoder_tail = _EMPTY, False
 
     def _buffer(self, pcm: Pcm) -> None:
         self._buffered = np.concatenate([self._buffered, pcm])
@@ -91,12 +91,12 @@ class DeviceAudioInput:
     """Decodes the packets of one connection."""
 
     def __init__(self) -> None:
-        self.bad = 0
+        self.invalid_packets = 0
         "Number of packets that were not valid Opus; silence took their place."
         self._decoder = OpusDecoder(ASR_RATE_HZ)
         self._framer = Framer(ASR_RATE_HZ)
 
-    def hear(self, packet: bytes, packet_ms: int) -> list[AudioFrame]:
+    def decode(self, packet: bytes, packet_ms: int) -> list[AudioFrame]:
         """Decodes a packet and returns the frames that are complete.
 
         packet_ms: length of the audio in a packet that has no valid Opus.
@@ -108,5 +108,5 @@ class DeviceAudioInput:
             try:
                 return self._decoder.decode(packet)
             except InvalidOpusPacket:
-                self.bad += 1
+                self.invalid_packets += 1
         return silence(packet_ms, ASR_RATE_HZ)

@@ -1,7 +1,7 @@
 """One board's connection: passes messages and audio between its WebSocket and its session.
 
-See section 7 of the sheet. It has three tasks: one reads, one handles events of the session, one
-sends audio at the pace of the board. `firmware_protocol.xiaozhi.state_machine` decides what to do.
+It has three tasks: one reads, one handles events of the session, one sends audio at the pace of the
+board. `firmware_protocol.xiaozhi.state_machine` decides what to do.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ class XiaozhiConnection:
         self._clock, self._metrics = context.clock, context.metrics
         self._dialogue = Dialogue(session.id, self._clock.now(), context.dialogue)
         self._audio_input, self._audio_output = DeviceAudioInput(), DeviceAudioOutput(session)
-        self._turns = SessionBridge(
+        self._bridge = SessionBridge(
             self._dialogue, session, self._audio_output, context.settings, self._clock
         )
         self.tools = ConnectionTools(self._ask_tool, context.version)
@@ -117,7 +117,7 @@ class XiaozhiConnection:
         self._activity_changed = asyncio.Event()
         "Set when there is something to play, or to stop."
         self._ended: asyncio.Future[XiaozhiCloseReason] = asyncio.get_running_loop().create_future()
-        self._bad_texts = 0
+        self._invalid_messages = 0
         self._last_activity: DeviceActivity = "idle"
 
     # `ConnectedDevice`, used by presence.
@@ -128,7 +128,7 @@ class XiaozhiConnection:
 
     @property
     def timing(self) -> Mapping[str, float] | None:
-        return self._turns.marks
+        return self._bridge.marks
 
     async def notify(self, notice: DeviceNotification) -> bool:
         """Announces the text: a board cannot fetch sound. See `ConnectedDevice`."""
@@ -157,7 +157,7 @@ class XiaozhiConnection:
         async with asyncio.TaskGroup() as tasks:
             work = [
                 tasks.create_task(self._read(tasks), name="xiaozhi-read"),
-                tasks.create_task(self._tell(), name="xiaozhi-tell"),
+                tasks.create_task(self._handle_session_events(), name="xiaozhi-tell"),
                 tasks.create_task(self._speak(), name="xiaozhi-speak"),
             ]
             end = await self._ended
@@ -166,12 +166,12 @@ class XiaozhiConnection:
             for task in (*work, self._tool_requests):
                 if task is not None:
                     task.cancel()
-        if self._audio_input.bad or self._bad_texts:
+        if self._audio_input.invalid_packets or self._invalid_messages:
             logger.warning(
                 "! device %s sent %d invalid Opus packets and %d invalid messages",
                 self._context.device.id,
-                self._audio_input.bad,
-                self._bad_texts,
+                self._audio_input.invalid_packets,
+                self._invalid_messages,
             )
         return end
 
@@ -183,54 +183,54 @@ class XiaozhiConnection:
                 case WSMsgType.BINARY:
                     packet = decode_frame(self._framing, message.data)
                     if isinstance(packet, AudioPacket):
-                        self._hear(packet.payload)
+                        self._feed_audio(packet.payload)
                     else:
-                        await self._take(packet.payload, tasks)
+                        await self._handle_message(packet.payload, tasks)
                 case WSMsgType.TEXT:
-                    await self._take(message.data, tasks)
+                    await self._handle_message(message.data, tasks)
                 case WSMsgType.ERROR:  # aiohttp has closed it already, with a code for the error
                     raise RemoteProtocolError(f"the WebSocket failed: {message.data}")
                 case _:
                     break
         self._end(LEFT)
 
-    def _hear(self, payload: bytes) -> None:
+    def _feed_audio(self, payload: bytes) -> None:
         if not self._dialogue.hears:
             return
-        before = self._audio_input.bad
-        for frame in self._audio_input.hear(payload, self._dialogue.packet_ms):
+        before = self._audio_input.invalid_packets
+        for frame in self._audio_input.decode(payload, self._dialogue.packet_ms):
             self._session.feed(frame)
-        if self._audio_input.bad > before:
+        if self._audio_input.invalid_packets > before:
             self._metrics.count("earshot_xiaozhi_bad_input", kind="packet")
 
-    async def _take(self, text: str | bytes, tasks: asyncio.TaskGroup) -> None:
+    async def _handle_message(self, text: str | bytes, tasks: asyncio.TaskGroup) -> None:
         try:
             message = decode_device_message(text)
         except BadMessage as error:
-            self._note_bad_text(error)
+            self._note_invalid_message(error)
             return
         if isinstance(message, McpAnswer):
             self.tools.receive(message.payload)
             return
-        await self._act(self._dialogue.receive(message, self._clock.now()))
+        await self._run_actions(self._dialogue.receive(message, self._clock.now()))
         has_tools = isinstance(message, DeviceHello) and message.features.mcp
         if has_tools and self._tool_requests is None:
             volume = self._context.device.profile.volume
             self._tool_requests = tasks.create_task(self.tools.run(volume), name="xiaozhi-tools")
 
-    def _note_bad_text(self, error: BadMessage) -> None:
+    def _note_invalid_message(self, error: BadMessage) -> None:
         """Logs the first one: a board sends the same bad text again and again."""
-        self._bad_texts += 1
+        self._invalid_messages += 1
         self._metrics.count("earshot_xiaozhi_bad_input", kind="text")
-        level = logging.INFO if self._bad_texts == 1 else logging.DEBUG
+        level = logging.INFO if self._invalid_messages == 1 else logging.DEBUG
         logger.log(level, "! device %s: a message is left out: %s", self._context.device.id, error)
 
     # Events of the session.
 
-    async def _tell(self) -> None:
+    async def _handle_session_events(self) -> None:
         device_id, presence = self._context.device.id, self._context.presence
         async for session_event in self._session.events:
-            await self._act(self._turns.take_event(session_event))
+            await self._run_actions(self._bridge.take_event(session_event))
             if isinstance(session_event, TurnTimeline):
                 presence.note_turn(device_id)
             elif code := error_in(session_event):
@@ -244,27 +244,27 @@ class XiaozhiConnection:
         left_s = self._dialogue.pacer.over_at() - self._clock.now()
         if self._dialogue.is_speaking and left_s > 0:
             await asyncio.sleep(left_s)
-        await self._act(self._dialogue.interrupted())
+        await self._run_actions(self._dialogue.interrupted())
 
     # Playout.
 
     async def _speak(self) -> None:
         while True:
             now, is_answering = self._clock.now(), self._session.expects_response
-            await self._act(self._dialogue.tick(now, is_answering=is_answering))
+            await self._run_actions(self._dialogue.tick(now, is_answering=is_answering))
             if self._dialogue.is_speaking:
-                await self._say()
+                await self._send_packet()
                 continue
             # e.g. there was no text yet when the response began
             if self._session.next_clause is not None:
-                await self._act(self._dialogue.answer_begun(now))
+                await self._run_actions(self._dialogue.answer_begun(now))
                 continue
             self._activity_changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK_S):
                     await self._activity_changed.wait()
 
-    async def _say(self) -> None:
+    async def _send_packet(self) -> None:
         """Sends at most one packet, when it is due."""
         pacer = self._dialogue.pacer
         wait_s = pacer.due_at() - self._clock.now()
@@ -272,18 +272,18 @@ class XiaozhiConnection:
             await asyncio.sleep(wait_s)
             return  # it may have been interrupted meanwhile
         if clause := self._audio_output.new_clause():
-            await self._act(self._dialogue.clause(clause))
+            await self._run_actions(self._dialogue.clause(clause))
         packet = self._audio_output.packet()
         if packet is None and not self._session.expects_response:
-            packet = self._audio_output.rest()
+            packet = self._audio_output.last_packet()
         if packet is not None:
             pacer.sent(self._clock.now())
             await self._send_bytes(encode_audio(self._framing, packet, self._sent_ms))
             return
-        coming = self._session.next_sound_event
+        next_sound = self._session.next_sound_event
         with suppress(TimeoutError):
             async with asyncio.timeout(POLL_S):
-                await (coming.wait() if coming is not None else asyncio.sleep(POLL_S))
+                await (next_sound.wait() if next_sound is not None else asyncio.sleep(POLL_S))
 
     @property
     def _sent_ms(self) -> int:
@@ -293,7 +293,7 @@ class XiaozhiConnection:
 
     # Actions of the state machine.
 
-    async def _act(self, actions: Iterable[DialogueAction]) -> None:
+    async def _run_actions(self, actions: Iterable[DialogueAction]) -> None:
         for action in actions:
             match action:
                 case SendMessage(message=message):
@@ -303,7 +303,7 @@ class XiaozhiConnection:
                         HELLO_EXPECTED if reason == "hello_expected" else XiaozhiCloseReason(reason)
                     )
                 case _:
-                    self._turns.run_action(action)
+                    self._bridge.run_action(action)
         self._activity_changed.set()
         if self._last_activity != self._dialogue.doing:
             self._last_activity = self._dialogue.doing

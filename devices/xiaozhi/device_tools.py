@@ -27,12 +27,12 @@ longer either."""
 
 LIST_TIMEOUT_S = 10.0
 
-SEEING = re.compile(
+VISION_WORDS = re.compile(
     r"camera|photo|picture|screenshot|snapshot|拍照|照片|图片|图像|摄像|截图|截屏", re.IGNORECASE
 )
 """Words in names or descriptions of tools that take pictures. Their pictures would go to the
 device's `vision` URL, and a model that cannot see would promise what it cannot do."""
-SEEING_SCREEN = re.compile(
+SCREEN_VISION = re.compile(
     r"\b(?:see|look|capture|read|view|analy[sz]e)\w*\b[^.]*\bscreen", re.IGNORECASE
 )
 "Pattern of tools that look at a screen. Tools for its brightness and theme are kept."
@@ -68,7 +68,7 @@ class ConnectionTools:
         self._listing: (
             asyncio.Future[DeviceInitializeResult | DeviceListToolsResult | DeviceMcpError] | None
         ) = None
-        self._one_at_a_time = asyncio.Lock()
+        self._call_lock = asyncio.Lock()
 
     async def run(self, volume: int | None) -> None:
         """Lists the tools; then sets the loudspeaker's volume, 0 to 100, unless it is None."""
@@ -81,23 +81,23 @@ class ConnectionTools:
         if volume is None or SET_VOLUME not in known:
             return
         try:
-            called = await self._called(SET_VOLUME, {"volume": volume})
+            result = await self._call_in_turn(SET_VOLUME, {"volume": volume})
         except EngineTimeout as error:
             logger.info("the volume of a xiaozhi device could not be set: %s", error)
         else:
-            if called.is_error:
-                logger.info("a xiaozhi device refused its volume: %s", called.text)
+            if result.is_error:
+                logger.info("a xiaozhi device refused its volume: %s", result.text)
 
     def receive(self, payload: Mapping[str, Any]) -> None:
         """Handles an answer of the device."""
         match self._client.receive(payload):
-            case DeviceCallToolResult() as called:
-                waiting = self._calls.pop(called.id, None)
+            case DeviceCallToolResult() as result:
+                waiting = self._calls.pop(result.id, None)
                 if waiting is not None and not waiting.done():
-                    waiting.set_result(called)
-            case DeviceInitializeResult() | DeviceListToolsResult() | DeviceMcpError() as told:
+                    waiting.set_result(result)
+            case DeviceInitializeResult() | DeviceListToolsResult() | DeviceMcpError() as answer:
                 if self._listing is not None and not self._listing.done():
-                    self._listing.set_result(told)
+                    self._listing.set_result(answer)
             case None:
                 logger.debug("< mcp: an answer without a request")
 
@@ -106,26 +106,26 @@ class ConnectionTools:
         tool = self._tools.get(alias)
         if tool is None:
             return ToolOutcome({"message": f"the device has no {alias}"}, error="no_such_tool")
-        called = await self._called(tool.name, arguments)
-        if called.is_error:
-            return ToolOutcome({"message": called.text}, error="device_tool_failed")
-        return ToolOutcome({"result": called.text})
+        result = await self._call_in_turn(tool.name, arguments)
+        if result.is_error:
+            return ToolOutcome({"message": result.text}, error="device_tool_failed")
+        return ToolOutcome({"result": result.text})
 
     async def update(self, url: str) -> bool:
         """Makes the device fetch firmware from `url`. Returns False if it cannot."""
         if not self._tools:
             return False
         try:
-            called = await self._called(UPDATE, {"url": url})
+            result = await self._call_in_turn(UPDATE, {"url": url})
         except EngineTimeout:
             return False
-        return not called.is_error
+        return not result.is_error
 
-    async def _called(self, name: str, arguments: Mapping[str, Any]) -> DeviceCallToolResult:
-        async with self._one_at_a_time:
-            return await self._call(name, arguments)
+    async def _call_in_turn(self, name: str, arguments: Mapping[str, Any]) -> DeviceCallToolResult:
+        async with self._call_lock:
+            return await self._send_call(name, arguments)
 
-    async def _call(self, name: str, arguments: Mapping[str, Any]) -> DeviceCallToolResult:
+    async def _send_call(self, name: str, arguments: Mapping[str, Any]) -> DeviceCallToolResult:
         request_id, request = self._client.call(name, arguments)
         waiting: asyncio.Future[DeviceCallToolResult] = asyncio.get_running_loop().create_future()
         self._calls[request_id] = waiting
@@ -151,7 +151,7 @@ class ConnectionTools:
             tools, cursor = reply.tools, reply.cursor or None
         if isinstance(reply, DeviceMcpError):
             logger.info("a xiaozhi device refused the call of %s: %s", reply.method, reply.message)
-        usable = [tool for tool in tools if not _needs_eyes(tool)]
+        usable = [tool for tool in tools if not _needs_vision(tool)]
         self._tools = {tool.alias: tool for tool in usable}
         self.specs = tuple(_spec(tool) for tool in usable)
 
@@ -194,10 +194,10 @@ class DeviceToolProvider:
         return await found.call(name, arguments)
 
 
-def _needs_eyes(tool: DeviceTool) -> bool:
+def _needs_vision(tool: DeviceTool) -> bool:
     """Returns True if the tool is for a model that can look at pictures."""
     about = f"{tool.name} {tool.description}"
-    return bool(SEEING.search(about) or SEEING_SCREEN.search(about))
+    return bool(VISION_WORDS.search(about) or SCREEN_VISION.search(about))
 
 
 def _spec(tool: DeviceTool) -> ToolSpec:

@@ -50,7 +50,7 @@ PENDING = 202
 
 BEARER = "Bearer "
 
-SAID = frozenset(("authorization", "device-id", "client-id"))
+QUERY_HEADERS = frozenset(("authorization", "device-id", "client-id"))
 "Query parameters with which clients in browsers replace the headers of boards."
 
 
@@ -84,7 +84,7 @@ class XiaozhiDoor:
 
     async def check_in(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /xiaozhi/ota/`."""
-        address = self._let_in(request)
+        address = self._allowed_address(request)
         # A page in a browser must not be approved because of its address.
         known_at = "" if hdrs.ORIGIN in request.headers else address
         claims = contact_of(request.headers, await request.read(), known_at)
@@ -108,13 +108,13 @@ class XiaozhiDoor:
 
     async def firmware(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Handles `GET /xiaozhi/ota/firmware/{version}/{board}.bin`."""
-        self._let_in(request)
+        self._allowed_address(request)
         return await self.images.send(request.match_info["version"], request.match_info["board"])
 
     async def activate(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /xiaozhi/ota/activate`. The body is ignored: a person approves, not a
         signature."""
-        self._let_in(request)
+        self._allowed_address(request)
         device = await self._directory.find(
             "xiaozhi", hardware_id_of(request.headers), identity_of(request.headers)
         )
@@ -178,22 +178,22 @@ class XiaozhiDoor:
 
     async def _waiting(self, request: aioweb.Request) -> Device | None:
         """Returns the device if it waits for its approval, else None."""
-        said = _said(request)
-        identity = identity_of(said)
-        device = await self._directory.waits(_token_of(said), identity)
-        if device is None or device.hardware_id != said.get("Device-Id", "").strip().lower():
+        headers = _device_headers(request)
+        identity = identity_of(headers)
+        device = await self._directory.waits(_token_of(headers), identity)
+        if device is None or device.hardware_id != headers.get("Device-Id", "").strip().lower():
             return None
         return replace(device, identity=identity)
 
     async def _authenticated(self, request: aioweb.Request) -> Device:
         """Returns the approved device. Raises Unauthorized, with the same text for every reason;
         the log has the reason."""
-        said = _said(request)
-        token, identity = _token_of(said), identity_of(said)
+        headers = _device_headers(request)
+        token, identity = _token_of(headers), identity_of(headers)
         device = await self._directory.bearer(token, identity) if token else None
         if device is None or device.kind != "xiaozhi":
             logger.warning("! xiaozhi: refused a connection without a valid key")
-        elif device.hardware_id != said.get("Device-Id", "").strip().lower():
+        elif device.hardware_id != headers.get("Device-Id", "").strip().lower():
             logger.warning(
                 "! xiaozhi: refused the key of %s, because it came with the Device-Id of another"
                 " device",
@@ -207,13 +207,15 @@ class XiaozhiDoor:
             code="invalid_device_token",
         )
 
-    def _let_in(self, request: aioweb.Request) -> str:
+    def _allowed_address(self, request: aioweb.Request) -> str:
         """Returns the device's address. Raises Forbidden."""
         if is_forwarded(request.headers, request.version):
             raise Forbidden("a check-in cannot come through a proxy", code="forbidden_network")
         address = peer_address(request.remote)
         if address is None or not is_among(address, self._settings.networks):
-            logger.warning("! xiaozhi: refused %s, it is not in an allowed network", address)
+            logger.warning(
+                "! xiaozhi: refused %s, because it is not in an allowed network", address
+            )
             raise Forbidden(
                 f"{address} is not in xiaozhi.networks of this server", code="forbidden_network"
             )
@@ -251,8 +253,8 @@ def _base(socket_url: str) -> str:
 
 def _framing(request: aioweb.Request) -> ProtocolVersion:
     """Reads the protocol version. Raises RequestError."""
-    said = _said(request).get("Protocol-Version", "1").strip()
-    number = int(said) if said.isascii() and said.isdigit() and len(said) < 3 else 0
+    version = _device_headers(request).get("Protocol-Version", "1").strip()
+    number = int(version) if version.isascii() and version.isdigit() and len(version) < 3 else 0
     if not is_version(number):
         raise RequestError(
             f"the header Protocol-Version must be one of {', '.join(map(str, VERSIONS))}",
@@ -262,14 +264,16 @@ def _framing(request: aioweb.Request) -> ProtocolVersion:
     return number
 
 
-def _said(request: aioweb.Request) -> Mapping[str, str]:
+def _device_headers(request: aioweb.Request) -> Mapping[str, str]:
     """Returns the headers. A browser's WebSocket cannot set them, so its page uses the query."""
-    return request.headers if SAID.isdisjoint(request.query) else CIMultiDict(request.query)
+    return (
+        request.headers if QUERY_HEADERS.isdisjoint(request.query) else CIMultiDict(request.query)
+    )
 
 
-def _token_of(said: Mapping[str, str]) -> str:
+def _token_of(headers: Mapping[str, str]) -> str:
     """Returns the device's key; empty: there is none."""
-    header = said.get(hdrs.AUTHORIZATION, "")
+    header = headers.get(hdrs.AUTHORIZATION, "")
     return header[len(BEARER) :].strip() if header.startswith(BEARER) else ""
 
 

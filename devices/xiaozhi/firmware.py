@@ -47,7 +47,7 @@ class XiaozhiFirmware:
         return FirmwareOffer(found, _url(base_url, found, board))
 
     async def send(self, version: str, board: str) -> aioweb.StreamResponse:
-        """Returns the file, with a Content-Length because the firmware needs it (sheet section 1).
+        """Returns the file, with a Content-Length because the board's firmware needs it.
 
         Raises RequestError, NotFound.
         """
@@ -62,10 +62,10 @@ class XiaozhiFirmware:
             own = version_in(one.path)
             if own in ("", one.version):
                 return one.version
-            self._tell(one.path, own)
+            self._log_mismatch(one.path, own)
         return ""
 
-    def _tell(self, image: Path, own: str) -> None:
+    def _log_mismatch(self, image: Path, own: str) -> None:
         if (image, own) in self._reported:
             return
         self._reported.add((image, own))

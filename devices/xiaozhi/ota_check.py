@@ -1,4 +1,4 @@
-"""Check-in of a board at its start: its request and the response. Sheet section 1.
+"""Check-in of a board at its start: its request and the response.
 
 The firmware copies every key of `websocket` into its flash, and hangs at a key of more than 15
 characters. So the response has no keys of our own.
@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from core.errors import RequestError
 from devices.directory import Device, DeviceClaims
-from devices.ota import version_key, is_release
+from devices.ota import is_release, version_key
 
 MAX_BODY_BYTES = 32 * 1024
 "A board with every field and a long partition table sends 3 kB."
@@ -26,7 +26,7 @@ ACTIVATION_TIMEOUT_MS = 30_000
 MAX_NAME_CHARS = 64
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-_READABLE = re.compile(r"[0-9]{1,6}(?![0-9])[^.]*(\.[0-9]{1,6}(?![0-9])[^.]*){0,5}")
+_COMPARABLE = re.compile(r"[0-9]{1,6}(?![0-9])[^.]*(\.[0-9]{1,6}(?![0-9])[^.]*){0,5}")
 """Each part must begin with a number: firmware reads it with std::stoi, also in its own version,
 and stops if it cannot."""
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?![a-z])")
@@ -40,7 +40,7 @@ class WebSocketSection(Struct, frozen=True):
     version: int = 1
 
     def __repr__(self) -> str:
-        return f"WebSocketPart({self.url!r}, version={self.version})"
+        return f"WebSocketSection({self.url!r}, version={self.version})"
 
 
 class ServerTime(Struct, frozen=True):
@@ -108,8 +108,8 @@ def contact_of(headers: Mapping[str, str], body: bytes, address: str) -> DeviceC
 
     A body that is no JSON object counts as empty: firmware differs.
     """
-    about = _object(body)
-    application, board = _part(about, "application"), _part(about, "board")
+    body_object = _object(body)
+    application, board = _part(body_object, "application"), _part(body_object, "board")
     agent_board, _, agent_version = headers.get("User-Agent", "").partition("/")
     language = headers.get("Accept-Language", "").strip().lower()
     found = _LANGUAGE.match(language)
@@ -131,7 +131,9 @@ def is_newer(version: str, than: str) -> bool:
     False if the firmware on the board could not compare the two versions.
     """
     return (
-        is_release(version) and _READABLE.fullmatch(than) is not None and version_key(version) > version_key(than)
+        is_release(version)
+        and _COMPARABLE.fullmatch(than) is not None
+        and version_key(version) > version_key(than)
     )
 
 
@@ -150,13 +152,13 @@ def check_in_reply(
     offered: newer firmware for it.
     """
     offset = now.utcoffset()
-    same = FirmwareOffer(firmware) if is_release(firmware) else UNSET
+    no_update = FirmwareOffer(firmware) if is_release(firmware) else UNSET
     return OtaCheckReply(
         ServerTime(
             round(1000 * now.timestamp()), round(offset.total_seconds() / 60) if offset else 0
         ),
         websocket=WebSocketSection(url, token) if token else UNSET,
-        firmware=offered or same,
+        firmware=offered or no_update,
         activation=UNSET if device.standing == "approved" else _activation(device),
     )
 
@@ -177,8 +179,8 @@ def _object(body: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _part(about: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = about.get(name)
+def _part(body_object: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = body_object.get(name)
     return found if isinstance(found, dict) else {}
 
 

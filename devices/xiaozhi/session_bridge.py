@@ -113,14 +113,14 @@ class SessionBridge:
                 assert_never(action)
 
     def _listen(self, mode: ListenMode) -> None:
-        wanted, features = self._settings, self._dialogue.features
+        settings, features = self._settings, self._dialogue.features
         if mode == "manual":
-            wanted = replace(wanted, turn_detection=None)
-        elif mode == "realtime" and features and features.aec and wanted.echo == "off":
+            settings = replace(settings, turn_detection=None)
+        elif mode == "realtime" and features and features.aec and settings.echo == "off":
             # The device buffers audio, so the server's echo cancellation does not know when it is
             # played.
-            wanted = replace(wanted, echo="half_duplex")
-        self._session.configure(wanted)
+            settings = replace(settings, echo="half_duplex")
+        self._session.configure(settings)
         self._session.clear_input()
 
     def _commit_input(self, *, asks: bool) -> None:
@@ -149,10 +149,10 @@ def error_in(session_event: SessionEvent) -> str:
             return ""
 
 
-def _timing(traced: TurnTimeline) -> TurnLatencies:
-    marks = traced.marks
+def _timing(timeline: TurnTimeline) -> TurnLatencies:
+    marks = timeline.marks
     return TurnLatencies(
-        traced.response_latency_ms,
+        timeline.response_latency_ms,
         marks.get(TurnMark.ASR_FINAL),
         marks.get(TurnMark.LLM_FIRST_TOKEN),
         marks.get(TurnMark.TTS_FIRST_AUDIO),

@@ -201,4 +201,4 @@ def test_what_is_over_is_forgotten() -> None:
     for number in range(100):
         race.report(f"room {number}", "a", -20, frozenset("a"), 0.0)
     race.tick(LATE_S)
-    assert not race._races
+    assert not race._contests

@@ -57,12 +57,12 @@ def asked_by_xiaozhi(profile: DeviceProfile) -> Seen:
 
 
 def asked_by_willow(profile: DeviceProfile) -> Seen:
-    scene = was.Scene(usual=USUAL)
+    scene = was.Scene(default_settings=USUAL)
 
     async def act(server: was.Server) -> None:
         device = await server.device()
         server.known.change(was.mac_of(device), profile=profile)
-        await server.until(lambda: server.door.roster.all()[0].device.profile == profile)
+        await server.until(lambda: server.door.connected_devices.all()[0].device.profile == profile)
         assert (await device.speak(was.SPEECH)).ok
 
     was.against(act, scene)

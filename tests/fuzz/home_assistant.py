@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 
 from core.errors import ConfigError, RemoteProtocolError
-from devices.home_assistant.conversation import MAX_SPEECH_CHARS, MAX_TOUCHED, parse
+from devices.home_assistant.conversation import MAX_SPEECH_CHARS, parse
 from devices.home_assistant.entities import EntityMirror
 from devices.home_assistant.protocol import CommandResult, SubscriptionEvent, decode, greeting
 from devices.home_assistant.registries import (
@@ -16,7 +16,7 @@ from devices.home_assistant.registries import (
     candidates,
     house,
 )
-from devices.home_assistant.services import MAX_TARGETS, WAYS, plan
+from devices.home_assistant.services import MAX_TARGETS, SERVICES, plan
 from devices.home_assistant.websocket import HomeAssistantWebSocket
 from pipeline.tools.home.config import HomeConfig
 from pipeline.tools.home.home import DemoHome
@@ -84,7 +84,7 @@ def answers(data: bytes) -> None:
     except (ValueError, RecursionError, RemoteProtocolError):
         return
     assert len(found.speech) <= MAX_SPEECH_CHARS
-    assert len(found.succeeded) <= MAX_TOUCHED
+    assert len(found.succeeded) <= MAX_TARGETS
 
 
 class _Link:
@@ -103,7 +103,7 @@ def houses(data: bytes) -> None:
     found = house(RegistrySnapshot(**registries))
     assert len(found.entities) <= MAX_ENTITIES
     assert len(found.keywords(100)) <= 100
-    for intent in WAYS:
+    for intent in SERVICES:
         calls = plan(found, intent, slots)
         assert sum(len(call.data["entity_id"]) for call in calls) <= MAX_TARGETS
     run_kept(_mirrored(found, change))

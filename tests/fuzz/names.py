@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 from typing import cast
 
 from core.errors import RequestError
-from devices.ota import MAX_NAME_CHARS, age, check_name, is_release
+from devices.ota import MAX_NAME_CHARS, check_name, is_release, version_key
 from devices.pairing import CODE_DIGITS, read_code
 from devices.registry.sanitize import MAX_NAME_CHARS as MAX_SHOWN_CHARS
 from devices.registry.sanitize import short
@@ -75,14 +75,14 @@ def _name(text: str) -> None:
 
 
 def _order(one: str, other: str) -> None:
-    ages = age(one), age(other)
+    ages = version_key(one), version_key(other)
     assert (ages[0] < ages[1]) + (ages[0] == ages[1]) + (ages[0] > ages[1]) == 1
-    assert age(one + "+build") == ages[0]
+    assert version_key(one + "+build") == ages[0]
     assert not (is_newer(one, other) and is_newer(other, one))
     assert not is_newer(one, one)
     if is_release(one):
         assert check_name("version", one) == one
-        assert age(one + "-rc.1") < ages[0] < age(one + ".1")
+        assert version_key(one + "-rc.1") < ages[0] < version_key(one + ".1")
 
 
 def _image(data: bytes) -> None:

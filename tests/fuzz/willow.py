@@ -111,12 +111,12 @@ def waking(lottery: random.Random) -> None:
             case 0:
                 told = race.tick(now)
             case 1:
-                told = race.left(group[device], device, members - {device})
+                told = race.remove(group[device], device, members - {device})
                 waiting[device] = 0
             case _:
                 level_db = lottery.choice((None, lottery.uniform(-90, 0)))
                 waiting[device] += 1
-                told = race.heard(group[device], device, level_db, members, now)
+                told = race.report(group[device], device, level_db, members, now)
         for verdict in told:
             waiting[verdict.device] -= 1
     for verdict in race.tick(now + 10):

@@ -25,7 +25,7 @@ from devices.wyoming.requests import (
     read_text,
     read_timestamp,
     read_transcribe,
-    read_voicing,
+    read_voice_request,
     text_language,
 )
 from engines.base.wake import WakeWord, WakeWordDetector
@@ -224,7 +224,7 @@ def asking(data: bytes) -> None:
         _, names = detect
         assert 0 < len(set(names)) == len(names)
         assert set(names) <= {word.name for word in WAKE.words}
-    if voicing := _asked(read_voicing, event, ENGINES):
+    if voicing := _asked(read_voice_request, event, ENGINES):
         for said in (voicing.voice, voicing.language):
             assert said is None or 0 < len(said) <= 256
         assert voicing.language is None or base_language(voicing.language) == voicing.language

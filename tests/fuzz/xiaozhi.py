@@ -173,7 +173,7 @@ def hearing(lottery: random.Random) -> None:
     ear, samples = DeviceAudioInput(), 0
     for _ in range(5):
         packet = lottery.randbytes(lottery.choice((0, 1, 3, 4, 60, 200, 2000)))
-        samples += sum(len(frame.pcm) for frame in ear.hear(packet, 60))
+        samples += sum(len(frame.pcm) for frame in ear.decode(packet, 60))
     assert samples <= 5 * 120 * 16
 
 

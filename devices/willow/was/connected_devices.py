@@ -46,7 +46,7 @@ class WillowDevices:
         finally:
             if self._here.get(device_id) is connection:
                 del self._here[device_id]
-                if connection.is_welcome:
+                if connection.is_served:
                     self._remember(connection)
 
     def all(self) -> list[WillowConnection]:
@@ -57,7 +57,7 @@ class WillowDevices:
         """Returns the connection of a device; None: it is not connected."""
         return self._here.get(device_id)
 
-    def where(self, does_fit: Callable[[WillowConnection], bool]) -> WillowConnection | None:
+    def first_match(self, does_fit: Callable[[WillowConnection], bool]) -> WillowConnection | None:
         """Returns the first connection for which `does_fit` is true."""
         return next((one for one in self._here.values() if does_fit(one)), None)
 
@@ -89,9 +89,9 @@ class WillowDevices:
         """
         address = peer_address(peer)
         near = [one for one in self._here.values() if address and one.address == str(address)]
-        for said in (query.get("device"), headers.get("x-willow-id")):
-            if said:
-                return next((one for one in near if said.lower() in one.names), None)
+        for name_in_request in (query.get("device"), headers.get("x-willow-id")):
+            if name_in_request:
+                return next((one for one in near if name_in_request.lower() in one.names), None)
         return near[0] if len(near) == 1 else None
 
     @property

@@ -1,4 +1,4 @@
-"""Configuration of a device, and the secrets in it. wis.md section 2.4."""
+"""Configuration that WAS sends to a Willow device, and the secrets in it."""
 
 import re
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ DEFAULTS: Mapping[str, Scalar] = {
 """WAS's defaults, apart from two: the server runs commands itself (`was_mode`), and of several
 devices that detect a wake word one answers (`multiwake`)."""
 
-OTHERS: Mapping[str, type] = {
+WITHOUT_DEFAULT: Mapping[str, type] = {
     "hass_host": str,
     "hass_port": int,
     "hass_tls": bool,
@@ -103,7 +103,13 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 "Allowed values of texts."
 
-ELSEWHERE = ("hass_token", "mqtt_password", "openhab_token", "rest_auth_pass", "rest_auth_header")
+ONLY_WITHOUT_WAS_MODE = (
+    "hass_token",
+    "mqtt_password",
+    "openhab_token",
+    "rest_auth_pass",
+    "rest_auth_header",
+)
 "Secrets that a device needs only if it runs commands itself."
 
 MAX_VALUE_CHARS = 512
@@ -127,7 +133,7 @@ def validate_config(values: Mapping[str, Any]) -> dict[str, Scalar]:
 def _checked(key: str, value: Any) -> Scalar:
     if not _KEY.fullmatch(key):
         raise _wrong(key[:64] or "config", f"{key[:64]!r} is not a valid name of a setting")
-    kind = OTHERS.get(key) or (type(DEFAULTS[key]) if key in DEFAULTS else None)
+    kind = WITHOUT_DEFAULT.get(key) or (type(DEFAULTS[key]) if key in DEFAULTS else None)
     if not isinstance(value, str | int | float | bool):
         raise _wrong(key, "text, a number, true or false")
     if kind is not None and type(value) is not kind:
@@ -175,11 +181,11 @@ def _unmasked(new: str, old: Any) -> str:
     found = _URL_PASSWORD.finditer(old) if isinstance(old, str) else ()
     secrets = iter([one["secret"] for one in found])
 
-    def said(one: re.Match[str]) -> str:
+    def replaced(one: re.Match[str]) -> str:
         its = next(secrets, "")
         return f"{one['user']}{its if one['secret'] == MASK else one['secret']}@"
 
-    return _URL_PASSWORD.sub(said, new)
+    return _URL_PASSWORD.sub(replaced, new)
 
 
 def is_secret(key: str) -> bool:
@@ -233,7 +239,7 @@ def effective(
         chosen = {key: value for key, value in chosen.items() if not has_secret(key, value)}
     values = {**DEFAULTS, **ours, **chosen}
     if values.get("was_mode") is True:
-        for key in ELSEWHERE:
+        for key in ONLY_WITHOUT_WAS_MODE:
             values.pop(key, None)
     return dict(sorted(values.items()))
 
@@ -250,8 +256,8 @@ def _of_profile(device: Device) -> dict[str, Scalar]:
 
 def _voice(device: Device) -> str:
     """Returns the beginning of a URL query with voice and language of the profile."""
-    said = {"speaker": device.profile.voice, "language": device.profile.language}
-    return "".join(f"{name}={quote(value, safe='')}&" for name, value in said.items() if value)
+    query = {"speaker": device.profile.voice, "language": device.profile.language}
+    return "".join(f"{name}={quote(value, safe='')}&" for name, value in query.items() if value)
 
 
 def _wrong(param: str, allowed: str) -> RequestError:

@@ -3,7 +3,7 @@ command."""
 
 from aiohttp import web as aioweb
 
-from devices.willow.was.door import WasDoor, arrival_of
+from devices.willow.was.door import WasDoor, socket_origin
 from devices.willow.was.socket.commands import DeviceCommand
 from devices.willow.was.socket.connection import WillowConnection
 from devices.willow.wis.asr import WisTranscript
@@ -16,8 +16,8 @@ class ConnectedDeviceLookup:
         self._door = door
 
     def utterance(self, request: aioweb.Request) -> "ConnectedDeviceUtterance | None":
-        address = arrival_of(request).address
-        found = self._door.roster.speaker(address, request.query, request.headers)
+        address = socket_origin(request).address
+        found = self._door.connected_devices.speaker(address, request.query, request.headers)
         return ConnectedDeviceUtterance(self._door, found) if found is not None else None
 
 
@@ -36,37 +36,37 @@ class ConnectedDeviceUtterance:
     def language(self) -> str:
         return self._connection.device.profile.language
 
-    async def may_speak(self) -> bool:
+    async def should_recognise(self) -> bool:
         """Waits for the arbitration; see `DeviceUtterance`."""
-        self._is_awake = self._door.wakes.is_awake(self._connection.device.id)
-        if not await self._door.wakes.may_speak(self._connection.device.id):
+        self._is_awake = self._door.wake_arbiter.is_awake(self._connection.device.id)
+        if not await self._door.wake_arbiter.should_recognise(self._connection.device.id):
             return False
         self._is_begun = True
-        self._connection.note("listening")
+        self._connection.set_activity("listening")
         return True
 
-    async def heard(self, heard: WisTranscript) -> bool:
+    async def take_transcript(self, transcript: WisTranscript) -> bool:
         """Runs the words as a command at once, in was_mode; see `DeviceUtterance`.
 
         Otherwise the device would only send the words back to us. A wake word that arrives after
         the speech, over bad Wi-Fi, still counts.
         """
         self._is_begun = False
-        device_id, wakes = self._connection.device.id, self._door.wakes
-        if not self._is_awake and not await wakes.may_speak(device_id):
+        device_id, wake_arbiter = self._connection.device.id, self._door.wake_arbiter
+        if not self._is_awake and not await wake_arbiter.should_recognise(device_id):
             return False
-        connection = self._door.roster.find(device_id)
-        if connection is not None and connection.is_was_mode and heard.text.strip():
-            self._command = self._door.commands.heard(
-                connection, heard.text, heard.language, heard.infer_ms
+        connection = self._door.connected_devices.find(device_id)
+        if connection is not None and connection.is_was_mode and transcript.text.strip():
+            self._command = self._door.commands.run_transcript(
+                connection, transcript.text, transcript.language, transcript.infer_ms
             )
         return True
 
-    def over(self) -> None:
+    def end(self) -> None:
         """Lets the command send its result, or another device of the room wake."""
         if self._is_begun:
-            self._door.wakes.gave_up(self._connection)
+            self._door.wake_arbiter.give_up(self._connection)
         if self._command is not None:
-            self._command.may_tell.set()
+            self._command.may_send_result.set()
         elif self._connection.doing == "listening":
-            self._connection.note("idle")
+            self._connection.set_activity("idle")

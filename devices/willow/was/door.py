@@ -54,62 +54,66 @@ class WasDoor:
 
     def __init__(
         self,
-        names: EditableDeviceDirectory,
+        directory: EditableDeviceDirectory,
         presence: Presence,
-        settings: DeviceSettingsStore,
-        exchanges: OneShotResponses,
+        settings_store: DeviceSettingsStore,
+        one_shot_responses: OneShotResponses,
         clock: Clock,
         metrics: Metrics,
         guard: WorkGuard,
-        chosen: WasSettings,
+        settings: WasSettings,
     ) -> None:
-        self.settings, self.names = chosen, names
-        self.store = WillowSettingsStore(settings)
-        self.roster = WillowDevices(clock, trusts_this_machine=chosen.trusts_this_machine)
-        self.firmware = FirmwareFolder(chosen.folder / "firmware")
-        self.assets = chosen.folder / "assets"
-        self.audio_urls = AudioUrlPolicy(chosen.audio_hosts)
-        self.numbers = NotificationIds(clock)
-        self.wakes = WakeArbiter(self.roster, clock, chosen.groups)
-        self.commands = DeviceCommands(exchanges, self.roster, clock, guard, chosen.usual)
+        self.settings, self.directory = settings, directory
+        self.store = WillowSettingsStore(settings_store)
+        self.connected_devices = WillowDevices(
+            clock, trusts_this_machine=settings.trusts_this_machine
+        )
+        self.firmware = FirmwareFolder(settings.folder / "firmware")
+        self.assets = settings.folder / "assets"
+        self.audio_urls = AudioUrlPolicy(settings.audio_hosts)
+        self.notification_ids = NotificationIds(clock)
+        self.wake_arbiter = WakeArbiter(self.connected_devices, clock, settings.groups)
+        self.commands = DeviceCommands(
+            one_shot_responses, self.connected_devices, clock, guard, settings.default_settings
+        )
         self._metrics = metrics
-        self._told = RefusalLog()
+        self._refusal_log = RefusalLog()
         self._open = 0
         self._services = WasServices(
-            directory=names,
+            directory=directory,
             presence=presence,
             store=self.store,
-            roster=self.roster,
-            wakes=self.wakes,
+            connected_devices=self.connected_devices,
+            wake_arbiter=self.wake_arbiter,
             commands=self.commands,
-            exchanges=exchanges,
-            numbers=self.numbers,
+            one_shot_responses=one_shot_responses,
+            notification_ids=self.notification_ids,
             audio_urls=self.audio_urls,
             clock=clock,
             metrics=metrics,
             update=self.update,
-            sends_secrets=chosen.sends_secrets,
+            sends_secrets=settings.sends_secrets,
         )
 
     async def run(self) -> None:
         """Runs the arbitration, the commands and the checks of departed devices until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.wakes.run(), name="willow-wakes")
+            tasks.create_task(self.wake_arbiter.run(), name="willow-wakes")
             tasks.create_task(self.commands.run(), name="willow-commands")
-            tasks.create_task(self._forget_unwelcome(), name="willow-unwelcome")
+            tasks.create_task(self._forget_refused(), name="willow-unwelcome")
 
-    async def _forget_unwelcome(self) -> None:
+    async def _forget_refused(self) -> None:
         """Removes the addresses of devices that were blocked or deleted after they disconnected.
 
         Sockets of connected devices check this themselves.
         """
         while True:
             changed = self._services.directory.changed()
-            for hardware_id in self.roster.left:
+            for hardware_id in self.connected_devices.left:
                 with suppress(StorageError):  # tried again at the next change
                     device = await self._services.directory.find("willow", hardware_id)
                     if device is None or device.standing != "approved":
-                        self.roster.forget(hardware_id)
+                        self.connected_devices.forget(hardware_id)
             await changed.wait()
 
     async def serve(self, request: aioweb.Request) -> aioweb.StreamResponse:
@@ -127,7 +131,7 @@ class WasDoor:
             raise RequestError("this path speaks WebSocket", code="websocket_expected")
         with self._place():
             await ws.prepare(request)
-            await DeviceSession(ws, arrival_of(request), self._services, self._told).run()
+            await DeviceSession(ws, socket_origin(request), self._services, self._refusal_log).run()
             await ws.close()
         return ws
 
@@ -136,8 +140,8 @@ class WasDoor:
         address = peer_address(peer)
         if address is not None and is_among(address, self.settings.networks):
             return True
-        if address is not None and self._told.is_new(str(address), "forbidden"):
-            logger.warning("! willow: refused %s, it is not in an allowed network", address)
+        if address is not None and self._refusal_log.is_new(str(address), "forbidden"):
+            logger.warning("! willow: refused %s, because it is not in an allowed network", address)
         return False
 
     async def update(self, connection: WillowConnection, firmware: str) -> bool:
@@ -145,12 +149,12 @@ class WasDoor:
 
         Returns False if there is none. Raises RequestError for a URL.
         """
-        board, base = connection.device.board, connection.arrival.base_url
+        board, base = connection.device.board, connection.origin.base_url
         found = await image_for(self.firmware, board, firmware, "ota_url")
         if found is None:
             return False
         query = f"version={quote(found.version, safe='')}&platform={quote(board, safe='')}"
-        connection.tell(OtaStart(f"{base}{OTA_PATH}?{query}"))
+        connection.send(OtaStart(f"{base}{OTA_PATH}?{query}"))
         return True
 
     @contextmanager
@@ -168,12 +172,12 @@ class WasDoor:
             self._metrics.gauge("earshot_willow_connections", self._open)
 
 
-def arrival_of(request: aioweb.Request) -> SocketOrigin:
+def socket_origin(request: aioweb.Request) -> SocketOrigin:
     is_direct = not is_forwarded(request.headers, request.version)
     address = peer_address(request.remote) if is_direct else None
     peer = request.transport.get_extra_info("peername") if request.transport else None
-    said = request.headers.get("User-Agent", "")
-    version = said.removeprefix(USER_AGENT) if said.startswith(USER_AGENT) else ""
+    user_agent = request.headers.get("User-Agent", "")
+    version = user_agent.removeprefix(USER_AGENT) if user_agent.startswith(USER_AGENT) else ""
     return SocketOrigin(
         address=str(address or ""),
         port=int(peer[1]) if peer else 0,

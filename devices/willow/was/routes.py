@@ -40,11 +40,11 @@ def was_routes(door: WasDoor, inference: Iterable[Route]) -> tuple[Route, ...]:
 def _for_devices(door: WasDoor, route: Route) -> Route:
     if (route.method, route.path) not in DEVICE_PATHS:
         return route
-    return replace(route, admits_peer=door.roster.admits)
+    return replace(route, admits_peer=door.connected_devices.admits)
 
 
 def _files(door: WasDoor) -> tuple[Route, ...]:
-    files, admits = WasFiles(door), door.roster.admits
+    files, admits = WasFiles(door), door.connected_devices.admits
     return (
         Route(
             "GET",

@@ -26,6 +26,6 @@ class WasSettings:
     sends_secrets: bool = False
     """True: tokens and the Wi-Fi password are sent to any client that claims an approved device's
     MAC."""
-    usual: SessionSettings = field(default_factory=SessionSettings)
+    default_settings: SessionSettings = field(default_factory=SessionSettings)
     "Settings of a conversation for which the device's profile sets nothing."
     version: str = ""

@@ -15,7 +15,7 @@ from firmware_protocol.willow.messages import NvsMessage, Scalar
 CONFIG, NVS, PUSHED, WAS = "willow.config", "willow.nvs", "willow.pushed", "willow.was"
 
 SSID_CHARS, PSK_CHARS = range(1, 33), range(8, 64)
-"Allowed lengths in bytes: wis.md section 2.4."
+"Allowed lengths of a Wi-Fi name and password, in bytes (IEEE 802.11)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +92,12 @@ class WillowSettingsStore:
         return dict(found) if isinstance(found, Mapping) else {}
 
 
-def read_nvs(said: Mapping[str, Any], old: NvsSettings, mask: str) -> NvsSettings:
+def read_nvs(sent: Mapping[str, Any], old: NvsSettings, mask: str) -> NvsSettings:
     """Reads `{"WAS": {"URL"}, "WIFI": {"PSK", "SSID"}}`; absent and masked values stay as in `old`.
 
     Raises RequestError, which names the wrong field and no password.
     """
-    was, wifi = _space(said, "WAS"), _space(said, "WIFI")
+    was, wifi = _space(sent, "WAS"), _space(sent, "WIFI")
     url = _text(was, "URL") or old.was_url
     ssid, psk = _text(wifi, "SSID") or old.wifi_ssid, _text(wifi, "PSK")
     psk = old.wifi_psk if psk in ("", mask) else psk
@@ -110,8 +110,8 @@ def read_nvs(said: Mapping[str, Any], old: NvsSettings, mask: str) -> NvsSetting
     return NvsSettings(url, ssid, psk)
 
 
-def _space(said: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = said.get(name, {})
+def _space(sent: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = sent.get(name, {})
     if not isinstance(found, Mapping):
         raise _wrong(name, "an object")
     return found

@@ -41,17 +41,17 @@ class WisTranscript:
 
 
 class WisTranscription:
-    """One recognition: call `push` until the audio is over, then `heard`."""
+    """One recognition: call `push` until the audio is over, then `transcript`."""
 
     def __init__(
         self,
         recordings: list[RecordingTranscription],
-        ask: AsrParams,
+        params: AsrParams,
         model: str,
         clock: Clock,
         max_audio_s: float,
     ) -> None:
-        self._recordings, self._ask, self._model, self._clock = recordings, ask, model, clock
+        self._recordings, self._params, self._model, self._clock = recordings, params, model, clock
         self.max_audio_s = max_audio_s
         self._samples = 0
 
@@ -70,7 +70,7 @@ class WisTranscription:
             for recording in self._recordings:
                 await recording.push(pcm)
 
-    async def heard(self, *, since: float | None = None) -> WisTranscript:
+    async def transcript(self, *, since: float | None = None) -> WisTranscript:
         """Ends the audio and returns the text. Raises EngineError, OverloadedError.
 
         since: start of `infer_ms`, on the scale of Clock.now(); None: now.
@@ -89,13 +89,13 @@ class WisTranscription:
         )
 
     def _is_translated(self, plain: Transcript) -> bool:
-        return not (self._ask.returns_english and plain.language == ENGLISH)
+        return not (self._params.returns_english and plain.language == ENGLISH)
 
 
 @asynccontextmanager
 async def open_transcription(
     transcriber: Transcriber,
-    ask: AsrParams,
+    params: AsrParams,
     clock: Clock,
     *,
     priority: DecodePriority,
@@ -106,16 +106,16 @@ async def open_transcription(
     Any priority but BATCH means live speech: recognition then uses its pauses.
     """
     is_live = priority is not DecodePriority.BATCH
-    wanted = [ask.options, *([ask.translation] if ask.translation else [])]
+    wanted = [params.options, *([params.translation] if params.translation else [])]
     async with AsyncExitStack() as stack:
         recordings = [
             await stack.enter_async_context(
-                transcriber.open(ask.model, options, priority=priority, eager=is_live)
+                transcriber.open(params.model, options, priority=priority, eager=is_live)
             )
             for options in wanted
         ]
-        model = transcriber.name_of(ask.model)
-        yield WisTranscription(recordings, ask, model, clock, max_audio_s)
+        model = transcriber.name_of(params.model)
+        yield WisTranscription(recordings, params, model, clock, max_audio_s)
 
 
 # Partials while the user speaks, for clients that ask for them; the final text comes separately.
@@ -123,23 +123,28 @@ async def open_transcription(
 
 @asynccontextmanager
 async def partial_transcripts(
-    recogniser: Recogniser, options: AsrOptions, clock: Clock, tell: Callable[[str, str], None]
+    recogniser: Recogniser,
+    options: AsrOptions,
+    clock: Clock,
+    on_partial: Callable[[str, str], None],
 ) -> AsyncIterator[Callable[[Pcm], None]]:
-    """Yields a function that takes the audio. tell: called with all words and their stable prefix.
+    """Yields a function that takes the audio.
+
+    on_partial: called with all words and their stable prefix.
 
     Partials are the first to be dropped when the server is busy: then there are none.
     """
 
-    def found(agreed: PartialHypothesis, _: int) -> None:
-        tell(join_texts([agreed.stable, agreed.unstable]), agreed.stable)
+    def on_hypothesis(hypothesis: PartialHypothesis, _: int) -> None:
+        on_partial(join_texts([hypothesis.stable, hypothesis.unstable]), hypothesis.stable)
 
-    def lost(_: EarshotError) -> None:
+    def on_failure(_: EarshotError) -> None:
         pass
 
     with single_error():
         async with asyncio.TaskGroup() as tasks:
             utterance = TranscriptStream(recogniser, new_id("item"), options, clock, tasks)
-            utterance.follow(found, lost)
+            utterance.follow(on_hypothesis, on_failure)
             try:
                 yield utterance.push
             finally:

@@ -36,7 +36,7 @@ class AsrParams:
     returns_english: bool = False
     "True: the translation is only given for speech that is not English."
     note: str = field(default="", compare=False)
-    "Remark for the log if a wish could not be met, e.g. another model is used."
+    "Remark for the log if the request could not be met exactly, e.g. another model is used."
 
 
 class AsrParamsReader:
@@ -45,73 +45,73 @@ class AsrParamsReader:
     def __init__(self, engines: EngineSet, transcriber: Transcriber) -> None:
         self._engines, self._transcriber = engines, transcriber
 
-    def read(self, wishes: Mapping[str, Any], usual_language: str = "") -> AsrParams:
+    def read(self, query: Mapping[str, Any], default_language: str = "") -> AsrParams:
         """Reads the parameters of a request. Raises RequestError.
 
         They are `model`, `detect_language`, `force_language`, `beam_size`, `translate`, `task` and
         `return_language`. The errors are model_not_found, unsupported_language,
         unsupported_parameter and invalid_value.
-        usual_language: language if no parameter names one; empty: the server's.
+        default_language: language if no parameter names one; empty: the server's.
         """
-        model, note = self._model(text_of(wishes, "model"))
+        model, note = self._model(text_of(query, "model"))
         info = self._engines.recogniser(model).info
         options = AsrOptions(
-            language=self._language(wishes, info, usual_language),
-            beam_size=whole_of(wishes, "beam_size", BEAMS),
+            language=self._language(query, info, default_language),
+            beam_size=whole_of(query, "beam_size", BEAMS),
         )
         self._transcriber.check(model, options)
-        if _task(wishes) == "translate":
+        if _task(query) == "translate":
             options = replace(options, task="translate")
             self._check_translation(model, info, options, "task=translate")
         translation = replace(options, task="translate")
-        if switch_of(wishes, "translate"):
+        if switch_of(query, "translate"):
             self._check_translation(model, info, translation, "translate")
             return AsrParams(model, options, translation, note=note)
-        if self._returns_english(wishes, info, options):
+        if self._returns_english(query, info, options):
             self._check_translation(model, info, translation, "return_language")
             return AsrParams(model, options, translation, returns_english=True, note=note)
         return AsrParams(model, options, note=note)
 
-    def recogniser(self, ask: AsrParams) -> Recogniser:
-        """Returns the recogniser that `ask` names."""
-        return self._engines.recogniser(ask.model)
+    def recogniser(self, params: AsrParams) -> Recogniser:
+        """Returns the recogniser that `params` names."""
+        return self._engines.recogniser(params.model)
 
     def _model(self, name: str) -> tuple[str, str]:
         """Returns Earshot's name of the model, and a remark if another one is used."""
-        here = self._engines.asr
+        recognisers = self._engines.asr
         if name.lower() in ("", DEFAULT):
             return DEFAULT, ""
-        if here.get(name):
+        if recognisers.get(name):
             return name, ""
         size = name.lower()
         used = self._engines.recogniser(DEFAULT).info.model
         if size not in SIZES:
             if not self._engines.is_strict:
                 return DEFAULT, f"the model that was asked for is not here; {used} is used"
-            allowed = allowed_text(dict.fromkeys((*SIZES, *here)))
+            allowed = allowed_text(dict.fromkeys((*SIZES, *recognisers)))
             raise invalid("model", name, allowed, code="model_not_found")
         kinds = (size, f"{size}.en", f"{size}-v2", f"{size}-v3", f"{size}-v3-turbo")
-        if found := next((kind for kind in kinds if here.get(kind)), None):
+        if found := next((kind for kind in kinds if recognisers.get(kind)), None):
             return found, ""
         return DEFAULT, f"no model of the size {size} is here; {used} is used"
 
-    def _language(self, wishes: Mapping[str, Any], info: AsrInfo, usual: str) -> str | None:
-        forced = text_of(wishes, "force_language").lower()
+    def _language(self, query: Mapping[str, Any], info: AsrInfo, default: str) -> str | None:
+        forced = text_of(query, "force_language").lower()
         if forced:
             if forced not in info.languages:
                 allowed = allowed_text(info.languages)
                 raise invalid("force_language", forced, allowed, code="unsupported_language")
             return forced
-        if switch_of(wishes, "detect_language"):
+        if switch_of(query, "detect_language"):
             return None
-        usual = usual or self._engines.default_language
-        return usual if usual in info.languages else None
+        default = default or self._engines.default_language
+        return default if default in info.languages else None
 
     def _returns_english(
-        self, wishes: Mapping[str, Any], info: AsrInfo, options: AsrOptions
+        self, query: Mapping[str, Any], info: AsrInfo, options: AsrOptions
     ) -> bool:
         """Returns True if `return_language` asks for a translation. Raises RequestError."""
-        wanted = text_of(wishes, "return_language").lower()
+        wanted = text_of(query, "return_language").lower()
         spoken = options.language or (info.languages[0] if len(info.languages) == 1 else None)
         if not wanted or wanted == spoken or options.task == "translate":
             if wanted not in ("", ENGLISH, spoken):
@@ -121,19 +121,22 @@ class AsrParamsReader:
             raise _not_returned(wanted, spoken)
         return True
 
-    def _check_translation(self, model: str, info: AsrInfo, options: AsrOptions, wish: str) -> None:
+    def _check_translation(
+        self, model: str, info: AsrInfo, options: AsrOptions, parameter: str
+    ) -> None:
         if "task" not in info.supports:
             raise RequestError(
-                f"the model {info.model} cannot translate; leave {wish} out or name another one",
+                f"the model {info.model} cannot translate; leave {parameter} out or name another"
+                " one",
                 code="unsupported_parameter",
-                param=wish.partition("=")[0],
+                param=parameter.partition("=")[0],
             )
         self._transcriber.check(model, options)
 
 
-def _task(wishes: Mapping[str, Any]) -> AsrTask:
+def _task(query: Mapping[str, Any]) -> AsrTask:
     """Reads `task`. Raises RequestError."""
-    task = text_of(wishes, "task").lower() or "transcribe"
+    task = text_of(query, "task").lower() or "transcribe"
     for known in TASKS:
         if task == known:
             return known

@@ -47,33 +47,33 @@ class FileAsrReply(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str | None = None
 
 
-def file_reply(heard: WisTranscript) -> bytes:
+def file_reply(transcript: WisTranscript) -> bytes:
     """Encodes the result for an uploaded file."""
     return msgspec.json.encode(
         FileAsrReply(
-            round(heard.infer_ms, 3),
-            heard.speedup,
-            round(heard.audio_ms),
-            heard.language,
-            heard.text,
-            heard.translation,
-            heard.model or None,
+            round(transcript.infer_ms, 3),
+            transcript.speedup,
+            round(transcript.audio_ms),
+            transcript.language,
+            transcript.text,
+            transcript.translation,
+            transcript.model or None,
         )
     )
 
 
-def device_reply(heard: WisTranscript, *, stats: bool) -> bytes:
+def device_reply(transcript: WisTranscript, *, stats: bool) -> bytes:
     """Encodes the result for a device in at most MAX_REPLY_BYTES. A longer text is cut at a word,
     with an ellipsis."""
-    fields: dict[str, object] = {"language": heard.language, "text": heard.text}
+    fields: dict[str, object] = {"language": transcript.language, "text": transcript.text}
     if stats:
-        fields["infer_time"] = round(heard.infer_ms, 3)
-        fields["infer_speedup"] = heard.speedup
-        fields["audio_duration"] = round(heard.audio_ms)
-    if heard.translation is not None:
-        fields["translation"] = heard.translation
-    if heard.model:
-        fields["model"] = heard.model
+        fields["infer_time"] = round(transcript.infer_ms, 3)
+        fields["infer_speedup"] = transcript.speedup
+        fields["audio_duration"] = round(transcript.audio_ms)
+    if transcript.translation is not None:
+        fields["translation"] = transcript.translation
+    if transcript.model:
+        fields["model"] = transcript.model
     return _bounded(fields)
 
 
@@ -99,7 +99,7 @@ def _cut(text: str, excess_bytes: int) -> str:
 
 
 @contextmanager
-def briefly() -> Iterator[None]:
+def short_errors() -> Iterator[None]:
     """Shortens the messages of errors in its body so that they fit a device."""
     try:
         yield

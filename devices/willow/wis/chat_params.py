@@ -17,10 +17,10 @@ TOP_P = (0.01, 1.0)
 "The lower limit is not 0, because servers refuse 0."
 PENALTIES = (0.5, 2.0)
 
-USUAL_TEMPERATURE = 0.7
+DEFAULT_TEMPERATURE = 0.7
 """WIS's temperature, used if neither the query nor this server's settings set one. WIS's 512 tokens
 are the default of our engines. Its top_p and its penalty of 1.15 are not used: they suited one
-model, and a penalty on earlier text damages tool calls. `reference/wis.md` section 1.2."""
+model, and a penalty on earlier text damages tool calls."""
 
 MAX_ID_CHARS = 128
 
@@ -39,7 +39,7 @@ def read_question(query: Mapping[str, Any], text: str) -> OneShotRequest:
         max_output_tokens=whole_of(query, "max_new_tokens", MAX_NEW_TOKENS),
         top_p=number_of(query, "top_p", *TOP_P),
         repetition_penalty=number_of(query, "repetition_penalty", *PENALTIES),
-        usual_temperature=USUAL_TEMPERATURE,
+        usual_temperature=DEFAULT_TEMPERATURE,
     )
 
 

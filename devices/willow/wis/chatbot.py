@@ -11,8 +11,8 @@ from devices.willow.wis.chat_params import check_site, read_question
 from devices.willow.wis.tts import (
     RATE_HZ,
     TtsParams,
+    file_options,
     head_only,
-    manner,
     read_text,
     read_tts_params,
     speak,
@@ -37,9 +37,9 @@ class Chatbot:
     """Handlers that return one answer per request."""
 
     def __init__(
-        self, engines: EngineSet, exchanges: OneShotResponses, reader: SpeechFiles
+        self, engines: EngineSet, one_shot_responses: OneShotResponses, reader: SpeechFiles
     ) -> None:
-        self._engines, self._exchanges, self._reader = engines, exchanges, reader
+        self._engines, self._one_shot_responses, self._reader = engines, one_shot_responses, reader
 
     async def write(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `GET /api/chatbot`."""
@@ -55,27 +55,29 @@ class Chatbot:
         """Handles `GET /api/chatbot/tts`."""
         check_site(request)
         question = read_question(request.query, read_text(request.query))
-        wanted = read_tts_params(request.query, self._engines, usual=FORMAT)
-        if head := head_only(request, wanted):
+        params = read_tts_params(request.query, self._engines, default_format=FORMAT)
+        if head := head_only(request, params):
             return head
-        return await while_connected(request, self.speak(request, question, wanted))
+        return await while_connected(request, self.speak(request, question, params))
 
     async def text(self, question: OneShotRequest) -> str:
         """Returns the whole answer. Raises EngineError, OverloadedError, RequestError."""
-        async with self._exchanges.open(question) as exchange:
+        async with self._one_shot_responses.open(question) as exchange:
             return await exchange.text()
 
     async def speak(
-        self, request: aioweb.Request, question: OneShotRequest, wanted: TtsParams
+        self, request: aioweb.Request, question: OneShotRequest, params: TtsParams
     ) -> aioweb.StreamResponse:
         """Streams the answer as speech, from its first clause on.
 
         Raises the errors of `text`, and unsupported_language before the question is asked.
         """
-        async with self._exchanges.open(replace(question, is_spoken=True)) as exchange:
+        async with self._one_shot_responses.open(replace(question, is_spoken=True)) as exchange:
             plan = exchange.plan
             language = spoken_language(plan.language, self._engines)
-            voice = wanted.voice or (None if plan.voice == DEFAULT else plan.voice)
-            how = TtsParams(wanted.kind, voice, speed=wanted.speed or plan.speed)
-            file = self._reader.file(exchange.texts(), manner(how, language), wanted.kind, RATE_HZ)
+            voice = params.voice or (None if plan.voice == DEFAULT else plan.voice)
+            answer_params = TtsParams(params.kind, voice, speed=params.speed or plan.speed)
+            file = self._reader.file(
+                exchange.texts(), file_options(answer_params, language), params.kind, RATE_HZ
+            )
             return await speak(request, file)

@@ -39,8 +39,10 @@ class ChatbotSocket:
     Announcements in the conversation (a timer rings) are sent as frames of their own.
     """
 
-    def __init__(self, chatbot: Chatbot, exchanges: OneShotResponses, *, max_open: int) -> None:
-        self._chatbot, self._exchanges = chatbot, exchanges
+    def __init__(
+        self, chatbot: Chatbot, one_shot_responses: OneShotResponses, *, max_open: int
+    ) -> None:
+        self._chatbot, self._one_shot_responses = chatbot, one_shot_responses
         self._places = CapacityLimit(
             max_open, "{limit} connections are open, the limit", retry_after_s=RETRY_AFTER_S
         )
@@ -49,7 +51,7 @@ class ChatbotSocket:
         """Handles `GET /api/ws/chatbot`. Raises RequestError and OverloadedError before the
         upgrade."""
         check_site(request)
-        wanted = read_question(request.query, "").conversation_id
+        conversation_id = read_question(request.query, "").conversation_id
         ws = aioweb.WebSocketResponse(
             heartbeat=HEARTBEAT_S, max_msg_size=MAX_FRAME_BYTES, compress=False
         )
@@ -57,7 +59,7 @@ class ChatbotSocket:
             raise RequestError("this path speaks WebSocket", code="websocket_expected")
         with self._places.take():
             await ws.prepare(request)
-            conversation = self._exchanges.conversation(wanted)
+            conversation = self._one_shot_responses.conversation(conversation_id)
             await _ChatbotConnection(ws, self._chatbot, conversation, request.query).run()
         return ws
 
@@ -70,12 +72,12 @@ class _ChatbotConnection:
         ws: aioweb.WebSocketResponse,
         chatbot: Chatbot,
         conversation: Conversation,
-        wishes: Mapping[str, str],
+        query: Mapping[str, str],
     ) -> None:
         self._ws, self._chatbot = ws, chatbot
-        self._conversation, self._wishes = conversation, wishes
-        self._asked: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING)
-        self._unasked: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING)
+        self._conversation, self._query = conversation, query
+        self._questions: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING)
+        self._announcements: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING)
 
     async def run(self) -> None:
         """Serves the connection until the client closes it; then the answer in progress is
@@ -85,7 +87,7 @@ class _ChatbotConnection:
             async with asyncio.TaskGroup() as tasks:
                 others = (
                     tasks.create_task(self._answer_all(), name="chat-answers"),
-                    tasks.create_task(self._say_all(), name="chat-announcements"),
+                    tasks.create_task(self._send_announcements(), name="chat-announcements"),
                 )
                 await self._read()
                 for task in others:
@@ -96,7 +98,7 @@ class _ChatbotConnection:
     def say(self, text: str) -> bool:
         """Queues an announcement. Returns False if it cannot be sent here."""
         try:
-            self._unasked.put_nowait(text)
+            self._announcements.put_nowait(text)
         except asyncio.QueueFull:
             return False
         return not self._ws.closed
@@ -112,11 +114,11 @@ class _ChatbotConnection:
                 await self._ws.close(message=b"idle")
                 return
             match message.type:
-                case WSMsgType.TEXT if self._asked.full():
+                case WSMsgType.TEXT if self._questions.full():
                     why = f"{MAX_WAITING} questions wait already, the limit"
                     await self._send(error_frame(OverloadedError(why, retry_after_s=RETRY_AFTER_S)))
                 case WSMsgType.TEXT:
-                    self._asked.put_nowait(message.data)
+                    self._questions.put_nowait(message.data)
                 case WSMsgType.BINARY:
                     why = "a question is a text frame, this one is binary"
                     await self._send(error_frame(RequestError(why, code="invalid_message")))
@@ -125,18 +127,18 @@ class _ChatbotConnection:
 
     async def _answer_all(self) -> None:
         while True:
-            text = await self._asked.get()
+            text = await self._questions.get()
             try:
-                question = read_question(self._wishes, read_text({"text": text}))
+                question = read_question(self._query, read_text({"text": text}))
                 question = replace(question, conversation_id=self._conversation.id)
                 answer = await self._chatbot.text(question)
             except EarshotError as error:
                 answer = error_frame(error)
             await self._send(answer)
 
-    async def _say_all(self) -> None:
+    async def _send_announcements(self) -> None:
         while True:
-            await self._send(await self._unasked.get())
+            await self._send(await self._announcements.get())
 
     async def _send(self, text: str) -> None:
         """Sends a frame. A client that is gone or takes nothing is not an error: reading then

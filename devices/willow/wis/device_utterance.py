@@ -15,12 +15,12 @@ class DeviceUtterance(Protocol):
         """Language that is spoken to the device; empty: not set."""
         ...
 
-    async def may_speak(self) -> bool:
+    async def should_recognise(self) -> bool:
         """Returns False if another device of the room answers: this one's speech is not
         recognised."""
         ...
 
-    async def heard(self, heard: WisTranscript) -> bool:
+    async def take_transcript(self, transcript: WisTranscript) -> bool:
         """Takes the words before they are sent to the device.
 
         Returns False if another device turned out to be the one that answers: the words are then
@@ -28,7 +28,7 @@ class DeviceUtterance(Protocol):
         """
         ...
 
-    def over(self) -> None:
+    def end(self) -> None:
         """Ends the utterance: the device has its response, or is gone."""
         ...
 

@@ -15,7 +15,7 @@ from core.ports import Clock, WorkGuard
 from devices.ip_allowlist import KeylessPageSettings
 from devices.willow.wis.asr import WisTranscript, WisTranscription, open_transcription
 from devices.willow.wis.asr_params import AsrParams, AsrParamsReader
-from devices.willow.wis.asr_reply import briefly, device_reply, file_reply
+from devices.willow.wis.asr_reply import device_reply, file_reply, short_errors
 from devices.willow.wis.chat_params import check_site
 from devices.willow.wis.chatbot import Chatbot
 from devices.willow.wis.chatbot_ws import ChatbotSocket
@@ -25,8 +25,8 @@ from devices.willow.wis.rtc.calls import WillowCalls, call_settings
 from devices.willow.wis.sts import SpeechToSpeech
 from devices.willow.wis.tts import (
     RATE_HZ,
+    file_options,
     head_only,
-    manner,
     read_language,
     read_text,
     read_tts_params,
@@ -98,21 +98,25 @@ class WillowDoor:
         clock: Clock,
         guard: WorkGuard,
         reader: SpeechFiles,
-        exchanges: OneShotResponses,
+        one_shot_responses: OneShotResponses,
         settings: WillowSettings | None = None,
-        ears: DeviceLookup | None = None,
+        device_lookup: DeviceLookup | None = None,
     ) -> None:
         self.settings = settings = settings or WillowSettings()
         self._engines, self._transcriber, self._clock = engines, transcriber, clock
         self._spools, self._decoder = spools, decoder
-        self._reader, self._ears = reader, ears
-        self.chatbot = Chatbot(engines, exchanges, reader)
-        self.chat_socket = ChatbotSocket(self.chatbot, exchanges, max_open=settings.max_calls)
-        self.speech_to_speech = SpeechToSpeech(engines, self.chatbot, reader, self._hear_file)
-        self._asking = AsrParamsReader(engines, transcriber)
+        self._reader, self._device_lookup = reader, device_lookup
+        self.chatbot = Chatbot(engines, one_shot_responses, reader)
+        self.chat_socket = ChatbotSocket(
+            self.chatbot, one_shot_responses, max_open=settings.max_calls
+        )
+        self.speech_to_speech = SpeechToSpeech(
+            engines, self.chatbot, reader, self._transcribe_upload
+        )
+        self._params_reader = AsrParamsReader(engines, transcriber)
         self.calls = WillowCalls(
             transcriber,
-            self._asking,
+            self._params_reader,
             clock,
             guard,
             peer=settings.peer,
@@ -133,12 +137,14 @@ class WillowDoor:
 
     async def file(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /api/asr`."""
-        heard = await self._hear_file(request, self._read(request.query), DecodePriority.BATCH)
-        return _json(file_reply(heard))
+        transcript = await self._transcribe_upload(
+            request, self._read(request.query), DecodePriority.BATCH
+        )
+        return _json(file_reply(transcript))
 
     async def device(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /api/willow`."""
-        with briefly():
+        with short_errors():
             if switch_of(request.query, "voice_auth"):
                 raise RequestError(
                     "voices cannot be enrolled on this server; leave voice_auth out",
@@ -148,19 +154,23 @@ class WillowDoor:
             stats = switch_of(request.query, "stats")
             if switch_of(request.query, "save_audio"):
                 logger.info("save_audio was asked for; speech is never stored")
-            form = WillowAudioFormat.of(request.headers)
-            utterance = self._ears.utterance(request) if self._ears else None
-            ask = self._read(request.query, utterance.language if utterance else "")
+            audio_format = WillowAudioFormat.of(request.headers)
+            utterance = self._device_lookup.utterance(request) if self._device_lookup else None
+            params = self._read(request.query, utterance.language if utterance else "")
         if utterance is not None:
-            return await self._hear_known(request, form, ask, utterance, stats=stats)
-        heard = await while_connected(request, self._hear_device(request, form, ask))
-        return _json(device_reply(heard, stats=stats))
+            return await self._answer_known_device(
+                request, audio_format, params, utterance, stats=stats
+            )
+        transcript = await while_connected(
+            request, self._transcribe_device(request, audio_format, params)
+        )
+        return _json(device_reply(transcript, stats=stats))
 
-    async def _hear_known(
+    async def _answer_known_device(
         self,
         request: aioweb.Request,
-        form: WillowAudioFormat,
-        ask: AsrParams,
+        audio_format: WillowAudioFormat,
+        params: AsrParams,
         utterance: DeviceUtterance,
         *,
         stats: bool,
@@ -171,24 +181,26 @@ class WillowDoor:
         winner are run as a command while they are sent back to it.
         """
         try:
-            nothing = WisTranscript(
-                "", ask.options.language or self._engines.default_language, 0, 0
+            empty = WisTranscript(
+                "", params.options.language or self._engines.default_language, 0, 0
             )
-            if not await utterance.may_speak():
+            if not await utterance.should_recognise():
                 async for _ in body_of(request, self._spools.limits.max_bytes):
                     pass
-                return _json(device_reply(nothing, stats=stats))
-            heard = await while_connected(request, self._hear_device(request, form, ask))
-            if not await utterance.heard(heard):
-                heard = nothing
-            response = _json(device_reply(heard, stats=stats))
+                return _json(device_reply(empty, stats=stats))
+            transcript = await while_connected(
+                request, self._transcribe_device(request, audio_format, params)
+            )
+            if not await utterance.take_transcript(transcript):
+                transcript = empty
+            response = _json(device_reply(transcript, stats=stats))
             await response.prepare(request)
             await response.write_eof()
             return response
         except ConnectionError as exc:
             raise ClientDisconnected from exc
         finally:
-            utterance.over()
+            utterance.end()
 
     async def offer(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `POST /api/rtc/asr`."""
@@ -214,7 +226,9 @@ class WillowDoor:
         language = spoken_language(language, self._engines)
         if head := head_only(request, wanted):
             return head
-        file = self._reader.file(single_text(text), manner(wanted, language), wanted.kind, RATE_HZ)
+        file = self._reader.file(
+            single_text(text), file_options(wanted, language), wanted.kind, RATE_HZ
+        )
         return await while_connected(request, speak(request, file, is_sized=wanted.kind == "wav"))
 
     async def converse(self, request: aioweb.Request) -> aioweb.StreamResponse:
@@ -234,21 +248,21 @@ class WillowDoor:
     async def openapi(self, request: aioweb.Request) -> aioweb.Response:
         raise aioweb.HTTPFound("/openapi.json")
 
-    def _read(self, query: Mapping[str, str], usual_language: str = "") -> AsrParams:
-        ask = self._asking.read(query, usual_language)
-        if ask.note:
-            logger.info("%s", ask.note)
-        return ask
+    def _read(self, query: Mapping[str, str], default_language: str = "") -> AsrParams:
+        params = self._params_reader.read(query, default_language)
+        if params.note:
+            logger.info("%s", params.note)
+        return params
 
-    def _hearing(
-        self, ask: AsrParams, priority: DecodePriority, max_audio_s: float
+    def _open_transcription(
+        self, params: AsrParams, priority: DecodePriority, max_audio_s: float
     ) -> AbstractAsyncContextManager[WisTranscription]:
         return open_transcription(
-            self._transcriber, ask, self._clock, priority=priority, max_audio_s=max_audio_s
+            self._transcriber, params, self._clock, priority=priority, max_audio_s=max_audio_s
         )
 
-    async def _hear_file(
-        self, request: aioweb.Request, ask: AsrParams, priority: DecodePriority
+    async def _transcribe_upload(
+        self, request: aioweb.Request, params: AsrParams, priority: DecodePriority
     ) -> WisTranscript:
         """Recognises the recording in a form."""
         with self._spools.open() as spool:
@@ -256,29 +270,33 @@ class WillowDoor:
             began = self._clock.now()
 
             async def recognise() -> WisTranscript:
-                async with self._hearing(ask, priority, self.settings.max_file_s) as heard:
-                    await transcribe_file(heard, spool, self._decoder)
-                    return await heard.heard(since=began)
+                async with self._open_transcription(
+                    params, priority, self.settings.max_file_s
+                ) as transcription:
+                    await transcribe_file(transcription, spool, self._decoder)
+                    return await transcription.transcript(since=began)
 
             return await while_connected(request, recognise())
 
-    async def _hear_device(
-        self, request: aioweb.Request, form: WillowAudioFormat, ask: AsrParams
+    async def _transcribe_device(
+        self, request: aioweb.Request, audio_format: WillowAudioFormat, params: AsrParams
     ) -> WisTranscript:
         settings, spools = self.settings, self._spools
-        with briefly(), spools.open() as spool:
-            async with self._hearing(ask, DecodePriority.FINAL, settings.max_stream_s) as found:
+        with short_errors(), spools.open() as spool:
+            async with self._open_transcription(
+                params, DecodePriority.FINAL, settings.max_stream_s
+            ) as transcription:
                 body = body_of(request, spools.limits.max_bytes)
-                is_pushed = await transcribe_stream(body, form, found, spool)
+                is_pushed = await transcribe_stream(body, audio_format, transcription, spool)
                 ended = self._clock.now()
                 try:
                     async with asyncio.timeout(settings.reply_timeout_s):
                         if not is_pushed:
-                            await transcribe_file(found, spool, self._decoder)
-                        return await found.heard(since=ended)
+                            await transcribe_file(transcription, spool, self._decoder)
+                        return await transcription.transcript(since=ended)
                 except TimeoutError:
                     why = f"no text within {settings.reply_timeout_s:g} s"
-                    raise EngineTimeout("asr", ask.model, why) from None
+                    raise EngineTimeout("asr", params.model, why) from None
 
 
 def _json(body: bytes) -> aioweb.Response:

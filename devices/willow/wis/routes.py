@@ -22,7 +22,7 @@ _RECOGNITION = {
     "task": "transcribe, or translate, which returns English text instead of the transcript.",
     "return_language": "en: also return an English translation of speech in another language.",
 }
-_WISHES = ("invalid_value", "model_not_found", "unsupported_language", "unsupported_parameter")
+_PARAMS = ("invalid_value", "model_not_found", "unsupported_language", "unsupported_parameter")
 _UPLOAD = (
     "audio_too_large",
     "audio_too_long",
@@ -69,16 +69,16 @@ _SPOKEN = ("client_gone", "download_stalled", "engine_busy", "engine_failed")
 
 def routes(door: WillowDoor) -> tuple[Route, ...]:
     # The assistant is not open to pages without a key: it may switch lights.
-    for_pages = (*_listening(door), _calls(door), *_speaking(door))
+    for_pages = (*_recognition_routes(door), _calls(door), *_speech_routes(door))
     return (
         *(replace(one, admits_page=door.settings.pages.admits) for one in for_pages),
-        *_assistant(door),
+        *_assistant_routes(door),
         _speech_to_speech(door),
-        *_about(door),
+        *_info_routes(door),
     )
 
 
-def _listening(door: WillowDoor) -> tuple[Route, ...]:
+def _recognition_routes(door: WillowDoor) -> tuple[Route, ...]:
     return (
         Route(
             "POST",
@@ -95,7 +95,7 @@ def _listening(door: WillowDoor) -> tuple[Route, ...]:
                 "save_audio": "Accepted from old clients without effect: audio is never stored.",
                 "voice_auth": "true is refused, because voices cannot be enrolled.",
             },
-            error_codes=(*_WISHES, *_UPLOAD, "unauthorized_voice"),
+            error_codes=(*_PARAMS, *_UPLOAD, "unauthorized_voice"),
             max_body_bytes=door.max_body_bytes,
         ),
         Route(
@@ -108,7 +108,7 @@ def _listening(door: WillowDoor) -> tuple[Route, ...]:
             responses={200: FileAsrReply},
             query=_RECOGNITION,
             error_codes=(
-                *_WISHES,
+                *_PARAMS,
                 *_UPLOAD,
                 "invalid_form",
                 "missing_required_parameter",
@@ -131,7 +131,7 @@ def _calls(door: WillowDoor) -> Route:
         responses={200: WisSessionDescription},
         query=_RECOGNITION,
         error_codes=(
-            *_WISHES,
+            *_PARAMS,
             "draining",
             "invalid_json",
             "invalid_sdp",
@@ -143,7 +143,7 @@ def _calls(door: WillowDoor) -> Route:
     )
 
 
-def _speaking(door: WillowDoor) -> tuple[Route, ...]:
+def _speech_routes(door: WillowDoor) -> tuple[Route, ...]:
     return (
         Route(
             "GET",
@@ -177,7 +177,7 @@ def _speaking(door: WillowDoor) -> tuple[Route, ...]:
     )
 
 
-def _assistant(door: WillowDoor) -> tuple[Route, ...]:
+def _assistant_routes(door: WillowDoor) -> tuple[Route, ...]:
     text = {"text": "Question or command for the assistant."}
     return (
         Route(
@@ -201,7 +201,7 @@ def _assistant(door: WillowDoor) -> tuple[Route, ...]:
             query={**text, **_QUESTION, **_SOUND},
             error_codes=(*_ASKED, *_SPOKEN[:3], "unsupported_language"),
         ),
-        *_both(
+        *_with_and_without_api(
             Route(
                 "GET",
                 "/api/ws/chatbot",
@@ -217,7 +217,7 @@ def _assistant(door: WillowDoor) -> tuple[Route, ...]:
     )
 
 
-def _both(route: Route) -> tuple[Route, Route]:
+def _with_and_without_api(route: Route) -> tuple[Route, Route]:
     """Returns the route under /api, and without it as WIS's README and older clients have it."""
     return route, replace(route, path=route.path.removeprefix("/api"))
 
@@ -243,7 +243,7 @@ def _speech_to_speech(door: WillowDoor) -> Route:
             **_SOUND,
         },
         error_codes=(
-            *_WISHES,
+            *_PARAMS,
             *_UPLOAD,
             *_SPOKEN[1:],
             "conversation_already_has_active_response",
@@ -256,9 +256,9 @@ def _speech_to_speech(door: WillowDoor) -> Route:
     )
 
 
-def _about(door: WillowDoor) -> tuple[Route, ...]:
+def _info_routes(door: WillowDoor) -> tuple[Route, ...]:
     return (
-        *_both(
+        *_with_and_without_api(
             Route(
                 "GET",
                 "/api/ping",

@@ -12,7 +12,7 @@ from devices.willow.wis.asr_params import ENGLISH, AsrParams
 from devices.willow.wis.chat_params import read_question
 from devices.willow.wis.chatbot import FORMAT, Chatbot
 from devices.willow.wis.params import switch_of
-from devices.willow.wis.tts import RATE_HZ, manner, read_tts_params, speak, spoken_language
+from devices.willow.wis.tts import RATE_HZ, file_options, read_tts_params, speak, spoken_language
 from pipeline.services import EngineSet
 from pipeline.speech.file import SpeechFiles, single_text
 from serving.scheduling.scheduler import DecodePriority
@@ -25,29 +25,42 @@ class SpeechToSpeech:
     """Handler of `POST /api/sts`."""
 
     def __init__(
-        self, engines: EngineSet, chatbot: Chatbot, reader: SpeechFiles, hear: UploadRecogniser
+        self,
+        engines: EngineSet,
+        chatbot: Chatbot,
+        reader: SpeechFiles,
+        transcribe: UploadRecogniser,
     ) -> None:
-        self._engines, self._chatbot, self._reader, self._hear = engines, chatbot, reader, hear
+        self._engines, self._chatbot, self._reader, self._transcribe = (
+            engines,
+            chatbot,
+            reader,
+            transcribe,
+        )
 
-    async def serve(self, request: aioweb.Request, ask: AsrParams) -> aioweb.StreamResponse:
+    async def serve(self, request: aioweb.Request, params: AsrParams) -> aioweb.StreamResponse:
         """Handles a request. Raises RequestError (also no_speech), EngineError, OverloadedError."""
         query = request.query
-        wanted = read_tts_params(query, self._engines, usual=FORMAT)
+        tts_params = read_tts_params(query, self._engines, default_format=FORMAT)
         is_question = switch_of(query, "answer")
         read_question({**query, "model": ""}, "")
-        heard = await self._hear(request, ask, DecodePriority.FINAL)
-        text = heard.text if heard.translation is None else heard.translation
+        transcript = await self._transcribe(request, params, DecodePriority.FINAL)
+        text = transcript.text if transcript.translation is None else transcript.translation
         if not text.strip():
             raise RequestError(
                 "no speech was recognised in the recording", code="no_speech", param="audio_file"
             )
-        is_english = heard.translation is not None or ask.options.task == "translate"
-        language = ENGLISH if is_english else heard.language
+        is_english = transcript.translation is not None or params.options.task == "translate"
+        language = ENGLISH if is_english else transcript.language
         if is_question:
             # Here the parameter `model` names the recogniser.
-            asked = {**query, "model": "", "language": language}
-            question = read_question(asked, text)
-            return await while_connected(request, self._chatbot.speak(request, question, wanted))
+            question_query = {**query, "model": "", "language": language}
+            question = read_question(question_query, text)
+            return await while_connected(
+                request, self._chatbot.speak(request, question, tts_params)
+            )
         language = spoken_language(language, self._engines)
-        file = self._reader.file(single_text(text), manner(wanted, language), wanted.kind, RATE_HZ)
+        file = self._reader.file(
+            single_text(text), file_options(tts_params, language), tts_params.kind, RATE_HZ
+        )
         return await while_connected(request, speak(request, file))

@@ -58,14 +58,14 @@ def read_text(query: Mapping[str, str]) -> str:
 
 
 def read_tts_params(
-    query: Mapping[str, str], engines: EngineSet, *, usual: str = "wav"
+    query: Mapping[str, str], engines: EngineSet, *, default_format: str = "wav"
 ) -> TtsParams:
-    """Reads `format`, `speaker` and `speed`. usual: the default format. Raises RequestError.
+    """Reads `format`, `speaker` and `speed`. Raises RequestError.
 
-    An unknown voice is replaced by the language's own: devices ask for `CLB`, a voice of WIS, by
-    default.
+    default_format: the format if the query names none. An unknown voice is replaced by the
+    language's own: devices ask for `CLB`, a voice of WIS, by default.
     """
-    kind = text_of(query, "format").lower() or usual
+    kind = text_of(query, "format").lower() or default_format
     if kind not in FORMATS:
         raise invalid("format", kind, allowed_text([one.upper() for one in FORMATS]))
     speaker, language = _known_voice(text_of(query, "speaker"), engines)
@@ -99,16 +99,16 @@ def spoken_language(language: str | None, engines: EngineSet) -> str:
     return language
 
 
-def manner(wanted: TtsParams, language: str) -> SpeechFileOptions:
+def file_options(params: TtsParams, language: str) -> SpeechFileOptions:
     """Returns the options of a sound file."""
-    return SpeechFileOptions(language, wanted.voice, wanted.speed or 1.0)
+    return SpeechFileOptions(language, params.voice, params.speed or 1.0)
 
 
-def head_only(request: aioweb.Request, wanted: TtsParams) -> aioweb.Response | None:
+def head_only(request: aioweb.Request, params: TtsParams) -> aioweb.Response | None:
     """Returns the response to a HEAD request, without making any sound; None for other requests."""
     if request.method != METH_HEAD:
         return None
-    return aioweb.Response(headers=_headers(content_type_of(wanted.kind)))
+    return aioweb.Response(headers=_headers(content_type_of(params.kind)))
 
 
 async def speak(
@@ -125,11 +125,11 @@ async def speak(
             return await _stream(request, sound, chunks)
         with single_error():
             async with asyncio.TaskGroup() as tasks:
-                made, under_way = await _made_soon(chunks, tasks)
-                if under_way is None and made:
+                made, next_chunk = await _first_chunks(chunks, tasks)
+                if next_chunk is None and made:
                     headers = _headers(sound.content_type)
                     return aioweb.Response(body=fix_wav_sizes(made), headers=headers)
-                return await _stream(request, sound, _together(made, under_way, chunks))
+                return await _stream(request, sound, _rejoin(made, next_chunk, chunks))
 
 
 async def _stream(
@@ -150,7 +150,7 @@ async def _stream(
     return response
 
 
-async def _made_soon(
+async def _first_chunks(
     chunks: AsyncGenerator[bytes, None], tasks: asyncio.TaskGroup
 ) -> tuple[bytes, asyncio.Task[bytes | None] | None]:
     """Returns what is made within WHOLE_TIMEOUT_S and the task of the next piece; None: it is
@@ -171,12 +171,12 @@ async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
     return await anext(chunks, None)
 
 
-async def _together(
-    made: bytes, under_way: asyncio.Task[bytes | None] | None, chunks: AsyncGenerator[bytes, None]
+async def _rejoin(
+    made: bytes, next_chunk: asyncio.Task[bytes | None] | None, chunks: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
     if made:
         yield made
-    if under_way is not None and (chunk := await under_way) is not None:
+    if next_chunk is not None and (chunk := await next_chunk) is not None:
         yield chunk
         async for chunk in chunks:
             yield chunk

@@ -73,23 +73,23 @@ class WillowAudioFormat:
 
 async def transcribe_stream(
     body: AsyncGenerator[bytes, None],
-    form: WillowAudioFormat,
-    hearing: WisTranscription,
+    audio_format: WillowAudioFormat,
+    transcription: WisTranscription,
     spool: UploadSpool,
 ) -> bool:
     """Recognises the body as it arrives. Returns False if it is spooled, for `transcribe_file`.
 
     Raises RequestError unsupported_audio, PayloadTooLarge, OverloadedError, ClientDisconnected.
     """
-    decoder = form.decoder()
+    decoder = audio_format.decoder()
     taken = b""
     async with aclosing(body):
         if decoder is not None:
             try:
                 async for data in body:
-                    await hearing.push(await run_in_thread(decoder.push, data))
-                await hearing.push(await run_in_thread(decoder.flush))
-                if not hearing.samples:
+                    await transcription.push(await run_in_thread(decoder.push, data))
+                await transcription.push(await run_in_thread(decoder.flush))
+                if not transcription.samples:
                     raise RequestError("the body has no audio samples", code="unsupported_audio")
                 return True
             except UnsupportedWavError:  # only FFmpeg reads it; its bytes are kept
@@ -102,16 +102,16 @@ async def transcribe_stream(
 
 
 async def transcribe_file(
-    hearing: WisTranscription, spool: UploadSpool, decoder: FileDecoder
+    transcription: WisTranscription, spool: UploadSpool, decoder: FileDecoder
 ) -> None:
     """Decodes the file in the spool and recognises it.
 
     Raises RequestError unsupported_audio, PayloadTooLarge, OverloadedError and EngineCrashed.
     """
-    limits = FileLimits(max_duration_s=hearing.max_audio_s)
+    limits = FileLimits(max_duration_s=transcription.max_audio_s)
     async with aclosing(decoder.blocks(await spool.file(), limits=limits)) as decoded:
         async for pcm in decoded:
-            await hearing.push(pcm)
+            await transcription.push(pcm)
 
 
 async def body_of(request: aioweb.Request, max_bytes: int) -> AsyncGenerator[bytes, None]:

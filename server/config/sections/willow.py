@@ -138,7 +138,7 @@ class WillowConfig(Section, frozen=True):
             audio_hosts=self.audio_hosts,
             sends_secrets=self.secrets,
             folder=Path(state_dir).expanduser() / FOLDER,
-            usual=usual,
+            default_settings=usual,
             version=version,
         )
 

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from core.errors import StorageError
 from devices.announcements import Announcements
-from devices.api.door import AGAIN_S, DevicesDoor
+from devices.api.door import DATABASE_RETRY_S, DevicesDoor
 from devices.api.event_log import DeviceEventLog
 from devices.directory import Device
 from devices.presence import Presence
@@ -61,11 +61,11 @@ def test_a_look_that_failed_is_repeated_without_a_change() -> None:
         kept.fails = 2
         running = asyncio.create_task(door_of(kept, presence).run())
         with presence.connected("dev_1", live):
-            await asyncio.sleep(2 * AGAIN_S - 0.1)
+            await asyncio.sleep(2 * DATABASE_RETRY_S - 0.1)
             assert (kept.looks, live.told) == (2, [])
             await asyncio.sleep(0.2)
             assert (kept.looks, live.told) == (3, ["close"])
-            await asyncio.sleep(10 * AGAIN_S)
+            await asyncio.sleep(10 * DATABASE_RETRY_S)
             assert kept.looks == 3
         running.cancel()
 

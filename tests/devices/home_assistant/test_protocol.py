@@ -61,7 +61,7 @@ def test_an_error_of_its_own_is_kept_short() -> None:
     (found,) = decode(frame)
     assert isinstance(found, CommandResult)
     assert found.error is not None
-    assert (found.error.theirs, len(str(found.error))) == ("not_found", 311)
+    assert (found.error.their_code, len(str(found.error))) == ("not_found", 311)
 
 
 @pytest.mark.parametrize("frame", ["", "{", "[1]", '{"type": 3}', '{"type": "result", "id": true}'])

@@ -44,7 +44,7 @@ def test_an_area_is_the_entitys_or_else_its_devices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "listed", "is_there", "is_decided"),
+    ("entry", "listed", "is_there", "is_surely_exposed"),
     [
         ({}, True, True, True),
         ({}, False, True, False),
@@ -64,7 +64,9 @@ def test_what_is_exposed(
             exposed=exposed("light.a") if listed else exposed(),
         )
     )
-    assert [one.is_surely_exposed for one in found.entities] == ([is_surely_exposed] if is_there else [])
+    assert [one.is_surely_exposed for one in found.entities] == (
+        [is_surely_exposed] if is_there else []
+    )
 
 
 def test_domains_that_are_not_exposed_by_themselves_need_to_be_listed() -> None:

@@ -63,7 +63,7 @@ class Pause:
 @contextmanager
 def held(here: Known, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pause]:
     """A check-in at this server stops when it knows what it will write."""
-    pause, brought = Pause(url), here.registry._brought
+    pause, brought = Pause(url), here.registry._changed_columns
 
     def slowly(*arguments: Any) -> dict[str, Any]:
         values = brought(*arguments)
@@ -71,7 +71,7 @@ def held(here: Known, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pau
         return values
 
     with monkeypatch.context() as patch:
-        patch.setattr(here.registry, "_brought", slowly)
+        patch.setattr(here.registry, "_changed_columns", slowly)
         yield pause
         pause.go_on.set()
 

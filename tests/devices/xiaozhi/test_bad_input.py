@@ -285,9 +285,9 @@ def test_every_packet_keeps_its_time(packet_ms: int) -> None:
     """Else a pause would be shorter than it was, and its end not found."""
     ear, samples = DeviceAudioInput(), 0
     for packet in (b"", b"\x58", b"\x58\x00", b"\x58\x00\x01", b"\xff" * 50) * 10:
-        samples += sum(len(frame.pcm) for frame in ear.hear(packet, packet_ms))
+        samples += sum(len(frame.pcm) for frame in ear.decode(packet, packet_ms))
     assert samples == 50 * packet_ms * ASR_RATE_HZ // 1000
-    assert ear.bad == 10
+    assert ear.invalid_packets == 10
 
 
 def test_a_server_that_drains_says_so() -> None:

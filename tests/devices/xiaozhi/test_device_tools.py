@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from core.errors import EngineTimeout
-from devices.xiaozhi.device_tools import CALL_TIMEOUT_S, ConnectionTools, _needs_eyes
+from devices.xiaozhi.device_tools import CALL_TIMEOUT_S, ConnectionTools, _needs_vision
 from firmware_protocol.xiaozhi.mcp import DeviceTool, alias_of
 from tests.loop import run_virtual
 
@@ -125,4 +125,4 @@ def test_tools_that_look_at_something_are_not_offered(
     name: str, description: str, needs_eyes: bool
 ) -> None:
     tool = DeviceTool(name, alias_of(name), description, {"type": "object"})
-    assert _needs_eyes(tool) is needs_eyes
+    assert _needs_vision(tool) is needs_eyes

@@ -95,7 +95,9 @@ class SpeechDoor:
         if fields.language:
             language = code_of(fields.language) or fields.language.lower()
         else:
-            language = own_language or await self._languages.of(fields.input, default_language, spoken)
+            language = own_language or await self._languages.of(
+                fields.input, default_language, spoken
+            )
         if language not in spoken:
             raise RequestError(
                 f"Invalid value for 'language': {language[:64]!r}. Allowed: {', '.join(spoken)}.",

@@ -1,4 +1,4 @@
-"""WAS's REST API, as WAS's own page and scripts use it. wis.md section 2.6.
+"""REST API of Willow Application Server (WAS), as WAS's own page and scripts use it.
 
 No response holds a secret. WAS itself returned the Home Assistant token and the Wi-Fi password.
 """
@@ -51,7 +51,9 @@ class WasRest:
 
     async def clients(self, request: aioweb.Request) -> aioweb.Response:
         """Handles `GET /api/client`."""
-        found = sorted(self._door.roster.all(), key=lambda one: (one.device.name, one.hostname))
+        found = sorted(
+            self._door.connected_devices.all(), key=lambda one: (one.device.name, one.hostname)
+        )
         return _json([_client(one) for one in found])
 
     async def act(self, request: aioweb.Request) -> aioweb.Response:
@@ -60,9 +62,9 @@ class WasRest:
         body = await _body(request)
         match action:
             case "restart":
-                self._named(body).tell(Restart())
+                self._named(body).send(Restart())
             case "identify":
-                self._named(body).tell(Identify())
+                self._named(body).send(Identify())
             case "update":
                 await self._update(body, f"{request.scheme}://{request.host}")
             case "notify":
@@ -82,7 +84,7 @@ class WasRest:
             case "config" if name := text_of(request.query, "hostname"):
                 one = self._find(name)
                 every, own = await store.config(), await store.config(one.device.id)
-                base, sends = one.arrival.base_url, self._door.settings.sends_secrets
+                base, sends = one.origin.base_url, self._door.settings.sends_secrets
                 return _json(masked(effective(one.device, every, own, base, with_secrets=sends)))
             case "config":
                 return _json(masked({**DEFAULTS, **await store.config()}))
@@ -125,7 +127,9 @@ class WasRest:
         else:
             await self._save(body)
         if apply:
-            await self._push(kind, [self._find(name)] if name else self._door.roster.all())
+            await self._push(
+                kind, [self._find(name)] if name else self._door.connected_devices.all()
+            )
         return _json("Success")
 
     async def info(self, request: aioweb.Request) -> aioweb.Response:
@@ -138,11 +142,12 @@ class WasRest:
             case "asyncio_tasks":
                 return _json(sorted(task.get_name() for task in asyncio.all_tasks()))
             case "connmgr":
-                clients = {one.hostname: _client(one) for one in self._door.roster.all()}
+                clients = {one.hostname: _client(one) for one in self._door.connected_devices.all()}
                 return _json({"connected_clients": clients})
             case _:
                 queues = {
-                    one.device.hardware_id: one.notices.now for one in self._door.roster.all()
+                    one.device.hardware_id: one.notifications.now
+                    for one in self._door.connected_devices.all()
                 }
                 return _json({"notifications": queues})
 
@@ -163,7 +168,7 @@ class WasRest:
             nvs = await self._door.store.nvs()
             message = nvs.message(with_secrets=self._door.settings.sends_secrets)
             for one in connections:
-                one.tell(message)
+                one.send(message)
             return
         for one in connections:
             await one.configure()
@@ -171,7 +176,7 @@ class WasRest:
     async def _update(self, body: Mapping[str, Any], page: str) -> None:
         """Handles action=update. page: this server's address in the list of releases."""
         connection = self._named(body)
-        bases = (connection.arrival.base_url, page)
+        bases = (connection.origin.base_url, page)
         version = text_of(body, "version") or _own_version(text_of(body, "ota_url"), bases)
         if not await self._door.update(connection, version):
             raise NotFound(
@@ -181,30 +186,32 @@ class WasRest:
             )
 
     async def _name(self, body: Mapping[str, Any]) -> None:
-        names = self._door.names
+        directory = self._door.directory
         name, area = read_name_and_area(body)
         if text_of(body, "hostname"):
             device = self._named(body).device
         else:
-            device = await named_device(names, text_of(body, "mac_addr"))
-        await names.edit(device.id, name=name, area=area)
+            device = await named_device(directory, text_of(body, "mac_addr"))
+        await directory.edit(device.id, name=name, area=area)
 
     async def _notify(self, body: Mapping[str, Any]) -> int:
         """Handles action=notify. Returns the notification's id."""
         data = body.get("data")
         if not isinstance(data, Mapping):
             raise invalid("data", data, "an object")
-        to = [self._named(body)] if text_of(body, "hostname") else self._door.roster.all()
+        to = (
+            [self._named(body)] if text_of(body, "hostname") else self._door.connected_devices.all()
+        )
         number = _id(data)
         if switch_of(data, "cancel"):
             if number is None:
                 raise invalid("data.id", None, "the notification's id")
             for one in to:
-                one.notices.cancel(number, one.tell)
+                one.notifications.cancel(number, one.send)
             return number
-        number = number or self._door.numbers.new()
+        number = number or self._door.notification_ids.new()
         made = [(one, await self._notification(one, number, data)) for one in to]
-        taken = [one.notices.add(message) for one, message in made]
+        taken = [one.notifications.add(message) for one, message in made]
         if made and not any(taken):
             raise RequestError("too many notifications are waiting", code="server_full")
         return number
@@ -218,7 +225,7 @@ class WasRest:
         if not (text or url):
             raise invalid("data", "", "text, audio_url or both")
         if url:
-            await self._door.audio_urls.check(url, connection.arrival.base_url)
+            await self._door.audio_urls.check(url, connection.origin.base_url)
         return Notify(
             id=number,
             text=text or None,
@@ -234,7 +241,11 @@ class WasRest:
         return self._find(text_of(body, "hostname"))
 
     def _find(self, name: str) -> WillowConnection:
-        found = self._door.roster.where(lambda one: name.lower() in one.names) if name else None
+        found = (
+            self._door.connected_devices.first_match(lambda one: name.lower() in one.names)
+            if name
+            else None
+        )
         if found is None:
             raise NotFound(
                 f"no approved device {name[:64]!r} is connected",
@@ -251,8 +262,8 @@ def _client(one: WillowConnection) -> dict[str, Any]:
         "platform": device.board,
         "mac_addr": device.hardware_id,
         "ip": one.address,
-        "port": one.arrival.port,
-        "version": one.arrival.firmware,
+        "port": one.origin.port,
+        "version": one.origin.firmware,
         "label": device.name,
         "id": device.id,
         "area": device.area,

@@ -1,4 +1,4 @@
-"""Names and areas that WAS's page sets; they are stored with the devices. wis.md section 2.6."""
+"""Names and areas that WAS's page sets; they are stored with the devices."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -24,12 +24,12 @@ class EditableDeviceDirectory(DeviceDirectory, Protocol):
         ...
 
 
-async def named_device(names: EditableDeviceDirectory, said: str) -> Device:
+async def named_device(names: EditableDeviceDirectory, mac: str) -> Device:
     """Returns the device with this MAC, connected or not. Raises NotFound."""
-    device = await names.find("willow", said.lower())
+    device = await names.find("willow", mac.lower())
     if device is None:
         raise NotFound(
-            f"no device {said[:64]!r} is known", code="device_not_found", param="mac_addr"
+            f"no device {mac[:64]!r} is known", code="device_not_found", param="mac_addr"
         )
     return device
 

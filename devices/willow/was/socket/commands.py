@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 MAX_WAITING = 4
 "Limit of the commands of one device that wait for the previous one."
 
-FERRY_S = 15.0
+REPEAT_TIMEOUT_S = 15.0
 "Time after its POST in which a device may send the same words. Usually it does so within a second."
 
 ELLIPSIS = "…"
@@ -42,9 +42,9 @@ class DeviceCommand:
     "Time when the words were known, in monotonic seconds."
     asr_ms: float = 0.0
     "Time from the end of speech to the words, if the server recognised them."
-    may_tell: asyncio.Event = field(default_factory=asyncio.Event)
+    may_send_result: asyncio.Event = field(default_factory=asyncio.Event)
     "Set once the device has the response of its POST: only then does it wait for a result."
-    is_ferried: bool = False
+    is_repeated: bool = False
     "True once the device has sent the same words over its socket."
     result: EndpointResult = field(default_factory=lambda: EndpointResult(ok=False, speech=""))
 
@@ -73,15 +73,19 @@ class DeviceCommands:
 
     def __init__(
         self,
-        exchanges: OneShotResponses,
-        roster: WillowDevices,
+        one_shot_responses: OneShotResponses,
+        connected_devices: WillowDevices,
         clock: Clock,
         guard: WorkGuard,
-        usual: SessionSettings,
+        default_settings: SessionSettings,
     ) -> None:
-        self._exchanges, self._roster, self._clock = exchanges, roster, clock
-        self._guard, self._usual = guard, usual
-        self._lines: dict[str, _CommandQueue] = {}
+        self._one_shot_responses, self._connected_devices, self._clock = (
+            one_shot_responses,
+            connected_devices,
+            clock,
+        )
+        self._guard, self._default_settings = guard, default_settings
+        self._queues: dict[str, _CommandQueue] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -93,80 +97,81 @@ class DeviceCommands:
         finally:
             self._tasks = None
 
-    def heard(
+    def run_transcript(
         self, connection: WillowConnection, text: str, language: str, asr_ms: float
     ) -> DeviceCommand:
-        """Runs the words of a POST. The caller sets `may_tell` when the POST has its response."""
+        """Runs the words of a POST as a command. The caller sets `may_send_result` when the POST
+        has its response."""
         command = self._command(connection, text, language, asr_ms)
-        self._line(command.device_id).recent.append(command)
-        self._take(connection, command)
+        self._queue(command.device_id).recent.append(command)
+        self._enqueue(connection, command)
         return command
 
     def endpoint(self, connection: WillowConnection, text: str, language: str) -> None:
         """Runs words that came over the socket, unless they are those of an earlier POST."""
         if not text:
             return  # a wake word without words after it: the user expects no answer
-        line, now = self._line(connection.device.id), self._clock.now()
-        for command in line.recent:
-            is_fresh = now <= command.heard_at + FERRY_S
-            if is_fresh and not command.is_ferried and command.is_same(text):
-                command.is_ferried = True
-                command.may_tell.set()
+        queue, now = self._queue(connection.device.id), self._clock.now()
+        for command in queue.recent:
+            is_fresh = now <= command.heard_at + REPEAT_TIMEOUT_S
+            if is_fresh and not command.is_repeated and command.is_same(text):
+                command.is_repeated = True
+                command.may_send_result.set()
                 return
         command = self._command(connection, text, language)
-        command.may_tell.set()
-        self._take(connection, command)
+        command.may_send_result.set()
+        self._enqueue(connection, command)
 
     def forget(self, device_id: str) -> None:
         """Drops the commands of a device that is no longer known."""
-        line = self._lines.get(device_id)
-        if line is not None and not line.is_busy:
-            del self._lines[device_id]
+        queue = self._queues.get(device_id)
+        if queue is not None and not queue.is_busy:
+            del self._queues[device_id]
 
     def _command(
         self, connection: WillowConnection, text: str, language: str, asr_ms: float = 0.0
     ) -> DeviceCommand:
         return DeviceCommand(connection.device.id, text, language, self._clock.now(), asr_ms)
 
-    def _line(self, device_id: str) -> _CommandQueue:
-        return self._lines.setdefault(device_id, _CommandQueue())
+    def _queue(self, device_id: str) -> _CommandQueue:
+        return self._queues.setdefault(device_id, _CommandQueue())
 
-    def _take(self, connection: WillowConnection, command: DeviceCommand) -> None:
-        line = self._line(command.device_id)
-        if self._tasks is None or len(line.waiting) >= MAX_WAITING:
-            connection.tell(EndpointResult(ok=False, speech=""))
+    def _enqueue(self, connection: WillowConnection, command: DeviceCommand) -> None:
+        queue = self._queue(command.device_id)
+        if self._tasks is None or len(queue.waiting) >= MAX_WAITING:
+            connection.send(EndpointResult(ok=False, speech=""))
             return
-        line.waiting.append(command)
-        if not line.is_busy:
-            line.is_busy = True
-            self._tasks.create_task(self._work(line), name="willow-command")
+        queue.waiting.append(command)
+        if not queue.is_busy:
+            queue.is_busy = True
+            self._tasks.create_task(self._run_queue(queue), name="willow-command")
 
-    async def _work(self, line: _CommandQueue) -> None:
+    async def _run_queue(self, queue: _CommandQueue) -> None:
         try:
-            while line.waiting:
-                await self._serve(line.waiting.popleft())
+            while queue.waiting:
+                await self._run_command(queue.waiting.popleft())
         finally:
-            line.is_busy = False
+            queue.is_busy = False
 
-    async def _serve(self, command: DeviceCommand) -> None:
-        connection = self._roster.find(command.device_id)
+    async def _run_command(self, command: DeviceCommand) -> None:
+        connection = self._connected_devices.find(command.device_id)
         # the device is gone before its turn; it may send the words once more
         if connection is None:
-            command.is_ferried = True
+            command.is_repeated = True
             return
-        connection.note("thinking")
+        connection.set_activity("thinking")
         await self._guard(self._answer(connection, command), "willow command")
         answered_at = self._clock.now()
         try:
-            async with asyncio.timeout(FERRY_S):
-                await command.may_tell.wait()
+            async with asyncio.timeout(REPEAT_TIMEOUT_S):
+                await command.may_send_result.wait()
         except TimeoutError:
             logger.info("%s did not fetch the answer to its POST", command.device_id)
         # It may have come back over another socket meanwhile, for instance after a restart.
-        connection = self._roster.find(command.device_id)
+        connection = self._connected_devices.find(command.device_id)
         if connection is not None:
-            connection.tell(command.result)
-            connection.note("idle")
+            connection.send(command.result)
+            connection.set_activity("idle")
             answer_ms = command.asr_ms + 1000 * (answered_at - command.heard_at)
             connection.note_turn({"asr_final": command.asr_ms, "gate_open": answer_ms})
 
@@ -174,8 +179,10 @@ class DeviceCommands:
         """Makes the answer. Never raises an EarshotError: the device then gets a result with
         ok=False."""
         device = connection.device
-        conversation = self._exchanges.conversation(device.id)
-        conversation.profile = ConversationProfile.of(device.profile.applied(self._usual))
+        conversation = self._one_shot_responses.conversation(device.id)
+        conversation.profile = ConversationProfile.of(
+            device.profile.applied(self._default_settings)
+        )
         question = OneShotRequest(
             command.text,
             conversation_id=device.id,
@@ -183,9 +190,9 @@ class DeviceCommands:
             place=DeviceLocation(device.area, device.id),
             is_spoken=True,
         )
-        language = question.language or self._usual.language or ""
+        language = question.language or self._default_settings.language or ""
         try:
-            async with self._exchanges.open(question) as exchange:
+            async with self._one_shot_responses.open(question) as exchange:
                 language = exchange.plan.language
                 command.result = EndpointResult(ok=True, speech=await exchange.text())
         except EarshotError as error:

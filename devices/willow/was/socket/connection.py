@@ -49,20 +49,20 @@ class WillowConnection:
         self,
         device: Device,
         hostname: str,
-        arrival: SocketOrigin,
+        origin: SocketOrigin,
         presence: Presence,
-        notices: NotificationQueue,
+        notifications: NotificationQueue,
         audio_urls: AudioUrlPolicy,
         update: FirmwareUpdate,
     ) -> None:
-        self.device, self.hostname, self.arrival = device, hostname, arrival
+        self.device, self.hostname, self.origin = device, hostname, origin
         self.outbox: Outbox[ToDevice] = Outbox(MAX_UNSENT)
-        self.notices = notices
+        self.notifications = notifications
         self.config: Mapping[str, Scalar] = {}
         "Configuration that it was sent, or would be sent."
-        self.is_welcome = True
+        self.is_served = True
         "False: it was blocked or forgotten, so none of its requests are served any more."
-        self.ending = asyncio.Event()
+        self.close_requested = asyncio.Event()
         "Set to close the connection from outside of its session."
         self.configure: Callable[[], Awaitable[None]] = nothing
         "Sends the device its configuration, which makes it reboot."
@@ -72,7 +72,7 @@ class WillowConnection:
 
     @property
     def address(self) -> str:
-        return self.arrival.address
+        return self.origin.address
 
     @property
     def names(self) -> frozenset[str]:
@@ -98,7 +98,7 @@ class WillowConnection:
     def timing(self) -> Mapping[str, float] | None:
         return self._timing
 
-    def note(self, doing: DeviceActivity) -> None:
+    def set_activity(self, doing: DeviceActivity) -> None:
         """Records the activity, for presence."""
         if doing != self._doing:
             self._doing = doing
@@ -112,11 +112,11 @@ class WillowConnection:
     def note_error(self, code: str) -> None:
         self._presence.note_error(self.device.id, code)
 
-    def tell(self, message: ToDevice) -> None:
+    def send(self, message: ToDevice) -> None:
         """Queues a message; ends the connection if too many wait."""
         self.outbox.put(message)
         if self.outbox.overflowed:
-            self.ending.set()
+            self.close_requested.set()
 
     def say(self, text: str) -> bool:
         """Announces a text, such as that of a timer in its conversation."""
@@ -129,7 +129,7 @@ class WillowConnection:
         """
         if notice.audio_url:
             try:
-                await self._audio_urls.check(notice.audio_url, self.arrival.base_url)
+                await self._audio_urls.check(notice.audio_url, self.origin.base_url)
             except RequestError as error:
                 if not notice.text:
                     raise
@@ -138,22 +138,22 @@ class WillowConnection:
         return self._announce(notice)
 
     async def restart(self) -> bool:
-        self.tell(Restart())
+        self.send(Restart())
         return True
 
     async def update(self, firmware: str) -> bool:
         return await self._update(self, firmware)
 
     async def close(self) -> None:
-        self.ending.set()
+        self.close_requested.set()
 
     def spoken_url(self, text: str) -> str:
         """Returns the URL at which it can fetch this text in its voice."""
         profile = self.device.profile
-        said = {"speaker": profile.voice, "language": profile.language}
-        query = "".join(f"{name}={quote(one, safe='')}&" for name, one in said.items() if one)
+        params = {"speaker": profile.voice, "language": profile.language}
+        query = "".join(f"{name}={quote(one, safe='')}&" for name, one in params.items() if one)
         short = one_line(text)[:MAX_SPOKEN_CHARS]
-        while len(url := f"{self.arrival.base_url}/api/tts?{query}text={quote(short)}") > 2000:
+        while len(url := f"{self.origin.base_url}/api/tts?{query}text={quote(short)}") > 2000:
             short = short[: len(short) * 9 // 10]
         return url
 
@@ -161,6 +161,6 @@ class WillowConnection:
         url = notice.audio_url or self.spoken_url(notice.text)
         volume = self.device.profile.volume
         message = Notify(
-            id=self.notices.new_id(), text=notice.text or None, audio_url=url, volume=volume
+            id=self.notifications.new_id(), text=notice.text or None, audio_url=url, volume=volume
         )
-        return self.notices.add(message)
+        return self.notifications.add(message)

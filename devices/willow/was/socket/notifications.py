@@ -44,10 +44,10 @@ class NotificationQueueStatus:
 
 
 class NotificationQueue:
-    """Queue of notifications; `run` plays them. tell: sends a message to the device."""
+    """Queue of notifications; `run` plays them. send: sends a message to the device."""
 
-    def __init__(self, numbers: NotificationIds) -> None:
-        self._numbers = numbers
+    def __init__(self, notification_ids: NotificationIds) -> None:
+        self._notification_ids = notification_ids
         self._waiting: deque[Notify] = deque()
         self._some = asyncio.Event()
         self._active: Notify | None = None
@@ -60,7 +60,7 @@ class NotificationQueue:
         return NotificationQueueStatus(active, tuple(one.id for one in self._waiting))
 
     def new_id(self) -> int:
-        return self._numbers.new()
+        return self._notification_ids.new()
 
     def add(self, message: Notify) -> bool:
         """Queues a notification. Returns False when too many wait."""
@@ -77,20 +77,20 @@ class NotificationQueue:
         self._done.set()
         return True
 
-    def cancel(self, number: int, tell: MessageSender) -> bool:
+    def cancel(self, number: int, send: MessageSender) -> bool:
         """Cancels a notification, also one that waits. Returns False if it is not here.
 
         The device itself reports when it stopped playing.
         """
         if self._active is not None and self._active.id == number:
-            tell(CancelNotify(number))
+            send(CancelNotify(number))
             return True
         kept = [one for one in self._waiting if one.id != number]
         is_here = len(kept) < len(self._waiting)
         self._waiting = deque(kept)
         return is_here
 
-    async def run(self, tell: MessageSender) -> None:
+    async def run(self, send: MessageSender) -> None:
         """Plays notifications one after the other until cancelled."""
         while True:
             while not self._waiting:
@@ -98,10 +98,10 @@ class NotificationQueue:
                 await self._some.wait()
             self._active = message = self._waiting.popleft()
             self._done.clear()
-            tell(message)
+            send(message)
             try:
                 async with asyncio.timeout(PLAY_TIMEOUT_S * (1 + (message.repeat or 1))):
                     await self._done.wait()
             except TimeoutError:
-                tell(CancelNotify(message.id))
+                send(CancelNotify(message.id))
             self._active = None

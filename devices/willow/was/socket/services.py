@@ -26,11 +26,11 @@ class WasServices:
     directory: DeviceDirectory
     presence: Presence
     store: WillowSettingsStore
-    roster: WillowDevices
-    wakes: WakeArbiter
+    connected_devices: WillowDevices
+    wake_arbiter: WakeArbiter
     commands: DeviceCommands
-    exchanges: OneShotResponses
-    numbers: NotificationIds
+    one_shot_responses: OneShotResponses
+    notification_ids: NotificationIds
     audio_urls: AudioUrlPolicy
     clock: Clock
     metrics: Metrics
@@ -42,13 +42,13 @@ class RefusalLog:
     """Remembers which refusals are logged: a blocked device comes back every few seconds."""
 
     def __init__(self) -> None:
-        self._said: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._logged: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def is_new(self, hardware_id: str, standing: str) -> bool:
         """Returns True the first time for this pair."""
-        if (hardware_id, standing) in self._said:
+        if (hardware_id, standing) in self._logged:
             return False
-        self._said[hardware_id, standing] = None
-        if len(self._said) > MAX_LOGGED_REFUSALS:
-            self._said.popitem(last=False)
+        self._logged[hardware_id, standing] = None
+        if len(self._logged) > MAX_LOGGED_REFUSALS:
+            self._logged.popitem(last=False)
         return True

@@ -51,7 +51,7 @@ SEND_TIMEOUT_S = 10.0
 
 ConfigPushReason = Literal["changed", "asked", "ordered"]
 
-AGAIN_S = 5.0
+CONFIG_REPEAT_S = 5.0
 """A request for the configuration within this time after it was sent is ignored. The firmware asks
 right after hello, and each configuration makes it reboot."""
 
@@ -66,17 +66,22 @@ class DeviceSession:
     def __init__(
         self,
         ws: aioweb.WebSocketResponse,
-        arrival: SocketOrigin,
+        origin: SocketOrigin,
         services: WasServices,
-        told: RefusalLog,
+        refusal_log: RefusalLog,
     ) -> None:
-        self._ws, self._arrival, self._with, self._told = ws, arrival, services, told
+        self._ws, self._origin, self._services, self._refusal_log = (
+            ws,
+            origin,
+            services,
+            refusal_log,
+        )
         self._connection: WillowConnection | None = None
         "The approved device; None while it is not approved."
         self._hello: Hello | None = None
-        self._known = asyncio.Event()
+        self._approval_known = asyncio.Event()
         "Set when it is known whether the device is approved."
-        self._asks = False
+        self._wants_config = False
         "The device asked for its configuration while it waited."
         self._configured_at: float | None = None
         self._configuring = asyncio.Lock()
@@ -84,13 +89,15 @@ class DeviceSession:
     async def run(self) -> None:
         """Serves the socket until either side closes it. Raises EarshotError, which says why it
         ends."""
-        self._hello = hello = await self._first()
+        self._hello = hello = await self._receive_hello()
         async with asyncio.TaskGroup() as tasks:
-            standing = tasks.create_task(self._stand(hello, tasks), name="willow-standing")
+            standing = tasks.create_task(
+                self._follow_approval(hello, tasks), name="willow-standing"
+            )
             await self._read()
             standing.cancel()
 
-    async def _first(self) -> Hello:
+    async def _receive_hello(self) -> Hello:
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_S):
                 message = await self._receive()
@@ -101,15 +108,15 @@ class DeviceSession:
         return message
 
     async def _read(self) -> None:
-        await self._known.wait()  # messages right after hello must not be lost
+        await self._approval_known.wait()  # messages right after hello must not be lost
         while (message := await self._receive()) is not None:
             await asyncio.sleep(0)  # thousands may be queued: other tasks run between them
             if isinstance(message, Goodbye):
                 return
             if self._connection is not None:
-                await self._take(self._connection, message)
+                await self._handle(self._connection, message)
             elif isinstance(message, GetConfig):
-                self._asks = True
+                self._wants_config = True
 
     async def _receive(self) -> FromDevice | None:
         """Returns the next message; None: the device hung up.
@@ -129,107 +136,109 @@ class DeviceSession:
             case _:
                 return None
 
-    async def _take(self, connection: WillowConnection, message: FromDevice) -> None:
+    async def _handle(self, connection: WillowConnection, message: FromDevice) -> None:
         match message:
             case WakeStart(volume_db):
-                self._with.wakes.heard(connection, volume_db)
+                self._services.wake_arbiter.wake_started(connection, volume_db)
             case WakeEnd():
-                self._with.wakes.ended(connection)
+                self._services.wake_arbiter.wake_ended(connection)
             case Endpoint(text, language):
-                self._with.commands.endpoint(connection, text, language)
+                self._services.commands.endpoint(connection, text, language)
             case GetConfig():
                 await self._configure(connection, "asked")
             case NotifyDone(number):
-                self._done(connection, number)
+                self._notification_done(connection, number)
             case Hello():
                 if message.mac != connection.device.hardware_id:
                     raise RemoteProtocolError("a second hello that names another device")
             case UnknownMessage(names):
-                self._with.metrics.count("earshot_willow_unknown_messages")
+                self._services.metrics.count("earshot_willow_unknown_messages")
                 logger.debug("< %s: unknown: %s", connection.device.id, ", ".join(names))
             case Goodbye():
                 pass  # this message ends the reading
 
-    def _done(self, connection: WillowConnection, number: int) -> None:
+    def _notification_done(self, connection: WillowConnection, number: int) -> None:
         """Handles a notification that was played or dismissed on one device: it is cancelled on the
         others."""
-        if connection.notices.done(number):
-            for other in self._with.roster.all():
+        if connection.notifications.done(number):
+            for other in self._services.connected_devices.all():
                 if other is not connection:
-                    other.notices.cancel(number, other.tell)
+                    other.notifications.cancel(number, other.send)
 
-    async def _stand(self, hello: Hello, tasks: asyncio.TaskGroup) -> None:
+    async def _follow_approval(self, hello: Hello, tasks: asyncio.TaskGroup) -> None:
         """Follows the approval state of the device. Raises Forbidden, NotFound, Conflict."""
-        directory = self._with.directory
+        directory = self._services.directory
         with ExitStack() as stack:
             changed = directory.changed()
-            device: Device | None = await directory.check_in(self._contact(hello))
+            device: Device | None = await directory.check_in(self._claims(hello))
             while True:
                 if device is None:
-                    self._unwelcome()
+                    self._stop_serving()
                     self._forget()
                     raise NotFound(f"{hello.hostname} was forgotten", code="device_forgotten")
-                await self._follow(device, hello, stack, tasks)
-                self._known.set()
+                await self._apply_approval(device, hello, stack, tasks)
+                self._approval_known.set()
                 await changed.wait()
                 changed = directory.changed()
                 device = await directory.find("willow", hello.mac)
 
-    async def _follow(
+    async def _apply_approval(
         self, device: Device, hello: Hello, stack: ExitStack, tasks: asyncio.TaskGroup
     ) -> None:
         connection = self._connection
         if device.standing != "approved":
-            self._say_once(device)
+            self._log_refusal(device)
             if connection is not None:
-                self._unwelcome()
+                self._stop_serving()
                 raise Forbidden(f"{device.id} is {device.standing}", code="device_not_approved")
             # kept open: a refused device would come back every few seconds, a waiting one costs a
             # socket
             return
         if connection is None:
-            connection = await self._enter(device, hello, stack, tasks)
-            await self._configure(connection, "asked" if self._asks else "changed")
+            connection = await self._connect(device, hello, stack, tasks)
+            await self._configure(connection, "asked" if self._wants_config else "changed")
             return
         if device.area != connection.device.area:
-            self._with.wakes.left(connection)
+            self._services.wake_arbiter.device_left(connection)
         is_other = device.profile != connection.device.profile
         connection.device = device
         if is_other:
             await self._configure(connection, "changed")
 
-    async def _enter(
+    async def _connect(
         self, device: Device, hello: Hello, stack: ExitStack, tasks: asyncio.TaskGroup
     ) -> WillowConnection:
-        services = self._with
+        services = self._services
         connection = WillowConnection(
             device,
             hello.hostname,
-            self._arrival,
+            self._origin,
             services.presence,
-            NotificationQueue(services.numbers),
+            NotificationQueue(services.notification_ids),
             services.audio_urls,
             services.update,
         )
         former = stack.enter_context(services.presence.connected(device.id, connection))
         if former is not None:
             await former.close()
-        stack.callback(services.wakes.left, connection)
-        stack.enter_context(services.roster.connected(connection))
-        conversation = services.exchanges.conversation(device.id)
+        stack.callback(services.wake_arbiter.device_left, connection)
+        stack.enter_context(services.connected_devices.connected(connection))
+        conversation = services.one_shot_responses.conversation(device.id)
         conversation.speakers.append(connection)
         stack.callback(conversation.left_by, connection)
         connection.configure = partial(self._configure, connection, "ordered")
         self._connection = connection
-        for work in (self._write(connection), self._ended(connection)):
+        for work in (self._write(connection), self._wait_for_close(connection)):
             task = tasks.create_task(work, name="willow-socket")
             stack.callback(task.cancel)
-        playing = tasks.create_task(connection.notices.run(connection.tell), name="willow-notices")
+        playing = tasks.create_task(
+            connection.notifications.run(connection.send), name="willow-notices"
+        )
         stack.callback(playing.cancel)
-        logger.info("%s (%s) connected from %s", device.id, hello.hw_type, self._arrival.address)
+        logger.info("%s (%s) connected from %s", device.id, hello.hw_type, self._origin.address)
         return connection
 
-    async def _configure(self, connection: WillowConnection, why: ConfigPushReason) -> None:
+    async def _configure(self, connection: WillowConnection, reason: ConfigPushReason) -> None:
         """Sends the device its configuration, which makes it reboot.
 
         It is sent if it differs from the last one, if the device asks for it, or if a person
@@ -237,33 +246,33 @@ class DeviceSession:
         otherwise the device keeps the one that it has.
         """
         async with self._configuring:
-            services, device = self._with, connection.device
+            services, device = self._services, connection.device
             everywhere = await services.store.config()
             own = await services.store.config(device.id)
-            base, with_secrets = self._arrival.base_url, services.sends_secrets
+            base, with_secrets = self._origin.base_url, services.sends_secrets
             values = effective(device, everywhere, own, base, with_secrets=with_secrets)
             is_new = connection.config != values
             connection.config = values
             now = services.clock.now()
-            is_old = self._configured_at is None or now > self._configured_at + AGAIN_S
-            if why == "changed":
+            is_old = self._configured_at is None or now > self._configured_at + CONFIG_REPEAT_S
+            if reason == "changed":
                 is_due = is_new and not await services.store.was_pushed(values, device.id)
             else:
-                is_due = why == "ordered" or is_new or is_old
+                is_due = reason == "ordered" or is_new or is_old
             if not is_due:
                 return
             message = ConfigMessage(values)
             try:
                 encode(message)
             except PayloadTooLarge as error:  # checked before it is recorded as sent
-                if why == "ordered":
+                if reason == "ordered":
                     raise
                 connection.note_error(error.code)
                 logger.warning(
                     "! willow: the new configuration is not sent to %s: %s", device.id, error
                 )
                 return
-            connection.tell(message)
+            connection.send(message)
             self._configured_at = now
             await services.store.note_pushed(values, device.id)
 
@@ -287,34 +296,34 @@ class DeviceSession:
                     "the device does not read its messages", code="download_stalled"
                 ) from None
 
-    async def _ended(self, connection: WillowConnection) -> None:
-        await connection.ending.wait()
+    async def _wait_for_close(self, connection: WillowConnection) -> None:
+        await connection.close_requested.wait()
         raise Conflict(
             f"another socket of {connection.device.id} connected, or this one was asked to close",
             code="connection_replaced",
         )
 
-    def _contact(self, hello: Hello) -> DeviceClaims:
+    def _claims(self, hello: Hello) -> DeviceClaims:
         return DeviceClaims(
             kind="willow",
             hardware_id=hello.mac,
-            address=self._arrival.address,
+            address=self._origin.address,
             name=hello.hostname,
             board=hello.hw_type,
-            firmware=self._arrival.firmware,
+            firmware=self._origin.firmware,
         )
 
-    def _unwelcome(self) -> None:
+    def _stop_serving(self) -> None:
         if self._connection is not None:
-            self._connection.is_welcome = False
+            self._connection.is_served = False
 
     def _forget(self) -> None:
         if self._connection is not None:
-            self._with.wakes.forget(self._connection.device.id)
-            self._with.commands.forget(self._connection.device.id)
+            self._services.wake_arbiter.forget(self._connection.device.id)
+            self._services.commands.forget(self._connection.device.id)
 
-    def _say_once(self, device: Device) -> None:
-        if self._told.is_new(device.hardware_id, device.standing):
+    def _log_refusal(self, device: Device) -> None:
+        if self._refusal_log.is_new(device.hardware_id, device.standing):
             logger.warning(
                 "! willow: %s (%s, %s) is %s; it is not served until it is approved",
                 device.name,

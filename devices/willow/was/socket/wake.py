@@ -37,16 +37,16 @@ class WakeArbiter:
     """
 
     def __init__(
-        self, roster: WillowDevices, clock: Clock, groups: Iterable[tuple[str, ...]]
+        self, connected_devices: WillowDevices, clock: Clock, groups: Iterable[tuple[str, ...]]
     ) -> None:
-        self._roster, self._clock = roster, clock
-        self._group: Mapping[str, str] = {
+        self._connected_devices, self._clock = connected_devices, clock
+        self._group_by_area: Mapping[str, str] = {
             _room(area): _room(areas[0]) for areas in groups for area in areas
         }
         self._arbitration = Arbitration()
         self._latest: dict[str, _WakeEvent] = {}
         "Latest wake word by device id."
-        self._woken = asyncio.Event()
+        self._contests_changed = asyncio.Event()
 
     async def run(self) -> None:
         """Decides contests whose window is over, until cancelled."""
@@ -55,12 +55,12 @@ class WakeArbiter:
             wait_s = None if due is None else max(0.0, due - self._clock.now())
             try:
                 async with asyncio.timeout(wait_s):
-                    await self._woken.wait()
+                    await self._contests_changed.wait()
             except TimeoutError:
-                self._tell(self._arbitration.tick(self._clock.now()))
-            self._woken.clear()
+                self._deliver(self._arbitration.tick(self._clock.now()))
+            self._contests_changed.clear()
 
-    def heard(self, connection: WillowConnection, volume_db: float | None) -> None:
+    def wake_started(self, connection: WillowConnection, volume_db: float | None) -> None:
         """Handles `wake_start`: the device listens from now on, until it gets another verdict."""
         device, now = connection.device, self._clock.now()
         last = self._latest.get(device.id)
@@ -72,27 +72,27 @@ class WakeArbiter:
         if last is not None and not last.decided.done():
             verdicts = self._settle(verdicts, device.id, last)
         self._latest[device.id] = wake
-        connection.note("listening")
-        self._tell(verdicts)
-        self._woken.set()
+        connection.set_activity("listening")
+        self._deliver(verdicts)
+        self._contests_changed.set()
 
-    def ended(self, connection: WillowConnection) -> None:
+    def wake_ended(self, connection: WillowConnection) -> None:
         """Handles `wake_end`."""
         if connection.doing == "listening":
-            connection.note("idle")
+            connection.set_activity("idle")
 
-    def left(self, connection: WillowConnection) -> None:
+    def device_left(self, connection: WillowConnection) -> None:
         """Removes a device whose socket closed or that was moved to another room."""
         device_id, group = connection.device.id, self._group_of(connection)
-        if self._roster.find(device_id) not in (None, connection):
+        if self._connected_devices.find(device_id) not in (None, connection):
             return  # a newer socket represents the device
         known = {one.device.id for one in self._contenders(group)} - {device_id}
-        self._tell(self._arbitration.remove(group, device_id, known))
+        self._deliver(self._arbitration.remove(group, device_id, known))
         wake = self._latest.pop(device_id, None)
         if wake is not None and not wake.decided.done():
             wake.decided.set_result(False)
 
-    def gave_up(self, connection: WillowConnection) -> None:
+    def give_up(self, connection: WillowConnection) -> None:
         """Ends the contest of a device whose speech broke off or never began: another may be woken
         at once."""
         self._arbitration.give_up(self._group_of(connection), connection.device.id)
@@ -107,7 +107,7 @@ class WakeArbiter:
         wake = self._latest.get(device_id)
         return wake is not None and self._clock.now() <= wake.at + FRESH_S
 
-    async def may_speak(self, device_id: str) -> bool:
+    async def should_recognise(self, device_id: str) -> bool:
         """Returns whether the present speech of this device is to be recognised.
 
         Waits for the decision, at most 200 ms. A device without a reported wake word (a button,
@@ -128,20 +128,24 @@ class WakeArbiter:
         last.decided.set_result(own is not None and own.won)
         return [one for one in verdicts if one is not own]
 
-    def _tell(self, verdicts: Iterable[ArbitrationVerdict]) -> None:
+    def _deliver(self, verdicts: Iterable[ArbitrationVerdict]) -> None:
         for verdict in verdicts:
             wake = self._latest.get(verdict.device)
             if wake is not None and not wake.decided.done():
                 wake.decided.set_result(verdict.won)
-            connection = self._roster.find(verdict.device)
+            connection = self._connected_devices.find(verdict.device)
             if connection is not None:
-                connection.tell(WakeResult(verdict.won))
+                connection.send(WakeResult(verdict.won))
                 if not verdict.won:
-                    connection.note("idle")
+                    connection.set_activity("idle")
 
     def _contenders(self, group: str) -> list[WillowConnection]:
         """Returns the devices of the group that report their wake words."""
-        return [one for one in self._roster.all() if one.is_multiwake and self._is_in(one, group)]
+        return [
+            one
+            for one in self._connected_devices.all()
+            if one.is_multiwake and self._is_in(one, group)
+        ]
 
     def _is_in(self, connection: WillowConnection, group: str) -> bool:
         return self._group_of(connection) == group
@@ -150,7 +154,7 @@ class WakeArbiter:
         """Returns the group: its areas and its wake word. Devices with different wake words do not
         compete."""
         room = _room(connection.device.area)
-        return f"{connection.config.get('wake_word', '')} {self._group.get(room, room)}"
+        return f"{connection.config.get('wake_word', '')} {self._group_by_area.get(room, room)}"
 
 
 def _room(area: str) -> str:

@@ -43,7 +43,7 @@ CHANNEL_LABEL = "chat"
 MAX_UNREAD = 64
 "Limit of received messages that wait. A client sends two messages per sentence."
 
-MAX_TAKES = 4
+MAX_RECORDINGS = 4
 "Limit of recordings of one call whose result was not sent yet."
 
 CHANNEL_TIMEOUT_S = 15
@@ -68,7 +68,7 @@ class WillowCalls:
     def __init__(
         self,
         transcriber: Transcriber,
-        asking: AsrParamsReader,
+        params_reader: AsrParamsReader,
         clock: Clock,
         guard: WorkGuard,
         *,
@@ -76,7 +76,7 @@ class WillowCalls:
         max_calls: int,
         max_audio_s: float,
     ) -> None:
-        self.transcriber, self.asking, self.clock = transcriber, asking, clock
+        self.transcriber, self.params_reader, self.clock = transcriber, params_reader, clock
         self.peer_settings = peer
         self.max_audio_s = max_audio_s
         self._guard = guard
@@ -97,8 +97,8 @@ class WillowCalls:
         finally:
             self._tasks = None
 
-    async def start(self, offer_sdp: str, wishes: Mapping[str, Any]) -> str:
-        """Starts a call and returns the SDP answer. wishes: parameters of the query.
+    async def start(self, offer_sdp: str, params: Mapping[str, Any]) -> str:
+        """Starts a call and returns the SDP answer. params: parameters of the query.
 
         Raises OverloadedError, RequestError.
         """
@@ -112,7 +112,7 @@ class WillowCalls:
             raise OverloadedError(
                 f"{self.count} calls are open, the limit", retry_after_s=RETRY_AFTER_S
             )
-        call = WillowCall(self, wishes)
+        call = WillowCall(self, params)
         self._live.add(call)
         self._tasks.create_task(self._guard(self._run(call, offer_sdp), call.id), name=call.id)
         return await call.answered
@@ -127,26 +127,26 @@ class WillowCalls:
 class WillowCall:
     """One call. Create it in a running event loop."""
 
-    def __init__(self, calls: WillowCalls, wishes: Mapping[str, Any]) -> None:
+    def __init__(self, calls: WillowCalls, params: Mapping[str, Any]) -> None:
         self.id = new_id("rtc")
         self.answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """The SDP answer, or the error why there is none. If the waiting request is cancelled, the
         call ends."""
         self._calls = calls
-        self._wishes = wishes
+        self._query = params
         "Parameters of the offer's query; those of a `stop` override them."
-        self._expected: Mapping[str, Any] = wishes
+        self._expected_params: Mapping[str, Any] = params
         "Parameters that the next `stop` will probably have: those of the last one."
-        self._take: RtcRecording | None = None
+        self._recording: RtcRecording | None = None
         "The recording between `start` and `stop`; None: there is none."
-        self._takes: list[RtcRecording] = []
+        self._recordings: list[RtcRecording] = []
         "All recordings in progress, including those that wait for their tail or their text."
         self._opened = asyncio.Event()
         self._unread: Outbox[str | bytes] = Outbox(MAX_UNREAD)
         self._peer = Peer(
             PeerCallbacks(
                 pull=lambda: None,
-                on_frame=self._hear,
+                on_frame=self._on_frame,
                 on_message=self._unread.put,
                 on_open=self._opened.set,
             ),
@@ -169,16 +169,16 @@ class WillowCall:
             return
         self.answered.set_result(answer)
         async with asyncio.TaskGroup() as tasks:
-            talk = tasks.create_task(self._talk(), name=f"{self.id}-talk")
+            channel_task = tasks.create_task(self._serve_channel(), name=f"{self.id}-talk")
             reason = await self._peer.run()
             logger.info("= call %s ended: %s", self.id, reason)
-            talk.cancel()
+            channel_task.cancel()
 
-    def _hear(self, frame: AudioFrame) -> None:
-        for take in self._takes:
-            take.add(frame)
+    def _on_frame(self, frame: AudioFrame) -> None:
+        for recording in self._recordings:
+            recording.add(frame)
 
-    async def _talk(self) -> None:
+    async def _serve_channel(self) -> None:
         """Handles the messages in order until the call ends."""
         try:
             async with asyncio.timeout(self._peer.settings.connect_timeout_s + CHANNEL_TIMEOUT_S):
@@ -190,65 +190,65 @@ class WillowCall:
         async with asyncio.TaskGroup() as tasks:
             async for text in self._unread:
                 try:
-                    self._obey(text, tasks)
+                    self._handle_message(text, tasks)
                 except RequestError as error:
                     self._peer.send(failed(str(error)))
             logger.warning("! call %s sent messages faster than the server can read them", self.id)
             self._peer.stop(CloseReason.LAGGING)
 
-    def _obey(self, text: str | bytes, tasks: asyncio.TaskGroup) -> None:
+    def _handle_message(self, text: str | bytes, tasks: asyncio.TaskGroup) -> None:
         """Handles one message. Raises RequestError."""
         match read_message(text):
             case RtcPing(message):
                 self._peer.send(pong(message))
-            case RtcStart(_, wishes):
-                self._start({**self._expected, **_named(wishes)}, tasks)
-            case RtcStop(_, wishes):
-                self._stop({**self._wishes, **_named(wishes)}, tasks)
+            case RtcStart(_, params):
+                self._start({**self._expected_params, **_without_nulls(params)}, tasks)
+            case RtcStop(_, params):
+                self._stop({**self._query, **_without_nulls(params)}, tasks)
             case unreachable:
                 assert_never(unreachable)
 
-    def _start(self, expected: Mapping[str, Any], tasks: asyncio.TaskGroup) -> None:
-        if self._take is not None:
+    def _start(self, expected_params: Mapping[str, Any], tasks: asyncio.TaskGroup) -> None:
+        if self._recording is not None:
             raise RequestError("already recording; send stop first", code="already_recording")
-        if len(self._takes) >= MAX_TAKES:
+        if len(self._recordings) >= MAX_RECORDINGS:
             raise RequestError(
-                f"{len(self._takes)} recordings are waiting for their results, the limit",
+                f"{len(self._recordings)} recordings are waiting for their results, the limit",
                 code="busy",
             )
-        ask = self._calls.asking.read(expected)
-        has_partials = switch_of(expected, "partials")
-        before = self._takes[-1] if self._takes else None
-        self._take = take = RtcRecording(self._calls.max_audio_s)
-        self._takes.append(take)
-        work = self._recognise(take, ask, before, has_partials=has_partials)
-        tasks.create_task(work, name=f"{self.id}-take")
+        params = self._calls.params_reader.read(expected_params)
+        has_partials = switch_of(expected_params, "partials")
+        previous = self._recordings[-1] if self._recordings else None
+        self._recording = recording = RtcRecording(self._calls.max_audio_s)
+        self._recordings.append(recording)
+        work = self._recognise(recording, params, previous, has_partials=has_partials)
+        tasks.create_task(work, name=f"{self.id}-recording")
         self._peer.send(log("recording started"))
 
-    def _stop(self, wishes: Mapping[str, Any], tasks: asyncio.TaskGroup) -> None:
-        take, self._take = self._take, None
-        if take is None:
+    def _stop(self, params: Mapping[str, Any], tasks: asyncio.TaskGroup) -> None:
+        recording, self._recording = self._recording, None
+        if recording is None:
             raise RequestError("not recording; send start first", code="not_recording")
         try:
-            take.ask = self._calls.asking.read(wishes)
+            recording.params = self._calls.params_reader.read(params)
         except RequestError:
-            take.close()
+            recording.close()
             raise
-        self._expected = wishes
-        tasks.create_task(self._finish(take), name=f"{self.id}-tail")
+        self._expected_params = params
+        tasks.create_task(self._finish(recording), name=f"{self.id}-tail")
 
-    async def _finish(self, take: RtcRecording) -> None:
+    async def _finish(self, recording: RtcRecording) -> None:
         # the microphone is off: the last packet is held back until another one comes
-        if not await take.tail():
+        if not await recording.tail():
             for frame in self._peer.source.flush():
-                take.add(frame)
-        take.close()
+                recording.add(frame)
+        recording.close()
 
     async def _recognise(
         self,
-        take: RtcRecording,
-        expected: AsrParams,
-        before: RtcRecording | None,
+        recording: RtcRecording,
+        expected_params: AsrParams,
+        previous: RtcRecording | None,
         *,
         has_partials: bool,
     ) -> None:
@@ -256,66 +256,87 @@ class WillowCall:
 
         Recognises it again if `stop` brings other parameters.
         """
-        spoken: list[Pcm] = []
+        pieces: list[Pcm] = []
         try:
-            async with self._hearing(expected) as found:
-                async with self._following(expected) if has_partials else nullcontext() as follow:
-                    async for pcm in take.pieces():
-                        spoken.append(pcm)
-                        await found.push(pcm)
-                        if follow is not None:
-                            follow(pcm)
-                if take.ask is None:
+            async with self._open_transcription(expected_params) as transcription:
+                async with (
+                    self._open_partials(expected_params)
+                    if has_partials
+                    else nullcontext() as push_partial
+                ):
+                    async for pcm in recording.pieces():
+                        pieces.append(pcm)
+                        await transcription.push(pcm)
+                        if push_partial is not None:
+                            push_partial(pcm)
+                if recording.params is None:
                     return
-                if take.ask == expected:
-                    await self._tell(take, expected, await found.heard(), before)
+                if recording.params == expected_params:
+                    await self._send_result(
+                        recording, expected_params, await transcription.transcript(), previous
+                    )
                     return
-            async with self._hearing(take.ask) as found:
-                for pcm in spoken:
-                    await found.push(pcm)
-                await self._tell(take, take.ask, await found.heard(), before)
+            async with self._open_transcription(recording.params) as transcription:
+                for pcm in pieces:
+                    await transcription.push(pcm)
+                await self._send_result(
+                    recording, recording.params, await transcription.transcript(), previous
+                )
         except EarshotError as error:
             logger.warning("! call %s: %s (%s)", self.id, error, error.code)
             self._peer.send(failed(str(error)))
         finally:
-            take.is_answered.set()
-            self._takes.remove(take)
-            if self._take is take:
-                self._take = None
+            recording.is_answered.set()
+            self._recordings.remove(recording)
+            if self._recording is recording:
+                self._recording = None
 
-    def _following(self, ask: AsrParams) -> AbstractAsyncContextManager[Callable[[Pcm], None]]:
-        def tell(text: str, stable: str) -> None:
+    def _open_partials(
+        self, params: AsrParams
+    ) -> AbstractAsyncContextManager[Callable[[Pcm], None]]:
+        def on_partial(text: str, stable: str) -> None:
             self._peer.send(partial(text, stable))
 
         calls = self._calls
-        return partial_transcripts(calls.asking.recogniser(ask), ask.options, calls.clock, tell)
+        return partial_transcripts(
+            calls.params_reader.recogniser(params), params.options, calls.clock, on_partial
+        )
 
-    def _hearing(self, ask: AsrParams) -> AbstractAsyncContextManager[WisTranscription]:
+    def _open_transcription(
+        self, params: AsrParams
+    ) -> AbstractAsyncContextManager[WisTranscription]:
         calls = self._calls
         return open_transcription(
             calls.transcriber,
-            ask,
+            params,
             calls.clock,
             priority=DecodePriority.FINAL,
             max_audio_s=calls.max_audio_s,
         )
 
-    async def _tell(
-        self, take: RtcRecording, ask: AsrParams, heard: WisTranscript, before: RtcRecording | None
+    async def _send_result(
+        self,
+        recording: RtcRecording,
+        params: AsrParams,
+        transcript: WisTranscript,
+        previous: RtcRecording | None,
     ) -> None:
-        if before is not None:
-            await before.is_answered.wait()
-        self._peer.send(infer(heard.text, heard.language, heard.translation, heard.model))
-        if ask.note:
-            self._peer.send(log(ask.note))
-        if take.is_full:
-            self._peer.send(log(f"only the first {heard.audio_ms / 1000:.0f} s were kept"))
-        if heard.translation is not None:
-            self._peer.send(log(f"translation: {heard.translation}"))
-        took = f"{heard.audio_ms:.0f} ms of speech recognised {heard.infer_ms:.0f} ms after its end"
-        self._peer.send(log(f"{took}, language {heard.language}"))
+        if previous is not None:
+            await previous.is_answered.wait()
+        self._peer.send(
+            infer(transcript.text, transcript.language, transcript.translation, transcript.model)
+        )
+        if params.note:
+            self._peer.send(log(params.note))
+        if recording.is_full:
+            self._peer.send(log(f"only the first {transcript.audio_ms / 1000:.0f} s were kept"))
+        if transcript.translation is not None:
+            self._peer.send(log(f"translation: {transcript.translation}"))
+        audio_ms, infer_ms = transcript.audio_ms, transcript.infer_ms
+        took = f"{audio_ms:.0f} ms of speech recognised {infer_ms:.0f} ms after its end"
+        self._peer.send(log(f"{took}, language {transcript.language}"))
 
 
-def _named(wishes: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _without_nulls(params: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Drops null values: they leave the choice as it was."""
-    return {name: value for name, value in (wishes or {}).items() if value is not None}
+    return {name: value for name, value in (params or {}).items() if value is not None}

@@ -27,7 +27,7 @@ class RtcRecording:
         self._max_samples = round(max_audio_s * ASR_RATE_HZ)
         self._waiting: deque[Pcm] = deque()
         self._ready = asyncio.Event()
-        self._news = asyncio.Event()
+        self._tail_changed = asyncio.Event()
         "Set when a frame came, or the tail is complete."
         self._is_tail_done = False
         self._samples = 0
@@ -35,7 +35,7 @@ class RtcRecording:
         self._is_over = False
         self.is_full = False
         "Audio beyond the limit was left out."
-        self.ask: AsrParams | None = None
+        self.params: AsrParams | None = None
         "Parameters of the recognition; None until `stop` brings them."
         self.is_answered = asyncio.Event()
         """Set when the result, or an error, was sent. Results do not say which recording they
@@ -52,7 +52,7 @@ class RtcRecording:
         self._waiting.append(frame.pcm)
         self._samples += len(frame.pcm)
         self._ready.set()
-        self._news.set()
+        self._tail_changed.set()
         if self._ends_at is not None and self._samples >= self._ends_at:
             self._end_tail()
 
@@ -63,13 +63,13 @@ class RtcRecording:
         try:
             async with asyncio.timeout(TAIL_TIMEOUT_S):
                 while not self._is_tail_done:
-                    self._news.clear()
+                    self._tail_changed.clear()
                     with suppress(TimeoutError):
                         async with asyncio.timeout(TAIL_GAP_S):
-                            await self._news.wait()
+                            await self._tail_changed.wait()
                     # checked here, since after a stall of the event loop both the timeout and a
                     # frame are there
-                    if not self._news.is_set():
+                    if not self._tail_changed.is_set():
                         return False
         except TimeoutError:
             return False
@@ -77,7 +77,7 @@ class RtcRecording:
 
     def _end_tail(self) -> None:
         self._is_tail_done = True
-        self._news.set()
+        self._tail_changed.set()
 
     def close(self) -> None:
         """Ends the recording: `pieces` stops after the audio that is there."""

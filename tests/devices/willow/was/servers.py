@@ -42,7 +42,7 @@ class Scene:
     trusts_this_machine: bool = True
     folder: Path = Path("/nonexistent")
     is_local: bool = False
-    usual: SessionSettings = field(default_factory=SessionSettings)
+    default_settings: SessionSettings = field(default_factory=SessionSettings)
 
 
 @dataclass
@@ -99,7 +99,7 @@ async def running(scene: Scene) -> AsyncIterator[Server]:
         sends_secrets=scene.sends_secrets,
         folder=scene.folder,
         version="1.2.3",
-        usual=scene.usual,
+        default_settings=scene.default_settings,
     )
     was = WasDoor(
         scene.known,
@@ -111,7 +111,7 @@ async def running(scene: Scene) -> AsyncIterator[Server]:
         scene.inference.guard,
         chosen,
     )
-    willow._ears = ConnectedDeviceLookup(was)
+    willow._device_lookup = ConnectedDeviceLookup(was)
     gate = AccessGate(is_local=scene.is_local, key=KEY)
     async with asyncio.TaskGroup() as tasks:
         runs = [tasks.create_task(willow.run()), tasks.create_task(was.run())]
@@ -124,7 +124,7 @@ async def running(scene: Scene) -> AsyncIterator[Server]:
             await _until(lambda: not was._open)
         for one in runs:
             one.cancel()
-    assert (presence.ids(), was.roster.all()) == ((), [])
+    assert (presence.ids(), was.connected_devices.all()) == ((), [])
     assert scene.inference.bugs == []
 
 

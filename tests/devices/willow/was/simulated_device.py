@@ -129,17 +129,22 @@ class SimulatedWillow:
         await self.send({"wake_start": said})
 
     async def speak(
-        self, pcm: bytes, *, volume: float | None = -20.0, wakes: bool = True, at_once: bool = True
+        self,
+        pcm: bytes,
+        *,
+        volume: float | None = -20.0,
+        wake_arbiter: bool = True,
+        at_once: bool = True,
     ) -> Turn:
         """Wake word, speech, answer, as `audio.c` does it. `at_once`: the POST begins with the wake
         word, before anybody said who won."""
         turn, seen = Turn(), len(self.messages)
-        if wakes:
+        if wake_arbiter:
             await self.wake(volume)
         if not at_once:
             await self.until(lambda: self._wake_result(seen) is not None)
         reply = await self._post(pcm, turn)
-        if wakes:
+        if wake_arbiter:
             await self.send({"wake_end": {}})
         turn.won = self._wake_result(seen)
         if turn.won is False or turn.status != 200:
@@ -159,7 +164,7 @@ class SimulatedWillow:
         turn.sound = (await fetch(url, self.address))[2]
         return turn
 
-    async def break_off(self, pcm: bytes, *, wakes: bool = True) -> None:
+    async def break_off(self, pcm: bytes, *, wake_arbiter: bool = True) -> None:
         """Wake word, half of the speech, and the plug is pulled."""
         half_said = asyncio.Event()
 
@@ -171,7 +176,7 @@ class SimulatedWillow:
 
         assert self._client is not None
         assert self.config is not None
-        if wakes:
+        if wake_arbiter:
             await self.wake()
         posting = asyncio.ensure_future(
             self._client.post(self.config["wis_url"], data=chunks(), headers=AUDIO_HEADERS)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from core.errors import EarshotError, EngineError, RequestError
 from devices.willow.wis.asr import WisTranscript
-from devices.willow.wis.asr_reply import MAX_REPLY_BYTES, briefly, device_reply, file_reply
+from devices.willow.wis.asr_reply import MAX_REPLY_BYTES, device_reply, file_reply, short_errors
 from server.http.edge import error_response
 
 WORDS = st.text(max_size=4000)
@@ -57,7 +57,7 @@ def test_a_files_text_has_no_limit() -> None:
 @pytest.mark.parametrize("char", ["x", "ä", "語", "🎤", '"', "\0"])
 def test_errors_fit_too(char: str) -> None:
     for error in (RequestError(char * 5000, param="model"), EngineError("asr", "x", char * 5000)):
-        with pytest.raises(EarshotError) as caught, briefly():
+        with pytest.raises(EarshotError) as caught, short_errors():
             raise error
         body = error_response(caught.value).body
         assert isinstance(body, bytes)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
 
-from devices.willow.wis.chat_params import USUAL_TEMPERATURE
+from devices.willow.wis.chat_params import DEFAULT_TEMPERATURE
 from devices.willow.wis.door import WillowSettings
 from engines.base import LlmOptions
 from tests.devices.willow.wis.servers import HeldLlm, Scene, Server, against
@@ -60,7 +60,7 @@ def test_a_conversation_goes_on_over_a_new_connection() -> None:
 def test_wishes_of_the_query_hold_for_every_question() -> None:
     llm = HeldLlm()
     llm.goes_on.set()
-    wished = LlmOptions(0.5, 9, top_p=0.9, usual_temperature=USUAL_TEMPERATURE)
+    wished = LlmOptions(0.5, 9, top_p=0.9, usual_temperature=DEFAULT_TEMPERATURE)
 
     async def act(_: Server, ws: ClientWebSocketResponse) -> None:
         await ws.send_str("one")

@@ -35,7 +35,7 @@ def test_a_device_is_named_and_placed_also_while_it_is_away() -> None:
         config = "/api/client?action=config"
         said = {"hostname": device.hostname, "label": "Kitchen  speaker", "area": "kitchen"}
         assert (await post(server, config, said))[0] == 200
-        await server.until(lambda: server.door.roster.all()[0].device.area == "kitchen")
+        await server.until(lambda: server.door.connected_devices.all()[0].device.area == "kitchen")
         (shown,) = await (await server.client.get("/api/client")).json()
         assert (shown["label"], shown["area"]) == ("Kitchen speaker", "kitchen")
         await device.off()

@@ -88,7 +88,7 @@ def test_a_device_of_this_machine_opens_nothing_where_this_machine_needs_the_key
         for path in ("/api/tts?text=one", "/api/ota?version=1&platform=BOX"):
             assert (await fetch(f"{server.url}{path}", device.address))[0] == 401
         await device.off()
-        await server.until(lambda: not server.door.roster.all())
+        await server.until(lambda: not server.door.connected_devices.all())
         assert (await fetch(f"{server.url}/api/tts?text=one", device.address))[0] == 401
 
     against(act, Scene(trusts_this_machine=False))
@@ -99,14 +99,14 @@ def test_an_address_is_nobodys_when_its_device_was_turned_away_while_it_was_off(
     async def act(server: Server) -> None:
         device = await server.device()
         await device.off()
-        await server.until(lambda: not server.door.roster.all())
+        await server.until(lambda: not server.door.connected_devices.all())
         status, *_ = await fetch(f"{server.url}/api/tts?text=one", device.address)
         assert status == 200  # it hangs up before it fetches
         if how == "blocked":
             server.known.change(mac_of(device), standing="blocked")
         else:
             server.known.forget(mac_of(device))
-        await server.until(lambda: not server.door.roster.left)
+        await server.until(lambda: not server.door.connected_devices.left)
         status, *_ = await fetch(f"{server.url}/api/tts?text=one", device.address)
         assert status == 401
 
@@ -121,7 +121,11 @@ def test_a_forgotten_device_has_to_come_anew() -> None:
         await device.until(lambda: device.close_code)
         assert (device.close_code, server.presence.ids()) == (1008, ())
         door = server.door
-        assert (door.commands._lines, door.wakes._latest, door.wakes._arbitration._usual) == (
+        assert (
+            door.commands._queues,
+            door.wake_arbiter._latest,
+            door.wake_arbiter._arbitration._usual,
+        ) == (
             {},
             {},
             {},
@@ -240,7 +244,7 @@ def test_addresses_of_no_named_network_need_the_key(caplog: pytest.LogCaptureFix
             assert error.value.status == 401
 
     against(act, Scene(networks=()))
-    assert caplog.text.count("it is not in an allowed network") == 1
+    assert caplog.text.count("because it is not in an allowed network") == 1
 
 
 @pytest.mark.parametrize(

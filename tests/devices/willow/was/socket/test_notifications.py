@@ -23,7 +23,9 @@ def test_a_text_is_shown_and_spoken_on_all_devices() -> None:
             assert (told["id"], told["text"], told["volume"]) == (answer["id"], "Tea & cake", 40)
             assert told["audio_url"] == f"{server.url}/api/tts?text=Tea%20%26%20cake"
         await server.until(
-            lambda: all(one.notices.now.active is None for one in server.door.roster.all())
+            lambda: all(
+                one.notifications.now.active is None for one in server.door.connected_devices.all()
+            )
         )
 
     against(act)

@@ -132,7 +132,7 @@ def test_a_command_that_nobody_could_take_is_told_in_the_configured_language() -
             await device.until(device.results)
         assert device.results() == [{"ok": False, "speech": "Das hat leider nicht geklappt."}]
 
-    against(act, Scene(usual=SessionSettings(language="de")))
+    against(act, Scene(default_settings=SessionSettings(language="de")))
 
 
 def test_a_bug_ends_its_command_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,19 +160,19 @@ def test_a_bug_ends_its_command_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_words_whose_device_went_before_their_turn_are_run_when_it_brings_them() -> None:
     async def act(server: Server) -> None:
         device = await server.device()
-        connection = server.door.roster.find("dev_0")
+        connection = server.door.connected_devices.find("dev_0")
         assert connection is not None
-        command = server.door.commands.heard(connection, "one", "en", 0.0)
+        command = server.door.commands.run_transcript(connection, "one", "en", 0.0)
         await device.cut()
-        await server.until(lambda: server.door.roster.find("dev_0") is None)
-        second = server.door.commands.heard(connection, "two", "en", 0.0)
-        command.may_tell.set()
-        await server.until(lambda: not server.door.commands._lines["dev_0"].is_busy)
+        await server.until(lambda: server.door.connected_devices.find("dev_0") is None)
+        second = server.door.commands.run_transcript(connection, "two", "en", 0.0)
+        command.may_send_result.set()
+        await server.until(lambda: not server.door.commands._queues["dev_0"].is_busy)
         assert commands(server) == 1
         await device.boot()
         await device.send({"cmd": "endpoint", "data": {"text": "two", "language": "en"}})
         await device.until(device.results)
-        assert (device.results()[0]["speech"], second.is_ferried) == ("you said two.", True)
+        assert (device.results()[0]["speech"], second.is_repeated) == ("you said two.", True)
 
     against(act)
 
@@ -197,7 +197,7 @@ def test_a_device_that_runs_commands_itself_is_only_heard() -> None:
         await device.until(lambda: device.config and not device.config["was_mode"])
         assert device.config is not None
         assert device.config["hass_token"] == "secret"
-        turn = await device.speak(SPEECH, wakes=False)
+        turn = await device.speak(SPEECH, wake_arbiter=False)
         assert (turn.heard["text"], turn.ok, commands(server)) == ("one two", None, 0)
 
     against(act, Scene(sends_secrets=True))
@@ -291,7 +291,7 @@ async def _turns(server: Server, turns: int) -> None:
                 assert (await device.speak_and_go(SPEECH)).heard["text"] == "one two"
                 expected += 1
                 await device.boot()
-                await server.until(lambda: not server.door.commands._lines["dev_0"].is_busy)
+                await server.until(lambda: not server.door.commands._queues["dev_0"].is_busy)
         before = len(device.results())
         if number % 10:
             turn = await device.speak(SPEECH, volume=lottery.choice((None, -20.0)))
@@ -301,7 +301,7 @@ async def _turns(server: Server, turns: int) -> None:
             await device.until(partial(_has_more, device, before))
         expected += 1
         await server.until(partial(_has_asked, server, expected))
-        await server.until(lambda: not server.door.commands._lines["dev_0"].is_busy)
+        await server.until(lambda: not server.door.commands._queues["dev_0"].is_busy)
         assert commands(server) == expected
         # What it asked before it went may be told when it is back, also as late as this.
         late = fates[number] == "before the answer"

@@ -26,7 +26,7 @@ def decodes(server: Server) -> int:
 def test_the_nearer_of_two_answers_and_the_other_is_not_even_heard() -> None:
     async def act(server: Server) -> None:
         near, far = await server.device(1), await server.device(2)
-        alone = await near.speak(SPEECH, wakes=False)
+        alone = await near.speak(SPEECH, wake_arbiter=False)
         assert alone.ok is True
         one = decodes(server)
         turns = await all_of(near.speak(SPEECH, volume=-10.0), far.speak(SPEECH, volume=-30.0))
@@ -36,7 +36,7 @@ def test_the_nearer_of_two_answers_and_the_other_is_not_even_heard() -> None:
         assert decodes(server) == 2 * one
         assert (near.wake_results(), far.wake_results()) == ([True], [False])
         assert (len(near.results()), len(far.results())) == (2, 0)
-        assert (await far.speak(SPEECH, wakes=False)).ok is True
+        assert (await far.speak(SPEECH, wake_arbiter=False)).ok is True
 
     against(act)
 
@@ -82,7 +82,7 @@ def test_words_of_a_device_that_is_told_late_that_it_lost_are_not_acted_on() -> 
         assert (first.wake_results(), second.wake_results()) == ([True], [False])
         assert heard["text"] == ""
         await second.send({"cmd": "endpoint", "data": heard})
-        assert (await first.speak(SPEECH, wakes=False)).ok is True
+        assert (await first.speak(SPEECH, wake_arbiter=False)).ok is True
         assert (second.results(), len(server.scene.inference.llm.asked)) == ([], 1)
 
     against(act)
@@ -92,9 +92,9 @@ def test_who_hangs_up_is_not_waited_for() -> None:
     async def act(server: Server) -> None:
         first, second = await server.device(1), await server.device(2)
         await first.wake(-10.0)
-        await server.until(lambda: server.door.wakes._latest)
+        await server.until(lambda: server.door.wake_arbiter._latest)
         await first.cut()
-        await server.until(lambda: len(server.door.roster.all()) == 1)
+        await server.until(lambda: len(server.door.connected_devices.all()) == 1)
         assert (await second.speak(SPEECH, volume=-40.0)).won is True
 
     against(act)
@@ -113,8 +113,8 @@ def test_when_the_winner_goes_the_next_wake_word_is_answered_at_once(how: str) -
         else:
             await far.wake(-30.0)
             await near.break_off(SPEECH)
-        await server.until(lambda: len(server.door.roster.all()) == 1)
-        await server.until(lambda: not server.door.wakes._arbitration._races)
+        await server.until(lambda: len(server.door.connected_devices.all()) == 1)
+        await server.until(lambda: not server.door.wake_arbiter._arbitration._contests)
         assert far.wake_results() == [False]
         assert (await far.speak(SPEECH, volume=-30.0)).ok is True
         assert far.wake_results() == [False, True]
@@ -140,7 +140,8 @@ def test_rooms_that_hear_each_other_are_one_group() -> None:
         assert sorted(turn.won is True for turn in turns[:2]) == [False, True]
         assert turns[2].won is True
         server.known.change(mac_of(hall), area="Cellar")
-        await server.until(lambda: server.door.roster.find("dev_1").device.area == "Cellar")  # type: ignore[union-attr]
+        devices = server.door.connected_devices
+        await server.until(lambda: devices.find("dev_1").device.area == "Cellar")  # type: ignore[union-attr]
         turns = await all_of(kitchen.speak(SPEECH), hall.speak(SPEECH))
         assert [turn.won for turn in turns] == [True, True]
 
@@ -166,7 +167,7 @@ def test_without_multiwake_nobody_is_told_and_everybody_heard() -> None:
     async def act(server: Server) -> None:
         await server.door.store.save_config({"multiwake": False})
         devices = [await server.device(number) for number in (1, 2)]
-        turns = await all_of(*(one.speak(SPEECH, wakes=False) for one in devices))
+        turns = await all_of(*(one.speak(SPEECH, wake_arbiter=False) for one in devices))
         assert [turn.ok for turn in turns] == [True, True]
 
     against(act)
