@@ -74,18 +74,18 @@ def run(config: Config, started: float) -> None:
     the log. Raises ConfigError, AddressInUse or EngineError."""
     files = raise_file_limit()
     with ExitStack() as stack:
-        entrance = open_entrance(config, stack)
-        set_up(config.log, secrets=[entrance.gate.key or ""])
-        for note in entrance.notes:
+        listeners = bind_listeners(config, stack)
+        set_up(config.log, secrets=[listeners.gate.key or ""])
+        for note in listeners.notes:
             logger.warning("! %s", note)
         if files < FEW_FILES:
             logger.warning("! the limit is %d open files, and each connection needs one", files)
-        _greet(config, entrance)
+        _print_access(config, listeners)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(config, entrance, started))
+            runner.run(_serve(config, listeners, started))
 
 
-def open_entrance(config: Config, stack: ExitStack) -> BoundListeners:
+def bind_listeners(config: Config, stack: ExitStack) -> BoundListeners:
     """Binds all sockets and finds or makes the key and the certificate. `stack`: closes the
     sockets. Raises ConfigError or AddressInUse."""
     server, willow = config.server, config.willow
@@ -116,10 +116,10 @@ def open_entrance(config: Config, stack: ExitStack) -> BoundListeners:
         hosts=frozenset(name.lower() for name in names),
         origins=frozenset((*server.allowed_origins, *willow.page_origins)),
     )
-    asked = ((plain, None), (secure, tls))
+    willow_sockets = ((plain, None), (secure, tls))
     return BoundListeners(
         _listener(config, main, None if server.tls == "off" else tls),
-        [_listener(config, sockets, its_tls) for sockets, its_tls in asked if sockets],
+        [_listener(config, sockets, its_tls) for sockets, its_tls in willow_sockets if sockets],
         BoundListener(was, None, urls(willow.was_host, was, is_tls=False)) if was else None,
         replace(gate, is_local=is_was_local),
         wyoming,
@@ -173,24 +173,23 @@ def _names(config: Config) -> list[str]:
     return list(dict.fromkeys([*own_names(), *bound, *config.server.allowed_hosts]))
 
 
-def _greet(config: Config, entrance: BoundListeners) -> None:
-    """Prints what the operator needs: where the key is, a new key's URL once, and the
-    fingerprint."""
+def _print_access(config: Config, listeners: BoundListeners) -> None:
+    """Prints where the key is, the URL with a new key once, and the certificate's fingerprint."""
     # without flush, a container's log would show it only at the end
-    say = partial(print, flush=True)
-    if entrance.is_new_key:
-        say("Whoever connects needs the key. It is shown only this once; open")
-        for url in entrance.main.urls[1:] or entrance.main.urls:
-            say(f"  {url}/#key={entrance.gate.key}")
-    if entrance.gate.key:
+    show = partial(print, flush=True)
+    if listeners.is_new_key:
+        show("Whoever connects needs the key. It is shown only this once; open")
+        for url in listeners.main.urls[1:] or listeners.main.urls:
+            show(f"  {url}/#key={listeners.gate.key}")
+    if listeners.gate.key:
         file = Path(config.paths.state_dir).expanduser() / KEY_FILE
         where = "the one of server.api_key" if config.server.api_key else f"in {file}"
-        say(f"The key is {where}.")
-    if entrance.main.tls is None and not is_local_only(entrance.main.sockets):
-        say("Over http, browsers give the microphone only on this machine: see --tls auto.")
-    if entrance.main.tls is not None and config.server.tls == "auto":
-        say("The certificate is our own, so the browser asks once. Its SHA-256 fingerprint is")
-        say(f"  {entrance.main.tls.fingerprint}")
+        show(f"The key is {where}.")
+    if listeners.main.tls is None and not is_local_only(listeners.main.sockets):
+        show("Over http, browsers give the microphone only on this machine: see --tls auto.")
+    if listeners.main.tls is not None and config.server.tls == "auto":
+        show("The certificate is our own, so the browser asks once. Its SHA-256 fingerprint is")
+        show(f"  {listeners.main.tls.fingerprint}")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -202,7 +201,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return new_event_loop
 
 
-async def _serve(config: Config, entrance: BoundListeners, started: float) -> None:
+async def _serve(config: Config, listeners: BoundListeners, started: float) -> None:
     """Assembles the server, opens its listeners, and drains them after a signal."""
     metrics = PrometheusMetrics()
     lifecycle = Lifecycle()
@@ -211,17 +210,17 @@ async def _serve(config: Config, entrance: BoundListeners, started: float) -> No
             lifecycle.watch(parts.is_loaded)
             routes, willow_routes = _routes(config, parts, metrics, lifecycle)
             async with AsyncExitStack() as doors:
-                gate = entrance.gate
+                gate = listeners.gate
                 limit = AddressLimit(
                     config.server.max_connections_per_address,
                     exempt_addresses(config.server.proxies()),
                 )
-                open_here = [(entrance.main, routes, gate)]
-                open_here += [(one, willow_routes, gate) for one in entrance.willow]
-                if entrance.was is not None:
+                mounted = [(listeners.main, routes, gate)]
+                mounted += [(one, willow_routes, gate) for one in listeners.willow]
+                if listeners.was is not None:
                     was_routes = _documented(parts.was_routes)
-                    open_here.append((entrance.was, was_routes, entrance.was_gate))
-                for listener, its_routes, its_gate in open_here:
+                    mounted.append((listeners.was, was_routes, listeners.was_gate))
+                for listener, its_routes, its_gate in mounted:
                     app = build(
                         its_routes,
                         its_gate,
@@ -233,16 +232,16 @@ async def _serve(config: Config, entrance: BoundListeners, started: float) -> No
                     await doors.enter_async_context(
                         run_application(app, listener.sockets, context, metrics, limit)
                     )
-                if entrance.wyoming:
+                if listeners.wyoming:
                     await doors.enter_async_context(
-                        _wyoming(config, entrance.wyoming, parts, limit)
+                        _wyoming(config, listeners.wyoming, parts, limit)
                     )
                 took_s = time.monotonic() - started
-                logger.info("ready in %.1f s at %s", took_s, " ".join(entrance.main.urls))
-                for listener in entrance.willow:
+                logger.info("ready in %.1f s at %s", took_s, " ".join(listeners.main.urls))
+                for listener in listeners.willow:
                     logger.info("Willow at %s", " ".join(listener.urls))
-                if entrance.was is not None:
-                    logger.info("Willow's devices at %s", " ".join(entrance.was.urls))
+                if listeners.was is not None:
+                    logger.info("Willow's devices at %s", " ".join(listeners.was.urls))
                 await lifecycle.stopped()
                 await drain(parts.work, config.server.drain_timeout_s)
     logger.info("stopped")
@@ -257,9 +256,9 @@ async def _wyoming(
     async with asyncio.TaskGroup() as tasks:
         serving = tasks.create_task(parts.wyoming.run(sockets, limit), name="wyoming")
         logger.info("Wyoming at %s:%d", url_host(wyoming.host), port)
-        is_told = wyoming.announce and wyoming.networks
-        heard = [one for one in lan_addresses() if one.version == 4 or wyoming.host == "::"]
-        async with mdns_service(port, heard) if is_told else nullcontext():
+        is_announced = wyoming.announce and wyoming.networks
+        addresses = [one for one in lan_addresses() if one.version == 4 or wyoming.host == "::"]
+        async with mdns_service(port, addresses) if is_announced else nullcontext():
             yield
         serving.cancel()
 

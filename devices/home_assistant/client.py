@@ -92,7 +92,7 @@ class HomeAssistantClient:
         self._first_attempt_over = asyncio.Event()
         "Set when the names are known, or the first attempt has failed."
 
-    async def settled(self, timeout_s: float) -> None:
+    async def wait_for_names(self, timeout_s: float) -> None:
         """Waits until the names are known or the first attempt has failed, at most `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
@@ -100,7 +100,7 @@ class HomeAssistantClient:
         except TimeoutError:
             logger.info("home assistant: no names after %g s; starting without", timeout_s)
 
-    async def until(self, *states: ConnectionState) -> None:
+    async def wait_for_state(self, *states: ConnectionState) -> None:
         """Waits for one of these states."""
         while self.state not in states:
             await self._state_changed.wait()

@@ -81,10 +81,10 @@ class _DevicesApi:
             ) as response:
                 if response.status in KEY_REFUSED:
                     raise await refusal(response)
-                answered = await response.read()
+                body_bytes = await response.read()
         if response.status >= HTTPStatus.BAD_REQUEST:
-            raise RequestError(_why(response.status, answered))
-        return answered
+            raise RequestError(_error_message(response.status, body_bytes))
+        return body_bytes
 
     async def find(self, word: str) -> DeviceView:
         """Finds a device by id, name or hardware id. Raises NotFound."""
@@ -102,51 +102,52 @@ class _DevicesApi:
         return found[0]
 
     async def devices(self) -> Sequence[DeviceView]:
-        answered = await self.ask("GET", DEVICES)
-        return msgspec.json.decode(answered, type=DeviceList).devices
+        body_bytes = await self.ask("GET", DEVICES)
+        return msgspec.json.decode(body_bytes, type=DeviceList).devices
 
 
 async def _main(options: argparse.Namespace, address: Address) -> None:
     async with http_session(address) as session:
-        said, answered = await _act(options, _DevicesApi(address, session))
-    print(answered.decode() if options.json else said)
+        text, body_bytes = await _run_action(options, _DevicesApi(address, session))
+    print(body_bytes.decode() if options.json else text)
 
 
-async def _act(options: argparse.Namespace, server: _DevicesApi) -> tuple[str, bytes]:
+async def _run_action(options: argparse.Namespace, server: _DevicesApi) -> tuple[str, bytes]:
     """Performs the action; returns the text for people and the server's JSON answer."""
     match options.action:
         case "list":
-            answered = await server.ask("GET", DEVICES)
-            return table(msgspec.json.decode(answered, type=DeviceList).devices), answered
+            body_bytes = await server.ask("GET", DEVICES)
+            return table(msgspec.json.decode(body_bytes, type=DeviceList).devices), body_bytes
         case "pair":
-            answered = await server.ask("POST", f"{DEVICES}/pair", {"code": options.code})
-            device = msgspec.json.decode(answered, type=DeviceView)
-            return f"approved: {device.name} ({device.id})", answered
+            body_bytes = await server.ask("POST", f"{DEVICES}/pair", {"code": options.code})
+            device = msgspec.json.decode(body_bytes, type=DeviceView)
+            return f"approved: {device.name} ({device.id})", body_bytes
         case "notify":
             return await _notify(options, server)
     device = await server.find(options.device)
     path = f"{DEVICES}/{device.id}"
     match options.action:
         case "approve":
-            answered = await server.ask("POST", f"{path}/approve", {"code": options.code or ""})
-            return f"approved: {device.name}", answered
+            body_bytes = await server.ask("POST", f"{path}/approve", {"code": options.code or ""})
+            return f"approved: {device.name}", body_bytes
         case "block" | "restart":
-            answered = await server.ask("POST", f"{path}/{options.action}")
+            body_bytes = await server.ask("POST", f"{path}/{options.action}")
             done = "blocked" if options.action == "block" else "restarting"
-            return f"{done}: {device.name}", answered
+            return f"{done}: {device.name}", body_bytes
         case "forget":
             return f"forgotten: {device.name}", await server.ask("DELETE", path) or b"{}"
         case "ota":
-            asked = {"firmware": options.firmware or ""}
-            answered = await server.ask("POST", f"{path}/update", asked)
-            return f"updating: {device.name}", answered
+            wanted_firmware = {"firmware": options.firmware or ""}
+            body_bytes = await server.ask("POST", f"{path}/update", wanted_firmware)
+            return f"updating: {device.name}", body_bytes
         case "logs":
-            answered = await server.ask("GET", f"{path}/log")
-            entries = msgspec.json.decode(answered)["entries"]
-            return "\n".join(map(entry_line, entries)) or "nothing since the server began", answered
+            body_bytes = await server.ask("GET", f"{path}/log")
+            entries = msgspec.json.decode(body_bytes)["entries"]
+            lines = "\n".join(map(entry_line, entries))
+            return lines or "no events since the server began", body_bytes
         case _:
-            answered = await server.ask("POST", path, _edit(options))
-            return table([msgspec.json.decode(answered, type=DeviceView)]), answered
+            body_bytes = await server.ask("POST", path, _edit(options))
+            return table([msgspec.json.decode(body_bytes, type=DeviceView)]), body_bytes
 
 
 async def _notify(options: argparse.Namespace, server: _DevicesApi) -> tuple[str, bytes]:
@@ -156,16 +157,14 @@ async def _notify(options: argparse.Namespace, server: _DevicesApi) -> tuple[str
     notice = {"text": text}
     if options.area is not None:
         path = f"/v1/areas/{quote(options.area, safe='')}/notify"
-        answered = await server.ask("POST", path, notice)
-        count = len(msgspec.json.decode(answered)["devices"])
-        return (
-            f"said on {count} devices" if count else "it waits for the first that comes",
-            answered,
-        )
+        body_bytes = await server.ask("POST", path, notice)
+        count = len(msgspec.json.decode(body_bytes)["devices"])
+        waits = "it waits for the first device that connects"
+        return f"spoken on {count} devices" if count else waits, body_bytes
     device = await server.find(named[0])
-    answered = await server.ask("POST", f"{DEVICES}/{device.id}/notify", notice)
-    is_heard = msgspec.json.decode(answered)["is_heard"]
-    return "said" if is_heard else f"it waits until {device.name} is there", answered
+    body_bytes = await server.ask("POST", f"{DEVICES}/{device.id}/notify", notice)
+    is_heard = msgspec.json.decode(body_bytes)["is_heard"]
+    return "spoken" if is_heard else f"it waits until {device.name} connects", body_bytes
 
 
 def _edit(options: argparse.Namespace) -> dict[str, Any]:
@@ -193,9 +192,9 @@ def _field(text: str) -> tuple[str, Any]:
         raise ConfigError(f"{name}: {value!r} is not a number") from None
 
 
-def _why(status: int, answered: bytes) -> str:
+def _error_message(status: int, body_bytes: bytes) -> str:
     try:
-        body = msgspec.json.decode(answered)
+        body = msgspec.json.decode(body_bytes)
     except (msgspec.DecodeError, UnicodeError):
         body = None
     if isinstance(body, dict):

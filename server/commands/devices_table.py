@@ -11,7 +11,7 @@ HEADS = ("NAME", "KIND", "AREA", "STATE", "LAST SEEN", "ID")
 def table(devices: Sequence[DeviceView]) -> str:
     """Formats devices as a table with one line each."""
     if not devices:
-        return "no device has come yet"
+        return "no device has connected yet"
     rows = [HEADS, *map(_row, devices)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(HEADS))]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
@@ -22,8 +22,8 @@ def entry_line(entry: Mapping[str, Any]) -> str:
     """Formats one entry of a device's log."""
     timing = entry.get("timing") or {}
     marks = sorted(timing.items(), key=lambda mark: mark[1])
-    told = entry.get("code") or ", ".join(f"{name} {ms:.0f} ms" for name, ms in marks)
-    return f"{entry['at']}  {entry['what']:<12}  {told}".rstrip()
+    details = entry.get("code") or ", ".join(f"{name} {ms:.0f} ms" for name, ms in marks)
+    return f"{entry['at']}  {entry['what']:<12}  {details}".rstrip()
 
 
 def _row(device: DeviceView) -> tuple[str, ...]:

@@ -22,13 +22,13 @@ from server.compose.choices import (
     choose_one,
     describe,
     find_offers,
-    machine,
+    offer_inputs,
     origin_of,
     survey,
 )
 from server.compose.devices import database_url
 from server.compose.llm_and_tts import SPEAKS_ALL
-from server.compose.plugins import choose_plugins, create_tools, look_at_unused
+from server.compose.plugins import choose_plugins, create_tools, unused_plugins
 from server.compose.prompt_size import built_in_tools, known_tools, prompt_size
 from server.config import Config
 from server.net.addresses import lan_addresses
@@ -162,17 +162,17 @@ def _timing(voice: TtsInfo) -> str:
 def _recognisers(config: Config, found: PlacementInputs) -> Iterator[ProbeResult]:
     """Reports the recogniser that is loaded at start, after a test, then the others."""
     try:
-        of = machine(config, found)
-        wished, *others = find_offers(config, of)
-        first, problem = _tried(wished)
+        inputs = offer_inputs(config, found)
+        preferred, *others = find_offers(config, inputs)
+        first, problem = _usable_offer(preferred)
     except EarshotError as error:
         yield ProbeResult("fail", f"asr: {error}")
         return
-    origin = origin_of(of.choice, found)
-    yield ProbeResult("ok", f"asr: {of.choice.name} ({of.choice.why}), {origin}")
+    origin = origin_of(inputs.choice, found)
+    yield ProbeResult("ok", f"asr: {inputs.choice.name} ({inputs.choice.why}), {origin}")
     if problem:
-        yield ProbeResult("note", f"asr: {wished.name}: {problem}; {first.why} instead")
-    yield ProbeResult("ok", f"asr: {_told(first)}; loaded at start")
+        yield ProbeResult("note", f"asr: {preferred.name}: {problem}; {first.why} instead")
+    yield ProbeResult("ok", f"asr: {_offer_text(first)}; loaded at start")
     for warning in first.warnings:
         yield ProbeResult("note", f"asr: {first.name}: {warning}")
     for offer in others:
@@ -181,29 +181,29 @@ def _recognisers(config: Config, found: PlacementInputs) -> Iterator[ProbeResult
         except EarshotError as error:
             yield ProbeResult("note", f"asr: {offer.name} cannot be used: {error}")
         else:
-            yield ProbeResult("ok", f"asr: {_told(offer)}; loaded when it is first asked for")
+            yield ProbeResult("ok", f"asr: {_offer_text(offer)}; loaded when it is first asked for")
 
 
-def _told(offer: LoadableModel) -> str:
+def _offer_text(offer: LoadableModel) -> str:
     names = "".join(f" or {alias}" for alias in offer.aliases)
     size = f"{offer.size_mb:.0f} MB, " if offer.size_mb else ""
     return f"{offer.name}{names}: {size}{offer.why}"
 
 
-def _tried(offer: LoadableModel) -> tuple[LoadableModel, str]:
+def _usable_offer(offer: LoadableModel) -> tuple[LoadableModel, str]:
     """Returns the model that the server will use: `offer`, or its fallback with the reason. Raises
     EarshotError if neither works."""
     try:
-        _try(offer)
+        _test_decode(offer)
     except EarshotError as error:
         if offer.fallback is None:
             raise
-        _try(offer.fallback)
+        _test_decode(offer.fallback)
         return offer.fallback, str(error)
     return offer, ""
 
 
-def _try(offer: LoadableModel) -> None:
+def _test_decode(offer: LoadableModel) -> None:
     """Loads the model as a worker does, and decodes a second of audio. Raises EarshotError."""
     model = load("asr", offer.engine, offer.options)
     model.decode([warmup_item(model.info)])
@@ -222,8 +222,8 @@ def _plugins(config: Config) -> Iterator[ProbeResult]:
             yield ProbeResult("ok", f"tools of {label}: {names}")
     except ConfigError as error:
         yield ProbeResult("fail", str(error))
-    for is_sound, sentence in look_at_unused(config):
-        yield ProbeResult("ok" if is_sound else "note", sentence)
+    for is_usable, sentence in unused_plugins(config):
+        yield ProbeResult("ok" if is_usable else "note", sentence)
 
 
 def _devices(config: Config) -> ProbeResult:

@@ -74,40 +74,41 @@ async def probe_all(config: Config, llm: Llm | None, voices: dict[str, Tts]) -> 
     probes: list[Awaitable[ProbeResult]] = []
     if llm is not None:
         probe = partial(probe_llm, llm)
-        probes.append(_within(LLM_LIMIT_S, "llm", "fail", probe, LLM_ADVICE))
+        probes.append(_probe_within(LLM_LIMIT_S, "llm", "fail", probe, LLM_ADVICE))
     if voices:
         speak = partial(probe_voice, config, voices)
-        probes.append(_within(VOICE_LIMIT_S, "tts", "fail", speak, VOICE_ADVICE))
+        probes.append(_probe_within(VOICE_LIMIT_S, "tts", "fail", speak, VOICE_ADVICE))
     probes += _mcp(config)
     if config.home_assistant.url:
         where = f"home assistant at {config.home_assistant.url}"
-        see = partial(probe_house, config)
-        probes.append(_within(HOUSE_LIMIT_S, where, "note", see, HOUSE_ADVICE))
+        read_house = partial(probe_house, config)
+        probes.append(_probe_within(HOUSE_LIMIT_S, where, "note", read_house, HOUSE_ADVICE))
     probes += [_disk("state_dir", config.paths.state_dir)]
     probes += [_disk("models_dir", config.paths.models_dir)]
     return list(await asyncio.gather(*probes))
 
 
-async def _within(
+async def _probe_within(
     limit_s: float,
     what: str,
-    otherwise: ProbeVerdict,
+    verdict_on_failure: ProbeVerdict,
     probe: Callable[[], Awaitable[ProbeResult]],
     advice: str = "",
 ) -> ProbeResult:
-    """Runs a probe with a time limit; a timeout or an exception becomes a result too. `otherwise`:
-    verdict in that case. `advice`: text about what helps, added to the message."""
+    """Runs a probe with a time limit; a timeout or an exception becomes a result too.
+    `verdict_on_failure`: the verdict in that case. `advice`: text about what helps, added to the
+    message."""
     try:
         async with asyncio.timeout(limit_s):
             return await probe()
     except TimeoutError:
-        return ProbeResult(otherwise, f"{what}: no answer within {limit_s:g} s{advice}")
+        return ProbeResult(verdict_on_failure, f"{what}: no answer within {limit_s:g} s{advice}")
     except ConfigError as error:
         return ProbeResult("fail", f"{what}: {error}")
     except EarshotError as error:
-        return ProbeResult(otherwise, f"{what}: {error} ({error.code}){advice}")
+        return ProbeResult(verdict_on_failure, f"{what}: {error} ({error.code}){advice}")
     except Exception as error:  # an engine of another package may raise anything
-        return ProbeResult(otherwise, f"{what}: {type(error).__name__}: {error}{advice}")
+        return ProbeResult(verdict_on_failure, f"{what}: {type(error).__name__}: {error}{advice}")
 
 
 async def probe_llm(llm: Llm) -> ProbeResult:
@@ -146,7 +147,7 @@ async def probe_voice(config: Config, voices: dict[str, Tts]) -> ProbeResult:
             return ProbeResult("note", f"tts: {error}; answers in it are only written")
         return ProbeResult("fail", f"tts: assistant.voice: {error}")
     word = WORD.get(language, "Hello.")
-    frames = choice.tts.speak(_said(word), language=language, voice=choice.voice)
+    frames = choice.tts.speak(_one_text(word), language=language, voice=choice.voice)
     async with aclosing(frames):
         async for frame in frames:
             if len(frame.pcm):
@@ -155,7 +156,7 @@ async def probe_voice(config: Config, voices: dict[str, Tts]) -> ProbeResult:
     return ProbeResult("fail", f"tts: {choice.engine}: {word!r} has no sound")
 
 
-async def _said(word: str) -> AsyncIterator[str]:
+async def _one_text(word: str) -> AsyncIterator[str]:
     yield word
 
 
@@ -169,7 +170,8 @@ def _mcp(config: Config) -> Sequence[Awaitable[ProbeResult]]:
     # the result says it already
     logging.getLogger("pipeline.tools.mcp.client").setLevel(logging.ERROR)
     return [
-        _within(MCP_LIMIT_S, f"mcp {one.name}", "note", partial(probe_mcp, one)) for one in servers
+        _probe_within(MCP_LIMIT_S, f"mcp {one.name}", "note", partial(probe_mcp, one))
+        for one in servers
     ]
 
 
@@ -196,7 +198,7 @@ async def probe_house(config: Config) -> ProbeResult:
 
 
 def _disk(setting: str, path: str) -> Awaitable[ProbeResult]:
-    return _within(5.0, f"paths.{setting}", "note", lambda: _found(probe_disk(setting, path)))
+    return _probe_within(5.0, f"paths.{setting}", "note", lambda: _found(probe_disk(setting, path)))
 
 
 async def _found(finding: ProbeResult) -> ProbeResult:
@@ -207,12 +209,12 @@ def probe_disk(setting: str, path: str) -> ProbeResult:
     """Checks the free space and the write permission of a folder, or of the parent where it will be
     made."""
     folder = Path(path).expanduser().absolute()
-    there = next(one for one in (folder, *folder.parents) if one.exists())
-    free_mb = shutil.disk_usage(there).free // 2**20
+    existing = next(one for one in (folder, *folder.parents) if one.exists())
+    free_mb = shutil.disk_usage(existing).free // 2**20
     what = f"paths.{setting} {folder}"
     is_needed = setting == "state_dir"
-    if is_needed and not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-        return ProbeResult("fail", f"{what}: {there} cannot be written; choose another folder")
+    if is_needed and not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+        return ProbeResult("fail", f"{what}: {existing} cannot be written; choose another folder")
     if free_mb < FULL_DISK_MB:
         return ProbeResult("fail" if is_needed else "note", f"{what}: the disk is full")
     if free_mb < LOW_DISK_MB:

@@ -28,12 +28,12 @@ from server.compose.devices import DeviceServices, known_devices
 from server.compose.doors import Backend, open_doors
 from server.compose.engines import Engines, run_engines
 from server.compose.home_assistant import run_home_assistant
-from server.compose.plugins import OpenedDoor, choose_plugins, tell_unused
+from server.compose.plugins import OpenedDoor, choose_plugins, log_unused_plugins
 from server.compose.prompt_size import instructions_of
 from server.compose.tools import configured_tools
 from server.config import Config
 from server.runtime.clock import SystemClock, open_trace
-from server.runtime.idle_gc import tidy
+from server.runtime.idle_gc import collect_when_idle
 from serving.llm_slots import DraftBudget
 from serving.workers.file_decoder import DecoderProcess
 
@@ -96,12 +96,12 @@ async def assemble(
     config: Config,
     metrics: Metrics,
     sink: TraceSink | None = None,
-    instead: ToolOverride | None = None,
+    tool_override: ToolOverride | None = None,
 ) -> AsyncIterator[ServerAssembly]:
     """Yields the parts of a working server; leaving the context ends every task and worker.
 
-    `sink`: receives the trace instead of the configured file. `instead`: replaces tool calls, see
-    `Toolbox`.
+    `sink`: receives the trace instead of the configured file. `tool_override`: replaces tool calls,
+    see `Toolbox`.
 
     Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup because a TaskGroup is
     involved.
@@ -114,36 +114,36 @@ async def assemble(
         timers = Timers(home, clock, devices.announcements)
         skills, demo_house = _tools(home, timers, clock), HomeTools(home)
         # Names of built-in tools are reserved: a tool of another package must not take one.
-        taken = _names((demo_house, *skills), config.language)
-        await asyncio.to_thread(tell_unused, config)
-        own = await stack.enter_async_context(configured_tools(config.tools, taken))
-        chosen = await asyncio.to_thread(choose_plugins, "earshot.doors", config.doors)
-        for one in chosen:
+        reserved_names = _names((demo_house, *skills), config.language)
+        await asyncio.to_thread(log_unused_plugins, config)
+        configured = await stack.enter_async_context(configured_tools(config.tools, reserved_names))
+        door_plugins = await asyncio.to_thread(choose_plugins, "earshot.doors", config.doors)
+        for one in door_plugins:
             logger.info("door of %s", one.label)
-        real = await stack.enter_async_context(
+        home_assistant = await stack.enter_async_context(
             run_home_assistant(config.home_assistant, home, clock, metrics)
         )
-        of_house = (demo_house,) if real is None else real.providers
-        providers = (*of_house, *skills, devices.tools, *own)
+        home_tools = (demo_house,) if home_assistant is None else home_assistant.providers
+        providers = (*home_tools, *skills, devices.tools, *configured)
         timeout_s = config.tools.timeout_s
         offers_all = config.tools.offered == "all"
         toolbox = Toolbox(
-            providers, metrics, timeout_s=timeout_s, instead=instead, offers_all=offers_all
+            providers, metrics, timeout_s=timeout_s, instead=tool_override, offers_all=offers_all
         )
         trace = sink or stack.enter_context(open_trace(config.trace.path))
         engines = await stack.enter_async_context(run_engines(config, toolbox, clock, metrics))
         session_services = _session_services(config, engines, toolbox, clock, metrics, trace)
-        if real is not None:
+        if home_assistant is not None:
             # Recognisers expect the names of Home Assistant's devices and rooms.
-            expecting = replace(session_services.engines, expected_names=real.keywords)
+            expecting = replace(session_services.engines, expected_names=home_assistant.keywords)
             session_services = replace(session_services, engines=expecting)
         core = _core(config, engines, session_services, conversations, home, devices)
-        doors = open_doors(core, chosen)
+        doors = open_doors(core, door_plugins)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         work = [tasks.create_task(timers.run(), name="timers")]
         work += [tasks.create_task(devices.announcements.run(), name="announcements")]
         work += [tasks.create_task(devices.registry.run(), name="devices-news")]
-        work += [tasks.create_task(tidy(core.sessions), name="tidy")]
+        work += [tasks.create_task(collect_when_idle(core.sessions), name="tidy")]
         work += [tasks.create_task(run(), name=name) for name, run in doors.runs.items()]
         yield ServerAssembly(
             routes=doors.routes,
@@ -171,10 +171,10 @@ def _session_services(
     trace: TraceSink | None,
 ) -> SessionServices:
     """Builds the services that every session uses."""
-    chosen = engines.engine_set(config.language, is_strict=config.models.strict)
+    engine_set = engines.engine_set(config.language, is_strict=config.models.strict)
     return SessionServices(
         replace(
-            chosen,
+            engine_set,
             on_wasted=partial(count_waste, metrics, "recognition"),
             no_speech=config.asr.no_speech,
         ),
@@ -201,24 +201,24 @@ def _core(
 ) -> Backend:
     """Builds the services that the doors share."""
     prompts = PromptLibrary({name: one.as_stored() for name, one in config.prompts.items()})
-    usual, languages = (
+    session_settings, languages = (
         config.assistant.settings(config.turn.as_turn_detection()),
         TextLanguageDetector(),
     )
-    fresh = replace(usual, prompts=prompts)
+    initial_settings = replace(session_settings, prompts=prompts)
     return Backend(
         config=config,
         engines=engines,
         session_services=session_services,
         home=home,
         devices=devices,
-        fresh=fresh,
+        initial_settings=initial_settings,
         sessions=Sessions(session_services, conversations, config.server.max_sessions),
         transcriber=Transcriber(session_services.engines),
         speech_files=SpeechFiles(session_services.engines),
         languages=languages,
         one_shot_responses=OneShotResponses(
-            session_services, conversations, languages, usual=fresh
+            session_services, conversations, languages, usual=initial_settings
         ),
         decoder=DecoderProcess(session_services.metrics),
     )

@@ -46,7 +46,7 @@ def survey(models_dir: str, kinds: Sequence[EngineKind] = KINDS) -> PlacementInp
     )
 
 
-def wanted(config: Config, kind: EngineKind) -> EnginePreference:
+def preference(config: Config, kind: EngineKind) -> EnginePreference:
     """Returns the engine and options that the configuration asks for. Raises ConfigError for a
     voice that is not in the models folder."""
     section: EngineConfig = getattr(config, kind)
@@ -63,7 +63,7 @@ def wanted(config: Config, kind: EngineKind) -> EnginePreference:
 def choose_one(config: Config, kind: EngineKind, found: PlacementInputs) -> EngineSelection:
     """Selects the engine of one kind. Raises EngineMissing or ConfigError."""
     return select_engine(
-        kind, wanted(config, kind), found.known[kind], found.weights, found.hardware
+        kind, preference(config, kind), found.known[kind], found.weights, found.hardware
     )
 
 
@@ -74,21 +74,21 @@ def origin_of(choice: EngineSelection, found: PlacementInputs) -> str:
     return known.get(choice.name, f"module {choice.name}")
 
 
-def machine(config: Config, found: PlacementInputs) -> OfferInputs:
+def offer_inputs(config: Config, found: PlacementInputs) -> OfferInputs:
     """Collects what the list of recognition models is computed from. Raises EngineMissing or
     ConfigError."""
     return OfferInputs(
         found.hardware,
         found.known["asr"],
-        wanted(config, "asr"),
+        preference(config, "asr"),
         choose_one(config, "asr", found),
     )
 
 
-def find_offers(config: Config, of: OfferInputs) -> tuple[LoadableModel, ...]:
+def find_offers(config: Config, inputs: OfferInputs) -> tuple[LoadableModel, ...]:
     """Lists the recognition models of the models folder as it is now, the chosen one first. Raises
     EngineMissing."""
-    return asr_model_offers(of, find_whisper(_folder(config.paths.models_dir)))
+    return asr_model_offers(inputs, find_whisper(_folder(config.paths.models_dir)))
 
 
 def describe(offer: LoadableModel) -> AsrInfo:
@@ -96,7 +96,9 @@ def describe(offer: LoadableModel) -> AsrInfo:
     EngineError or ConfigError if the model cannot be used."""
     info = registry.describe(offer.engine, offer.options)
     if info is None:
-        raise EngineError("asr", offer.name, "tells what it can only once it is loaded")
+        raise EngineError(
+            "asr", offer.name, "its languages and abilities are known only once it is loaded"
+        )
     return info
 
 

@@ -29,7 +29,7 @@ class DeviceServices:
     settings: DatabaseSettingsStore
     presence: Presence
     "Devices that are connected now."
-    journal: DeviceEventLog
+    event_log: DeviceEventLog
     "Latest events of the devices, for the devices API."
     announcements: Announcements
     "Its `run` delivers the announcements that wait."
@@ -45,15 +45,15 @@ async def known_devices(
     a database that can never work."""
     async with open_database(database_url(config)) as database:
         trusts = config.server.trusts_this_machine
-        chosen = config.devices.as_settings(trusts_this_machine=trusts)
-        registry = DeviceRegistry(database, clock, chosen)
-        journal = DeviceEventLog(clock)
-        presence = Presence(journal)
+        settings = config.devices.as_settings(trusts_this_machine=trusts)
+        registry = DeviceRegistry(database, clock, settings)
+        event_log = DeviceEventLog(clock)
+        presence = Presence(event_log)
         yield DeviceServices(
             registry=registry,
             settings=DatabaseSettingsStore(database),
             presence=presence,
-            journal=journal,
+            event_log=event_log,
             announcements=Announcements(conversations, registry, presence, clock),
             tools=DeviceToolProvider(),
         )

@@ -68,7 +68,7 @@ class Backend:
     session_services: SessionServices
     home: DemoHome
     devices: DeviceServices
-    fresh: SessionSettings
+    initial_settings: SessionSettings
     "Settings with which a new session begins."
     sessions: Sessions
     transcriber: Transcriber
@@ -168,24 +168,24 @@ def _services(core: Backend) -> DoorServices:
         transcriber=core.transcriber,
         reader=core.speech_files,
         sessions=core.sessions,
-        session_settings=core.fresh,
+        session_settings=core.initial_settings,
         clock=core.session_services.clock,
         metrics=core.session_services.metrics,
     )
 
 
 def _background(
-    doors: Sequence[OpenedDoor], contained: ErrorBoundary
+    doors: Sequence[OpenedDoor], error_boundary: ErrorBoundary
 ) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
     return {
-        f"door-{door.name}": partial(_run, door.background, door.label, contained)
+        f"door-{door.name}": partial(_run, door.background, door.label, error_boundary)
         for door in doors
         if door.background is not None
     }
 
 
-async def _run(background: RunsInBackground, label: str, contained: ErrorBoundary) -> None:
-    await contained(background.run(), label)
+async def _run(background: RunsInBackground, label: str, error_boundary: ErrorBoundary) -> None:
+    await error_boundary(background.run(), label)
 
 
 def _audio(core: Backend, spools: UploadSpools) -> AudioDoor:
@@ -206,7 +206,9 @@ def _realtime(core: Backend, peer: PeerSettings, secrets: ClientSecretStore) -> 
         home=core.home,
         secrets=secrets,
         settings=RealtimeSettings(
-            idle_timeout_s=core.config.server.idle_timeout_s, fresh=core.fresh, peer=peer
+            idle_timeout_s=core.config.server.idle_timeout_s,
+            initial_settings=core.initial_settings,
+            peer=peer,
         ),
     )
 
@@ -215,32 +217,32 @@ def _devices(core: Backend, images: Mapping[DeviceKind, FirmwareFolder]) -> Devi
     devices, engines = core.devices, core.session_services.engines
 
     def check(profile: DeviceProfile) -> None:
-        engines.check(profile.applied(core.fresh))
+        engines.check(profile.applied(core.initial_settings))
 
     return DevicesDoor(
-        devices.registry, devices.presence, devices.journal, devices.announcements, check, images
+        devices.registry, devices.presence, devices.event_log, devices.announcements, check, images
     )
 
 
 def _whip(core: Backend, peer: PeerSettings) -> WhipDoor:
     metrics = core.session_services.metrics
-    settings = WhipSettings(peer=peer, fresh=core.fresh)
+    settings = WhipSettings(peer=peer, initial_settings=core.initial_settings)
     return WhipDoor(core.sessions, metrics, ErrorBoundary(metrics), settings)
 
 
 def _was(core: Backend) -> WasDoor:
-    config, devices, around = core.config, core.devices, core.session_services
+    config, devices, services = core.config, core.devices, core.session_services
     return WasDoor(
         devices.registry,
         devices.presence,
         devices.settings,
         core.one_shot_responses,
-        around.clock,
-        around.metrics,
-        ErrorBoundary(around.metrics),
+        services.clock,
+        services.metrics,
+        ErrorBoundary(services.metrics),
         config.willow.as_settings(
             config.paths.state_dir,
-            core.fresh,
+            core.initial_settings,
             product_version(),
             trusts_this_machine=not config.server.needs_key_here,
         ),
@@ -276,7 +278,7 @@ def _xiaozhi(core: Backend) -> XiaozhiDoor:
         core.devices.tools,
         core.session_services.clock,
         core.session_services.metrics,
-        core.config.xiaozhi.as_settings(core.config.paths.state_dir, core.fresh),
+        core.config.xiaozhi.as_settings(core.config.paths.state_dir, core.initial_settings),
         product_version(),
     )
 

@@ -21,7 +21,7 @@ from server.compose.choices import (
     choose_one,
     describe,
     find_offers,
-    machine,
+    offer_inputs,
     origin_of,
     survey,
 )
@@ -37,7 +37,7 @@ from server.compose.llm_and_tts import (
 )
 from server.compose.prompt_size import prompt_size
 from server.config import Config
-from server.models.first_decode import timer_of, with_times
+from server.models.first_decode import timer_of, with_benchmarks
 from serving.asr.model import AsrWorkerPool, ServedRecogniser, add_recognisers
 from serving.placement.choose import KINDS, EngineSelection, unknown_model_message
 from serving.placement.offers import LoadableModel, OfferInputs
@@ -46,7 +46,7 @@ from web.engines import EngineChoice, EngineOffer, EnginesReport, ModelOffer, Wa
 
 logger = logging.getLogger(__name__)
 
-LEARNS_PHRASES = "pocketsphinx"
+TRAINED_RECOGNISER = "pocketsphinx"
 "Recogniser whose language model is trained at start on the sentences the assistant understands."
 
 PHRASES_LANGUAGE = "en"
@@ -151,12 +151,12 @@ async def run_engines(
     """Chooses, loads and warms up the engines; they run until the context is left. Raises
     EngineError or ConfigError, possibly inside an ExceptionGroup."""
     found = await asyncio.to_thread(survey, config.paths.models_dir)
-    found = await with_times(config, found, timer_of(clock, metrics))
+    found = await with_benchmarks(config, found, timer_of(clock, metrics))
     choices = {kind: choose_one(config, kind, found) for kind in KINDS}
-    inputs = machine(config, found)
+    inputs = offer_inputs(config, found)
     registry = ModelRegistry(inputs.room, clock, metrics, room_setting="asr.memory_mb")
     recognisers = _add_recognisers(registry, config, inputs, toolbox, clock, metrics)
-    _tell(found, choices, recognisers.default.offer)
+    _log_choices(found, choices, recognisers.default.offer)
     async with (
         AsyncExitStack() as stack,
         asyncio.TaskGroup() as tasks,
@@ -164,7 +164,7 @@ async def run_engines(
     ):
         voice = await start_voice(choices["tts"], metrics, stack)
         (vad, wake, endpoint), llm, tts, _, _ = await asyncio.gather(
-            _load_ears(choices),
+            _load_frame_engines(choices),
             load_language_model(choices["llm"], config, metrics, stack),
             load_voices(choices["tts"], found, metrics, stack, voice),
             _load_first(recognisers, config.asr.preload),
@@ -207,16 +207,16 @@ def _add_recognisers(
         return (replace(first, aliases=(*first.aliases, DEFAULT)), *others)
 
     async def start(offer: LoadableModel) -> AsrWorkerPool:
-        if offer.engine == LEARNS_PHRASES and "phrases" not in offer.options:
-            learned = await asyncio.to_thread(_phrases, toolbox)
-            workers = tuple({**options, "phrases": learned} for options in offer.workers)
+        if offer.engine == TRAINED_RECOGNISER and "phrases" not in offer.options:
+            sentences = await asyncio.to_thread(_phrases, toolbox)
+            workers = tuple({**options, "phrases": sentences} for options in offer.workers)
             offer = replace(offer, workers=workers)
         return AsrWorkerPool(offer, clock, metrics)
 
     return add_recognisers(registry, find, describe, start)
 
 
-async def _load_ears(
+async def _load_frame_engines(
     choices: Mapping[EngineKind, EngineSelection],
 ) -> tuple[VadEngine, WakeWordEngine, EndOfTurnDetector]:
     """Loads the engines that process every frame: VAD, wake word and end of turn. Raises
@@ -240,7 +240,7 @@ async def _load_first(models: ModelsOfKind[ServedRecogniser], others: Sequence[s
         await model.load()
 
 
-def _tell(
+def _log_choices(
     found: PlacementInputs, choices: Mapping[EngineKind, EngineSelection], offer: LoadableModel
 ) -> None:
     """Logs the chosen engines and the reasons."""

@@ -21,7 +21,7 @@ such as PocketSphinx, would otherwise know none of them."""
 MCP_NAME = "home_assistant"
 "Name of Home Assistant's MCP server among the configured ones."
 
-REACH: Mapping[ConnectionState, HomeReachability] = {
+REACHABILITY: Mapping[ConnectionState, HomeReachability] = {
     ConnectionState.CONNECTING: "away",
     ConnectionState.CONNECTED: "here",
     ConnectionState.AWAY: "away",
@@ -41,21 +41,25 @@ class HomeAssistantServices:
 
 @asynccontextmanager
 async def run_home_assistant(
-    config: HomeAssistantConfig, shown: DemoHome, clock: Clock, metrics: Metrics
+    config: HomeAssistantConfig, demo_home: DemoHome, clock: Clock, metrics: Metrics
 ) -> AsyncIterator[HomeAssistantServices | None]:
     """Yields Home Assistant's tools and names, or None if it is not configured. It connects in the
-    background; leaving the context disconnects. `shown`: demo home that the page shows; it mirrors
-    this house. Raises ConfigError; inside an ExceptionGroup once the context is entered."""
+    background; leaving the context disconnects. `demo_home`: the demo home, which the page shows;
+    it mirrors this house. Raises ConfigError; inside an ExceptionGroup once the context is
+    entered."""
     if not config.url:
         yield None
         return
-    home = HomeAssistantClient(config.as_settings(), clock, metrics, mirror=EntityMirror(shown))
+    home = HomeAssistantClient(config.as_settings(), clock, metrics, mirror=EntityMirror(demo_home))
     servers = mcp_tools({MCP_NAME: config.as_mcp_server()} if config.use == "tools" else {})
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(home.run(), name="home-assistant")]
-        running += [tasks.create_task(_shown(home, shown), name="home-reach")]
-        running += [tasks.create_task(_while_let_in(home, one), name="home-mcp") for one in servers]
-        await home.settled(NAMES_WAIT_S)
+        running += [tasks.create_task(_update_reachability(home, demo_home), name="home-reach")]
+        running += [
+            tasks.create_task(_run_while_authenticated(home, one), name="home-mcp")
+            for one in servers
+        ]
+        await home.wait_for_names(NAMES_WAIT_S)
         yield HomeAssistantServices(
             (HomeAssistantTools(home, clock), *servers),
             lambda: home.house.keywords(config.keywords),
@@ -64,20 +68,20 @@ async def run_home_assistant(
             task.cancel()
 
 
-async def _shown(home: HomeAssistantClient, shown: DemoHome) -> None:
+async def _update_reachability(home: HomeAssistantClient, demo_home: DemoHome) -> None:
     """Keeps the connection state on the page up to date."""
     while True:
         state = home.state
-        shown.show_reach(REACH[state])
-        await home.until(*(set(ConnectionState) - {state}))
+        demo_home.show_reach(REACHABILITY[state])
+        await home.wait_for_state(*(set(ConnectionState) - {state}))
 
 
-async def _while_let_in(home: HomeAssistantClient, server: McpToolProvider) -> None:
+async def _run_while_authenticated(home: HomeAssistantClient, server: McpToolProvider) -> None:
     """Runs the MCP client only while the WebSocket connection is authenticated. A client that
     retries with a wrong token gets our address banned by Home Assistant."""
     while True:
-        await home.until(ConnectionState.CONNECTED)
+        await home.wait_for_state(ConnectionState.CONNECTED)
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(server.run())
-            await home.until(ConnectionState.AWAY, ConnectionState.REFUSED)
+            await home.wait_for_state(ConnectionState.AWAY, ConnectionState.REFUSED)
             running.cancel()

@@ -95,11 +95,11 @@ async def load_voices(
     return voices
 
 
-def check_voice(wish: str, voices: Mapping[str, Tts], language: str) -> None:
+def check_voice(voice: str, voices: Mapping[str, Tts], language: str) -> None:
     """Raises ConfigError if no engine has the configured voice. Otherwise every session would fail,
     although its client asked for no voice."""
     try:
-        choose_voice(voices, language, wish)
+        choose_voice(voices, language, voice)
     except RequestError as exc:
         if exc.param == "voice":
             raise ConfigError(f"assistant.voice: {exc}") from None
@@ -144,11 +144,13 @@ def _with_environment(name: str, options: Mapping[str, Any], state_dir: str) -> 
         return {"environment": str(folder_of(state_dir, SUPERVISED)), **options}
     model = options.get("model")
     if name == HybridLlm.name and isinstance(model, Mapping):
-        behind, given = str(model.get("engine", "")), model.get("options", {})
-        if not isinstance(given, Mapping):
+        engine, engine_options = str(model.get("engine", "")), model.get("options", {})
+        if not isinstance(engine_options, Mapping):
             return options  # the engine reports what is wrong with them
-        inner = _with_environment(behind, given, state_dir)
-        return {**options, "model": {**model, "options": inner}} if inner else options
+        model_options = _with_environment(engine, engine_options, state_dir)
+        return (
+            {**options, "model": {**model, "options": model_options}} if model_options else options
+        )
     return options
 
 

@@ -167,7 +167,7 @@ def plugin_routes(own: Sequence[Route], doors: Sequence[OpenedDoor]) -> tuple[Ro
     return tuple(added)
 
 
-def look_at_unused(config: Config) -> Iterator[tuple[bool, str]]:
+def unused_plugins(config: Config) -> Iterator[tuple[bool, str]]:
     """Yields (is it usable, sentence for the operator) for each unused plugin and each refused
     engine. An unused plugin is installed but not named in the configuration. Blocking."""
     for sentence in refused():
@@ -187,10 +187,10 @@ def look_at_unused(config: Config) -> Iterator[tuple[bool, str]]:
                 yield True, f"{label} is installed and not used; [{section}.{name}] turns it on"
 
 
-def tell_unused(config: Config) -> None:
+def log_unused_plugins(config: Config) -> None:
     """Logs the installed plugins that the configuration does not name. Blocking."""
-    for is_sound, sentence in look_at_unused(config):
-        if is_sound:
+    for is_usable, sentence in unused_plugins(config):
+        if is_usable:
             logger.info("%s", sentence)
         else:
             logger.warning("! %s", sentence)

@@ -140,8 +140,8 @@ def _scheme_of(request: aioweb.Request) -> str:
     """Returns the scheme that the browser uses, as told by a proxy's X-Forwarded-Proto. Without it,
     pages served through a TLS proxy would look foreign. A page of another site cannot send this
     header, because no preflight allows it."""
-    said = request.headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
-    return said if said in ("http", "https") else request.scheme
+    scheme = request.headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
+    return scheme if scheme in ("http", "https") else request.scheme
 
 
 def _is_preflight(gate: AccessGate, caller: AccessRequest, request: aioweb.Request) -> bool:

@@ -36,10 +36,10 @@ def build(
     app = aioweb.Application(middlewares=middlewares, client_max_size=max_body_bytes)
     app.on_response_prepare.append(stamp)
     app.on_response_prepare.append(allow_reading)
-    watches = _OpenStreams()
-    app.on_shutdown.append(watches.end)
+    open_streams = _OpenStreams()
+    app.on_shutdown.append(open_streams.end)
     for route in routes:
-        handler = _marked(route, watches)
+        handler = _marked(route, open_streams)
         if route.method == "GET":  # add_get also answers HEAD
             app.router.add_get(route.path, handler, expect_handler=_not_yet)
         else:
@@ -57,18 +57,18 @@ class _OpenStreams:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def during(self, route: Route) -> AbstractContextManager[None]:
+    def register(self, route: Route) -> AbstractContextManager[None]:
         """Returns a context for the route's handler, which registers the request if it is a
         stream."""
         is_watch = route.method == "GET" and route.response_content_type == "text/event-stream"
-        return self._kept() if is_watch else nullcontext()
+        return self._registered() if is_watch else nullcontext()
 
     async def end(self, _: aioweb.Application) -> None:
         for task in self._tasks:
             task.cancel()
 
     @contextmanager
-    def _kept(self) -> Iterator[None]:
+    def _registered(self) -> Iterator[None]:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -78,14 +78,14 @@ class _OpenStreams:
             self._tasks.discard(task)
 
 
-def _marked(route: Route, watches: _OpenStreams) -> Handler:
+def _marked(route: Route, open_streams: _OpenStreams) -> Handler:
     """Wraps a handler to mark it with its route's access rules, since methods take no
     attributes."""
 
     async def handler(request: aioweb.Request) -> aioweb.StreamResponse:
         check_encoding(request.headers)
         await invite_body(request)
-        with watches.during(route):
+        with open_streams.register(route):
             response: aioweb.StreamResponse = await route.handler(request)
         return response
 

@@ -22,7 +22,7 @@ SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
 ANY = "*"
 "Entry of the allowed origins that allows every site."
 
-HostCheck: TypeAlias = Callable[[str], bool]
+TokenCheck: TypeAlias = Callable[[str], bool]
 "Check of a token on a path that accepts other keys than the server's."
 
 
@@ -76,7 +76,7 @@ class AccessGate:
         caller: AccessRequest,
         *,
         is_public: bool,
-        admits: HostCheck | None = None,
+        admits: TokenCheck | None = None,
         is_known: bool = False,
     ) -> AccessGrant:
         """Decides on a request. `is_public`: the path needs no key. `admits`: accepts tokens of
@@ -90,10 +90,10 @@ class AccessGate:
         needs_key = is_elsewhere or is_foreign
         is_key = self._is_key(caller.token)
         token = None if is_key else caller.token
-        opens = is_key or _is_admitted(token, admits)
+        is_accepted = is_key or _is_admitted(token, admits)
         # A browser sends a remembered password with requests of any page, so it does not count on a
         # foreign page.
-        has_key = is_known or (opens and not (is_foreign and caller.is_basic))
+        has_key = is_known or (is_accepted and not (is_foreign and caller.is_basic))
         if is_public and not has_key:
             return AccessGrant(is_trusted=not needs_key, token=token)
         if is_foreign and caller.origin is not None and not self.allows_origin(caller.origin):
@@ -107,7 +107,7 @@ class AccessGate:
                     "a page of another site cannot load this; only scripts that send the key can",
                     code="forbidden_origin",
                 )
-            raise Unauthorized(self._why(caller, takes_others=admits is not None))
+            raise Unauthorized(self._refusal_reason(caller, takes_others=admits is not None))
         cors_origin = caller.origin if is_foreign else None
         return AccessGrant(is_trusted=True, cors_origin=cors_origin, token=token)
 
@@ -137,7 +137,7 @@ class AccessGate:
             return False
         return compare_digest(token.encode("utf-8", "replace"), self.key.encode())
 
-    def _why(self, caller: AccessRequest, *, takes_others: bool) -> str:
+    def _refusal_reason(self, caller: AccessRequest, *, takes_others: bool) -> str:
         if caller.token is not None and takes_others:
             return "the key is wrong, or a client secret that is unknown or has expired"
         if caller.token is not None and self.key:
@@ -147,7 +147,7 @@ class AccessGate:
         return "a key is needed from there, and the server has none: set EARSHOT_REQUIRE_KEY=true"
 
 
-def _is_admitted(token: str | None, admits: HostCheck | None) -> bool:
+def _is_admitted(token: str | None, admits: TokenCheck | None) -> bool:
     return token is not None and admits is not None and admits(token)
 
 

@@ -41,8 +41,8 @@ read and dropped meanwhile."""
 LINGER_BYTES = 256 * 1024
 "Largest amount that is read and dropped then: what the sockets on both sides can hold."
 
-READS_PER_TURN = 16
-"Lines or pieces of a form that are read before others get their turn: some 0.3 ms."
+READS_PER_STEP = 16
+"Lines or pieces of a form that are read before other tasks run: some 0.3 ms of work."
 
 OPTIONS: Mapping[str, Any] = {
     "access_log": None,  # the edge logs requests
@@ -67,10 +67,10 @@ class HttpRunner(aioweb.AppRunner):
         plain = await super()._make_server()
         return _HttpServer(plain, self._metrics)
 
-    def connection(self, left: OnConnectionLost) -> asyncio.Protocol:
-        """Creates a connection; `left` is called when it is closed."""
+    def connection(self, on_lost: OnConnectionLost) -> asyncio.Protocol:
+        """Creates a connection; `on_lost` is called when it is closed."""
         assert isinstance(self.server, _HttpServer)
-        return self.server.connection(left)
+        return self.server.connection(on_lost)
 
 
 class _HttpServer(aioweb.Server):
@@ -80,8 +80,8 @@ class _HttpServer(aioweb.Server):
         super().__init__(plain.request_handler, request_factory=_checked(plain.request_factory))
         self._count = metrics.count
 
-    def connection(self, left: OnConnectionLost) -> asyncio.Protocol:
-        return _HttpConnection(self, self._count, left)
+    def connection(self, on_lost: OnConnectionLost) -> asyncio.Protocol:
+        return _HttpConnection(self, self._count, on_lost)
 
 
 def _checked(factory: Callable[..., aioweb.BaseRequest]) -> Callable[..., aioweb.BaseRequest]:
@@ -116,16 +116,16 @@ class FormBody:
         return getattr(self._body, name)
 
     async def readline(self, **limits: Any) -> bytes:
-        await self._take_turns()
+        await self._yield_to_others()
         return await self._body.readline(**limits)
 
     async def read(self, size: int = -1) -> bytes:
-        await self._take_turns()
+        await self._yield_to_others()
         return await self._body.read(size)
 
-    async def _take_turns(self) -> None:
+    async def _yield_to_others(self) -> None:
         self._reads += 1
-        if self._reads % READS_PER_TURN == 0:
+        if self._reads % READS_PER_STEP == 0:
             await asyncio.sleep(0)
 
 
@@ -137,23 +137,23 @@ class _HttpConnection(aioweb.RequestHandler):
         "_body",
         "_count",
         "_deadline",
+        "_dropped_bytes",
         "_first_line",
-        "_left",
-        "_thrown_away_bytes",
+        "_linger",
+        "_on_lost",
         "_timer",
         "_timer_at",
-        "_unread",
     )
 
     def __init__(
-        self, server: aioweb.Server, count: Callable[..., None], left: OnConnectionLost
+        self, server: aioweb.Server, count: Callable[..., None], on_lost: OnConnectionLost
     ) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             **OPTIONS,
         )
-        self._count, self._left = count, left
+        self._count, self._on_lost = count, on_lost
         self._first_line = RequestLine()
         self._body: StreamReader | None = None
         "Body of the latest request, while more of it is expected."
@@ -162,20 +162,20 @@ class _HttpConnection(aioweb.RequestHandler):
         expected."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self._unread: asyncio.Future[None] | None = None
+        self._linger: asyncio.Future[None] | None = None
         "Set while the rest of a refused body is dropped; done when that is over."
-        self._thrown_away_bytes = 0
+        self._dropped_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._expect_within(HEADER_TIMEOUT_S)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._left()
+        self._on_lost()
         self._deadline = None
         if self._timer is not None:
             self._timer.cancel()
-        self._end_unread()
+        self._end_linger()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -184,8 +184,8 @@ class _HttpConnection(aioweb.RequestHandler):
             self._deadline = None
             super().data_received(data)
             return
-        if self._unread is not None:
-            self._throw_away(data)
+        if self._linger is not None:
+            self._drop(data)
             return
         passed = self._first_line.push(data)
         if passed or not data:  # empty data: the parser continues with what it still holds
@@ -194,7 +194,7 @@ class _HttpConnection(aioweb.RequestHandler):
             if self._request_count > count and self._messages:
                 self._body = self._messages[-1][1]
                 self._deadline = None
-        self._came(is_more=bool(data))
+        self._set_next_deadline(is_more=bool(data))
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Resumes reading; only from now on the client's silence counts."""
@@ -202,7 +202,7 @@ class _HttpConnection(aioweb.RequestHandler):
             self._expect_within(BODY_TIMEOUT_S)
         super().resume_reading(resume_parser)
 
-    def _came(self, *, is_more: bool) -> None:
+    def _set_next_deadline(self, *, is_more: bool) -> None:
         """Sets the deadline for what must come next. `is_more`: new bytes came; otherwise only
         buffered ones were parsed."""
         if self._body is not None:
@@ -225,9 +225,9 @@ class _HttpConnection(aioweb.RequestHandler):
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = self._deadline
-        self._timer = self._loop.call_at(self._deadline, self._look)
+        self._timer = self._loop.call_at(self._deadline, self._check_deadline)
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         """Runs when the timer fires: sets it again, or ends a phase that has taken too long."""
         self._timer = None
         if self._deadline is None or self.transport is None:
@@ -262,36 +262,37 @@ class _HttpConnection(aioweb.RequestHandler):
                 resp.force_close()
         answered, is_gone = await super().finish_response(request, resp, start_time)
         if is_cut and not is_gone:
-            await self._let_go()
+            await self._close_gently()
         return answered, is_gone
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
         """Stops without waiting for data that is dropped anyway."""
-        self._end_unread()
+        self._end_linger()
         await super().shutdown(timeout)
 
-    async def _let_go(self) -> None:
-        """Ends our side, then drops for LINGER_S at most what the client still sends."""
+    async def _close_gently(self) -> None:
+        """Ends our half of the connection, then reads and drops what the client still sends, for at
+        most LINGER_S."""
         transport = self.transport
         if transport is None or transport.is_closing():
             return
         self._deadline = None
-        self._unread = self._loop.create_future()
+        self._linger = self._loop.create_future()
         if transport.can_write_eof():
             transport.write_eof()
         self._resume_transport_reading()
-        await asyncio.wait([self._unread], timeout=LINGER_S)
-        self._end_unread()
+        await asyncio.wait([self._linger], timeout=LINGER_S)
+        self._end_linger()
 
-    def _throw_away(self, data: bytes) -> None:
-        self._thrown_away_bytes += len(data)
-        if self._thrown_away_bytes > LINGER_BYTES:
+    def _drop(self, data: bytes) -> None:
+        self._dropped_bytes += len(data)
+        if self._dropped_bytes > LINGER_BYTES:
             self._pause_transport_reading()
-            self._end_unread()
+            self._end_linger()
 
-    def _end_unread(self) -> None:
-        if self._unread is not None and not self._unread.done():
-            self._unread.set_result(None)
+    def _end_linger(self) -> None:
+        if self._linger is not None and not self._linger.done():
+            self._linger.set_result(None)
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
         """Logs an exception. The rest of a body may break off after its request succeeded: that is

@@ -13,10 +13,10 @@ from server.net.addresses import address_of
 
 logger = logging.getLogger(__name__)
 
-FREE = 10
+FREE_ATTEMPTS = 10
 "Wrong keys per address that cost nothing: people mistype, and a page makes several requests."
 
-FORGET_S = 60.0
+RESET_AFTER_S = 60.0
 "Time without a wrong key after which an address starts again from zero, in seconds."
 
 MAX_WAIT_S = 8.0
@@ -42,7 +42,7 @@ class KeyAttemptLimiter:
         too_many_wrong_keys, unless the attempt was free. The status stays 401: a user who mistyped
         is asked again, and client libraries do not repeat a 401.
         """
-        wait_s = self.came(remote, asyncio.get_running_loop().time())
+        wait_s = self.count_wrong_key(remote, asyncio.get_running_loop().time())
         if not wait_s:
             return
         await asyncio.sleep(wait_s)
@@ -52,16 +52,16 @@ class KeyAttemptLimiter:
             code="too_many_wrong_keys",
         )
 
-    def came(self, remote: str | None, now: float) -> float:
+    def count_wrong_key(self, remote: str | None, now: float) -> float:
         """Counts a wrong key and returns how many seconds to delay its answer. `now`: seconds of
         any monotonic clock."""
         source = _source_of(remote)
         count, last = self._wrong.pop(source, (0, now))
-        count = 1 if now - last > FORGET_S else count + 1
+        count = 1 if now - last > RESET_AFTER_S else count + 1
         self._wrong[source] = (count, now)
         if len(self._wrong) > MAX_ADDRESSES:
             self._wrong.popitem(last=False)
-        costly = count - FREE
+        costly = count - FREE_ATTEMPTS
         if costly == 1:
             logger.warning("! %d wrong keys came from %s; its attempts are delayed", count, source)
         if costly < 1:

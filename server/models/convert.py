@@ -95,28 +95,30 @@ def check_tools(python: str) -> None:
         raise MissingConversionTools(f"converting needs {' and '.join(missing)}: {INSTALL_ADVICE}")
 
 
-def convert(wanted: Conversion, models_dir: Path) -> Path:
+def convert(conversion: Conversion, models_dir: Path) -> Path:
     """Converts; returns the new model's folder. Blocking; takes minutes for a large model. Raises
     ModelsError."""
-    partial = partial_folder(models_dir, wanted.name)
+    partial = partial_folder(models_dir, conversion.name)
     shutil.rmtree(partial, ignore_errors=True)
     models_dir.mkdir(parents=True, exist_ok=True)
     try:
-        _run(wanted, partial)
+        _run(conversion, partial)
         weights = read_weights_file(partial / "model.bin")
         if weights.spec != "WhisperSpec":
-            raise ModelsError(f"{wanted.checkpoint} is a {weights.spec}, not a Whisper model")
-        write_notes(partial, wanted.padding)
-        came_from = read_record(wanted.checkpoint)
+            raise ModelsError(f"{conversion.checkpoint} is a {weights.spec}, not a Whisper model")
+        write_notes(partial, conversion.padding)
+        came_from = read_record(conversion.checkpoint)
         write_record(
             partial,
             SourceRecord(
-                source=came_from.source if came_from else wanted.source or str(wanted.checkpoint),
+                source=came_from.source
+                if came_from
+                else conversion.source or str(conversion.checkpoint),
                 revision=came_from.revision if came_from else "",
-                quantization=wanted.quantization,
+                quantization=conversion.quantization,
             ),
         )
-        return partial.rename(models_dir / wanted.name)
+        return partial.rename(models_dir / conversion.name)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -134,11 +136,18 @@ def write_notes(folder: Path, padding: AsrPadding | None) -> None:
         file.write_bytes(msgspec.json.encode({"padding": padding}) + b"\n")
 
 
-def _run(wanted: Conversion, output: Path) -> None:
-    python = wanted.python or sys.executable
+def _run(conversion: Conversion, output: Path) -> None:
+    python = conversion.python or sys.executable
     # -P keeps the script's folder off the import path: module names there would hide the
     # libraries'.
-    command = [python, "-P", str(SCRIPT), str(wanted.checkpoint), str(output), wanted.quantization]
+    command = [
+        python,
+        "-P",
+        str(SCRIPT),
+        str(conversion.checkpoint),
+        str(output),
+        conversion.quantization,
+    ]
     quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TQDM_DISABLE": "1"}
     environment = {**os.environ, **quiet}
     try:
@@ -147,7 +156,9 @@ def _run(wanted: Conversion, output: Path) -> None:
         raise MissingConversionTools(f"cannot start {python}: {error.strerror}") from error
     if done.returncode == 0:
         return
-    said = [line for line in done.stderr.splitlines() if line.strip()][-FAILED_LINES:]
-    if said and "ModuleNotFoundError" in said[-1]:
-        raise MissingConversionTools(f"{python}: {said[-1].partition(': ')[2]}; {INSTALL_ADVICE}")
-    raise ModelsError(f"converting {wanted.checkpoint} failed:\n" + "\n".join(said))
+    error_lines = [line for line in done.stderr.splitlines() if line.strip()][-FAILED_LINES:]
+    if error_lines and "ModuleNotFoundError" in error_lines[-1]:
+        raise MissingConversionTools(
+            f"{python}: {error_lines[-1].partition(': ')[2]}; {INSTALL_ADVICE}"
+        )
+    raise ModelsError(f"converting {conversion.checkpoint} failed:\n" + "\n".join(error_lines))

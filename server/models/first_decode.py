@@ -14,7 +14,7 @@ from core.ids import new_id
 from core.ports import Clock, Metrics
 from engines.base import AsrItem
 from server.commands.models.bench import SENTENCES, spoken
-from server.compose.choices import PlacementInputs, choose_one, find_offers, machine
+from server.compose.choices import PlacementInputs, choose_one, find_offers, offer_inputs
 from server.config import Config
 from serving.asr.model import AsrWorkerPool
 from serving.placement.benchmarks import ModelBenchmark, device_name, save_benchmark
@@ -33,7 +33,9 @@ MAX_START_S = 120.0
 "Time limit in seconds for loading a model and two decodes. A slower model is too slow for speech."
 
 
-async def with_times(config: Config, found: PlacementInputs, timer: DecodeTimer) -> PlacementInputs:
+async def with_benchmarks(
+    config: Config, found: PlacementInputs, timer: DecodeTimer
+) -> PlacementInputs:
     """Returns the survey with a measured time for the model that `auto` takes on a GPU. A model
     that is too slow gives way to the next, which is measured too. Raises EngineMissing or
     ConfigError."""
@@ -45,13 +47,13 @@ async def with_times(config: Config, found: PlacementInputs, timer: DecodeTimer)
         model = next((w for w in found.weights if str(w.path) == choice.options.get("model")), None)
         if choice.name != WHISPER or model is None or benchmark_on(model, found.hardware):
             break
-        (offer, *_) = find_offers(config, machine(config, found))
+        (offer, *_) = find_offers(config, offer_inputs(config, found))
         if CPU in offer.memory_mb:  # for processors it is known which sizes are fast enough
             break
         measured = await _measured(offer, found, timer)
         if measured is None:
             break
-        found = _noted(found, model, measured)
+        found = _with_benchmark(found, model, measured)
     return found
 
 
@@ -72,7 +74,7 @@ async def _measured(
     return ModelBenchmark("", took_ms, device=device)
 
 
-def _noted(
+def _with_benchmark(
     found: PlacementInputs, model: WhisperWeights, measured: ModelBenchmark
 ) -> PlacementInputs:
     try:
@@ -99,7 +101,7 @@ def timer_of(clock: Clock, metrics: Metrics) -> DecodeTimer:
                 fastest_s = await _fastest_s(pool, pcm, clock)
                 running.cancel()
         except ExceptionGroup as group:
-            # The worker and whoever waits for it fail with the same error.
+            # The worker and the call that waits for it fail with the same error.
             error = expected_failure(group)
             if error is None:
                 raise

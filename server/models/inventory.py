@@ -19,7 +19,7 @@ from serving.placement.ct2_header import read_weights_file
 FolderKind = Literal["model", "voice", "checkpoint", "partial", "broken"]
 "Content of a folder. partial: an interrupted download. broken: files are missing or invalid."
 
-WORTH: tuple[FolderKind, ...] = ("model", "voice", "checkpoint", "broken", "partial")
+PREFERENCE: tuple[FolderKind, ...] = ("model", "voice", "checkpoint", "broken", "partial")
 "Kinds in the order of preference if a name fits several folders."
 
 CHECKPOINTS = ("*.safetensors", "pytorch_model*.bin", "*.pt")
@@ -64,24 +64,24 @@ def installed(models_dir: Path) -> tuple[ModelFolder, ...]:
     """Lists all models, checkpoints and partial downloads, by kind and name. Reads only headers."""
     if not models_dir.is_dir():
         return ()
-    found = [_look(folder) for folder in models_dir.iterdir() if folder.is_dir()]
+    found = [_classify(folder) for folder in models_dir.iterdir() if folder.is_dir()]
     return tuple(sorted((one for one in found if one), key=lambda one: (one.kind, one.name)))
 
 
 def find_installed(models_dir: Path, name: str) -> ModelFolder:
-    """Finds a model by its folder's name, else by its short name or an alias. Of several matches a
-    usable model comes first. Raises ModelsError that lists the existing names."""
+    """Finds a model by its folder's name, else by its short name or an alias. If several folders
+    match, a usable model comes first. Raises ModelsError that lists the existing names."""
     everything = installed(models_dir)
     entry = find_entry(name)
     wanted = {name, entry.name} if entry else {name}
     named = [one for one in everything if one.path.name == name or one.name in wanted]
     if named:
-        return min(named, key=lambda one: (one.path.name != name, WORTH.index(one.kind)))
+        return min(named, key=lambda one: (one.path.name != name, PREFERENCE.index(one.kind)))
     names = ", ".join(one.name for one in everything) or "nothing"
     raise ModelsError(f"there is no model {name!r} in {models_dir}; there is: {names}")
 
 
-def _look(folder: Path) -> ModelFolder | None:
+def _classify(folder: Path) -> ModelFolder | None:
     """Returns what a folder holds; None if it holds nothing of ours."""
     size = sum(path.stat().st_size for path in _files(folder))
     if partial := PARTIAL.fullmatch(folder.name):

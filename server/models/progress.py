@@ -26,7 +26,7 @@ class DownloadProgress:
         self._total, self._done, self._resumed = total_bytes, done_bytes, done_bytes
         self._began_s = self._now()
         if done_bytes:
-            self._line(f"{_megabytes(done_bytes)} are there already")
+            self._line(f"{_megabytes(done_bytes)} were downloaded before")
         if total_bytes:
             self._next_share = (done_bytes / total_bytes // LINE_EVERY + 1) * LINE_EVERY
 

@@ -35,7 +35,11 @@ from serving.placement.choose import (
 from serving.placement.ct2_header import read_weights_file
 from serving.placement.hardware import Hardware
 
-HELD: Mapping[str, SourceKind] = {"model": "ct2", "checkpoint": "checkpoint", "voice": "voice"}
+SOURCE_KINDS: Mapping[str, SourceKind] = {
+    "model": "ct2",
+    "checkpoint": "checkpoint",
+    "voice": "voice",
+}
 "Kind of a complete folder -> kind of the source that was pulled."
 
 
@@ -60,16 +64,16 @@ def pull(
     asked for. Raises ModelsError."""
     if source.revision != MAIN:
         revision = revision or source.revision
-    there = find_there(source, models_dir)
-    if there and revision is None:
-        return there
+    existing = find_there(source, models_dir)
+    if existing and revision is None:
+        return existing
     if hub is None:
         raise HubOffline(_missing(source, models_dir, revision))
     if source.endpoint and source.endpoint != hub.endpoint:
         hub = replace(hub, endpoint=source.endpoint, token="")  # the token belongs to another hub
     planned = plan(hub, source, revision)
-    if there and _recorded_revision(there.folder) == planned.files[0].commit:
-        return there
+    if existing and _recorded_revision(existing.folder) == planned.files[0].commit:
+        return existing
     partial = partial_folder(models_dir, source.folder)
     partial.mkdir(parents=True, exist_ok=True)
     with _locked(partial, source):
@@ -103,8 +107,8 @@ def find_there(source: ModelSource, models_dir: Path) -> PullResult | None:
     """Returns the complete folder that already holds the source, or None."""
     everything = installed(models_dir)
     for one in everything:
-        if one.path == models_dir / source.folder and one.kind in HELD:
-            return PullResult(one.path, HELD[one.kind], False)
+        if one.path == models_dir / source.folder and one.kind in SOURCE_KINDS:
+            return PullResult(one.path, SOURCE_KINDS[one.kind], False)
     for one in everything:
         if source.entry and one.name == source.entry.name and one.kind == "model":
             return PullResult(one.path, "ct2", False)
@@ -133,14 +137,14 @@ def _locked(partial: Path, source: ModelSource) -> Iterator[None]:
     if another process holds it."""
     descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if not _is_ours(descriptor, partial):
+        if not _take_lock(descriptor, partial):
             raise ModelsError(f"{source.title} is being downloaded by another process")
         yield
     finally:
         os.close(descriptor)
 
 
-def _is_ours(descriptor: int, folder: Path) -> bool:
+def _take_lock(descriptor: int, folder: Path) -> bool:
     """Takes the lock; returns False if it is held, or if the folder was renamed since it was
     opened."""
     try:
@@ -169,7 +173,7 @@ def _finish(partial: Path, wanted: frozenset[str], record: SourceRecord) -> None
 
 
 def _publish(partial: Path, folder: Path) -> Path:
-    """Renames the folder to its final name, then deletes what had that name before."""
+    """Renames the folder to its final name, then deletes the folder that had that name before."""
     old = folder.with_name(f".{folder.name}.old.{os.getpid()}")
     if folder.exists():
         folder.rename(old)

@@ -62,16 +62,16 @@ class DownloadPlan:
     files: tuple[HubFile, ...]
 
 
-def source_of(wanted: str) -> ModelSource:
+def source_of(name: str) -> ModelSource:
     """Parses a catalogue name, a voice, `organisation/repository` or the address of its page.
     Raises UnknownModelError or ModelsError."""
-    if (voice := voice_of(wanted)) is not None:
-        return ModelSource(wanted, voice.folder, voice.repository, paths=voice.paths)
-    if "://" in wanted:
-        return _page(wanted)
-    if REPOSITORY.fullmatch(wanted) and find_entry(wanted) is None:
-        return ModelSource(wanted, wanted.replace("/", "--"), wanted)
-    entry = require_entry(wanted)
+    if (voice := voice_of(name)) is not None:
+        return ModelSource(name, voice.folder, voice.repository, paths=voice.paths)
+    if "://" in name:
+        return _page(name)
+    if REPOSITORY.fullmatch(name) and find_entry(name) is None:
+        return ModelSource(name, name.replace("/", "--"), name)
+    entry = require_entry(name)
     return ModelSource(entry.name, entry.folder, entry.repository, entry)
 
 
@@ -90,7 +90,9 @@ def plan(hub: Hub, source: ModelSource, revision: str | None) -> DownloadPlan:
         return DownloadPlan("voice", _voice_files(listed, source))
     entry = source.entry
     if entry and entry.format == "openai":
-        return DownloadPlan("checkpoint", (*_only(listed, (entry.file,)), *_beside(hub, entry)))
+        return DownloadPlan(
+            "checkpoint", (*_only(listed, (entry.file,)), *_tokenizer_files(hub, entry))
+        )
     if "model.bin" in names:
         files = _only(listed, CT2_FILES)
         missing = [name for name in WHISPER_FILES if name not in names]
@@ -115,7 +117,7 @@ def _voice_files(listed: Sequence[HubFile], source: ModelSource) -> tuple[HubFil
     return _only(listed, source.paths)
 
 
-def _beside(hub: Hub, entry: CatalogueEntry) -> tuple[HubFile, ...]:
+def _tokenizer_files(hub: Hub, entry: CatalogueEntry) -> tuple[HubFile, ...]:
     """Returns the tokenizer files of the model from which a bare .pt file was trained."""
     return tuple(
         file

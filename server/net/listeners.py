@@ -1,4 +1,5 @@
-"""Binds listening sockets; before models load, so that a taken port is reported at once."""
+"""Binds listening sockets. This is done before models load, so that a port in use is reported at
+once."""
 
 import errno
 import resource
@@ -13,7 +14,7 @@ BACKLOG = 65_535
 each system applies its own (`net.core.somaxconn`). A client that finds the queue full tries again a
 second later."""
 
-UNTAKEN_TIMEOUT_MS = 120_000
+UNACKNOWLEDGED_TIMEOUT_MS = 120_000
 """Time after which a client that takes none of the data sent to it counts as gone. Devices that
 play a stream take some of it every few seconds."""
 
@@ -58,7 +59,9 @@ def _listen(family: socket.AddressFamily, address: str, port: int, setting: str)
             # `::` must accept IPv4 too; any other IPv6 address accepts only IPv6.
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # only on Linux; accepted connections inherit it
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_TIMEOUT_MS)
+            opened.setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_TIMEOUT_MS
+            )
         opened.bind((address, port))
         opened.listen(BACKLOG)
         opened.setblocking(False)

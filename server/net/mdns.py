@@ -1,4 +1,4 @@
-"""Announces the Wyoming server by mDNS, see protocols/wyoming.md section 4."""
+"""Announces the Wyoming server in the local network by mDNS, so that Home Assistant finds it."""
 
 import logging
 import socket

@@ -15,7 +15,7 @@ QUIET_S = 2.0
 again at once meets no collection."""
 
 
-async def tidy(sessions: Sessions) -> None:
+async def collect_when_idle(sessions: Sessions) -> None:
     """Collects garbage whenever the last session has ended, until it is cancelled. On a server that
     is never without a session, Python's own collector does the work."""
     while True:

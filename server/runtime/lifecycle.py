@@ -70,7 +70,7 @@ def signals(lifecycle: Lifecycle) -> Iterator[None]:
 
     first_at: float | None = None
 
-    def asked(number: signal.Signals) -> None:
+    def on_signal(number: signal.Signals) -> None:
         nonlocal first_at
         if first_at is None:
             first_at = loop.time()
@@ -86,7 +86,7 @@ def signals(lifecycle: Lifecycle) -> Iterator[None]:
 
     handled = (signal.SIGTERM, signal.SIGINT)
     for number in handled:
-        loop.add_signal_handler(number, asked, number)
+        loop.add_signal_handler(number, on_signal, number)
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from server.config.load import load
-from server.serve import open_entrance
+from server.serve import bind_listeners
 from tests.server.process import LOADS_HERE, Running, run, serving, workers
 
 pytestmark = pytest.mark.live
@@ -233,11 +233,11 @@ def test_a_server_behind_a_proxy_needs_the_key_on_its_own_machine(tmp_path: Path
 def test_so_it_does_where_settings_say_that_others_come(settings: dict[str, str]) -> None:
     with ExitStack() as stack, TemporaryDirectory() as folder:
         server = {"EARSHOT_STATE_DIR": folder, "EARSHOT_WYOMING__PORT": "0", "EARSHOT_PORT": "0"}
-        entrance = open_entrance(load({**server, **settings}).config, stack)
+        entrance = bind_listeners(load({**server, **settings}).config, stack)
         assert not entrance.gate.is_local
         assert entrance.gate.key
         assert entrance.is_new_key == ("EARSHOT_API_KEY" not in settings)
-        assert open_entrance(load(server).config, stack).gate.is_local
+        assert bind_listeners(load(server).config, stack).gate.is_local
 
 
 def test_tls_auto_gives_https_for_the_names_of_this_machine(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _install(
     print(f"Installing {options.name} for {wanted} into {folder}; this takes minutes.", flush=True)
     installer = VllmInstaller(folder, wanted, lambda text: print(f"  {text}", flush=True))
     try:
-        made = installer.install(anew=options.force)
+        made = installer.install(from_scratch=options.force)
     except InstallError:
         if installer.log_file.exists():
             print(f"  the output of pip is in {installer.log_file}", file=sys.stderr)

@@ -13,7 +13,7 @@ from typing import TextIO
 from core.errors import EarshotError
 from server.models.errors import HubUnreachable
 
-TOLD_MB = 20.0
+REPORTED_MB = 20.0
 "Smallest download that is reported, in MB: smaller ones are many, and quick."
 
 KEPT_LINES = 40
@@ -80,8 +80,8 @@ def pip(
                 last.append(line.rstrip())
                 if log:
                     log.write(line)
-                if said := large_download(line):
-                    tell(said)
+                if message := large_download(line):
+                    tell(message)
         except BaseException:
             running.terminate()
             raise
@@ -95,7 +95,7 @@ def large_download(line: str) -> str:
     if found is None:
         return ""
     size_mb = float(found[2]) * _MB[found[3]]
-    if size_mb < TOLD_MB:
+    if size_mb < REPORTED_MB:
         return ""
     name = found[1].rpartition("/")[2].partition("-cp")[0].partition("-py")[0]
     return f"downloading {name} ({size_mb:.0f} MB)"
@@ -137,8 +137,8 @@ def venv_failure(lines: Sequence[str]) -> InstallError:
             "this Python cannot create virtual environments; on Debian and Ubuntu:"
             " apt install python3-venv"
         )
-    said = [line.strip() for line in lines if line.strip()]
-    return InstallError(f"python -m venv: {said[-1] if said else 'no reason given'}")
+    message = [line.strip() for line in lines if line.strip()]
+    return InstallError(f"python -m venv: {message[-1] if message else 'no reason given'}")
 
 
 def _disk_problem(text: str) -> str:
@@ -155,5 +155,5 @@ def _disk_problem(text: str) -> str:
 
 
 if __name__ == "__main__":
-    heard = sys.stdin.read().splitlines()
-    print(venv_failure(heard) if sys.argv[1:] == ["venv"] else failure(heard))
+    output = sys.stdin.read().splitlines()
+    print(venv_failure(output) if sys.argv[1:] == ["venv"] else failure(output))

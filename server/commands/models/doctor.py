@@ -25,7 +25,7 @@ SHOWN_LANGUAGES = 8
 def check(one: ModelFolder) -> Iterator[ProbeResult]:
     """Yields results until something is wrong. Blocking; loads the weights."""
     if one.kind == "partial":
-        yield ProbeResult("note", f"{one.name}: half fetched; pull it again to go on")
+        yield ProbeResult("note", f"{one.name}: partly downloaded; pull it again to continue")
         return
     if one.kind == "checkpoint":
         yield ProbeResult(
@@ -39,7 +39,7 @@ def check(one: ModelFolder) -> Iterator[ProbeResult]:
     yield ProbeResult("ok", f"{one.name}: {one.path} is complete, {kind}")
     wrong = yield from _checksums(one)
     if not wrong:
-        yield from (_speaks(one) if one.kind == "voice" else _runs(one))
+        yield from (_check_voice(one) if one.kind == "voice" else _check_model(one))
 
 
 def _checksums(one: ModelFolder) -> Generator[ProbeResult, None, int]:
@@ -51,14 +51,14 @@ def _checksums(one: ModelFolder) -> Generator[ProbeResult, None, int]:
         return 1
     if record is None:
         yield ProbeResult(
-            "note", f"{one.name}: nobody noted its checksums; it was not pulled by us"
+            "note", f"{one.name}: its checksums are not recorded, so the files cannot be compared"
         )
         return 0
     wrong = [name for name, digest in record.files.items() if _digest(one.path / name) != digest]
     if wrong:
         yield ProbeResult(
             "fail",
-            f"{one.name}: {', '.join(wrong)} changed since it came;"
+            f"{one.name}: {', '.join(wrong)} changed since the download;"
             f" `earshot models rm {one.path.name}`, then pull it again",
         )
     else:
@@ -71,7 +71,7 @@ def _digest(path: Path) -> str:
     return sha256(path) if path.is_file() else ""
 
 
-def _speaks(one: ModelFolder) -> Iterator[ProbeResult]:
+def _check_voice(one: ModelFolder) -> Iterator[ProbeResult]:
     engine = one.name.partition(":")[0]
     options = with_pulled(engine, {"model": one.name} if engine == PIPER else {}, one.path.parent)
     began_s = time.monotonic()
@@ -85,7 +85,7 @@ def _speaks(one: ModelFolder) -> Iterator[ProbeResult]:
     yield ProbeResult("ok", f"{one.name}: loads in {took_s:.1f} s; speaks {languages}")
 
 
-def _runs(one: ModelFolder) -> Iterator[ProbeResult]:
+def _check_model(one: ModelFolder) -> Iterator[ProbeResult]:
     """Loads a Whisper model and decodes a second of noise; reports the times."""
     began_s = time.monotonic()
     try:

@@ -88,7 +88,7 @@ def _row(one: ModelFolder, is_default: bool) -> tuple[str, ...]:
         "model": one.languages,
         "voice": one.languages,
         "checkpoint": "must be converted",
-        "partial": "half fetched",
+        "partial": "partly downloaded",
         "broken": f"broken: {one.problem}",
     }[one.kind]
     size = f"{one.size_bytes / 1e6:.0f} MB"

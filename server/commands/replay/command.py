@@ -78,28 +78,28 @@ def run(options: argparse.Namespace, config: Callable[[], Config]) -> int:
 
 
 async def _replayed(
-    sessions: Sequence[RecordedSession], config: Config, speed: float, acts: bool
+    sessions: Sequence[RecordedSession], config: Config, speed: float, runs_tools: bool
 ) -> list[SessionDiff]:
     """Replays sessions one after the other: at the same time they would slow each other down."""
     if all(unplayable(session) for session in sessions):
         return [SessionDiff(session, (), unplayable(session)) for session in sessions]
-    async with replay_environment(config, acts=acts) as stage:
-        return [await _difference(stage, session, speed) for session in sessions]
+    async with replay_environment(config, runs_tools=runs_tools) as environment:
+        return [await _difference(environment, session, speed) for session in sessions]
 
 
 async def _difference(
-    stage: ReplayEnvironment, session: RecordedSession, speed: float
+    environment: ReplayEnvironment, session: RecordedSession, speed: float
 ) -> SessionDiff:
     if problem := unplayable(session):
         return SessionDiff(session, (), problem)
     print(f"replaying {session.id}, {session.sound_s:.0f} s", file=sys.stderr, flush=True)
     try:
-        now = await replay(stage, session, speed)
+        replayed = await replay(environment, session, speed)
     except RequestError as error:
         return SessionDiff(session, (), str(error))
     if not session.has_words:
-        now = [replace(turn, transcript="", answer="") for turn in now]
-    return SessionDiff(session, pairs(session.turns, now))
+        replayed = [replace(turn, transcript="", answer="") for turn in replayed]
+    return SessionDiff(session, pairs(session.turns, replayed))
 
 
 def _speed(text: str) -> float:

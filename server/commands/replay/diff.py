@@ -145,8 +145,8 @@ def _took(pair: TurnPair) -> str:
     found = [turn.latency_ms for turn in (pair.old, pair.new) if turn is not None]
     if all(latency_ms is None for latency_ms in found):
         return ""
-    told = ["none" if latency_ms is None else f"{latency_ms:.0f}" for latency_ms in found]
-    return f" ({' -> '.join(told)} ms)"
+    times = ["none" if latency_ms is None else f"{latency_ms:.0f}" for latency_ms in found]
+    return f" ({' -> '.join(times)} ms)"
 
 
 def _turn(turn: RecordedTurn) -> str:

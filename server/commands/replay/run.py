@@ -53,8 +53,8 @@ class ReplayEnvironment:
     """Sessions with a server's engines and tools, and the records of their trace."""
 
     sessions: Sessions
-    kept: MemoryTraceSink
-    rehearsal: RecordedToolResults
+    trace_sink: MemoryTraceSink
+    tool_results: RecordedToolResults
 
 
 @dataclass(slots=True)
@@ -79,19 +79,19 @@ class ReplayClient:
 
 @asynccontextmanager
 async def replay_environment(
-    config: Config, *, acts: bool = False
+    config: Config, *, runs_tools: bool = False
 ) -> AsyncIterator[ReplayEnvironment]:
-    """Yields an environment for replays. `acts`: tools that change something are called, also in
-    the real house. Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup."""
-    kept, rehearsal = MemoryTraceSink(), RecordedToolResults()
+    """Yields an environment for replays. `runs_tools`: tools that change something are called, also
+    in the real house. Raises EngineMissing or ConfigError, possibly inside an ExceptionGroup."""
+    trace_sink, tool_results = MemoryTraceSink(), RecordedToolResults()
     with_words = structs.replace(config, trace=TraceConfig(transcripts=True))
-    instead = None if acts else rehearsal.instead
-    async with assemble(with_words, PrometheusMetrics(), kept, instead) as parts:
-        yield ReplayEnvironment(parts.sessions, kept, rehearsal)
+    override = None if runs_tools else tool_results.override
+    async with assemble(with_words, PrometheusMetrics(), trace_sink, override) as parts:
+        yield ReplayEnvironment(parts.sessions, trace_sink, tool_results)
 
 
 async def replay(
-    stage: ReplayEnvironment, session: RecordedSession, speed: float = 1.0
+    environment: ReplayEnvironment, session: RecordedSession, speed: float = 1.0
 ) -> list[RecordedTurn]:
     """Replays a session; returns its turns as they are now.
 
@@ -107,9 +107,9 @@ async def replay(
     )
     if paced_by == "client":
         speed = 1.0
-    stage.rehearsal.begin(session.called)
+    environment.tool_results.begin(session.tool_calls)
     async with (
-        stage.sessions.open(
+        environment.sessions.open(
             settings, paced_by=paced_by, place=session.place, door="replay"
         ) as live,
         asyncio.TaskGroup() as tasks,
@@ -123,30 +123,32 @@ async def replay(
                 await live.settled()
         for task in background:
             task.cancel()
-    return turns(record for record in stage.kept.records if record["session"] == live.id)
+    return turns(
+        record for record in environment.trace_sink.records if record["session"] == live.id
+    )
 
 
 async def _speak(
     live: Session, client: ReplayClient, session: RecordedSession, speed: float
 ) -> None:
     """Feeds one frame per 20 ms and repeats the client's actions at their positions."""
-    clock, steps = asyncio.get_running_loop().time, list(session.steps)
+    clock, actions = asyncio.get_running_loop().time, list(session.actions)
     began_at = clock()
     for start in range(0, len(session.pcm), FRAME_SAMPLES):
         pcm = session.pcm[start : start + FRAME_SAMPLES]
         await asyncio.sleep(began_at + (start + len(pcm)) / ASR_RATE_HZ / speed - clock())
-        while steps and steps[0].at <= start:
-            _do(live, client, steps.pop(0))
+        while actions and actions[0].at <= start:
+            _repeat(live, client, actions.pop(0))
         live.feed(AudioFrame(pcm, ASR_RATE_HZ, start))
-    for step in steps:
-        _do(live, client, step)
+    for action in actions:
+        _repeat(live, client, action)
 
 
-def _do(live: Session, client: ReplayClient, step: RecordedAction) -> None:
+def _repeat(live: Session, client: ReplayClient, action: RecordedAction) -> None:
     """Repeats one action of the client. If the session refuses it now, the difference shows in the
     turns."""
     try:
-        match step.do:
+        match action.action:
             case SessionSettings() as settings:
                 live.configure(settings)
             case RecordedTruncation(audio_end_ms=audio_end_ms):
@@ -185,7 +187,7 @@ def unplayable(session: RecordedSession) -> str:
     if not len(session.pcm):
         return "its trace has no sound (trace.audio)"
     if session.settings is None:
-        return "its trace does not tell its settings"
+        return "its trace has no settings"
     return ""
 
 

@@ -29,14 +29,14 @@ class RecordedToolResults:
     def __init__(self) -> None:
         self._results: dict[tuple[str, str], deque[str]] = {}
 
-    def begin(self, called: Iterable[RecordedToolCall]) -> None:
+    def begin(self, calls: Iterable[RecordedToolCall]) -> None:
         """Takes the recorded calls of the next session."""
         self._results.clear()
-        for one in called:
+        for one in calls:
             key = one.name, _canonical(one.arguments)
             self._results.setdefault(key, deque()).append(one.output)
 
-    def instead(self, call: ToolCall, tool: Tool) -> str | None:
+    def override(self, call: ToolCall, tool: Tool) -> str | None:
         """Returns the recorded result of the same call, each once, or that it was not run
         (`ToolOverride`). Returns None for tools that only read and for tools of this process: they
         are called."""

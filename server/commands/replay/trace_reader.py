@@ -53,7 +53,7 @@ class RecordedAction:
 
     at: int
     "Number of input samples that the client had sent before."
-    do: SessionSettings | RecordedTruncation | Literal["commit", "respond", "clear", "cancel"]
+    action: SessionSettings | RecordedTruncation | Literal["commit", "respond", "clear", "cancel"]
     """New settings; how much of an answer was played; commit of the input or request for a response
     by a client without turn detection; clearing of the input; cancelling of the response."""
 
@@ -77,7 +77,7 @@ class RecordedSession:
     "Settings at the beginning; None if the trace has none."
     pcm: Pcm = field(repr=False)
     "Received audio, int16 at 16 kHz; empty if the trace has no audio."
-    steps: Sequence[RecordedAction]
+    actions: Sequence[RecordedAction]
     turns: Sequence[RecordedTurn]
     has_words: bool
     is_cut: bool
@@ -85,7 +85,7 @@ class RecordedSession:
     paced_by: PlayoutPacing = "server"
     "Side that paced the answers' audio: server (WebRTC, boards) or client (WebSocket)."
     place: DeviceLocation = UNKNOWN_LOCATION
-    called: Sequence[RecordedToolCall] = ()
+    tool_calls: Sequence[RecordedToolCall] = ()
     "Calls with results, in the order of the results."
 
     @property
@@ -111,37 +111,37 @@ def read(path: Path) -> list[RecordedSession]:
 def parse_session(name: str, records: Sequence[TraceRecord]) -> RecordedSession:
     """Builds a session from its records. Raises RequestError for invalid settings or audio."""
     chunks: list[Pcm] = []
-    steps: list[RecordedAction] = []
+    actions: list[RecordedAction] = []
     first: TraceRecord | None = None
     now: SessionSettings | None = None
-    heard = 0
+    samples = 0
     for record in records:
         if record["event"] == HEARD:
             chunks.append(_pcm(record, name))
-            heard += len(chunks[-1])
+            samples += len(chunks[-1])
         elif record["event"] == CONFIGURED:
             now = _settings(record, name)
             if first is None:
                 first = record
             else:
-                steps.append(RecordedAction(heard, now))
-        elif (did := _did(record, now, _paced_by(first, name))) is not None:
-            steps.append(RecordedAction(heard, did))
-    while steps and steps[-1] == RecordedAction(
-        heard, "cancel"
+                actions.append(RecordedAction(samples, now))
+        elif (action := _client_action(record, now, _paced_by(first, name))) is not None:
+            actions.append(RecordedAction(samples, action))
+    while actions and actions[-1] == RecordedAction(
+        samples, "cancel"
     ):  # closing the session also cancels its response
-        steps.pop()
+        actions.pop()
     return RecordedSession(
         name,
         None if first is None else _settings(first, name),
         np.concatenate(chunks) if chunks else np.zeros(0, np.int16),
-        steps,
+        actions,
         turns(records),
         has_words=any("transcript" in r for r in records if r["event"] == "Transcribed"),
         is_cut=any(record["event"] == NOT_HEARD for record in records),
         paced_by=_paced_by(first, name),
         place=_place(first, name),
-        called=_called(records, name),
+        tool_calls=_tool_calls(records, name),
     )
 
 
@@ -178,7 +178,7 @@ def turns(records: Iterable[TraceRecord]) -> list[RecordedTurn]:
     ]
 
 
-def _did(
+def _client_action(
     record: TraceRecord, now: SessionSettings | None, paced_by: PlayoutPacing
 ) -> RecordedTruncation | Literal["commit", "respond", "clear", "cancel"] | None:
     """Returns the client action that caused a record; None if there is none."""
@@ -190,7 +190,7 @@ def _did(
             return "respond"
         case "InputCleared":
             return "clear"
-        case "ResponseDone" if record.get("reason") == "client_cancelled" and _is_said(record):
+        case "ResponseDone" if _is_client_cancelled(record):
             return "cancel"
         # a server-paced session truncates its answers by itself
         case "ItemTruncated" if paced_by == "client":
@@ -198,13 +198,15 @@ def _did(
     return None
 
 
-def _is_said(record: TraceRecord) -> bool:
-    """Returns True for responses in the conversation. Out-of-band responses are not requested
-    again."""
+def _is_client_cancelled(record: TraceRecord) -> bool:
+    """Returns True if the client cancelled a response in the conversation. Out-of-band responses
+    are not requested again."""
+    if record.get("reason") != "client_cancelled":
+        return False
     return bool((record.get("terms") or {}).get("in_conversation", True))
 
 
-def _called(records: Iterable[TraceRecord], name: str) -> list[RecordedToolCall]:
+def _tool_calls(records: Iterable[TraceRecord], name: str) -> list[RecordedToolCall]:
     """Returns the tool calls with their results. Raises RequestError for an invalid one."""
     calls: dict[str, TraceRecord] = {}
     found: list[RecordedToolCall] = []

@@ -86,15 +86,14 @@ class XiaozhiConfig(Section, frozen=True):
     def __post_init__(self) -> None:
         networks_of(self.networks, "xiaozhi.networks")
 
-    def as_settings(self, state_dir: str, fresh: SessionSettings) -> XiaozhiSettings:
-        """Returns the settings in the door's form. `fresh`: settings with which a session
-        begins."""
-        detection = replace(fresh.turn_detection or TurnDetection(), kind=self.detection)
+    def as_settings(self, state_dir: str, initial_settings: SessionSettings) -> XiaozhiSettings:
+        """Returns the settings in the door's form. `initial_settings`: those of a new session."""
+        detection = replace(initial_settings.turn_detection or TurnDetection(), kind=self.detection)
         return XiaozhiSettings(
             networks=networks_of(self.networks, "xiaozhi.networks"),
             url=self.url,
             # The board has detected its own wake word already.
-            fresh=replace(fresh, wake_word="", turn_detection=detection),
+            initial_settings=replace(initial_settings, wake_word="", turn_detection=detection),
             dialogue=DialogueSettings(max_silence_s=self.max_silence_s, max_turn_s=self.max_turn_s),
             folder=Path(state_dir).expanduser() / FOLDER,
             offers_firmware=self.firmware == "at_start",

@@ -33,7 +33,7 @@ async def client(
     )
     task = asyncio.create_task(house.run())
     try:
-        await house.settled(PATIENCE_S)
+        await house.wait_for_names(PATIENCE_S)
         yield house
     finally:
         task.cancel()
@@ -51,7 +51,7 @@ async def tools(
 
 async def reached(house: HomeAssistantClient, *states: ConnectionState) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        await house.until(*states)
+        await house.wait_for_state(*states)
 
 
 async def until(is_so: Callable[[], bool]) -> None:

@@ -57,7 +57,7 @@ def test_devices_are_listed_paired_named_and_forgotten(
                 assert await earshot(here, *arguments) == ExitCode.OK
                 return capsys.readouterr().out.rstrip("\n")
 
-            assert await says("list") == "no device has come yet"
+            assert await says("list") == "no device has connected yet"
             new = await here.new()
             assert f"waits for approval ({new.pairing_code})" in await says("list")
             assert await says("pair", new.pairing_code) == f"approved: xiaozhi aa01 ({new.id})"
@@ -81,7 +81,7 @@ def test_devices_are_listed_paired_named_and_forgotten(
             shown = await says("profile", "küche", "volume=", "tools=", "echo=cancel", "--json")
             profile = msgspec.json.decode(shown)["profile"]
             assert (profile["volume"], profile["echo"]) == (None, "cancel")
-            assert await says("notify", "küche", "dinner") == "it waits until Küche is there"
+            assert await says("notify", "küche", "dinner") == "it waits until Küche connects"
             assert "away, 1 to hear" in await says("list")
             live = FakeLive(timing={"b": 600.4, "a": 12.0})
             with here.presence.connected(new.id, live):

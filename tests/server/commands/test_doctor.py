@@ -35,7 +35,7 @@ def recognisers(first: LoadableModel, monkeypatch: pytest.MonkeyPatch) -> list[P
     def as_said(answer: object) -> Callable[..., object]:
         return lambda *_: answer
 
-    monkeypatch.setattr(doctor, "machine", as_said(of))
+    monkeypatch.setattr(doctor, "offer_inputs", as_said(of))
     monkeypatch.setattr(doctor, "find_offers", as_said((first,)))
     found: Any = SimpleNamespace(known={})
     return list(doctor._recognisers(Config(), found))

@@ -17,9 +17,9 @@ from server.compose.plugins import (
     OpenedDoor,
     choose_plugins,
     create_tools,
-    look_at_unused,
     open_plugin_doors,
     plugin_routes,
+    unused_plugins,
 )
 from server.compose.tools import configured_tools
 from server.config import Config
@@ -106,13 +106,13 @@ def test_a_name_of_a_built_in_door_is_refused(site: Path) -> None:
     add(site, "doors", "whip", f"{SETTINGS}def create(settings, services): ...\n")
     with pytest.raises(ConfigError, match=r"doors\.whip \(acme 1\.0\): 'whip' is built in"):
         choose_plugins("earshot.doors", {"whip": {}})
-    assert [is_sound for is_sound, _ in look_at_unused(config())] == [False]
+    assert [is_usable for is_usable, _ in unused_plugins(config())] == [False]
 
 
 def test_a_broken_package_matters_only_if_it_is_named(site: Path) -> None:
     add(site, "doors", "broken", "import nosuchlibrary")
-    ((is_sound, sentence),) = look_at_unused(config())
-    assert not is_sound
+    ((is_usable, sentence),) = unused_plugins(config())
+    assert not is_usable
     assert sentence.startswith("door broken of acme 1.0 cannot be used: ")
     with pytest.raises(ConfigError, match=r"doors\.broken \(acme 1\.0\): .* cannot be imported"):
         choose_plugins("earshot.doors", {"broken": {}})
@@ -120,12 +120,12 @@ def test_a_broken_package_matters_only_if_it_is_named(site: Path) -> None:
 
 def test_a_package_that_is_not_named_does_nothing(site: Path) -> None:
     module = add(site, "tools", "idle", f"{SETTINGS}{TOOLS.replace('NAME', 'idle')}")
-    assert list(look_at_unused(config())) == [
+    assert list(unused_plugins(config())) == [
         (True, "tool idle of acme 1.0 is installed and not used; [tools.plugins.idle] turns it on")
     ]
     assert create_tools(config().tools) == {}
     assert __import__(module).told == []
-    assert list(look_at_unused(config(tools={"plugins": {"idle": {}}}))) == []
+    assert list(unused_plugins(config(tools={"plugins": {"idle": {}}}))) == []
 
 
 def test_tools_run_while_the_server_does(site: Path, caplog: pytest.LogCaptureFixture) -> None:

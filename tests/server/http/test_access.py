@@ -200,11 +200,11 @@ def test_wrong_keys_are_slowed_down_and_the_right_one_is_not(
     async def scene() -> None:
         async with serving(routes, gate=AccessGate(is_local=False, key=KEY)) as client:
             loop = asyncio.get_running_loop()
-            for _ in range(key_attempts.FREE - 1):
+            for _ in range(key_attempts.FREE_ATTEMPTS - 1):
                 assert (await client.get("/hello", headers=wrong)).status == 401
             assert (await client.get("/open", headers=wrong)).status == 200
             board = {"Authorization": "Bearer dev_of-a-board"}
-            for _ in range(3 * key_attempts.FREE):
+            for _ in range(3 * key_attempts.FREE_ATTEMPTS):
                 assert (await client.get("/open", headers=board)).status == 200
             began = loop.time()
             slow = await client.get("/nowhere", headers=wrong)

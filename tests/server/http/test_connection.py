@@ -20,7 +20,7 @@ from core.http.routes import Route
 from server.http import connection, edge
 from server.http.app import build, run_application
 from server.http.auth import AccessGate
-from server.net.listeners import BACKLOG, UNTAKEN_TIMEOUT_MS, bind
+from server.net.listeners import BACKLOG, UNACKNOWLEDGED_TIMEOUT_MS, bind
 from server.net.tls import open_tls
 from server.runtime.metrics import PrometheusMetrics
 from tests.server.http.harness import KEY, MAX_BODY_BYTES, hello, route
@@ -542,7 +542,7 @@ def test_the_backlog_is_the_systems_and_who_takes_nothing_is_let_go() -> None:
         accepted, _ = listening.accept()
         with accepted, client:
             option = socket.TCP_USER_TIMEOUT
-            assert accepted.getsockopt(socket.IPPROTO_TCP, option) == UNTAKEN_TIMEOUT_MS
+            assert accepted.getsockopt(socket.IPPROTO_TCP, option) == UNACKNOWLEDGED_TIMEOUT_MS
 
 
 def test_http_on_the_port_of_https_is_sent_there(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from core.errors import Unauthorized
 from server.http.key_attempts import (
-    FORGET_S,
-    FREE,
+    FREE_ATTEMPTS,
     MAX_ADDRESSES,
     MAX_WAIT_S,
+    RESET_AFTER_S,
     KeyAttemptLimiter,
 )
 from tests.loop import run_virtual
@@ -20,19 +20,19 @@ HERE, THERE = "192.0.2.7", "192.0.2.8"
 
 
 def waits(keys: KeyAttemptLimiter, remote: str, count: int, now: float = 0.0) -> list[float]:
-    return [keys.came(remote, now) for _ in range(count)]
+    return [keys.count_wrong_key(remote, now) for _ in range(count)]
 
 
 def test_some_are_free_and_the_further_ones_take_longer_and_longer() -> None:
     keys = KeyAttemptLimiter()
-    assert waits(keys, HERE, FREE) == [0.0] * FREE
+    assert waits(keys, HERE, FREE_ATTEMPTS) == [0.0] * FREE_ATTEMPTS
     assert waits(keys, HERE, 6) == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
     assert waits(keys, HERE, 2000)[-1] == MAX_WAIT_S
 
 
 def test_each_address_counts_for_itself() -> None:
     keys = KeyAttemptLimiter()
-    waits(keys, HERE, FREE + 5)
+    waits(keys, HERE, FREE_ATTEMPTS + 5)
     assert waits(keys, THERE, 1) == [0.0]
 
 
@@ -47,21 +47,21 @@ def test_each_address_counts_for_itself() -> None:
 )
 def test_a_network_of_ipv6_is_one_address(one: str, other: str, is_same: bool) -> None:
     keys = KeyAttemptLimiter()
-    waits(keys, one, FREE)
-    assert (keys.came(other, 0.0) > 0) is is_same
+    waits(keys, one, FREE_ATTEMPTS)
+    assert (keys.count_wrong_key(other, 0.0) > 0) is is_same
 
 
 def test_an_address_that_was_quiet_begins_anew() -> None:
     keys = KeyAttemptLimiter()
-    waits(keys, HERE, FREE + 5)
-    assert keys.came(HERE, FORGET_S) == MAX_WAIT_S
-    assert keys.came(HERE, 2 * FORGET_S + 1) == 0.0
+    waits(keys, HERE, FREE_ATTEMPTS + 5)
+    assert keys.count_wrong_key(HERE, RESET_AFTER_S) == MAX_WAIT_S
+    assert keys.count_wrong_key(HERE, 2 * RESET_AFTER_S + 1) == 0.0
 
 
 def test_the_addresses_are_bounded() -> None:
     keys = KeyAttemptLimiter()
     for number in range(MAX_ADDRESSES + 100):
-        keys.came(f"10.1.{number // 256}.{number % 256}", 0.0)
+        keys.count_wrong_key(f"10.1.{number // 256}.{number % 256}", 0.0)
     assert len(keys._wrong) == MAX_ADDRESSES
 
 
@@ -78,7 +78,7 @@ def test_every_answer_waits_however_many_do() -> None:
 
     async def main() -> None:
         keys = KeyAttemptLimiter()
-        waits(keys, HERE, FREE + 10)
+        waits(keys, HERE, FREE_ATTEMPTS + 10)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(1100):
                 tasks.create_task(guess(keys))
@@ -89,6 +89,6 @@ def test_every_answer_waits_however_many_do() -> None:
 
 def test_the_log_tells_it_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    waits(KeyAttemptLimiter(), HERE, FREE + 50)
+    waits(KeyAttemptLimiter(), HERE, FREE_ATTEMPTS + 50)
     (line,) = caplog.messages
     assert HERE in line

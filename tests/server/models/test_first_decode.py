@@ -9,7 +9,7 @@ from core.errors import EngineError
 from engines.registry import EngineAvailability
 from server.compose.choices import PlacementInputs, choose_one
 from server.config import AsrConfig, Config, PathsConfig
-from server.models.first_decode import MAX_START_S, with_times
+from server.models.first_decode import MAX_START_S, with_benchmarks
 from serving.placement.benchmarks import read_benchmarks
 from serving.placement.choose import LIVE_MS, WHISPER_FILES, find_whisper
 from serving.placement.hardware import Gpu, Hardware
@@ -58,7 +58,7 @@ def started(
     out: list[PlacementInputs] = []
 
     async def main() -> None:
-        out.append(await with_times(config, found, device))
+        out.append(await with_benchmarks(config, found, device))
 
     run_virtual(main())
     choice = choose_one(config, "asr", out[0])

@@ -249,7 +249,7 @@ def test_progress_elsewhere_is_a_few_lines() -> None:
         progress.add(10_000)
     progress.finish()
     lines = [line.split(",")[0].strip() for line in out.getvalue().splitlines()]
-    assert lines == ["300 kB are there already", "50% of 1 MB", "75% of 1 MB", "100% of 1 MB"]
+    assert lines == ["300 kB were downloaded before", "50% of 1 MB", "75% of 1 MB", "100% of 1 MB"]
 
 
 def test_addresses_that_cannot_be_read_are_refused() -> None:

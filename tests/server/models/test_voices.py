@@ -92,7 +92,7 @@ def test_pulled_is_listed_loads_and_speaks_by_its_name(
     assert "speaks en" in findings[-1].what
     file = next(one.path.glob("*.onnx"))
     file.write_bytes(b"changed")
-    assert "changed since it came" in list(check(one))[-1].what
+    assert "changed since the download" in list(check(one))[-1].what
     file.unlink()
     assert find_installed(models, wanted).problem == f"has no {file.name}"
 

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.session.sessions import Sessions
 from pipeline.shared.settings import SessionSettings
-from server.runtime.idle_gc import QUIET_S, tidy
+from server.runtime.idle_gc import QUIET_S, collect_when_idle
 from tests.loop import run_virtual
 from tests.pipeline.fakes import World
 
@@ -31,7 +31,7 @@ def test_it_is_tidied_once_when_nobody_is_left(monkeypatch: pytest.MonkeyPatch) 
             async with sessions.open(SessionSettings(), paced_by="server"):
                 await asyncio.sleep(end - begin)
 
-        tidying = asyncio.create_task(tidy(sessions))
+        tidying = asyncio.create_task(collect_when_idle(sessions))
         async with asyncio.TaskGroup() as tasks:
             for begin, end in ((100, 200), (150, 300), (300 + QUIET_S / 2, 400), (500, 600)):
                 tasks.create_task(talk(begin, end))

@@ -135,7 +135,7 @@ def test_half_made_it_is_not_there_and_goes_on(home: Home) -> None:
 
     make_torch(home.wheels, "2.13.0")  # only the one for everything, of the usual index
     code, said, wrong = home.earshot(*CPU)
-    assert f"going on with {home.environment}" in said
+    assert f"continuing with {home.environment}" in said
     assert code == ExitCode.CANNOT_RUN
     assert "vLLM does not load: ModuleNotFoundError: No module named 'what_it_forgot" in wrong
     assert read_environment(home.environment) is None

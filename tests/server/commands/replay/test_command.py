@@ -65,7 +65,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         async with replay_environment(Config()) as stage:
             first = RecordedSession("first", SETTINGS, pcm, (), (), has_words=True, is_cut=False)
             await replay(stage, first)
-            return stage.kept.records
+            return stage.trace_sink.records
 
     told = asyncio.run(run())
     with trace_of(path) as sink:

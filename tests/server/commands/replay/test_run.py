@@ -77,7 +77,7 @@ def again(
     kept, rehearsal, found = MemoryTraceSink(), RecordedToolResults(), list[RecordedTurn]()
 
     async def main() -> None:
-        instead = None if acts else rehearsal.instead
+        instead = None if acts else rehearsal.override
         toolbox = Toolbox(world.providers, world.metrics, instead=instead)
         around = replace(world.services(), toolbox=toolbox, trace=kept, traces_words=True)
         sessions = Sessions(around, world.conversations, 1)
@@ -124,7 +124,7 @@ def test_a_client_that_plays_by_itself_is_one_in_the_replay_too(speed: float) ->
     assert said_before(now) == said_before(then), "cut where its client said that it was"
 
     uncut = talkative()
-    again(uncut, replace(session, steps=()))
+    again(uncut, replace(session, actions=()))
     assert len(said_before(uncut)[0]) > len(said_before(now)[0])
     assert words(again(talkative(), replace(session, paced_by="server"))) != words(session.turns)
 
@@ -143,7 +143,7 @@ def test_an_answer_that_its_client_cancelled_is_cancelled_again() -> None:
         return world
 
     session = live(slow(), scenario)
-    assert [step.do for step in session.steps] == ["cancel", "clear"]
+    assert [step.action for step in session.actions] == ["cancel", "clear"]
     assert words(again(slow(), session)) == words(session.turns)
 
 
@@ -153,7 +153,7 @@ def test_what_the_end_of_a_session_cut_is_not_cancelled_again() -> None:
 
     world = talkative()
     world.llm.word_s = 0.3
-    assert live(world, scenario).steps == []
+    assert live(world, scenario).actions == []
 
 
 async def asks(session: Session) -> None:
@@ -164,14 +164,14 @@ def test_a_tool_that_changes_something_answers_as_then_and_is_not_called() -> No
     then, now = Adder(), Adder()
     session = live(World(providers=[then]), asks)
     assert (then.ran, session.turns[0].transcript) == ([4], "four")
-    assert session.called == [RecordedToolCall("add", {"a": 2, "b": 2}, '{"sum": 4}')]
+    assert session.tool_calls == [RecordedToolCall("add", {"a": 2, "b": 2}, '{"sum": 4}')]
     assert words(again(World(providers=[now]), session)) == words(session.turns)
     assert now.ran == []
 
 
 def test_without_a_recorded_result_it_says_that_it_was_not_run() -> None:
     then, now, world = Adder(), Adder(), World()
-    session = replace(live(World(providers=[then]), asks), called=())
+    session = replace(live(World(providers=[then]), asks), tool_calls=())
     world.providers = [now]
     again(world, session)
     assert now.ran == []
@@ -188,7 +188,7 @@ def test_it_is_called_where_it_was_asked_for() -> None:
 
 def test_who_only_reads_and_the_replays_own_house_are_asked() -> None:
     home = DemoHome(default_home(), language="en")
-    toolbox = Toolbox([HomeTools(home)], Counts(), instead=RecordedToolResults().instead)
+    toolbox = Toolbox([HomeTools(home)], Counts(), instead=RecordedToolResults().override)
     lamps = ToolCall("c", "HassTurnOn", {"name": "kitchen lights"})
 
     async def main() -> None:
@@ -197,12 +197,12 @@ def test_who_only_reads_and_the_replays_own_house_are_asked() -> None:
 
     asyncio.run(main())
     session = live(World(), asks)
-    assert words(again(World(), replace(session, called=()))) == words(session.turns)
+    assert words(again(World(), replace(session, tool_calls=()))) == words(session.turns)
 
 
 def test_the_same_call_has_its_results_in_turn() -> None:
     rehearsal, adder = RecordedToolResults(), Adder()
-    toolbox = Toolbox([adder], Counts(), instead=rehearsal.instead)
+    toolbox = Toolbox([adder], Counts(), instead=rehearsal.override)
     call = ToolCall("c", "add", {"b": 1, "a": 1})
 
     async def main() -> None:

@@ -75,7 +75,7 @@ def test_sound_behind_a_wake_word_needs_none_to_be_heard_again() -> None:
     asked = SessionSettings(wake_word="okay_nabu", language="en")
     found = parse_session("s", [configured(asked), sound(320), configured(asked)])
     assert found.settings == SessionSettings(language="en")
-    assert found.steps == [RecordedAction(320, SessionSettings(language="en"))]
+    assert found.actions == [RecordedAction(320, SessionSettings(language="en"))]
 
 
 def test_an_answer_that_was_told_after_the_next_turn_keeps_its_place() -> None:
@@ -115,7 +115,7 @@ def test_what_a_client_without_turn_detection_did_is_done_where_it_did_it() -> N
             record("ResponseCreated"),
         ],
     )
-    assert found.steps == [
+    assert found.actions == [
         RecordedAction(640, "commit"),
         RecordedAction(640, "respond"),
         RecordedAction(960, later),
@@ -124,7 +124,7 @@ def test_what_a_client_without_turn_detection_did_is_done_where_it_did_it() -> N
 
 def test_older_traces_tell_of_no_pace_and_are_of_calls() -> None:
     found = parse_session("s", [configured(SessionSettings()), sound(320)])
-    assert (found.paced_by, found.place, found.called) == ("server", UNKNOWN_LOCATION, [])
+    assert (found.paced_by, found.place, found.tool_calls) == ("server", UNKNOWN_LOCATION, [])
 
 
 def test_only_a_client_that_plays_by_itself_tells_how_far() -> None:
@@ -134,7 +134,7 @@ def test_only_a_client_that_plays_by_itself_tells_how_far() -> None:
         ("server", []),
     ):
         begun = {**configured(SessionSettings()), "paced_by": paced_by}
-        assert parse_session("s", [begun, sound(320), told, sound(320)]).steps == steps
+        assert parse_session("s", [begun, sound(320), told, sound(320)]).actions == steps
 
 
 def test_a_response_beside_the_conversation_is_cancelled_in_no_replay() -> None:
@@ -143,7 +143,7 @@ def test_a_response_beside_the_conversation_is_cancelled_in_no_replay() -> None:
 
     begun = configured(SessionSettings())
     told = [begun, cancelled(in_conversation=False), sound(320), cancelled(), sound(320)]
-    assert parse_session("s", told).steps == [RecordedAction(320, "cancel")]
+    assert parse_session("s", told).actions == [RecordedAction(320, "cancel")]
 
 
 def test_a_trace_without_sound_is_not_replayed() -> None:
