@@ -69,7 +69,7 @@ class ClientSecretResponse(Struct, frozen=True):
     session: dict[str, Any]
 
     def __repr__(self) -> str:
-        return f"SecretAnswer(expires_at={self.expires_at})"
+        return f"ClientSecretResponse(expires_at={self.expires_at})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,12 +33,12 @@ from signaling.realtime.protocol.client_events import (
     ResponseCreate,
     SessionUpdate,
 )
-from signaling.realtime.protocol.conversation_events import of_conversation
+from signaling.realtime.protocol.conversation_events import conversation_event
 from signaling.realtime.protocol.decode import MAX_EVENT_BYTES, BadEvent, too_large
 from signaling.realtime.protocol.input_rate import PARAM, WARNING, SampleRateCheck
 from signaling.realtime.protocol.server_events import QUALITY_EVENT, Json
 from signaling.realtime.protocol.translator import EventTranslator, Transport
-from signaling.realtime.protocol.validation import missing_in, params_below
+from signaling.realtime.protocol.validation import item_error_code, params_below
 from signaling.realtime.session.items import new_item
 from signaling.realtime.session.response import response_request
 from signaling.realtime.session.settings import (
@@ -50,7 +50,7 @@ from signaling.realtime.transports.event_size import EventSizeLimit
 from signaling.realtime.transports.fairness import (
     LARGE_EVENT_CHARS,
     SAMPLES_PER_EVENT,
-    SAMPLES_PER_TURN,
+    SAMPLES_PER_STEP,
     EventLoopShare,
 )
 from signaling.realtime.transports.sideband_outbox import SidebandOutbox
@@ -60,7 +60,7 @@ logger = logging.getLogger(__name__)
 PADDING_PARAM = "session.earshot.transcription.padding"
 "Field that a warning about padding names."
 
-MAX_UNTAKEN = 256
+MAX_UNREAD_EVENTS = 256
 "A new item waits until fewer events than this wait for the client."
 
 
@@ -123,12 +123,12 @@ class RealtimeConnection:
         self._input_rate = SampleRateCheck()
         self._end: DisconnectReason | None = None
         self._tasks: asyncio.TaskGroup | None = None
-        self._watch: asyncio.Task[None] | None = None
+        self._home_task: asyncio.Task[None] | None = None
         self._watched_language: str | None = None
         "Language in which the client watches the home."
         self._now = asyncio.get_running_loop().time
         self._active_at = self._now()
-        self._idle = Alarm(self._now)
+        self._idle_alarm = Alarm(self._now)
         self._loop_share = EventLoopShare()
         "Work of this client and its sideband connections, to share the event loop fairly."
         self.sidebands: set[SidebandOutbox] = set()
@@ -137,7 +137,7 @@ class RealtimeConnection:
     async def run(self) -> DisconnectReason:
         """Sends `session.created`, then all events until the session ends. Returns the reason of
         the end."""
-        self._touch()
+        self._note_activity()
         try:
             await self._run()
         finally:
@@ -156,16 +156,16 @@ class RealtimeConnection:
             self._tasks = tasks
             idle = tasks.create_task(self._end_when_idle(), name="idle")
             expiry = tasks.create_task(self._end_when_expired(), name="expiry")
-            for begun in self._translator.created():
-                await self._send(begun)
+            for first_event in self._translator.created():
+                await self._send(first_event)
             await self._warn_of_padding()
             self._follow_home()
             async for session_event in self._session.events:
-                self._touch()
+                self._note_activity()
                 for out in self._translator.to_json(session_event):
                     await self._send(out)
             self._tasks = None
-            for task in (idle, expiry, self._watch):
+            for task in (idle, expiry, self._home_task):
                 if task is not None:
                     task.cancel()
 
@@ -175,8 +175,8 @@ class RealtimeConnection:
 
     def join(self, sideband: SidebandOutbox) -> None:
         """Adds a sideband connection: it gets `session.created`, then all events from now on."""
-        for begun in self._translator.created():
-            sideband.tell(begun)
+        for first_event in self._translator.created():
+            sideband.send(first_event)
         if self._end is not None:
             sideband.close()
         self.sidebands.add(sideband)
@@ -186,10 +186,10 @@ class RealtimeConnection:
         with an `error` event, not raised."""
         if self._end is not None:
             return  # too late: the session accepts nothing any more
-        self._touch()
+        self._note_activity()
         self._loop_share.begin_event(self._active_at)
         is_large = len(text) >= LARGE_EVENT_CHARS
-        if self._loop_share.is_share_used(SAMPLES_PER_TURN if is_large else SAMPLES_PER_EVENT):
+        if self._loop_share.is_share_used(SAMPLES_PER_STEP if is_large else SAMPLES_PER_EVENT):
             await asyncio.sleep(0)
         event_id = None
         try:
@@ -205,14 +205,14 @@ class RealtimeConnection:
         """True if the client asked for events about the quality of its connection."""
         return QUALITY_EVENT in self._translator.configuration.include
 
-    async def tell_quality(self, quality: ConnectionStats) -> None:
+    async def send_quality(self, quality: ConnectionStats) -> None:
         """Sends the connection's quality, if the client asked for it."""
         if self.wants_quality:
             await self._send(self._translator.connection(quality))
 
     async def refuse_binary(self, sideband: SidebandOutbox | None = None) -> None:
         """Answers a binary frame with an `error` event."""
-        self._touch()
+        self._note_activity()
         self._loop_share.begin_event(self._active_at)
         if self._loop_share.is_share_used(SAMPLES_PER_EVENT):
             await asyncio.sleep(0)
@@ -224,12 +224,12 @@ class RealtimeConnection:
         """Answers a text that was too large for the transport with an `error` event."""
         await self._refuse(too_large(MAX_EVENT_BYTES), sideband=sideband)
 
-    async def tell_flooded(self, unread: int) -> None:
+    async def send_flood_error(self, unread: int) -> None:
         """Sends the last event of a client that sends faster than its events can be read."""
         message = f"The call ends: {unread} events wait to be read, and more came."
         await self._send(
             self._translator.error("too_many_events", message, kind="rate_limit_error"),
-            is_for_all=False,
+            to_sidebands=False,
         )
 
     def close(self, end: DisconnectReason = DisconnectReason.CLIENT) -> None:
@@ -255,18 +255,18 @@ class RealtimeConnection:
             case InputClear():
                 session.clear_input()
             case OutputClear():
-                self._needs("webrtc", "output_audio_buffer.clear")
+                self._require_transport("webrtc", "output_audio_buffer.clear")
                 session.clear_output()
             case ItemCreate():
                 await self._add_item(event)
             case ItemDelete(item_id=item_id):
-                with missing_in("delete"):
+                with item_error_code("delete"):
                     session.delete_item(item_id)
             case ItemRetrieve(item_id=item_id):
-                with missing_in("retrieve"):
+                with item_error_code("retrieve"):
                     session.retrieve_item(item_id)
             case ItemTruncate(item_id=item_id, audio_end_ms=audio_end_ms):
-                with missing_in("truncate"):
+                with item_error_code("truncate"):
                     session.truncate(item_id, audio_end_ms)
             case ResponseCreate(response=params):
                 prompts = self._translator.configuration.settings.prompts
@@ -300,14 +300,14 @@ class RealtimeConnection:
 
     async def _warn_of_padding(self) -> None:
         """Sends a warning if the client's padding does not fit its model and was replaced."""
-        settings, instead = (
+        settings, used_padding = (
             self._translator.configuration.settings,
             self._translator.fallback_padding,
         )
-        if instead is not None:
+        if used_padding is not None:
             message = (
                 f"The model {settings.asr!r} was not trained for the padding "
-                f"{settings.padding!r}: {instead!r} is used."
+                f"{settings.padding!r}: {used_padding!r} is used."
             )
             await self._send(self._translator.warning("padding_replaced", message, PADDING_PARAM))
 
@@ -315,16 +315,16 @@ class RealtimeConnection:
         """Adds an item. It waits while many events are unread: images are sent back to the client,
         so it must read to send more."""
         made = new_item(event.item)
-        self._size_limit.check(of_conversation(ItemAdded(made.item, None)), "item")
-        heard = await decode_recordings(
+        self._size_limit.check(conversation_event(ItemAdded(made.item, None)), "item")
+        recordings = await decode_recordings(
             made.recordings, self._translator.configuration.input_format
         )
-        await self._session.events.room(MAX_UNTAKEN)
-        self._session.add_item(made.item, event.previous_item_id, heard)
+        await self._session.events.room(MAX_UNREAD_EVENTS)
+        self._session.add_item(made.item, event.previous_item_id, recordings)
 
     async def _append_audio(self, event: InputAppend) -> None:
         """Takes audio of the client. Without turn detection it is gathered into large frames."""
-        self._needs("websocket", "input_audio_buffer.append")
+        self._require_transport("websocket", "input_audio_buffer.append")
         if event.event_id != self._translator.appended:
             await asyncio.sleep(0)  # errors that are due now belong to the previous event
             self._translator.appended = event.event_id
@@ -332,8 +332,8 @@ class RealtimeConnection:
         if not self._translator.configuration.says_input_rate:
             await self._check_rate(audio_ms)
         # Without turn detection nothing happens until the client commits, so no frame is urgent.
-        gathers = self._translator.configuration.settings.turn_detection is None
-        if not gathers or self._audio_input.is_slice:
+        gathers_audio = self._translator.configuration.settings.turn_detection is None
+        if not gathers_audio or self._audio_input.is_slice:
             await self._feed(self._audio_input.take())
 
     async def _check_rate(self, audio_ms: float) -> None:
@@ -350,7 +350,7 @@ class RealtimeConnection:
                 await asyncio.sleep(0)
             self._session.feed(frame)
 
-    def _needs(self, transport: Transport, name: str) -> None:
+    def _require_transport(self, transport: Transport, name: str) -> None:
         if self._transport != transport:
             raise RequestError(
                 f"'{name}' is not for this transport: over WebRTC audio runs on the media track, "
@@ -369,25 +369,25 @@ class RealtimeConnection:
         if isinstance(error, BadEvent):
             event_id = error.event_id
         self._metrics.count("earshot_errors", code=error.code)
-        is_theirs = isinstance(error, RequestError)
+        is_client_error = isinstance(error, RequestError)
         param = error.param if isinstance(error, RequestError) else None
         out = self._translator.error(
             error.code,
             str(error),
-            kind="invalid_request_error" if is_theirs else "server_error",
+            kind="invalid_request_error" if is_client_error else "server_error",
             param=param,
             event_id=event_id,
         )
         if sideband is None:
-            await self._send(out, is_for_all=False)
+            await self._send(out, to_sidebands=False)
         else:
-            sideband.tell(out)
+            sideband.send(out)
 
-    async def _send(self, out: Json, *, is_for_all: bool = True) -> None:
-        """Sends an event to the client, and to its sideband connections if `is_for_all`. If the
+    async def _send(self, out: Json, *, to_sidebands: bool = True) -> None:
+        """Sends an event to the client, and to its sideband connections if `to_sidebands`. If the
         client cannot be reached, the session ends and nothing more is sent to it."""
-        for sideband in self.sidebands if is_for_all else ():
-            sideband.tell(out)
+        for sideband in self.sidebands if to_sidebands else ():
+            sideband.send(out)
         if self._end in (DisconnectReason.CLIENT, DisconnectReason.LAGGING):
             return
         text = self._size_limit.text(out)
@@ -400,12 +400,12 @@ class RealtimeConnection:
         except SlowClient:
             self.close(DisconnectReason.LAGGING)
 
-    def _touch(self) -> None:
+    def _note_activity(self) -> None:
         self._active_at = self._now()
-        self._idle.set(self._active_at + self._idle_timeout_s)
+        self._idle_alarm.set(self._active_at + self._idle_timeout_s)
 
     async def _end_when_idle(self) -> None:
-        await self._idle.wait()
+        await self._idle_alarm.wait()
         message = f"The session ends: nothing happened for {self._idle_timeout_s:g} s."
         await self._send(self._translator.error("session_idle", message))
         self.close(DisconnectReason.IDLE)
@@ -424,14 +424,14 @@ class RealtimeConnection:
         configuration = self._translator.configuration
         wanted = self._home is not None and "earshot.home" in configuration.include
         language = configuration.settings.language
-        if self._watch is not None:
+        if self._home_task is not None:
             if wanted and language == self._watched_language:
                 return
-            self._watch.cancel()
-            self._watch = None
+            self._home_task.cancel()
+            self._home_task = None
         if wanted and self._tasks is not None:
             self._watched_language = language
-            self._watch = self._tasks.create_task(self._send_home(language), name="home")
+            self._home_task = self._tasks.create_task(self._send_home(language), name="home")
 
     async def _send_home(self, language: str | None) -> None:
         assert self._home is not None

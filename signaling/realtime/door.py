@@ -46,7 +46,7 @@ class RealtimeSettings:
     """WebRTC: time in seconds without an event or speech. Silent audio does not count, as it never
     stops."""
     peer: PeerSettings = field(default_factory=PeerSettings)
-    fresh: SessionSettings = field(default_factory=SessionSettings)
+    initial_settings: SessionSettings = field(default_factory=SessionSettings)
     "Settings of a session before its client sends any."
 
 
@@ -94,14 +94,14 @@ class RealtimeDoor:
             self._metrics,
             home=self._home,
             idle_timeout_s=self._settings.idle_timeout_s,
-            fresh=self._fresh,
+            initial_settings=self._initial_settings,
             client_secret=client_secret,
         )
 
     async def client_secret(self, request: aioweb.Request) -> aioweb.Response:
         """Makes a client secret for sessions with these settings."""
-        asked = read_secret_request(await request.read())
-        return _json(self._mint(asked))
+        secret_request = read_secret_request(await request.read())
+        return _json(self._mint(secret_request))
 
     async def beta_session(self, request: aioweb.Request) -> aioweb.Response:
         """Makes a client secret for clients of the beta API, whose session object is flat."""
@@ -113,7 +113,7 @@ class RealtimeDoor:
 
     async def call(self, request: aioweb.Request) -> aioweb.Response:
         """Answers an SDP offer and starts the call, which outlives the request."""
-        offer = await read_offer(request, self._fresh, self._client_secret(request))
+        offer = await read_offer(request, self._initial_settings, self._client_secret(request))
         configuration = replace(offer.configuration, is_beta=is_beta(request.headers))
         # A caller that hangs up before the answer never learns the id to end the call, so the call
         # ends with the request.
@@ -124,7 +124,7 @@ class RealtimeDoor:
         """Answers the SDP offer of a client of the beta API, which is always raw SDP."""
         sdp = await read_sdp(request)
         configuration = configuration_of(
-            request.query, self._fresh, client_secret=self._client_secret(request)
+            request.query, self._initial_settings, client_secret=self._client_secret(request)
         )
         starting = self.calls.start(sdp, replace(configuration, is_beta=True))
         call_id, answer = await while_connected(request, starting)
@@ -143,15 +143,15 @@ class RealtimeDoor:
     async def _mint_flat(
         self, request: aioweb.Request, *, is_transcription: bool
     ) -> aioweb.Response:
-        reshape = partial(secret_request_to_ga, is_transcription=is_transcription)
-        client_secret = self._mint(read_secret_request(await request.read(), reshape))
+        to_ga = partial(secret_request_to_ga, is_transcription=is_transcription)
+        client_secret = self._mint(read_secret_request(await request.read(), to_ga))
         secret = {"value": client_secret.value, "expires_at": client_secret.expires_at}
         return _json({**session_to_beta(client_secret.session), "client_secret": secret})
 
-    def _mint(self, asked: ClientSecretRequest) -> ClientSecretResponse:
+    def _mint(self, secret_request: ClientSecretRequest) -> ClientSecretResponse:
         assert self.secrets is not None
-        configuration = configuration_of({}, self._fresh, asked.session)
-        value, expires_at = self.secrets.mint(asked)
+        configuration = configuration_of({}, self._initial_settings, secret_request.session)
+        value, expires_at = self.secrets.mint(secret_request)
         return ClientSecretResponse(value, expires_at, session_json(configuration, new_id("sess")))
 
     def _client_secret(self, request: aioweb.Request) -> ClientSecret | None:
@@ -159,8 +159,8 @@ class RealtimeDoor:
         Unauthorized."""
         return None if self.secrets is None else self.secrets.find(request[TOKEN])
 
-    def _fresh(self, conversation_id: str | None) -> SessionSettings:
-        return self._sessions.remembered(self._settings.fresh, conversation_id)
+    def _initial_settings(self, conversation_id: str | None) -> SessionSettings:
+        return self._sessions.remembered(self._settings.initial_settings, conversation_id)
 
 
 def _json(answer: object) -> aioweb.Response:

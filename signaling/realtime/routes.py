@@ -37,7 +37,7 @@ _SESSION = (
     "voice_not_found",
 )
 "Error codes of a form with a session object."
-_MINTING = (
+_CLIENT_SECRET = (
     "invalid_json",
     "invalid_type",
     "invalid_value",
@@ -53,12 +53,14 @@ def routes(door: RealtimeDoor) -> tuple[Route, ...]:
     """Returns the routes of the door; those for client secrets only if it makes them."""
     secrets = door.secrets
     if secrets is None:
-        return (*_ways_in(door), *_call_routes(door))
-    opened = (replace(r, admits=secrets.knows) for r in (*_ways_in(door), *_call_routes(door)))
-    return (*opened, *_minting(door))
+        return (*_opening_routes(door), *_call_routes(door))
+    opened = (
+        replace(r, admits=secrets.knows) for r in (*_opening_routes(door), *_call_routes(door))
+    )
+    return (*opened, *_client_secret_routes(door))
 
 
-def _minting(door: RealtimeDoor) -> tuple[Route, ...]:
+def _client_secret_routes(door: RealtimeDoor) -> tuple[Route, ...]:
     key = Route(
         "POST",
         "/v1/realtime/client_secrets",
@@ -68,7 +70,7 @@ def _minting(door: RealtimeDoor) -> tuple[Route, ...]:
         _TAG,
         request=ClientSecretRequest,
         responses={200: ClientSecretResponse},
-        error_codes=(*_MINTING, "too_large", "too_many_client_secrets"),
+        error_codes=(*_CLIENT_SECRET, "too_large", "too_many_client_secrets"),
     )
     beta = replace(
         key,
@@ -83,11 +85,11 @@ def _minting(door: RealtimeDoor) -> tuple[Route, ...]:
         responses={200: None},
     )
     path = "/v1/realtime/transcription_sessions"
-    written = replace(beta, path=path, handler=door.beta_transcription_session)
-    return key, beta, written
+    transcription = replace(beta, path=path, handler=door.beta_transcription_session)
+    return key, beta, transcription
 
 
-def _ways_in(door: RealtimeDoor) -> tuple[Route, ...]:
+def _opening_routes(door: RealtimeDoor) -> tuple[Route, ...]:
     return (
         Route(
             "GET",

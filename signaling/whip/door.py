@@ -39,12 +39,12 @@ class WhipDoor:
 
     async def publish(self, request: aioweb.Request) -> aioweb.Response:
         """Answers an SDP offer and starts the publication, which outlives the request."""
-        _needs(request, SDP)
+        _require_content_type(request, SDP)
         offer = read_offer(await request.read(), request.query)
-        settings = settings_of(request.query, self._settings.fresh)
-        made, answer = await self.publications.start(offer, settings)
-        headers = CIMultiDict({"Location": f"{PATH}/{made.id}", "ETag": made.etag})
-        for link in links(self._settings.peer.ice.minted(made.id)):
+        settings = settings_of(request.query, self._settings.initial_settings)
+        publication, answer = await self.publications.start(offer, settings)
+        headers = CIMultiDict({"Location": f"{PATH}/{publication.id}", "ETag": publication.etag})
+        for link in links(self._settings.peer.ice.minted(publication.id)):
             headers.add("Link", link)
         return aioweb.Response(
             status=HTTPStatus.CREATED, text=answer, content_type=SDP, headers=headers
@@ -54,7 +54,7 @@ class WhipDoor:
         """Takes candidates that the client found after its offer, or restarts ICE (RFC 9725,
         4.3)."""
         publication = self._of(request)
-        _needs(request, SDP_FRAGMENT)
+        _require_content_type(request, SDP_FRAGMENT)
         wants_restart = check_if_match(request.headers.get("If-Match"), publication.etag)
         fragment = read_fragment(await request.read())
         if wants_restart:
@@ -75,8 +75,8 @@ class WhipDoor:
     async def events(self, request: aioweb.Request) -> aioweb.StreamResponse:
         """Streams the transcript as server-sent events."""
         publication = self._of(request)
-        with publication.feed.reading(last_event_id(request.headers)) as sent:
-            return await stream(request, sent, self._metrics)
+        with publication.feed.open_reader(last_event_id(request.headers)) as entries:
+            return await stream(request, entries, self._metrics)
 
     async def probe(self, _: aioweb.Request) -> aioweb.Response:
         """Answers GET and HEAD of the endpoint, to show that it exists (4.2)."""
@@ -97,7 +97,7 @@ class WhipDoor:
         return self.publications.find(request.match_info["publication_id"])
 
 
-def _needs(request: aioweb.Request, content_type: str) -> None:
+def _require_content_type(request: aioweb.Request, content_type: str) -> None:
     if request.content_type != content_type:
         raise RequestError(
             f"The body must be {content_type}, not {request.content_type[:100]}.",

@@ -55,13 +55,13 @@ def ignores_video(query: Mapping[str, str]) -> bool:
     return value is not None
 
 
-def settings_of(query: Mapping[str, str], fresh: SessionSettings) -> SessionSettings:
+def settings_of(query: Mapping[str, str], initial_settings: SessionSettings) -> SessionSettings:
     """Returns settings for transcription only, with the query's `language` and `model`."""
     return replace(
-        fresh,
+        initial_settings,
         answers=False,
-        language=query.get("language") or fresh.language,
-        asr=query.get("model") or fresh.asr,
+        language=query.get("language") or initial_settings.language,
+        asr=query.get("model") or initial_settings.asr,
     )
 
 
@@ -84,9 +84,9 @@ def _sections(sdp: str) -> Iterator[tuple[str, str]]:
             yield match[1], _direction(sdp[match.start() : end], inherited)
 
 
-def _direction(text: str, otherwise: str) -> str:
+def _direction(text: str, default: str) -> str:
     match = _DIRECTION.search(text)
-    return match[1] if match else otherwise
+    return match[1] if match else default
 
 
 def _unacceptable(why: str) -> RequestError:

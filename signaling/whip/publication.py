@@ -54,13 +54,13 @@ class WhipSettings:
     """Settings of the WHIP door."""
 
     peer: PeerSettings = field(default_factory=PeerSettings)
-    fresh: SessionSettings = field(default_factory=SessionSettings)
+    initial_settings: SessionSettings = field(default_factory=SessionSettings)
     "Settings of a session whose client sent none."
     idle_timeout_s: float = 3600
     """Time in seconds without speech after which a publication ends. Silent audio does not count,
     as it never stops."""
 
-    def receiving(self) -> PeerSettings:
+    def receive_only(self) -> PeerSettings:
         """Returns settings for a peer that only receives."""
         return replace(self.peer, plays=False, channel_label=ANY_LABEL)
 
@@ -103,9 +103,11 @@ class Publications:
                 retry_after_s=RETRY_AFTER_S,
                 code="draining",
             )
-        made = Publication(self, settings, offer)
-        self._tasks.create_task(self._guard(self._run(made, offer), made.id), name=made.id)
-        return made, await made.answered
+        publication = Publication(self, settings, offer)
+        self._tasks.create_task(
+            self._guard(self._run(publication, offer), publication.id), name=publication.id
+        )
+        return publication, await publication.answered
 
     def find(self, publication_id: str) -> "Publication":
         """Returns a live publication. Raises NotFound."""
@@ -220,9 +222,9 @@ class Publication:
                 pull=session.pull,
                 on_frame=session.feed,
                 on_message=lambda _: None,
-                on_open=self._catch_up,
+                on_open=self._send_kept,
             ),
-            self._owner.settings.receiving(),
+            self._owner.settings.receive_only(),
         )
         try:
             answer = await peer.answer(offer)
@@ -236,15 +238,15 @@ class Publication:
         self.answered.set_result(answer)
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            tasks.create_task(self._tell(session, peer), name=f"{self.id}-events")
+            tasks.create_task(self._send_events(session, peer), name=f"{self.id}-events")
             idle = tasks.create_task(self._end_when_idle(peer), name=f"{self.id}-idle")
-            watching = tasks.create_task(
+            quality_task = tasks.create_task(
                 record_quality(peer.meter(), self._owner.metrics), name=f"{self.id}-quality"
             )
             self._note_end(await peer.run())
             self._tasks = None
             session.close()
-            for task in (idle, watching, self._restarting):
+            for task in (idle, quality_task, self._restarting):
                 if task is not None:
                     task.cancel()
         return None
@@ -256,23 +258,23 @@ class Publication:
             if self._restart is restart:
                 self._restart = None
 
-    async def _tell(self, session: Session, peer: Peer) -> None:
+    async def _send_events(self, session: Session, peer: Peer) -> None:
         """Sends events to all readers until the session ends, which ends the publication."""
-        async for happened in session.events:
-            event = event_of(happened)
+        async for session_event in session.events:
+            event = event_of(session_event)
             if event is not None:
                 self._active_at = asyncio.get_running_loop().time()
-                sent = self.feed.put(event)
+                entry = self.feed.put(event)
                 if self._has_channel:
-                    peer.send(sent.text)
+                    peer.send(entry.text)
         peer.stop()
 
-    def _catch_up(self) -> None:
+    def _send_kept(self) -> None:
         """Sends the kept events when the data channel has opened."""
         self._has_channel = True
         if self._peer is not None:
-            for sent in self.feed.kept:
-                self._peer.send(sent.text)
+            for entry in self.feed.kept:
+                self._peer.send(entry.text)
 
     def _note_end(self, reason: CloseReason) -> None:
         self._reason = self._reason or reason.value

@@ -38,9 +38,9 @@ def last_event_id(headers: Mapping[str, str]) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
 
 
-def server_sent(sent: FeedEntry) -> bytes:
+def server_sent(entry: FeedEntry) -> bytes:
     """Encodes one event. JSON has no raw line breaks, so one `data` line is enough."""
-    return f"event: {sent.kind}\nid: {sent.number}\ndata: {sent.text}\n\n".encode()
+    return f"event: {entry.kind}\nid: {entry.number}\ndata: {entry.text}\n\n".encode()
 
 
 async def stream(
@@ -70,9 +70,9 @@ async def stream(
 async def _write_all(response: aioweb.StreamResponse, unread: Outbox[FeedEntry]) -> None:
     async with asyncio.TaskGroup() as tasks:
         heartbeat = tasks.create_task(_beat(response), name="whip-heartbeat")
-        async for sent in unread:
+        async for entry in unread:
             async with asyncio.timeout(STALL_S):
-                await response.write(server_sent(sent))
+                await response.write(server_sent(entry))
         heartbeat.cancel()
 
 

@@ -69,17 +69,24 @@ class FeedEntry:
     is_kept: bool
 
 
-def event_of(happened: SessionEvent) -> FeedEvent | None:
+def event_of(session_event: SessionEvent) -> FeedEvent | None:
     """Returns the readers' event for a session event; None if they get none."""
-    match happened:
+    match session_event:
         case HypothesisChanged():
-            return FeedHypothesis(happened.item_id, happened.stable, happened.unstable)
+            return FeedHypothesis(
+                session_event.item_id, session_event.stable, session_event.unstable
+            )
         case TranscriptionCompleted():
             return FinalTranscript(
-                happened.item_id, happened.transcript, happened.language, happened.audio_s
+                session_event.item_id,
+                session_event.transcript,
+                session_event.language,
+                session_event.audio_s,
             )
         case TranscriptionFailed():
-            return TranscriptFailure(happened.item_id, happened.code, happened.message)
+            return TranscriptFailure(
+                session_event.item_id, session_event.code, session_event.message
+            )
         case _:
             return None
 
@@ -109,24 +116,24 @@ class TranscriptFeed:
         self._count += 1
         kind = str(event.__struct_config__.tag)
         text = msgspec.json.encode(event).decode()
-        sent = FeedEntry(self._count, kind, text, not isinstance(event, FeedHypothesis))
-        if sent.is_kept:
-            self._kept.append(sent)
+        entry = FeedEntry(self._count, kind, text, not isinstance(event, FeedHypothesis))
+        if entry.is_kept:
+            self._kept.append(entry)
         for reader in self._readers:
-            reader.put(sent)
-        return sent
+            reader.put(entry)
+        return entry
 
     @contextmanager
-    def reading(self, after: int = 0) -> Iterator[Outbox[FeedEntry]]:
+    def open_reader(self, after: int = 0) -> Iterator[Outbox[FeedEntry]]:
         """Yields a queue with the kept events after number `after`, then all new ones.
 
         Raises OverloadedError too_many_readers.
         """
         with self._places.take():
             reader: Outbox[FeedEntry] = Outbox(MAX_UNREAD)
-            for sent in self._kept:
-                if sent.number > after:
-                    reader.put(sent)
+            for entry in self._kept:
+                if entry.number > after:
+                    reader.put(entry)
             if self._is_closed:
                 reader.close()
             self._readers.add(reader)

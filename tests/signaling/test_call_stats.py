@@ -33,7 +33,7 @@ def test_only_who_asks_is_told() -> None:
     stock, asking = Client(), Client()
 
     async def scene(connection: RealtimeConnection) -> None:
-        await connection.tell_quality(QUALITY)
+        await connection.send_quality(QUALITY)
         connection.close()
 
     play(stock, scene)

@@ -35,7 +35,9 @@ class InputAudioDecoder:
     def push(self, audio: str) -> float:
         """Keeps the audio until it is taken; returns its length in ms. Raises RequestError
         invalid_audio."""
-        if data := _sound(audio, self._format, "audio"):  # empty audio would stay in the list
+        if data := _decode_base64(
+            audio, self._format, "audio"
+        ):  # empty audio would stay in the list
             self._held.append(data)
             self._held_bytes += len(data)
         samples = len(data) // sample_bytes(self._format)
@@ -80,20 +82,20 @@ async def decode_recordings(recordings: Mapping[int, str], format_: FormatName) 
             code="invalid_audio",
             param="item.content",
         )
-    heard: dict[int, Pcm] = {}
+    decoded: dict[int, Pcm] = {}
     for index, pcm in sent.items():
         resampler = Resampler(rate_of(format_), ASR_RATE_HZ)
         pieces: list[Pcm] = []
         for piece in _slices(pcm, format_):
             pieces.append(resampler.push(piece))
             await asyncio.sleep(0)  # three minutes at once would delay every other session
-        heard[index] = np.concatenate([*pieces, resampler.flush()])
-    return heard
+        decoded[index] = np.concatenate([*pieces, resampler.flush()])
+    return decoded
 
 
 def _recording(audio: str, format_: FormatName, index: int) -> Pcm:
     param = f"item.content[{index}].audio"
-    pcm = decode_audio(_sound(audio, format_, param), format_)
+    pcm = decode_audio(_decode_base64(audio, format_, param), format_)
     if samples_to_ms(len(pcm), rate_of(format_)) < MIN_COMMIT_MS:
         raise RequestError(
             f"'{param}' holds less than {MIN_COMMIT_MS} ms of audio.",
@@ -111,7 +113,7 @@ def _slices(pcm: Pcm, format_: FormatName) -> Iterator[Pcm]:
         yield pcm[at : at + step]
 
 
-def _sound(audio: str, format_: FormatName, param: str) -> bytes:
+def _decode_base64(audio: str, format_: FormatName, param: str) -> bytes:
     """Decodes base64 to bytes of whole samples. Raises RequestError invalid_audio."""
     try:
         # As strict as Python's base64 module, and four times as fast.

@@ -26,10 +26,10 @@ _SERVER_TYPES: Mapping[str, str] = {
 }
 "Server events with another name, GA -> beta."
 
-_UNKNOWN_THERE = ("conversation.item.done", "input_audio_buffer.timeout_triggered")
+_GA_ONLY_EVENTS = ("conversation.item.done", "input_audio_buffer.timeout_triggered")
 "Events that the beta does not have."
 
-_UNKNOWN_FIELDS = (
+_NOT_IN_FLAT_SESSION = (
     "type",
     "audio",
     "output_modalities",
@@ -118,14 +118,14 @@ def secret_request_to_ga(flat: Any, *, is_transcription: bool) -> Any:
     if not isinstance(flat, dict):
         return flat
     session = {name: value for name, value in flat.items() if name != "client_secret"}
-    asked: Json = {"session": session_to_ga(session, is_transcription=is_transcription)}
+    request: Json = {"session": session_to_ga(session, is_transcription=is_transcription)}
     lifetime = flat.get("client_secret")
-    return {**asked, **lifetime} if isinstance(lifetime, dict) else asked
+    return {**request, **lifetime} if isinstance(lifetime, dict) else request
 
 
 def session_to_beta(session: Json) -> Json:
     """Translates a session object to the flat shape of the beta."""
-    flat = {name: value for name, value in session.items() if name not in _UNKNOWN_FIELDS}
+    flat = {name: value for name, value in session.items() if name not in _NOT_IN_FLAT_SESSION}
     for name, path in _SESSION.items():
         value = _at(session, path)
         if value is not _MISSING:
@@ -136,7 +136,7 @@ def session_to_beta(session: Json) -> Json:
 def to_beta(event: Json) -> Json | None:
     """Translates one server event to the beta shape; None if the beta has no such event."""
     kind = event["type"]
-    if kind in _UNKNOWN_THERE:
+    if kind in _GA_ONLY_EVENTS:
         return None
     out = {**event, "type": _SERVER_TYPES.get(kind, kind)}
     if "session" in event:

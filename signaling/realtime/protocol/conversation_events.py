@@ -36,8 +36,8 @@ from signaling.realtime.protocol.server_events import (
     TRANSCRIPTION,
     Json,
     event,
+    item_event,
     item_json,
-    listed,
     part_json,
     response_json,
     transcription_completed,
@@ -69,16 +69,16 @@ class _OpenResponse:
     in_conversation: bool = True
     output_format: FormatName | None = None
     "Audio format of the response; None: that of the session when the audio begins."
-    spoken: OutputAudioEncoder = field(default_factory=OutputAudioEncoder)
+    audio_encoder: OutputAudioEncoder = field(default_factory=OutputAudioEncoder)
 
 
 class ResponseEventEncoder:
-    """Encodes the response events of one connection. sends_sound: audio goes out as events;
+    """Encodes the response events of one connection. sends_audio: audio goes out as events;
     otherwise it is on the media track."""
 
-    def __init__(self, conversation_id: str, *, sends_sound: bool) -> None:
-        self._conversation_id, self._sends_sound = conversation_id, sends_sound
-        self._given: dict[str, _OpenResponse] = {}
+    def __init__(self, conversation_id: str, *, sends_audio: bool) -> None:
+        self._conversation_id, self._sends_audio = conversation_id, sends_audio
+        self._open_responses: dict[str, _OpenResponse] = {}
 
     def encode(
         self, session_event: ResponseEvent, configuration: SessionConfiguration
@@ -87,11 +87,13 @@ class ResponseEventEncoder:
         configuration now."""
         match session_event:
             case ResponseCreated(response_id=response_id, modality=modality, terms=parameters):
-                given = _OpenResponse(modality, parameters.in_conversation, parameters.audio_format)
-                self._given[response_id] = given
+                response = _OpenResponse(
+                    modality, parameters.in_conversation, parameters.audio_format
+                )
+                self._open_responses[response_id] = response
                 return [self._response("created", session_event, configuration)]
             case ResponseDone(response_id=response_id):
-                self._given.pop(response_id, None)
+                self._open_responses.pop(response_id, None)
                 return [self._response("done", session_event, configuration)]
             case OutputItemAdded():
                 return self._added(session_event)
@@ -113,7 +115,7 @@ class ResponseEventEncoder:
                     event("response.mcp_call_arguments.delta", **_ids(session_event), delta=delta)
                 ]
             case McpCallProgress():
-                return _called(session_event)
+                return _mcp_call_events(session_event)
             case _:
                 assert_never(session_event)
 
@@ -131,7 +133,7 @@ class ResponseEventEncoder:
         if not isinstance(session_event.item, MessageItem):
             return [whole, *in_list]
         ids = {**_item_ids(session_event), "content_index": 0}
-        part = part_json(self._of(session_event.response_id).modality, "")
+        part = part_json(self._response_state(session_event.response_id).modality, "")
         return [whole, *in_list, event("response.content_part.added", **ids, part=part)]
 
     def _done(self, session_event: OutputItemDone) -> list[Json]:
@@ -142,8 +144,8 @@ class ResponseEventEncoder:
                 return [*self._content_done(session_event, text), whole, *in_list]
             case FunctionCallItem(status="completed") as call:
                 of_call: Json = {**_item_ids(session_event), "call_id": call.call_id}
-                said = event(f"{ARGUMENTS}.done", **of_call, name=call.name)
-                return [{**said, "arguments": call.arguments}, whole, *in_list]
+                done_event = event(f"{ARGUMENTS}.done", **of_call, name=call.name)
+                return [{**done_event, "arguments": call.arguments}, whole, *in_list]
             case _:  # no `arguments.done`: a client would run the call, and this one was cut off
                 return [whole, *in_list]
 
@@ -158,18 +160,18 @@ class ResponseEventEncoder:
             "output_index": session_event.output_index,
         }
         whole = event(f"response.output_item.{stage}", **ids, item=out)
-        if not self._of(session_event.response_id).in_conversation:
+        if not self._response_state(session_event.response_id).in_conversation:
             return whole, []
-        return whole, [listed(stage, out, session_event.previous_item_id)]
+        return whole, [item_event(stage, out, session_event.previous_item_id)]
 
     def _content_done(self, done: OutputItemDone, text: str) -> list[Json]:
         """Returns the events that end the text and the audio of an item."""
-        given = self._of(done.response_id)
+        response = self._response_state(done.response_id)
         ids = {**_item_ids(done), "content_index": 0}
-        closed = event("response.content_part.done", **ids, part=part_json(given.modality, text))
-        if given.modality == "text":
+        closed = event("response.content_part.done", **ids, part=part_json(response.modality, text))
+        if response.modality == "text":
             return [event("response.output_text.done", **ids, text=text), closed]
-        pieces = given.spoken.finish(done.item.id)
+        pieces = response.audio_encoder.finish(done.item.id)
         rest = [event("response.output_audio.delta", **ids, delta=piece) for piece in pieces]
         sound = [event("response.output_audio.done", **ids)] if done.has_audio else []
         return [
@@ -182,22 +184,22 @@ class ResponseEventEncoder:
     def _sound(
         self, session_event: OutputAudioDelta, configuration: SessionConfiguration
     ) -> list[Json]:
-        if not self._sends_sound:
+        if not self._sends_audio:
             return []
-        given = self._of(session_event.response_id)
-        pieces = given.spoken.push(
+        response = self._response_state(session_event.response_id)
+        pieces = response.audio_encoder.push(
             session_event.item_id,
             session_event.pcm,
-            given.output_format or configuration.output_format,
+            response.output_format or configuration.output_format,
         )
         ids = _part_ids(session_event)
         return [event("response.output_audio.delta", **ids, delta=piece) for piece in pieces]
 
-    def _of(self, response_id: str) -> _OpenResponse:
-        return self._given.get(response_id) or _OpenResponse()
+    def _response_state(self, response_id: str) -> _OpenResponse:
+        return self._open_responses.get(response_id) or _OpenResponse()
 
 
-def _called(session_event: McpCallProgress) -> list[Json]:
+def _mcp_call_events(session_event: McpCallProgress) -> list[Json]:
     at: Json = {"item_id": session_event.item_id, "output_index": session_event.output_index}
     stage = event(f"response.mcp_call.{session_event.stage}", **at)
     if session_event.stage != "in_progress":
@@ -302,13 +304,13 @@ def transcription(
             assert_never(session_event)
 
 
-def of_conversation(session_event: ConversationEvent) -> Json:
+def conversation_event(session_event: ConversationEvent) -> Json:
     """Returns the server event for a change of the conversation."""
     match session_event:
         case ItemAdded(item, previous):
-            return listed("added", item_json(item), previous)
+            return item_event("added", item_json(item), previous)
         case ItemDone(item, previous):
-            return listed("done", item_json(item), previous)
+            return item_event("done", item_json(item), previous)
         case ItemTruncated(item_id, audio_end_ms):
             ids: Json = {"item_id": item_id, "content_index": 0}
             return event("conversation.item.truncated", **ids, audio_end_ms=audio_end_ms)

@@ -27,7 +27,7 @@ _KINDS: Mapping[str, type[ClientEvent]] = {
 }
 "Event type -> its class."
 
-_straight: Callable[[str], ClientEvent] = msgspec.json.Decoder(ClientEvent).decode
+_decode_fast: Callable[[str], ClientEvent] = msgspec.json.Decoder(ClientEvent).decode
 "Fast path: decodes and checks a text in one step."
 
 
@@ -49,7 +49,7 @@ def decode(
     Raises BadEvent."""
     if reshape is None and len(text) <= MAX_CONTROL_EVENT_BYTES:
         with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
-            return _straight(text)
+            return _decode_fast(text)
     # The slow path: an invalid event is parsed again to say why, a long one to count its parts.
     raw = _decoded(text)
     if reshape is not None:
@@ -58,8 +58,8 @@ def decode(
     name = raw.get("type")
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
-        code, said = _unknown(name)
-        message = f"{said} Allowed: {', '.join(sorted(_KINDS))}."
+        code, problem = _unknown(name)
+        message = f"{problem} Allowed: {', '.join(sorted(_KINDS))}."
         raise BadEvent(message, code=code, param="type", event_id=event_id)
     if kind is not InputAppend:
         _check_size(len(text) - _media_size(raw), MAX_CONTROL_EVENT_BYTES, event_id)
@@ -72,11 +72,11 @@ def decode(
 def _decoded(text: str) -> dict[str, Any]:
     """Parses JSON text to an object. Raises BadEvent, also for JSON with too many parts."""
     _check_size(len(text), MAX_EVENT_BYTES)
-    most = MAX_CONTROL_EVENT_BYTES
+    limit = MAX_CONTROL_EVENT_BYTES
     # Fields that may be long hold base64, which has none of these characters. 20 MiB of `{},` took
     # 600 MB and 0.6 s to parse.
-    if len(text) > most and sum(map(text.count, ",[{")) > most:
-        raise too_large(most)
+    if len(text) > limit and sum(map(text.count, ",[{")) > limit:
+        raise too_large(limit)
     try:
         raw = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

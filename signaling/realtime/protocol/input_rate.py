@@ -51,20 +51,20 @@ class SampleRateCheck:
         self._wall_ms = self._audio_ms = 0.0
         "Sums over the window: a new sum for each append would take longer and longer."
         self._last_ms: float | None = None
-        self._is_told = False
+        self._is_reported = False
 
     def is_suspect(self, now_ms: float, audio_ms: float) -> bool:
         """Adds an append. Returns True once, if the audio is evidently 16 kHz. `now_ms`: time of
         its arrival. `audio_ms`: its length at the declared rate."""
         last_ms, self._last_ms = self._last_ms, now_ms
-        if self._is_told or last_ms is None or audio_ms <= 0:
+        if self._is_reported or last_ms is None or audio_ms <= 0:
             return False
         self._add(_AudioAppend(now_ms - last_ms, audio_ms))
         if self._wall_ms < WINDOW_MS or len(self._arrivals) < MIN_APPENDS:
             return False
-        self._is_told = self._is_slow()
+        self._is_reported = self._is_slow()
         self._drop_oldest()
-        return self._is_told
+        return self._is_reported
 
     def _add(self, arrival: _AudioAppend) -> None:
         # After a pause, earlier appends say nothing about the rate.

@@ -147,19 +147,19 @@ def transcription_completed(session_event: TranscriptionCompleted) -> list[Json]
     return [event(f"{TRANSCRIPTION}.delta", **ids, delta=session_event.transcript), completed]
 
 
-def listed(stage: str, item: Json, previous_item_id: str | None) -> Json:
+def item_event(stage: str, item: Json, previous_item_id: str | None) -> Json:
     """Builds the event for an item in the conversation. `stage`: `added` or `done`."""
     return event(f"conversation.item.{stage}", previous_item_id=previous_item_id, item=item)
 
 
-def turn_json(traced: TurnTimeline) -> Json:
+def turn_json(timeline: TurnTimeline) -> Json:
     """Builds the timeline of a turn for `earshot.turn`. Times are in ms."""
     return {
-        "id": traced.turn_id,
-        "item_id": traced.item_id,
-        "response_id": traced.response_id,
-        "status": traced.status,
-        "response_latency_ms": traced.response_latency_ms,
+        "id": timeline.turn_id,
+        "item_id": timeline.item_id,
+        "response_id": timeline.response_id,
+        "status": timeline.status,
+        "response_latency_ms": timeline.response_latency_ms,
         "stages": [
             {
                 "stage": span.stage,
@@ -167,10 +167,12 @@ def turn_json(traced: TurnTimeline) -> Json:
                 "end_ms": span.end_ms,
                 "is_speculative": span.is_speculative,
             }
-            for span in traced.stages
+            for span in timeline.stages
         ],
-        "marks": dict(traced.marks),
-        "cut": None if traced.cut is None else {"words": traced.cut.words, "by": traced.cut.by},
+        "marks": dict(timeline.marks),
+        "cut": None
+        if timeline.cut is None
+        else {"words": timeline.cut.words, "by": timeline.cut.by},
     }
 
 
@@ -234,16 +236,16 @@ def _usage(done: ResponseDone) -> Json | None:
 
 
 def _content(part: ContentPart, role: str) -> Json:
-    ours = role == "assistant"
+    is_assistant = role == "assistant"
     match part:
-        case AudioPart(transcript=transcript) if ours:
+        case AudioPart(transcript=transcript) if is_assistant:
             return {"type": "output_audio", "transcript": transcript or ""}
         case AudioPart(transcript=transcript):
             return {"type": "input_audio", "transcript": transcript}
         case ImagePart(url=url, detail=detail):  # no URL: the image is no longer stored
             return {"type": "input_image", "image_url": url or None, "detail": detail}
         case TextPart(text=text):
-            return {"type": "output_text" if ours else "input_text", "text": text}
+            return {"type": "output_text" if is_assistant else "input_text", "text": text}
         case _:
             assert_never(part)
 
@@ -289,25 +291,25 @@ class RoundTripMeter:
 
     def __init__(self, ws: aioweb.WebSocketResponse) -> None:
         self._ws = ws
-        self._asked = 0
-        self._asked_at: float | None = None
+        self._pings = 0
+        self._pinged_at: float | None = None
         "Time of the last ping; None once it is answered."
 
-    async def ask(self) -> None:
+    async def ping(self) -> None:
         """Sends a ping, unless the last one is still unanswered. Raises ConnectionError."""
-        if self._asked_at is not None:
+        if self._pinged_at is not None:
             return
-        self._asked += 1
-        self._asked_at = perf_counter()  # uvloop's clock counts whole milliseconds
+        self._pings += 1
+        self._pinged_at = perf_counter()  # uvloop's clock counts whole milliseconds
         await self._ws.ping(self._payload())
 
     def answered(self, payload: bytes) -> float | None:
         """Takes a pong; returns the round trip in ms. None for a pong to another ping, such as the
         heartbeat's."""
-        if self._asked_at is None or payload != self._payload():
+        if self._pinged_at is None or payload != self._payload():
             return None
-        took_s, self._asked_at = perf_counter() - self._asked_at, None
+        took_s, self._pinged_at = perf_counter() - self._pinged_at, None
         return 1000 * took_s
 
     def _payload(self) -> bytes:
-        return b"round trip %d" % self._asked
+        return b"round trip %d" % self._pings

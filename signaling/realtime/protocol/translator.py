@@ -45,7 +45,7 @@ from signaling.realtime.protocol.client_events import ClientEvent
 from signaling.realtime.protocol.conversation_events import (
     InputEventEncoder,
     ResponseEventEncoder,
-    of_conversation,
+    conversation_event,
     transcription,
 )
 from signaling.realtime.protocol.decode import decode
@@ -88,7 +88,7 @@ class EventTranslator:
         "Client's id of the event whose audio was fed last."
         self._input = InputEventEncoder()
         self._responses = ResponseEventEncoder(
-            conversation_id, sends_sound=transport == "websocket"
+            conversation_id, sends_audio=transport == "websocket"
         )
 
     def receive(self, text: str) -> ClientEvent:
@@ -184,7 +184,7 @@ class EventTranslator:
             case HypothesisChanged() | TranscriptionCompleted() | TranscriptionFailed():
                 return transcription(session_event, self.configuration)
             case ItemAdded() | ItemDone() | ItemTruncated() | ItemDeleted() | ItemRetrieved():
-                return [of_conversation(session_event)]
+                return [conversation_event(session_event)]
             case (
                 ResponseCreated()
                 | OutputItemAdded()

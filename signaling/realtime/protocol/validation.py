@@ -48,7 +48,7 @@ def params_below(prefix: str) -> Iterator[None]:
 
 
 @contextmanager
-def missing_in(action: str) -> Iterator[None]:
+def item_error_code(action: str) -> Iterator[None]:
     """Replaces the code of a missing item by the hosted service's code for this action. `action`:
     delete, retrieve or truncate. Clients ignore that code, and some end their connection over any
     other."""
@@ -85,8 +85,8 @@ def _error(text: str, raw: Any, wanted: type, prefix: str) -> RequestError:
         message = f"Invalid type for '{param}': expected {match['wanted']}, got {match['got']}."
         return RequestError(message, code="invalid_type", param=param)
     allowed = _listed(_values(raw, wanted, path))
-    wish = f"Allowed: {allowed}" if allowed else problem
-    return RequestError(f"Invalid value for '{param}'. {wish}.", code="invalid_value", param=param)
+    rule = f"Allowed: {allowed}" if allowed else problem
+    return RequestError(f"Invalid value for '{param}'. {rule}.", code="invalid_value", param=param)
 
 
 def _joined(*parts: str) -> str:

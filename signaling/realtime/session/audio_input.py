@@ -17,8 +17,8 @@ from signaling.realtime.session.schema import (
     ServerVad,
 )
 
-_FRESH = SessionSettings()
-"Settings of a fresh session, to which null resets a field."
+_DEFAULTS = SessionSettings()
+"Settings of a session whose client sent none. A null from a client resets a field to them."
 
 NOISE_PARAM = "session.audio.input.noise_reduction"
 FULL_STRENGTH = 1
@@ -69,10 +69,10 @@ def with_transcription(
         settings,
         transcribes=True,
         asr=asr,
-        language=updated_value(sent.language, settings.language, _FRESH.language),
-        languages=tuple(updated_value(sent.languages, settings.languages, _FRESH.languages)),
-        prompt=updated_value(sent.prompt, settings.prompt, _FRESH.prompt),
-        keywords=tuple(updated_value(sent.keywords, settings.keywords, _FRESH.keywords)),
+        language=updated_value(sent.language, settings.language, _DEFAULTS.language),
+        languages=tuple(updated_value(sent.languages, settings.languages, _DEFAULTS.languages)),
+        prompt=updated_value(sent.prompt, settings.prompt, _DEFAULTS.prompt),
+        keywords=tuple(updated_value(sent.keywords, settings.keywords, _DEFAULTS.keywords)),
     )
 
 
@@ -82,17 +82,17 @@ def with_decoding(
     """Applies a client's decoding options; null resets all of them."""
     if isinstance(sent, UnsetType):
         return settings
-    base = _FRESH if sent is None else settings
+    base = _DEFAULTS if sent is None else settings
     sent = sent or DecodingOptions()
     return replace(
         settings,
-        task=updated_value(sent.task, base.task, _FRESH.task),
-        prefix=updated_value(sent.prefix, base.prefix, _FRESH.prefix),
-        beam_size=updated_value(sent.beam_size, base.beam_size, _FRESH.beam_size),
-        temperature=updated_value(sent.temperature, base.temperature, _FRESH.temperature),
-        padding=updated_value(sent.padding, base.padding, _FRESH.padding),
+        task=updated_value(sent.task, base.task, _DEFAULTS.task),
+        prefix=updated_value(sent.prefix, base.prefix, _DEFAULTS.prefix),
+        beam_size=updated_value(sent.beam_size, base.beam_size, _DEFAULTS.beam_size),
+        temperature=updated_value(sent.temperature, base.temperature, _DEFAULTS.temperature),
+        padding=updated_value(sent.padding, base.padding, _DEFAULTS.padding),
         no_speech_threshold=updated_value(
-            sent.no_speech_threshold, base.no_speech_threshold, _FRESH.no_speech_threshold
+            sent.no_speech_threshold, base.no_speech_threshold, _DEFAULTS.no_speech_threshold
         ),
     )
 
@@ -114,7 +114,7 @@ def decoding_json(settings: SessionSettings) -> dict[str, Any]:
     return {
         name: getattr(settings, name)
         for name in DecodingOptions.__struct_fields__
-        if getattr(settings, name) != getattr(_FRESH, name)
+        if getattr(settings, name) != getattr(_DEFAULTS, name)
     }
 
 

@@ -16,8 +16,8 @@ from signaling.realtime.session.schema import (
     SessionExtension,
 )
 
-_FRESH = SessionSettings()
-"Settings of a fresh session, to which null resets a field."
+_DEFAULTS = SessionSettings()
+"Settings of a session whose client sent none. A null from a client resets a field to them."
 
 NAMES: Mapping[str, str] = {
     "barge_in": "barge_in",
@@ -34,14 +34,14 @@ UNLIMITED = "inf"
 
 def with_extension(settings: SessionSettings, sent: SessionExtension) -> SessionSettings:
     """Applies the client's field `earshot`."""
-    tools = updated_value(sent.tools, settings.tools, _FRESH.tools)
+    tools = updated_value(sent.tools, settings.tools, _DEFAULTS.tools)
     return replace(
         settings,
-        barge_in=updated_value(sent.barge_in, settings.barge_in, _FRESH.barge_in),
-        echo=updated_value(sent.echo, settings.echo, _FRESH.echo),
-        wake_word=updated_value(sent.wake_word, settings.wake_word, _FRESH.wake_word),
+        barge_in=updated_value(sent.barge_in, settings.barge_in, _DEFAULTS.barge_in),
+        echo=updated_value(sent.echo, settings.echo, _DEFAULTS.echo),
+        wake_word=updated_value(sent.wake_word, settings.wake_word, _DEFAULTS.wake_word),
         answer_temperature=updated_value(
-            sent.temperature, settings.answer_temperature, _FRESH.answer_temperature
+            sent.temperature, settings.answer_temperature, _DEFAULTS.answer_temperature
         ),
         tools=None if tools is None else tuple(tools),
     )
@@ -77,21 +77,21 @@ def with_truncation(
             return ContextTruncation(is_allowed=False)
         case RetentionRatioTruncation(retention_ratio=ratio):
             limits = sent_object(sent.token_limits)
-            most = sent_object(limits.post_instructions) if limits else None
-            return ContextTruncation(retention=ratio, max_tokens=most)
+            max_tokens = sent_object(limits.post_instructions) if limits else None
+            return ContextTruncation(retention=ratio, max_tokens=max_tokens)
         case _:
             return AS_FITS
 
 
-def truncation_json(how: ContextTruncation) -> str | dict[str, Any]:
+def truncation_json(truncation: ContextTruncation) -> str | dict[str, Any]:
     """Returns the truncation as clients see it."""
-    if not how.is_allowed:
+    if not truncation.is_allowed:
         return "disabled"
-    if how == AS_FITS:
+    if truncation == AS_FITS:
         return "auto"
-    shown: dict[str, Any] = {"type": "retention_ratio", "retention_ratio": how.retention}
-    if how.max_tokens is not None:
-        shown["token_limits"] = {"post_instructions": how.max_tokens}
+    shown: dict[str, Any] = {"type": "retention_ratio", "retention_ratio": truncation.retention}
+    if truncation.max_tokens is not None:
+        shown["token_limits"] = {"post_instructions": truncation.max_tokens}
     return shown
 
 
@@ -110,6 +110,6 @@ def extension_json(settings: SessionSettings) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for name, setting in NAMES.items():
         value = getattr(settings, setting)
-        if value != getattr(_FRESH, setting):
+        if value != getattr(_DEFAULTS, setting):
             shown[name] = list(value) if isinstance(value, tuple) else value
     return shown

@@ -36,7 +36,7 @@ McpToolName = Annotated[str, Meta(min_length=1, max_length=128)]
 HeaderName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")]
 HeaderValue = Annotated[str, Meta(pattern=r"^[ -~]*$", max_length=MAX_HEADER_CHARS)]
 
-NOT_THEIRS = frozenset(
+FORBIDDEN_HEADERS = frozenset(
     ("connection", "content-length", "content-type", "host", "transfer-encoding", "upgrade")
 )
 "Headers that describe the request itself; a client must not set them."
@@ -123,18 +123,18 @@ def remote_server(sent: McpTool, param: str, at: str) -> ClientMcpServer:
         _allowed(sent.allowed_tools),
         _approval(sent_object(sent.require_approval)),
         at,
-        _left_out(sent),
+        _unset_groups(sent),
     )
 
 
-def _left_out(sent: McpTool) -> frozenset[str]:
-    said = {
+def _unset_groups(sent: McpTool) -> frozenset[str]:
+    groups = {
         "headers": (sent.headers, sent.authorization),
         "description": (sent.server_description,),
         "allowed": (sent.allowed_tools,),
         "approval": (sent.require_approval,),
     }
-    names = said.items()
+    names = groups.items()
     return frozenset(name for name, fields in names if all(one is UNSET for one in fields))
 
 
@@ -207,7 +207,7 @@ def _headers(sent: McpTool, param: str) -> Mapping[str, str]:
     token = sent_object(sent.authorization)
     for name in headers:
         is_twice = token is not None and name.lower() == "authorization"
-        if name.lower() in NOT_THEIRS or is_twice:
+        if name.lower() in FORBIDDEN_HEADERS or is_twice:
             raise RequestError(
                 f"'{param}.headers' must not hold {name!r}.",
                 code="invalid_value",

@@ -63,15 +63,15 @@ class CallOffer:
 
 def configuration_of(
     query: Mapping[str, str],
-    fresh: SessionSettingsFactory,
+    initial_settings: SessionSettingsFactory,
     sent: SessionObject | None = None,
     client_secret: ClientSecret | None = None,
 ) -> SessionConfiguration:
     """Builds the configuration of a new session. Raises RequestError.
 
-    `query`: may hold `model`, `intent=transcription` and `conversation_id`. `fresh`: settings to
-    start from. `sent`: session object of the request. `client_secret`: client secret of the
-    request; its type, model and conversation stay, whatever the query says.
+    `query`: may hold `model`, `intent=transcription` and `conversation_id`. `initial_settings`:
+    settings to start from. `sent`: session object of the request. `client_secret`: client secret of
+    the request; its type, model and conversation stay, whatever the query says.
     """
     if "call_id" in query:
         raise RequestError(
@@ -82,9 +82,9 @@ def configuration_of(
     if client_secret is not None:
         session = client_secret.session
         check_conversation(query.get("conversation_id"), conversation_of(session))
-        fixed = fix_configuration(configuration_of(_named(session), fresh, session))
+        fixed = fix_configuration(configuration_of(_named(session), initial_settings, session))
         fixed = replace(fixed, secret_holder=client_secret.secret_holder)
-        return _within(fixed, apply_session_update(fixed, sent)) if sent else fixed
+        return _within_secret(fixed, apply_session_update(fixed, sent)) if sent else fixed
     conversation_id = query.get("conversation_id")
     if conversation_id is not None and not 0 < len(conversation_id) <= MAX_ID_LENGTH:
         raise RequestError(
@@ -93,7 +93,7 @@ def configuration_of(
             param="conversation_id",
         )
     settings = replace(
-        fresh((conversation_of(sent) if sent else None) or conversation_id),
+        initial_settings((conversation_of(sent) if sent else None) or conversation_id),
         llm=own_model(query.get("model") or DEFAULT),
         answers=query.get("intent") != "transcription",
     )
@@ -111,17 +111,20 @@ def _named(client_secret: SessionObject) -> dict[str, str]:
     return {} if conversation_id is None else {"conversation_id": conversation_id}
 
 
-def _within(fixed: SessionConfiguration, wished: SessionConfiguration) -> SessionConfiguration:
-    """Returns the wished configuration within the client secret's limits. Raises RequestError."""
-    check_type(fixed, wished)
-    settings = replace(wished.settings, llm=fixed.settings.llm)
-    check_conversation(wished.conversation_id, fixed.conversation_id)
-    return replace(wished, settings=settings)
+def _within_secret(
+    fixed: SessionConfiguration, requested: SessionConfiguration
+) -> SessionConfiguration:
+    """Returns the requested configuration within the client secret's limits. Raises
+    RequestError."""
+    check_type(fixed, requested)
+    settings = replace(requested.settings, llm=fixed.settings.llm)
+    check_conversation(requested.conversation_id, fixed.conversation_id)
+    return replace(requested, settings=settings)
 
 
 async def read_offer(
     request: aioweb.Request,
-    fresh: SessionSettingsFactory,
+    initial_settings: SessionSettingsFactory,
     client_secret: ClientSecret | None = None,
 ) -> CallOffer:
     """Reads a body of SDP, or a form with `sdp` and `session`. Raises RequestError for any other
@@ -129,7 +132,7 @@ async def read_offer(
     if request.content_type == SDP:
         return CallOffer(
             await read_sdp(request),
-            configuration_of(request.query, fresh, client_secret=client_secret),
+            configuration_of(request.query, initial_settings, client_secret=client_secret),
         )
     if request.content_type != FORM:
         raise RequestError(
@@ -144,7 +147,9 @@ async def read_offer(
     sent = None
     if "session" in form:
         sent = validate({"session": _json(form["session"], "session")}, _SessionPart).session
-    return CallOffer(_sdp(form["sdp"]), configuration_of(request.query, fresh, sent, client_secret))
+    return CallOffer(
+        _sdp(form["sdp"]), configuration_of(request.query, initial_settings, sent, client_secret)
+    )
 
 
 def read_secret_request(

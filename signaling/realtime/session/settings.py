@@ -53,8 +53,8 @@ HOSTED_VOICES = frozenset(
 """Voices of the hosted service. Common clients send one of them by default, which selects our
 default voice."""
 
-_FRESH = SessionSettings()
-"Settings of a fresh session, to which null resets a field."
+_DEFAULTS = SessionSettings()
+"Settings of a session whose client sent none. A null from a client resets a field to them."
 _WHOLE = ("output_modalities", "audio", "tools", "tool_choice", "max_output_tokens")
 """Keys of a whole session object. A client that sends all of them returns what it was shown, or
 fills in defaults: an empty text among them is only a placeholder."""
@@ -64,7 +64,7 @@ fills in defaults: an empty text among them is only a placeholder."""
 class SessionConfiguration:
     """Configuration of one connection: the settings in effect, and what is fixed once connected."""
 
-    settings: SessionSettings = _FRESH
+    settings: SessionSettings = _DEFAULTS
     include: frozenset[str] = frozenset()
     "Events and fields that clients get only on request."
     prompt: PromptSelection | None = None
@@ -151,12 +151,12 @@ def session_json(configuration: SessionConfiguration, session_id: str) -> dict[s
             common["earshot"]["transcription"] = decoding
     if configuration.prompt is not None and settings.answers:
         common["prompt"] = prompt_json(configuration.prompt)
-    heard = _input_json(configuration)
+    audio_input = _input_json(configuration)
     if not settings.answers:
         return {
             "type": "transcription",
             "object": "realtime.transcription_session",
-            "audio": {"input": heard},
+            "audio": {"input": audio_input},
             **common,
         }
     return {
@@ -165,7 +165,7 @@ def session_json(configuration: SessionConfiguration, session_id: str) -> dict[s
         "model": settings.llm,
         "instructions": settings.instructions,
         "output_modalities": [settings.modality],
-        "audio": {"input": heard, "output": output_json(configuration, speed=settings.speed)},
+        "audio": {"input": audio_input, "output": output_json(configuration, speed=settings.speed)},
         "tools": tools_json(settings.client_tools, settings.mcp_servers),
         "tool_choice": choice_json(settings.tool_choice),
         "max_output_tokens": settings.max_output_tokens or UNLIMITED,
@@ -204,8 +204,8 @@ def _instructions(configuration: SessionConfiguration, sent: RealtimeSession, st
         now = stored
     elif sent.prompt is None and configuration.prompt is not None:
         was = instructions_of(configuration.prompt, settings.prompts, "session")
-        now = _FRESH.instructions if now == was else now
-    return updated_value(sent.instructions, now, stored or _FRESH.instructions)
+        now = _DEFAULTS.instructions if now == was else now
+    return updated_value(sent.instructions, now, stored or _DEFAULTS.instructions)
 
 
 def _is_uninstructed(settings: SessionSettings, sent: RealtimeSession) -> bool:
@@ -221,17 +221,17 @@ def _with_answering(
     settings: SessionSettings, sent: RealtimeSession, instructions: str
 ) -> SessionSettings:
     """Applies the fields that only a session with responses has."""
-    modalities = updated_value(sent.output_modalities, [settings.modality], [_FRESH.modality])
+    modalities = updated_value(sent.output_modalities, [settings.modality], [_DEFAULTS.modality])
     tools = read_client_tools(sent.tools, "session")
     changed = replace(
         settings,
-        llm=own_model(updated_value(sent.model, settings.llm, _FRESH.llm)),
+        llm=own_model(updated_value(sent.model, settings.llm, _DEFAULTS.llm)),
         instructions=instructions,
         is_uninstructed=_is_uninstructed(settings, sent),
         modality=modalities[0],
         max_output_tokens=output_limit(settings, sent),
         parallel_tool_calls=updated_value(
-            sent.parallel_tool_calls, settings.parallel_tool_calls, _FRESH.parallel_tool_calls
+            sent.parallel_tool_calls, settings.parallel_tool_calls, _DEFAULTS.parallel_tool_calls
         ),
         reasoning_effort=effort_of(sent.reasoning, settings.reasoning_effort),
         client_tools=settings.client_tools if tools is None else tools.functions,
@@ -247,26 +247,26 @@ def _with_formats(
     configuration: SessionConfiguration, audio: OptionalField[SessionAudio | TranscriptionAudio]
 ) -> SessionConfiguration:
     """Applies the audio formats of both directions."""
-    heard = (
+    audio_input = (
         sent_object(audio.input) if isinstance(audio, SessionAudio | TranscriptionAudio) else None
     )
-    spoken = sent_object(audio.output) if isinstance(audio, SessionAudio) else None
-    if heard and not isinstance(heard.format, UnsetType):
-        is_said = says_rate(heard.format)
+    audio_output = sent_object(audio.output) if isinstance(audio, SessionAudio) else None
+    if audio_input and not isinstance(audio_input.format, UnsetType):
+        has_rate = says_rate(audio_input.format)
         configuration = replace(
-            configuration, input_format=name_of(heard.format), says_input_rate=is_said
+            configuration, input_format=name_of(audio_input.format), says_input_rate=has_rate
         )
-    if spoken and not isinstance(spoken.format, UnsetType):
-        configuration = replace(configuration, output_format=name_of(spoken.format))
+    if audio_output and not isinstance(audio_output.format, UnsetType):
+        configuration = replace(configuration, output_format=name_of(audio_output.format))
     return configuration
 
 
 def _with_output(settings: SessionSettings, sent: AudioOutput) -> SessionSettings:
-    voice = VoiceId(_FRESH.voice) if sent.voice is None else sent.voice
+    voice = VoiceId(_DEFAULTS.voice) if sent.voice is None else sent.voice
     return replace(
         settings,
         voice=settings.voice if isinstance(voice, UnsetType) else own_voice(voice),
-        speed=updated_value(sent.speed, settings.speed, _FRESH.speed),
+        speed=updated_value(sent.speed, settings.speed, _DEFAULTS.speed),
     )
 
 
@@ -275,7 +275,7 @@ def _with_input(settings: SessionSettings, sent: AudioInput) -> SessionSettings:
     if sent.transcription is None:
         settings = replace(settings, transcribes=False)
     elif isinstance(sent.transcription, InputTranscription):
-        asr = own_model(updated_value(sent.transcription.model, settings.asr, _FRESH.asr))
+        asr = own_model(updated_value(sent.transcription.model, settings.asr, _DEFAULTS.asr))
         settings = with_transcription(settings, sent.transcription, asr)
     settings = with_noise_reduction(settings, sent.noise_reduction)
     if isinstance(sent.turn_detection, UnsetType):

@@ -22,8 +22,8 @@ FunctionName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
 _NOTHING: Mapping[str, Any] = {"type": "object", "properties": {}}
 "Parameters of a function without arguments."
 
-_FRESH = SessionSettings()
-"Settings of a fresh session, to which null resets a field."
+_DEFAULTS = SessionSettings()
+"Settings of a session whose client sent none. A null from a client resets a field to them."
 
 
 class FunctionTool(StrictStruct, frozen=True, tag="function", tag_field="type"):
@@ -99,7 +99,7 @@ def own_choice(sent: OptionalField[ToolChoiceObject]) -> ToolChoice | None:
         case UnsetType():
             return None
         case None:
-            return _FRESH.tool_choice
+            return _DEFAULTS.tool_choice
         case FunctionChoice(name=name):
             return NamedTool(name)
         case McpChoice(server_label=label, name=name):

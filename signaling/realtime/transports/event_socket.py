@@ -68,7 +68,7 @@ class EventSocket(aioweb.WebSocketResponse):
         "Time of the last reset of the heartbeat's timer."
 
     async def open(self, request: aioweb.Request) -> None:
-        """Answer the upgrade. Raises ClientDisconnected."""
+        """Answers the upgrade request. Raises ClientDisconnected."""
         try:
             await self.prepare(request)
         except ConnectionError as exc:
@@ -77,8 +77,9 @@ class EventSocket(aioweb.WebSocketResponse):
             ) from exc
         self._transport = request.transport
 
-    async def tell(self, text: str) -> None:
-        """Raises ClientDisconnected, and SlowClient where it is not taken in time."""
+    async def send_event(self, text: str) -> None:
+        """Sends one event. Raises ClientDisconnected, and SlowClient if the client does not read it
+        in time."""
         try:
             if self._is_taken_at_once(text):
                 await self.send_str(text)

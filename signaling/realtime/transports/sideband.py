@@ -46,7 +46,7 @@ async def serve_sideband(
         ws.on_too_large = partial(connection.refuse_too_large, outbox)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_read(ws, connection, outbox))
-            end = await _tell(ws, outbox, tasks)
+            end = await _send_all(ws, outbox, tasks)
             code, reason = TOO_SLOW if end is DisconnectReason.LAGGING else (WSCloseCode.OK, b"")
             await ws.close(code=code, message=reason, drain=False)
         logger.info("= sideband connection ended: %s", end.value)
@@ -71,7 +71,7 @@ async def _joined(
         connection.sidebands.discard(outbox)
 
 
-async def _tell(
+async def _send_all(
     ws: EventSocket, outbox: SidebandOutbox, tasks: asyncio.TaskGroup
 ) -> DisconnectReason:
     """Sends events until the call ends, or the client leaves or is too slow. Returns the reason.
@@ -92,7 +92,7 @@ async def _tell(
 async def _write(ws: EventSocket, outbox: SidebandOutbox) -> None:
     try:
         async for text in outbox:
-            await ws.tell(text)
+            await ws.send_event(text)
     except ClientDisconnected:
         outbox.leave()
     except SlowClient:

@@ -9,10 +9,10 @@ from signaling.realtime.protocol.client_events import ClientEvent
 from signaling.realtime.protocol.decode import decode
 from signaling.realtime.protocol.server_events import Json, to_text
 
-MAX_UNTAKEN_EVENTS = 1024
+MAX_UNREAD_EVENTS = 1024
 "Limit of unread events. Without audio events it covers minutes of a lively call."
 
-MAX_UNTAKEN_CHARS = 4 * 1024 * 1024
+MAX_UNREAD_CHARS = 4 * 1024 * 1024
 """Limit of the unread events' characters, which are about as many bytes: a `session.updated` may
 have 256 kB. A single event is always kept."""
 
@@ -25,11 +25,11 @@ class SidebandOutbox(Outbox[str]):
     """Unread events of one sideband connection. Too many or too large ones end the connection."""
 
     def __init__(
-        self, max_untaken_events: int = MAX_UNTAKEN_EVENTS, *, is_beta: bool = False
+        self, max_unread_events: int = MAX_UNREAD_EVENTS, *, is_beta: bool = False
     ) -> None:
         """Creates an empty queue. `is_beta`: its client uses the beta shape, independent of the
         call's client."""
-        super().__init__(max_untaken_events)
+        super().__init__(max_unread_events)
         self._is_beta = is_beta
         self.closed = asyncio.Event()
         self.has_left = False
@@ -39,7 +39,7 @@ class SidebandOutbox(Outbox[str]):
         """Decodes one text of the client. Raises BadEvent."""
         return decode(text, to_ga if self._is_beta else None)
 
-    def tell(self, out: Json) -> None:
+    def send(self, out: Json) -> None:
         """Queues an event in the client's shape, unless that shape does not have it."""
         if out["type"].startswith(OWN_EVENTS):
             return
@@ -48,7 +48,7 @@ class SidebandOutbox(Outbox[str]):
             self.put(to_text(shown))
 
     def put(self, item: str) -> None:
-        if self._chars and self._chars + len(item) > MAX_UNTAKEN_CHARS:
+        if self._chars and self._chars + len(item) > MAX_UNREAD_CHARS:
             self.cut()
         if not self.closed.is_set():
             self._chars += len(item)

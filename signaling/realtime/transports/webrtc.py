@@ -216,13 +216,13 @@ class RealtimeCall:
             return error
         self.connection = connection
         self.answered.set_result(answer)
-        await self._talk(peer, connection)
+        await self._run_peer(peer, connection)
         return None
 
-    async def _talk(self, peer: Peer, connection: RealtimeConnection) -> None:
+    async def _run_peer(self, peer: Peer, connection: RealtimeConnection) -> None:
         """Runs the peer until it ends, with the events and the quality reports at the same time."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._converse(peer, connection, tasks), name=f"{self.id}-events")
+            tasks.create_task(self._serve_events(peer, connection, tasks), name=f"{self.id}-events")
             meter = tasks.create_task(self._measure(peer, connection), name=f"{self.id}-quality")
             reason = await peer.run()
             logger.info("= call %s ended: %s", self.id, reason)
@@ -236,9 +236,9 @@ class RealtimeCall:
     async def _measure(self, peer: Peer, connection: RealtimeConnection) -> None:
         async with aclosing(quality_reports(peer.meter(), self._metrics)) as qualities:
             async for quality in qualities:
-                await connection.tell_quality(quality)
+                await connection.send_quality(quality)
 
-    async def _converse(
+    async def _serve_events(
         self, peer: Peer, connection: RealtimeConnection, tasks: asyncio.TaskGroup
     ) -> None:
         """Handles events from the open channel to the end of the session, which ends the call."""
@@ -265,7 +265,7 @@ class RealtimeCall:
                 await connection.refuse_binary()
         if self._unread.overflowed:
             logger.warning("! call %s sent events faster than the server can read them", self.id)
-            await connection.tell_flooded(MAX_UNREAD_EVENTS)
+            await connection.send_flood_error(MAX_UNREAD_EVENTS)
             await asyncio.sleep(LINGER_S)
             peer.stop(CloseReason.LAGGING)
 

@@ -43,12 +43,12 @@ async def serve(
     *,
     home: HomeFeed | None,
     idle_timeout_s: float,
-    fresh: SessionSettingsFactory,
+    initial_settings: SessionSettingsFactory,
     client_secret: ClientSecret | None = None,
 ) -> aioweb.StreamResponse:
     """Serves one client from upgrade to close. Raises RequestError or OverloadedError before the
     upgrade."""
-    configuration = configuration_of(request.query, fresh, client_secret=client_secret)
+    configuration = configuration_of(request.query, initial_settings, client_secret=client_secret)
     configuration = replace(configuration, is_beta=is_beta(request.headers))
     ws = EventSocket(autoping=False)  # pongs are read here, to measure the round trip
     if not ws.can_prepare(request).ok:
@@ -80,7 +80,7 @@ async def _converse(
     connection = RealtimeConnection(
         session,
         configuration,
-        ws.tell,
+        ws.send_event,
         metrics,
         transport="websocket",
         idle_timeout_s=idle_timeout_s,
@@ -88,30 +88,30 @@ async def _converse(
     )
     ws.on_too_large = connection.refuse_too_large
     async with asyncio.TaskGroup() as tasks:
-        trip = RoundTripMeter(ws)
-        tasks.create_task(_read(ws, connection, trip, metrics), name=f"read-{session.id}")
-        asking = tasks.create_task(_ask(trip, connection), name=f"quality-{session.id}")
+        round_trip = RoundTripMeter(ws)
+        tasks.create_task(_read(ws, connection, round_trip, metrics), name=f"read-{session.id}")
+        pings = tasks.create_task(_send_pings(round_trip, connection), name=f"quality-{session.id}")
         end = await connection.run()
-        asking.cancel()
+        pings.cancel()
         code, reason = _CLOSE[end]
         await ws.close(code=code, message=reason, drain=end is not DisconnectReason.LAGGING)
     return end
 
 
-async def _ask(trip: RoundTripMeter, connection: RealtimeConnection) -> None:
+async def _send_pings(round_trip: RoundTripMeter, connection: RealtimeConnection) -> None:
     """Sends pings at regular intervals while the client wants quality reports; `_read` gets the
     pongs."""
     with suppress(ConnectionError):
         while True:
             await asyncio.sleep(EVERY_S)
             if connection.wants_quality:
-                await trip.ask()
+                await round_trip.ping()
 
 
 async def _read(
     ws: aioweb.WebSocketResponse,
     connection: RealtimeConnection,
-    trip: RoundTripMeter,
+    round_trip: RoundTripMeter,
     metrics: Metrics,
 ) -> None:
     """Reads the client's messages until the WebSocket closes."""
@@ -124,10 +124,10 @@ async def _read(
             case WSMsgType.PING:
                 await ws.pong(message.data)
             case WSMsgType.PONG:
-                if (round_trip_ms := trip.answered(message.data)) is not None:
+                if (round_trip_ms := round_trip.answered(message.data)) is not None:
                     quality = ConnectionStats("websocket", round_trip_ms, protocol="tcp")
                     count_quality(quality, metrics)
-                    await connection.tell_quality(quality)
+                    await connection.send_quality(quality)
             case _:
                 break
     connection.close(DisconnectReason.CLIENT)

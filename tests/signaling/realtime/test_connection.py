@@ -22,7 +22,7 @@ from signaling.realtime.connection import (
 from signaling.realtime.protocol.audio_input import SLICE_MS
 from signaling.realtime.protocol.translator import Transport
 from signaling.realtime.session.settings import SessionConfiguration
-from signaling.realtime.transports.fairness import SAMPLES_PER_EVENT, SAMPLES_PER_TURN
+from signaling.realtime.transports.fairness import SAMPLES_PER_EVENT, SAMPLES_PER_STEP
 from signaling.realtime.transports.sideband_outbox import SidebandOutbox
 from tests.loop import VirtualClockLoop
 from tests.signaling.realtime.fakes import BEGUN, Client, Event, NotedSession, converse, play
@@ -343,7 +343,7 @@ def test_who_sends_much_at_once_leaves_others_their_turn(is_aside: bool, is_text
     play(client, flood)
     assert client.types.count("error") == (0 if is_aside else 100)
     assert aside is None or aside.overflowed, "it got all 100"
-    assert turns >= 100 * SAMPLES_PER_EVENT // SAMPLES_PER_TURN
+    assert turns >= 100 * SAMPLES_PER_EVENT // SAMPLES_PER_STEP
 
 
 def test_who_sends_much_that_takes_long_leaves_others_their_turn_as_well() -> None:
@@ -371,4 +371,4 @@ def test_who_sends_much_that_takes_long_leaves_others_their_turn_as_well() -> No
     client = Client(Slow())
     play(client, flood)
     assert client.types.count("session.updated") == 41
-    assert turns >= 40 * SAMPLES_PER_EVENT // SAMPLES_PER_TURN
+    assert turns >= 40 * SAMPLES_PER_EVENT // SAMPLES_PER_STEP

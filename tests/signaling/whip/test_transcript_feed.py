@@ -68,12 +68,12 @@ def test_a_late_reader_gets_what_was_finished() -> None:
     feed = TranscriptFeed()
     for event in (HYPOTHESIS, done("one"), HYPOTHESIS, done("two")):
         feed.put(event)
-    with feed.reading() as all_of_it, feed.reading(after=2) as the_rest:
+    with feed.open_reader() as all_of_it, feed.open_reader(after=2) as the_rest:
         feed.put(HYPOTHESIS)
         feed.close("closed")
         assert [sent.number for sent in read_all(all_of_it)] == [2, 4, 5, 6]
         assert [sent.kind for sent in read_all(the_rest)] == ["completed", "hypothesis", "closed"]
-    with feed.reading(after=4) as too_late:
+    with feed.open_reader(after=4) as too_late:
         assert [sent.kind for sent in read_all(too_late)] == ["closed"]
 
 
@@ -87,7 +87,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_a_slow_reader_is_cut_off_and_no_other() -> None:
     feed = TranscriptFeed()
-    with feed.reading() as slow, feed.reading() as quick:
+    with feed.open_reader() as slow, feed.open_reader() as quick:
         for _ in range(MAX_UNREAD):
             feed.put(HYPOTHESIS)
         assert len(quick._items) == MAX_UNREAD
@@ -100,11 +100,11 @@ def test_readers_are_limited_and_leave_their_place() -> None:
     feed = TranscriptFeed()
     with ExitStack() as stack:
         for _ in range(MAX_READERS):
-            stack.enter_context(feed.reading())
-        with pytest.raises(OverloadedError) as refused, feed.reading():
+            stack.enter_context(feed.open_reader())
+        with pytest.raises(OverloadedError) as refused, feed.open_reader():
             pass
         assert refused.value.code == "too_many_readers"
-    with feed.reading():
+    with feed.open_reader():
         pass
 
 

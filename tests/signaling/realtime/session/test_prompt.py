@@ -146,7 +146,7 @@ def test_a_wrong_one_says_what_is_wrong(prompt: Any, code: str, param: str | Non
 
 
 def test_the_model_gets_it_in_a_session_and_in_one_answer() -> None:
-    fresh = replace(RealtimeSettings(), fresh=SessionSettings(prompts=PROMPTS))
+    fresh = replace(RealtimeSettings(), initial_settings=SessionSettings(prompts=PROMPTS))
 
     async def scene(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime?model=default") as ws:

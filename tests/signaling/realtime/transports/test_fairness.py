@@ -8,7 +8,7 @@ import pytest
 from signaling.realtime.transports.fairness import (
     PAUSE_S,
     SAMPLES_PER_EVENT,
-    SAMPLES_PER_TURN,
+    SAMPLES_PER_STEP,
     EventLoopShare,
 )
 
@@ -53,4 +53,4 @@ def test_a_flood_leaves_others_their_turn_however_long_its_events_take(
 
 
 def test_long_audio_leaves_others_a_turn_at_each_slice() -> None:
-    assert turns_of_others([(10, SAMPLES_PER_TURN)] * 300) >= 298
+    assert turns_of_others([(10, SAMPLES_PER_STEP)] * 300) >= 298

@@ -112,7 +112,7 @@ def test_an_aside_is_not_told_our_own_events_for_which_the_calls_client_asked() 
         client.session.events.put(WakeStateChanged("okay_nabu", "Okay Nabu", is_awake=True))
         client.session.events.put(HypothesisChanged("item_1", "turn", "on", audio_ms=100))
         client.session.events.put(TurnTimeline("turn_1", None, None, "rejected", (), None))
-        await connection.tell_quality(ConnectionStats("webrtc", 12.3))
+        await connection.send_quality(ConnectionStats("webrtc", 12.3))
         await asyncio.sleep(1)
         connection.close()
 

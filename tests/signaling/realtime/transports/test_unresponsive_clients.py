@@ -141,7 +141,7 @@ def test_only_what_nobody_has_to_wait_for_is_sent_without_a_timer(
         monkeypatch.setattr(socket, "_transport", Buffer(queued))
         with pytest.raises((SlowClient, TimeoutError)) as ended:
             async with asyncio.timeout(0.2):
-                await socket.tell(text)
+                await socket.send_event(text)
         return isinstance(ended.value, SlowClient)
 
     monkeypatch.setattr(EventSocket, "send_str", never)

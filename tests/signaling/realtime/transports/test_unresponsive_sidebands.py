@@ -13,7 +13,7 @@ from aiohttp import WSCloseCode
 
 from signaling.realtime.connection import RealtimeConnection
 from signaling.realtime.transports import event_socket, sideband
-from signaling.realtime.transports.sideband_outbox import MAX_UNTAKEN_CHARS, SidebandOutbox
+from signaling.realtime.transports.sideband_outbox import MAX_UNREAD_CHARS, SidebandOutbox
 from tests.signaling.realtime.fakes import WATCH, TalkativeHome, gone
 from tests.signaling.realtime.raw_websocket import (
     BUFFER_BYTES,
@@ -35,7 +35,7 @@ LONG = json.dumps({"type": "session.updated", "session": {"instructions": "x" * 
 
 FILL = 16
 "Events of 200 kB: more than the buffers of both ends hold, less than an aside may leave untaken."
-assert FILL * len(LONG) < MAX_UNTAKEN_CHARS
+assert FILL * len(LONG) < MAX_UNREAD_CHARS
 
 
 @pytest.fixture(autouse=True)
@@ -194,7 +194,7 @@ def test_an_aside_of_a_call_that_never_connects_is_let_go_with_it() -> None:
 
 def test_what_waits_for_an_aside_is_bounded_by_size_but_for_one_event() -> None:
     told = SidebandOutbox()
-    told.put("x" * (MAX_UNTAKEN_CHARS + 1))
+    told.put("x" * (MAX_UNREAD_CHARS + 1))
     assert not told.overflowed
     told.put("x")
     assert told.overflowed
