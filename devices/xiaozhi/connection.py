@@ -195,7 +195,7 @@ class XiaozhiConnection:
         self._end(LEFT)
 
     def _feed_audio(self, payload: bytes) -> None:
-        if not self._dialogue.hears:
+        if not self._dialogue.takes_audio:
             return
         before = self._audio_input.invalid_packets
         for frame in self._audio_input.decode(payload, self._dialogue.packet_ms):
@@ -241,7 +241,7 @@ class XiaozhiConnection:
     async def _play_out(self) -> None:
         """Waits until the board has played the last word: it falls silent when the connection
         closes."""
-        left_s = self._dialogue.pacer.over_at() - self._clock.now()
+        left_s = self._dialogue.pacer.finished_at() - self._clock.now()
         if self._dialogue.is_speaking and left_s > 0:
             await asyncio.sleep(left_s)
         await self._run_actions(self._dialogue.interrupted())

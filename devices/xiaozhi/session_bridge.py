@@ -69,15 +69,16 @@ class SessionBridge:
             case SpeechStarted():
                 dialogue.speech_started(now)
             case SpeechDiscarded():
-                dialogue.speech_dropped(now)
+                dialogue.speech_discarded(now)
             case InputCommitted():
                 dialogue.speech_ended(now)
             case HypothesisChanged(stable=stable, unstable=unstable):
-                return dialogue.words(join_texts([stable, unstable]))
+                return dialogue.partial_transcript(join_texts([stable, unstable]))
             case TranscriptionCompleted(transcript=transcript):
-                return dialogue.understood(transcript, now, is_answered=session.expects_response)
+                is_answered = session.expects_response
+                return dialogue.final_transcript(transcript, now, is_answered=is_answered)
             case TranscriptionFailed():
-                return dialogue.understood("", now, is_answered=False)
+                return dialogue.final_transcript("", now, is_answered=False)
             case OutputItemAdded(item=MessageItem()):
                 return dialogue.answer_begun(now)
             case PlayoutStarted(response_id=response_id):
@@ -89,7 +90,7 @@ class SessionBridge:
                 return dialogue.interrupted()
             case TurnTimeline():
                 self.marks = dict(session_event.marks)
-                dialogue.traced(_timing(session_event))
+                dialogue.set_latencies(_timing(session_event))
             case _:
                 pass
         return ()
@@ -101,9 +102,9 @@ class SessionBridge:
         match action:
             case BeginInput(mode=mode):
                 self._listen(mode)
-            case CommitInput(asks=asks):
+            case CommitInput(requests_response=requests_response):
                 with suppress(RequestError):  # the button was only touched
-                    self._commit_input(asks=asks)
+                    self._commit_input(requests_response=requests_response)
             case CancelResponse():
                 self._cancel()
             case CreateTextResponse(text=text):
@@ -123,11 +124,13 @@ class SessionBridge:
         self._session.configure(settings)
         self._session.clear_input()
 
-    def _commit_input(self, *, asks: bool) -> None:
-        """Ends the utterance. asks: also ask for a response. Raises RequestError, also while a
-        response is active."""
+    def _commit_input(self, *, requests_response: bool) -> None:
+        """Ends the utterance. requests_response: also ask for a response.
+
+        Raises RequestError, also while a response is active.
+        """
         self._session.commit_input()
-        if asks:
+        if requests_response:
             self._session.create_response(ResponseRequest())
 
     def _cancel(self) -> None:

@@ -16,7 +16,7 @@ class XiaozhiSettings:
     "Networks whose check-ins are answered."
     url: str = ""
     "URL of our WebSocket for devices; empty: the address that received their check-in."
-    fresh: SessionSettings = field(default_factory=SessionSettings)
+    initial_settings: SessionSettings = field(default_factory=SessionSettings)
     "Settings that a session begins with, before the device's profile."
     dialogue: DialogueSettings = field(default_factory=DialogueSettings)
     folder: Path = Path("firmware")

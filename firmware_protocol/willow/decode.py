@@ -108,12 +108,12 @@ def _inner(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _identity(fields: Mapping[str, Any], name: str) -> tuple[str, str, str]:
     """Returns (hostname, name of the board, MAC address)."""
-    said = _inner(fields, name)
-    return _name(said, "hostname"), _name(said, "hw_type"), _mac(said.get("mac_addr"))
+    fields = _inner(fields, name)
+    return _name(fields, "hostname"), _name(fields, "hw_type"), _mac(fields.get("mac_addr"))
 
 
-def _name(said: Mapping[str, Any], name: str) -> str:
-    found = said.get(name)
+def _name(fields: Mapping[str, Any], name: str) -> str:
+    found = fields.get(name)
     is_good = isinstance(found, str) and len(found) <= MAX_NAME_CHARS and _NAME.fullmatch(found)
     if not is_good:
         raise MalformedMessage(f"{name} must be 1 to {MAX_NAME_CHARS} letters, digits, . _ + -")
@@ -132,9 +132,9 @@ def _mac(found: object) -> str:
     return ":".join(f"{one:02x}" for one in found)
 
 
-def _volume_db(said: Mapping[str, Any]) -> float | None:
+def _volume_db(fields: Mapping[str, Any]) -> float | None:
     """Returns the volume in dB; None if it is absent or not finite (cJSON writes NaN as null)."""
-    found = said.get("wake_volume")
+    found = fields.get("wake_volume")
     if found is None:
         return None
     if isinstance(found, bool) or not isinstance(found, int | float):

@@ -39,11 +39,13 @@ def encode(message: ToDevice) -> str:
     """
     match message:
         case EndpointResult(ok, speech):
-            return _fitting(lambda text: {"result": {"ok": ok, "speech": text}}, one_line(speech))
+            return _encode_cut(
+                lambda text: {"result": {"ok": ok, "speech": text}}, one_line(speech)
+            )
         case Notify(text=str(text)):
-            return _fitting(lambda cut: _notify(message, cut), one_line(text))
+            return _encode_cut(lambda cut: _notify(message, cut), one_line(text))
         case _:
-            return _bounded(_fields(message))
+            return _encode_whole(_fields(message))
 
 
 def one_line(text: str) -> str:
@@ -81,7 +83,7 @@ def _fields(message: ToDevice) -> dict[str, Any]:
 
 
 def _notify(message: Notify, text: str | None) -> dict[str, Any]:
-    said = {
+    values = {
         "id": message.id,
         "text": text,
         "audio_url": message.audio_url,
@@ -91,11 +93,11 @@ def _notify(message: Notify, text: str | None) -> dict[str, Any]:
         "backlight_max": message.backlight_max,
         "strobe_period_ms": message.strobe_period_ms,
     }
-    data = {name: value for name, value in said.items() if value is not None}
+    data = {name: value for name, value in values.items() if value is not None}
     return {"cmd": "notify", "data": data}
 
 
-def _fitting(fields: Callable[[str], dict[str, Any]], text: str) -> str:
+def _encode_cut(fields: Callable[[str], dict[str, Any]], text: str) -> str:
     """Returns the message with as much of `text` as fits.
 
     The length of a character depends on its escape, so sizes are measured on the encoded message.
@@ -106,19 +108,19 @@ def _fitting(fields: Callable[[str], dict[str, Any]], text: str) -> str:
         return whole.decode()
     sizes = range(len(text))
     fits = bisect_right(sizes, MAX_MESSAGE_BYTES, key=lambda size: _size(fields, text[:size])) - 1
-    return _bounded(fields(_at_a_word(text[: max(0, fits)])))
+    return _encode_whole(fields(_cut_at_word(text[: max(0, fits)])))
 
 
 def _size(fields: Callable[[str], dict[str, Any]], text: str) -> int:
     return len(msgspec.json.encode(fields(text + ELLIPSIS)))
 
 
-def _at_a_word(text: str) -> str:
+def _cut_at_word(text: str) -> str:
     words = text[: text.rfind(" ")] if " " in text else text
     return words.rstrip() + ELLIPSIS if words.strip() else ""
 
 
-def _bounded(fields: dict[str, Any]) -> str:
+def _encode_whole(fields: dict[str, Any]) -> str:
     whole = msgspec.json.encode(fields)
     if len(whole) > MAX_MESSAGE_BYTES:
         raise PayloadTooLarge(

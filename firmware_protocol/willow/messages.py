@@ -1,6 +1,6 @@
 """All messages of Willow's `/ws` in both directions.
 
-Sources: `reference/wis.md` section 2.3; the firmware's `was.c`.
+Source: `was.c` of Willow's firmware (https://github.com/HeyWillow/willow).
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,7 @@
 Version 1 is the bare packet. Version 2 has a header of 16 bytes: u16 version, u16 type, u32
 reserved, u32 timestamp in ms, u32 payload size. Version 3 has a header of 4 bytes: u8 type, u8
 reserved, u16 payload size. All numbers are big-endian. A device reads as many bytes as the size
-says, even if fewer have come.
+says, even if the message is shorter.
 """
 
 from dataclasses import dataclass
@@ -62,9 +62,9 @@ def decode_frame(version: ProtocolVersion, frame: bytes) -> Packet:
         raise BadFrame("truncated", f"{why}, {header.size} bytes")
     timestamp_ms = 0
     if version == 2:
-        said, kind, _, timestamp_ms, size = _V2.unpack_from(frame)
-        if said != version:
-            why = f"its first two bytes say {said}, and the connection speaks protocol 2"
+        announced, kind, _, timestamp_ms, size = _V2.unpack_from(frame)
+        if announced != version:
+            why = f"its first two bytes say {announced}, and the connection speaks protocol 2"
             raise BadFrame("bad_version", f"{why} (header Protocol-Version)")
     else:
         kind, _, size = _V3.unpack_from(frame)

@@ -32,7 +32,7 @@ from firmware_protocol.xiaozhi.messages import (
 MAX_TEXT_BYTES = 65_535
 "Longest text frame, which is the largest that stock firmware can send."
 
-MAX_WHY_CHARS = 200
+MAX_REASON_CHARS = 200
 
 MAX_DEPTH = 32
 "Deepest nesting, so that no decoder runs out of stack. A tool's schema has some six levels."
@@ -44,13 +44,13 @@ _LISTEN: Mapping[Any, type[ListenStart | ListenStop | ListenDetect]] = {
     "stop": ListenStop,
     "detect": ListenDetect,
 }
-_OF_DEVICE: Mapping[str, type[DeviceHello | AbortMessage | PingMessage | McpAnswer]] = {
+_DEVICE_TYPES: Mapping[str, type[DeviceHello | AbortMessage | PingMessage | McpAnswer]] = {
     "hello": DeviceHello,
     "abort": AbortMessage,
     "ping": PingMessage,
     "mcp": McpAnswer,
 }
-_OF_SERVER: Mapping[
+_SERVER_TYPES: Mapping[
     str,
     type[
         ServerHello
@@ -85,15 +85,15 @@ def decode_device_message(text: str | bytes) -> DeviceMessage:
         if found is None:
             raise BadMessage("bad_message", "listen: state is start, stop or detect")
         return _as(found, fields, kind)
-    one = _OF_DEVICE.get(kind)
-    return IgnoredMessage(kind) if one is None else _as(one, fields, kind)
+    message_type = _DEVICE_TYPES.get(kind)
+    return IgnoredMessage(kind) if message_type is None else _as(message_type, fields, kind)
 
 
 def decode_server_message(text: str | bytes) -> ServerMessage:
     """Returns a message from a server, as a device reads it. Raises BadMessage."""
     fields, kind = _object(text)
-    one = _OF_SERVER.get(kind)
-    return IgnoredMessage(kind) if one is None else _as(one, fields, kind)
+    message_type = _SERVER_TYPES.get(kind)
+    return IgnoredMessage(kind) if message_type is None else _as(message_type, fields, kind)
 
 
 def encode_message(message: DeviceMessage | ServerMessage) -> str:
@@ -118,20 +118,20 @@ def _object(text: str | bytes) -> tuple[dict[str, Any], str]:
     return fields, kind
 
 
-def _as(one: type[T], fields: dict[str, Any], kind: str) -> T:
+def _as(message_type: type[T], fields: dict[str, Any], kind: str) -> T:
     try:
-        return msgspec.convert(fields, one)
+        return msgspec.convert(fields, message_type)
     except (msgspec.ValidationError, UnicodeError) as error:
         raise BadMessage("bad_message", f"{kind}: {_brief(str(error))}") from None
 
 
 def _brief(text: str) -> str:
     """Returns a short printable text for a log, as an error may quote what the device sent."""
-    return "".join(one if one.isprintable() else " " for one in text)[:MAX_WHY_CHARS]
+    return "".join(char if char.isprintable() else " " for char in text)[:MAX_REASON_CHARS]
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
     if isinstance(value, dict | list):
         inner = value.values() if isinstance(value, dict) else value
-        return levels == 0 or any(_is_deeper(one, levels - 1) for one in inner)
+        return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)
     return False

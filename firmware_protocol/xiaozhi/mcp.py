@@ -1,4 +1,4 @@
-"""MCP client for the tools of a device: JSON-RPC 2.0 in messages of type `mcp`. Sheet section 8.
+"""MCP client for the tools of a device: JSON-RPC 2.0 in messages of type `mcp`.
 
 Earshot is the MCP client, the device the MCP server. Stock firmware drops requests whose `id` is no
 number and sends errors without a code. It answers `tools/list` in pages of some 8 kB, and runs

@@ -1,6 +1,6 @@
 """All JSON messages in both directions, as frozen values.
 
-Sheet: firmware 2.4.2, `docs/websocket.md`.
+Source: `docs/websocket.md` of xiaozhi's firmware 2.4.2 (https://github.com/78/xiaozhi-esp32).
 
 Unknown fields of incoming messages are ignored: firmware adds some with every version. Devices
 ignore a server's `session_id`, so we send it in our hello only.

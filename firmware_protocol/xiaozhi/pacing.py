@@ -43,8 +43,10 @@ class PacketPacer:
 
     def due_at(self) -> float:
         """Returns the time when the next packet may be sent."""
-        of = self._settings
-        return max(self._opens_at, self._played_at - (of.ahead - 1) * of.packet_ms / 1000)
+        settings = self._settings
+        return max(
+            self._opens_at, self._played_at - (settings.ahead - 1) * settings.packet_ms / 1000
+        )
 
     def sent(self, now: float) -> None:
         """Counts a packet that was sent. After a gap the schedule continues from `now`."""
@@ -54,6 +56,6 @@ class PacketPacer:
         """Returns how much sound the device has not played yet, in ms."""
         return max(0.0, 1000 * (self._played_at - now))
 
-    def over_at(self) -> float:
+    def finished_at(self) -> float:
         """Returns the time when `tts stop` may be sent, if no more sound comes."""
         return max(self._opens_at, self._played_at) + self._settings.tail_ms / 1000

@@ -1,4 +1,4 @@
-"""State machine of the dialogue on one connection. Sheet section 7.
+"""State machine of the dialogue between a board and its session, for one connection.
 
 Pure: events go in with their time, and actions for the door come out.
 
@@ -79,7 +79,7 @@ class BeginInput:
 class CommitInput:
     """Action: end the user's turn."""
 
-    asks: bool
+    requests_response: bool
     "True: also request the answer (push to talk); False: the session requests it by itself."
 
 
@@ -152,7 +152,7 @@ class Dialogue:
         return self._is_speaking
 
     @property
-    def hears(self) -> bool:
+    def takes_audio(self) -> bool:
         """True if packets of sound are input for the session.
 
         Packets before `listen` hold a wake word and are not. Without echo cancellation on the
@@ -170,14 +170,14 @@ class Dialogue:
             case DeviceHello():
                 self.features = message.features
                 self.packet_ms = message.audio_params.frame_duration
-                ours = self._settings.downlink
-                return [SendMessage(ServerHello("websocket", self._session_id, ours))]
+                audio_params = self._settings.downlink
+                return [SendMessage(ServerHello("websocket", self._session_id, audio_params))]
             case ListenStart(mode=mode):
                 return self._listen(mode)
             case ListenStop():
                 return self._stop_listening()
             case AbortMessage():
-                return [CancelResponse(), *self._stop_speaking(must_tell=True)]
+                return [CancelResponse(), *self._stop_speaking(must_send=True)]
             case PingMessage():
                 return [SendMessage(PongMessage())]
             case ListenDetect(text=text):
@@ -210,11 +210,11 @@ class Dialogue:
         if not text:
             return []
         if self._is_open:
-            return self._asked(text)
+            return self._answer_text(text)
         self._perhaps_typed = (text, now)
         return []
 
-    def _asked(self, text: str) -> list[DialogueAction]:
+    def _answer_text(self, text: str) -> list[DialogueAction]:
         self._perhaps_typed = None
         text = text[: self._settings.max_text_chars]
         is_busy = self._is_speaking or self._is_thinking
@@ -226,29 +226,29 @@ class Dialogue:
         if self.mode != "manual" or not self._is_open:
             return []
         self._is_open = False
-        return [CommitInput(asks=True)]
+        return [CommitInput(requests_response=True)]
 
     # Events of the session.
 
     def speech_started(self, now: float) -> None:
-        """The user began to speak."""
+        """Records that the user began to speak."""
         self._user_since = self._quiet_since = now
 
     def speech_ended(self, now: float) -> None:
-        """The user's utterance is over, and is being recognised."""
+        """Records that the user's utterance is over and is being recognised."""
         self._user_since, self._quiet_since = None, now
         self._is_thinking = True
 
-    def speech_dropped(self, now: float) -> None:
-        """The sound was no speech."""
+    def speech_discarded(self, now: float) -> None:
+        """Records that the sound was no speech."""
         self._user_since, self._quiet_since = None, now
 
-    def words(self, text: str) -> list[DialogueAction]:
+    def partial_transcript(self, text: str) -> list[DialogueAction]:
         """Returns the actions for a partial transcript, while the user speaks."""
         wanted = self.features is not None and self.features.partial and text
         return [SendMessage(SttMessage(text, partial=True))] if wanted else []
 
-    def understood(self, text: str, now: float, *, is_answered: bool) -> list[DialogueAction]:
+    def final_transcript(self, text: str, now: float, *, is_answered: bool) -> list[DialogueAction]:
         """Returns the actions for a final transcript. text: empty if it was noise.
 
         `tts start` is sent at once, because sound may follow only a moment later. But it closes the
@@ -279,7 +279,7 @@ class Dialogue:
         """Returns the actions for a barge-in that the server detected."""
         return self._stop_speaking()
 
-    def traced(self, timing: TurnLatencies) -> None:
+    def set_latencies(self, timing: TurnLatencies) -> None:
         """Stores the latencies of the turn, which are sent with `tts stop`."""
         self._timing = timing
 
@@ -290,37 +290,37 @@ class Dialogue:
 
         is_answering: the session has an answer, or may soon have one.
         """
-        of = self._settings
+        settings = self._settings
         if self.features is None:
-            is_late = now - self._quiet_since > of.hello_timeout_s
+            is_late = now - self._quiet_since > settings.hello_timeout_s
             return [CloseConnection("hello_expected")] if is_late else []
         if self._perhaps_typed is not None:
             text, at = self._perhaps_typed
-            if now - at >= of.typed_after_s:
-                return self._asked(text)
+            if now - at >= settings.typed_after_s:
+                return self._answer_text(text)
         if is_answering or self._is_speaking:
             self._quiet_since = now
-            is_over = not is_answering and now >= self.pacer.over_at()
+            is_over = not is_answering and now >= self.pacer.finished_at()
             return self._stop_speaking() if is_over and self._is_speaking else []
         self._is_thinking = False
         if self._user_since is not None and self.mode != "manual":
-            return self._cap(now)
+            return self._end_long_turn(now)
         quiet_s = now - self._quiet_since
         if self._is_open and self.mode != "manual":
-            return [CloseConnection("silence")] if quiet_s > of.max_silence_s else []
-        return [CloseConnection("idle")] if quiet_s > of.max_idle_s else []
+            return [CloseConnection("silence")] if quiet_s > settings.max_silence_s else []
+        return [CloseConnection("idle")] if quiet_s > settings.max_idle_s else []
 
-    def _cap(self, now: float) -> list[DialogueAction]:
+    def _end_long_turn(self, now: float) -> list[DialogueAction]:
         assert self._user_since is not None
         if now - self._user_since <= self._settings.max_turn_s:
             return []
         self._user_since, self._quiet_since = None, now
-        return [CommitInput(asks=False)]
+        return [CommitInput(requests_response=False)]
 
-    def _stop_speaking(self, *, must_tell: bool = False) -> list[DialogueAction]:
+    def _stop_speaking(self, *, must_send: bool = False) -> list[DialogueAction]:
         was_speaking, self._is_speaking = self._is_speaking, False
         self._is_thinking = False
-        if not (was_speaking or must_tell):
+        if not (was_speaking or must_send):
             return []
         self._is_open = self._is_open and self.mode == "realtime"
         stop = TtsMessage("stop")

@@ -106,7 +106,7 @@ def conversing(lottery: random.Random) -> None:
                     case _:
                         assert_never(action.message.state)
         assert is_speaking == dialogue.is_speaking
-        assert not (dialogue.hears and dialogue.doing == "idle")
+        assert not (dialogue.takes_audio and dialogue.doing == "idle")
     for _ in range(200):  # whatever was said last, silence ends it
         now += 10
         actions = dialogue.tick(now, is_answering=False)
@@ -131,11 +131,11 @@ def _event(lottery: random.Random, dialogue: Dialogue, now: float) -> Any:
             dialogue.speech_ended(now)
         case 5:
             words, is_answered = lottery.choice(("", "one")), lottery.random() < 0.8
-            return dialogue.understood(words, now, is_answered=is_answered)
+            return dialogue.final_transcript(words, now, is_answered=is_answered)
         case 6:
             return dialogue.answer_begun(now)
         case 7:
-            return [*dialogue.clause("Yes."), *dialogue.words("on")]
+            return [*dialogue.clause("Yes."), *dialogue.partial_transcript("on")]
         case 8:
             return dialogue.interrupted()
         case _:

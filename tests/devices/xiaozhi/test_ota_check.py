@@ -219,14 +219,18 @@ def test_a_url_that_is_set_is_the_one_that_is_told() -> None:
 
 def test_settings_as_they_are_configured() -> None:
     config = XiaozhiConfig(networks=("192.168.1.0/24",), max_silence_s=30, max_turn_s=15)
-    settings = config.as_settings("/var/earshot", XiaozhiSettings(networks=()).fresh)
-    woken = config.as_settings("", replace(settings.fresh, wake_word="alexa"))
-    assert woken.fresh.wake_word == ""
+    settings = config.as_settings("/var/earshot", XiaozhiSettings(networks=()).initial_settings)
+    woken = config.as_settings("", replace(settings.initial_settings, wake_word="alexa"))
+    assert woken.initial_settings.wake_word == ""
     assert (settings.folder, settings.offers_firmware) == (
         Path("/var/earshot/xiaozhi/firmware"),
         False,
     )
-    assert XiaozhiConfig(firmware="at_start").as_settings("", settings.fresh).offers_firmware
+    assert (
+        XiaozhiConfig(firmware="at_start")
+        .as_settings("", settings.initial_settings)
+        .offers_firmware
+    )
     assert ip_network("192.168.1.0/24") in settings.networks
     assert ip_network("127.0.0.0/8") in settings.networks
     assert settings.dialogue == replace(DialogueSettings(), max_silence_s=30, max_turn_s=15)

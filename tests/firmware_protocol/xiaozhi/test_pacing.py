@@ -41,16 +41,16 @@ def test_after_a_gap_it_begins_anew() -> None:
     pacer.sent(3.0)  # the voice had stalled
     assert pacer.queued_ms(3.0) == pytest.approx(60)
     assert pacer.due_at() <= 3.0
-    assert pacer.over_at() == pytest.approx(3.16)
+    assert pacer.finished_at() == pytest.approx(3.16)
 
 
 def test_the_end_comes_when_all_was_played() -> None:
     pacer = PacketPacer()
     pacer.start(1.0)
-    assert pacer.over_at() == pytest.approx(1.2)  # nothing was said
+    assert pacer.finished_at() == pytest.approx(1.2)  # nothing was said
     for _ in range(4):
         pacer.sent(1.1)
-    assert pacer.over_at() == pytest.approx(1.1 + 0.24 + 0.1)
+    assert pacer.finished_at() == pytest.approx(1.1 + 0.24 + 0.1)
 
 
 @pytest.mark.parametrize("ahead", [0, 21])

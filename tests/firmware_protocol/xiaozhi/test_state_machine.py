@@ -64,7 +64,7 @@ def speak(dialogue: Dialogue, now: float) -> None:
     dialogue.speech_started(now)
     dialogue.receive(ListenStop(), now + 1)
     dialogue.speech_ended(now + 1)
-    assert told(dialogue.understood("one", now + 1, is_answered=True)) == ["stt", "tts start"]
+    assert told(dialogue.final_transcript("one", now + 1, is_answered=True)) == ["stt", "tts start"]
 
 
 def test_a_turn() -> None:
@@ -74,7 +74,7 @@ def test_a_turn() -> None:
     doing.append(dialogue.doing)
     dialogue.speech_ended(2)
     doing.append(dialogue.doing)
-    assert dialogue.understood("one", 2, is_answered=True) == [
+    assert dialogue.final_transcript("one", 2, is_answered=True) == [
         SendMessage(SttMessage("one")),
         SendMessage(TtsMessage("start")),
         SendMessage(LlmMessage("happy")),
@@ -105,10 +105,10 @@ def test_our_hello_comes_at_once_and_whole() -> None:
 
 def test_sound_before_listen_is_no_error_and_not_heard() -> None:
     dialogue = begun(mode=None)
-    assert not dialogue.hears
+    assert not dialogue.takes_audio
     assert dialogue.receive(ListenDetect(text="hi esp"), 0.1) == []
     assert dialogue.receive(ListenStart(mode="auto"), 0.2) == [BeginInput("auto")]
-    assert dialogue.hears
+    assert dialogue.takes_audio
 
 
 def test_a_text_while_it_listens_was_typed_and_is_answered() -> None:
@@ -157,7 +157,7 @@ def test_a_typed_text_has_a_limit() -> None:
 def test_only_who_takes_out_its_echo_is_heard_while_we_speak(mode: ListenMode, hears: bool) -> None:
     dialogue = begun(mode)
     dialogue.answer_begun(1)
-    assert dialogue.hears is hears
+    assert dialogue.takes_audio is hears
 
 
 @pytest.mark.parametrize(
@@ -189,16 +189,16 @@ def test_our_own_ear_interrupts() -> None:
     speak(dialogue, 1)
     dialogue.speech_started(3)
     assert told(dialogue.interrupted()) == ["tts stop"]
-    assert (dialogue.doing, dialogue.hears) == ("listening", True)
+    assert (dialogue.doing, dialogue.takes_audio) == ("listening", True)
     assert dialogue.interrupted() == []
 
 
 def test_push_to_talk() -> None:
     dialogue = begun("manual")
-    assert dialogue.receive(ListenStop(), 1) == [CommitInput(asks=True)]
-    assert not dialogue.hears
+    assert dialogue.receive(ListenStop(), 1) == [CommitInput(requests_response=True)]
+    assert not dialogue.takes_audio
     assert dialogue.receive(ListenStop(), 1.1) == []
-    assert told(dialogue.understood("one", 2, is_answered=True)) == ["stt", "tts start"]
+    assert told(dialogue.final_transcript("one", 2, is_answered=True)) == ["stt", "tts start"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "realtime"])
@@ -211,7 +211,7 @@ def test_noise_gets_no_answer() -> None:
     dialogue = begun()
     dialogue.speech_started(1)
     dialogue.speech_ended(2)
-    assert dialogue.understood("", 2, is_answered=True) == []
+    assert dialogue.final_transcript("", 2, is_answered=True) == []
     assert dialogue.doing == "listening"
 
 
@@ -259,18 +259,18 @@ def test_who_speaks_on_keeps_the_microphone(mode: ListenMode) -> None:
     dialogue.speech_started(1)
     dialogue.speech_ended(2)
     dialogue.speech_started(2.2)
-    assert told(dialogue.understood("one", 2.3, is_answered=True)) == ["stt"]
-    assert dialogue.hears
+    assert told(dialogue.final_transcript("one", 2.3, is_answered=True)) == ["stt"]
+    assert dialogue.takes_audio
     dialogue.speech_ended(3)
-    assert told(dialogue.understood("one two", 3.1, is_answered=True)) == ["stt", "tts start"]
+    assert told(dialogue.final_transcript("one two", 3.1, is_answered=True)) == ["stt", "tts start"]
 
 
 def test_words_that_get_no_answer_leave_the_microphone_open() -> None:
     dialogue = begun()
     dialogue.speech_started(1)
     dialogue.speech_ended(2)
-    assert told(dialogue.understood("one", 2, is_answered=False)) == ["stt"]
-    assert dialogue.hears
+    assert told(dialogue.final_transcript("one", 2, is_answered=False)) == ["stt"]
+    assert dialogue.takes_audio
 
 
 def test_a_button_that_is_pressed_again_takes_the_answer_back() -> None:
@@ -281,15 +281,15 @@ def test_a_button_that_is_pressed_again_takes_the_answer_back() -> None:
         "CancelResponse",
         "BeginInput",
     ]
-    assert told(dialogue.understood("one", 1.6, is_answered=True)) == ["stt"]
-    assert dialogue.hears
+    assert told(dialogue.final_transcript("one", 1.6, is_answered=True)) == ["stt"]
+    assert dialogue.takes_audio
 
 
 def test_a_turn_has_an_end() -> None:
     dialogue = begun()
     dialogue.speech_started(1)
     assert dialogue.tick(20.9, is_answering=False) == []
-    assert dialogue.tick(21.1, is_answering=False) == [CommitInput(asks=False)]
+    assert dialogue.tick(21.1, is_answering=False) == [CommitInput(requests_response=False)]
     assert dialogue.tick(21.2, is_answering=False) == []  # once
     held = begun("manual")
     held.speech_started(1)
@@ -312,7 +312,7 @@ def test_silence_ends_the_conversation(
 def test_silence_counts_from_the_last_that_was_said() -> None:
     dialogue = begun()
     dialogue.speech_started(15)
-    dialogue.speech_dropped(16)
+    dialogue.speech_discarded(16)
     assert dialogue.tick(35, is_answering=False) == []
     dialogue.tick(35.5, is_answering=True)
     assert dialogue.tick(55, is_answering=False) == []
@@ -330,12 +330,12 @@ def test_extras_are_for_who_announced_them() -> None:
     stock, ours = begun(), begun(partial=True, timing=True)
     for dialogue in (stock, ours):
         dialogue.answer_begun(1)
-        dialogue.traced(timing)
-    assert (stock.words("turn"), ours.words("turn")) == (
+        dialogue.set_latencies(timing)
+    assert (stock.partial_transcript("turn"), ours.partial_transcript("turn")) == (
         [],
         [SendMessage(SttMessage("turn", partial=True))],
     )
-    assert ours.words("") == []
+    assert ours.partial_transcript("") == []
     assert stock.tick(9, is_answering=False)[0] == SendMessage(TtsMessage("stop"))
     assert ours.tick(9, is_answering=False)[0] == SendMessage(TtsMessage("stop", timing=timing))
     ours.answer_begun(10)
