@@ -1,4 +1,4 @@
-"""Places are bounded, given back, and end with the server."""
+"""A capacity limit: it refuses when full, counts what is given back, and drains."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from core.limits import CapacityLimit
 from tests.loop import run_virtual
 
 
-def test_a_bound_and_a_drain() -> None:
+def test_a_full_limit_refuses_and_a_drain_waits_for_the_last_place() -> None:
     async def scene() -> None:
         places = CapacityLimit(1, "{limit} texts are being read, the limit", retry_after_s=3)
         with places.take():
@@ -33,7 +33,7 @@ def test_a_bound_and_a_drain() -> None:
     run_virtual(scene())
 
 
-def test_spare_places_are_left_to_others() -> None:
+def test_a_caller_that_leaves_a_spare_place_is_refused_earlier() -> None:
     places = CapacityLimit(2, "all {limit} places are taken", retry_after_s=3)
     with places.take(spare=1):
         with pytest.raises(OverloadedError, match="all 1 places are taken"):
@@ -42,7 +42,7 @@ def test_spare_places_are_left_to_others() -> None:
             assert places.taken == 2
 
 
-def test_without_a_limit_places_are_only_counted() -> None:
+def test_an_unlimited_capacity_only_counts() -> None:
     places = CapacityLimit()
     with places.take(), places.take():
         assert places.taken == 2

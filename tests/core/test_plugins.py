@@ -1,4 +1,4 @@
-"""Entry points of other packages: which are found, and which names are refused."""
+"""Entry points of other packages: which of them are found, and which names are refused."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +13,12 @@ from tests.plugins.packages import declare, searched
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in which packages are found."""
+    """A folder on the import path, in which a test declares packages."""
     with searched(tmp_path, monkeypatch) as folder:
         yield folder
 
 
-def test_only_our_groups_count(site: Path) -> None:
+def test_entry_points_of_other_groups_are_ignored(site: Path) -> None:
     groups = {"console_scripts": {"acme": "acme:main"}, "earshot.tools": {"bins": "acme.bins"}}
     declare(site, "acme-house", groups, version="2.1")
     (plugin,) = find_plugins("earshot.tools").values()
@@ -26,7 +26,7 @@ def test_only_our_groups_count(site: Path) -> None:
     assert find_plugins("earshot.doors") == {}
 
 
-def test_the_first_of_two_folders_with_the_same_package_counts(
+def test_the_first_of_two_versions_on_the_path_is_used(
     site: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declare(site, "acme", {"earshot.tools": {"bins": "acme.bins"}}, version="1.0")
@@ -36,14 +36,14 @@ def test_the_first_of_two_folders_with_the_same_package_counts(
     assert find_plugins("earshot.tools")["bins"].origin == "acme 1.1"
 
 
-def test_a_name_of_ours_is_refused(site: Path) -> None:
+def test_the_name_of_a_built_in_plugin_is_refused(site: Path) -> None:
     declare(site, "acme", {"earshot.doors": {"whip": "acme.whip"}})
     plugin = find_plugins("earshot.doors", built_in=("whip",))["whip"]
     with pytest.raises(ConfigError, match="'whip' is built in: the package has to rename it"):
         plugin.load()
 
 
-def test_a_name_that_two_packages_have_is_refused(site: Path) -> None:
+def test_a_name_declared_by_two_packages_is_refused(site: Path) -> None:
     for package in ("zeta", "acme"):
         declare(site, package, {"earshot.tools": {"bins": f"{package}.bins"}})
     with pytest.raises(ConfigError, match=r"acme 1\.0 and zeta 1\.0 both add 'bins': uninstall"):
@@ -51,7 +51,7 @@ def test_a_name_that_two_packages_have_is_refused(site: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["Bins", "my-bins", "b" * 33, "1st"])
-def test_a_name_that_no_variable_can_have_is_refused(name: str, site: Path) -> None:
+def test_a_name_that_cannot_be_a_setting_is_refused(name: str, site: Path) -> None:
     declare(site, "acme", {"earshot.tools": {name: "acme.bins"}})
     with pytest.raises(ConfigError, match=f"'{name}' is no name: small letters"):
         find_plugins("earshot.tools")[name].load()
@@ -67,7 +67,7 @@ def test_a_name_that_no_variable_can_have_is_refused(name: str, site: Path) -> N
         ("", "AttributeError: module 'acme_broken' has no attribute 'door'"),
     ],
 )
-def test_whatever_a_package_raises_when_it_is_imported_is_one_error(
+def test_any_error_of_an_import_becomes_a_config_error(
     source: str, message: str, site: Path
 ) -> None:
     (site / "acme_broken.py").write_text(source)
@@ -76,7 +76,7 @@ def test_whatever_a_package_raises_when_it_is_imported_is_one_error(
         find_plugins("earshot.doors")["ask"].load()
 
 
-def test_metadata_that_cannot_be_read_costs_only_its_package(
+def test_unreadable_metadata_disables_only_its_own_package(
     site: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     declare(site, "acme", {"earshot.tools": {"bins": "acme.bins"}})
@@ -86,7 +86,7 @@ def test_metadata_that_cannot_be_read_costs_only_its_package(
     assert "the metadata of a package cannot be read" in caplog.text
 
 
-def test_what_an_object_lacks_of_a_protocol_is_named() -> None:
+def test_missing_members_of_a_protocol_are_named() -> None:
     class Stopped:
         def now(self) -> float:
             return 0.0

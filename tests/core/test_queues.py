@@ -1,4 +1,4 @@
-"""Hand-overs: bounded, counted, never a lost wake-up. Virtual time."""
+"""The bounded outbox: it waits for room, overflows, and never loses a wake-up. Virtual time."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from core.queues import Outbox
 from tests.loop import run_virtual
 
 
-def test_what_can_wait_waits_for_room_in_an_outbox() -> None:
+def test_room_waits_until_the_reader_has_taken_enough() -> None:
     async def main() -> None:
         outbox: Outbox[int] = Outbox(10)
         await outbox.room(2)
@@ -27,7 +27,7 @@ def test_what_can_wait_waits_for_room_in_an_outbox() -> None:
     run_virtual(main())
 
 
-def test_an_outbox_loses_nothing_and_cuts_off_who_lags() -> None:
+def test_a_full_outbox_ends_after_the_items_it_holds() -> None:
     async def main() -> None:
         outbox: Outbox[int] = Outbox(3)
         for item in range(4):

@@ -1,4 +1,4 @@
-"""Waits that grow with each failure, and a deadline that may move. Virtual time."""
+"""`Backoff`, whose waits grow with each failure, and `Alarm`, whose deadline may move."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,7 @@ from core.tasks import Alarm, Backoff
 from tests.loop import run_virtual
 
 
-def test_waits_grow_with_each_failure_and_the_last_one_repeats() -> None:
+def test_a_backoff_repeats_its_last_wait_until_it_is_reset() -> None:
     backoff = Backoff((0.5, 2.0, 8.0))
     assert [backoff.fail() for _ in range(5)] == [0.5, 2.0, 8.0, 8.0, 8.0]
     assert backoff.failures == 5
@@ -18,13 +18,13 @@ def test_waits_grow_with_each_failure_and_the_last_one_repeats() -> None:
     assert backoff.fail() == 0.5
 
 
-def test_waits_double_up_to_the_longest() -> None:
+def test_a_doubling_backoff_stops_at_its_maximum() -> None:
     backoff = Backoff.doubling(1.0, 60.0, stable_after_s=10.0)
     assert [backoff.fail() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 @pytest.mark.parametrize(("lasted_s", "wait_s"), [(10.0, 4.0), (10.1, 1.0)])
-def test_what_ran_for_long_begins_a_new_row_of_failures(lasted_s: float, wait_s: float) -> None:
+def test_a_long_run_resets_the_backoff(lasted_s: float, wait_s: float) -> None:
     backoff = Backoff.doubling(1.0, 60.0, stable_after_s=10.0)
     backoff.fail()
     backoff.fail()
@@ -67,7 +67,7 @@ def rings(scene: Callable[[Alarm], Awaitable[None]]) -> list[float]:
     ],
     ids=["once", "later", "earlier", "taken back", "same again", "new", "twice", "past"],
 )
-def test_an_alarm_rings_at_its_last_deadline(
+def test_an_alarm_rings_at_its_latest_deadline(
     moves: list[tuple[float, float | None]], expected: list[float]
 ) -> None:
     async def scene(alarm: Alarm) -> None:

@@ -1,4 +1,4 @@
-"""A cancelled caller waits for its thread, so that it may close what the thread used."""
+"""`run_in_thread`: a cancelled caller waits until its thread has ended."""
 
 import asyncio
 from threading import Event
@@ -8,14 +8,14 @@ import pytest
 from core.tasks import run_in_thread
 
 
-def test_gives_what_the_call_gives() -> None:
+def test_a_call_in_a_thread_returns_or_raises_its_result() -> None:
     assert asyncio.run(run_in_thread(max, 3, 4)) == 4
     with pytest.raises(ZeroDivisionError):
         asyncio.run(run_in_thread(lambda: 1 // 0))
 
 
 @pytest.mark.parametrize("cancels", [1, 3])
-def test_cancelling_ends_after_the_call(cancels: int) -> None:
+def test_a_cancelled_caller_waits_for_its_thread(cancels: int) -> None:
     began, may_end, ended = Event(), Event(), Event()
 
     def call() -> None:

@@ -1,4 +1,4 @@
-"""Server-sent events: signs of life, slow pages, and how many there may be."""
+"""Server-sent events: heartbeats, slow pages, and the limit of subscribers."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,7 +12,7 @@ from core.http.streaming import HEARTBEAT, EventStreamSubscribers
 
 
 class Page:
-    """A response; takes what it is sent while `reads` is set."""
+    """A response that accepts data while `reads` is set."""
 
     def __init__(self) -> None:
         self.got: list[bytes] = []
@@ -37,7 +37,7 @@ class Page:
 
 
 class Counter:
-    """Shows its number when it has changed; `asked`: how often it was."""
+    """A source of events that yields its number after each change; `asked` counts the yields."""
 
     def __init__(self) -> None:
         self.number, self.asked, self.is_closed = 1, 0, False
@@ -63,7 +63,7 @@ async def _left(task: asyncio.Task[Page]) -> None:
     await asyncio.wait([task])
 
 
-def test_a_slow_page_gets_the_latest_and_nothing_is_kept_for_it() -> None:
+def test_a_slow_page_gets_only_the_latest_state() -> None:
     async def main() -> None:
         counter, page = Counter(), Page()
         page.reads.clear()
@@ -85,7 +85,7 @@ def test_a_slow_page_gets_the_latest_and_nothing_is_kept_for_it() -> None:
     asyncio.run(main())
 
 
-def test_a_page_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_reads_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "STALL_S", 0.01)
 
     async def main() -> None:
@@ -101,7 +101,7 @@ def test_a_page_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) ->
     asyncio.run(main())
 
 
-def test_silence_shows_signs_of_life_and_finds_who_is_gone() -> None:
+def test_heartbeats_during_silence_reveal_a_closed_page() -> None:
     async def main() -> None:
         counter, page = Counter(), Page()
         async with asyncio.timeout(30):
@@ -117,7 +117,7 @@ def test_silence_shows_signs_of_life_and_finds_who_is_gone() -> None:
     asyncio.run(main())
 
 
-def test_there_is_room_for_so_many() -> None:
+def test_subscribers_beyond_the_limit_are_refused() -> None:
     async def main() -> None:
         watchers, page = EventStreamSubscribers("the home", 1), Page()
         task = asyncio.create_task(watchers.show(None, page, Counter().events()))
@@ -130,7 +130,7 @@ def test_there_is_room_for_so_many() -> None:
     asyncio.run(main())
 
 
-def test_what_fails_at_once_is_told_before_anything_is_sent() -> None:
+def test_an_error_before_the_first_event_sends_nothing() -> None:
     async def failing() -> AsyncGenerator[bytes, None]:
         for error in (ConnectionRefusedError("the database"),):
             raise error
