@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.run_limits import limits
 from tests.shared import NEEDS_SHARED
-from tests.tiers import is_unit_file, shut_in, tier
+from tests.tiers import is_left_out, shut_in, tier
 
 NEEDS_GPU = "needs a GPU"
 "How a skip reason starts when there is no GPU; CI machines have none."
@@ -75,10 +75,9 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """`make unit` does not even import the others."""
-    if config.option.markexpr != "unit" or not collection_path.match("test_*.py"):
+    if not collection_path.match("test_*.py"):
         return None
-    return None if is_unit_file(collection_path) else True
+    return is_left_out(collection_path, config.option.markexpr) or None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -89,7 +88,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        from tests.workers import put_long_files_first
+
+        put_long_files_first(items)
     for item in items:
         if name := tier(item):
             item.add_marker(name)

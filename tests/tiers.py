@@ -29,6 +29,23 @@ def is_unit_file(file: Path) -> bool:
     return not _BEYOND_UNIT_FILE.search(file.read_text(encoding="utf-8"))
 
 
+_ONLY_SLOW_FILE = re.compile(r"^pytestmark = .*\bmark\.(real|soak)\b", flags=re.MULTILINE)
+
+
+def is_left_out(file: Path, expression: str) -> bool:
+    """Whether pytest can leave this file out because `-m expression` chooses none of its tests.
+
+    Importing all test files takes 10 s. Like `is_unit_file`, this reads the file. It knows the
+    expressions of the Makefile and of `scripts/test.sh`; with any other, no file is left out.
+    """
+    if expression == "unit":
+        return not is_unit_file(file)
+    text = file.read_text(encoding="utf-8")
+    if expression.endswith(" and alone") and "pytest.mark.alone" not in text:
+        return True
+    return "not real and not soak" in expression and bool(_ONLY_SLOW_FILE.search(text))
+
+
 def tier(item: pytest.Item) -> str:
     """`many`, `unit`, or "" for a test that its markers place beyond them.
 

@@ -1,4 +1,4 @@
-"""Programs that use a client as its registry has it."""
+"""Programs that use a client library exactly as its registry has it."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ RUN_TIMEOUT_S = 90.0
 
 
 def npm_program(name: str, folder: Path) -> Path:
-    """A copy of `tests/clients/<name>` in this folder, with exactly the locked packages beside."""
+    """Copies `tests/clients/<name>` into this folder and installs exactly its locked packages."""
     require(shutil.which("node") and shutil.which("npm"), "Node.js with npm")
     shutil.copytree(
         FOLDER / name, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("node_modules")
@@ -28,7 +28,7 @@ def npm_program(name: str, folder: Path) -> Path:
 
 
 def python_with(lock: Path, folder: Path) -> Path:
-    """An interpreter in this folder, with exactly the locked packages."""
+    """Makes an environment with exactly the locked packages; returns its interpreter."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     command = [str(python), "-m", "pip", "install", "-q", "--no-deps", "-r", str(lock)]
@@ -39,7 +39,7 @@ def python_with(lock: Path, folder: Path) -> Path:
 def told_by(
     folder: Path, *command: str | Path, environment: Mapping[str, str] | None = None
 ) -> Any:
-    """The JSON of the last line that a program printed."""
+    """Returns the JSON of the last line that a program printed."""
     ran = subprocess.run(
         command,
         cwd=folder,

@@ -1,4 +1,4 @@
-"""A started server whose language model is a script: it calls a tool, tells its result, counts."""
+"""A server process whose scripted language model calls a tool, says its result, or counts."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ CALL = delta(
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
-    """Calls the client's tool when a light is spoken of; says what a tool told; or counts."""
+    """Calls the client's tool if the text mentions a light, says a tool's result, or counts."""
     last = (await request.json())["messages"][-1]
     if last["role"] == "tool":
         chunks = text(f"It says {json.loads(last['content'])['state']}.")
@@ -35,7 +35,7 @@ async def answer(request: web.Request) -> web.StreamResponse:
 
 
 async def never_ending(request: web.Request) -> web.StreamResponse:
-    """A sentence, then nothing for as long as anybody waits."""
+    """Yields a sentence, then never anything again."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     await response.write(sse(*text(LONG + " ")[:-1], done=False))
@@ -45,7 +45,7 @@ async def never_ending(request: web.Request) -> web.StreamResponse:
 
 @contextmanager
 def answering(folder: Path, *arguments: str, **settings: str) -> Iterator[Running]:
-    """`earshot serve` with that model."""
+    """Runs `earshot serve` with that model."""
     with beside(Server(answer)) as upstream:
         model = {"EARSHOT_LLM__ENGINE": "openai", "EARSHOT_LLM__OPTIONS__BASE_URL": upstream.url}
         with serving(folder, *arguments, settings={**model, **settings}) as server:

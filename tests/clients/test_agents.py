@@ -1,4 +1,4 @@
-"""LiveKit's, pipecat's and OpenAI's agents, as their registries have them, against a server."""
+"""Agents of LiveKit, pipecat and OpenAI, as their registries have them, against a server."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(folder: Path, *program: str | Path) -> Any:
-    """What the client made of a server whose model is scripted."""
+    """Runs the client against a server with a scripted model; returns what it printed."""
     clip = folder / "clip.wav"
     pcm = say("turn on the kitchen light", rate_hz=RATE_HZ, lead_ms=200, tail_ms=200)
     write_wav(clip, [AudioFrame(pcm, RATE_HZ, 0)])
@@ -33,7 +33,7 @@ def told(folder: Path, *program: str | Path) -> Any:
         return told_by(folder, *program, server.url, clip)
 
 
-def test_livekit(python: Path, tmp_path: Path) -> None:
+def test_livekit_agents_work_with_our_server(python: Path, tmp_path: Path) -> None:
     got = told(tmp_path, python, PROGRAMS / "livekit_client.py")
     assert got["called"] == ["set_light", {"on": True}]
     assert got["words"] == ["One moment."]
@@ -50,7 +50,7 @@ def test_livekit(python: Path, tmp_path: Path) -> None:
     assert got["refused"] == "item_truncate_invalid_item_id"
 
 
-def test_pipecat(python: Path, tmp_path: Path) -> None:
+def test_pipecat_works_with_our_server(python: Path, tmp_path: Path) -> None:
     got = told(tmp_path, python, PROGRAMS / "pipecat_client.py")
     assert got["called"] == [{"on": True}] * 3
     assert "One moment." in got["written"]
@@ -63,7 +63,9 @@ def test_pipecat(python: Path, tmp_path: Path) -> None:
     assert "item_delete_invalid_item_id" in got["errors"][0]
 
 
-def test_openai_for_python(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
+def test_openai_python_works_with_our_server(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
     programs = PROGRAMS.parent / "openai_py"
     folder = tmp_path_factory.mktemp("openai_py")
     python = python_with(programs / "requirements.txt", folder)
@@ -82,7 +84,7 @@ def test_openai_for_python(tmp_path_factory: pytest.TempPathFactory, tmp_path: P
     assert got["error"] == ["error", "response_cancel_not_active", "late", "completed"]
 
 
-def test_openai_agents_in_node(agents_js: Path, tmp_path: Path) -> None:
+def test_openai_agents_in_node_work_with_our_server(agents_js: Path, tmp_path: Path) -> None:
     got = told(tmp_path, "node", agents_js / "client.mjs")
     assert got["called"] == [{"on": True}, {"on": True}]
     assert got["calledBySpeech"] == 2

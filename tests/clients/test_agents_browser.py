@@ -23,12 +23,12 @@ LEAD_MS = 3000
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
-        """Requests of a test are nobody's news."""
+        """Logs nothing."""
 
 
 @contextmanager
 def site(folder: Path) -> Iterator[str]:
-    """The folder's files, at an origin of their own."""
+    """Serves the folder's files from an origin of their own."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
     thread = Thread(target=server.serve_forever)
     thread.start()
@@ -40,7 +40,7 @@ def site(folder: Path) -> Iterator[str]:
         server.server_close()
 
 
-def test_openai_agents_in_chromium(agents_js: Path, tmp_path: Path) -> None:
+def test_openai_agents_in_chromium_work_with_our_server(agents_js: Path, tmp_path: Path) -> None:
     words = say("turn on the kitchen light", rate_hz=RATE_HZ, lead_ms=LEAD_MS, tail_ms=60_000)
     clip = write_clip(tmp_path / "mic.wav", words)
     with site(agents_js) as origin:

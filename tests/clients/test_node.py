@@ -13,7 +13,7 @@ from tests.speech import say
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("npm")]
 
 
-def test_the_official_node_client(openai_node: Path, tmp_path: Path) -> None:
+def test_the_official_node_client_transcribes_and_speaks(openai_node: Path, tmp_path: Path) -> None:
     clip = tmp_path / "clip.wav"
     pcm = say("turn on the kitchen light", lead_ms=200, tail_ms=500)
     write_wav(clip, [AudioFrame(pcm, ASR_RATE_HZ, 0)])

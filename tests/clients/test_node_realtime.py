@@ -1,4 +1,4 @@
-"""OpenAI's Node client at the Realtime door: its WebSocket classes, client secrets and calls."""
+"""OpenAI's Node client and the Realtime API: its WebSocket classes, client secrets and calls."""
 
 import asyncio
 import os
@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.real, pytest.mark.xdist_group("npm")]
 RATE_HZ = 24_000
 
 
-async def beside_a_call(url: str, certificate: Path, program: Path, clip: Path) -> Any:
-    """What the client told, while a call was up that it hangs up in the end."""
+async def run_during_a_call(url: str, certificate: Path, program: Path, clip: Path) -> Any:
+    """Runs the client while a call is up, which it hangs up at the end; returns what it printed."""
     trust = TCPConnector(ssl=ssl.create_default_context(cafile=str(certificate)))
     caller = Caller()
     async with ClientSession(url, connector=trust) as http:
@@ -42,13 +42,13 @@ async def beside_a_call(url: str, certificate: Path, program: Path, clip: Path) 
     return told
 
 
-def test_the_official_node_client(openai_node: Path, tmp_path: Path) -> None:
+def test_the_official_node_client_uses_the_realtime_api(openai_node: Path, tmp_path: Path) -> None:
     clip = tmp_path / "clip.wav"
     pcm = say("turn on the kitchen light", rate_hz=RATE_HZ, lead_ms=200, tail_ms=200)
     write_wav(clip, [AudioFrame(pcm, RATE_HZ, 0)])
     with answering(tmp_path, "--tls", "auto") as server:
         certificate = tmp_path / "earshot" / "tls.pem"
-        got = asyncio.run(beside_a_call(server.url, certificate, openai_node, clip))
+        got = asyncio.run(run_during_a_call(server.url, certificate, openai_node, clip))
     assert got["tool"] == {
         "said": ["One moment.", "It says on."],
         "name": "set_light",

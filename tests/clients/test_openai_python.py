@@ -27,7 +27,7 @@ SET_LIGHT = {
 
 
 def against(folder: Path, scene: Callable[[Any], Awaitable[None]]) -> None:
-    """Connect the stock client to a started server and run the scene."""
+    """Connects the stock client to a started server and runs the scene."""
 
     async def main(url: str) -> None:
         client = AsyncOpenAI(
@@ -47,7 +47,7 @@ def against(folder: Path, scene: Callable[[Any], Awaitable[None]]) -> None:
 
 
 async def until(connection: Any, kind: str) -> list[Any]:
-    """Events up to the first of this kind. No error may come."""
+    """Returns the events up to the first of this type; fails at an error event."""
     events = []
     async for event in connection:
         assert event.type != "error", event
@@ -108,7 +108,7 @@ def test_a_tool_of_the_client_is_called_and_its_result_is_spoken(tmp_path: Path)
     against(tmp_path, scene)
 
 
-def test_an_answer_is_truncated_to_what_was_heard(tmp_path: Path) -> None:
+def test_an_answer_is_truncated_to_the_audio_that_was_played(tmp_path: Path) -> None:
     async def scene(connection: Any) -> None:
         events = await say(connection, "count")
         sound = [e for e in events if e.type == "response.output_audio.delta"]
@@ -161,7 +161,7 @@ def test_a_running_answer_is_interrupted_and_truncated(tmp_path: Path) -> None:
     against(tmp_path, scene)
 
 
-def test_an_answer_beside_the_conversation(tmp_path: Path) -> None:
+def test_an_out_of_band_response_leaves_the_conversation_unchanged(tmp_path: Path) -> None:
     async def scene(connection: Any) -> None:
         await connection.response.create(
             response={

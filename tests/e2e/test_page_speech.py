@@ -1,4 +1,4 @@
-"""The main job, whole: speak to the page in a real browser, hear the real server's answer."""
+"""The main job as a whole: speech to the page in a real browser, and the real server's answer."""
 
 import os
 import re
@@ -16,19 +16,19 @@ from tests.shared import ROOT, shared_data
 from tests.speech import say
 from tests.web.browser import chromium
 
-pytestmark = [pytest.mark.browser, pytest.mark.alone]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("talkers")]
 
 LEAD_MS = 1500
 "From the click to the first word: a person breathes in, the call connects."
 TAIL_MS = 20_000
 STAGES = ("endpoint_wait", "asr", "llm", "tts", "playout")
 SCREENSHOT = ROOT / "docs" / "page.png"
-"Written anew when EARSHOT_WRITE_SCREENSHOT=1."
+"Rewritten when EARSHOT_WRITE_SCREENSHOT=1."
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """As `make run` starts it: the engines that need no download."""
+    """A server as `make run` starts it, with the engines that need no download."""
     folder = tmp_path_factory.mktemp("server")
     with serving(folder, recogniser={}) as running:
         yield running
@@ -38,7 +38,7 @@ def is_in(page: Page, state: str, timeout_ms: float = 15_000) -> None:
     expect(page.locator("html")).to_have_attribute("data-state", state, timeout=timeout_ms)
 
 
-def test_turn_on_the_kitchen_lights(server: Running, tmp_path: Path) -> None:
+def test_a_spoken_command_turns_on_a_light(server: Running, tmp_path: Path) -> None:
     words = say("turn on the kitchen lights", rate_hz=RATE_HZ, lead_ms=LEAD_MS, tail_ms=TAIL_MS)
     with talking(write_clip(tmp_path / "mic.wav", words), server.url) as page:
         lamp = page.get_by_test_id("entity-light.kitchen")
@@ -67,7 +67,7 @@ def test_turn_on_the_kitchen_lights(server: Running, tmp_path: Path) -> None:
         assert len(page.screenshot(path=target)) > 10_000
 
 
-def test_a_timer_rings_by_voice(server: Running, tmp_path: Path) -> None:
+def test_a_timer_rings_with_a_spoken_sentence(server: Running, tmp_path: Path) -> None:
     words = say("set a timer for ten seconds", rate_hz=RATE_HZ, lead_ms=LEAD_MS, tail_ms=TAIL_MS)
     with talking(write_clip(tmp_path / "mic.wav", words), server.url) as page:
         page.get_by_test_id("mic").click()
@@ -83,7 +83,7 @@ def test_a_timer_rings_by_voice(server: Running, tmp_path: Path) -> None:
         assert energy(page) > before + 1e-4
 
 
-def test_speaking_over_the_answer_stops_it(server: Running, tmp_path: Path) -> None:
+def test_a_barge_in_stops_the_answer(server: Running, tmp_path: Path) -> None:
     words = joined(
         say("what can you do", rate_hz=RATE_HZ, lead_ms=LEAD_MS, tail_ms=3000),
         say("turn off the kitchen lights", rate_hz=RATE_HZ, tail_ms=TAIL_MS),
@@ -103,7 +103,7 @@ def test_speaking_over_the_answer_stops_it(server: Running, tmp_path: Path) -> N
         expect(second.get_by_test_id("reply")).to_contain_text(re.compile("kitchen lights?"))
 
 
-def test_a_human_voice(server: Running, tmp_path: Path) -> None:
+def test_a_recorded_human_voice_is_understood(server: Running, tmp_path: Path) -> None:
     pcm = decode_file(shared_data("speech", "en", "ha_turn_on_lamp.wav"), RATE_HZ)
     words = joined(silence(LEAD_MS, RATE_HZ), pcm, silence(TAIL_MS, RATE_HZ))
     with talking(write_clip(tmp_path / "mic.wav", words), server.url) as page:

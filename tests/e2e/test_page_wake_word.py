@@ -1,4 +1,4 @@
-"""A wake word on the page: the real server, a real browser, and synthesized speech before it."""
+"""A wake word on the page: the real server, a real browser, and synthesized speech."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.speech import say
 if not {one.name: one.installed for one in available("wake")}["micro"]:
     pytest.skip("pymicro-wakeword has no wheel for this machine", allow_module_level=True)
 
-pytestmark = [pytest.mark.browser, pytest.mark.alone]
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("talkers")]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def is_in(page: Page, state: str) -> None:
     expect(page.locator("html")).to_have_attribute("data-state", state, timeout=15_000)
 
 
-def test_only_what_follows_the_word_is_heard(server: Running, tmp_path: Path) -> None:
+def test_only_speech_after_the_wake_word_is_answered(server: Running, tmp_path: Path) -> None:
     clip = joined(
         say("turn on the bedroom lights", rate_hz=RATE_HZ, lead_ms=2500, tail_ms=1500),
         say("okay nabu", rate_hz=RATE_HZ, tail_ms=900),
@@ -53,7 +53,9 @@ def test_only_what_follows_the_word_is_heard(server: Running, tmp_path: Path) ->
         expect(choice).to_have_value("okay_nabu")
 
 
-def test_a_command_may_follow_in_the_same_breath(server: Running, tmp_path: Path) -> None:
+def test_a_command_may_follow_the_wake_word_without_a_pause(
+    server: Running, tmp_path: Path
+) -> None:
     clip = say("okay nabu turn on the kitchen light", rate_hz=RATE_HZ, lead_ms=2500, tail_ms=9000)
     with talking(write_clip(tmp_path / "mic.wav", clip), server.url) as page:
         page.get_by_test_id("wake").select_option(label="Okay Nabu")

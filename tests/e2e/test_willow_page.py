@@ -1,4 +1,4 @@
-"""The page of Willow's paths in a real browser: speech over WebRTC, and a question."""
+"""The page that Willow's own paths serve, in a real browser: speech over WebRTC, and a question."""
 
 import re
 from pathlib import Path

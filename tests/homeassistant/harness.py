@@ -1,5 +1,7 @@
-"""A real Home Assistant on loopback, in an environment of its own (it wants Python 3.13), and its
-API as its own page uses it."""
+"""A real Home Assistant on loopback, and a client of the API that its own page uses.
+
+It has an environment of its own, because it needs Python 3.13.
+"""
 
 import asyncio
 import fcntl
@@ -61,7 +63,7 @@ CHUNK = 512
 
 
 def python_3_13() -> str | None:
-    """The interpreter itself: pyenv's stand-ins answer to the name without having it."""
+    """Returns the path of the interpreter itself: pyenv's shims exist even without the version."""
     found = [shutil.which("python3.13")]
     found += sorted(map(str, Path.home().glob(".pyenv/versions/3.13*/bin/python3.13")))
     for one in filter(None, found):
@@ -100,14 +102,14 @@ def _install() -> None:
 
 @contextmanager
 def home_assistant(folder: Path) -> Iterator[str]:
-    """Its address, while it runs; `folder` holds its configuration and log."""
+    """Runs it and yields its address; `folder` holds its configuration and log."""
     with reserved_port() as port, started(folder, port) as (url, _):
         yield url
 
 
 @contextmanager
 def started(folder: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The same on that port, with the process; it knows what it was told in that folder before."""
+    """Starts it on that port and yields its process; it keeps its earlier state in `folder`."""
     hass = installed()
     (folder / "configuration.yaml").write_text(CONFIGURATION.format(port=port))
     environ = {**os.environ, "PATH": f"{hass.parent}:{os.environ['PATH']}"}
@@ -127,7 +129,7 @@ def started(folder: Path, port: int) -> Iterator[tuple[str, subprocess.Popen[byt
 
 @dataclass
 class HomeAssistant:
-    """Signed in as its owner."""
+    """A client that is signed in as the owner."""
 
     url: str
     http: aiohttp.ClientSession
@@ -144,15 +146,15 @@ class HomeAssistant:
             assert response.status < 300, await response.text()
             return await response.json()
 
-    async def add(self, integration: str, **told: Any) -> dict[str, Any]:
-        """The integration's own dialogue."""
+    async def add(self, integration: str, **answers: Any) -> dict[str, Any]:
+        """Adds an integration through its own configuration dialogue."""
         flows = "/api/config/config_entries/flow"
         flow = await self.post(flows, {"handler": integration})
-        added: dict[str, Any] = await self.post(f"{flows}/{flow['flow_id']}", told)
+        added: dict[str, Any] = await self.post(f"{flows}/{flow['flow_id']}", answers)
         return added
 
     async def long_lived_token(self) -> str:
-        """As its user makes one for a program."""
+        """Creates a token as a user does for a program."""
         kind = "auth/long_lived_access_token"
         return str(await self.call(type=kind, client_name="earshot", lifespan=365))
 
@@ -160,7 +162,7 @@ class HomeAssistant:
         return {state["entity_id"] for state in await self.get("/api/states")}
 
     async def call(self, **message: Any) -> Any:
-        """The result of one WebSocket command."""
+        """Returns the result of one WebSocket command."""
         number = next(self._ids)
         await self.ws.send_json({"id": number, **message})
         while (answer := await self.ws.receive_json(timeout=30))["id"] != number:
@@ -169,26 +171,26 @@ class HomeAssistant:
         return answer["result"]
 
     async def assist(self, pipeline: str, pcm: Pcm) -> dict[str, Any]:
-        """One run from 16 kHz sound to speech; what each event said, by its type."""
-        number, told = next(self._ids), dict[str, Any]()
+        """Runs a pipeline from 16 kHz audio to speech; returns the data of each event by type."""
+        number, events = next(self._ids), dict[str, Any]()
         wanted = {"start_stage": "stt", "end_stage": "tts", "input": {"sample_rate": 16000}}
         run = {"id": number, "type": "assist_pipeline/run", "pipeline": pipeline, **wanted}
         await self.ws.send_json(run)
-        while not {"run-end", "error"} & set(told):
+        while not {"run-end", "error"} & set(events):
             message = await self.ws.receive_json(timeout=30)
             if message["id"] != number or message["type"] != "event":
                 continue
             event = message["event"]
-            told[event["type"]] = event["data"]
+            events[event["type"]] = event["data"]
             if event["type"] == "stt-start":
-                handler = told["run-start"]["runner_data"]["stt_binary_handler_id"]
+                handler = events["run-start"]["runner_data"]["stt_binary_handler_id"]
                 for at in range(0, len(pcm), CHUNK):
                     await self.ws.send_bytes(bytes([handler]) + pcm[at : at + CHUNK].tobytes())
                 await self.ws.send_bytes(bytes([handler]))
-        return told
+        return events
 
     async def said(self, run: dict[str, Any]) -> bytes:
-        """The sound of such a run: MP3, as browsers get it."""
+        """Returns the audio of such a run: MP3, as browsers get it."""
         async with self.http.get(self.url + run["tts-end"]["tts_output"]["url"]) as response:
             assert response.status == 200
             return await response.read()
@@ -196,7 +198,7 @@ class HomeAssistant:
 
 @asynccontextmanager
 async def signed_in(url: str) -> AsyncIterator[HomeAssistant]:
-    """The first user of a fresh installation, once that answers."""
+    """Creates the first user of a fresh installation, once that answers."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(60)) as http:
         await up(http, url)
         user = {"client_id": f"{url}/", "name": "T", "username": "t", "password": "for-tests"}
@@ -216,7 +218,7 @@ async def signed_in(url: str) -> AsyncIterator[HomeAssistant]:
 
 
 async def up(http: aiohttp.ClientSession, url: str) -> None:
-    """Wait until it answers."""
+    """Waits until it answers."""
     async with asyncio.timeout(START_S):
         while True:
             try:

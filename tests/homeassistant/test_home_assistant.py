@@ -38,7 +38,7 @@ async def pipeline(home: HomeAssistant, engine: str) -> str:
 
 
 async def understood(server: str, sound: bytes) -> str:
-    """What our own recogniser makes of what Assist said."""
+    """Returns our own recogniser's transcript of the speech of Assist."""
     form = aiohttp.FormData({"model": "default", "language": "en"})
     form.add_field("file", sound, filename="answer.mp3")
     async with (
@@ -49,7 +49,7 @@ async def understood(server: str, sound: bytes) -> str:
         return str((await response.json())["text"])
 
 
-def test_assist_hears_answers_and_speaks_with_us(tmp_path: Path) -> None:
+def test_assist_recognises_answers_and_speaks_through_our_server(tmp_path: Path) -> None:
     """Set up through Home Assistant's own API; its light is turned on by a voice that we heard, and
     a question to us is answered by our skills."""
     pcm = np.concatenate([np.zeros(4000, np.int16), say(TEXT), np.zeros(2 * ASR_RATE_HZ, np.int16)])
@@ -67,7 +67,7 @@ def test_assist_hears_answers_and_speaks_with_us(tmp_path: Path) -> None:
             light = await home.get("/api/states/light.kitchen_lights")
             assert light["state"] == "on", local
             ours = await home.assist(await pipeline(home, "conversation.earshot"), pcm)
-            return local, ours, [await home.said(told) for told in (local, ours)]
+            return local, ours, [await home.said(run_events) for run_events in (local, ours)]
 
     with (
         home_assistant(folders[0]) as url,
@@ -76,8 +76,8 @@ def test_assist_hears_answers_and_speaks_with_us(tmp_path: Path) -> None:
     ):
         local, ours, sounds = asyncio.run(main(url, port))
         heard = [asyncio.run(understood(server.url, sound)) for sound in sounds]
-    for told in (local, ours):
-        assert told["stt-end"]["stt_output"]["text"].lower().strip(" .") == TEXT
+    for run_events in (local, ours):
+        assert run_events["stt-end"]["stt_output"]["text"].lower().strip(" .") == TEXT
     answer = ours["intent-end"]["intent_output"]["response"]["speech"]["plain"]["speech"]
     assert "kitchen" in answer.lower()
     assert ["light" in words for words in heard] == [True, True], heard

@@ -1,4 +1,4 @@
-"""A real Home Assistant as the house: asked by voice and in writing, killed, and started again."""
+"""A real Home Assistant as the smart home: commands by voice and text, a kill and a restart."""
 
 import asyncio
 import base64
@@ -26,7 +26,7 @@ ANSWER_S = 30
 
 @dataclass
 class Client:
-    """One session of ours, over the Realtime WebSocket."""
+    """One session of our server over the Realtime WebSocket."""
 
     ws: aiohttp.ClientWebSocketResponse
     heard: str = ""
@@ -81,15 +81,15 @@ async def session(url: str) -> AsyncIterator[Client]:
         yield Client(ws)
 
 
-async def told(server: Running, words: str) -> None:
-    """Wait for a line of its log."""
+async def wait_for_log(server: Running, words: str) -> None:
+    """Waits for a line of its log."""
     async with asyncio.timeout(90):
         while not any(words in line for line in server.said):  # noqa: ASYNC110 (a process)
             await asyncio.sleep(0.1)
 
 
 async def prepared(url: str) -> str:
-    """A token for us."""
+    """Prepares its entities and returns a token for our server."""
     async with signed_in(url) as home:
         await home.post("/api/services/light/turn_off", {"entity_id": "light.kitchen_lights"})
         return await home.long_lived_token()
@@ -102,7 +102,7 @@ async def state(url: str, token: str) -> str:
 
 
 async def switched(url: str, token: str, server: Running) -> None:
-    """In writing and by voice; its own words come back; misheard names are put right."""
+    """Switches by text and by voice: its own words come back, misheard names are corrected."""
     async with session(server.url) as client:
         assert await client.ask("turn on the kitchen lights") == "Turned on the light"
         assert await state(url, token) == "on"
@@ -132,7 +132,7 @@ async def again(url: str, token: str, server: Running) -> None:
     assert await state(url, token) == "off"
 
 
-def test_it_is_the_house_and_may_go_away_and_come_back(tmp_path: Path) -> None:
+def test_home_assistant_is_controlled_and_may_restart(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("home", "server")]
     for folder in folders:
         folder.mkdir()
@@ -143,11 +143,11 @@ def test_it_is_the_house_and_may_go_away_and_come_back(tmp_path: Path) -> None:
             "EARSHOT_HOME_ASSISTANT__TOKEN": token,
         }
         with serving(folders[1], settings=settings) as server:
-            asyncio.run(told(server, "entities in"))
+            asyncio.run(wait_for_log(server, "entities in"))
             asyncio.run(switched(url, token, server))
             process.kill()
             process.wait()
-            asyncio.run(told(server, "! home assistant: "))
+            asyncio.run(wait_for_log(server, "! home assistant: "))
             asyncio.run(without_it(server))
             with started(folders[0], port):
                 asyncio.run(again(url, token, server))

@@ -1,5 +1,7 @@
-"""A real Home Assistant's own tools, offered to a language model by its MCP server. That of this
-version knows only HTTP with SSE."""
+"""A real Home Assistant's own tools, which its MCP server offers to a language model.
+
+The MCP server of this version supports only HTTP with SSE.
+"""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +19,7 @@ LIGHT = "light.kitchen_lights"
 CONNECTED_S = 60
 
 
-def test_a_language_model_turns_its_light_on_with_its_tool(
+def test_a_language_model_turns_a_light_on_with_the_offered_tool(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(url: str) -> str:

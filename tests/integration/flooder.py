@@ -1,7 +1,7 @@
 """A client that sends events as fast as the server takes them, up to a rate: URL KIND RATE SECONDS.
 
-It prints when it begins, and at the end how many it sent, how many answers it read, and how often
-it found the server idle though it was behind its rate: then it was no flood.
+It prints a line when it begins. At the end it prints how many events it sent, how many answers it
+read, and how often it found the server idle although it was behind its rate (then it was no flood).
 """
 
 import asyncio

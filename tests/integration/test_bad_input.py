@@ -1,4 +1,4 @@
-"""Every kind of bad input at every door: its documented code, and a server that lives on."""
+"""Every kind of bad input at every API gets its documented error code, and the server goes on."""
 
 import re
 from base64 import b64encode
@@ -43,7 +43,7 @@ async def refusal_of(response: Any) -> Refusal:
 
 
 def offers(make: Callable[[str], str]) -> Callable[[Server], Awaitable[Refusal]]:
-    """Send what `make` makes of a good offer."""
+    """Sends a valid offer after `make` has changed it."""
 
     async def act(server: Server) -> Refusal:
         caller = Caller()
@@ -56,7 +56,7 @@ def offers(make: Callable[[str], str]) -> Callable[[Server], Awaitable[Refusal]]
 
 
 def wants(**session: Any) -> Callable[[Server], Awaitable[Refusal]]:
-    """Send a good offer with a session object that cannot be."""
+    """Sends a valid offer with an invalid session object."""
 
     async def act(server: Server) -> Refusal:
         caller = Caller()
@@ -168,7 +168,7 @@ AS_EVENTS: list[tuple[str, Sent, str, str | None]] = [
 
 
 def documented() -> set[str]:
-    """Every code in the table of errors."""
+    """Returns every error code in the table of the API's documentation."""
     page = (ROOT / "docs" / "realtime.md").read_text()
     table = page.partition("## Errors")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
@@ -178,7 +178,9 @@ def documented() -> set[str]:
 @pytest.mark.parametrize(
     ("act", "refusal"), [row[1:] for row in OVER_HTTP], ids=[row[0] for row in OVER_HTTP]
 )
-def test_over_http(act: Callable[[Server], Awaitable[Refusal]], refusal: Refusal) -> None:
+def test_bad_http_input_has_its_documented_code(
+    act: Callable[[Server], Awaitable[Refusal]], refusal: Refusal
+) -> None:
     async def scene(server: Server) -> None:
         assert await act(server) == refusal
         assert refusal[1] in documented()
@@ -198,7 +200,7 @@ async def _refused(ws: ClientWebSocketResponse, sent: Sent) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("sent", "code", "param"), [row[1:] for row in AS_EVENTS], ids=[row[0] for row in AS_EVENTS]
 )
-def test_as_an_event(sent: Sent, code: str, param: str | None) -> None:
+def test_a_bad_event_has_its_documented_code(sent: Sent, code: str, param: str | None) -> None:
     async def over_websocket(server: Server) -> None:
         async with server.client.ws_connect("/v1/realtime") as ws:
             for begun in ("session.created", "conversation.created"):
@@ -226,7 +228,7 @@ def test_as_an_event(sent: Sent, code: str, param: str | None) -> None:
         against(over_webrtc)
 
 
-def test_every_code_that_the_api_names_is_documented() -> None:
+def test_every_error_code_is_documented() -> None:
     async def scene(server: Server) -> None:
         named = {code for route in routes(server.door) for code in route.error_codes}
         assert not named - documented()
@@ -234,7 +236,7 @@ def test_every_code_that_the_api_names_is_documented() -> None:
     against(scene)
 
 
-def test_a_typo_in_the_settings(tmp_path: Path) -> None:
+def test_a_misspelt_setting_is_named(tmp_path: Path) -> None:
     file = tmp_path / "earshot.toml"
     file.write_text("[turn]\nsilence_msec = 400\n")
     with pytest.raises(ConfigError, match=r"config\.turn: unknown key 'silence_msec'"):

@@ -1,4 +1,4 @@
-"""Short, clean phrases and noise, with official Whisper weights: what the filter takes away.
+"""What the no-speech filter removes from clean phrases and noise, with official Whisper weights.
 
 `pytest -m real -s tests/integration/test_clean_speech_real.py` prints the figures.
 """
@@ -60,7 +60,7 @@ class Ears:
     vad: VadEngine
 
     def of_file(self, pcm: Pcm, mode: NoSpeechMode = "normal") -> str:
-        """What an upload comes to."""
+        """Returns the transcript of an uploaded file."""
 
         async def transcribed() -> str:
             asr = {DEFAULT: UnsharedRecogniser(self.model)}
@@ -73,7 +73,7 @@ class Ears:
         return asyncio.run(transcribed())
 
     def live(self, pcm: Pcm) -> str:
-        """What a session with `server_vad` comes to."""
+        """Returns the transcript of a session with `server_vad`."""
         said = asyncio.run(hear_live(self.model, self.vad, "clip", pcm))
         return " ".join(one.judged for one in said if one.judged)
 
@@ -89,7 +89,7 @@ def ears() -> Iterator[Ears]:
 
 
 def at_8_khz(pcm: Pcm) -> Pcm:
-    """As a telephone has it."""
+    """Returns the clip as a telephone line transmits it."""
     narrow = soxr.resample(pcm, ASR_RATE_HZ, 8000)
     return np.asarray(soxr.resample(narrow, 8000, ASR_RATE_HZ), np.int16)
 
@@ -99,7 +99,7 @@ def phrases() -> dict[str, Pcm]:
     return dict(zip(PHRASES, spoken_by_hibari(PHRASES), strict=True))
 
 
-def test_no_clean_short_phrase_is_lost_in_an_upload_or_live(
+def test_no_clean_short_phrase_is_lost_in_an_upload_or_a_session(
     ears: Ears, phrases: dict[str, Pcm]
 ) -> None:
     people = {name: decode_file(shared_data(*name.split("/"))) for name in PEOPLE}
@@ -114,7 +114,7 @@ def test_no_clean_short_phrase_is_lost_in_an_upload_or_live(
             assert uploaded == live == spoken_words(text), name
 
 
-def test_a_whisper_and_a_quiet_voice_lose_no_more_words_than_without_the_filter(
+def test_the_filter_removes_no_words_of_whispered_or_quiet_speech(
     ears: Ears, phrases: dict[str, Pcm]
 ) -> None:
     for kind, changed in {"whispered": whispered, "at -55 dBFS": quiet}.items():
@@ -129,7 +129,7 @@ def test_a_whisper_and_a_quiet_voice_lose_no_more_words_than_without_the_filter(
         assert errors["normal"] <= errors["off"] < words / 2
 
 
-def test_of_noise_no_more_is_answered_than_whispers_own_rule_allows(ears: Ears) -> None:
+def test_noise_is_transcribed_no_more_often_than_by_whispers_own_rule(ears: Ears) -> None:
     pieces = list(noises(shared_data()))
     by_rule = own_rule(pieces)
     uploaded = {name for name, pcm in pieces if ears.of_file(pcm)}
@@ -149,7 +149,7 @@ def noises(data: Path) -> Iterator[tuple[str, Pcm]]:
 
 
 def own_rule(pieces: list[tuple[str, Pcm]]) -> set[str]:
-    """What faster-whisper answers by itself, with its own thresholds."""
+    """Returns the transcript of faster-whisper with its own thresholds, without our filter."""
     from faster_whisper import WhisperModel
 
     model = WhisperModel(str(tiny_en()), "cpu", compute_type="int8", cpu_threads=1)
@@ -164,14 +164,14 @@ def own_rule(pieces: list[tuple[str, Pcm]]) -> set[str]:
 
 
 def quiet(pcm: Pcm) -> Pcm:
-    """Peaks at -55 dBFS, in the noise of a good microphone."""
+    """Returns the clip with peaks at -55 dBFS, in the noise of a good microphone."""
     hiss = np.random.default_rng(1).normal(0, 1, len(pcm))
     scale = 32_768 * 10 ** (-55 / 20) / np.abs(pcm).max()
     return np.asarray(np.round(pcm * scale + hiss), np.int16)
 
 
 def whispered(pcm: Pcm) -> Pcm:
-    """The same mouth without its vocal cords: linear prediction, excited by noise."""
+    """Returns the clip as a whisper: its linear prediction filter, excited by noise."""
     size, step, order = 512, 128, 18
     random, window = np.random.default_rng(1), np.hanning(512)
     voice = pcm.astype(np.float64)

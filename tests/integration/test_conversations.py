@@ -1,4 +1,4 @@
-"""Real clients on a real server in a process of its own: many at once, losses, kills, the end."""
+"""Real clients of a server process: ten at once, packet loss, killed recognisers, a drain."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ from media.webrtc.aiortc_internals.transport import lose_packets
 from tests.server.process import LOADS_HERE, Running, serving, workers
 from tests.speech import say
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 TIMEOUT_S = 20
 
@@ -58,7 +58,7 @@ def clip(text: str) -> Pcm:
 
 
 def is_heard(transcript: str, text: str) -> bool:
-    """As this recogniser hears: a plural may be lost, not the sentence."""
+    """Whether the transcript is right but for one word: this recogniser may miss a plural."""
     return errors(transcript, text) <= 1
 
 
@@ -80,8 +80,9 @@ def connection_of(client: RealtimeClient) -> RTCPeerConnection:
     return client.peer._pc
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("transport", ["webrtc", "ws"])
-def test_ten_sessions_at_once_keep_their_own_words(
+def test_each_of_ten_simultaneous_sessions_gets_its_own_transcript(
     server: Running, transport: ClientTransport
 ) -> None:
     async def one(text: str, order: int) -> TurnReport:
@@ -112,14 +113,15 @@ def one_in_a_word() -> Callable[[], bool]:
     return lambda: next(sent) == 60
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("loss", "right_words"), [(one_in_a_word, 5), (every_tenth, 4)])
-def test_lost_packets_cost_little(
+def test_lost_packets_cost_at_most_two_words(
     server: Running,
     monkeypatch: pytest.MonkeyPatch,
     loss: Callable[[], Callable[[], bool]],
     right_words: int,
 ) -> None:
-    """Both ways. A tenth of the sound missing may cost a plural, not the sentence."""
+    """Loses packets in both directions. Without a tenth of the audio a plural may be missed."""
     text = "turn on the kitchen lights"
 
     async def main() -> TurnReport:
@@ -143,7 +145,7 @@ def test_lost_packets_cost_little(
     assert report.status == "answered"
 
 
-def test_a_recogniser_killed_while_one_speaks_costs_nothing(server: Running) -> None:
+def test_killing_the_recogniser_during_speech_loses_nothing(server: Running) -> None:
     text = "how much time is left on the pasta timer please"
 
     async def main() -> tuple[TurnReport, TurnReport]:
@@ -162,9 +164,9 @@ def test_a_recogniser_killed_while_one_speaks_costs_nothing(server: Running) -> 
     assert after.status == "answered"
 
 
-def test_a_recogniser_killed_at_its_work_costs_one_turn(server: Running) -> None:
-    """Push-to-talk over a WebSocket: a word too short for live words, so that the first request
-    is the final one, and a worker that is held, so that the request is with it when it dies."""
+def test_killing_the_recogniser_during_a_decode_fails_one_turn(server: Running) -> None:
+    """Push-to-talk over a WebSocket. The word is too short for a partial hypothesis, so the first
+    request is the final one. The worker is suspended, so it has the request when it is killed."""
     short, whole = encoded(say("hello", rate_hz=RATE_HZ)), encoded(clip("what time is it"))
     manual = {"type": "realtime", "audio": {"input": {"turn_detection": None}}}
 
@@ -196,8 +198,11 @@ def test_a_recogniser_killed_at_its_work_costs_one_turn(server: Running) -> None
             for worker in found:
                 worker.kill()
             words = "conversation.item.input_audio_transcription"
-            told = await until("error", f"{words}.failed", f"{words}.completed")
-            assert (told["type"], told["error"]["code"]) == (f"{words}.failed", "engine_crashed")
+            outcome = await until("error", f"{words}.failed", f"{words}.completed")
+            assert (outcome["type"], outcome["error"]["code"]) == (
+                f"{words}.failed",
+                "engine_crashed",
+            )
             await commit(whole)
             assert (await until(f"{words}.completed"))["transcript"] == "what time is it"
 
@@ -209,7 +214,7 @@ def encoded(pcm: Pcm) -> str:
 
 
 def workers_of(server: Running) -> list[psutil.Process]:
-    """The recogniser's processes, once they are there and ready."""
+    """Returns the processes of the recogniser, once the server is ready."""
     with urlopen(f"{server.url}/health") as health:
         assert health.status == 200
     found = workers(server)
@@ -229,7 +234,10 @@ def test_a_vanished_client_frees_its_session(server: Running) -> None:
 async def metric(
     server: Running, name: str, is_enough: Callable[[float], bool] = lambda _: True
 ) -> float:
-    """Its value once it is enough; 0 while nothing was counted. Raises TimeoutError after 20 s."""
+    """Returns the value of a metric once `is_enough` accepts it; 0 stands for no sample.
+
+    Raises TimeoutError after 20 s.
+    """
     async with aiohttp.ClientSession() as http, asyncio.timeout(20):
         while True:
             async with http.get(f"{server.url}/metrics") as response:
@@ -242,7 +250,7 @@ async def metric(
 
 
 async def is_draining(server: Running) -> None:
-    """The signal has arrived: the server says so, or takes no connection any more."""
+    """Waits until the server has received the signal: it says so, or accepts no connections."""
     async with aiohttp.ClientSession() as http, asyncio.timeout(20):
         with suppress(aiohttp.ClientConnectionError):
             while True:

@@ -1,4 +1,4 @@
-"""Floods of one client, a process of its own, cost another one little: many events, large ones."""
+"""One client floods the server with many or with large events; another client hardly notices."""
 
 import asyncio
 import json
@@ -19,8 +19,8 @@ RATES = {"small": 10_000, "large": 500}
 FLOOD_S = 6.0
 
 ASKED, TIMES = 40, 5
-"""Round trips of the other client, and how often: the best of five is compared, since a machine
-that does something else besides makes any one of them slow."""
+"""Round trips of the other client per try, and the number of tries. The best of five is compared,
+because other load on the machine makes any one of them slow."""
 
 EVERY_S = 0.02
 "As often as audio comes."
@@ -33,7 +33,7 @@ one client has sent took 0.14 s more."""
 async def round_trip_s(
     ws: ClientWebSocketResponse, counts: Callable[[], bool] = lambda: True
 ) -> float:
-    """p95 of the best try; of the first, and the others that counted when they were over."""
+    """Returns the p95 of the best try: of the first and of those that ended while `counts` held."""
     took = [await tried(ws)]
     while len(took) < TIMES:
         took.append(await tried(ws))
@@ -55,12 +55,12 @@ async def tried(ws: ClientWebSocketResponse) -> float:
     return sorted(took)[len(took) * 95 // 100]
 
 
-async def beside_floods(url: str, folder: Path) -> None:
-    """p95 of another client's round trip before the floods and in each."""
+async def compare_with_floods(url: str, folder: Path) -> None:
+    """Compares the p95 of another client's round trip before the floods and during each."""
     async with ClientSession() as http, http.ws_connect(f"{url}/v1/realtime") as ws:
         quiet = await round_trip_s(ws)
         for kind, rate in RATES.items():
-            loud, flood = await in_a_flood(ws, url, folder, kind, rate)
+            loud, flood = await during_a_flood(ws, url, folder, kind, rate)
             print(f"p95 {1000 * quiet:.1f} ms, {kind} flood {1000 * loud:.1f} ms; {flood}")
             # However fast the machine is: the server had all it could do, or all that was planned.
             assert flood["idle"] < flood["bursts"] / 10
@@ -68,10 +68,10 @@ async def beside_floods(url: str, folder: Path) -> None:
             assert loud < quiet + MAX_MORE_S, kind
 
 
-async def in_a_flood(
+async def during_a_flood(
     ws: ClientWebSocketResponse, url: str, folder: Path, kind: str, rate: int
 ) -> tuple[float, dict[str, int]]:
-    """p95 of the round trip, in seconds, and what the flooder counted."""
+    """Returns the p95 of the round trip in seconds, and the counters of the flooder."""
     flood = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "tests.integration.flooder", url, kind, str(rate), str(FLOOD_S)),
@@ -81,10 +81,10 @@ async def in_a_flood(
     assert flood.stdout is not None
     assert await flood.stdout.readline() == b"begun\n"
     loud = await round_trip_s(ws, lambda: flood.returncode is None)
-    told, _ = await flood.communicate()
-    return loud, json.loads(told)
+    printed, _ = await flood.communicate()
+    return loud, json.loads(printed)
 
 
-def test_a_flood_of_one_client_is_not_felt_by_another(tmp_path: Path) -> None:
+def test_a_flood_from_one_client_does_not_delay_another(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        asyncio.run(beside_floods(server.url.rstrip("/"), tmp_path))
+        asyncio.run(compare_with_floods(server.url.rstrip("/"), tmp_path))

@@ -1,4 +1,4 @@
-"""From a model's text to the words that were heard of it: chunker, speakable text, a real voice."""
+"""The written words up to each moment of playout: chunker, speakable text and a real voice."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ ANSWERS = {
 
 
 def heard(text: str, language: str) -> list[tuple[float, str]]:
-    """When a word ends, and all that was written up to there."""
+    """Yields the time at which a word ends, and the text written up to there."""
     chunker, reader = ClauseChunker(language), ClauseNormalizer(language)
     clauses = [*chunker.push(text), *filter(None, [chunker.flush()])]
     given = [(one, reader.read(one)) for one in clauses]
@@ -52,11 +52,11 @@ def heard(text: str, language: str) -> list[tuple[float, str]]:
 
 @pytest.mark.parametrize(("language", "text"), ANSWERS.items())
 def test_the_written_words_follow_the_voice(language: str, text: str) -> None:
-    told = heard(text, language)
+    heard_words = heard(text, language)
     written = "".join(text.split())
-    grown = ["".join(so_far.split()) for _, so_far in told]
+    grown = ["".join(so_far.split()) for _, so_far in heard_words]
     assert all(written.startswith(so_far) for so_far in grown)
     assert all(len(one) <= len(two) for one, two in pairwise(grown))
-    assert all(one[0] <= two[0] for one, two in pairwise(told))
+    assert all(one[0] <= two[0] for one, two in pairwise(heard_words))
     assert grown[-1] == written
     assert len(set(grown)) > len(text) / 12

@@ -1,4 +1,4 @@
-"""Long audio through a real Whisper in its worker and the real VAD: every word, in its order."""
+"""Long audio through a real Whisper in its worker and the real VAD: every word comes in order."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ from tests.pipeline.fakes import Counts, EchoLlm, LoopClock, ToneTts, collect
 from tests.shared import shared_data
 from tests.speech import say
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = pytest.mark.live
 
 NANO = Path(__file__).parents[1] / "fixtures" / "whisper-nano"
 COMMANDS = (
@@ -46,7 +46,7 @@ class Done(Exception):
 
 
 class Loaded(Scheduler[AsrItem, AsrResult]):
-    """A `Recogniser` that is always in memory."""
+    """A recogniser whose model is always in memory."""
 
     info: AsrInfo
 
@@ -61,7 +61,7 @@ class Loaded(Scheduler[AsrItem, AsrResult]):
 
 
 def commands(seconds: float) -> tuple[Pcm, str, list[float]]:
-    """At least so long; with what is said in it, and when each command begins, in ms."""
+    """Returns audio of at least `seconds`, its transcript, and the start of each command in ms."""
     clips: list[Pcm] = [np.zeros(8000, np.int16)]
     said: list[str] = []
     starts_ms: list[float] = []
@@ -106,7 +106,7 @@ def words_of(text: str) -> list[str]:
     return text.lower().replace(".", "").replace(",", "").replace("?", "").split()
 
 
-def test_a_recording_of_70_seconds() -> None:
+def test_all_words_of_a_recording_of_70_seconds() -> None:
     pcm, said, starts_ms = commands(70)
     found: list[Transcript] = []
 
@@ -134,7 +134,7 @@ def test_a_recording_of_70_seconds() -> None:
         ("speech/long/LJ001-all.ogg", 10),
     ],
 )
-def test_what_holds_no_voice_is_not_even_recognised(path: str, pieces: int) -> None:
+def test_audio_without_a_voice_is_not_sent_to_the_recogniser(path: str, pieces: int) -> None:
     window = 30 * ASR_RATE_HZ
     cutter = Segmenter(load("vad", "gated", {}).open(), window)
     found = cutter.push(decode_file(shared_data(*path.split("/")))) + cutter.end()
@@ -142,7 +142,7 @@ def test_what_holds_no_voice_is_not_even_recognised(path: str, pieces: int) -> N
     assert all(len(piece.pcm) <= window for piece in found)
 
 
-def test_an_eager_command_is_what_a_plain_decode_gives() -> None:
+def test_an_eager_decode_gives_the_same_text_as_a_plain_one() -> None:
     pcm = say(COMMANDS[3], lead_ms=300, tail_ms=600)
     texts: list[str] = []
 
@@ -162,7 +162,7 @@ def test_an_eager_command_is_what_a_plain_decode_gives() -> None:
     assert words_of(texts[0]) == COMMANDS[3].split()
 
 
-def test_40_seconds_of_push_to_talk() -> None:
+def test_all_words_of_40_seconds_of_push_to_talk() -> None:
     pcm, said, _ = commands(40)
     told: list[SessionEvent] = []
 

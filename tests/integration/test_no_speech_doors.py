@@ -1,5 +1,5 @@
-"""`asr.no_speech` of the configuration at every door of one server: what a short word that the
-recogniser is sure of, and a sound that its scores call noise, come to."""
+"""The setting `asr.no_speech` at every API of one server: what becomes of a short word of which the
+recogniser is sure, and of a sound that its scores call noise."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ Door = Callable[["House", str], Awaitable[str]]
 
 
 class House:
-    """A server with all its doors."""
+    """A server with all its APIs."""
 
     def __init__(self, http: ClientSession, wyoming_port: int) -> None:
         self.http, self.wyoming_port = http, wyoming_port
@@ -71,14 +71,16 @@ async def house(mode: NoSpeechMode, folder: Path) -> AsyncIterator[House]:
 
 
 def alone(word: str, rate_hz: int = 16_000) -> Pcm:
-    """The short sound between silences."""
+    """Returns the short sound between silences."""
     silence = np.zeros(rate_hz // 2, np.int16)
     return np.concatenate([silence, tone(word, SHORT_MS, rate_hz), silence])
 
 
 def before_a_clear_word(word: str, rate_hz: int) -> Pcm:
-    """Whoever listens to a stream learns from the clear word that the short sound came to nothing:
-    then it is the first that was heard."""
+    """Returns the short sound and then a clear word.
+
+    If the short sound was dropped, the clear word is the first transcript of a stream.
+    """
     silence = np.zeros(rate_hz * 12 // 10, np.int16)
     sounds = alone(word, rate_hz), silence, tone(CLEAR, CLEAR_MS, rate_hz), silence
     return np.concatenate(sounds)
@@ -191,7 +193,7 @@ DOORS: dict[str, Door] = {
     ("mode", "short", "noise"),
     [("off", SHORT, NOISE), ("normal", SHORT, ""), ("strict", "", "")],
 )
-def test_every_door_does_about_noise_what_is_configured(
+def test_every_api_treats_noise_as_configured(
     mode: NoSpeechMode, short: str, noise: str, tmp_path: Path
 ) -> None:
     heard: dict[str, tuple[str, ...]] = {}

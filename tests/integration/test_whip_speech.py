@@ -1,4 +1,4 @@
-"""A recording, published by a WHIP client that is not ours, and what the server's engines heard."""
+"""A WHIP client of plain aiortc publishes a recording; the server transcribes and answers it."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ WORDS = "turn on the kitchen lights?"
 
 @asynccontextmanager
 async def server() -> AsyncIterator[ClientSession]:
-    """With the engines that need no download."""
+    """A server with the engines that need no download."""
     config = load({"EARSHOT_ASR__MODEL": "pocketsphinx"}).config
     metrics, clock = PrometheusMetrics(), SystemClock()
     toolbox = Toolbox((), metrics)
@@ -50,7 +50,7 @@ async def server() -> AsyncIterator[ClientSession]:
             publications.cancel()
 
 
-def test_what_is_said_is_read() -> None:
+def test_published_speech_is_transcribed() -> None:
     async def main() -> None:
         clip = say(WORDS.strip("?"), rate_hz=RATE_HZ, lead_ms=1_000, tail_ms=20_000)
         async with (
@@ -66,8 +66,8 @@ def test_what_is_said_is_read() -> None:
                     break
             assert re.fullmatch(WORDS, seen[-1].data["transcript"])
             assert seen[-1].data["language"] == "en"
-            told = [json.loads(await publisher.raw.texts.get()) for _ in seen]
-            assert told == [event.data for event in seen]
+            received = [json.loads(await publisher.raw.texts.get()) for _ in seen]
+            assert received == [event.data for event in seen]
             await publisher.end()
 
     asyncio.run(main())

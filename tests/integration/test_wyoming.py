@@ -1,4 +1,4 @@
-"""A real server with the `wyoming` package's own client: hears, answers and speaks."""
+"""A server process and the `wyoming` package's own client: transcripts, answers and speech."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tests.ports import reserved_port
 from tests.server.process import Running, serving
 from tests.speech import say
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 CHUNK = 512
 "Samples, as satellites send them."
@@ -42,8 +42,8 @@ def spoken(pcm: Pcm) -> list[AudioChunk]:
     ]
 
 
-def test_a_signal_ends_a_server_with_open_connections(tmp_path: Path) -> None:
-    """One idle, one in the middle of an utterance, one whose text is never sent."""
+def test_a_signal_stops_a_server_with_open_connections(tmp_path: Path) -> None:
+    """One is idle, one is in the middle of an utterance, one never finishes its text."""
     pcm = say("turn on the kitchen lights")
     begun: tuple[list[Eventable], ...] = (
         [],
@@ -68,8 +68,8 @@ def test_a_signal_ends_a_server_with_open_connections(tmp_path: Path) -> None:
             assert not [line for line in server.said if "Traceback" in line or "never" in line]
 
 
-def test_what_home_assistant_does_in_a_turn(wyoming: tuple[Running, int]) -> None:
-    """Four connections: what is there, speech to text, text to answer, answer to speech."""
+def test_the_four_connections_of_a_home_assistant_turn(wyoming: tuple[Running, int]) -> None:
+    """Four connections: the description, speech to text, text to answer, answer to speech."""
     server, port = wyoming
     text = "turn on the kitchen lights"
     pcm = np.concatenate([say(text), np.zeros(ASR_RATE_HZ // 2, np.int16)])

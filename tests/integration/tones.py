@@ -1,4 +1,4 @@
-"""A third party's voice detector and recogniser: tones are speech, each pitch is one word, and the
+"""A third-party voice detector and recogniser. Tones are speech and each pitch is one word; the
 recogniser's own scores call one of the words noise."""
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class ToneVad:
         return float(np.abs(pcm).max() >= LOUD)
 
     def reset(self) -> None:
-        """It remembers nothing."""
+        """Does nothing: this detector has no state."""
 
 
 class ToneVads:
@@ -45,10 +45,10 @@ class ToneModel:
         return [self._one(item) for item in items]
 
     def forget(self, utterance: str) -> None:
-        """It keeps nothing."""
+        """Does nothing: this recogniser has no state."""
 
     def close(self) -> None:
-        """It has nothing."""
+        """Does nothing: this recogniser holds no resources."""
 
     def _one(self, item: AsrItem) -> AsrResult:
         loud = item.pcm[np.abs(item.pcm) >= LOUD // 2].size

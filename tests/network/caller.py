@@ -1,6 +1,7 @@
-"""The client's side, a process in its own namespace: plain aiortc, told of TURN by the server.
+"""The client process in its own network namespace: plain aiortc, which gets its TURN servers from
+the server.
 
-`caller.py '{"url": ..., "transport": "udp", ...}'` prints what became of it as one JSON line; with
+`caller.py '{"url": ..., "transport": "udp", ...}'` prints the outcome as one JSON line; with
 `"stays": true` it goes on until it is killed.
 """
 
@@ -23,7 +24,7 @@ SDP = {"Content-Type": "application/sdp"}
 
 
 async def call(http: ClientSession, wishes: dict[str, Any]) -> dict[str, Any]:
-    """Sound and texts, both ways, by what `GET /earshot/ice` says."""
+    """Exchanges audio and texts in both directions, with the servers of `GET /earshot/ice`."""
     async with http.get("/earshot/ice") as response:
         servers = (await response.json())["iceServers"]
     raw = RawPeer(tone(CALLER_HZ, 60 * RATE_HZ, RATE_HZ), servers=chosen(servers, wishes))
@@ -44,7 +45,7 @@ async def call(http: ClientSession, wishes: dict[str, Any]) -> dict[str, Any]:
 
 
 async def converse(http: ClientSession, wishes: dict[str, Any]) -> dict[str, Any]:
-    """A Realtime call: a written question, a spoken answer."""
+    """Makes a Realtime call: a written question, a spoken answer."""
     async with http.get("/earshot/ice") as response:
         servers = (await response.json())["iceServers"]
     raw = RawPeer(np.zeros(0, np.int16), servers=chosen(servers, wishes))
@@ -69,7 +70,7 @@ async def until(raw: RawPeer, kind: str) -> None:
 
 
 async def ended(raw: RawPeer, said: dict[str, Any], wishes: dict[str, Any]) -> dict[str, Any]:
-    """With a goodbye, or never."""
+    """Ends the call politely, or stays until it is killed."""
     if wishes.get("stays"):
         print(json.dumps(said), flush=True)
         await asyncio.Event().wait()
@@ -78,7 +79,7 @@ async def ended(raw: RawPeer, said: dict[str, Any], wishes: dict[str, Any]) -> d
 
 
 async def publish(http: ClientSession, wishes: dict[str, Any]) -> dict[str, Any]:
-    """WHIP, by what the `Link` headers of its answer to OPTIONS or POST say: here a first POST."""
+    """Publishes with WHIP and the servers of the `Link` headers in the response to a first POST."""
     first_try = RawPeer(beeps(100), "sendonly")
     async with http.post("/whip", data=await first_try.offer(), headers=SDP) as response:
         servers = [linked(link) for link in response.headers.getall("Link")]
@@ -109,7 +110,7 @@ async def connects(raw: RawPeer, wishes: dict[str, Any]) -> bool:
 
 
 def chosen(servers: list[dict[str, Any]], wishes: dict[str, Any]) -> list[RTCIceServer]:
-    """aiortc uses one TURN URL only: the one over the transport of the test."""
+    """Returns the one TURN URL over the transport of the test: aiortc uses only one."""
     return [
         RTCIceServer(url, server["username"], wishes.get("credential") or server["credential"])
         for server in servers
@@ -119,7 +120,7 @@ def chosen(servers: list[dict[str, Any]], wishes: dict[str, Any]) -> list[RTCIce
 
 
 def linked(header: str) -> dict[str, Any]:
-    """One `Link` (RFC 9725, 4.6)."""
+    """Parses one `Link` header (RFC 9725, 4.6)."""
     assert 'rel="ice-server"' in header
     url = header[1 : header.index(">")]
     found = dict(re.findall(r'; ([a-z-]+)="([^"]*)"', header))
@@ -128,7 +129,7 @@ def linked(header: str) -> dict[str, Any]:
 
 
 def pair(raw: RawPeer) -> list[str]:
-    """Types of the candidates in use, ours first."""
+    """Returns the types of the candidates in use, ours first."""
     connection = raw.pc.getSenders()[0].transport.transport.iceGatherer._connection
     used = connection._nominated[1]
     return [used.local_candidate.type, used.remote_candidate.type]

@@ -25,14 +25,14 @@ class Coturn:
     "Of its TLS port, signed by itself."
 
     def users(self) -> set[str]:
-        """Who was given a relayed address."""
+        """Returns the users that were given a relayed address."""
         pattern = r"user <([^>]+)>: incoming packet ALLOCATE processed, success"
         return {found for line in self.said for found in re.findall(pattern, line)}
 
 
 @contextmanager
 def coturn(networks: Networks, folder: Path) -> Iterator[Coturn]:
-    """Running, from when it listens."""
+    """Runs it; yields when it listens."""
     open_tls("auto", folder, (), (ip_address(ROUTER),), datetime.now(UTC))
     certificate = folder / "tls.pem"  # with its key
     command = [

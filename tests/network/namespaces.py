@@ -24,7 +24,7 @@ class Networks:
 
 
 def missing() -> str:
-    """What this machine lacks for it; empty when it can."""
+    """Returns what this machine lacks for network namespaces; empty if nothing."""
     for program in ("ip", "iptables", "turnserver"):
         if shutil.which(program) is None:
             return f"needs the program {program}"
@@ -44,7 +44,7 @@ def missing() -> str:
 
 @contextmanager
 def networks() -> Iterator[Networks]:
-    """Gone afterwards with all that is in them."""
+    """Makes the networks; removes them afterwards with everything in them."""
     tag = f"earshot-{os.getpid()}"
     made = Networks(f"{tag}-caller", f"{tag}-router", f"{tag}-server")
     with ExitStack() as stack:
@@ -60,30 +60,30 @@ def networks() -> Iterator[Networks]:
 
 
 def dropped_packets(made: Networks) -> int:
-    """UDP packets that tried the direct way and were stopped."""
+    """Returns the number of UDP packets that tried the direct way and were dropped."""
     listed = _in(made.router, "iptables", "-L", "FORWARD", "-v", "-x", "-n")
     return next(int(line.split()[0]) for line in listed.splitlines() if "DROP" in line)
 
 
 def block_udp(made: Networks) -> None:
-    """The router takes UDP from itself only: its TURN server is left with TCP."""
+    """Makes the router accept UDP only from itself: its TURN server is left with TCP."""
     _in(made.router, "iptables", "-A", "INPUT", "-p", "udp", "!", "-i", "lo", "-j", "DROP")
 
 
 def leave_only(made: Networks, tcp_port: int) -> None:
-    """The router's own servers can be reached at this port only, as through strict firewalls."""
+    """Leaves only this port of the router open, as a strict firewall does."""
     allowed = ("-p", "tcp", "--dport", str(tcp_port))
     _in(made.router, "iptables", "-A", "INPUT", *allowed, "-j", "ACCEPT")
     _in(made.router, "iptables", "-A", "INPUT", "!", "-i", "lo", "-j", "DROP")
 
 
 def unplug(made: Networks) -> None:
-    """Take the caller off the network."""
+    """Disconnects the caller from the network."""
     _in(made.caller, "ip", "link", "set", "up0", "down")
 
 
 def inside(namespace: str, *command: str) -> list[str]:
-    """The command that runs this one in a namespace."""
+    """Returns the command that runs this one in a namespace."""
     return ["ip", "netns", "exec", namespace, *command]
 
 

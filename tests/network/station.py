@@ -1,4 +1,4 @@
-"""The server's side, a process in its own namespace: `station.py '{"host": ..., ...}'`.
+"""The server process in its own network namespace: `station.py '{"host": ..., ...}'`.
 
 `POST /call` answers with a peer that hums and sends texts back; beside it are the real doors for
 ICE servers, WHIP and Realtime calls. It prints one JSON line when it listens, and one when a call
@@ -56,7 +56,7 @@ class Call:
 
     @property
     def hears_the_caller(self) -> bool:
-        """Its tone, for a second."""
+        """Waits for a second of the caller's tone."""
         is_full = len(self._heard) == self._heard.maxlen
         return is_full and abs(peak_hz(joined(list(self._heard)), 16_000) - CALLER_HZ) < 20
 
@@ -69,7 +69,7 @@ class Call:
 
 
 class Station:
-    """Calls, each until its end."""
+    """Answers calls, and keeps each until its end."""
 
     def __init__(self, settings: PeerSettings, tasks: asyncio.TaskGroup) -> None:
         self._settings, self._tasks = settings, tasks

@@ -50,7 +50,7 @@ def turn(made: Networks, tmp_path: Path) -> Iterator[Coturn]:
 
 
 class Station:
-    """The server's process."""
+    """The server process."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
@@ -92,8 +92,8 @@ def caller(
     return start(made.caller, "caller", {**given, "does": "call", **wishes}, trusted)
 
 
-def told(made: Networks, *, trusted: Path | None = None, **wishes: Any) -> dict[str, Any]:
-    """What became of a caller."""
+def outcome_of(made: Networks, *, trusted: Path | None = None, **wishes: Any) -> dict[str, Any]:
+    """Returns the outcome that a caller printed."""
     process = caller(made, trusted=trusted, **wishes)
     try:
         out, _ = process.communicate(timeout=TIMEOUT_S)
@@ -104,9 +104,9 @@ def told(made: Networks, *, trusted: Path | None = None, **wishes: Any) -> dict[
     return result
 
 
-def test_sound_and_texts_go_both_ways_through_the_relay(made: Networks, turn: Coturn) -> None:
+def test_audio_and_texts_go_both_ways_through_the_relay(made: Networks, turn: Coturn) -> None:
     with station(made) as server:
-        said = told(made)
+        said = outcome_of(made)
         assert said["connected"]
         assert said["text"] == "heard hello"
         assert said["pair"][0] == "relay"
@@ -120,53 +120,53 @@ def test_sound_and_texts_go_both_ways_through_the_relay(made: Networks, turn: Co
     assert name.startswith("ice_")
 
 
-def test_where_udp_to_the_relay_is_blocked_too_both_sides_use_tcp(
-    made: Networks, turn: Coturn
-) -> None:
-    """The server is told of both ways, and shows nobody its address."""
+def test_both_sides_use_tcp_if_udp_to_the_relay_is_blocked(made: Networks, turn: Coturn) -> None:
+    """The server is configured with both transports, and shows its address to nobody."""
     block_udp(made)
     with station(made, relays=True) as server:
-        said = told(made, transport="tcp")
+        said = outcome_of(made, transport="tcp")
         assert (said["text"], said["pair"]) == ("heard hello", ["relay", "relay"])
         ended = server.next()
         assert (ended["ended"], ended["sockets"]) == ("remote_closed", server.sockets)
     assert len(turn.users()) == 2
 
 
-def test_where_only_tls_goes_out_both_sides_use_it(made: Networks, turn: Coturn) -> None:
+def test_both_sides_use_tls_if_nothing_else_is_allowed(made: Networks, turn: Coturn) -> None:
     leave_only(made, TLS_PORT)
     with station(made, trusted=turn.certificate, relays=True, turn=TLS_URLS) as server:
-        said = told(made, trusted=turn.certificate, transport="tcp")
+        said = outcome_of(made, trusted=turn.certificate, transport="tcp")
         assert (said["text"], said["pair"]) == ("heard hello", ["relay", "relay"])
         ended = server.next()
         assert (ended["ended"], ended["sockets"]) == ("remote_closed", server.sockets)
     assert len(turn.users()) == 2
 
 
-def test_a_relay_with_an_unknown_certificate_is_told_nothing(made: Networks, turn: Coturn) -> None:
-    """Of a server that may use nothing else there is no way to an address, then."""
+def test_a_relay_with_an_unknown_certificate_gets_no_credentials(
+    made: Networks, turn: Coturn
+) -> None:
+    """A server that may use nothing else offers no address then."""
     with station(made, relays=True, turn=TLS_URLS):
-        said = told(made, trusted=turn.certificate, transport="tcp")
+        said = outcome_of(made, trusted=turn.certificate, transport="tcp")
         assert said == {"connected": False, "code": "no_ice_candidates"}
     assert len(turn.users()) == 1  # the caller's, who knows the certificate
 
 
-def test_whip_through_the_relay(made: Networks, turn: Coturn) -> None:
+def test_whip_publishes_through_the_relay(made: Networks, turn: Coturn) -> None:
     with station(made):
-        assert told(made, does="whip") == {"connected": True, "text": "one"}
+        assert outcome_of(made, does="whip") == {"connected": True, "text": "one"}
     assert any(":whip_" in user for user in turn.users())
 
 
 def test_a_wrong_credential_relays_nothing(made: Networks, turn: Coturn) -> None:
     with station(made, patience_s=3) as server:
-        assert told(made, credential="wrong", patience_s=5) == {"connected": False}
+        assert outcome_of(made, credential="wrong", patience_s=5) == {"connected": False}
         ended = server.next()
         assert ended["ended"] == "connect_timeout"
         assert ended["sockets"] == server.sockets
     assert turn.users() == set()
 
 
-def test_a_caller_that_loses_its_network_is_let_go(made: Networks, turn: Coturn) -> None:
+def test_a_call_whose_network_is_lost_is_ended(made: Networks, turn: Coturn) -> None:
     with station(made) as server:
         process = caller(made, stays=True)
         try:
@@ -181,9 +181,7 @@ def test_a_caller_that_loses_its_network_is_let_go(made: Networks, turn: Coturn)
             process.wait(TIMEOUT_S)
 
 
-def test_a_realtime_call_through_the_relay_that_loses_its_network(
-    made: Networks, turn: Coturn
-) -> None:
+def test_a_realtime_call_whose_network_is_lost_is_ended(made: Networks, turn: Coturn) -> None:
     with station(made) as server:
         process = caller(made, does="realtime", stays=True)
         try:

@@ -1,4 +1,4 @@
-"""What several tests of the repository need: the wheel, built once."""
+"""The wheel, built once for several tests of the repository."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the repository's own rules are checked on."""
+"""The files of the repository on which its own rules are checked."""
 
 import sys
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def python_files(*folders: str) -> Iterator[Path]:
 
 
 def page_files() -> Iterator[Path]:
-    """The page's own sources."""
+    """Returns the source files of the page."""
     for suffix in ("*.js", "*.css", "*.html"):
         yield from sorted((ROOT / "web" / "static").rglob(suffix))
 
@@ -70,7 +70,7 @@ def build_wheel(source: Path | None, folder: Path) -> Path:
 
 
 def copy_repository(target: Path, *below: str) -> None:
-    """Copy the files of the repository (or what is below the given paths) into a new folder."""
+    """Copies the files of the repository (or those below the given paths) into a new folder."""
     for path in repository_files():
         if below and not any(path.is_relative_to(part) for part in below):
             continue

@@ -1,4 +1,4 @@
-"""The documents as a reader finds them: indexes are complete, and links lead somewhere."""
+"""The documents: indexes are complete, links lead somewhere, and the names in them exist."""
 
 import ast
 import re
@@ -134,7 +134,7 @@ def test_every_function_that_a_page_names_exists() -> None:
     assert missing == []
 
 
-def test_the_way_of_a_frame_is_counted_as_it_is_listed() -> None:
+def test_the_counts_of_hops_and_files_match_the_list() -> None:
     page = _prose(Path("docs/architecture.md"))
     hops = re.findall(r"^(\d+)\. `([\w./]+\.py):", page, re.MULTILINE)
     assert [int(number) for number, _ in hops] == [*range(1, len(hops) + 1)]
@@ -161,7 +161,7 @@ def test_lines_are_at_most_120_columns_wide() -> None:
     assert wide == []
 
 
-def test_the_index_of_decisions_has_each_with_its_title() -> None:
+def test_the_index_of_decisions_has_each_decision_with_its_title() -> None:
     index = (DECISIONS / "README.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (\d+) \| (\[.*?\]\(.*?\)) \|", index, re.MULTILINE))
     expected = {}
@@ -172,14 +172,14 @@ def test_the_index_of_decisions_has_each_with_its_title() -> None:
     assert rows == expected
 
 
-def test_the_index_of_decisions_is_in_their_order() -> None:
+def test_the_index_of_decisions_is_ordered_by_number() -> None:
     index = (DECISIONS / "README.md").read_text(encoding="utf-8")
     numbers = [int(number) for number in re.findall(r"^\| (\d+) \|", index, re.MULTILINE)]
     assert len(numbers) > 40
     assert numbers == sorted(set(numbers))
 
 
-def test_the_page_of_figures_stays_short() -> None:
+def test_the_page_of_performance_figures_stays_short() -> None:
     page = (DOCS / "performance.md").read_text(encoding="utf-8")
     assert len(page.splitlines()) <= PERFORMANCE_LINES
 

@@ -53,7 +53,7 @@ json.dump(found, sys.stdout)
 
 
 def _shown() -> Iterator[tuple[str, str]]:
-    """Document and what follows `earshot`."""
+    """Yields each document and the arguments of an `earshot` command in it."""
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
         spans = [code.replace("\n", " ") for code in _CODE.findall(_FENCE.sub("", text))]
@@ -69,7 +69,7 @@ def _actions_of(rest: str) -> list[tuple[str]]:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment in which pip installed the wheel; what it needs is found beside it."""
+    """An environment in which pip installed the wheel; it finds the dependencies in ours."""
     folder = tmp_path_factory.mktemp("empty")
     run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     interpreter = folder / "bin" / "python"
@@ -83,7 +83,7 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _answers(
     python: Path, folder: Path, asked: list[tuple[str, list[str]]]
 ) -> dict[str, tuple[int, str]]:
-    """Command -> its exit code and what it printed."""
+    """Maps each command to its exit code and output."""
     kept = {name: v for name, v in os.environ.items() if not name.startswith("EARSHOT_")}
     done = run(
         [str(python), "-c", IN_THE_ENVIRONMENT],
@@ -98,7 +98,7 @@ def _answers(
     return {command: (code, said) for command, (code, said) in json.loads(done.stdout).items()}
 
 
-def test_every_command_shown_is_one_with_these_options(python: Path, tmp_path: Path) -> None:
+def test_every_documented_command_exists_with_its_options(python: Path, tmp_path: Path) -> None:
     shown = sorted(set(_shown()))
     assert len(shown) > 60
     paths = {(rest.split()[0], *more) for _, rest in shown for more in ((), *_actions_of(rest))}
@@ -124,7 +124,7 @@ def test_every_command_shown_is_one_with_these_options(python: Path, tmp_path: P
     assert wrong == []
 
 
-def test_commands_that_are_shown_whole_are_understood(python: Path, tmp_path: Path) -> None:
+def test_complete_documented_commands_are_parsed(python: Path, tmp_path: Path) -> None:
     whole = {rest for _, rest in _shown() if not _PLACEHOLDERS.search(rest)}
     found = _answers(python, tmp_path, [("parse", shlex.split(rest)) for rest in sorted(whole)])
     assert len(found) > 20
@@ -148,8 +148,8 @@ def test_commands_without_a_server_run_in_an_empty_environment(
     assert re.search(r"^mcp +installed", found["run extras"][1], re.MULTILINE)
 
 
-def test_nobody_is_told_to_install_another_project() -> None:
-    """The index's `earshot` is not ours."""
+def test_no_document_installs_another_project() -> None:
+    """The package `earshot` of the package index is another project."""
     told = re.compile(r"pip install [^`\n]*\bearshot(?!-server)|\bearshot\[")
     found = [
         str(path)

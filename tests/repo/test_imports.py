@@ -1,4 +1,4 @@
-"""What import-linter cannot say: lazy model libraries, core's few imports, no bare own names."""
+"""Import rules that import-linter cannot express: lazy model libraries, the few imports of core."""
 
 import ast
 import sys
@@ -52,7 +52,7 @@ def test_core_imports_the_standard_library_and_numpy_only() -> None:
 
 
 def test_no_file_imports_from_a_test_module() -> None:
-    """What several tests need is in a module of its own: a test module may move or go."""
+    """A test module may move or go, so helpers of several tests have a module of their own."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno} {name}"
         for path in python_files("tests")
@@ -63,8 +63,8 @@ def test_no_file_imports_from_a_test_module() -> None:
     assert found == []
 
 
-def test_own_packages_are_never_imported_bare() -> None:
-    """`import web` is too easily another library's `web`; `from web.x import y` says whose."""
+def test_own_packages_are_imported_with_a_module_name() -> None:
+    """`import web` could mean another library's `web`; `from web.x import y` cannot."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno} {name}"
         for path in python_files(*PACKAGES)
@@ -89,7 +89,7 @@ def _module(path: Path) -> str:
 
 
 def test_importing_loads_no_model_library() -> None:
-    """A library loads when its engine is created: starts stay fast, absent ones do no harm."""
+    """A library loads when its engine is created: starts stay fast, a missing one does no harm."""
     modules = [
         _module(path)
         for path in python_files(*PACKAGES)
@@ -105,8 +105,8 @@ def test_importing_loads_no_model_library() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_help_loads_nothing_but_the_parser() -> None:
-    """It is shown within 0.15 s: numpy, msgspec and asyncio alone take longer."""
+def test_the_help_loads_only_the_parser() -> None:
+    """The help appears within 0.15 s; numpy, msgspec and asyncio alone take longer."""
     code = (
         "import sys; before = set(sys.modules)\n"
         "from server.__main__ import main\n"

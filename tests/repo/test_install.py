@@ -1,4 +1,4 @@
-"""The way from a clone to a server: make's targets, the install script, the images."""
+"""From a clone to a server: the targets of make, the install script and the images."""
 
 import os
 import re

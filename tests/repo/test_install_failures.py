@@ -1,5 +1,5 @@
-"""The install script names the true cause when venv or pip fails: an interpreter that fails as the
-real ones do, and says what they say."""
+"""The install script names the true cause when venv or pip fails. A fake interpreter fails as the
+real ones do, with the same messages."""
 
 import os
 import socket
@@ -68,7 +68,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("failing", "says", "cause"), CASES)
-def test_each_failure_has_its_cause(failing: str, says: str, cause: str) -> None:
+def test_the_cause_of_each_failure_is_recognised(failing: str, says: str, cause: str) -> None:
     explain = failure if failing == "pip" else venv_failure
     assert str(explain(says.splitlines())).startswith(cause)
 
@@ -91,7 +91,7 @@ def _install(folder: Path, failing: str, says: str, *serve: str) -> CompletedPro
 
 
 @pytest.mark.parametrize(("failing", "says", "cause"), [CASES[0], CASES[7], CASES[8]])
-def test_the_install_script_ends_with_the_cause(
+def test_the_last_line_of_the_install_script_names_the_cause(
     failing: str, says: str, cause: str, tmp_path: Path
 ) -> None:
     done = _install(tmp_path, failing, says)
@@ -102,7 +102,7 @@ def test_the_install_script_ends_with_the_cause(
     assert not (tmp_path / "venv" / ".earshot-installed").exists()
 
 
-def test_a_taken_port_is_known_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_taken_port_stops_the_installation_before_it_begins(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         done = _install(
@@ -124,7 +124,7 @@ def test_a_taken_port_is_known_before_anything_is_made(tmp_path: Path) -> None:
         ((), {"EARSHOT_CONFIG": "own.toml", "EARSHOT_PORT": "5"}, ("0.0.0.0", 5)),
     ],
 )
-def test_the_port_is_the_one_that_the_server_will_take(
+def test_the_checked_port_is_the_one_the_server_will_use(
     arguments: tuple[str, ...],
     variables: dict[str, str],
     expected: tuple[str, int],
@@ -136,7 +136,7 @@ def test_the_port_is_the_one_that_the_server_will_take(
     assert address(arguments, variables) == expected
 
 
-def test_the_defaults_are_those_of_the_server(
+def test_the_checked_defaults_are_those_of_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,5 +1,5 @@
-"""Which machines get CUDA's libraries, and which the wake words': the install script with programs
-that only say what they are asked."""
+"""Which machines get the libraries of CUDA and of wake words. The install script runs with fake
+programs that only print their arguments."""
 
 import os
 import platform
@@ -24,7 +24,7 @@ def _program(file: Path, script: str) -> None:
 def _installed(
     folder: Path, driver: str | None, libc: str = "echo glibc 2.34", **settings: str
 ) -> str:
-    """What pip is asked for; empty when it is not asked at all."""
+    """Returns the arguments of pip; empty if it is not called."""
     asked = folder / "asked"
     asked.unlink(missing_ok=True)
     _program(folder / "venv" / "bin" / "python", f'echo "$@" >>{asked}')
@@ -61,13 +61,13 @@ def _installed(
         ("exit 1", {"GPU": "1"}, ".[gpu]"),
     ],
 )
-def test_the_libraries_come_where_a_gpu_is(
+def test_cuda_libraries_are_installed_only_with_a_gpu(
     driver: str, settings: dict[str, str], requirement: str, tmp_path: Path
 ) -> None:
     assert _installed(tmp_path, driver, **settings) == requirement
 
 
-def test_a_gpu_that_comes_later_gets_them_and_nothing_is_done_twice(tmp_path: Path) -> None:
+def test_a_gpu_added_later_gets_the_libraries_once(tmp_path: Path) -> None:
     assert _installed(tmp_path, "exit 1") == "."
     assert _installed(tmp_path, "exit 1") == ""
     assert _installed(tmp_path, LISTED) == ".[gpu]"
@@ -85,7 +85,7 @@ def test_a_gpu_that_comes_later_gets_them_and_nothing_is_done_twice(tmp_path: Pa
         ("exit 1", "."),
     ],
 )
-def test_the_wake_words_come_where_their_wheel_runs(
+def test_wake_words_are_installed_where_their_wheel_runs(
     libc: str, requirement: str, tmp_path: Path
 ) -> None:
     if platform.machine() not in ("x86_64", "aarch64"):

@@ -1,4 +1,4 @@
-"""requirements.lock: what it must hold so that an installation is the same everywhere."""
+"""requirements.lock pins everything, so that an installation is the same everywhere."""
 
 import json
 import re
@@ -36,7 +36,7 @@ MACHINES = [
 
 
 def _entries() -> Iterator[tuple[Requirement, list[str]]]:
-    """Each pin with its hashes."""
+    """Returns each pin with its hashes."""
     for entry in re.split(r"\n(?=\S)", TEXT.strip()):
         pin, *options = entry.replace("\\\n", " ").split("--hash=")
         yield Requirement(pin), [option.strip() for option in options]
@@ -53,12 +53,12 @@ def test_every_entry_is_one_release_with_hashes() -> None:
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes), pin
 
 
-def test_it_names_no_place_to_install_from() -> None:
+def test_the_lock_names_no_package_index() -> None:
     assert not re.search(r"://| @ |--(?!hash=)|^-", TEXT, re.MULTILINE)
 
 
 def _pinned(machine: dict[str, str]) -> dict[str, str]:
-    """Package -> release, as pip sees it there; a package is pinned once."""
+    """Maps each package to its release, as pip sees it there; a package is pinned once."""
     found: dict[str, str] = {}
     for pin, _ in ENTRIES:
         if pin.marker is None or pin.marker.evaluate(machine):
@@ -71,7 +71,7 @@ def _pinned(machine: dict[str, str]) -> dict[str, str]:
 @pytest.mark.parametrize(
     "machine", MACHINES, ids=lambda one: f"{one['python_version']}-{one['platform_machine']}"
 )
-def test_it_satisfies_the_ranges_of_the_project(machine: dict[str, str]) -> None:
+def test_the_lock_satisfies_the_ranges_of_the_project(machine: dict[str, str]) -> None:
     pinned = _pinned(machine)
     extras = PROJECT["optional-dependencies"]
     wanted = [*PROJECT["dependencies"], "pip", "setuptools"]
@@ -82,7 +82,7 @@ def test_it_satisfies_the_ranges_of_the_project(machine: dict[str, str]) -> None
             assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), line
 
 
-def test_an_installation_asks_for_everything_once() -> None:
+def test_an_installation_requests_each_package_once() -> None:
     extras = sorted(PROJECT["optional-dependencies"])
     locked, free = (requirements(extras, is_locked=is_locked) for is_locked in (True, False))
     assert not set(locked) & set(free)
@@ -96,7 +96,7 @@ def test_an_unknown_extra_is_refused(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().err == "earshot install: there is no extra 'mpc'\n"
 
 
-def test_the_lock_of_the_pages_checks_names_no_place_to_fetch_from() -> None:
+def test_the_npm_lock_names_no_registry() -> None:
     lock = json.loads((ROOT / "scripts/javascript/package-lock.json").read_text(encoding="utf-8"))
     packages = [package for path, package in lock["packages"].items() if path]
     assert packages

@@ -1,4 +1,4 @@
-"""Names that tell a stranger what they are: a class name stands for one class."""
+"""A class name stands for one class in the whole tree."""
 
 import ast
 from collections import defaultdict

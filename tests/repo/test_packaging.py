@@ -1,4 +1,4 @@
-"""Top-level packages share one namespace with everything installed: prove that ours are ours."""
+"""The wheel: its content, and top-level packages that no other distribution claims."""
 
 import hashlib
 import sys
@@ -20,14 +20,14 @@ APACHE_2 = "c71d239df91726fc519c6eb72d318ec65820627232b2f796219e87dcf35d0ab4"
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_name_resolves_to_our_file(package: str) -> None:
+def test_each_top_level_name_resolves_to_our_file(package: str) -> None:
     spec = find_spec(package)
     assert spec is not None
     assert spec.origin == str(ROOT / package / "__init__.py")
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_no_other_distribution_claims_the_name(package: str) -> None:
+def test_no_other_distribution_claims_a_top_level_name(package: str) -> None:
     assert set(packages_distributions().get(package, [])) <= {DISTRIBUTION}
 
 

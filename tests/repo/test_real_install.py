@@ -1,4 +1,4 @@
-"""A stranger's first minutes, for real: clone, `make run`, what image and release would hold."""
+"""The first minutes of a new user: clone, `make run`, the content of the image and the release."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def _environment(**more: str) -> dict[str, str]:
 
 
 def _ready_after_s(url: str, server: Popen[str], limit_s: float) -> float:
-    """Seconds until `url` answers; fails when the server ends first or the limit has passed."""
+    """Returns the seconds until `url` answers; fails if the server ends first or at the limit."""
     started = time.monotonic()
     while (elapsed := time.monotonic() - started) < limit_s:
         assert server.poll() is None, "the server ended before it was ready"
@@ -50,7 +50,7 @@ def _ready_after_s(url: str, server: Popen[str], limit_s: float) -> float:
     pytest.fail(f"not ready within {limit_s} s")
 
 
-def test_make_run_from_a_fresh_clone_is_ready_at_once(tmp_path: Path) -> None:
+def test_make_run_from_a_fresh_clone_is_ready_in_time(tmp_path: Path) -> None:
     require(which("git") and which("make"), "git and make")
     clone = tmp_path / "clone"
     run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone)], check=True)
@@ -67,7 +67,7 @@ def _is_ready_in_time(clone: Path, port: int) -> bool:
 
 
 def _ready_and_stopped(clone: Path, port: int) -> tuple[float, str]:
-    """Seconds until `make run` serves the page, and all it said until it was told to stop."""
+    """Returns the seconds until `make run` serves the page, and its output until it was stopped."""
     command = ["make", "run", f"PORT={port}", "PULL=0"]
     with Popen(
         command, cwd=clone, env=_environment(), stdout=PIPE, stderr=STDOUT, text=True
@@ -83,7 +83,7 @@ def _ready_and_stopped(clone: Path, port: int) -> tuple[float, str]:
 
 
 def test_the_image_holds_a_working_server(tmp_path: Path) -> None:
-    """The Dockerfile's COPY and RUN lines, done without Docker: files and commands are its own."""
+    """Runs the COPY and RUN lines of the Dockerfile without Docker."""
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     copied = [
         part
@@ -110,8 +110,8 @@ def test_the_image_holds_a_working_server(tmp_path: Path) -> None:
     run([str(venv / "bin/earshot"), "--help"], cwd=tmp_path, stdout=DEVNULL, check=True)
 
 
-def test_a_release_lists_what_is_installed_with_it(tmp_path: Path) -> None:
-    """Its maker validates the list against CycloneDX's schema; this is what must be in it."""
+def test_a_release_lists_its_dependencies(tmp_path: Path) -> None:
+    """The tool that makes the list validates its form; this tests the content."""
     source, dist = tmp_path / "source", tmp_path / "dist"
     copy_repository(source)
     command = ["make", "release"]

@@ -1,4 +1,4 @@
-"""The tail is what hurts: a few files and functions that grew too long. So it has a hard end."""
+"""A hard limit for the length of files and functions."""
 
 import ast
 import warnings

@@ -9,7 +9,7 @@ import pytest
 
 from tests.run_limits import SECOND_TRIES, UNIT_CPU_S, UNIT_S, too_flaky, too_slow
 from tests.shared import ROOT
-from tests.tiers import is_unit_file, shut_in
+from tests.tiers import is_left_out, is_unit_file, shut_in
 
 pytestmark = pytest.mark.live
 
@@ -34,14 +34,45 @@ def test_a_file_is_a_unit_test_unless_its_marker_says_more(
     assert is_unit_file(file) is is_unit
 
 
+MEASURES = "@pytest.mark.alone\ndef test_it() -> None: ...\n"
+QUICK = "def test_it() -> None: ...\n"
+REAL = "pytestmark = pytest.mark.real\n"
+
+
+@pytest.mark.parametrize(
+    ("expression", "source", "is_out"),
+    [
+        ("unit", QUICK, False),
+        ("unit", REAL, True),
+        ("(not real and not soak) and alone", QUICK, True),
+        ("(not real and not soak) and alone", MEASURES, False),
+        ("(not real and not soak) and alone", REAL + MEASURES, True),
+        ("(not real and not soak) and not alone", REAL, True),
+        ("(not real and not soak) and not alone", MEASURES, False),
+        ("(real) and alone", REAL + MEASURES, False),
+        ("(real) and not alone", REAL, False),
+        ("real or soak", REAL, False),
+        ("", REAL, False),
+    ],
+)
+def test_a_file_without_a_chosen_test_is_not_imported(
+    expression: str, source: str, is_out: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text(source, encoding="utf-8")
+    assert is_left_out(file, expression) is is_out
+
+
 def test_every_marker_of_a_file_stands_on_one_line() -> None:
-    """`is_unit_file` finds no other."""
+    """`is_unit_file` and `is_left_out` find no other."""
     files = (ROOT / "tests").rglob("test_*.py")
     texts = {one: one.read_text(encoding="utf-8") for one in files}
     assert [one for one, text in texts.items() if "pytestmark = [\n" in text] == []
 
 
-def test_a_unit_test_that_reaches_out_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_test_that_opens_a_socket_or_starts_a_process_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     shut_in(monkeypatch)
     with pytest.raises(pytest.fail.Exception, match="mark its file `live`"):
         subprocess.run([sys.executable, "--version"], check=False)
@@ -49,7 +80,7 @@ def test_a_unit_test_that_reaches_out_fails(monkeypatch: pytest.MonkeyPatch) -> 
         one.bind(("127.0.0.1", 0))
 
 
-def test_slow_unit_tests_are_told() -> None:
+def test_slow_unit_tests_are_reported() -> None:
     assert too_slow(UNIT_CPU_S, UNIT_S) == ""
     assert "processor time; the limit is 10 s" in too_slow(UNIT_CPU_S + 1, UNIT_S)
     assert "31.0 s; the limit is 30 s" in too_slow(UNIT_CPU_S, UNIT_S + 1)
@@ -62,8 +93,8 @@ def test_a_run_of_many_second_tries_fails() -> None:
     )
 
 
-def test_only_tests_in_real_time_are_tried_again(request: pytest.FixtureRequest) -> None:
-    """This file is in real time; `tests/core` is not."""
+def test_only_tests_in_real_time_get_a_second_try(request: pytest.FixtureRequest) -> None:
+    """The tests of this file run in real time; those of `tests/core` do not."""
     assert request.node.get_closest_marker("flaky").kwargs == {"reruns": 1}
     unit = [one for one in request.session.items if one.get_closest_marker("unit")]
     assert [one.nodeid for one in unit if one.get_closest_marker("flaky")] == []

@@ -8,7 +8,7 @@ import pytest
 from bench.capacity.__main__ import main
 from core.audio import PTIME_MS
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = pytest.mark.live
 
 
 def rows(out: str) -> list[list[str]]:
@@ -17,6 +17,7 @@ def rows(out: str) -> list[list[str]]:
 
 
 @pytest.mark.real
+@pytest.mark.alone
 def test_calls_are_measured_beside_stock_aiortc(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--calls", "2", "--seconds", "2", "--rounds", "1"]
     assert main(["webrtc", "--systems", "stock,earshot", *options]) == 0
@@ -32,6 +33,7 @@ def test_calls_are_measured_beside_stock_aiortc(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.real
+@pytest.mark.alone
 def test_sockets_are_measured_beside_an_echo(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--sockets", "2", "--seconds", "2", "--rounds", "1"]
     assert main(["websocket", "--systems", "echo,vad", *options]) == 0
@@ -43,6 +45,7 @@ def test_sockets_are_measured_beside_an_echo(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.real
+@pytest.mark.alone
 def test_a_full_server_refuses_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["limit", "--limit", "3"]) == 0
     out = capsys.readouterr().out
@@ -57,6 +60,7 @@ def test_a_full_server_refuses_and_goes_on(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.real
+@pytest.mark.alone
 def test_who_comes_and_goes_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cycles", "--cycles", "40"]) == 0
     before, after = rows(capsys.readouterr().out)

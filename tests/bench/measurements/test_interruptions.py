@@ -20,7 +20,7 @@ from pipeline.playout.interruption import DECIDE_MS
 from pipeline.user_turn.endpointing import INTERRUPT_MS
 from tests.speech import say
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = pytest.mark.live
 
 DECODE_S = 0.05
 

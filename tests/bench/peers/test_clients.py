@@ -17,7 +17,7 @@ from bench.peers.systems import UtteranceResult
 from bench.tools.utterance_audio import WAIT_MS, BenchUtterance, utterance
 from core.audio import silence
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -24,7 +24,7 @@ from tests.bench.client.fake_realtime_server import (
 from tests.bench.talk.run_talk import command, talk_to
 from tests.shared import ROOT
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["webrtc", "ws"])
 
@@ -62,6 +62,7 @@ def test_our_server_is_heard_with_its_stages(
         assert network.endswith("; opus over udp, host to host")
 
 
+@pytest.mark.alone
 @TRANSPORTS
 def test_a_stock_server_is_heard_without_stages(
     transport: str, question: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -88,6 +89,7 @@ def test_a_stock_server_is_heard_without_stages(
     assert '"language":"de"' in asked.replace(" ", "")
 
 
+@pytest.mark.alone
 def test_a_webrtc_server_without_playout_events_is_waited_out(
     question: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""LiveKit's RealtimeModel, as an agent uses it. `python livekit_client.py URL CLIP`: JSON."""
+"""Drives LiveKit's RealtimeModel as an agent does. `python livekit_client.py URL CLIP`: JSON."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ async def set_light(on: bool) -> str:
 
 
 async def taken(generation):
-    """Its texts, samples of sound, message ids and calls."""
+    """Collects the texts, audio samples, message ids and tool calls of a response."""
     texts, samples, ids = [], 0, []
 
     async def messages():
@@ -75,7 +75,7 @@ async def speak(session, path, generated):
 
 
 async def interrupt(session, events):
-    """An answer that would go on, stopped as LiveKit's agents stop it: what is left of it."""
+    """Interrupts a long answer as LiveKit's agents do; returns what is left of it."""
     context = session.chat_ctx.copy()
     context.add_message(role="user", content="never end")
     await session.update_chat_ctx(context)
@@ -104,7 +104,7 @@ async def interrupt(session, events):
 
 
 async def told(events, *kinds):
-    """Events by type, when one of each has come."""
+    """Returns events by type, when one of each type has arrived."""
     seen = {}
     while not seen.keys() >= set(kinds):
         event = await events.get()

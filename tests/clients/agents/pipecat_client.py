@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""pipecat's OpenAIRealtimeLLMService in a pipeline. `python pipecat_client.py URL CLIP`: JSON."""
+"""Drives pipecat's OpenAIRealtimeLLMService: `python pipecat_client.py URL CLIP` prints JSON."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ HEARD_S = 1
 
 
 class Ear(FrameProcessor):
-    """Notes what comes out of the service, and in front of it what was understood."""
+    """Records what the service emits; in front of the service, what was transcribed."""
 
     def __init__(self):
         super().__init__()
@@ -76,7 +76,7 @@ def service(url):
 
 
 class Agent:
-    """The service between two ears, with a light to switch."""
+    """The service between two recorders, with a light to switch."""
 
     def __init__(self, url):
         self.called, self.answers = [], []
@@ -109,7 +109,7 @@ class Agent:
         await params.result_callback({"state": "on"})
 
     async def ask(self, text):
-        """The id of the answer, when some of it was heard."""
+        """Returns the id of the answer once some of its audio has arrived."""
         self.ear.audio_bytes = 0
         part = events.ItemContent(type="input_text", text=text)
         item = events.ConversationItem(type="message", role="user", content=[part])
@@ -120,7 +120,7 @@ class Agent:
         return self.answers[-1]
 
     async def speak(self, clip):
-        """What is answered to it."""
+        """Speaks and returns the answer."""
         self.ear.text = ""
         with wave.open(clip) as file:
             pcm = file.readframes(file.getnframes()) + bytes(2 * 24_000 * 2)
@@ -136,7 +136,7 @@ class Agent:
         await self.ear.until(lambda: self.ear.interruptions > 0)
 
     async def kept(self, item_id):
-        """What the server has of an answer."""
+        """Returns what the server keeps of an answer."""
         async with asyncio.timeout(TIMEOUT_S):
             return (await self.llm.retrieve_conversation_item(item_id)).content[0].transcript
 

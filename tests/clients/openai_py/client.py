@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""OpenAI's Python client as its users write it. `python client.py URL CLIP`: JSON."""
+"""Uses OpenAI's Python client as its users do. `python client.py URL CLIP`: JSON."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ SET_LIGHT = {
 
 
 async def until(connection, kind):
-    """Events up to the first of this kind. No error may come."""
+    """Returns the events up to the first of this type; fails at an error event."""
     events = []
     async for event in connection:
         if event.type == "error":
@@ -68,7 +68,7 @@ async def spoken_turn(connection, clip):
 
 
 async def answer_call(connection, response):
-    """Run the tool that was called; what the assistant says of it."""
+    """Runs the called tool and returns what the assistant says about the result."""
     [call] = [item for item in response.output if item.type == "function_call"]
     output = '{"state":"on"}'
     result = {"type": "function_call_output", "call_id": call.call_id, "output": output}
@@ -96,7 +96,7 @@ async def text_turn(connection):
 
 
 async def interruption(connection):
-    """An answer that would go on: cut to what was heard of it, and cancelled."""
+    """Truncates a long answer to the audio that was played, and cancels it."""
     await ask(connection, "never end")
     sound = 0
     while sound < PIECE_BYTES * 5:

@@ -21,7 +21,7 @@ from media.processing.aec3 import EchoCanceller
 from media.processing.echo import EchoControl, HalfDuplexEchoControl, NoEchoControl
 from tests.shared import ROOT, shared_data
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = pytest.mark.live
 
 CONVERGED = 2 * ASR_RATE_HZ
 "From the first sound of the session on: what is heard before may be an echo."

@@ -11,7 +11,7 @@ from media.webrtc.peer import Peer, PeerCallbacks, PeerSettings
 from media.webrtc.stats import WINDOW, PacketCounts, PacketCountWindow
 from tests.media.paths import on_both_paths
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 
 async def measured(peer: Peer, until_packets: int) -> ConnectionStats:

@@ -12,7 +12,7 @@ from bench.peers.voice.call import realtime_line, small_webrtc_line
 from bench.tools.utterance_audio import utterance
 from tests.bench.client.fake_realtime_server import Behaviour, FakeRealtime, speech
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 
 @pytest.mark.parametrize("transport", ["ws", "webrtc"])

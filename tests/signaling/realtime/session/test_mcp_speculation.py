@@ -19,7 +19,7 @@ from tests.signaling.realtime.session.mcp_servers import RemoteWorld, of
 from tests.signaling.realtime.webrtc_client import Caller, Event, talking
 from tests.signaling.whip.servers import OpusAsr
 
-pytestmark = [pytest.mark.live, pytest.mark.alone]
+pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 SPEECH = 4000
 "Of a caller: loud enough, whatever the codec makes of it."
