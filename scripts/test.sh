@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests that a marker expression chooses: on several workers at once, then by themselves
-# those marked `alone`, which measure time or talk in real time (docs/adr/0051).
+# those marked `alone`, which measure time (docs/adr/0051).
 #   scripts/test.sh "not real and not soak" [-k jitter ...]
 # VENV= is the environment that has pytest, JOBS= the number of workers.
 set -euo pipefail
@@ -9,9 +9,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 chosen="$1"
 shift
 python="${VENV:-.venv}/bin/python"
-# One more than there are cores: many tests wait for sound or a process. Each takes up to 1 GB.
+# Two more than there are cores: many tests wait for sound or a process. Each takes up to 1 GB.
 cores="$(getconf _NPROCESSORS_ONLN)"
-jobs="${JOBS:-$((cores < 8 ? cores + 1 : 8))}"
+jobs="${JOBS:-$((cores < 6 ? cores + 2 : 8))}"
 
 tally="$(mktemp)"
 trap 'rm -f "$tally"' EXIT

@@ -105,7 +105,7 @@ def _child(target: Target, folder: Path, flags: list[str]) -> int:
 
 
 def _run_all(
-    targets: list[Target], folder: Path, flags: list[str], jobs: int
+    targets: list[Target], folder: Path, flags: list[str], jobs: int, share: int
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Names and reports, in the order in which they end."""
     waiting, running = targets[::-1], dict[int, tuple[str, float]]()
@@ -113,7 +113,9 @@ def _run_all(
         while waiting and len(running) < jobs:
             target = waiting.pop()
             runs = (
-                [] if any(flag.startswith("-runs=") for flag in flags) else [f"-runs={target.few}"]
+                []
+                if any(flag.startswith("-runs=") for flag in flags)
+                else [f"-runs={target.few // share}"]
             )
             pid = _child(target, folder / target.name, [*runs, *flags])
             running[pid] = target.name, time.monotonic()
@@ -133,6 +135,9 @@ def _asked(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help="targets; none: all")
     parser.add_argument("--folder", type=Path, default=Path("var/fuzz"), help="of logs and corpora")
     parser.add_argument("--jobs", type=int, default=1, help="targets at a time")
+    parser.add_argument(
+        "--share", type=int, default=1, help="divides the number of inputs where no -runs= is given"
+    )
     parser.add_argument("--of", default="tests.fuzz.targets", help="the module with TARGETS")
     return parser.parse_args(arguments)
 
@@ -143,7 +148,7 @@ def main() -> None:
     with atheris.instrument_imports(include=[*PACKAGES]):
         targets: dict[str, Target] = {one.name: one for one in import_module(asked.of).TARGETS}
     wanted = [targets[name] for name in asked.names or targets]
-    for name, report in _run_all(wanted, asked.folder.resolve(), flags, asked.jobs):
+    for name, report in _run_all(wanted, asked.folder.resolve(), flags, asked.jobs, asked.share):
         print(name, report, flush=True)
 
 

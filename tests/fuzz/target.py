@@ -18,7 +18,7 @@ class Target:
     is_json: bool = False
     "One JSON value in each line, changed as such half of the time."
     few: int = 10_000
-    "Inputs in every test run."
+    "Inputs of `make test-real`; `make test` tries a fifth of them."
     many: int = 1_000_000
     "Inputs of `make soak`."
     max_bytes: int = 4096

@@ -1,5 +1,6 @@
 """Whatever comes from outside is used or refused, in bounded time and memory: some
-thousand inputs of each kind in every test run, a million in the soak. `engine.py` finds them."""
+thousand inputs of each kind in `make test`, ten thousand in `make test-real`, a million in the
+soak. `engine.py` finds them."""
 
 import json
 import os
@@ -25,15 +26,22 @@ SEED = os.environ.get("EARSHOT_FUZZ_SEED", "7")
 MAX_LOG_CHARS = 4000
 "Of its end, in a failure; the traceback comes last."
 
+QUICK_SHARE = 5
+"""`make test` divides the `few` inputs of each target by this: all of them take half a minute of a
+processor more, and `make test-real` tries them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fuzzer:
     folder: Path
 
-    def run(self, names: Iterable[str], *flags: str, of: str = "tests.fuzz.targets") -> None:
-        """No names: all. Writes for each what `check` reads."""
+    def run(self, arguments: Iterable[str], *flags: str, of: str = "tests.fuzz.targets") -> None:
+        """Fuzzes the named targets, or all without names. Writes for each what `check` reads.
+
+        `arguments` are options and names for the engine, `flags` are for libFuzzer.
+        """
         require(find_spec("atheris"), "Atheris has no wheel for this Python or platform")
-        own = [f"--folder={self.folder}", f"--of={of}", "--jobs=2", *names]
+        own = [f"--folder={self.folder}", f"--of={of}", "--jobs=2", *arguments]
         done = run(
             [sys.executable, "-m", "tests.fuzz.engine", *own, "--", f"-seed={SEED}", *flags],
             cwd=ROOT,
@@ -56,11 +64,25 @@ class Fuzzer:
 
 @pytest.fixture(scope="module")
 def few(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
-    """All targets of this test run in one process: what it imports takes seconds to instrument."""
+    return _run_chosen(request, tmp_path_factory, "few")
+
+
+@pytest.fixture(scope="module")
+def fewest(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
+    return _run_chosen(request, tmp_path_factory, "fewest", f"--share={QUICK_SHARE}")
+
+
+def _run_chosen(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    fixture: str,
+    *options: str,
+) -> Fuzzer:
+    """Runs all targets of this test run in one process: its imports take seconds to instrument."""
     items = (one for one in request.session.items if isinstance(one, pytest.Function))
-    asked = [one.callspec.params["target"] for one in items if "few" in one.fixturenames]
+    chosen = [one.callspec.params["target"] for one in items if fixture in one.fixturenames]
     fuzzer = Fuzzer(tmp_path_factory.mktemp("fuzz"))
-    fuzzer.run(target.name for target in asked if isinstance(target, Target))
+    fuzzer.run([*options, *(one.name for one in chosen if isinstance(one, Target))])
     return fuzzer
 
 
@@ -72,7 +94,13 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda one: one.name)
-def test_some_inputs(target: Target, few: Fuzzer) -> None:
+def test_some_inputs(target: Target, fewest: Fuzzer) -> None:
+    fewest.check(target.name)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("target", TARGETS, ids=lambda one: one.name)
+def test_ten_thousand_inputs(target: Target, few: Fuzzer) -> None:
     few.check(target.name)
 
 

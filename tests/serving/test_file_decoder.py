@@ -35,6 +35,9 @@ from tests.shared import shared_data
 pytestmark = pytest.mark.live
 
 LIMIT_S = 60
+LEFT_S = 2.0
+"""Within this time a decoder ends whose client has left, on a busy machine. It would go on for much
+longer: one waits for its reader for ever, the other has 5 s of processor time."""
 LONG_S = 1800
 
 
@@ -232,7 +235,7 @@ def test_who_leaves_ends_the_work(how: str) -> None:
             left_at = asyncio.get_running_loop().time()
             listening.cancel()
         await until(lambda: not process._running)
-        assert asyncio.get_running_loop().time() - left_at < 0.2
+        assert asyncio.get_running_loop().time() - left_at < LEFT_S
 
     with_decoder(scenario)
 
@@ -247,7 +250,7 @@ def test_who_leaves_while_a_decoder_works_ends_it() -> None:
             left_at = asyncio.get_running_loop().time()
             attack.cancel()
         await until(lambda: not process._running)
-        assert asyncio.get_running_loop().time() - left_at < 0.2
+        assert asyncio.get_running_loop().time() - left_at < LEFT_S
         assert len(await heard(share, silence(2))) == 32_000
 
     with_decoder(scenario)

@@ -1,6 +1,8 @@
 """Requests that no client library would send."""
 
 import asyncio
+import re
+from contextlib import suppress
 
 from tests.web.openai.transcriptions.harness import TRANSCRIPTIONS, Server
 
@@ -8,16 +10,29 @@ PART = b'--b\r\nContent-Disposition: form-data; name="%s"\r\n\r\n'
 
 
 async def raw(server: Server, *pieces: bytes) -> bytes:
-    """What is answered to bytes that no client library would send."""
+    """Returns the response to bytes that no client library would send.
+
+    It reads while it writes: a server that refuses the request may answer and close before it has
+    read everything.
+    """
     url = server.client._base_url
     assert url is not None
     reader, writer = await asyncio.open_connection(url.host, url.port)
+
+    async def write() -> None:
+        with suppress(ConnectionError):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+
+    writing = asyncio.create_task(write())
     try:
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-        return await reader.readuntil(b"\r\n\r\n") + await reader.read(1000)
+        header = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"(?i)^Content-Length: (\d+)", header, re.MULTILINE)
+        assert length, header
+        return header + await reader.readexactly(int(length[1]))
     finally:
+        writing.cancel()
         writer.close()
 
 

@@ -135,6 +135,12 @@ def test_a_form_that_stops_is_not_waited_for(
     against(tmp_path, scene)
 
 
+MAX_TURN_S = 0.02
+"Of processor time for one turn of the loop."
+
+ATTEMPTS = 3
+"A busy neighbour on the same core makes a turn look longer; a parser that never yields always is."
+
 MANY: Mapping[str, bytes] = {
     "parts": (PART % b"x" + b"1\r\n") * 15_000 + b"--b--\r\n",
     "parts with a length": b"--b\r\nContent-Length: 1\r\n\r\nx\r\n" * 15_000 + b"--b--\r\n",
@@ -145,9 +151,12 @@ MANY: Mapping[str, bytes] = {
 @pytest.mark.parametrize("sent", MANY.values(), ids=MANY)
 def test_a_form_of_many_pieces_leaves_others_their_turn(sent: bytes, tmp_path: Path) -> None:
     async def scene(server: Server) -> None:
-        async with longest_turn() as longest:
-            answer = await raw(server, head(Content_Length=str(len(sent))), sent)
-        assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 ")), answer
-        assert longest.cpu_s < 0.02
+        turns_s = []
+        while len(turns_s) < ATTEMPTS and min(turns_s, default=MAX_TURN_S) >= MAX_TURN_S:
+            async with longest_turn() as longest:
+                answer = await raw(server, head(Content_Length=str(len(sent))), sent)
+            assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 ")), answer
+            turns_s.append(longest.cpu_s)
+        assert min(turns_s) < MAX_TURN_S
 
     against(tmp_path, scene)
