@@ -1,4 +1,4 @@
-"""`earshot bench` where the extra `bench` is not installed: only what needs it is missing."""
+"""`earshot bench` without the extra `bench`: only the commands that need it are missing."""
 
 import sys
 from subprocess import CompletedProcess, run
@@ -15,13 +15,13 @@ WITHOUT = (
 
 
 def bench(missing: str, *arguments: str) -> tuple[int, str]:
-    """Its exit code and complaint, without this package."""
+    """Runs `earshot bench` without this package; returns its exit code and error message."""
     done = without(missing, "bench", *arguments)
     return done.returncode, done.stderr
 
 
 def without(missing: str, *arguments: str) -> CompletedProcess[str]:
-    """`earshot` where this package is not installed."""
+    """Runs `earshot` as if this package were not installed."""
     return run(
         [sys.executable, "-c", WITHOUT.format(missing), *arguments],
         cwd=ROOT,
@@ -32,19 +32,19 @@ def without(missing: str, *arguments: str) -> CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("missing", ["kaldialign", "whisper_normalizer"])
-def test_recordings_need_it_and_say_so(missing: str) -> None:
+def test_a_bench_of_recordings_names_the_missing_extra(missing: str) -> None:
     code, said = bench(missing, "asr", "corpus", "--streaming", "ws", "--num-tasks", "2")
     assert code == 2
     assert f"needs the package {missing}: `earshot extras add bench`" in said
 
 
 @pytest.mark.parametrize("missing", ["kaldialign", "whisper_normalizer"])
-def test_their_options_are_explained_without_it(missing: str) -> None:
+def test_help_works_without_the_extra(missing: str) -> None:
     shown = without(missing, "bench", "asr", "--help")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "--num-tasks" in shown.stdout
 
 
-def test_a_conversation_does_not() -> None:
+def test_a_bench_of_conversations_needs_no_extra() -> None:
     code, said = bench("kaldialign", "voice", "--stubs", "0,0,0", "--url", "http://127.0.0.1:1")
     assert (code, said) == (2, "earshot: --url and --stubs cannot be used together\n")

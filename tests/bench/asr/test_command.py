@@ -1,4 +1,4 @@
-"""`earshot bench asr` against a server process as anybody starts it."""
+"""`earshot bench asr` against a server process."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def bench(folder: Path, *arguments: str) -> tuple[int, str, str]:
-    """Exit code and what it printed."""
+    """Returns its exit code and output."""
     done = run(
         [sys.executable, "-m", "server", "bench", "asr", *arguments],
         cwd=folder,
@@ -62,7 +62,9 @@ def report(out: Path) -> dict[str, Any]:
     return found
 
 
-def test_streaming_measures_words_and_times(corpus: Path, server: Running, tmp_path: Path) -> None:
+def test_streaming_reports_error_rates_and_latencies(
+    corpus: Path, server: Running, tmp_path: Path
+) -> None:
     options = ("--url", server.url, "--streaming", "--num-tasks", "2", "--language", "en")
     code, printed, wrong = bench(tmp_path, str(corpus), *options, "--log-dir", str(tmp_path))
     assert (code, wrong) == (0, "")
@@ -83,7 +85,9 @@ def test_streaming_measures_words_and_times(corpus: Path, server: Running, tmp_p
     ET.parse(tmp_path / "asr-home.svg")
 
 
-def test_uploads_measure_words_and_times(corpus: Path, server: Running, tmp_path: Path) -> None:
+def test_uploads_report_error_rates_and_latencies(
+    corpus: Path, server: Running, tmp_path: Path
+) -> None:
     options = ("--url", server.url, "--num-tasks", "9", "--limit", "2", "--json")
     code, printed, wrong = bench(tmp_path, str(corpus), *options, "--log-dir", str(tmp_path))
     assert (code, wrong) == (0, "earshot: 2 recordings for 9 tasks\n")
@@ -95,7 +99,7 @@ def test_uploads_measure_words_and_times(corpus: Path, server: Running, tmp_path
     assert "batch_size" in (tmp_path / "stats_summary-home.txt").read_text()
 
 
-def test_a_model_that_is_not_there_is_said_for_each_recording(
+def test_a_missing_model_is_reported_for_each_recording(
     corpus: Path, server: Running, tmp_path: Path
 ) -> None:
     options = ("--url", server.url, "--model", "no-such-model")
@@ -105,7 +109,7 @@ def test_a_model_that_is_not_there_is_said_for_each_recording(
     assert not list(tmp_path.iterdir())
 
 
-def test_willows_table_of_a_server(corpus: Path, server: Running) -> None:
+def test_a_run_prints_willows_table(corpus: Path, server: Running) -> None:
     speech = decode_file(corpus / "light.wav")
 
     async def rows() -> list[WisTableRow]:
@@ -119,7 +123,7 @@ def test_willows_table_of_a_server(corpus: Path, server: Running) -> None:
     assert all(row.took_ms > 0 for row in found)
 
 
-def test_a_wrong_corpus_and_an_absent_server(corpus: Path, tmp_path: Path) -> None:
+def test_a_wrong_corpus_and_a_missing_server_have_exit_codes(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "wav.scp").write_text("light\n")
     (tmp_path / "trans.txt").write_text("light on\n")
     code, _, wrong = bench(tmp_path, str(tmp_path), "--streaming", "--url", "http://127.0.0.1:1")
@@ -132,7 +136,7 @@ def test_a_wrong_corpus_and_an_absent_server(corpus: Path, tmp_path: Path) -> No
     assert len(wrong.splitlines()) == 1
 
 
-def test_it_is_part_of_the_command_line(tmp_path: Path) -> None:
+def test_bench_asr_is_a_command_of_earshot(tmp_path: Path) -> None:
     code, printed, _ = bench(tmp_path, "--help")
     assert code == 0
     assert "--num-tasks" in printed

@@ -1,4 +1,4 @@
-"""Manifests and tables as people write them, and what is wrong with those that are not taken."""
+"""Manifests and tables of recordings: which are read, and how a wrong one is refused."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from bench.asr.corpus import BadCorpus, CorpusClip, load_corpus, shares
 
 
 def corpus(folder: Path, **texts: str) -> Path:
-    """A manifest folder with two empty recordings; `wav_scp` and `trans_txt` are its files."""
+    """Writes a folder with two empty recordings and the files `wav_scp` and `trans_txt`."""
     for name in ("one.wav", "two.wav"):
         (folder / name).touch()
     for name, text in texts.items():
@@ -59,7 +59,7 @@ def test_a_folder_without_the_two_files_is_named(tmp_path: Path) -> None:
         ("path\ttext\none.wav\thello\n\ntwo.wav\t turn it off \n", (None, None)),
     ],
 )
-def test_a_table_has_paths_texts_and_perhaps_languages(
+def test_a_table_has_paths_texts_and_optional_languages(
     tmp_path: Path, table: str, languages: tuple[str | None, str | None]
 ) -> None:
     file = corpus(tmp_path) / "some.tsv"
@@ -78,7 +78,7 @@ def test_a_wrong_row_is_named(tmp_path: Path, row: str) -> None:
         load_corpus(file)
 
 
-def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "some.tsv"
     file.write_bytes(b"\xff\xfe\x00\x01")
     with pytest.raises(BadCorpus, match="is no UTF-8 text"):
@@ -95,7 +95,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
         (4, 1, [4]),
     ],
 )
-def test_shares_are_contiguous_and_the_first_are_longer(
+def test_the_shares_of_clients_are_contiguous_and_the_first_are_longer(
     clips: int, tasks: int, sizes: list[int]
 ) -> None:
     all_clips = [CorpusClip(str(number), Path("x"), "") for number in range(clips)]

@@ -1,4 +1,4 @@
-"""Errors against cases counted by hand."""
+"""Error rates of cases that were counted by hand."""
 
 import pytest
 
@@ -24,11 +24,11 @@ from bench.asr.error_rates import (
         ("", "a", ErrorCounts(1, 0, 0, 0)),
     ],
 )
-def test_errors_by_kind(said: str, heard: str, found: ErrorCounts) -> None:
+def test_errors_are_counted_by_kind(said: str, heard: str, found: ErrorCounts) -> None:
     assert errors_of([ScoredText("x", words(said), words(heard))]) == found
 
 
-def test_rates_are_of_all_words_together() -> None:
+def test_a_rate_is_of_all_words_together() -> None:
     found = errors_of(
         [
             ScoredText("short", words("a"), words("b")),
@@ -38,7 +38,7 @@ def test_rates_are_of_all_words_together() -> None:
     assert found.percent == 10.0
 
 
-def test_words_and_characters_differ() -> None:
+def test_word_and_character_errors_differ() -> None:
     said, heard = "turn it on", "turn it in"
     assert errors_of([ScoredText("x", words(said), words(heard))]).percent == pytest.approx(100 / 3)
     by_character = errors_of([ScoredText("x", characters(said), characters(heard))])
@@ -46,7 +46,7 @@ def test_words_and_characters_differ() -> None:
 
 
 @pytest.mark.parametrize(("heard", "percent"), [("", 0.0), ("noise", 100.0)])
-def test_nothing_said(heard: str, percent: float) -> None:
+def test_an_empty_reference_has_a_rate(heard: str, percent: float) -> None:
     assert errors_of([ScoredText("x", [], words(heard))]).percent == percent
 
 
@@ -58,7 +58,7 @@ def test_nothing_said(heard: str, percent: float) -> None:
         ("Twenty-five.", None, "twenty five"),
     ],
 )
-def test_whispers_normaliser(text: str, language: str | None, clean: str) -> None:
+def test_texts_are_normalised_as_for_whisper(text: str, language: str | None, clean: str) -> None:
     assert normalised(text, language) == clean
 
 
@@ -72,5 +72,7 @@ def test_whispers_normaliser(text: str, language: str | None, clean: str) -> Non
         ([], "turn on", (0, 0)),
     ],
 )
-def test_words_of_partials_that_stayed(shown: list[str], final: str, kept: tuple[int, int]) -> None:
+def test_the_share_of_stable_words_of_partials(
+    shown: list[str], final: str, kept: tuple[int, int]
+) -> None:
     assert kept_words(shown, final) == kept

@@ -1,4 +1,4 @@
-"""What a streamed recording's text is, in whatever order the server tells of its utterances."""
+"""The transcript of a streamed recording, in whatever order its utterances are reported."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -38,7 +38,7 @@ def completed(item: str) -> dict[str, Any]:
 
 
 class Client:
-    """A connection and its mouth: while a recording is spoken, its events arrive."""
+    """A connection and its microphone: while a recording is sent, its events arrive."""
 
     def __init__(self, *recordings: list[dict[str, Any]]) -> None:
         self.end = ""
@@ -64,8 +64,8 @@ class Client:
 
 
 def orders() -> Iterator[list[dict[str, Any]]]:
-    """Every order that two utterances may come in: each has its own events in theirs, and the
-    second one begins after the first one stopped."""
+    """Yields every order in which the events of two utterances may arrive. Each utterance keeps its
+    own order, and the second one begins after the first one stopped."""
     first = [committed("u1"), completed("u1")]
     second = [started("u2"), stopped("u2"), committed("u2"), completed("u2")]
     for places in combinations(range(6), 2):
@@ -78,7 +78,7 @@ def orders() -> Iterator[list[dict[str, Any]]]:
 
 
 def heard(*recordings: list[dict[str, Any]]) -> list[str]:
-    """The texts of recordings that are spoken one after the other."""
+    """Returns the texts of recordings that are sent one after the other."""
     texts: list[str] = []
 
     async def main() -> None:
@@ -93,11 +93,11 @@ def heard(*recordings: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize("events", list(orders()))
-def test_both_utterances_are_kept_whenever_their_texts_come(events: list[dict[str, Any]]) -> None:
+def test_both_utterances_are_kept_in_any_order_of_events(events: list[dict[str, Any]]) -> None:
     assert heard(events) == ["one two three four five"]
 
 
-def test_a_text_that_is_known_before_its_item_is_committed_counts() -> None:
+def test_a_text_that_arrives_before_its_item_is_committed_counts() -> None:
     early = [started("u1"), stopped("u1"), completed("u1"), committed("u1")]
     assert heard(early) == ["one two three"]
 
@@ -107,13 +107,13 @@ def test_texts_stand_in_the_order_of_the_speech() -> None:
     assert heard([*events[:1], stopped("u1"), *events[1:]]) == ["one two three four five"]
 
 
-def test_an_item_whose_words_a_later_one_says_again_is_left_out() -> None:
+def test_an_item_repeated_by_a_later_one_is_left_out() -> None:
     deleted = {"type": "conversation.item.deleted", "item_id": "u1"}
     again = [started("whole"), deleted, committed("whole"), completed("whole")]
     assert heard([started("u1"), committed("u1"), *again]) == ["whole"]
 
 
-def test_a_text_that_comes_after_its_recording_is_not_the_next_ones() -> None:
+def test_a_late_text_is_not_part_of_the_next_recording() -> None:
     begun = [started("u1"), stopped("u1"), committed("u1")]
     next_one = [started("u2"), completed("u1"), stopped("u2"), committed("u2"), completed("u2")]
     assert heard(begun, next_one) == ["", "four five"]

@@ -1,4 +1,4 @@
-"""`python -m bench.capacity`: what it counts, and that a short run against real servers works."""
+"""`python -m bench.capacity`: short runs against real servers, and wrong arguments."""
 
 import re
 
@@ -18,7 +18,7 @@ def rows(out: str) -> list[list[str]]:
 
 @pytest.mark.real
 @pytest.mark.alone
-def test_calls_are_measured_beside_stock_aiortc(capsys: pytest.CaptureFixture[str]) -> None:
+def test_calls_are_compared_with_stock_aiortc(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--calls", "2", "--seconds", "2", "--rounds", "1"]
     assert main(["webrtc", "--systems", "stock,earshot", *options]) == 0
     out = capsys.readouterr().out
@@ -34,7 +34,7 @@ def test_calls_are_measured_beside_stock_aiortc(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.real
 @pytest.mark.alone
-def test_sockets_are_measured_beside_an_echo(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sockets_are_compared_with_an_echo_server(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--sockets", "2", "--seconds", "2", "--rounds", "1"]
     assert main(["websocket", "--systems", "echo,vad", *options]) == 0
     echo, ours = rows(capsys.readouterr().out)
@@ -46,7 +46,9 @@ def test_sockets_are_measured_beside_an_echo(capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.real
 @pytest.mark.alone
-def test_a_full_server_refuses_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_server_refuses_new_sessions_and_keeps_the_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["limit", "--limit", "3"]) == 0
     out = capsys.readouterr().out
     assert "3 sessions (1 of them calls), then:" in out
@@ -61,21 +63,21 @@ def test_a_full_server_refuses_and_goes_on(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.real
 @pytest.mark.alone
-def test_who_comes_and_goes_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sessions_that_end_leave_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cycles", "--cycles", "40"]) == 0
     before, after = rows(capsys.readouterr().out)
     assert (before[0], after[0]) == ("before", "after")
     assert before[2:] == after[2:], "threads, files or tasks"
 
 
-def test_what_is_asked_wrongly_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["webrtc", "--systems", "stock,moon"]) == 1
     assert "--systems moon: there are" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["limit", "--limit", "1"])
 
 
-def test_what_all_send_is_speech_in_frames() -> None:
+def test_all_clients_send_the_same_speech_in_frames() -> None:
     from bench.capacity.client_audio import appends, packets
     from signaling.realtime.protocol.client_events import InputAppend
     from signaling.realtime.protocol.decode import decode

@@ -1,4 +1,4 @@
-"""What is made of the measurements of `python -m bench.capacity`."""
+"""The summary of the measurements of `python -m bench.capacity`."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def test_a_late_packet_counts_twice_and_a_gap_in_the_sound_does_not_count() -> N
     assert interval_errors_ms(gap) == pytest.approx([0])
 
 
-def test_timestamps_may_wrap() -> None:
+def test_rtp_timestamps_may_wrap() -> None:
     arrivals = [PacketArrival(2**32 - STEP, 0), PacketArrival(0, 0.02)]
     assert interval_errors_ms(arrivals) == pytest.approx([0])
 
@@ -48,7 +48,7 @@ def test_the_table_has_medians_ranges_and_ratios() -> None:
     assert ours.endswith("| 6 |")
 
 
-def test_what_was_not_measured_says_so() -> None:
+def test_a_missing_measurement_is_marked() -> None:
     found = {"stock": {10: [run(4.0)], 20: []}, "earshot": {10: [], 20: [run(2.0, 20)]}}
     rows = table(found, "stock").splitlines()[2:]
     assert [row.split(" | ")[2] for row in rows] == [
@@ -61,19 +61,19 @@ def test_what_was_not_measured_says_so() -> None:
     assert extrapolated(found).endswith("extrapolated from 20, not measured: earshot 100.")
 
 
-def test_packet_intervals_are_shown_where_there_are_any() -> None:
+def test_packet_intervals_are_shown_if_measured() -> None:
     found = {"stock": {10: [run(4.0, errors_ms=(1.0,) * 99 + (50.0,))]}}
     assert "interval error p99, ms" in table(found, "stock")
 
 
-def test_a_full_core_is_extrapolated_from_the_most_sessions() -> None:
+def test_sessions_per_core_are_extrapolated_from_the_largest_run() -> None:
     found = {"stock": {10: [run(4.0)], 20: [run(10.0, 20)]}, "echo": {10: [run(1.0)]}}
     said = extrapolated(found)
     assert said == "Sessions on a full core, extrapolated from 20, not measured: stock 20."
 
 
 @pytest.mark.parametrize("is_deaf", [True, False])
-def test_the_server_takes_its_configuration(is_deaf: bool, tmp_path: Path) -> None:
+def test_the_server_under_test_loads_its_configuration(is_deaf: bool, tmp_path: Path) -> None:
     file = tmp_path / "earshot.toml"
     file.write_text(configuration(answer_ms=4000, is_deaf=is_deaf, max_sessions=7))
     config = load({}, file=file).config
@@ -82,7 +82,7 @@ def test_the_server_takes_its_configuration(is_deaf: bool, tmp_path: Path) -> No
     assert (config.vad.engine == "bench.server.stub_engines.vad") is is_deaf
 
 
-def test_only_our_server_is_told_how_turns_end() -> None:
+def test_only_our_server_gets_turn_detection_settings() -> None:
     assert ECHO.greeting() == []
     (off,) = COMMITS_BY_ITSELF.greeting()
     (on,) = IS_LISTENED_TO.greeting()

@@ -1,4 +1,4 @@
-"""A Realtime server that follows the sheet and hears by loudness: sound, then quiet, is a turn."""
+"""A Realtime server that follows the protocol sheet. Audio, then silence, is a turn."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Behaviour:
-    """How this server differs from a good stock one."""
+    """How this server differs from a correct stock server."""
 
     is_ours: bool = False
     "Takes the events named in `include`; another server calls them a mistake."
@@ -44,7 +44,7 @@ class Behaviour:
 
 @dataclass
 class Line:
-    """One connection's conversation, whatever carries it."""
+    """The conversation of one connection, over either transport."""
 
     behaviour: Behaviour
     send: Callable[[Json], None]
@@ -141,7 +141,7 @@ class Line:
         return None
 
     def stopped(self) -> None:
-        """The track has played everything."""
+        """Waits until the track has played everything."""
         self._playout("stopped", f"r{self._turns}")
         self._traced("answered")
 
@@ -163,7 +163,7 @@ class Line:
 
 @dataclass
 class FakeRealtime:
-    """Both doors. `lines` are the connections there were."""
+    """Both APIs. `lines` are the connections so far."""
 
     behaviour: Behaviour
     lines: list[Line] = field(default_factory=list)
@@ -172,7 +172,7 @@ class FakeRealtime:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[str]:
-        """Serve on a free port of the loopback while the body runs; gives the base URL."""
+        """Serves on a free loopback port while the body runs; yields the base URL."""
         app = aioweb.Application()
         app.router.add_get("/v1/realtime", self._guarded(self._websocket))
         app.router.add_post("/v1/realtime/calls", self._guarded(self._call))
@@ -278,7 +278,7 @@ def _text(value: Any) -> str:
 
 
 def speech(lead_ms: float = 100, spoken_ms: float = 400, tail_ms: float = 60) -> Pcm:
-    """24 kHz: silence, a tone, silence."""
+    """Returns silence, a tone and silence at 24 kHz."""
     parts: Sequence[Pcm] = (
         np.zeros(round(RATE_HZ * lead_ms / 1000), np.int16),
         tone(300, round(RATE_HZ * spoken_ms / 1000), RATE_HZ),

@@ -1,4 +1,4 @@
-"""What `talk` measures with: the speech in a recording, the mouth's clock, the ear's clock."""
+"""What `talk` measures with: speech bounds, the clocks of microphone and speaker, turn events."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -33,17 +33,17 @@ ANY = "http://127.0.0.1:8080"
         ("http://[::1]:8080", Address("http://[::1]:8080")),
     ],
 )
-def test_what_is_an_address(url: str, expected: Address) -> None:
+def test_valid_addresses_are_parsed(url: str, expected: Address) -> None:
     assert parse_address(url) == expected
 
 
 @pytest.mark.parametrize("url", ["", "http://", "ftp://box", "http://box:99999", "http://box:0"])
-def test_what_is_none(url: str) -> None:
+def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(RequestError, match="is no address"):
         parse_address(url)
 
 
-def test_a_given_key_counts_more_than_one_in_the_address_and_neither_is_shown() -> None:
+def test_a_key_option_overrides_the_key_in_the_address_and_neither_is_shown() -> None:
     address = parse_address("http://box/#key=old", "new")
     assert address.headers == {"Authorization": "Bearer new"}
     assert "new" not in repr(address)
@@ -58,7 +58,9 @@ def noise(samples: int, level: float) -> Pcm:
 @pytest.mark.parametrize(
     ("background", "tolerance_ms"), [(0, 0), (30, 10), (300, 10)], ids=["clean", "room", "noisy"]
 )
-def test_speech_ends_where_its_sound_does(background: float, tolerance_ms: float) -> None:
+def test_the_end_of_speech_is_its_last_audible_sample(
+    background: float, tolerance_ms: float
+) -> None:
     pcm = speech(lead_ms=500, spoken_ms=400, tail_ms=700)
     span = speech_span(pcm + noise(len(pcm), background), RATE_HZ)
     assert span is not None
@@ -68,11 +70,11 @@ def test_speech_ends_where_its_sound_does(background: float, tolerance_ms: float
 
 
 @pytest.mark.parametrize("pcm", [silence(500, RATE_HZ), silence(0, RATE_HZ), noise(9000, 5)])
-def test_no_speech_in_silence(pcm: Pcm) -> None:
+def test_silence_has_no_speech(pcm: Pcm) -> None:
     assert speech_span(pcm, RATE_HZ) is None
 
 
-def test_a_mouth_knows_when_each_sample_was_spoken() -> None:
+def test_a_microphone_knows_when_each_sample_was_sent() -> None:
     async def main() -> None:
         times = iter([10.0, 10.02, 10.05, 10.06])  # one frame late
         mouth = Microphone(lambda: next(times))
@@ -99,7 +101,7 @@ def test_a_mouth_knows_when_each_sample_was_spoken() -> None:
     asyncio.run(main())
 
 
-def test_a_mouth_drops_what_a_fast_sound_card_piles_up() -> None:
+def test_a_microphone_drops_the_backlog_of_a_fast_sound_card() -> None:
     mouth = Microphone(lambda: 0.0)
     for value in range(1, 31):
         mouth.feed(np.full(FRAME_SAMPLES, value, np.int16))
@@ -111,7 +113,7 @@ def beep(lead_samples: int, samples: int) -> AudioFrame:
     return AudioFrame(pcm, RATE_HZ, 0)
 
 
-def test_an_ear_hears_the_first_audible_sample_not_the_first_frame() -> None:
+def test_an_answer_begins_with_its_first_audible_sample() -> None:
     ear = AudioReceiver(is_paced=True)
     ear.hear(AudioFrame(silence(20, RATE_HZ), RATE_HZ, 0), 1.0)
     assert ear.heard_at is None
@@ -124,7 +126,7 @@ def test_an_ear_hears_the_first_audible_sample_not_the_first_frame() -> None:
     assert ear.sound() == []
 
 
-def test_an_ear_plays_what_comes_faster_than_time_one_after_the_other() -> None:
+def test_audio_that_arrives_faster_than_real_time_is_played_in_sequence() -> None:
     ear = AudioReceiver(is_paced=False)
     ear.hear(beep(0, RATE_HZ), 5.0)
     ear.hear(beep(0, RATE_HZ), 5.01)
@@ -146,7 +148,7 @@ def taken(*events: Event) -> TurnLog:
 
 
 def heard(number: int = 1) -> Sequence[Event]:
-    """An utterance, committed and transcribed."""
+    """Returns the events of a committed and transcribed utterance."""
     return (
         {"type": "input_audio_buffer.speech_started", "audio_start_ms": 0},
         {"type": "input_audio_buffer.speech_stopped", "audio_end_ms": 900},
@@ -160,7 +162,7 @@ def heard(number: int = 1) -> Sequence[Event]:
 
 
 def answer(number: int = 1, status: str = "completed") -> Sequence[Event]:
-    """A response whose sound has not begun."""
+    """Returns the events of a response whose audio has not begun."""
     ids = {"response_id": f"r{number}"}
     return (
         {"type": "response.created", "response": {"id": f"r{number}", "status": "in_progress"}},
@@ -196,13 +198,15 @@ REJECTED = {"type": "earshot.turn", "turn": {"status": "rejected", "stages": []}
         ((STARTED, STOPPED, REJECTED), True, ""),
     ],
 )
-def test_when_a_turn_is_over(events: Sequence[Event], is_over: bool, reply: str) -> None:
+def test_a_turn_is_over_when_its_answer_has_played(
+    events: Sequence[Event], is_over: bool, reply: str
+) -> None:
     log = taken(*events)
     assert log.is_over(has_sound_events=True) == is_over
     assert log.reply == reply
 
 
-def test_what_is_told_late_of_an_answer_that_was_cut_short_is_not_of_the_next() -> None:
+def test_late_events_of_a_truncated_answer_do_not_belong_to_the_next() -> None:
     def traced(number: int) -> Event:
         turn = {"response_id": f"r{number}", "response_latency_ms": 100.0 * number, "stages": []}
         return {"type": "earshot.turn", "turn": turn}
@@ -213,7 +217,7 @@ def test_what_is_told_late_of_an_answer_that_was_cut_short_is_not_of_the_next() 
     assert (log.is_traced, log.server_latency_ms) == (True, 200.0)
 
 
-def test_without_sound_events_a_turn_is_over_with_its_response() -> None:
+def test_without_playout_events_a_turn_ends_with_its_response() -> None:
     log = taken(*heard(), *answer())
     assert log.is_over(has_sound_events=False)
     assert not taken(*heard(), *answer()[:-1]).is_over(has_sound_events=False)
@@ -240,7 +244,7 @@ def test_a_failed_response_says_why() -> None:
     assert log.error == "it broke (engine_failed)"
 
 
-def test_strange_events_do_no_harm() -> None:
+def test_unknown_events_are_ignored() -> None:
     log = taken({"type": "what.is.this"}, {}, {"type": "error"}, {"type": "response.done"})
     assert log.outcome(is_heard=False) == "unanswered"
 

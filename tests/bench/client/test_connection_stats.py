@@ -1,4 +1,4 @@
-"""The line about the connection at the end of `talk`, and what a turn's times say."""
+"""The line about the connection at the end of `talk`, and the times of a turn."""
 
 from dataclasses import replace
 
@@ -22,14 +22,14 @@ CALL = ConnectionStats(
 TOLD = {"round_trip_ms": 99.0, "up": {"packets": 400, "lost": 8, "jitter_ms": 3.1, "buffer_ms": 1}}
 
 
-def test_a_server_of_ours_knows_more_of_the_way_up() -> None:
+def test_our_server_reports_loss_and_jitter_of_the_uplink() -> None:
     assert quality_line(quality_of(CALL, TOLD)) == (
         "network: round trip 12.3 ms, loss up 2.0 down 0.4 %, jitter up 3.1 down 0.8 ms, "
         "buffer up 1.0 down 0.0 ms; opus over udp, host to relay"
     )
 
 
-def test_another_server_reports_by_rtcp() -> None:
+def test_a_stock_server_reports_the_uplink_by_rtcp() -> None:
     assert quality_line(quality_of(CALL, {})) == (
         "network: round trip 12.3 ms, loss up 1.0 down 0.4 %, jitter up 2.0 down 0.8 ms, "
         "buffer down 0.0 ms; opus over udp, host to relay"
@@ -37,7 +37,7 @@ def test_another_server_reports_by_rtcp() -> None:
 
 
 @pytest.mark.parametrize("told", [{}, {"up": None}, {"up": {"packets": 0, "lost": 0}}])
-def test_what_is_not_known_is_not_said(told: dict[str, object]) -> None:
+def test_unknown_figures_are_left_out(told: dict[str, object]) -> None:
     socket = ConnectionStats("websocket", protocol="tcp")
     assert quality_line(quality_of(socket, told)) == (
         "network: round trip not known; websocket over tcp"
@@ -46,7 +46,7 @@ def test_what_is_not_known_is_not_said(told: dict[str, object]) -> None:
     assert quality_of(silent, told).loss_up is None
 
 
-def test_a_websocket_has_the_servers_round_trip() -> None:
+def test_a_websocket_shows_the_round_trip_of_the_server() -> None:
     socket = ConnectionStats("websocket", protocol="tcp")
     line = quality_line(quality_of(socket, {"round_trip_ms": 3.25}))
     assert line == "network: round trip 3.2 ms; websocket over tcp"
@@ -70,5 +70,5 @@ def report(voice_to_voice_ms: float | None, *, is_end_known: bool = True) -> Tur
         ),
     ],
 )
-def test_no_time_is_told_that_nobody_can_know(found: TurnReport, said: str) -> None:
+def test_a_time_that_cannot_be_measured_is_not_shown(found: TurnReport, said: str) -> None:
     assert times(found) == [f"  here:    {said}, first words 500 ms after you began"]

@@ -1,4 +1,4 @@
-"""The whole of it: a server process as anybody starts it, spoken to over both transports."""
+"""A conversation with a server process over both transports."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ TRANSPORTS: tuple[ClientTransport, ...] = ("webrtc", "ws")
 
 @pytest.fixture(scope="module")
 def heard() -> Heard:
-    """What was answered over each transport, and how many processes the server had."""
+    """Returns the answers over each transport, and the number of worker processes."""
 
     async def run() -> Heard:
         async with own_server() as server:
@@ -41,7 +41,7 @@ async def converse(server: OwnServer, transport: ClientTransport) -> list[TurnRe
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_spoken_command_is_done_and_answered_by_voice(
+def test_a_spoken_command_is_executed_and_answered_by_voice(
     transport: ClientTransport, heard: Heard
 ) -> None:
     report = heard[1][transport][0]

@@ -1,4 +1,4 @@
-"""Recordings longer than a model's window, as the accuracy bench hears them."""
+"""How the accuracy bench decodes recordings that are longer than a model's window."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from engines.base import AsrInfo, AsrItem, AsrResult
 
 
 class Counting:
-    """Says how many seconds an item has."""
+    """A recogniser whose transcript is the duration of the item in seconds."""
 
     def __init__(self, window_ms: float | None) -> None:
         self.info = AsrInfo("counting", "counting", ("en",), 4, False, window_ms=window_ms)
@@ -30,6 +30,8 @@ class Counting:
     ("window_ms", "seconds", "text"),
     [(30_000, 70, "30 30 10"), (30_000, 30, "30"), (None, 70, "70"), (30_000, 0, "0")],
 )
-def test_windows_cover_all_of_it(window_ms: float | None, seconds: int, text: str) -> None:
+def test_windows_cover_the_whole_recording(
+    window_ms: float | None, seconds: int, text: str
+) -> None:
     pcm = np.zeros(seconds * ASR_RATE_HZ, np.int16)
     assert hear_whole(Counting(window_ms), "noise", pcm).text == text

@@ -1,4 +1,4 @@
-"""What the server counted in a turn, and what the client was told in it."""
+"""The figures of barge-ins: the server's counters and the client's events of a turn."""
 
 from bench.client.turn import TurnLog
 from bench.measurements.barge_in import PAUSE, BargeInEvents, line, pauses_ms
@@ -8,7 +8,7 @@ def shown(total_s: float, count: int) -> dict[str, float]:
     return {f"{PAUSE}_sum": total_s, f"{PAUSE}_count": count, "earshot_sessions": 1}
 
 
-def test_one_more_is_known_exactly_and_two_as_their_mean() -> None:
+def test_one_new_count_is_exact_and_two_give_their_mean() -> None:
     assert pauses_ms(shown(1.5, 30), shown(1.5, 30)) == []
     (one,) = pauses_ms(shown(1.5, 30), shown(1.5175, 31))
     assert round(one, 6) == 17.5
@@ -20,7 +20,7 @@ def test_a_line_has_percentiles_and_the_worst() -> None:
     assert line("to silence", values) == "to silence: p50 50.5, p95 95.0, max 100.0 ms of 100"
 
 
-def test_the_first_word_of_speech_over_the_answer_counts() -> None:
+def test_the_first_word_of_a_barge_in_counts() -> None:
     watch, log = BargeInEvents(), TurnLog()
 
     def told(at: float, *, is_speech: bool, is_playing: bool = False) -> None:

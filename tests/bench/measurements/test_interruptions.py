@@ -1,5 +1,5 @@
-"""Synthetic backchannels, interruptions and noises over an answer, by the engines of a server that
-downloaded nothing. Each decode takes 50 ms of virtual time, so that nothing hangs on the machine.
+"""Synthetic backchannels, interruptions and noises during an answer, with the engines that need no
+download. Each decode takes 50 ms of virtual time, so the result does not depend on the machine.
 """
 
 from itertools import count
@@ -39,20 +39,20 @@ def found() -> list[OverlapResult]:
     ("kind", "least"),
     [("backchannel", 8 / 9), ("interruption", 1.0), ("noise", 7 / 8)],
 )
-def test_the_answer_goes_on_or_ends(
+def test_an_answer_continues_or_ends_as_expected(
     kind: OverlapKind, least: float, found: list[OverlapResult]
 ) -> None:
     wrong = [one for one in found if one.overlap.kind == kind]
     assert right(found, kind) >= least, wrong
 
 
-def test_an_answer_that_goes_on_does_so_in_time(found: list[OverlapResult]) -> None:
+def test_an_answer_resumes_in_time(found: list[OverlapResult]) -> None:
     pauses_ms = [one.pause_ms for one in found if one.outcome == "resumed"]
     assert pauses_ms
     assert min(pauses_ms) > 0, "it was paused"
     assert max(pauses_ms) <= DECIDE_MS + 20, "a frame's worth"
 
 
-def test_what_is_short_is_no_start_over_an_answer(found: list[OverlapResult]) -> None:
+def test_a_short_noise_does_not_pause_an_answer(found: list[OverlapResult]) -> None:
     slam = next(one for one in found if one.overlap.name == "door slam")
     assert (slam.outcome, slam.pause_ms) == ("not noticed", 0), INTERRUPT_MS

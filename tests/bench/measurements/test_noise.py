@@ -1,4 +1,4 @@
-"""Noise through a live session, counted: a recogniser that makes something up of everything."""
+"""Noise in a live session, with a recogniser that makes up words for any audio."""
 
 import asyncio
 import wave
@@ -27,7 +27,7 @@ class Credulous:
 
 
 def recording(path: Path, *loud_ms: int) -> None:
-    """Bangs so long, a second of silence around each."""
+    """Returns bangs of these lengths, each with a second of silence around it."""
     quiet = silence(1000, ASR_RATE_HZ)
     bangs = [np.full(FRAME * ms // 20, 9000, np.int16) for ms in loud_ms]
     path.parent.mkdir(exist_ok=True)
@@ -39,7 +39,7 @@ def recording(path: Path, *loud_ms: int) -> None:
         file.writeframes(pcm.tobytes())
 
 
-def test_a_session_hears_each_utterance_once_and_believes_the_long_one(tmp_path: Path) -> None:
+def test_a_session_decodes_each_noise_once_and_keeps_the_long_one(tmp_path: Path) -> None:
     recording(tmp_path / "noise" / "door.wav", 100, 600)
     recording(tmp_path / "noise" / "quiet.wav")
     assert asyncio.run(live(Credulous(), LoudVads(), tmp_path)) == [
@@ -48,7 +48,7 @@ def test_a_session_hears_each_utterance_once_and_believes_the_long_one(tmp_path:
     ]
 
 
-def test_offered_directly_it_is_judged_too_whole_and_in_pieces(tmp_path: Path) -> None:
+def test_noise_given_to_the_filter_directly_is_judged_whole_and_in_parts(tmp_path: Path) -> None:
     recording(tmp_path / "noise" / "door.wav", 100, 600)
     assert list(offered(Credulous(), LoudVads(), tmp_path)) == [
         NoiseResult("door.wav", WORDS, WORDS),
@@ -57,7 +57,7 @@ def test_offered_directly_it_is_judged_too_whole_and_in_pieces(tmp_path: Path) -
     ]
 
 
-def test_the_singer_is_counted_apart() -> None:
+def test_singing_is_counted_separately() -> None:
     all_noise = [
         NoiseResult("door.wav", WORDS, ""),
         NoiseResult("vibes.ogg", WORDS, WORDS),

@@ -1,4 +1,4 @@
-"""Sentences with a pause: the silence is as long as it says, and missing words are counted."""
+"""Sentences with a pause: its length, and the count of missing words."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ QUIET = 40
 
 
 @pytest.mark.parametrize("pause_ms", PAUSES_MS)
-def test_the_pause_is_as_long_as_it_says(pause_ms: int) -> None:
+def test_a_pause_has_the_requested_length(pause_ms: int) -> None:
     pcm = with_pause(("turn on the", "kitchen lights"), pause_ms)
     loud = np.flatnonzero(np.abs(pcm.astype(np.int32)) > QUIET)
     longest = int(np.diff(loud).max())

@@ -1,4 +1,4 @@
-"""What the two Wyoming servers are compared by: times without the wait, and their words."""
+"""The comparison of two Wyoming servers: times without the wait, and transcripts."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -29,7 +29,7 @@ def test_the_table_has_medians_over_rounds_without_the_wait() -> None:
     assert len(lines) == 4
 
 
-def test_words_are_compared_without_case_and_stops() -> None:
+def test_transcripts_are_compared_without_case_and_punctuation() -> None:
     own = {"turn it on": ["Turn it on."], "what time is it": ["What time is it?", "what dime"]}
     theirs = {"turn it on": [" turn it on"], "what time is it": ["what time is it"]}
     first, *others = agreement(own, theirs).splitlines()
@@ -41,7 +41,7 @@ def test_words_are_compared_without_case_and_stops() -> None:
 
 @dataclass
 class Parrot:
-    """A peer of which only the talker counts."""
+    """A system that only talks."""
 
     @asynccontextmanager
     async def talker(self) -> AsyncGenerator[AsrClient, None]:
@@ -51,7 +51,7 @@ class Parrot:
         return UtteranceResult(utterance.said.upper(), 1.0, 0.0)
 
 
-def test_answers_are_written_down_by_what_was_said() -> None:
+def test_transcripts_are_recorded_by_utterance() -> None:
     noted = TranscriptLog("x", Parrot())  # type: ignore[arg-type]
 
     async def scene() -> None:
@@ -63,5 +63,5 @@ def test_answers_are_written_down_by_what_was_said() -> None:
     assert noted.texts == {"a": ["A", "A"], "b": ["B"]}
 
 
-def test_an_unknown_model_is_one_line() -> None:
+def test_an_unknown_model_is_one_error_line() -> None:
     assert main(["--models", "nonsense"]) == 1

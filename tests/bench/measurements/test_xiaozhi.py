@@ -1,4 +1,4 @@
-"""The bench of boards: what its figures are made of, and that it runs."""
+"""The bench of xiaozhi boards: its figures, and a short run."""
 
 import asyncio
 import subprocess
@@ -28,7 +28,7 @@ def times(*packet_ms: float) -> TurnTimes:
     return found
 
 
-def test_the_table_compares_like_with_like() -> None:
+def test_the_table_compares_boards_in_the_same_mode() -> None:
     browser = TurnTimes()
     browser.audible.extend([300.0, 310.0])
     said = table({"browser": browser, "board": times(290, 300), "crowd": times(580, 600)}, COURSE)
@@ -40,7 +40,7 @@ def test_the_table_compares_like_with_like() -> None:
     assert "p95: 2.00 and 1.97 (first packet, audible)" in said
 
 
-def test_a_clip_ends_when_its_last_sample_is_spoken() -> None:
+def test_a_clip_ends_when_its_last_sample_is_sent() -> None:
     time_s = np.arange(24_000) / 24_000
     tone = (9000 * np.sin(2 * np.pi * 440 * time_s)).astype(np.int16)
     clip = clip_of(utterance("x", tone))
@@ -55,8 +55,8 @@ def cores_or_none() -> CpuAssignment | None:
         return None
 
 
-def test_it_runs_with_a_server_of_its_own() -> None:
-    """Every part once, few of each."""
+def test_the_bench_runs_with_its_own_server() -> None:
+    """Runs each part once, with few boards."""
     require(cores_or_none(), "a second processor core")
     few = ("--rounds", "1", "--turns", "1", "--crowd-turns", "1", "--idle", "2", "--talking", "2")
 

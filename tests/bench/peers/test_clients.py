@@ -1,4 +1,4 @@
-"""The clients of the other systems against scripted servers that speak as those do."""
+"""The clients of the other systems against scripted servers that speak their protocols."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 def speech() -> BenchUtterance:
-    """Half a second of tone."""
+    """Returns half a second of tone."""
     time = np.arange(RATE_HZ // 2) / RATE_HZ
     tone = (8000 * np.sin(2 * np.pi * 440 * time)).astype(np.int16)
     return utterance("beep", np.concatenate([tone, silence(100, RATE_HZ)]))
@@ -37,7 +37,7 @@ def served(handler: Handler, client: type[WyomingClient | BareClient]) -> Uttera
     return asyncio.run(run())
 
 
-def test_wyoming_ends_its_audio_after_the_wait() -> None:
+def test_the_wyoming_client_ends_its_audio_after_the_wait() -> None:
     events: list[dict[str, Any]] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -66,7 +66,7 @@ def test_a_wyoming_server_that_hangs_up_is_no_answer() -> None:
         served(handle, WyomingClient)
 
 
-def test_bare_sends_everything_when_the_wait_is_over() -> None:
+def test_the_bare_client_sends_everything_after_the_wait() -> None:
     sizes: list[int] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -81,7 +81,7 @@ def test_bare_sends_everything_when_the_wait_is_over() -> None:
 
 
 def live(texts: list[tuple[float, str]]) -> UtteranceResult:
-    """A scripted WhisperLive that sends these texts, so many seconds after the first sound."""
+    """Runs a scripted WhisperLive that sends each text so many seconds after the first audio."""
 
     async def handle(request: aioweb.Request) -> aioweb.WebSocketResponse:
         ws = aioweb.WebSocketResponse()
@@ -108,13 +108,13 @@ def live(texts: list[tuple[float, str]]) -> UtteranceResult:
     return asyncio.run(run())
 
 
-def test_whisper_live_is_final_with_the_first_decoding_of_all_speech() -> None:
+def test_whisper_live_is_final_with_its_first_text_of_all_speech() -> None:
     final = live([(0.3, "turn"), (0.8, "turn it"), (1.5, "turn it on"), (1.6, "turn it on now")])
     assert final.text == "turn it on"
     assert 900 < final.took_ms < 1900
 
 
-def test_whisper_live_that_was_done_within_the_wait_takes_the_wait() -> None:
+def test_a_whisper_live_text_during_the_wait_takes_the_wait() -> None:
     final = live([(0.6, "turn"), (0.75, "turn it on"), (0.9, "and on")])
     assert final.text == "turn it on"
     assert final.took_ms == pytest.approx(WAIT_MS)

@@ -1,4 +1,4 @@
-"""What is said to every system, how talkers take turns, and what the table makes of it."""
+"""The utterances for every system, the order of the talkers, and the table of results."""
 
 import asyncio
 import os
@@ -21,13 +21,13 @@ from tests.loop import run_virtual
 
 
 def beep(seconds: float, lead_ms: float = 0) -> Pcm:
-    """A tone with silence after it."""
+    """Returns a tone with silence after it."""
     time = np.arange(int(seconds * RATE_HZ)) / RATE_HZ
     tone = (8000 * np.sin(2 * np.pi * 440 * time)).astype(np.int16)
     return np.concatenate([silence(lead_ms, RATE_HZ), tone, silence(500, RATE_HZ)])
 
 
-def test_an_utterance_ends_with_speech_and_goes_on_with_room_tone() -> None:
+def test_room_tone_follows_the_speech_of_an_utterance() -> None:
     one = utterance("beep", beep(1, lead_ms=200))
     assert one.begin == pytest.approx(0.2 * RATE_HZ, abs=240)
     assert one.end == pytest.approx(1.2 * RATE_HZ, abs=240)
@@ -39,13 +39,13 @@ def test_an_utterance_ends_with_speech_and_goes_on_with_room_tone() -> None:
     assert len(narrow) == pytest.approx(len(one.pcm) * ASR_RATE_HZ / RATE_HZ, abs=2)
 
 
-def test_the_same_seed_gives_the_same_tone() -> None:
+def test_the_same_seed_gives_the_same_room_tone() -> None:
     first, same, other = (utterance("", beep(0.5), seed).pcm for seed in (1, 1, 2))
     assert np.array_equal(first, same)
     assert not np.array_equal(first, other)
 
 
-def test_a_frame_is_sent_when_its_last_sample_was_spoken() -> None:
+def test_a_frame_is_sent_at_the_time_of_its_last_sample() -> None:
     sent: list[tuple[float, int]] = []
 
     async def send(audio: bytes) -> None:
@@ -84,7 +84,7 @@ class Scripted:
         return UtteranceResult(utterance.said, took_ms, max(clock(), ended_at + PAUSE_MS / 1000))
 
 
-def test_ends_are_spread_over_an_utterance() -> None:
+def test_the_ends_of_simultaneous_utterances_are_spread() -> None:
     async def run() -> None:
         system = Scripted(work_s=0.1)
         said = [utterance("", beep(2.0)), utterance("b", beep(2.0))]
@@ -98,7 +98,7 @@ def test_ends_are_spread_over_an_utterance() -> None:
     run_virtual(run())
 
 
-def test_a_system_that_cannot_keep_up_is_slow_and_says_so() -> None:
+def test_a_system_that_cannot_keep_up_is_reported_as_slow() -> None:
     async def run() -> None:
         said = [utterance("a", beep(2.0))]
         found = await measure(Scripted(work_s=1.0), said, talkers=4, each=2)
@@ -108,7 +108,7 @@ def test_a_system_that_cannot_keep_up_is_slow_and_says_so() -> None:
     run_virtual(run())
 
 
-def test_what_gets_no_answer_is_counted_and_is_not_fast() -> None:
+def test_unanswered_utterances_are_counted_and_have_no_latency() -> None:
     class Deaf(Scripted):
         async def say(self, utterance: BenchUtterance) -> UtteranceResult:
             if utterance.said == "b":

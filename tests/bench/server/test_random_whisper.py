@@ -1,4 +1,4 @@
-"""Random-weight Whisper: real tokens, an end, words that depend on the audio, and on the seed."""
+"""A Whisper with random weights: real tokens, an end, and words that depend on audio and seed."""
 
 from json import dumps
 from pathlib import Path
@@ -28,7 +28,7 @@ def spoken(folder: Path, features: np.ndarray) -> list[str]:
     return list(model.generate(encoded, [start], beam_size=1)[0].sequences[0])
 
 
-def test_it_says_something_else_for_other_audio_and_ends(folder: Path) -> None:
+def test_other_audio_gives_other_words_and_the_output_ends(folder: Path) -> None:
     random = np.random.default_rng(1)
     first, second = (
         spoken(folder, random.standard_normal((1, 80, 400), np.float32)) for _ in range(2)
@@ -37,7 +37,7 @@ def test_it_says_something_else_for_other_audio_and_ends(folder: Path) -> None:
     assert first != second
 
 
-def test_its_shape_and_languages_are_those_of_the_size(folder: Path) -> None:
+def test_its_dimensions_and_languages_are_those_of_the_size(folder: Path) -> None:
     model = Whisper(str(folder), intra_threads=1)
     assert (model.is_multilingual, model.n_mels) == (True, 80)
     silence = StorageView.from_array(np.zeros((1, 80, 400), np.float32))
@@ -51,7 +51,7 @@ def test_special_tokens_have_their_real_ids(folder: Path) -> None:
     assert file.token_to_id("<|30.00|>") == 51864
 
 
-def test_text_survives_the_tokens(folder: Path) -> None:
+def test_a_text_survives_tokenisation(folder: Path) -> None:
     file = Tokenizer.from_file(str(folder / "tokenizer.json"))
     for text in (" Hello there, world!", " Grüße 你好 🙂"):
         assert file.decode(file.encode(text).ids) == text
@@ -59,7 +59,7 @@ def test_text_survives_the_tokens(folder: Path) -> None:
         assert file.encode(" Hello there").ids == [2425, 456]
 
 
-def test_without_a_table_the_words_are_made_up(tmp_path: Path) -> None:
+def test_the_vocabulary_is_made_up_without_a_token_table(tmp_path: Path) -> None:
     made_up = whisper_tokens(tmp_path, has_cantonese=True)
     assert len(made_up.vocabulary) == len(set(made_up.vocabulary)) == 51_866
     file = Tokenizer.from_str(dumps(made_up.tokenizer))

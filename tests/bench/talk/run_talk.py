@@ -1,4 +1,4 @@
-"""Runs `earshot talk` beside a fake server, as a process of its own would run."""
+"""Runs `earshot talk` against a fake server, as in a process of its own."""
 
 import argparse
 import asyncio
@@ -8,7 +8,7 @@ from tests.bench.client.fake_realtime_server import Behaviour, FakeRealtime
 
 
 def talk_to(behaviour: Behaviour, *arguments: object) -> tuple[int, FakeRealtime]:
-    """Run the command against this server, as a process of its own would."""
+    """Runs the command against this server, as in a process of its own."""
 
     async def run() -> tuple[int, FakeRealtime]:
         fake = FakeRealtime(behaviour)

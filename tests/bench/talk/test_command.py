@@ -1,4 +1,4 @@
-"""`earshot talk` against a server that follows the sheet: ours, a stock one, and broken ones."""
+"""`earshot talk` against servers that follow the protocol sheet: ours, a stock one, broken ones."""
 
 import asyncio
 import json
@@ -43,7 +43,7 @@ def no_key_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @TRANSPORTS
-def test_our_server_is_heard_with_its_stages(
+def test_an_answer_of_our_server_is_shown_with_its_stages(
     transport: str, question: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _ = talk_to(Behaviour(is_ours=True), "--transport", transport, question)
@@ -64,7 +64,7 @@ def test_our_server_is_heard_with_its_stages(
 
 @pytest.mark.alone
 @TRANSPORTS
-def test_a_stock_server_is_heard_without_stages(
+def test_an_answer_of_a_stock_server_is_shown_without_stages(
     transport: str, question: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved = tmp_path / "answer.wav"
@@ -90,7 +90,7 @@ def test_a_stock_server_is_heard_without_stages(
 
 
 @pytest.mark.alone
-def test_a_webrtc_server_without_playout_events_is_waited_out(
+def test_the_end_of_playout_is_estimated_without_playout_events(
     question: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(conversation, "SOUND_EVENT_S", 0.3)
@@ -101,7 +101,7 @@ def test_a_webrtc_server_without_playout_events_is_waited_out(
 
 
 @TRANSPORTS
-def test_turns_and_files_go_over_one_connection(
+def test_several_turns_use_one_connection(
     transport: str, question: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--transport", transport, "--quiet", "--turns", 2)
@@ -112,7 +112,9 @@ def test_turns_and_files_go_over_one_connection(
 
 
 @TRANSPORTS
-def test_a_written_message(transport: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_message_is_answered_by_voice(
+    transport: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ("--transport", transport, "--text", "hi")
     code, fake = talk_to(Behaviour(is_ours=True), *options)
     sent = [event["type"] for event in fake.lines[0].received]
@@ -131,7 +133,7 @@ def test_a_written_message(transport: str, capsys: pytest.CaptureFixture[str]) -
         ("silent", "(no answer"),
     ],
 )
-def test_a_turn_without_an_answer_ends_with_1(
+def test_a_turn_without_an_answer_exits_with_1(
     outcome: str, shown: str, question: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     behaviour = Behaviour(is_ours=True, outcome=outcome)
@@ -141,7 +143,7 @@ def test_a_turn_without_an_answer_ends_with_1(
 
 
 @TRANSPORTS
-def test_a_connection_that_ends_is_5(
+def test_a_lost_connection_exits_with_5(
     transport: str, question: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _ = talk_to(Behaviour(outcome="hangs_up"), "--transport", transport, question)
@@ -166,7 +168,7 @@ FULL = {"error": {"message": "all 8 sessions are taken", "code": "server_full"}}
         (Behaviour(refuses=(404, {})), (), "404: no reason given"),
     ],
 )
-def test_a_refusal_is_5_in_the_servers_words(
+def test_a_refusal_exits_with_5_and_the_servers_message(
     transport: str,
     behaviour: Behaviour,
     options: tuple[str, ...],
@@ -181,7 +183,7 @@ def test_a_refusal_is_5_in_the_servers_words(
 
 
 @TRANSPORTS
-def test_the_key_comes_from_the_environment_too(
+def test_the_key_may_come_from_the_environment(
     transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EARSHOT_KEY", "k")
@@ -190,7 +192,7 @@ def test_the_key_comes_from_the_environment_too(
 
 
 @TRANSPORTS
-def test_nobody_there_is_5(
+def test_an_unreachable_server_exits_with_5(
     transport: str, unused_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command("--url", unused_url, "--transport", transport, "--text", "hi") == 5
@@ -217,7 +219,7 @@ def unused_url() -> str:
         (("--text", "hi", "--url", "ftp://box"), "'ftp://box' is no address"),
     ],
 )
-def test_wrong_use_is_2(
+def test_wrong_usage_exits_with_2(
     arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(*arguments) == 2
@@ -228,14 +230,14 @@ def test_wrong_use_is_2(
 
 
 @pytest.mark.parametrize("wrong", [("--turns", "0"), ("--timeout", "-1"), ("--transport", "sip")])
-def test_a_wrong_option_is_2(wrong: tuple[str, str]) -> None:
+def test_a_wrong_option_exits_with_2(wrong: tuple[str, str]) -> None:
     with pytest.raises(SystemExit) as ended:
         command("--text", "hi", *wrong)
     assert ended.value.code == 2
 
 
 @TRANSPORTS
-def test_ctrl_c_is_130_and_says_nothing(transport: str, question: Path) -> None:
+def test_ctrl_c_exits_with_130_and_prints_nothing(transport: str, question: Path) -> None:
     async def run() -> tuple[int, str]:
         async with FakeRealtime(Behaviour()).running() as url:
             arguments = (

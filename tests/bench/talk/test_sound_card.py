@@ -1,4 +1,4 @@
-"""`earshot talk --mic`, with a sound card that is played by the test."""
+"""`earshot talk --mic` with a fake sound card."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.live, pytest.mark.alone]
 
 
 class FakeSoundDevice(ModuleType):
-    """A microphone that speaks the test's question once, and a loudspeaker that keeps all."""
+    """A microphone that plays the test's question once, and a speaker that records everything."""
 
     class PortAudioError(Exception):
         pass
@@ -35,7 +35,7 @@ class FakeSoundDevice(ModuleType):
 
 
 class Stream:
-    """PortAudio's thread, played by the event loop's timers."""
+    """A stream whose callbacks come from timers of the event loop, not from PortAudio's thread."""
 
     def __init__(
         self, device: FakeSoundDevice, callback: Callable[..., None], voice: Any, size: int
@@ -68,7 +68,7 @@ class Stream:
 
 
 @pytest.mark.parametrize("transport", ["webrtc", "ws"])
-def test_the_microphone_is_heard_and_the_answer_played(
+def test_speech_from_the_microphone_is_answered_on_the_speaker(
     transport: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     device = FakeSoundDevice()
@@ -84,7 +84,7 @@ def test_the_microphone_is_heard_and_the_answer_played(
     assert abs(len(loud) * 20 - ANSWER_MS) <= 80
 
 
-def test_no_microphone_is_one_clear_line(
+def test_a_missing_sound_library_is_one_error_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", None)

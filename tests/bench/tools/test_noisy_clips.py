@@ -1,4 +1,4 @@
-"""Commands in noise: as much of it as was asked for, another piece each time, nothing shifted."""
+"""Commands in noise: the requested level, other noise for each command, and no shift in time."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def command() -> Pcm:
-    """A voice that glides, as long as no noise is."""
+    """Returns a clip with a gliding pitch."""
     at_s = np.arange(2 * ASR_RATE_HZ) / ASR_RATE_HZ
     phase = 2 * np.pi * (140 * at_s + 4 * np.sin(2 * np.pi * 1.2 * at_s))
     voice = sum(np.sin(n * phase) / n for n in range(1, 20))
@@ -33,17 +33,17 @@ def command() -> Pcm:
     return pcm
 
 
-def test_without_noise_a_command_is_as_it_was_said(data: Path) -> None:
+def test_without_noise_a_command_is_unchanged(data: Path) -> None:
     np.testing.assert_array_equal(surroundings(data, None)(command()), command())
 
 
 @pytest.mark.parametrize("snr_db", [20, 5, -5])
-def test_noise_is_so_far_below_the_command(data: Path, snr_db: float) -> None:
+def test_noise_has_the_requested_level_below_the_command(data: Path, snr_db: float) -> None:
     added = surroundings(data, snr_db)(command()).astype(np.int32) - command()
     assert dbfs(command()) - dbfs(added.astype(np.int16)) == pytest.approx(snr_db, abs=0.1)
 
 
-def test_each_command_hears_other_noise_and_every_run_the_same(data: Path) -> None:
+def test_each_command_has_its_own_noise_and_every_run_the_same(data: Path) -> None:
     one, other = surroundings(data, 10), surroundings(data, 10)
     heard = [one(command()) for _ in range(6)]
     assert len({pcm.tobytes() for pcm in heard}) == 6
@@ -51,7 +51,7 @@ def test_each_command_hears_other_noise_and_every_run_the_same(data: Path) -> No
 
 
 @pytest.mark.parametrize("mode", ["near_field", "far_field"])
-def test_noise_reduction_leaves_a_command_in_its_place(data: Path, mode: NoiseMode) -> None:
+def test_noise_reduction_does_not_shift_a_command(data: Path, mode: NoiseMode) -> None:
     said, heard = command(), surroundings(data, 10, mode)(command())
     assert len(heard) == len(said)
     lags = range(-200, 201)

@@ -1,4 +1,4 @@
-"""Where speech ends in a recording: to 10 ms, or honestly not."""
+"""The end of speech in a recording: exact to 10 ms, or reported as unknown."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ def beeping() -> Pcm:
     return tone(1000, 2 * RATE_HZ, RATE_HZ) // 4
 
 
-def test_clean_speech_ends_where_its_sound_does() -> None:
+def test_clean_speech_ends_with_its_last_audible_sample() -> None:
     for tail_ms in (0, 800):
         pcm = say(TEXT, rate_hz=RATE_HZ, lead_ms=300, tail_ms=tail_ms)
         span = speech_span(pcm, RATE_HZ)
@@ -38,7 +38,7 @@ def test_clean_speech_ends_where_its_sound_does() -> None:
 
 
 @pytest.mark.parametrize("noise", [white, beeping])
-def test_a_recording_that_ends_in_noise_does_not_tell(noise: Callable[[], Pcm]) -> None:
+def test_noise_at_the_end_makes_the_end_of_speech_unknown(noise: Callable[[], Pcm]) -> None:
     voice = say(TEXT, rate_hz=RATE_HZ, lead_ms=300)
     clean = spoken_in(voice, RATE_HZ)
     noisy = np.concatenate([voice, noise()])
@@ -52,14 +52,14 @@ def test_a_recording_that_ends_in_noise_does_not_tell(noise: Callable[[], Pcm]) 
     assert abs(found.begin - clean.begin) <= RATE_HZ // 50
 
 
-def test_a_recording_that_begins_in_noise_does_not_tell_when() -> None:
+def test_noise_at_the_start_makes_the_start_of_speech_unknown() -> None:
     voice = say(TEXT, rate_hz=RATE_HZ, tail_ms=500)
     found = spoken_in(np.concatenate([white(), silence(300, RATE_HZ), voice]), RATE_HZ)
     assert found.begin is None
     assert found.end is not None
 
 
-def test_without_a_voice_or_a_detector_energy_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_energy_decides_without_a_voice_or_a_detector(monkeypatch: pytest.MonkeyPatch) -> None:
     beep = np.concatenate([silence(200, RATE_HZ), tone(440, RATE_HZ, RATE_HZ)])
     assert spoken_in(beep, RATE_HZ) == SpeechBounds(RATE_HZ // 5, len(beep))
     assert spoken_in(silence(500, RATE_HZ), RATE_HZ) == SpeechBounds(0, RATE_HZ // 2)

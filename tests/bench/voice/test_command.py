@@ -1,4 +1,4 @@
-"""`earshot bench voice` against a server that follows the sheet, and its arguments."""
+"""`earshot bench voice` against a server that follows the protocol sheet, and its arguments."""
 
 import argparse
 import asyncio
@@ -38,7 +38,7 @@ def against(behaviour: Behaviour, *arguments: str | Path) -> tuple[int, FakeReal
     return asyncio.run(run())
 
 
-def test_the_warm_up_is_left_out_and_every_client_counts(
+def test_the_warm_up_is_excluded_and_every_client_counts(
     question: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = ("--json", tmp_path / "voice.json", "--svg", tmp_path / "voice.svg")
@@ -76,7 +76,7 @@ def test_each_turn_may_have_a_connection_of_its_own(question: Path) -> None:
     assert (code, len(fake.lines)) == (0, 3)
 
 
-def test_the_wait_is_asked_for(question: Path) -> None:
+def test_the_requested_silence_is_sent_to_the_server(question: Path) -> None:
     options = ("--transport", "ws", "--turns", "1", "--wait", "250")
     _, fake = against(Behaviour(), *options, question)
     asked = [event for event in fake.lines[0].received if event["type"] == "session.update"]
@@ -99,7 +99,7 @@ def test_an_unanswered_turn_fails_the_run(
         (("no-such-file.wav",), "no-such-file.wav"),
     ],
 )
-def test_what_cannot_be_is_named(
+def test_impossible_arguments_are_named(
     arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert bench(*arguments) == 2

@@ -1,4 +1,4 @@
-"""Where a clip ends, what stub engines do, and the picture: nothing is connected."""
+"""The end of a clip, the stub engines and the picture, without a connection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ from tests.loop import run_virtual
 
 
 def fading(loud_ms: int, soft_ms: int) -> Pcm:
-    """A loud tone, then one 40 dB softer."""
+    """Returns a loud tone, then one that is 40 dB softer."""
     time_s = np.arange(RATE_HZ) / RATE_HZ
     wave = np.sin(2 * np.pi * 440 * time_s)
     loud, soft = (ms * RATE_HZ // 1000 for ms in (loud_ms, soft_ms))
@@ -54,7 +54,7 @@ def test_stubs_are_engines_that_the_registry_loads(tmp_path: Path) -> None:
     assert load("tts", config["tts"]["engine"], config["tts"]["options"]).info.name == "stub"
 
 
-def test_partials_grow_into_the_final() -> None:
+def test_partials_of_the_stub_grow_into_the_final() -> None:
     model = asr.create(asr.Settings())
     items = [
         AsrItem("u", silence(ms, ASR_RATE_HZ), is_final=is_final)
@@ -64,7 +64,7 @@ def test_partials_grow_into_the_final() -> None:
     assert partials == ["", "turn on", "turn on the kitchen lights"]
 
 
-def test_the_language_model_and_the_voice_take_their_time_once() -> None:
+def test_the_stub_model_and_voice_wait_once() -> None:
     async def texts() -> AsyncIterator[str]:
         yield "one"
         yield "two"
@@ -90,7 +90,7 @@ def turn(voice_to_voice_ms: float | None, status: Status = "answered") -> VoiceT
     return VoiceTurn(0, 0, "clip", TurnReport(status, "on", "yes", "", *times, (), 400.0))
 
 
-def test_what_was_not_answered_or_too_early_is_in_no_time() -> None:
+def test_missing_and_premature_answers_have_no_latency() -> None:
     found = [turn(300), turn(320), turn(-80), turn(None, "unanswered")]
     told = table(found, [0.2])
     assert "| **voice to voice, at the client** | 310 | 319 | 300 | 320 | 2 |" in told

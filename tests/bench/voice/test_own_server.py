@@ -1,4 +1,4 @@
-"""`earshot bench voice` as users start it: a server of its own, whose engines take set times."""
+"""`earshot bench voice` with its own server, whose stub engines take fixed times."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.live, pytest.mark.xdist_group("talkers")]
 
 
 @pytest.mark.parametrize("transport", ["ws", "webrtc"])
-def test_stub_engines_are_started_and_their_times_are_seen(
+def test_the_times_of_the_stub_engines_are_measured(
     transport: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "voice.json"

@@ -1,4 +1,4 @@
-"""What is read from a server's metrics, the picture, and the summary of a run."""
+"""The counters of a server, the picture, and the summary of a run."""
 
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -28,7 +28,7 @@ earshot_asr_compute_seconds_sum{batch="8"} 0.8
 """
 
 
-def test_metrics_become_the_clients_lines() -> None:
+def test_the_metrics_of_a_server_become_lines_of_the_report() -> None:
     stats = parsed(EXPOSITION)
     assert stats is not None
     assert stats_text("whisper", stats).splitlines()[3:] == [
@@ -50,13 +50,13 @@ def test_metrics_become_the_clients_lines() -> None:
     ]
 
 
-def test_only_what_was_counted_meanwhile_counts() -> None:
+def test_only_counts_since_the_start_of_the_run_are_reported() -> None:
     before = ServerStats(1.0, 2.0, {1: CallStats(5, 2.0)})
     after = ServerStats(1.5, 3.0, {1: CallStats(5, 2.0), 2: CallStats(4, 1.0)})
     assert after.since(before) == ServerStats(0.5, 1.0, {2: CallStats(4, 1.0)})
 
 
-def test_another_server_tells_nothing() -> None:
+def test_a_server_without_our_metrics_has_no_such_lines() -> None:
     assert parsed("# TYPE up gauge\nup 1\n") is None
     assert stats_text("whisper", None).endswith("The server tells nothing about itself. \n")
 
@@ -104,14 +104,14 @@ def test_a_summary_counts_lost_recordings_as_errors_but_not_as_latencies() -> No
     assert "| WER, Whisper's normaliser | 50.00 % (0 ins, 3 del, 0 sub of 6) |" in table(found, "x")
 
 
-def test_uploads_have_no_partials() -> None:
+def test_a_run_of_uploads_reports_no_partials() -> None:
     found = summary(run_of(StreamedTranscript("turn it on", 100.0)), "en")
     assert found["first_partial_ms"] is None
     assert found["partial_words_kept"] is None
     assert "partial" not in table(found, "request to answer")
 
 
-def test_willows_table() -> None:
+def test_the_table_has_willows_columns() -> None:
     rows = [WisTableRow("tiny", 3.84, 46.0), WisTableRow("tiny", 29.248, 135.4)]
     assert wis_table(rows) == (
         "| Model | Speech Duration (ms) | Inference Time (ms) | Realtime Multiple |\n"

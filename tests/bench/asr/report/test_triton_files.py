@@ -42,11 +42,11 @@ ERRS = (
 )
 
 
-def test_errors_of_words() -> None:
+def test_word_errors_are_written_as_by_triton() -> None:
     assert errs_text(RESULTS) == ERRS
 
 
-def test_errors_of_characters_have_their_own_name() -> None:
+def test_character_errors_have_a_file_of_their_own() -> None:
     text = errs_text([ScoredText("a", characters("get on"), characters("got in it"))], "CER")
     assert text.startswith(
         "%CER = 80.00\n"
@@ -54,14 +54,14 @@ def test_errors_of_characters_have_their_own_name() -> None:
     )
 
 
-def test_errors_side_by_side_share_a_bracket() -> None:
+def test_adjacent_errors_share_a_bracket() -> None:
     text = errs_text(
         [ScoredText("a", words("a b c"), words("a x y z c")), ScoredText("b", words("q"), [])]
     )
     assert "a:\ta (b->x y z) c\nb:\t(q->*)\n" in text
 
 
-def test_what_was_said_and_heard() -> None:
+def test_references_and_transcripts_are_written_as_by_triton() -> None:
     assert recogs_text(RESULTS) == (
         "a:\tref=['what', 'time', 'is', 'it']\n"
         "a:\thyp=['what', 'time', 'is', 'it', 'now']\n"
@@ -70,7 +70,7 @@ def test_what_was_said_and_heard() -> None:
     )
 
 
-def test_real_time_factor_and_latencies() -> None:
+def test_real_time_factor_and_latencies_are_written_as_by_triton() -> None:
     assert rtf_text(7200.0, 36.0, [0.1, 0.2, 0.3, 0.4, 0.5]) == (
         "RTF: 0.0050\n"
         "total_duration: 7200.000 seconds\n"

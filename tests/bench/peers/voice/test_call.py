@@ -1,4 +1,4 @@
-"""Calls to a server that follows the sheet, and to one that is not there."""
+"""Calls to a server that follows the protocol sheet, and to a server that is not there."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ def test_the_answer_of_a_realtime_server_is_timed(transport: ClientTransport) ->
     assert 190 < took_ms < 2000  # it waits for 200 ms of silence
 
 
-def test_a_system_that_is_not_there_is_named() -> None:
+def test_a_system_that_cannot_be_reached_is_named() -> None:
     async def run() -> None:
         async with small_webrtc_line(free_port()):
             pass

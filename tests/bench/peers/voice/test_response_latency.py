@@ -1,4 +1,4 @@
-"""How long an answer takes at the ear, whoever is called; and the table of several systems."""
+"""The latency of an answer at playout, for any system, and the table of several systems."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -19,14 +19,14 @@ from tests.media.signals import tone
 
 
 def said() -> BenchUtterance:
-    """It ends after half a second."""
+    """Returns an utterance whose speech ends after half a second."""
     quiet = silence(200, RATE_HZ)
     return utterance("beep", np.concatenate([quiet, tone(440, 3 * RATE_HZ // 10, RATE_HZ), quiet]))
 
 
 @asynccontextmanager
 async def pulled(mouth: Microphone) -> AsyncGenerator[None, None]:
-    """A microphone: a frame per 20 ms."""
+    """Pulls a frame every 20 ms, as a microphone does."""
 
     async def pull() -> None:
         while True:
@@ -43,7 +43,7 @@ async def pulled(mouth: Microphone) -> AsyncGenerator[None, None]:
 
 
 @pytest.mark.parametrize(("answers_at_s", "expected_ms"), [(0.8, 300), (0.3, -200)])
-def test_an_answer_is_timed_from_the_last_sample_said(
+def test_an_answer_is_timed_from_the_last_sample_of_speech(
     answers_at_s: float, expected_ms: float
 ) -> None:
     async def run() -> None:
@@ -64,7 +64,7 @@ def test_an_answer_is_timed_from_the_last_sample_said(
     run_virtual(run())
 
 
-def test_no_answer_is_none_and_is_not_waited_for_forever() -> None:
+def test_a_missing_answer_is_given_up_after_a_time() -> None:
     async def run() -> None:
         clock = asyncio.get_running_loop().time
         mouth, line = Microphone(clock), VoiceCall(AudioReceiver(is_paced=True))
@@ -75,7 +75,7 @@ def test_no_answer_is_none_and_is_not_waited_for_forever() -> None:
     run_virtual(run())
 
 
-def test_the_table_counts_what_was_not_answered_or_too_early() -> None:
+def test_the_table_counts_missing_and_premature_answers() -> None:
     one, other = VoiceRounds(), VoiceRounds(problem="not installed")
     one.take([400.0, 420.0, None])
     one.take([500.0, -120.0, 520.0])
