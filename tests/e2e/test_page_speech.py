@@ -38,6 +38,7 @@ def is_in(page: Page, state: str, timeout_ms: float = 15_000) -> None:
     expect(page.locator("html")).to_have_attribute("data-state", state, timeout=timeout_ms)
 
 
+@pytest.mark.alone  # words have to appear while they are spoken
 def test_a_spoken_command_turns_on_a_light(server: Running, tmp_path: Path) -> None:
     words = say("turn on the kitchen lights", rate_hz=RATE_HZ, lead_ms=LEAD_MS, tail_ms=TAIL_MS)
     with talking(write_clip(tmp_path / "mic.wav", words), server.url) as page:
@@ -83,6 +84,7 @@ def test_a_timer_rings_with_a_spoken_sentence(server: Running, tmp_path: Path) -
         assert energy(page) > before + 1e-4
 
 
+@pytest.mark.alone  # the speech has to be noticed before the answer is over
 def test_a_barge_in_stops_the_answer(server: Running, tmp_path: Path) -> None:
     words = joined(
         say("what can you do", rate_hz=RATE_HZ, lead_ms=LEAD_MS, tail_ms=3000),

@@ -1,4 +1,4 @@
-"""`earshot` as its users start it: a process of its own, without this machine's settings."""
+"""Runs `earshot` as its users do: as a process, without the settings of this machine."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def environment(folder: Path, **settings: str) -> dict[str, str]:
 def run(
     folder: Path, *arguments: str, settings: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """One command to its end."""
+    """Runs one command to its end."""
     return subprocess.run(
         [sys.executable, "-m", "server", *arguments],
         cwd=folder,
@@ -49,7 +49,7 @@ def run(
 
 @dataclass(slots=True)
 class Running:
-    """A server that said it is ready. Its output is read all the time: a full pipe stops it."""
+    """A server process. A thread reads its output, because a full pipe would stop the server."""
 
     process: subprocess.Popen[str]
     url: str = ""
@@ -58,19 +58,19 @@ class Running:
     _reader: Thread | None = None
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Its exit code after a signal."""
+        """Sends a signal and returns the exit code."""
         self.process.send_signal(number)
         return self.ended()
 
     def ended(self) -> int:
-        """Its exit code, when it has ended and all it said is read."""
+        """Waits until it has ended and its output is read; returns the exit code."""
         code = self.process.wait(TIMEOUT_S)
         if self._reader is not None:
             self._reader.join(TIMEOUT_S)
         return code
 
     def start_reading(self) -> None:
-        """Until it is ready; AssertionError with what it said when it never is."""
+        """Waits until it is ready. Raises AssertionError with its output if it never is."""
         self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()
         if not self._is_ready.wait(TIMEOUT_S) or not self.url:
@@ -93,7 +93,7 @@ def serving(
     settings: Mapping[str, str] | None = None,
     recogniser: Mapping[str, str] = LOADS_HERE,
 ) -> Iterator[Running]:
-    """`earshot serve` on a free port, from its ready line to its end."""
+    """Runs `earshot serve` on a free port; yields when it is ready, and kills it at the end."""
     command: Sequence[str] = [sys.executable, "-m", "server", "serve", "--port", "0", *arguments]
     process = subprocess.Popen(
         command,
@@ -113,6 +113,6 @@ def serving(
 
 
 def workers(server: Running) -> list[psutil.Process]:
-    """The processes of the server's models; the decoder of files is none of them."""
+    """Returns the processes of the server's models, without the decoder of files."""
     children = psutil.Process(server.process.pid).children()
     return [one for one in children if "engines.runtime.worker.main" in one.cmdline()]

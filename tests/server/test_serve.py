@@ -1,4 +1,4 @@
-"""`earshot` from the outside: exit codes, the key, TLS, draining."""
+"""`earshot` as a process: exit codes, the key, TLS, draining."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ MODEL = "EARSHOT_ASR__OPTIONS__MODEL"
 
 
 def check_in(url: str) -> dict[str, Any]:
-    """What a board of this machine is told."""
+    """Returns the answer to the check-in of a board on this machine."""
     request = Request(f"{url}/xiaozhi/ota/", b"{}", {"Device-Id": "a1:b2:c3:d4:e5:f6"})
     with urlopen(request, timeout=20) as answer:
         told: dict[str, Any] = json.load(answer)
@@ -36,7 +36,7 @@ def check_in(url: str) -> dict[str, Any]:
 
 
 def get(url: str, path: str, *, key: str | None = None, host: str = "127.0.0.1") -> tuple[int, Any]:
-    """Status and body, decoded if it is JSON; certificates are not checked."""
+    """Returns status and body, decoded if it is JSON; certificates are not checked."""
 
     async def ask() -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -51,7 +51,7 @@ def get(url: str, path: str, *, key: str | None = None, host: str = "127.0.0.1")
     return asyncio.run(ask())
 
 
-def test_a_server_is_ready_tells_what_is_loaded_and_stops_with_0(tmp_path: Path) -> None:
+def test_a_server_reports_its_engines_and_exits_with_0(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         status, health = get(server.url, "/health")
         assert (status, health["status"]) == (200, "ready")
@@ -78,13 +78,13 @@ def test_a_server_is_ready_tells_what_is_loaded_and_stops_with_0(tmp_path: Path)
 
 
 def _models(server: Running) -> dict[str, dict[str, Any]]:
-    """Recognisers that sessions may ask for."""
+    """Returns the recognisers that sessions may choose."""
     offers = get(server.url, "/earshot/engines")[1]["asr"]["available"]
     return {offer["name"]: offer["model"] for offer in offers if offer["languages"]}
 
 
 async def _choose_recogniser(server: Running, name: str) -> dict[str, Any]:
-    """What the server answers to a session that asks for it."""
+    """Returns the server's answer to a session that chooses this recogniser."""
     url = f"{server.url}/v1/realtime?model=default"
     asked = {"type": "realtime", "audio": {"input": {"transcription": {"model": name}}}}
     async with aiohttp.ClientSession() as client, client.ws_connect(url) as session:
@@ -95,7 +95,7 @@ async def _choose_recogniser(server: Running, name: str) -> dict[str, Any]:
         return answer
 
 
-def test_sessions_choose_among_all_models_and_a_killed_one_comes_back(tmp_path: Path) -> None:
+def test_sessions_choose_among_all_models_and_a_killed_one_restarts(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "faster-whisper-tiny").symlink_to(LOADS_HERE[MODEL])
     with serving(tmp_path) as server:
@@ -127,7 +127,7 @@ def test_sessions_choose_among_all_models_and_a_killed_one_comes_back(tmp_path: 
         assert server.stop() == 0
 
 
-def test_models_that_are_to_be_loaded_at_start_are(tmp_path: Path) -> None:
+def test_preloaded_models_are_loaded_at_start(tmp_path: Path) -> None:
     settings = {"EARSHOT_ASR__PRELOAD": "pocketsphinx", "EARSHOT_ASR__MODEL": LOADS_HERE[MODEL]}
     with serving(tmp_path, settings=settings, recogniser={}) as server:
         assert all(model["is_loaded"] for model in _models(server).values())
@@ -135,7 +135,7 @@ def test_models_that_are_to_be_loaded_at_start_are(tmp_path: Path) -> None:
 
 
 async def _stopped_while_open(server: Running) -> tuple[aiohttp.WSMsgType, int]:
-    """How an idle session learns that the server goes away."""
+    """Returns how an idle session learns that the server stops."""
     url = f"{server.url}/v1/realtime?model=default"
     async with aiohttp.ClientSession() as client, client.ws_connect(url) as first:
         assert (await first.receive_json(timeout=30))["type"] == "session.created"
@@ -146,7 +146,7 @@ async def _stopped_while_open(server: Running) -> tuple[aiohttp.WSMsgType, int]:
         return closed.type, first.close_code or 0
 
 
-def test_a_session_is_ended_politely_when_the_server_stops(tmp_path: Path) -> None:
+def test_a_stopping_server_closes_sessions_with_a_close_code(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         kind, code = asyncio.run(_stopped_while_open(server))
         assert kind in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING)
@@ -156,7 +156,7 @@ def test_a_session_is_ended_politely_when_the_server_stops(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("is_asked_for", [False, True])
-def test_words_are_in_log_and_trace_only_where_asked_for(
+def test_transcripts_are_logged_and_traced_only_on_request(
     is_asked_for: bool, tmp_path: Path
 ) -> None:
     wish = str(is_asked_for).lower()
@@ -177,7 +177,7 @@ def test_words_are_in_log_and_trace_only_where_asked_for(
         assert is_asked_for or "kitchen" not in told.lower()
 
 
-def test_another_address_needs_the_key_which_is_printed_once(tmp_path: Path) -> None:
+def test_a_server_on_all_addresses_prints_its_key_once(tmp_path: Path) -> None:
     with serving(tmp_path, "--host", "0.0.0.0") as server:
         shown = [line for line in server.said if "#key=" in line]
         assert shown
@@ -204,8 +204,8 @@ def test_another_address_needs_the_key_which_is_printed_once(tmp_path: Path) -> 
         assert not [line for line in third.said if own["EARSHOT_API_KEY"] in line]
 
 
-def test_a_server_behind_a_proxy_needs_the_key_on_its_own_machine(tmp_path: Path) -> None:
-    """What a forwarder of bytes brings looks as if it came from here."""
+def test_a_server_behind_a_proxy_needs_the_key_from_local_clients(tmp_path: Path) -> None:
+    """Forwarded connections look like local ones."""
     state = tmp_path / "earshot"
     state.mkdir(mode=0o755)
     with serving(tmp_path, settings={"EARSHOT_REQUIRE_KEY": "true"}) as server:
@@ -230,7 +230,7 @@ def test_a_server_behind_a_proxy_needs_the_key_on_its_own_machine(tmp_path: Path
 @pytest.mark.parametrize(
     "settings", [{"EARSHOT_API_KEY": "k" * 16}, {"EARSHOT_ALLOWED_HOSTS": "voice.example"}]
 )
-def test_so_it_does_where_settings_say_that_others_come(settings: dict[str, str]) -> None:
+def test_settings_for_remote_clients_require_the_key(settings: dict[str, str]) -> None:
     with ExitStack() as stack, TemporaryDirectory() as folder:
         server = {"EARSHOT_STATE_DIR": folder, "EARSHOT_WYOMING__PORT": "0", "EARSHOT_PORT": "0"}
         entrance = bind_listeners(load({**server, **settings}).config, stack)
@@ -240,7 +240,7 @@ def test_so_it_does_where_settings_say_that_others_come(settings: dict[str, str]
         assert bind_listeners(load(server).config, stack).gate.is_local
 
 
-def test_tls_auto_gives_https_for_the_names_of_this_machine(tmp_path: Path) -> None:
+def test_tls_auto_serves_https_for_the_names_of_this_machine(tmp_path: Path) -> None:
     with serving(tmp_path, "--tls", "auto") as server:
         assert server.url.startswith("https://")
         assert get(server.url, "/health")[0] == 200
@@ -254,7 +254,7 @@ def test_tls_auto_gives_https_for_the_names_of_this_machine(tmp_path: Path) -> N
         assert [line for line in server.said if line.count(":") == 31]
 
 
-def test_a_taken_port_is_one_line_and_3(tmp_path: Path) -> None:
+def test_a_taken_port_is_one_error_line_and_exits_with_3(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         ended = run(tmp_path, "serve", "--port", port, settings=LOADS_HERE)
@@ -290,7 +290,7 @@ def test_a_taken_port_is_one_line_and_3(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_start_that_cannot_be_is_one_line(
+def test_an_impossible_start_is_one_error_line(
     settings: dict[str, str], code: int, message: str, tmp_path: Path
 ) -> None:
     if "EARSHOT_ASR__ENGINE" not in settings:
@@ -301,7 +301,7 @@ def test_a_start_that_cannot_be_is_one_line(
     assert line.startswith(f"earshot: {message}")
 
 
-def test_config_prints_values_and_sources(tmp_path: Path) -> None:
+def test_config_prints_values_with_their_sources(tmp_path: Path) -> None:
     ended = run(tmp_path, "config", "--port", "99", settings={"EARSHOT_LANGUAGE": "de"})
     assert ended.returncode == 0
     assert "port = 99" in ended.stdout
@@ -322,7 +322,7 @@ def test_config_prints_values_and_sources(tmp_path: Path) -> None:
         ({"EARSHOT_LANGUAGE": "german"}, 1, "FAIL  EARSHOT_LANGUAGE: expected a language code"),
     ],
 )
-def test_doctor_ends_with_1_when_the_main_job_cannot_run(
+def test_doctor_exits_with_1_if_the_server_could_not_answer(
     settings: dict[str, str], code: int, line: str, tmp_path: Path
 ) -> None:
     ended = run(tmp_path, "doctor", "--port", "0", settings=settings)
@@ -330,7 +330,7 @@ def test_doctor_ends_with_1_when_the_main_job_cannot_run(
     assert any(found.startswith(line) for found in ended.stdout.splitlines()), ended.stdout
 
 
-def test_wrong_arguments_are_2_and_help_tells_the_codes(tmp_path: Path) -> None:
+def test_wrong_arguments_exit_with_2_and_help_lists_the_codes(tmp_path: Path) -> None:
     assert run(tmp_path, "sing").returncode == 2
     assert run(tmp_path, "serve", "--prot", "1").returncode == 2
     shown = run(tmp_path, "--help")

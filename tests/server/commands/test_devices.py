@@ -1,4 +1,4 @@
-"""`earshot devices` against a server's real routes: what it prints, and what it ends with."""
+"""`earshot devices` against the real routes of a server: its output and exit codes."""
 
 import argparse
 import asyncio
@@ -113,7 +113,7 @@ def test_devices_are_listed_paired_named_and_forgotten(
         (["notify", "--area", "moon", "x"], "area_not_found"),
     ],
 )
-def test_what_the_server_refuses_is_said(
+def test_a_refusal_of_the_server_is_printed(
     tmp_path: Path, arguments: Sequence[str], words: str
 ) -> None:
     async def main() -> None:
@@ -138,7 +138,7 @@ def test_what_the_server_refuses_is_said(
         ["profile", "Lamp", "volume=loud"],
     ],
 )
-def test_wrong_arguments_are_said(tmp_path: Path, arguments: Sequence[str]) -> None:
+def test_wrong_arguments_are_named(tmp_path: Path, arguments: Sequence[str]) -> None:
     async def main() -> None:
         async with scene(tmp_path) as here:
             await speaker(here)
@@ -148,7 +148,7 @@ def test_wrong_arguments_are_said(tmp_path: Path, arguments: Sequence[str]) -> N
     asyncio.run(main())
 
 
-def test_a_server_that_is_not_there_or_refuses_the_key_is_a_failed_connection(
+def test_an_unreachable_server_or_a_wrong_key_exits_with_5(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def main() -> None:
@@ -162,7 +162,7 @@ def test_a_server_that_is_not_there_or_refuses_the_key_is_a_failed_connection(
     asyncio.run(main())
 
 
-def test_the_stored_key_stays_on_this_machine(tmp_path: Path) -> None:
+def test_the_stored_key_is_sent_only_to_this_machine(tmp_path: Path) -> None:
     key = make_key(tmp_path)
     config = load({"EARSHOT_STATE_DIR": str(tmp_path), "EARSHOT_PORT": "9000"}).config
 
@@ -185,7 +185,7 @@ def test_the_stored_key_stays_on_this_machine(tmp_path: Path) -> None:
         ({"EARSHOT_HOST": "192.168.1.2", "EARSHOT_TLS": "auto"}, "https://192.168.1.2:8080", False),
     ],
 )
-def test_the_usual_server_is_the_configured_one(
+def test_the_default_url_is_that_of_the_configured_server(
     settings: dict[str, str], url: str, is_insecure: bool, tmp_path: Path
 ) -> None:
     config = load({**settings, "EARSHOT_STATE_DIR": str(tmp_path)}).config
@@ -193,12 +193,12 @@ def test_the_usual_server_is_the_configured_one(
     assert (address.url, address.is_insecure) == (url, is_insecure)
 
 
-def test_any_free_port_is_no_address() -> None:
+def test_port_0_is_not_an_address() -> None:
     with pytest.raises(ConfigError, match="--url"):
         address_of(parsed("list"), load({"EARSHOT_PORT": "0"}).config, {})
 
 
-def test_the_command_is_one_of_earshots(capsys: pytest.CaptureFixture[str]) -> None:
+def test_devices_is_a_command_of_earshot(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices", "list", "--url", "ftp://x"]) == ExitCode.USAGE
     assert "'ftp://x' is no address" in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:

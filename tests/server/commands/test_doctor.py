@@ -1,4 +1,4 @@
-"""What `earshot doctor` finds, where a whole server is not needed to see it."""
+"""Checks of `earshot doctor` that need no server."""
 
 import asyncio
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def recognisers(first: LoadableModel, monkeypatch: pytest.MonkeyPatch) -> list[P
     return list(doctor._recognisers(Config(), found))
 
 
-def test_a_gpu_that_does_not_work_is_a_note_as_the_server_goes_to_the_processor(
+def test_a_broken_gpu_is_a_note_because_the_server_falls_back_to_the_cpu(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     on_cpu = offer("on the processor", works=True)
@@ -60,7 +60,7 @@ def test_a_recogniser_that_works_nowhere_fails(
     assert found.verdict == "fail"
 
 
-def test_the_database_of_devices_is_looked_at_and_not_made(tmp_path: Path) -> None:
+def test_the_device_database_is_checked_but_not_created(tmp_path: Path) -> None:
     config = Config(paths=PathsConfig(state_dir=str(tmp_path / "state")))
     assert doctor._devices(config) == ProbeResult(
         "ok", "devices: the database is made at the start"
@@ -93,7 +93,7 @@ def test_the_path_of_calls_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wrong.verdict == "fail"
 
 
-def test_a_database_that_cannot_be_is_told_without_its_password(tmp_path: Path) -> None:
+def test_a_wrong_database_url_is_reported_without_its_password(tmp_path: Path) -> None:
     (tmp_path / "devices.db").write_text("no database, but a longer text")
     spoilt = doctor._devices(Config(paths=PathsConfig(state_dir=str(tmp_path))))
     assert (spoilt.verdict, "not a database" in spoilt.what) == ("note", True)
@@ -106,7 +106,7 @@ def test_a_database_that_cannot_be_is_told_without_its_password(tmp_path: Path) 
     ("has_word_times", "said"),
     [(True, "says when each word sounds"), (False, "in proportion to its sound")],
 )
-def test_a_voice_is_asked_whether_it_knows_when_its_words_sound(
+def test_a_voice_reports_whether_it_has_word_times(
     has_word_times: bool, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = TtsInfo("here", 24_000, {"en": ("a",)}, has_word_times=has_word_times)

@@ -1,4 +1,4 @@
-"""What `earshot doctor` asks the parts of an answer, and when it says that there will be none."""
+"""The probes of `earshot doctor`, and when it reports that there will be no answer."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ VOICES: dict[str, Tts] = {"tone": ToneTts()}
 
 @pytest.fixture(autouse=True)
 def _quiet_logger_is_loud_again() -> Iterator[None]:
-    """`doctor` ends with its process; here other tests of this worker read that logger's lines."""
+    """Restores a logger that `doctor` silences: later tests of this worker read its lines."""
     yield
     logging.getLogger("pipeline.tools.mcp.client").setLevel(logging.NOTSET)
 
@@ -80,7 +80,7 @@ def asked(server: Server, *, behind: bool = False, **settings: Any) -> ProbeResu
 
 
 @pytest.mark.parametrize("behind", [False, True])
-def test_a_model_that_answers_is_named(behind: bool) -> None:
+def test_an_answering_model_is_named(behind: bool) -> None:
     server = Server(models={"data": [{"id": "tiny", "max_model_len": 4096}]})
     found = asked(server, behind=behind, model="tiny")
     assert found.verdict == "ok"
@@ -99,7 +99,7 @@ def test_a_refused_port_fails(behind: bool, closed_port: int) -> None:
     assert "start its server, or correct base_url" in found.what
 
 
-def test_a_model_that_the_server_does_not_list_fails_with_those_it_has() -> None:
+def test_a_model_missing_on_its_server_fails_with_the_listed_ones() -> None:
     server = Server(models={"data": [{"id": "qwen3:8b"}, {"id": "llama3:latest"}]})
     found = asked(server, model="qwen3:4b")
     assert found.verdict == "fail"
@@ -108,7 +108,7 @@ def test_a_model_that_the_server_does_not_list_fails_with_those_it_has() -> None
     assert asked(server, model="llama3").verdict == "ok", "Ollama's short names"
 
 
-def test_a_server_of_one_model_takes_any_name() -> None:
+def test_a_server_with_one_model_accepts_any_name() -> None:
     server = Server(models={"data": [{"id": "/srv/a.gguf", "owned_by": "llamacpp"}]})
     assert asked(server, model="whatever").verdict == "ok"
 
@@ -121,14 +121,14 @@ def test_a_server_of_one_model_takes_any_name() -> None:
         (sends(sse(*text(""))), "without a word"),
     ],
 )
-def test_a_server_that_gives_no_word_fails(answer: Any, said: str) -> None:
+def test_a_model_server_that_returns_no_word_fails(answer: Any, said: str) -> None:
     found = asked(Server(answer, models={"data": [{"id": "tiny"}]}))
     assert found.verdict == "fail"
     assert said in found.what
 
 
 class OddLlm:
-    """An engine of others: no probe of its own, and whatever else is given."""
+    """A third-party engine without a probe of its own."""
 
     name = "odd"
     languages: tuple[str, ...] = ()
@@ -151,14 +151,14 @@ class OddLlm:
         yield TextDelta("Hello.")
 
 
-def test_an_engine_of_others_is_asked_as_well() -> None:
+def test_a_third_party_engine_is_probed_too() -> None:
     assert first(OddLlm()) == ProbeResult("ok", "llm: odd answers")
     assert first(OddLlm(bug=KeyError("x"))) == ProbeResult(
         "fail", f"llm: KeyError: 'x'{doctor_probes.LLM_ADVICE}"
     )
 
 
-def test_probes_that_hang_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_probes_end_at_the_same_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_probes, "LLM_LIMIT_S", 0.05)
     monkeypatch.setattr(doctor_probes, "VOICE_LIMIT_S", 0.05)
     model, voice = probed(OddLlm(wait_s=60), {"odd": OddTts(wait_s=60)})[:2]
@@ -167,7 +167,7 @@ def test_probes_that_hang_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert voice.what.startswith("tts: no answer within 0.05 s; ")
 
 
-def test_what_the_server_starts_itself_is_not_tried() -> None:
+def test_model_servers_that_earshot_starts_are_not_probed() -> None:
     llm = OddLlm(bug=ValueError("never asked"))
     llm.name = "transformers"
     assert first(llm).verdict == "note"
@@ -175,7 +175,7 @@ def test_what_the_server_starts_itself_is_not_tried() -> None:
 
 
 class OddTts:
-    """A voice that makes what it is told to."""
+    """A voice that yields the given audio."""
 
     info = TtsInfo("odd", 16_000, {"en": ("low",)})
 
@@ -208,7 +208,7 @@ class OddTts:
         (VOICES, {"voice": "nobody"}, "fail", "no voice 'nobody'"),
     ],
 )
-def test_the_configured_voice_has_to_say_a_word(
+def test_the_configured_voice_must_speak_a_word(
     voices: dict[str, Tts], assistant: dict[str, Any], verdict: str, said: str
 ) -> None:
     found = first(None, voices, assistant=AssistantConfig(**assistant))
@@ -216,13 +216,13 @@ def test_the_configured_voice_has_to_say_a_word(
     assert said in found.what
 
 
-def test_a_language_that_nobody_speaks_is_written_only() -> None:
+def test_a_language_without_a_voice_is_text_only() -> None:
     found = first(None, VOICES, language="cs")
     assert found.verdict == "note"
     assert "only written" in found.what
 
 
-def test_an_mcp_server_that_is_not_there_costs_its_tools_only(closed_port: int) -> None:
+def test_a_missing_mcp_server_costs_only_its_tools(closed_port: int) -> None:
     servers = {
         "gone": McpServerSettings(url=f"http://127.0.0.1:{closed_port}/mcp"),
         "ends": McpServerSettings(command=sys.executable, args=("-c", "")),
@@ -233,7 +233,7 @@ def test_an_mcp_server_that_is_not_there_costs_its_tools_only(closed_port: int) 
     assert gone.what.endswith("its tools are missing")
 
 
-def test_a_house_that_is_away_is_a_note(closed_port: int) -> None:
+def test_an_unreachable_home_assistant_is_a_note(closed_port: int) -> None:
     url = f"http://127.0.0.1:{closed_port}"
     found = first(home_assistant=HomeAssistantConfig(url=url, token="secret-token"))
     assert found.verdict == "note"
@@ -241,7 +241,7 @@ def test_a_house_that_is_away_is_a_note(closed_port: int) -> None:
     assert "secret-token" not in found.what
 
 
-def test_the_disk_is_looked_at_where_the_folder_will_be(
+def test_free_space_is_checked_where_the_folder_will_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = tmp_path / "not" / "yet"
@@ -262,7 +262,7 @@ def test_the_disk_is_looked_at_where_the_folder_will_be(
     assert probe_disk("models_dir", str(later)).verdict == "note"
 
 
-def test_tools_and_instructions_are_told_to_fit_or_not() -> None:
+def test_tools_and_instructions_must_fit_the_context_window() -> None:
     config = Config()
     tools = known_tools(config)
     assert len(tools) == 27
@@ -282,6 +282,6 @@ def test_tools_and_instructions_are_told_to_fit_or_not() -> None:
     assert {tool.name for tool in known_tools(few)} == set(few.assistant.tools or ())
 
 
-def test_the_model_behind_hybrid_is_the_one_that_is_asked() -> None:
+def test_the_model_of_the_hybrid_engine_is_probed() -> None:
     assert hybrid.NAME == "hybrid"
     assert first(HybridLlm(intents.create(intents.Settings()), OddLlm())).what == "llm: odd answers"

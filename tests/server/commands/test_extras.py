@@ -1,4 +1,4 @@
-"""`earshot extras`: what an extra needs, what is listed, and what pip is asked for."""
+"""`earshot extras`: the requirements of an extra, the list, and the arguments of pip."""
 
 import argparse
 import tomllib
@@ -33,7 +33,7 @@ LOCK = "aiohttp==3.14.5 \\\n    --hash=sha256:00\nnosuchlib==1 \\\n    --hash=sh
         ("kokoro", []),
     ],
 )
-def test_an_extra_needs_what_the_metadata_says_for_this_machine(
+def test_the_requirements_of_an_extra_are_those_for_this_machine(
     extra: str, needed: list[str]
 ) -> None:
     assert requirements_of(extra, REQUIRED) == needed
@@ -58,7 +58,7 @@ def test_a_requirement_is_met_by_version_and_extras(line: str, is_met: bool) -> 
 
 
 class _Pip:
-    """Notes what it is asked for."""
+    """Records its arguments."""
 
     def __init__(self) -> None:
         self.asked: list[Sequence[str]] = []
@@ -78,7 +78,9 @@ def pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> _Pip:
     return pip
 
 
-def test_what_is_missing_is_installed_and_kept_in_mind(pip: _Pip, tmp_path: Path) -> None:
+def test_missing_packages_are_installed_and_the_extra_is_remembered(
+    pip: _Pip, tmp_path: Path
+) -> None:
     (tmp_path / "stamp").write_text("made from\ndev\n")
     assert main(["extras", "add", "mcp", "piper", "piper"]) == 0
     assert [words[-1] for words in pip.asked] == ["nosuchlib==1"]
@@ -86,9 +88,7 @@ def test_what_is_missing_is_installed_and_kept_in_mind(pip: _Pip, tmp_path: Path
     assert (tmp_path / "stamp").read_text() == "made from\ndev\npiper\n"
 
 
-def test_in_a_checkout_the_lock_says_which_release_with_which_hash(
-    pip: _Pip, tmp_path: Path
-) -> None:
+def test_a_checkout_installs_the_locked_releases_by_hash(pip: _Pip, tmp_path: Path) -> None:
     lock = tmp_path / "requirements.lock"
     lock.write_text(LOCK)
     assert main(["extras", "add", "piper", "torch"]) == 0
@@ -98,14 +98,14 @@ def test_in_a_checkout_the_lock_says_which_release_with_which_hash(
     assert free[-1] == "torch==2.13.0"
 
 
-def test_the_list_says_what_is_installed(pip: _Pip, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_marks_installed_extras(pip: _Pip, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["extras"]) == 0
     listed = {line.split()[0]: line.split()[1] for line in capsys.readouterr().out.splitlines()[:9]}
     assert listed["mcp"] == "installed"
     assert listed["piper"] == "-"
 
 
-def test_an_unknown_extra_is_refused_with_those_that_are(
+def test_an_unknown_extra_is_refused_with_the_known_ones(
     pip: _Pip, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):

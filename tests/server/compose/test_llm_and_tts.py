@@ -1,4 +1,4 @@
-"""What becomes of engines between their choice and the server's end."""
+"""The engines of text and speech from their choice to the server's end: checks, warm-up, lists."""
 
 import asyncio
 import gc
@@ -31,7 +31,7 @@ from web.openai.models import model
 
 
 class Model:
-    """Warms as often as it may, and notes for what."""
+    """A model that records for which languages it is warmed."""
 
     name = "scripted"
     context_tokens: int | None = 512
@@ -51,12 +51,12 @@ class Model:
 
 
 class Commands(Model):
-    """In place of the templates."""
+    """A fake of the command templates."""
 
 
 @pytest.fixture(autouse=True)
 def _no_collection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of all that a whole test run has, which takes long; nor is it kept from the collector."""
+    """Skips collecting and freezing the objects of the whole test run, which would take long."""
     monkeypatch.setattr(gc, "collect", lambda: 0)
     monkeypatch.setattr(gc, "freeze", lambda: None)
 
@@ -65,7 +65,7 @@ def toolbox() -> Toolbox:
     return Toolbox((), Counts())
 
 
-def test_other_languages_are_warmed_and_a_model_that_is_lost_meanwhile_ends_nothing(
+def test_other_languages_are_warmed_even_if_a_model_is_lost_meanwhile(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     good = Model("de", "en", "fr", "pl")
@@ -77,7 +77,7 @@ def test_other_languages_are_warmed_and_a_model_that_is_lost_meanwhile_ends_noth
     assert "its process died" in caplog.text
 
 
-def test_a_model_that_never_loads_ends_the_start() -> None:
+def test_a_model_that_never_loads_fails_the_start() -> None:
     model = Model(failure=EngineError("llm", "scripted", "no weights"))
 
     async def start() -> None:
@@ -88,7 +88,7 @@ def test_a_model_that_never_loads_ends_the_start() -> None:
         asyncio.run(start())
 
 
-def test_commands_are_warm_in_every_language_of_the_home_whatever_the_model_speaks() -> None:
+def test_commands_are_warmed_in_every_language_of_the_home() -> None:
     commands, model = Commands("en", "de"), Model()
     hybrid = HybridLlm(commands, model)  # type: ignore[arg-type]
     assert hybrid.languages == ()
@@ -106,7 +106,7 @@ def test_commands_are_warm_in_every_language_of_the_home_whatever_the_model_spea
 @pytest.mark.parametrize(
     "model", [3, {"engine": "vllm", "options": 3}, {"engine": "openai", "options": [1]}]
 )
-def test_options_that_are_none_are_named(model: Any) -> None:
+def test_unknown_options_are_named(model: Any) -> None:
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
             choice = EngineSelection("llm", HybridLlm.name, {"model": model}, "")
@@ -117,17 +117,17 @@ def test_options_that_are_none_are_named(model: Any) -> None:
 
 
 @pytest.mark.parametrize("wish", ["default", "stub", "stub:stub"])
-def test_a_voice_that_is_there_may_be_configured(wish: str) -> None:
+def test_an_existing_voice_may_be_configured(wish: str) -> None:
     check_voice(wish, {"stub": create(Settings())}, "en")
 
 
-def test_a_voice_that_nobody_has_ends_the_start() -> None:
+def test_an_unknown_voice_fails_the_start() -> None:
     with pytest.raises(ConfigError, match=r"assistant\.voice: no voice 'nova'; allowed: default"):
         check_voice("nova", {"stub": create(Settings())}, "en")
 
 
-def test_the_templates_take_any_language_to_be_warm_in() -> None:
-    """Of those without sentences there is nothing to load, and it is no error."""
+def test_the_templates_accept_any_language_for_warming() -> None:
+    """A language without sentences has nothing to load, which is not an error."""
 
     async def scenario() -> None:
         await intents.create(intents.Settings()).warm("xx", ())
@@ -139,12 +139,12 @@ def test_the_templates_take_any_language_to_be_warm_in() -> None:
     ("is_strict", "name", "is_known"),
     [(True, "tiny", True), (True, "my-model", False), (False, "my-model", True)],
 )
-def test_any_model_can_be_looked_up_where_names_are_not_strict(
+def test_any_model_name_is_found_if_names_are_not_strict(
     is_strict: bool, name: str, is_known: bool
 ) -> None:
     @dataclass
     class Ready:
-        """Of the engines, what is listed of them."""
+        """The part of the engines that the lists need."""
 
         asr: Mapping[str, object]
         choices: Mapping[str, EngineSelection]

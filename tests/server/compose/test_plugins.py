@@ -1,4 +1,4 @@
-"""Tools and doors of other packages: made if the configuration names them, else left alone."""
+"""Tools and doors of other packages are made if the configuration names them, else ignored."""
 
 import asyncio
 import logging
@@ -53,13 +53,13 @@ SERVICES: Any = None
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder in which packages are found."""
+    """A folder on the import path, in which a test declares packages."""
     with searched(tmp_path, monkeypatch) as folder:
         yield folder
 
 
 def add(site: Path, group: str, name: str, source: str) -> str:
-    """Install a package `acme 1.0` with one tool or door; its module."""
+    """Declares a package `acme 1.0` with one tool or door; returns its module."""
     module = f"acme_{name}"
     (site / f"{module}.py").write_text(source)
     declare(site, "acme", {f"earshot.{group}": {name: module}})
@@ -70,7 +70,7 @@ def config(**fields: Any) -> Config:
     return msgspec.convert(fields, Config)
 
 
-def test_the_example_has_the_settings_of_its_table(site: Path) -> None:
+def test_a_plugin_gets_the_settings_of_its_table(site: Path) -> None:
     install(EXAMPLES["tool"], site)
     tables = {"bins": {"collected": {"friday": "the brown one"}}}
     (provider,) = create_tools(config(tools={"plugins": tables}).tools).values()
@@ -95,7 +95,7 @@ def test_wrong_settings_name_the_table_and_the_package(
         create_tools(config(tools={"plugins": {"bins": table}}).tools)
 
 
-def test_a_name_that_no_package_has_is_told_with_those_that_there_are(site: Path) -> None:
+def test_an_unknown_plugin_is_refused_with_the_known_ones(site: Path) -> None:
     install(EXAMPLES["door"], site)
     message = r"doors\.aks: no installed package provides 'aks'; there are: ask"
     with pytest.raises(ConfigError, match=message):
@@ -109,7 +109,7 @@ def test_a_name_of_a_built_in_door_is_refused(site: Path) -> None:
     assert [is_usable for is_usable, _ in unused_plugins(config())] == [False]
 
 
-def test_a_broken_package_matters_only_if_it_is_named(site: Path) -> None:
+def test_a_broken_package_fails_only_if_it_is_named(site: Path) -> None:
     add(site, "doors", "broken", "import nosuchlibrary")
     ((is_usable, sentence),) = unused_plugins(config())
     assert not is_usable
@@ -128,7 +128,7 @@ def test_a_package_that_is_not_named_does_nothing(site: Path) -> None:
     assert list(unused_plugins(config(tools={"plugins": {"idle": {}}}))) == []
 
 
-def test_tools_run_while_the_server_does(site: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_tools_run_as_long_as_the_server(site: Path, caplog: pytest.LogCaptureFixture) -> None:
     module = add(site, "tools", "lamp", f"{SETTINGS}{TOOLS.replace('NAME', 'light')}")
     caplog.set_level(logging.INFO)
 
@@ -158,7 +158,7 @@ def test_a_tool_with_the_name_of_a_built_in_one_is_refused(site: Path) -> None:
         ("return type('T', (), {'call': 1, 'tools': 1})()", "does not list its tools: TypeError"),
     ],
 )
-def test_a_tool_that_cannot_be_created_says_whose_it_is(body: str, why: str, site: Path) -> None:
+def test_a_tool_that_cannot_be_created_names_its_package(body: str, why: str, site: Path) -> None:
     name = f"odd{len(body)}"
     add(site, "tools", name, f"{SETTINGS}def create(settings):\n    {body}\n")
     with pytest.raises(ConfigError, match=rf"tools\.plugins\.{name} \(acme 1\.0\):? {why}"):
@@ -184,7 +184,7 @@ def test_a_tool_that_cannot_be_created_says_whose_it_is(body: str, why: str, sit
         ),
     ],
 )
-def test_a_door_that_cannot_be_opened_says_whose_it_is(body: str, why: str, site: Path) -> None:
+def test_a_door_that_cannot_be_opened_names_its_package(body: str, why: str, site: Path) -> None:
     name, head = f"odd{len(body)}", f"from core.http.routes import Route\n{SETTINGS}"
     add(site, "doors", name, f"{head}def create(settings, services):\n    {body}\n")
     chosen = choose_plugins("earshot.doors", {name: {}})
@@ -193,7 +193,7 @@ def test_a_door_that_cannot_be_opened_says_whose_it_is(body: str, why: str, site
 
 
 class Listens:
-    """A door with work in the background, which breaks."""
+    """A door whose background task fails."""
 
     routes = ()
 
@@ -201,7 +201,7 @@ class Listens:
         raise KeyError("x")
 
 
-def test_an_error_in_the_background_of_a_door_ends_that_work_alone(
+def test_a_failed_background_task_of_a_door_ends_only_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     metrics = Counts()
@@ -224,7 +224,7 @@ def opened(name: str, *paths: str) -> OpenedDoor:
     return OpenedDoor(f"doors.{name} (acme 1.0)", name, tuple(map(route, paths)), None)
 
 
-def test_a_path_has_one_owner() -> None:
+def test_two_doors_with_the_same_path_are_refused() -> None:
     ours = (route("/health"), route("/v1/calls/{call_id}"))
     assert [one.path for one in plugin_routes(ours, [opened("a", "/a"), opened("b", "/b")])] == [
         "/a",

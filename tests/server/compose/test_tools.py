@@ -1,4 +1,4 @@
-"""`[tools]` of the configuration: what is read, what is shown, and that it runs."""
+"""The configuration table `[tools]`: what is read, what is shown, and what runs."""
 
 import asyncio
 import subprocess
@@ -53,7 +53,7 @@ def test_functions_and_servers_of_the_configuration_are_tools() -> None:
     asyncio.run(main())
 
 
-def test_a_wrong_module_ends_the_start() -> None:
+def test_a_wrong_module_fails_the_start() -> None:
     async def main() -> None:
         async with configured_tools(read(modules=["tests.nowhere"])):
             pytest.fail("it must not start")
@@ -100,7 +100,7 @@ asyncio.run(main())
 """
 
 
-def test_a_tool_that_hangs_does_not_keep_the_server_from_ending() -> None:
+def test_a_hanging_tool_does_not_delay_the_servers_end() -> None:
     done = subprocess.run([sys.executable, "-c", HANGS], cwd=ROOT, timeout=20, check=False)
     assert done.returncode == 0
 

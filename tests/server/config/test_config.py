@@ -1,4 +1,4 @@
-"""Sources, their order, and what a wrong setting is told."""
+"""The sources of settings, their order, and the errors for wrong ones."""
 
 import tomllib
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_later_sources_win(tmp_path: Path) -> None:
         ({"EARSHOT_CI_STRICT": "1"}, ("language",), "en"),
     ],
 )
-def test_variables(
+def test_environment_variables_set_values(
     environ: dict[str, str],
     path: tuple[str, ...],
     value: Any,
@@ -112,7 +112,7 @@ def test_variables(
         ({"XDG_STATE_HOME": "/\udcff"}, "XDG_STATE_HOME: not UTF-8"),
     ],
 )
-def test_wrong_variables_name_themselves(environ: dict[str, str], message: str) -> None:
+def test_a_wrong_variable_is_named(environ: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(environ)
     assert str(caught.value).startswith(message)
@@ -144,18 +144,18 @@ def test_wrong_variables_name_themselves(environ: dict[str, str], message: str) 
         (HOME.format(area="attic"), "config.home.entities: 'lamp' is in unknown area 'attic'"),
     ],
 )
-def test_wrong_files_name_the_key(text: str, message: str, tmp_path: Path) -> None:
+def test_a_wrong_key_of_a_file_is_named(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load({}, file=write(tmp_path, text))
     assert str(caught.value).startswith(message)
 
 
-def test_a_wrong_flag_names_itself() -> None:
+def test_a_wrong_flag_is_named() -> None:
     with pytest.raises(ConfigError, match=r"^--port: expected int in \[0, 65535\], got 'x'$"):
         load({}, flags={"--port": "x"})
 
 
-def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_together(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load({"EARSHOT_PORT": "x"}, file=write(tmp_path, "prot = 1\n[turn]\nsilence_ms = 1"))
     assert len(str(caught.value).splitlines()) == 3
@@ -170,20 +170,20 @@ def test_an_unreadable_file_is_named(text: str | bytes | None, tmp_path: Path) -
         load({"EARSHOT_CONFIG": str(file)})
 
 
-def test_a_home_of_ones_own(tmp_path: Path) -> None:
+def test_a_home_of_the_users_own_is_loaded(tmp_path: Path) -> None:
     home = load({}, file=write(tmp_path, HOME.format(area="lab"))).config.home
     assert home is not None
     assert [entity.id for entity in home.entities] == ["lamp"]
 
 
-def test_what_is_shown_reads_back_as_the_same(tmp_path: Path) -> None:
+def test_the_shown_configuration_reads_back_unchanged(tmp_path: Path) -> None:
     text = 'language = "de"\n[asr.options]\nmodel = "a\\u0001\\"b\\u007f"\nbeam = 2\n'
     first = load({"EARSHOT_PORT": "1"}, file=write(tmp_path, text + HOME.format(area="lab")))
     again = load({}, file=write(tmp_path, show(first)))
     assert again.config == first.config
 
 
-def test_secrets_are_masked_and_sources_told(tmp_path: Path) -> None:
+def test_secrets_are_masked_and_sources_are_shown(tmp_path: Path) -> None:
     effective = load(
         {"EARSHOT_API_KEY": "k" * 20, "EARSHOT_LLM__OPTIONS__API_KEY": "s" * 20},
         file=write(tmp_path, "[server]\nport = 5"),
@@ -197,7 +197,7 @@ def test_secrets_are_masked_and_sources_told(tmp_path: Path) -> None:
     assert "k" * 20 not in repr(effective.config)
 
 
-def test_every_setting_has_a_sentence_that_is_shown(
+def test_every_setting_is_shown_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Routes behind the real edge and gate, on a real loopback socket."""
+"""Routes behind the real error handling and access control, on a real loopback socket."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -46,7 +46,7 @@ async def serving(
     gate: AccessGate | None = None,
     metrics: PrometheusMetrics | None = None,
 ) -> AsyncIterator[ClientSession]:
-    """A client of a server with these routes; local and without need of a key by default."""
+    """Yields a client of a server with these routes; by default it is local and needs no key."""
     metrics = metrics or PrometheusMetrics()
     app = build(
         routes, gate or AccessGate(is_local=True, key=KEY), metrics, max_body_bytes=MAX_BODY_BYTES
@@ -67,7 +67,7 @@ async def error_of(response: Any) -> dict[str, Any]:
 
 
 async def answer_to(client: ClientSession, request_bytes: bytes) -> bytes:
-    """All that comes until the server closes the connection."""
+    """Returns everything that arrives until the server closes the connection."""
     url = client._base_url
     assert url is not None
     reader, writer = await asyncio.open_connection(url.host, url.port)

@@ -1,4 +1,4 @@
-"""The gate before routing: strangers, hosts, proxies, foreign sites and wrong keys."""
+"""Access control before routing: keys, `Host`, proxies, other origins and wrong keys."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from tests.server.http.harness import KEY, answer_to, error_of, hello, raising, 
 pytestmark = pytest.mark.live
 
 
-def test_strangers_get_401_before_routing() -> None:
+def test_requests_without_a_key_get_401_before_routing() -> None:
     gate = AccessGate(is_local=False, key=KEY)
     routes = [route("/hello", hello), route("/open", hello, is_public=True)]
 
@@ -38,7 +38,7 @@ def test_strangers_get_401_before_routing() -> None:
     asyncio.run(run())
 
 
-def test_the_key_may_come_as_a_password_and_only_the_apis_of_devices_ask_for_one() -> None:
+def test_the_key_may_be_a_password_and_only_device_apis_ask_for_one() -> None:
     gate = AccessGate(is_local=False, key=KEY)
 
     def password(key: str) -> dict[str, str]:
@@ -92,7 +92,7 @@ PROXIED = (
 )
 
 
-def test_whatever_a_proxy_adds_the_key_is_needed() -> None:
+def test_a_proxied_request_needs_the_key_whatever_headers_it_has() -> None:
     async def run() -> None:
         async with serving([route("/hello", hello)]) as client:
             for name in PROXIED:
@@ -108,7 +108,7 @@ def test_whatever_a_proxy_adds_the_key_is_needed() -> None:
     asyncio.run(run())
 
 
-def test_a_page_of_another_site_neither_loads_nor_shows_anything() -> None:
+def test_a_page_of_another_origin_loads_nothing() -> None:
     async def run() -> None:
         routes = [
             route("/hello", hello),
@@ -144,7 +144,7 @@ def test_a_page_of_another_site_neither_loads_nor_shows_anything() -> None:
         ({"https://app.example"}, "https://evil.example", False),
     ],
 )
-def test_only_sites_that_are_named_are_let_into_this_network(
+def test_only_named_origins_get_private_network_access(
     origins: set[str], origin: str, is_let_in: bool
 ) -> None:
     gate = AccessGate(is_local=True, key=KEY, origins=frozenset(origins))
@@ -163,7 +163,7 @@ def test_only_sites_that_are_named_are_let_into_this_network(
     asyncio.run(run())
 
 
-def test_foreign_sites_with_the_key_may_read_the_answer() -> None:
+def test_another_origin_with_the_key_may_read_the_response() -> None:
     site = {"Origin": "https://app.example"}
 
     async def run() -> None:
@@ -187,10 +187,10 @@ def test_foreign_sites_with_the_key_may_read_the_answer() -> None:
     asyncio.run(run())
 
 
-def test_wrong_keys_are_slowed_down_and_the_right_one_is_not(
+def test_wrong_keys_are_delayed_and_the_right_one_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also on public paths, which tell more to who has the key; no key at all costs nothing."""
+    """Also on public paths, which say more to a client with the key. A missing key is free."""
     monkeypatch.setattr(key_attempts, "MAX_WAIT_S", 0.1)
     monkeypatch.setattr(app_file, "CLOSE_TIMEOUT_S", 0.05)
     routes = [route("/hello", hello), route("/open", hello, is_public=True)]

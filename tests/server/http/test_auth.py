@@ -1,4 +1,4 @@
-"""Who gets in: bind address x Host x Origin x key."""
+"""Which requests are allowed: bind address x `Host` x `Origin` x key."""
 
 from base64 import b64encode
 from typing import Literal
@@ -71,7 +71,7 @@ LAN = "192.168.1.5:8080"
         (False, "VOICE.example.:8080", None, KEY, "trusted"),
     ],
 )
-def test_gate(
+def test_the_table_of_allowed_requests(
     is_local: bool, host: str | None, origin: str | None, token: str | None, expected: Verdict
 ) -> None:
     gate = AccessGate(is_local=is_local, key=KEY, hosts=frozenset({"voice.example"}))
@@ -96,7 +96,7 @@ def test_public_paths_need_no_key_but_a_known_host(
     assert verdict(AccessGate(is_local=is_local, key=KEY), caller, is_public=True) == expected
 
 
-def test_what_came_through_a_proxy_is_not_local() -> None:
+def test_a_proxied_request_is_not_local() -> None:
     caller = AccessRequest(LOCAL, is_forwarded=True)
     assert verdict(AccessGate(is_local=True, key=KEY), caller) == "401"
 
@@ -112,7 +112,7 @@ def test_what_came_through_a_proxy_is_not_local() -> None:
         (False, KEY, True, False, "401"),
     ],
 )
-def test_what_a_page_of_another_site_loads_needs_the_key_on_this_machine_too(
+def test_subresources_of_another_origin_need_the_key_on_this_machine(
     is_local: bool, token: str | None, is_basic: bool, is_public: bool, expected: Verdict
 ) -> None:
     caller = AccessRequest(LOCAL, token=token, is_basic=is_basic, is_cross_site=True)
@@ -121,7 +121,7 @@ def test_what_a_page_of_another_site_loads_needs_the_key_on_this_machine_too(
         assert verdict(gate, caller, is_public=is_public) == expected
 
 
-def test_without_a_key_nothing_opens_the_door() -> None:
+def test_a_server_without_a_key_accepts_no_key() -> None:
     for token in (None, "", "anything"):
         caller = AccessRequest(LOCAL, "https://evil.example", token=token)
         assert verdict(AccessGate(is_local=True, key=None), caller) == "401"
@@ -129,20 +129,20 @@ def test_without_a_key_nothing_opens_the_door() -> None:
 
 
 @pytest.mark.parametrize("key", [KEY, None])
-def test_an_expired_client_secret_is_told_so(key: str | None) -> None:
+def test_an_expired_client_secret_has_its_own_error(key: str | None) -> None:
     caller = AccessRequest(LOCAL, "https://good.example", token="ek_old")
     with pytest.raises(Unauthorized, match="client secret"):
         AccessGate(is_local=True, key=key).admit(caller, is_public=False, admits=lambda _: False)
 
 
-def test_a_list_of_origins_shuts_the_others_out_even_with_the_key() -> None:
+def test_unlisted_origins_are_refused_even_with_the_key() -> None:
     gate = AccessGate(is_local=True, key=KEY, origins=frozenset({"https://good.example"}))
     assert verdict(gate, AccessRequest(LOCAL, "https://other.example", token=KEY)) == "403"
     good = AccessRequest(LOCAL, "https://good.example", token=KEY)
     assert gate.admit(good, is_public=False) == AccessGrant(True, "https://good.example")
 
 
-def test_same_origin_gets_no_cors() -> None:
+def test_the_same_origin_gets_no_cors_headers() -> None:
     caller = AccessRequest(LAN, "http://192.168.1.5:8080", token=KEY)
     assert AccessGate(is_local=False, key=KEY).admit(caller, is_public=False).cors_origin is None
 
@@ -171,7 +171,9 @@ def test_default_ports_are_the_same_origin() -> None:
         ("Basic x", f"openai-insecure-api-key.{KEY},realtime", KEY),
     ],
 )
-def test_token(authorization: str | None, subprotocols: str | None, token: str | None) -> None:
+def test_a_bearer_token_is_read_from_the_header(
+    authorization: str | None, subprotocols: str | None, token: str | None
+) -> None:
     assert token_of(authorization, subprotocols) == token
 
 
@@ -185,7 +187,7 @@ def test_token(authorization: str | None, subprotocols: str | None, token: str |
         ("Basic x", KEY, KEY),
     ],
 )
-def test_the_key_in_a_header_of_its_own(
+def test_the_key_may_be_in_its_own_header(
     authorization: str | None, own_header: str, token: str | None
 ) -> None:
     assert token_of(authorization, None, own_header) == token
@@ -195,13 +197,13 @@ def test_the_key_in_a_header_of_its_own(
     ("origin", "expected"),
     [(None, "trusted"), ("http://192.168.1.5:8080", "trusted"), ("https://evil.example", "401")],
 )
-def test_a_password_that_browsers_send_by_themselves_opens_nothing_to_foreign_sites(
+def test_stored_passwords_of_browsers_do_not_admit_other_origins(
     origin: str | None, expected: Verdict
 ) -> None:
     gate = AccessGate(is_local=False, key=KEY)
     assert verdict(gate, AccessRequest(LAN, origin, token=KEY, is_basic=True)) == expected
 
 
-def test_the_key_stays_out_of_reprs() -> None:
+def test_the_key_is_not_in_reprs() -> None:
     assert KEY not in repr(AccessGate(is_local=True, key=KEY))
     assert KEY not in repr(AccessRequest(LOCAL, token=KEY))

@@ -1,4 +1,4 @@
-"""Connections that take their time, bodies that nobody wants to read, and what is no HTTP."""
+"""Slow connections, bodies that no handler reads, and bytes that are not HTTP."""
 
 import asyncio
 import gzip
@@ -42,7 +42,7 @@ async def read_all(request: aioweb.Request) -> aioweb.Response:
 async def served(
     *routes: Route, limit: AddressLimit = NO_LIMIT, context: ssl.SSLContext | None = None
 ) -> AsyncIterator[Callable[[], Awaitable[Talk]]]:
-    """Opens plain connections to a server that needs the key."""
+    """Yields a function that opens plain connections to a server that needs the key."""
     metrics = PrometheusMetrics()
     gate = AccessGate(is_local=False, key=KEY)
     all_routes = (route("/read", read_all, method="POST"), route("/hello", hello), *routes)
@@ -69,7 +69,7 @@ async def head_of(reader: asyncio.StreamReader) -> bytes:
 
 
 async def rest_of(reader: asyncio.StreamReader) -> bytes:
-    """Until the server ends the connection, in whatever way."""
+    """Reads until the server ends the connection, in whatever way."""
     found = b""
     try:
         while piece := await reader.read(65_536):
@@ -121,7 +121,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("status", "headers"), REFUSED.values(), ids=REFUSED)
-def test_nothing_is_read_behind_a_refusal(
+def test_a_body_after_a_refusal_is_not_read(
     status: int, headers: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection ends, long before the body does."""
@@ -168,8 +168,8 @@ def test_a_refused_body_is_neither_inflated_nor_parsed(monkeypatch: pytest.Monke
     assert fed == len(header)
 
 
-def test_a_body_is_invited_only_by_who_wants_it() -> None:
-    """`curl` waits for that with large ones."""
+def test_100_continue_is_sent_only_by_handlers_that_read_the_body() -> None:
+    """`curl` waits for `100 Continue` before it sends a large body."""
 
     async def main() -> None:
         start = b"POST /read HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n" + HOST
@@ -186,8 +186,8 @@ def test_a_body_is_invited_only_by_who_wants_it() -> None:
     asyncio.run(main())
 
 
-def test_who_sends_a_large_body_without_a_key_sees_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is on its way is thrown away: a reset could overtake the answer."""
+def test_a_large_body_without_a_key_gets_the_401_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server discards what is still arriving: a reset could overtake the response."""
     monkeypatch.setattr(connection, "LINGER_S", 0.2)
 
     async def main() -> None:
@@ -210,7 +210,7 @@ BEGUN = {
 
 
 @pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN)
-def test_a_header_that_does_not_come_ends_the_connection(
+def test_a_missing_header_ends_the_connection(
     begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "HEADER_TIMEOUT_S", 0.05)
@@ -224,7 +224,7 @@ def test_a_header_that_does_not_come_ends_the_connection(
     asyncio.run(main())
 
 
-def test_a_header_in_drops_has_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_header_that_trickles_in_gets_no_extra_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HEADER_TIMEOUT_S", 0.1)
 
     async def drip(writer: asyncio.StreamWriter) -> None:
@@ -243,7 +243,9 @@ def test_a_header_in_drops_has_no_more_time(monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(main())
 
 
-def test_the_header_of_a_second_request_has_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_header_of_a_second_request_has_the_same_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def main() -> None:
         async with served() as connect:
             reader, writer = await connect()
@@ -274,7 +276,9 @@ def test_an_idle_connection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "start", [b"Content-Length: 40\r\n\r\nfour", b"Transfer-Encoding: chunked\r\n\r\n4\r\nfo"]
 )
-def test_a_body_that_stops_is_told_and_ends(start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_stalls_gets_an_error_and_ends_the_connection(
+    start: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection, "BODY_TIMEOUT_S", 0.05)
     monkeypatch.setattr(connection, "LINGER_S", 0.05)
 
@@ -289,7 +293,7 @@ def test_a_body_that_stops_is_told_and_ends(start: bytes, monkeypatch: pytest.Mo
     asyncio.run(main())
 
 
-def test_a_slow_body_lives_and_so_does_an_answer_that_takes_long(
+def test_slow_bodies_and_slow_responses_are_not_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("HEADER_TIMEOUT_S", "BODY_TIMEOUT_S"):
@@ -313,10 +317,10 @@ def test_a_slow_body_lives_and_so_does_an_answer_that_takes_long(
     asyncio.run(main())
 
 
-def test_a_body_waits_for_a_handler_that_does_not_read_yet(
+def test_a_body_waits_until_its_handler_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The client cannot send: its connection is paused."""
+    """The client cannot send meanwhile, because its connection is paused."""
     monkeypatch.setattr(connection, "BODY_TIMEOUT_S", 0.05)
     size = 4_000_000
 
@@ -340,7 +344,7 @@ def test_a_body_waits_for_a_handler_that_does_not_read_yet(
     asyncio.run(main())
 
 
-def test_an_open_websocket_has_its_own_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_websocket_is_exempt_from_the_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HEADER_TIMEOUT_S", "BODY_TIMEOUT_S"):
         monkeypatch.setattr(connection, name, 0.05)
     text = b"\x81\x82\0\0\0\0hi"
@@ -382,7 +386,9 @@ PARSE_ERRORS = {
 
 
 @pytest.mark.parametrize("sent", PARSE_ERRORS.values(), ids=PARSE_ERRORS)
-def test_no_answer_names_the_software(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_response_names_the_server_software(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connection, "LINGER_S", 0.05)
 
     async def main() -> bytes:
@@ -398,7 +404,7 @@ def test_no_answer_names_the_software(sent: bytes, monkeypatch: pytest.MonkeyPat
         assert name not in answer
 
 
-def test_a_bug_below_the_application_names_no_software_either(
+def test_an_error_below_the_application_does_not_name_the_software(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main() -> None:
@@ -422,7 +428,7 @@ def _of_one_address(count: int) -> AddressLimit:
     return AddressLimit(count, lambda _: False)
 
 
-def test_one_address_holds_so_many_connections_and_no_more(
+def test_connections_per_address_are_limited(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
@@ -457,7 +463,9 @@ def test_one_address_holds_so_many_connections_and_no_more(
         ("172.18.0.2", False),
     ],
 )
-def test_this_machine_and_trusted_proxies_are_not_counted(host: str, is_counted: bool) -> None:
+def test_local_clients_and_trusted_proxies_have_no_connection_limit(
+    host: str, is_counted: bool
+) -> None:
     from server.net.allowlist import networks_of
 
     limit = AddressLimit(1, exempt_addresses(networks_of(["172.18.0.0/16"], "x")))
@@ -484,10 +492,8 @@ def test_this_machine_and_trusted_proxies_are_not_counted(host: str, is_counted:
         ("fd00:1:2:3::1", "fd00:1:2:3::2", False),
     ],
 )
-def test_a_network_of_the_internet_holds_what_one_address_may(
-    one: str, other: str, is_same: bool
-) -> None:
-    """Of IPv6 a stranger has a whole /64; the machines of a house share one that is theirs."""
+def test_a_public_ipv6_network_counts_as_one_address(one: str, other: str, is_same: bool) -> None:
+    """A public IPv6 client has a whole /64; the machines of a home share one private network."""
     limit = _of_one_address(1)
 
     async def main() -> None:
@@ -500,13 +506,13 @@ def test_a_network_of_the_internet_holds_what_one_address_may(
     asyncio.run(main())
 
 
-def test_files_that_run_out_are_logged_and_the_connections_wait(
+def test_exhausted_file_descriptors_are_logged_and_connections_wait(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(acceptor, "FILES_PAUSE_S", 0.05)
 
     class Scarce(socket.socket):
-        """Its system has no file left, twice."""
+        """A socket whose system twice has no file descriptor left."""
 
         left = 2
 
@@ -535,7 +541,7 @@ def test_files_that_run_out_are_logged_and_the_connections_wait(
     assert "ulimit -n" in line
 
 
-def test_the_backlog_is_the_systems_and_who_takes_nothing_is_let_go() -> None:
+def test_the_backlog_is_the_systems_limit_and_clients_that_read_nothing_are_dropped() -> None:
     assert BACKLOG >= 65_535
     (listening,) = bind("127.0.0.1", 0)
     with listening, socket.create_connection(listening.getsockname()) as client:
@@ -545,7 +551,7 @@ def test_the_backlog_is_the_systems_and_who_takes_nothing_is_let_go() -> None:
             assert accepted.getsockopt(socket.IPPROTO_TCP, option) == UNACKNOWLEDGED_TIMEOUT_MS
 
 
-def test_http_on_the_port_of_https_is_sent_there(tmp_path: Path) -> None:
+def test_http_on_the_https_port_is_redirected(tmp_path: Path) -> None:
     tls = open_tls("auto", tmp_path, ["localhost"], [], datetime.now(UTC))
     assert tls is not None
 
@@ -574,7 +580,7 @@ def test_http_on_the_port_of_https_is_sent_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01"], ids=["nothing", "half a handshake"])
-def test_a_tls_handshake_that_does_not_come_ends_the_connection(
+def test_a_missing_tls_handshake_ends_the_connection(
     sent: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tls = open_tls("auto", tmp_path, ["localhost"], [], datetime.now(UTC))

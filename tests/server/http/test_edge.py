@@ -1,4 +1,4 @@
-"""Errors into answers, request ids and size limits."""
+"""Error responses, request ids and size limits."""
 
 import asyncio
 import io
@@ -86,7 +86,7 @@ def test_every_error_has_a_status_and_a_close_code(
     assert close_code_of(error) == close_code
 
 
-def test_no_class_of_the_tree_is_forgotten() -> None:
+def test_every_error_class_is_mapped() -> None:
     def below(cls: type[EarshotError]) -> set[type[EarshotError]]:
         return {cls}.union(*(below(sub) for sub in cls.__subclasses__()))
 
@@ -94,7 +94,7 @@ def test_no_class_of_the_tree_is_forgotten() -> None:
     assert in_core == {type(error) for error, _, _ in TABLE}
 
 
-def test_answers_say_when_to_come_back_and_what_was_wrong() -> None:
+def test_error_responses_have_retry_after_code_and_param() -> None:
     assert error_response(OverloadedError("x", retry_after_s=7)).headers["Retry-After"] == "7"
     assert error_response(EarshotError("x")).headers["x-should-retry"] == "false"
     assert "x-should-retry" not in error_response(EngineCrashed("asr", "x")).headers
@@ -119,13 +119,13 @@ def test_answers_say_when_to_come_back_and_what_was_wrong() -> None:
         ("ümlaut", False),
     ],
 )
-def test_request_ids(header: str | None, is_kept: bool) -> None:
+def test_every_response_has_a_request_id(header: str | None, is_kept: bool) -> None:
     found = request_id_of(header)
     assert (found == header) is is_kept
     assert is_kept or found.startswith("req_")
 
 
-def test_request_ids_are_echoed_and_in_log_lines(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_clients_request_id_is_returned_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     from server.runtime.logs import _add_request_id
 
     caplog.handler.addFilter(_add_request_id)
@@ -154,7 +154,7 @@ def test_request_ids_are_echoed_and_in_log_lines(caplog: pytest.LogCaptureFixtur
         (b"GET / HTTP/1.1\r\nContent-Length: secret\r\n\r\n", 400),
     ],
 )
-def test_what_is_no_http_gets_an_id_and_one_line_without_its_bytes(
+def test_bytes_that_are_not_http_get_a_request_id_and_one_log_line(
     request_bytes: bytes, status: int
 ) -> None:
     log = io.StringIO()
@@ -176,7 +176,7 @@ def test_what_is_no_http_gets_an_id_and_one_line_without_its_bytes(
 
 
 @pytest.mark.parametrize("target", ["http://xn--/hello", "http://[v1.x]/hello", "http://h:1/hello"])
-def test_of_a_target_that_is_a_whole_url_the_path_is_answered(target: str) -> None:
+def test_a_request_target_may_be_an_absolute_url(target: str) -> None:
     async def run() -> None:
         async with serving([route("/hello", hello)]) as client:
             for host, status in (
@@ -191,7 +191,9 @@ def test_of_a_target_that_is_a_whole_url_the_path_is_answered(target: str) -> No
     asyncio.run(run())
 
 
-def test_a_bug_is_a_500_that_tells_nothing_but_the_id(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_is_a_500_with_only_the_request_id(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     metrics = PrometheusMetrics()
 
     async def run() -> None:
@@ -221,7 +223,9 @@ def test_a_bug_is_a_500_that_tells_nothing_but_the_id(caplog: pytest.LogCaptureF
         (aioweb.HTTPBadRequest(text="no"), 400, "invalid_request"),
     ],
 )
-def test_groups_and_the_web_librarys_errors(error: Exception, status: int, code: str) -> None:
+def test_exception_groups_and_errors_of_aiohttp_are_mapped(
+    error: Exception, status: int, code: str
+) -> None:
     async def run() -> None:
         async with serving([route("/x", raising(error))]) as client:
             response = await client.get("/x")
@@ -230,7 +234,7 @@ def test_groups_and_the_web_librarys_errors(error: Exception, status: int, code:
     asyncio.run(run())
 
 
-def test_unknown_paths_wrong_methods_and_redirects() -> None:
+def test_unknown_paths_and_wrong_methods_have_json_errors() -> None:
     async def run() -> None:
         routes = [
             route("/hello", hello),
@@ -268,7 +272,7 @@ def test_bodies_above_the_limit_are_refused() -> None:
     asyncio.run(run())
 
 
-def test_a_websocket_under_way_is_closed_with_the_code() -> None:
+def test_an_open_websocket_is_closed_with_the_code_of_its_error() -> None:
     async def fail(request: aioweb.Request) -> aioweb.StreamResponse:
         socket = aioweb.WebSocketResponse()
         await socket.prepare(request)
@@ -287,7 +291,7 @@ def test_a_websocket_under_way_is_closed_with_the_code() -> None:
     asyncio.run(run())
 
 
-def test_half_an_answer_does_not_look_like_a_whole_one() -> None:
+def test_a_response_that_fails_halfway_does_not_look_complete() -> None:
     async def fail(request: aioweb.Request) -> aioweb.StreamResponse:
         response = aioweb.StreamResponse()
         await response.prepare(request)
@@ -302,8 +306,10 @@ def test_half_an_answer_does_not_look_like_a_whole_one() -> None:
     asyncio.run(run())
 
 
-def test_a_body_that_is_no_gzip_is_no_bug(caplog: pytest.LogCaptureFixture) -> None:
-    """Not even of one without a key: it could fill the log."""
+def test_a_body_that_is_not_gzip_is_not_logged_as_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not even for a client without a key, which could fill the log otherwise."""
 
     async def run() -> None:
         async with serving(
@@ -322,7 +328,7 @@ def test_a_body_that_is_no_gzip_is_no_bug(caplog: pytest.LogCaptureFixture) -> N
     ("error", "code", "has_traceback"),
     [(EngineCrashed("asr", "x"), "engine_crashed", False), (ValueError("b"), "internal", True)],
 )
-def test_work_beyond_its_request_fails_alone(
+def test_a_failed_background_task_of_a_request_ends_only_itself(
     error: Exception, code: str, has_traceback: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     metrics = PrometheusMetrics()
@@ -336,7 +342,7 @@ def test_work_beyond_its_request_fails_alone(
     assert "rtc_1" in caplog.text
 
 
-def test_a_route_may_take_larger_bodies_that_it_reads_itself() -> None:
+def test_a_route_that_streams_may_accept_larger_bodies() -> None:
     async def streamed(request: aioweb.Request) -> aioweb.Response:
         total = 0
         async for chunk in request.content.iter_any():
@@ -357,7 +363,7 @@ def test_a_route_may_take_larger_bodies_that_it_reads_itself() -> None:
     asyncio.run(scene())
 
 
-def test_a_route_may_take_smaller_bodies_also_in_chunks() -> None:
+def test_a_route_may_accept_only_smaller_bodies_even_chunked() -> None:
     async def read(request: aioweb.Request) -> aioweb.Response:
         return aioweb.Response(text=str(len(await request.read())))
 
@@ -379,7 +385,7 @@ def test_a_route_may_take_smaller_bodies_also_in_chunks() -> None:
     asyncio.run(scene())
 
 
-def test_a_watch_does_not_hold_a_server_that_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_stream_does_not_delay_the_servers_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app_file, "CLOSE_TIMEOUT_S", 3600)
 
     async def watch(request: aioweb.Request) -> aioweb.StreamResponse:

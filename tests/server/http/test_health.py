@@ -1,4 +1,4 @@
-"""`/health` for everybody, for trusted callers, and while the server comes and goes."""
+"""`/health` for any client, for trusted clients, and while the server starts and stops."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ def details(state: LifecycleState) -> Health:
     return Health(state, version="1", sessions=2, max_sessions=8, loaded={"asr": "pocketsphinx"})
 
 
-def test_states_and_what_strangers_learn() -> None:
+def test_health_states_and_what_clients_without_a_key_see() -> None:
     async def run() -> None:
         lifecycle = Lifecycle()
         gate = AccessGate(is_local=False, key=KEY)
@@ -43,7 +43,7 @@ def test_states_and_what_strangers_learn() -> None:
     asyncio.run(run())
 
 
-def test_this_machine_needs_no_key_for_details() -> None:
+def test_local_clients_see_the_details_without_a_key() -> None:
     async def run() -> None:
         lifecycle = Lifecycle()
         lifecycle.watch(lambda: True)
@@ -56,7 +56,7 @@ def test_this_machine_needs_no_key_for_details() -> None:
 
 
 class Work:
-    """Turns that take `takes_s` to end."""
+    """Turns that need `takes_s` to end."""
 
     count = 1
 
@@ -69,7 +69,7 @@ class Work:
         self.has_ended = True
 
 
-def test_draining_waits_for_turns_but_not_for_ever() -> None:
+def test_a_drain_waits_for_turns_up_to_its_timeout() -> None:
     quick, stuck = Work(3), Work(1000)
     assert run_virtual(drain(quick, 10)) == 3
     assert quick.has_ended

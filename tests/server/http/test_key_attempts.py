@@ -1,4 +1,4 @@
-"""Wrong keys: how long their answers are held back, for whom, and for whom not."""
+"""Wrong keys: how long their responses are delayed, and for which addresses."""
 
 import asyncio
 import logging
@@ -23,14 +23,14 @@ def waits(keys: KeyAttemptLimiter, remote: str, count: int, now: float = 0.0) ->
     return [keys.count_wrong_key(remote, now) for _ in range(count)]
 
 
-def test_some_are_free_and_the_further_ones_take_longer_and_longer() -> None:
+def test_after_a_few_wrong_keys_the_delay_grows() -> None:
     keys = KeyAttemptLimiter()
     assert waits(keys, HERE, FREE_ATTEMPTS) == [0.0] * FREE_ATTEMPTS
     assert waits(keys, HERE, 6) == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
     assert waits(keys, HERE, 2000)[-1] == MAX_WAIT_S
 
 
-def test_each_address_counts_for_itself() -> None:
+def test_each_address_is_counted_separately() -> None:
     keys = KeyAttemptLimiter()
     waits(keys, HERE, FREE_ATTEMPTS + 5)
     assert waits(keys, THERE, 1) == [0.0]
@@ -45,28 +45,28 @@ def test_each_address_counts_for_itself() -> None:
         ("fe80::1%eth0", "fe80::1", True),
     ],
 )
-def test_a_network_of_ipv6_is_one_address(one: str, other: str, is_same: bool) -> None:
+def test_an_ipv6_network_counts_as_one_address(one: str, other: str, is_same: bool) -> None:
     keys = KeyAttemptLimiter()
     waits(keys, one, FREE_ATTEMPTS)
     assert (keys.count_wrong_key(other, 0.0) > 0) is is_same
 
 
-def test_an_address_that_was_quiet_begins_anew() -> None:
+def test_a_quiet_address_is_forgotten() -> None:
     keys = KeyAttemptLimiter()
     waits(keys, HERE, FREE_ATTEMPTS + 5)
     assert keys.count_wrong_key(HERE, RESET_AFTER_S) == MAX_WAIT_S
     assert keys.count_wrong_key(HERE, 2 * RESET_AFTER_S + 1) == 0.0
 
 
-def test_the_addresses_are_bounded() -> None:
+def test_the_number_of_remembered_addresses_is_limited() -> None:
     keys = KeyAttemptLimiter()
     for number in range(MAX_ADDRESSES + 100):
         keys.count_wrong_key(f"10.1.{number // 256}.{number % 256}", 0.0)
     assert len(keys._wrong) == MAX_ADDRESSES
 
 
-def test_every_answer_waits_however_many_do() -> None:
-    """None is given at once: a flood of guesses would be answered as fast as it comes."""
+def test_every_wrong_key_is_delayed_however_many_wait() -> None:
+    """Otherwise a flood of guesses would be answered as fast as it arrives."""
     waited: Counter[float] = Counter()
 
     async def guess(keys: KeyAttemptLimiter) -> None:
@@ -87,7 +87,7 @@ def test_every_answer_waits_however_many_do() -> None:
     assert waited == {MAX_WAIT_S: 1100}
 
 
-def test_the_log_tells_it_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_keys_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     waits(KeyAttemptLimiter(), HERE, FREE_ATTEMPTS + 50)
     (line,) = caplog.messages

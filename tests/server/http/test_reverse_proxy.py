@@ -1,4 +1,4 @@
-"""nginx in front of the server, as `docs/reverse-proxy.md` has it."""
+"""nginx in front of the server, configured as `docs/reverse-proxy.md` shows."""
 
 import asyncio
 import io
@@ -54,7 +54,7 @@ AS_IT_COMES = "server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass {upst
 
 
 def documented(folder: Path, port: int, upstream: str) -> str:
-    """The configuration of the page, with this machine's port, upstream and certificate."""
+    """Returns the documented configuration with this machine's port, upstream and certificate."""
     page = (ROOT / "docs" / "reverse-proxy.md").read_text(encoding="utf-8")
     found: list[str] = re.findall(r"```nginx\n(.*?)```", page, re.DOTALL)
     (text,) = found
@@ -72,7 +72,7 @@ def documented(folder: Path, port: int, upstream: str) -> str:
 
 @contextmanager
 def nginx(folder: Path, port: int, servers: str) -> Iterator[None]:
-    """Running, from when it listens."""
+    """Runs it; yields when it listens."""
     program = shutil.which("nginx", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
     require(program, "nginx is not installed")
     file = folder / "nginx.conf"
@@ -103,7 +103,7 @@ async def _listens(port: int, process: subprocess.Popen[bytes]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """A client of the public name, wherever that leads."""
+    """A client that resolves the public name to nginx."""
 
     session: aiohttp.ClientSession
     port: int
@@ -172,14 +172,14 @@ async def _converses_over_a_websocket(browser: Browser) -> None:
 
 
 async def _gets_events_as_they_are_made(browser: Browser) -> None:
-    """The stream has a few bytes and goes on: a proxy that buffers would keep them."""
+    """The stream has a few bytes and goes on: a buffering proxy would hold them back."""
     async with asyncio.timeout(TIMEOUT_S), browser.ask("GET", "/earshot/home/events") as stream:
         assert stream.status == 200
         assert (await stream.content.readline()).strip()
 
 
 async def _uploads_while_it_is_made(browser: Browser) -> None:
-    """More than nginx takes by itself; and the server is asked before the last byte is sent."""
+    """The body exceeds nginx's default limit; the server gets it before its last byte is sent."""
     form = aiohttp.FormData({"model": "default", "response_format": "json"})
     form.add_field("file", silence_wav(60), filename="a.wav")
     async with browser.ask("POST", "/v1/audio/transcriptions", data=form) as answer:
@@ -198,7 +198,7 @@ async def _uploads_while_it_is_made(browser: Browser) -> None:
         is_refused.set()
 
 
-def test_the_documented_nginx(tmp_path: Path) -> None:
+def test_the_documented_nginx_configuration_works(tmp_path: Path) -> None:
     settings = {
         "EARSHOT_ALLOWED_HOSTS": NAME,
         "EARSHOT_ALLOWED_ORIGINS": "https://app.example",
@@ -221,7 +221,7 @@ def test_the_documented_nginx(tmp_path: Path) -> None:
         asyncio.run(act(port))
 
 
-def test_a_proxy_that_says_nothing_of_itself_opens_nothing(tmp_path: Path) -> None:
+def test_a_proxy_without_forwarding_headers_gives_no_access(tmp_path: Path) -> None:
     async def act(port: int) -> None:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
             assert (await session.get("/")).status == 200

@@ -1,4 +1,4 @@
-"""First lines of connections: raw texts are escaped, everything else passes as it came."""
+"""Request lines: unescaped text is escaped, everything else passes unchanged."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def passed(data: bytes, step: int) -> bytes:
         (b"text=\r\x00\x1b", b"text=%0D%00%1B"),
     ],
 )
-def test_a_raw_text_is_escaped(url: bytes, escaped: bytes, step: int) -> None:
+def test_unescaped_text_in_a_url_is_escaped(url: bytes, escaped: bytes, step: int) -> None:
     before = b"GET /api/tts?" + url + b" HTTP/1.1\r\n" + REST
     assert passed(before, step) == b"GET /api/tts?" + escaped + b" HTTP/1.1\r\n" + REST
 
@@ -43,5 +43,5 @@ def test_a_raw_text_is_escaped(url: bytes, escaped: bytes, step: int) -> None:
         b"GET /api/tts?" + b"a " * MAX_LINE_BYTES,
     ],
 )
-def test_anything_else_passes_as_it_came(data: bytes, step: int) -> None:
+def test_any_other_request_passes_unchanged(data: bytes, step: int) -> None:
     assert passed(data, step) == data

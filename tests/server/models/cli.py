@@ -1,4 +1,4 @@
-"""`earshot models` as a process."""
+"""Runs `earshot models` as a process."""
 
 import os
 from pathlib import Path

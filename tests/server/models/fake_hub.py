@@ -1,4 +1,4 @@
-"""As much of a hub as a download touches, with the ways in which one fails."""
+"""A fake model hub: the parts of its API that a download uses, and its failures."""
 
 import hashlib
 import struct
@@ -21,7 +21,7 @@ LARGE = (".bin", ".safetensors", ".pt")
 
 
 def weights_file(length: int = 300_000, spec: str = "WhisperSpec") -> bytes:
-    """A `model.bin` of one float16 variable."""
+    """Returns a `model.bin` with one float16 variable."""
 
     def text(words: str) -> bytes:
         return struct.pack("<H", len(words) + 1) + words.encode() + b"\0"
@@ -45,7 +45,7 @@ def whisper_files() -> dict[str, bytes]:
 
 @dataclass
 class FakeHub:
-    """What it holds, how it misbehaves, and what it was asked."""
+    """The files and failures of the fake hub, and the requests that it got."""
 
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
     commit: str = "c" * 40
@@ -69,7 +69,7 @@ class FakeHub:
     url: str = ""
 
     def hub(self, **changes: Any) -> Hub:
-        """It as the code under test sees it; waits for nothing between attempts."""
+        """Returns the hub as the code under test sees it, without waits between attempts."""
         return Hub(**{"endpoint": self.url, "sleep": lambda _: None, "stall_s": 5.0, **changes})
 
     def ranges(self, name: str) -> list[str]:

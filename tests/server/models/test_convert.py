@@ -1,4 +1,4 @@
-"""Checkpoints of our own tiny Whisper become models that hear the same words as the original."""
+"""Converted checkpoints of our own tiny Whisper give the same transcripts as the original."""
 
 import sys
 import tomllib
@@ -53,7 +53,7 @@ torch.save({"dims": dims, "model_state_dict": state}, target / "ours.pt")
 
 @pytest.fixture(scope="module")
 def python() -> Iterator[str]:
-    """An interpreter that has torch: this one, or one of an environment made for these tests."""
+    """An interpreter with torch: this one, or one of an environment made for these tests."""
     if all(find_spec(library) for library in LIBRARIES):
         yield sys.executable
         return
@@ -103,7 +103,7 @@ def _convert(models: Path, python: str, source: str, name: str, quantization: st
         ("int8_float16", "int8"),
     ],
 )
-def test_a_converted_model_hears_the_same(
+def test_a_converted_model_gives_the_same_transcript(
     quantization: str, weight_type: str, python: str, checkpoint: Path, tmp_path: Path
 ) -> None:
     folder = _convert(tmp_path, python, str(checkpoint), "ours", quantization)
@@ -117,7 +117,7 @@ def test_a_converted_model_hears_the_same(
 
 
 def _with_older_tokenizer(folder: Path) -> None:
-    """Its tokenizer as the three files that were before `tokenizer.json`."""
+    """Writes its tokenizer as the three files that `tokenizer.json` replaced."""
     whole = decode((folder / "tokenizer.json").read_bytes())
     (folder / "tokenizer.json").unlink()
     added = whole["added_tokens"]
@@ -131,7 +131,7 @@ def _with_older_tokenizer(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("is_older", [False, True])
-def test_an_openai_checkpoint_too(
+def test_an_openai_checkpoint_is_converted(
     is_older: bool, python: str, checkpoint: Path, tmp_path: Path
 ) -> None:
     mine = tmp_path / "mine.checkpoint"
@@ -146,7 +146,7 @@ def test_an_openai_checkpoint_too(
     assert _heard(folder) == list(COMMANDS)
 
 
-def test_a_fine_tune_with_the_older_tokenizer_files_and_what_its_trainer_left(
+def test_a_fine_tune_with_older_tokenizer_files_and_trainer_state_is_converted(
     python: str, checkpoint: Path, tmp_path: Path
 ) -> None:
     mine = tmp_path / "mine.checkpoint"
@@ -171,7 +171,7 @@ def test_a_known_name_is_pulled_first(python: str, checkpoint: Path, tmp_path: P
     assert "openai--whisper-tiny" in earshot(tmp_path, "", "list")[1]
 
 
-def test_a_checkpoint_that_is_none(python: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_checkpoint_is_refused(python: str, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_bytes(b'{"model_type": "whisper"}')
     (tmp_path / "mine" / "model.safetensors").write_bytes(b"nonsense")

@@ -1,4 +1,4 @@
-"""`auto` on a GPU goes by a decode that was timed there, here by a scripted device."""
+"""On a GPU `auto` chooses a model by a timed decode; here the device is scripted."""
 
 import asyncio
 from pathlib import Path
@@ -23,7 +23,7 @@ TAKES_MS = {"tiny": 60.0, "small": 420.0, "large-v2": 4100.0}
 
 
 class Device:
-    """Takes so long for each model; fails where none is said."""
+    """A device with a decode time per model; a model without one fails."""
 
     def __init__(self, **takes_ms: float) -> None:
         self.takes_ms = takes_ms
@@ -51,7 +51,7 @@ def models(tmp_path: Path) -> Path:
 def started(
     models: Path, device: Device, hardware: Hardware = GTX_1060, asr: AsrConfig | None = None
 ) -> tuple[str, str]:
-    """The model of a start, and why it is taken."""
+    """Starts and returns the chosen model and the reason."""
     config = Config(paths=PathsConfig(models_dir=str(models)), asr=asr or AsrConfig())
     known = {"asr": [EngineAvailability("faster_whisper", True, "")]}
     found = PlacementInputs(hardware, find_whisper(models), known)  # type: ignore[arg-type]
@@ -65,8 +65,8 @@ def started(
     return Path(choice.options["model"]).name, choice.why
 
 
-def test_a_gtx_1060_is_not_given_large_v2_because_it_fits(models: Path) -> None:
-    """Its memory holds it; a sentence would take four seconds."""
+def test_large_v2_is_not_chosen_on_a_slow_gpu_just_because_it_fits(models: Path) -> None:
+    """The model fits into its memory, but a sentence would take four seconds."""
     name, why = started(models, device := Device(**TAKES_MS))
     assert name == "small"
     assert device.asked == ["large-v2", "small"]
@@ -74,12 +74,12 @@ def test_a_gtx_1060_is_not_given_large_v2_because_it_fits(models: Path) -> None:
     assert "too slow beyond 800 ms: large-v2 takes 4100 ms" in why
 
 
-def test_the_engines_name_alone_leaves_the_model_to_the_clock_too(models: Path) -> None:
+def test_a_configured_engine_without_a_model_is_timed_too(models: Path) -> None:
     asr = AsrConfig(engine="faster_whisper")
     assert started(models, Device(**TAKES_MS), asr=asr)[0] == "small"
 
 
-def test_a_second_start_knows_what_the_first_one_measured(models: Path) -> None:
+def test_a_second_start_uses_the_stored_measurement(models: Path) -> None:
     first = started(models, Device(**TAKES_MS))
     assert started(models, again := Device()) == first
     assert again.asked == []
@@ -89,24 +89,24 @@ def test_a_second_start_knows_what_the_first_one_measured(models: Path) -> None:
     }
 
 
-def test_what_is_fast_enough_keeps_its_place(models: Path) -> None:
+def test_a_model_that_is_fast_enough_is_kept(models: Path) -> None:
     name, why = started(models, device := Device(**{"large-v2": LIVE_MS}))
     assert (name, device.asked) == ("large-v2", ["large-v2"])
     assert "800 ms per utterance, measured" in why
 
 
-def test_where_all_are_too_slow_the_smallest_is_taken(models: Path) -> None:
+def test_the_smallest_model_is_chosen_if_all_are_too_slow(models: Path) -> None:
     name, why = started(models, Device(**dict.fromkeys(SIZES_MB, 900.0)))
     assert name == "tiny"
     assert "small takes 900 ms" in why
 
 
-def test_a_model_that_does_not_come_up_in_time_is_too_slow(models: Path) -> None:
+def test_a_model_that_does_not_load_in_time_is_too_slow(models: Path) -> None:
     device = Device(**TAKES_MS | {"large-v2": 2000 * MAX_START_S})
     assert started(models, device)[0] == "small"
 
 
-def test_what_cannot_be_timed_is_left_to_its_memory_and_said_so(models: Path) -> None:
+def test_a_model_that_cannot_be_timed_is_chosen_by_memory_with_a_log_line(models: Path) -> None:
     name, why = started(models, Device())
     assert name == "large-v2"
     assert "by its memory; it was not timed there yet" in why
@@ -121,7 +121,7 @@ def test_what_cannot_be_timed_is_left_to_its_memory_and_said_so(models: Path) ->
         (GTX_1060, AsrConfig(engine="faster_whisper", options={"model": "m/small"})),
     ],
 )
-def test_processors_and_what_is_configured_are_not_timed(
+def test_cpus_and_configured_models_are_not_timed(
     models: Path, hardware: Hardware, asr: AsrConfig
 ) -> None:
     started(models, device := Device(), hardware, asr)

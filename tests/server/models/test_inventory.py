@@ -1,4 +1,4 @@
-"""What needs no hub: which model fits, what a file says about itself, how progress looks."""
+"""What needs no hub: the choice of a model, the description of a file, the progress line."""
 
 import io
 import shutil
@@ -35,7 +35,9 @@ from tests.server.models.fake_hub import weights_file
         (16, 128, 140, "large-v3-turbo"),
     ],
 )
-def test_auto_fits_the_machine(cores: int, memory_gb: float, vram_gb: float, name: str) -> None:
+def test_auto_chooses_a_model_that_fits_the_machine(
+    cores: int, memory_gb: float, vram_gb: float, name: str
+) -> None:
     gpus = (Gpu("GPU", vram_gb, vram_gb, "8.9"),) if vram_gb else ()
     entry, why = automatic(Hardware(cores, memory_gb, gpus))
     assert entry.name == name
@@ -58,7 +60,7 @@ OLD_GPU = Hardware(4, 16.0, (Gpu("GTX 1060", 3.0, 2.9, "6.1"),))
         ({TURBO: 4100.0}, "H100", "large-v3-turbo", "it was not timed there yet. The first start"),
     ],
 )
-def test_auto_goes_by_what_was_timed_on_this_gpu(
+def test_auto_chooses_by_times_measured_on_this_gpu(
     took_ms: dict[str, float], device: str, name: str, said: str
 ) -> None:
     measured = {folder: ModelBenchmark("", ms, device=device) for folder, ms in took_ms.items()}
@@ -67,7 +69,7 @@ def test_auto_goes_by_what_was_timed_on_this_gpu(
     assert said in why
 
 
-def test_auto_goes_by_what_was_timed_on_this_processor() -> None:
+def test_auto_chooses_by_times_measured_on_this_cpu() -> None:
     measured = {SMALL: ModelBenchmark("", 600.0, device="2 cores")}
     assert automatic(Hardware(2, 3.7), measured)[0].name == "small"
 
@@ -84,7 +86,7 @@ def test_auto_goes_by_what_was_timed_on_this_processor() -> None:
         ("https://hub/o/r/tree/v2", "o/r", "o--r"),
     ],
 )  # fmt: skip
-def test_what_can_be_said(wanted: str, repository: str, folder: str) -> None:
+def test_the_forms_of_a_model_name(wanted: str, repository: str, folder: str) -> None:
     source = source_of(wanted)
     assert (source.repository, source.folder) == (repository, folder)
     assert source.endpoint == ("https://hub" if "://" in wanted else "")
@@ -102,7 +104,7 @@ def test_what_can_be_said(wanted: str, repository: str, folder: str) -> None:
         "file:///a/b",
     ],
 )
-def test_addresses_that_are_no_page(wrong: str) -> None:
+def test_addresses_that_are_not_a_model_page_are_refused(wrong: str) -> None:
     with pytest.raises(ModelsError, match="expected https://HUB/ORGANISATION/REPOSITORY"):
         source_of(wrong)
 
@@ -113,14 +115,14 @@ def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_checkpoints_of_known_models() -> None:
+def test_checkpoints_of_known_models_have_names() -> None:
     assert checkpoint_of(require_entry("wis-tiny")).repository == "openai/whisper-tiny"
     entry = require_entry("large-v2-multi-hans")
     assert checkpoint_of(entry).repository == entry.repository
 
 
 @pytest.mark.many
-def test_a_weights_file_tells_itself(tmp_path: Path) -> None:
+def test_a_weights_file_describes_itself(tmp_path: Path) -> None:
     file = tmp_path / "model.bin"
     whole = weights_file(1000)
     file.write_bytes(whole)
@@ -141,7 +143,7 @@ def test_a_weights_file_tells_itself(tmp_path: Path) -> None:
         weights_file().replace(struct.pack("<II", 3, 1), struct.pack("<II", 3, 2**31)),
     ],
 )
-def test_foreign_files_are_told(content: bytes, tmp_path: Path) -> None:
+def test_files_of_other_formats_are_recognised(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "model.bin"
     file.write_bytes(content)
     with pytest.raises(UnreadableWeightsError, match=r"model\.bin is not a CTranslate2 model"):
@@ -150,7 +152,7 @@ def test_foreign_files_are_told(content: bytes, tmp_path: Path) -> None:
         read_weights_file(tmp_path / "nothing")
 
 
-def test_installed_kinds(tmp_path: Path) -> None:
+def test_installed_models_are_listed_by_kind(tmp_path: Path) -> None:
     assert installed(tmp_path / "nowhere") == ()
     for folder, files in {
         "faster-whisper-tiny": {"config.json": b'{"lang_ids": [1]}', "tokenizer.json": b"{}",
@@ -187,7 +189,9 @@ def test_installed_kinds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("file", "content"), [("config.json", b"[]"), ("model.bin", b"")])
-def test_a_broken_model_names_the_file(file: str, content: bytes, tmp_path: Path) -> None:
+def test_a_broken_model_is_reported_with_its_file(
+    file: str, content: bytes, tmp_path: Path
+) -> None:
     whole = {"config.json": b"{}", "tokenizer.json": b"{}", "model.bin": weights_file()}
     (tmp_path / "ours").mkdir()
     for name, data in (whole | {file: content}).items():
@@ -197,8 +201,8 @@ def test_a_broken_model_names_the_file(file: str, content: bytes, tmp_path: Path
     assert file in one.problem
 
 
-def test_a_name_of_several_means_the_folder_and_then_the_best(tmp_path: Path) -> None:
-    """`rm` removes what is found here."""
+def test_an_ambiguous_name_means_the_folder_and_then_the_best_model(tmp_path: Path) -> None:
+    """`rm` removes the folder that is found here."""
     whole = {"config.json": b"{}", "tokenizer.json": b"{}", "model.bin": weights_file()}
     for folder, files in {
         ".faster-whisper-tiny.partial": {"a.part": b"w"},
@@ -215,7 +219,7 @@ def test_a_name_of_several_means_the_folder_and_then_the_best(tmp_path: Path) ->
     assert find_installed(tmp_path, "tiny").kind == "partial"
 
 
-def test_a_damaged_record_is_told(tmp_path: Path) -> None:
+def test_a_damaged_record_is_reported(tmp_path: Path) -> None:
     assert read_record(tmp_path) is None
     (tmp_path / FILE).write_bytes(b"{")
     with pytest.raises(ModelsError, match=r"source\.json"):
@@ -227,7 +231,7 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_progress_on_a_terminal_is_a_bar() -> None:
+def test_progress_on_a_terminal_is_a_progress_bar() -> None:
     out, times = _Terminal(), iter([0, 0, 1, 1, 1, 1.1, 2, 2, 2, 2])
     progress = DownloadProgress(out, lambda: next(times))
     progress.start(4_000_000, 0)
@@ -252,7 +256,7 @@ def test_progress_elsewhere_is_a_few_lines() -> None:
     assert lines == ["300 kB were downloaded before", "50% of 1 MB", "75% of 1 MB", "100% of 1 MB"]
 
 
-def test_addresses_that_cannot_be_read_are_refused() -> None:
+def test_unparsable_addresses_are_refused() -> None:
     with pytest.raises(ModelsError, match="is not a valid address: Invalid IPv6 URL"):
         source_of("http://[x/organisation/name")
     for endpoint in ("http://[x", "http://hub:hush"):
@@ -269,7 +273,7 @@ def test_addresses_that_cannot_be_read_are_refused() -> None:
         ("somebodys", None),
     ],
 )
-def test_what_the_weights_were_trained_with_is_known(
+def test_the_features_that_the_weights_were_trained_with_are_known(
     folder: str, padding: str | None, tmp_path: Path
 ) -> None:
     found = padding_of(tmp_path / folder)

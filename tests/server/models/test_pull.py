@@ -1,4 +1,4 @@
-"""A download is whole, right and where it should be, or it is not there, and goes on later."""
+"""A download is complete and correct, or it is not listed and can be resumed."""
 
 import io
 import shutil
@@ -44,7 +44,7 @@ def _parts(models: Path) -> list[Path]:
     return list(partial_folder(models, FOLDER).glob("*.part"))
 
 
-def test_fetches_once(tmp_path: Path, fake: FakeHub) -> None:
+def test_a_model_is_fetched_once(tmp_path: Path, fake: FakeHub) -> None:
     pulled = _pull(tmp_path, fake.hub())
     assert pulled == PullResult(tmp_path / FOLDER, "ct2", True)
     files = {path.name: path.read_bytes() for path in pulled.folder.iterdir()}
@@ -61,7 +61,7 @@ def test_fetches_once(tmp_path: Path, fake: FakeHub) -> None:
     }
 
 
-def test_goes_on_where_a_connection_broke(tmp_path: Path, fake: FakeHub) -> None:
+def test_a_broken_download_is_resumed(tmp_path: Path, fake: FakeHub) -> None:
     fake.cuts = [1000, 50_000, 0, 9, 0, 0, 8, 0, 0, 7]  # never without progress four times
     _pull(tmp_path, fake.hub())
     assert (tmp_path / FOLDER / "model.bin").read_bytes() == weights_file()
@@ -69,7 +69,7 @@ def test_goes_on_where_a_connection_broke(tmp_path: Path, fake: FakeHub) -> None
     assert fake.ranges("model.bin") == [f"bytes={n}-" if n else "" for n in reached]
 
 
-def test_goes_on_in_another_process(tmp_path: Path, fake: FakeHub) -> None:
+def test_a_download_is_resumed_by_another_process(tmp_path: Path, fake: FakeHub) -> None:
     fake.cuts = [1000, 0, 0, 0, 0]
     with pytest.raises(HubUnreachable, match="ended after 1000 of"):
         _pull(tmp_path, fake.hub())
@@ -82,7 +82,9 @@ def test_goes_on_in_another_process(tmp_path: Path, fake: FakeHub) -> None:
     assert fake.ranges("config.json") == []  # it was there
 
 
-def test_what_changed_meanwhile_is_not_mixed(tmp_path: Path, fake: FakeHub) -> None:
+def test_a_file_that_changed_on_the_hub_is_fetched_from_the_start(
+    tmp_path: Path, fake: FakeHub
+) -> None:
     fake.cuts = [1000, 0, 0, 0, 0]
     with pytest.raises(HubUnreachable):
         _pull(tmp_path, fake.hub())
@@ -98,7 +100,7 @@ def test_what_changed_meanwhile_is_not_mixed(tmp_path: Path, fake: FakeHub) -> N
 
 
 @pytest.mark.parametrize("name", ["model.bin", "tokenizer.json"])
-def test_a_damaged_file_is_thrown_away(name: str, tmp_path: Path, fake: FakeHub) -> None:
+def test_a_damaged_file_is_discarded(name: str, tmp_path: Path, fake: FakeHub) -> None:
     good = fake.repositories[TINY][name]
     fake.damaged[name] = bytes([good[0] ^ 1]) + good[1:]
     with pytest.raises(
@@ -111,20 +113,20 @@ def test_a_damaged_file_is_thrown_away(name: str, tmp_path: Path, fake: FakeHub)
     assert _pull(tmp_path, fake.hub()).is_new
 
 
-def test_ranges_ignored(tmp_path: Path, fake: FakeHub) -> None:
+def test_a_hub_that_ignores_ranges_is_tolerated(tmp_path: Path, fake: FakeHub) -> None:
     fake.cuts, fake.has_ranges = [1000], False
     _pull(tmp_path, fake.hub())
     assert (tmp_path / FOLDER / "model.bin").read_bytes() == weights_file()
     assert fake.ranges("model.bin") == ["", "bytes=1000-"]
 
 
-def test_a_hub_without_checksums(tmp_path: Path, fake: FakeHub) -> None:
+def test_a_hub_without_checksums_is_tolerated(tmp_path: Path, fake: FakeHub) -> None:
     fake.cuts, fake.has_checksums = [1000], False
     _pull(tmp_path, fake.hub())
     assert (tmp_path / FOLDER / "model.bin").read_bytes() == weights_file()
 
 
-def test_errors_that_pass_are_tried_again(tmp_path: Path, fake: FakeHub) -> None:
+def test_transient_errors_are_retried(tmp_path: Path, fake: FakeHub) -> None:
     fake.statuses = [500, 429]
     assert fake.hub().files(TINY)
     fake.statuses = [503]
@@ -142,7 +144,7 @@ def test_errors_that_pass_are_tried_again(tmp_path: Path, fake: FakeHub) -> None
         ([418], ModelsError, "HTTP status 418"),
     ],
 )
-def test_refusals_say_why(
+def test_a_refusal_of_the_hub_is_explained(
     statuses: list[int], kind: type[ModelsError], message: str, tmp_path: Path, fake: FakeHub
 ) -> None:
     fake.statuses = statuses
@@ -151,7 +153,7 @@ def test_refusals_say_why(
     assert _is_nothing(tmp_path)
 
 
-def test_the_token_is_sent_to_the_hub_only(tmp_path: Path, fake: FakeHub) -> None:
+def test_the_token_is_sent_only_to_the_hub(tmp_path: Path, fake: FakeHub) -> None:
     fake.token, fake.redirects = "hf_secret", True
     with pytest.raises(ModelsError, match="set HF_TOKEN"):
         _pull(tmp_path, fake.hub())
@@ -164,21 +166,21 @@ def test_the_token_is_sent_to_the_hub_only(tmp_path: Path, fake: FakeHub) -> Non
     assert sent == {False: "Bearer hf_secret", True: ""}
 
 
-def test_another_hubs_page_does_not_get_the_token(tmp_path: Path, fake: FakeHub) -> None:
+def test_the_token_is_not_sent_to_another_hub(tmp_path: Path, fake: FakeHub) -> None:
     hub = Hub(endpoint="http://127.0.0.1:9", token="hf_secret", sleep=lambda _: None)
     assert _pull(tmp_path, hub, f"{fake.url}/{TINY}/tree/v1").folder.name == FOLDER
     assert {token for _, _, token in fake.asked} == {""}
     assert fake.asked[0][0].endswith("/revision/v1")
 
 
-def test_a_silent_connection_is_given_up(tmp_path: Path, fake: FakeHub) -> None:
+def test_a_silent_connection_times_out(tmp_path: Path, fake: FakeHub) -> None:
     fake.stalls_at = 1000
     with pytest.raises(HubUnreachable, match=r"model\.bin: no byte for 0\.2 s"):
         _pull(tmp_path, fake.hub(stall_s=0.2))
     assert [part.stat().st_size for part in _parts(tmp_path)] == [1000]
 
 
-def test_a_model_that_lacks_something(tmp_path: Path, fake: FakeHub) -> None:
+def test_a_model_with_a_missing_file_is_refused(tmp_path: Path, fake: FakeHub) -> None:
     del fake.repositories[TINY]["config.json"]
     with pytest.raises(ModelsError, match=r"faster-whisper-tiny has no config\.json"):
         _pull(tmp_path, fake.hub())
@@ -198,7 +200,7 @@ def test_a_tokenizer_comes_from_the_origin(tmp_path: Path, fake: FakeHub) -> Non
     assert (folder / "tokenizer.json").read_bytes() == b'{"a": 1}'
 
 
-def test_checkpoints(tmp_path: Path, fake: FakeHub) -> None:
+def test_checkpoints_are_fetched(tmp_path: Path, fake: FakeHub) -> None:
     beside = {"config.json": b"{}", "generation_config.json": b"{}", "tokenizer.json": b"{}"}
     sharded = {
         "model.safetensors": b"w" * 99,
@@ -226,7 +228,7 @@ def test_checkpoints(tmp_path: Path, fake: FakeHub) -> None:
     assert not _pull(tmp_path, None, "large-v2-multi-hans").is_new
 
 
-def test_any_repository(tmp_path: Path, fake: FakeHub) -> None:
+def test_a_model_of_any_repository_is_fetched(tmp_path: Path, fake: FakeHub) -> None:
     fake.repositories["somebody/whisper-ours"] = whisper_files()
     assert _pull(tmp_path, fake.hub(), "somebody/whisper-ours").folder == (
         tmp_path / "somebody--whisper-ours"
@@ -236,7 +238,7 @@ def test_any_repository(tmp_path: Path, fake: FakeHub) -> None:
             _pull(tmp_path, fake.hub(), wrong)
 
 
-def test_another_revision_replaces(tmp_path: Path, fake: FakeHub) -> None:
+def test_another_revision_replaces_the_model(tmp_path: Path, fake: FakeHub) -> None:
     folder = _pull(tmp_path, fake.hub()).folder
     assert not _pull(tmp_path, fake.hub(), revision="v1").is_new  # the same commit
     fake.commit = "e" * 40
@@ -246,7 +248,7 @@ def test_another_revision_replaces(tmp_path: Path, fake: FakeHub) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [FOLDER]
 
 
-def test_the_revision_of_a_page_counts_too(tmp_path: Path, fake: FakeHub) -> None:
+def test_the_revision_in_an_address_is_used(tmp_path: Path, fake: FakeHub) -> None:
     _pull(tmp_path, fake.hub())
     fake.commit = "e" * 40
     assert not _pull(tmp_path, fake.hub(), f"{fake.url}/{TINY}/tree/main").is_new
@@ -281,7 +283,7 @@ def test_a_broken_link_to_a_model_is_replaced(tmp_path: Path, fake: FakeHub) -> 
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.bin"])
-def test_a_file_longer_than_listed_is_given_up(name: str, tmp_path: Path, fake: FakeHub) -> None:
+def test_a_file_longer_than_listed_is_refused(name: str, tmp_path: Path, fake: FakeHub) -> None:
     fake.damaged[name] = b"<html>Log in to this network</html>" * 20_000
     with pytest.raises(
         ModelsError, match=rf"{name} was damaged during download: [0-9]+ bytes instead of"
@@ -291,7 +293,7 @@ def test_a_file_longer_than_listed_is_given_up(name: str, tmp_path: Path, fake: 
     assert len(fake.ranges(name)) == 1
 
 
-def test_a_full_disk_is_told_before(
+def test_too_little_disk_space_is_reported_before_the_download(
     tmp_path: Path, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=64 * 2**20))
@@ -303,10 +305,10 @@ def test_a_full_disk_is_told_before(
 
 
 @pytest.mark.parametrize("stage", ["fetch", "write_record"])
-def test_one_at_a_time(
+def test_only_one_process_fetches_a_model_at_a_time(
     stage: str, tmp_path: Path, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also while the one is only counting its checksums: then the other finds everything there."""
+    """Also while the first one computes checksums: then the second one finds everything there."""
     refused: list[str] = []
     real: dict[str, Callable[..., None]] = {"fetch": fetch, "write_record": write_record}
 

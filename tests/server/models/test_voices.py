@@ -1,4 +1,4 @@
-"""Voices by name: fetched as models are, found by the setting, listed, checked and removed."""
+"""Voices by name: they are fetched like models, found by the setting, listed and removed."""
 
 import io
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def _pull(models: Path, fake: FakeHub | None, wanted: str = f"piper:{VOICE}") ->
     return pull(source_of(wanted), models, hub, DownloadProgress(io.StringIO()))
 
 
-def test_a_voice_of_piper_is_two_files_of_many(tmp_path: Path, fake: FakeHub) -> None:
+def test_a_piper_voice_is_two_files_of_its_repository(tmp_path: Path, fake: FakeHub) -> None:
     pulled = _pull(tmp_path / "models", fake)
     assert pulled == PullResult(tmp_path / "models" / f"piper--{VOICE}", "voice", True)
     record = read_record(pulled.folder)
@@ -65,7 +65,7 @@ def test_a_voice_of_piper_is_two_files_of_many(tmp_path: Path, fake: FakeHub) ->
     assert not _pull(tmp_path / "models", None).is_new
 
 
-def test_it_goes_on_where_it_was_cut_and_a_damaged_one_is_thrown_away(
+def test_a_voice_download_is_resumed_and_a_damaged_file_discarded(
     tmp_path: Path, fake: FakeHub
 ) -> None:
     fake.damaged[PLACE] = bytes(len(fake.repositories[PIPER_REPOSITORY][PLACE]))
@@ -79,7 +79,7 @@ def test_it_goes_on_where_it_was_cut_and_a_damaged_one_is_thrown_away(
 
 
 @pytest.mark.parametrize("wanted", [f"piper:{VOICE}", "kokoro"])
-def test_pulled_is_listed_loads_and_speaks_by_its_name(
+def test_a_fetched_voice_is_listed_and_speaks_by_its_name(
     wanted: str, tmp_path: Path, fake: FakeHub
 ) -> None:
     models = tmp_path / "models"
@@ -97,7 +97,7 @@ def test_pulled_is_listed_loads_and_speaks_by_its_name(
     assert find_installed(models, wanted).problem == f"has no {file.name}"
 
 
-def test_names_are_options_and_paths_stay_paths(tmp_path: Path, fake: FakeHub) -> None:
+def test_a_voice_may_be_a_name_or_a_path(tmp_path: Path, fake: FakeHub) -> None:
     models = tmp_path / "models"
     assert with_pulled("piper", {}, models) == {}
     assert with_pulled("piper", {"model": "/voices/mine.onnx"}, models)["model"] == (
@@ -123,7 +123,7 @@ def test_names_are_options_and_paths_stay_paths(tmp_path: Path, fake: FakeHub) -
     assert setting(folder).endswith(f'model = "{VOICE}" }}')
 
 
-def test_what_is_no_voice_is_told(tmp_path: Path, fake: FakeHub) -> None:
+def test_a_file_that_is_not_a_voice_is_refused(tmp_path: Path, fake: FakeHub) -> None:
     for wrong in ("piper:", "piper:lessac", "piper:../../etc/passwd", "piper:en_US-lessac-best"):
         with pytest.raises(ModelsError, match="is not the name of a Piper voice"):
             source_of(wrong)

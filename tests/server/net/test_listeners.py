@@ -1,4 +1,4 @@
-"""Sockets: every address of a host, one line for a taken port."""
+"""Listening sockets: every address of a host, and one error line for a taken port."""
 
 import resource
 import socket
@@ -24,7 +24,7 @@ def test_a_free_port_is_shared_by_all_addresses_of_a_name() -> None:
             opened.close()
 
 
-def test_every_address_means_other_machines() -> None:
+def test_binding_to_every_address_is_not_local() -> None:
     sockets = bind("0.0.0.0", 0)
     try:
         assert not is_local_only(sockets)
@@ -36,7 +36,7 @@ def test_every_address_means_other_machines() -> None:
             opened.close()
 
 
-def test_a_taken_port_is_one_line() -> None:
+def test_a_taken_port_is_one_error_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(AddressInUse) as caught:
@@ -47,7 +47,7 @@ def test_a_taken_port_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no such host", "x" * 300])
-def test_an_address_that_is_not_ours_names_the_setting(host: str) -> None:
+def test_an_address_of_another_machine_names_the_setting(host: str) -> None:
     with pytest.raises(ConfigError, match=r"^config\.server\.host: "):
         bind(host, 0)
 
@@ -56,7 +56,7 @@ def test_an_address_that_is_not_ours_names_the_setting(host: str) -> None:
     ("soft", "hard", "is_refused", "files"),
     [(512, 4096, False, 4096), (512, 4096, True, 512), (4096, 4096, False, 4096)],
 )
-def test_as_many_files_as_the_system_allows(
+def test_the_file_limit_is_raised_to_what_the_system_allows(
     soft: int, hard: int, is_refused: bool, files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wished: list[tuple[int, int]] = []
@@ -72,6 +72,6 @@ def test_as_many_files_as_the_system_allows(
     assert wished == ([(hard, hard)] if soft != hard else [])
 
 
-def test_a_proxy_that_is_no_address_is_named() -> None:
+def test_a_trusted_proxy_that_is_not_an_address_is_named() -> None:
     with pytest.raises(ConfigError, match=r"^server\.trusted_proxies: .*nginx"):
         ServerConfig(trusted_proxies=("nginx",))

@@ -1,4 +1,4 @@
-"""mDNS that does not work takes nothing else with it."""
+"""The server goes on if mDNS does not work."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,8 +18,10 @@ ERRORS: Sequence[Exception] = (
 
 
 class Responder:
-    """In place of the library's. What it does not have may not be called: a goodbye for a name that
-    was not registered would take away another server's."""
+    """A fake of the library's class without the methods that may not be called.
+
+    A goodbye for a name that was not registered would remove another server's.
+    """
 
     def __init__(self, error: Exception | None) -> None:
         self.error, self.registered, self.is_closed = error, list[Any](), False
@@ -47,7 +49,7 @@ def announce(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> Respon
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
-def test_without_mdns_there_is_a_line_and_nothing_left_behind(
+def test_a_failed_announcement_is_logged_and_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     announce(monkeypatch, error)
@@ -56,13 +58,13 @@ def test_without_mdns_there_is_a_line_and_nothing_left_behind(
 
 
 @pytest.mark.parametrize("name", ["host", "h" * 64, "a b", "tw\xf6", ""])
-def test_any_name_of_a_machine_is_announced(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_any_host_name_is_announced(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: name)
     (info,) = announce(monkeypatch, None).registered
     assert info.type == "_wyoming._tcp.local."
 
 
-def test_a_name_that_cannot_be_announced_is_no_end_of_the_server(
+def test_a_host_name_that_cannot_be_announced_does_not_stop_the_server(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "tw\xf6\xf6" * 20)

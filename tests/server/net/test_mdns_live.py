@@ -1,4 +1,4 @@
-"""What is announced is found by another program, and taken back: real mDNS on loopback."""
+"""Another program finds the announced server, and sees it leave: real mDNS on loopback."""
 
 import asyncio
 from ipaddress import ip_address
@@ -14,7 +14,9 @@ pytestmark = pytest.mark.live
 FIND_S = 20.0
 
 
-def test_a_browser_finds_it_and_sees_it_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_mdns_browser_finds_the_server_and_sees_it_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real = zeroconf.asyncio.AsyncZeroconf
 
     def here() -> zeroconf.asyncio.AsyncZeroconf:

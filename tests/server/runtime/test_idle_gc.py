@@ -1,4 +1,4 @@
-"""When it is tidied: after the last session, not while somebody is there. Virtual time."""
+"""Garbage is collected after the last session, not while one is open. Virtual time."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ from tests.loop import run_virtual
 from tests.pipeline.fakes import World
 
 
-def test_it_is_tidied_once_when_nobody_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_garbage_is_collected_once_after_the_last_session(monkeypatch: pytest.MonkeyPatch) -> None:
     times: list[float] = []
     world = World()
 

@@ -1,4 +1,4 @@
-"""Signals: the first drains, a second leaves at once, the same one twice is one."""
+"""Signals: the first one drains, a second one stops at once, a repeated one is ignored."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from server.runtime.lifecycle import Lifecycle, signals
 
 
 async def _end_by(*numbers: signal.Signals) -> Lifecycle:
-    """A server whose drain would never end, sent these signals."""
+    """Sends these signals to a server whose drain would never end."""
     lifecycle = Lifecycle()
     lifecycle.watch(lambda: True)
     with signals(lifecycle):
@@ -28,13 +28,13 @@ def test_the_first_signal_drains(number: signal.Signals) -> None:
     assert asyncio.run(_end_by(number)).state == "draining"
 
 
-def test_the_second_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_signal_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SAME_SIGNAL_S", -1.0)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(_end_by(signal.SIGTERM, signal.SIGINT))
 
 
-def test_handlers_are_put_back() -> None:
+def test_the_previous_signal_handlers_are_restored() -> None:
     before = signal.getsignal(signal.SIGINT)
     asyncio.run(_end_by(signal.SIGTERM))
     assert signal.getsignal(signal.SIGINT) is before

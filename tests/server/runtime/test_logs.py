@@ -23,7 +23,7 @@ def restored() -> Iterator[None]:
 
 
 def lines(config: LogConfig) -> list[str]:
-    """What three records look like: a plain one, one with the key, one with a traceback."""
+    """Returns the lines of three records: a plain one, one with the key, one with a traceback."""
     out = io.StringIO()
     set_up(config, secrets=[KEY, ""], stream=out)
     logger = logging.getLogger("test")
@@ -40,7 +40,7 @@ def lines(config: LogConfig) -> list[str]:
     return out.getvalue().splitlines()
 
 
-def test_text_lines() -> None:
+def test_records_are_lines_of_text() -> None:
     found = lines(LogConfig())
     assert found[0].endswith("INFO    test: plain 1 [req_1]")
     assert found[1].endswith("WARNING test: key is [secret]")
@@ -51,7 +51,7 @@ def test_text_lines() -> None:
     assert "chatter" not in text
 
 
-def test_a_library_does_not_tell_with_a_traceback_that_a_server_is_gone() -> None:
+def test_a_librarys_traceback_of_a_lost_connection_is_left_out() -> None:
     out = io.StringIO()
     set_up(LogConfig(level="debug"), stream=out)
     logging.getLogger("mcp.client.streamable_http").error("Error in post_writer")
@@ -59,7 +59,7 @@ def test_a_library_does_not_tell_with_a_traceback_that_a_server_is_gone() -> Non
     assert out.getvalue() == ""
 
 
-def test_json_lines() -> None:
+def test_records_are_lines_of_json() -> None:
     records = [msgspec.json.decode(line) for line in lines(LogConfig(json=True))]
     assert [record["level"] for record in records] == ["info", "warning", "error"]
     assert records[0]["request_id"] == "req_1"
@@ -99,5 +99,5 @@ def test_a_caller_cannot_forge_a_line(char: str, is_json: bool) -> None:
         ("week-long task-list", "week-long task-list"),
     ],
 )
-def test_what_looks_like_a_secret_is_hidden(text: str, clean: str) -> None:
+def test_values_that_look_like_secrets_are_hidden(text: str, clean: str) -> None:
     assert redact(text) == clean

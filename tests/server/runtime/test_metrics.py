@@ -1,4 +1,4 @@
-"""Metrics: declared once, used as declared, by every line of the product."""
+"""Metrics are declared once, and every line of the product uses them as declared."""
 
 import ast
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ CALLS = {"count": "counter", "observe": "histogram", "gauge": "gauge"}
 
 
 def uses() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Every `metrics.count("earshot_...", label=...)`: where, kind, name, labels."""
+    """Yields place, kind, name and labels of every `metrics.count("earshot_...", label=...)`."""
     for path in python_files(*PACKAGES):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
@@ -26,7 +26,7 @@ def uses() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
 
 
 @pytest.mark.many  # files
-def test_every_use_is_declared_with_its_kind_and_labels() -> None:
+def test_every_used_metric_is_declared_with_its_kind_and_labels() -> None:
     found = list(uses())
     assert len(found) >= 8
     wrong = [
@@ -39,8 +39,8 @@ def test_every_use_is_declared_with_its_kind_and_labels() -> None:
     assert wrong == []
 
 
-def test_no_label_can_grow_without_end() -> None:
-    """Each has a few values, that the code names; `batch` 1 to 64."""
+def test_no_label_has_unbounded_values() -> None:
+    """Each label has a few values that the code names; `batch` has 1 to 64."""
     ours = {
         "direction",
         "stage",
@@ -57,7 +57,7 @@ def test_no_label_can_grow_without_end() -> None:
     assert {label for declared in METRICS.values() for label in declared.labels} <= ours
 
 
-def test_values_are_shown() -> None:
+def test_metric_values_are_exported() -> None:
     metrics = PrometheusMetrics()
     metrics.count("earshot_asr_refused", 3, priority="partial")
     metrics.count("earshot_errors", code="engine_crashed")
@@ -75,7 +75,7 @@ def test_values_are_shown() -> None:
         assert line in shown
 
 
-def test_an_undeclared_name_or_label_is_a_bug() -> None:
+def test_an_undeclared_metric_or_label_raises() -> None:
     metrics = PrometheusMetrics()
     with pytest.raises(KeyError, match="earshot_typo"):
         metrics.count("earshot_typo")

@@ -1,4 +1,4 @@
-"""Key and certificate: private files, made once, renewed when they no longer fit."""
+"""Key and certificate are private files, made once and renewed when they no longer fit."""
 
 import os
 import stat
@@ -28,7 +28,7 @@ def test_a_key_is_made_once_and_is_private(tmp_path: Path) -> None:
     assert [stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()] == [0o600]
 
 
-def test_a_folder_that_cannot_be_is_a_configuration_error(tmp_path: Path) -> None:
+def test_an_impossible_state_folder_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"config\.paths\.state_dir"):
         open_folder(str(tmp_path / "file" / "state"))
@@ -38,7 +38,7 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_what_others_could_read_is_tightened_and_told(tmp_path: Path) -> None:
+def test_files_readable_by_others_are_tightened_with_a_warning(tmp_path: Path) -> None:
     folder = open_folder(str(tmp_path / "state"))
     make_key(folder)
     (folder / "tls.pem").touch(0o600)
@@ -53,7 +53,7 @@ def test_what_others_could_read_is_tightened_and_told(tmp_path: Path) -> None:
     assert shut_folder(str(tmp_path / "none")) == []
 
 
-def test_what_belongs_to_another_user_is_refused_by_name(
+def test_a_file_of_another_user_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = open_folder(str(tmp_path / "state"))
@@ -67,7 +67,7 @@ def test_what_belongs_to_another_user_is_refused_by_name(
         shut_folder(str(folder))
 
 
-def test_what_is_roots_is_as_good_as_ours_unless_everybody_may_use_it(
+def test_a_folder_of_root_is_accepted_unless_all_users_may_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4242)
@@ -76,7 +76,7 @@ def test_what_is_roots_is_as_good_as_ours_unless_everybody_may_use_it(
     assert make_private(Path("/etc/shadow"), "x") == ""
 
 
-def test_where_rights_cannot_be_changed_the_path_is_refused(
+def test_a_path_whose_rights_cannot_be_changed_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "file"
@@ -87,7 +87,7 @@ def test_where_rights_cannot_be_changed_the_path_is_refused(
 
 
 @pytest.mark.parametrize("key", ["short", "x" * 15, "with a space in it", "x" * 257])
-def test_a_key_that_can_be_guessed_is_refused(key: str, tmp_path: Path) -> None:
+def test_a_weak_key_is_refused(key: str, tmp_path: Path) -> None:
     (tmp_path / "api-key").write_text(f"{key}\n")
     with pytest.raises(ConfigError, match="16 to 256") as caught:
         read_key(str(tmp_path))
@@ -95,7 +95,7 @@ def test_a_key_that_can_be_guessed_is_refused(key: str, tmp_path: Path) -> None:
     assert key not in str(caught.value)
 
 
-def test_a_trace_that_others_could_read_is_tightened(
+def test_a_trace_readable_by_others_is_tightened(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     trace = tmp_path / "trace.jsonl"
@@ -118,7 +118,7 @@ def tls(
     return opened
 
 
-def test_a_certificate_lasts_until_it_no_longer_fits(tmp_path: Path) -> None:
+def test_a_certificate_is_kept_until_it_no_longer_fits(tmp_path: Path) -> None:
     first = tls(tmp_path)
     assert stat.S_IMODE((tmp_path / "tls.pem").stat().st_mode) == 0o600
     assert first.fingerprint.count(":") == 31

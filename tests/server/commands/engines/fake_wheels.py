@@ -1,4 +1,4 @@
-"""Wheels made by hand: a vLLM of three lines and what it says it needs, for pip without index."""
+"""Hand-made wheels for pip without an index: a vLLM of three lines and its dependencies."""
 
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ def make_wheel(
     files: Mapping[str, str] | None = None,
     needs: Sequence[str] = (),
 ) -> Path:
-    """One of pure Python."""
+    """Writes a wheel of pure Python."""
     module = name.replace("-", "_")
     info = f"{module}-{version}.dist-info"
     metadata = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {n}" for n in needs)]
@@ -44,7 +44,7 @@ def make_wheel(
 
 
 def make_vllm(folder: Path, *, imports: str = "torch, small_thing") -> None:
-    """It, and all that it needs but films and sounds. `imports`: of its server."""
+    """Writes vLLM and its dependencies but for video and audio. `imports`: of its server."""
     entry = "vllm/entrypoints"
     files = {
         "vllm/__init__.py": f"__version__ = '{VERSION}'\n",
@@ -62,7 +62,7 @@ def make_torch(folder: Path, version: str) -> None:
 
 
 def make_packaging(folder: Path) -> None:
-    """The real one, from our own environment."""
+    """Writes the real `packaging`, from our own environment."""
     spec = find_spec("packaging")
     assert spec
     assert spec.origin

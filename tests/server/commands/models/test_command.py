@@ -1,4 +1,4 @@
-"""`earshot models` as a user starts it: what it prints, and what it ends with."""
+"""`earshot models` as a process: its output and exit codes."""
 
 import signal
 import socket
@@ -37,7 +37,7 @@ def fake() -> Iterator[FakeHub]:
         yield fake
 
 
-def test_make_run_fetches_once(tmp_path: Path, fake: FakeHub) -> None:
+def test_make_run_fetches_the_model_once(tmp_path: Path, fake: FakeHub) -> None:
     line = last_line(tmp_path / "models", fake.url, *AUTO)
     (folder,) = (tmp_path / "models").iterdir()
     assert line == f"Speech recognition: fetched {folder}."
@@ -45,8 +45,8 @@ def test_make_run_fetches_once(tmp_path: Path, fake: FakeHub) -> None:
     assert line == f"Speech recognition: {folder} is present, nothing to download."
 
 
-def test_what_was_timed_decides_what_auto_fetches(tmp_path: Path, fake: FakeHub) -> None:
-    """Also for `make run`, which fetches a smaller one than what is too slow there."""
+def test_auto_fetches_by_measured_decode_times(tmp_path: Path, fake: FakeHub) -> None:
+    """Also for `make run`, which fetches a smaller model if one was too slow on this machine."""
     here = device_name(detect_hardware(""))
     save_benchmark(tmp_path, "faster-whisper-small", ModelBenchmark("", 500.0, device=here))
     out = earshot(tmp_path, fake.url, "pull")[1]
@@ -64,7 +64,7 @@ def test_what_was_timed_decides_what_auto_fetches(tmp_path: Path, fake: FakeHub)
     assert again.endswith("faster-whisper-base is present, nothing to download.")
 
 
-def test_half_a_model_is_no_model(tmp_path: Path, fake: FakeHub) -> None:
+def test_an_incomplete_model_is_not_listed(tmp_path: Path, fake: FakeHub) -> None:
     for files in fake.repositories.values():
         files.pop("config.json", None)
     line = last_line(tmp_path, fake.url, *AUTO)
@@ -73,7 +73,7 @@ def test_half_a_model_is_no_model(tmp_path: Path, fake: FakeHub) -> None:
     assert not list(tmp_path.glob("faster*"))
 
 
-def test_refused_connection_is_one_line(tmp_path: Path) -> None:
+def test_a_refused_connection_is_one_error_line(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound but not listening: connecting is refused
         hub = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -85,7 +85,7 @@ def test_refused_connection_is_one_line(tmp_path: Path) -> None:
     assert "refused" in err
 
 
-def test_silent_hub_costs_only_the_timeout(tmp_path: Path) -> None:
+def test_a_silent_hub_costs_only_the_timeout(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         started = time.monotonic()
         line = last_line(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}", *AUTO)
@@ -102,7 +102,7 @@ def test_silent_hub_costs_only_the_timeout(tmp_path: Path) -> None:
         {"EARSHOT_MODELS_DIR": "/proc/nowhere"},
     ],
 )
-def test_nothing_keeps_make_run_from_starting(
+def test_no_failed_fetch_stops_make_run(
     environment: dict[str, str], tmp_path: Path, fake: FakeHub
 ) -> None:
     assert "not fetched" in last_line(tmp_path, fake.url, *AUTO, **environment)
@@ -124,7 +124,7 @@ def test_nothing_keeps_make_run_from_starting(
         (("polish",), ExitCode.USAGE, "invalid choice: 'polish'"),
     ],
 )
-def test_exit_codes(
+def test_failed_commands_have_their_exit_codes(
     arguments: tuple[str, ...], code: ExitCode, said: str, tmp_path: Path, fake: FakeHub
 ) -> None:
     ended, _, err = earshot(tmp_path, fake.url, *arguments)
@@ -132,7 +132,7 @@ def test_exit_codes(
     assert said in err
 
 
-def test_converting_without_torch_says_how_to_get_it(tmp_path: Path) -> None:
+def test_converting_without_torch_names_the_extra(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_bytes(b"{}")
     (tmp_path / "mine" / "model.safetensors").write_bytes(b"")
@@ -145,7 +145,7 @@ def test_converting_without_torch_says_how_to_get_it(tmp_path: Path) -> None:
     assert earshot(tmp_path, "", *wanted[:-1], "/nowhere/python")[0] == ExitCode.CANNOT_RUN
 
 
-def test_ctrl_c_leaves_a_part_that_goes_on(tmp_path: Path, fake: FakeHub) -> None:
+def test_a_download_stopped_by_ctrl_c_can_be_resumed(tmp_path: Path, fake: FakeHub) -> None:
     fake.stalls_at = 100_000
     pulling = Popen(
         [*COMMAND, "pull", "tiny"],
@@ -179,7 +179,7 @@ def test_the_token_is_never_shown(tmp_path: Path, fake: FakeHub) -> None:
         assert token not in out + err
 
 
-def test_list_remove_and_doctor(tmp_path: Path, fake: FakeHub) -> None:
+def test_models_are_listed_checked_and_removed(tmp_path: Path, fake: FakeHub) -> None:
     nano = tmp_path / "home-commands"
     nano.mkdir()
     for file in NANO.iterdir():
@@ -228,12 +228,12 @@ def test_removing_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
 
 
 def _children_cpu_s() -> float:
-    """Of the processes that have ended: by the clock, a busy machine would be measured."""
+    """Returns the processor time of ended children: the wall clock would measure a busy machine."""
     used = getrusage(RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def test_list_is_quick(tmp_path: Path) -> None:
+def test_listing_models_is_quick(tmp_path: Path) -> None:
     took_s = []
     for _ in range(3):
         began_s = _children_cpu_s()

@@ -1,4 +1,4 @@
-"""A module of one's own with a tool that acts, and a language model that always calls it."""
+"""A user's module with a tool that acts, and a language model that always calls it."""
 
 from collections.abc import AsyncGenerator, Sequence
 
@@ -36,7 +36,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Opener:
-    """An `Llm`: opens the left door, and says what came of it."""
+    """A language model that opens the left door and says the result."""
 
     name = "opener"
     languages: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""`earshot replay` with the real default engines: recorded, replayed, and found equal or not."""
+"""`earshot replay` with the real default engines: sessions are recorded, replayed and compared."""
 
 import asyncio
 import contextlib
@@ -57,7 +57,7 @@ def trace_of(path: Path) -> Iterator[JsonlTraceSink]:
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace with sound of a session that really ran."""
+    """Returns a trace with the audio of a real session."""
     path = tmp_path_factory.mktemp("trace") / "trace.jsonl"
     pcm, clock = question(), SystemClock()
 
@@ -79,7 +79,9 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_same_sound_has_the_same_words(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replay_of_the_same_audio_gives_the_same_words(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code = main(["replay", str(trace), "--json"])
     report = json.loads(capsys.readouterr().out)
     assert (code, report["is_same"]) == (0, True)
@@ -89,7 +91,7 @@ def test_the_same_sound_has_the_same_words(trace: Path, capsys: pytest.CaptureFi
     assert {"endpoint_wait", "asr", "llm", "tts", "response latency"} <= report["stages"].keys()
 
 
-def test_other_words_and_missing_turns_are_told(
+def test_changed_words_and_missing_turns_are_reported(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     altered = tmp_path / "altered.jsonl"
@@ -113,7 +115,7 @@ def test_other_words_and_missing_turns_are_told(
         (["--act"], 1, "it is open now"),
     ],
 )
-def test_a_function_of_ones_own_that_acts_is_called_only_if_asked_for(
+def test_a_users_function_that_acts_is_called_only_on_request(
     options: list[str],
     opened: int,
     answer: str,
@@ -138,7 +140,7 @@ def test_a_function_of_ones_own_that_acts_is_called_only_if_asked_for(
     assert answer in session["turns"][0]["new"]["answer"]
 
 
-def test_a_trace_without_sound_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_without_audio_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "trace.jsonl"
     with trace_of(path) as sink:
         SessionTrace(sink, "mute", SystemClock(), words=True).settings(SETTINGS)
@@ -153,7 +155,7 @@ def test_an_empty_trace_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "the trace contains no session" in capsys.readouterr().err
 
 
-def test_what_a_server_recorded_is_replayed(
+def test_a_trace_of_a_server_is_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, config = tmp_path / "trace.jsonl", tmp_path / "earshot.toml"

@@ -1,4 +1,4 @@
-"""Sessions recorded and heard again, engines apart: who paces them, and what a replay may do."""
+"""Recorded and replayed sessions without real engines: pacing, and the tools of a replay."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ HEARD_MS = 1500
 
 @dataclass
 class Adder:
-    """Its tool changes something, so a replay may not call it."""
+    """A tool set whose tool changes something, so a replay may not call it."""
 
     ran: list[int] = field(default_factory=list[int])
 
@@ -55,7 +55,7 @@ class Adder:
 def live(
     world: World, scenario: Callable[[Session], Awaitable[None]], paced_by: PlayoutPacing = "server"
 ) -> RecordedSession:
-    """A session as its trace has it."""
+    """Runs a session and returns its trace."""
     kept = MemoryTraceSink()
 
     async def main() -> None:
@@ -73,7 +73,7 @@ def live(
 def again(
     world: World, session: RecordedSession, *, speed: float = 1, acts: bool = False
 ) -> list[RecordedTurn]:
-    """Its turns in a replay."""
+    """Replays a trace and returns its turns."""
     kept, rehearsal, found = MemoryTraceSink(), RecordedToolResults(), list[RecordedTurn]()
 
     async def main() -> None:
@@ -88,7 +88,7 @@ def again(
 
 
 async def interrupts(session: Session) -> None:
-    """A client that says what it had played when it was told of speech."""
+    """Runs a client that reports its playout position when speech starts."""
 
     async def client() -> None:
         item_id, sounded = "", False
@@ -115,7 +115,7 @@ def said_before(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("speed", [1, 4])
-def test_a_client_that_plays_by_itself_is_one_in_the_replay_too(speed: float) -> None:
+def test_a_client_that_paces_playout_does_so_in_the_replay(speed: float) -> None:
     then, now = talkative(), talkative()
     session = live(then, interrupts, "client")
     assert (session.paced_by, session.place) == ("client", KITCHEN)
@@ -129,7 +129,7 @@ def test_a_client_that_plays_by_itself_is_one_in_the_replay_too(speed: float) ->
     assert words(again(talkative(), replace(session, paced_by="server"))) != words(session.turns)
 
 
-def test_an_answer_that_its_client_cancelled_is_cancelled_again() -> None:
+def test_an_answer_cancelled_by_the_client_is_cancelled_in_the_replay() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (SILENCE, 200), (ONE, 600), (SILENCE, 900))
         session.cancel_response()
@@ -147,7 +147,7 @@ def test_an_answer_that_its_client_cancelled_is_cancelled_again() -> None:
     assert words(again(slow(), session)) == words(session.turns)
 
 
-def test_what_the_end_of_a_session_cut_is_not_cancelled_again() -> None:
+def test_an_answer_cut_by_the_end_of_the_session_is_not_cancelled_in_the_replay() -> None:
     async def scenario(session: Session) -> None:
         await speak(session, (SILENCE, 200), (ONE, 600), (SILENCE, 900))
 
@@ -160,7 +160,7 @@ async def asks(session: Session) -> None:
     await speak(session, (SILENCE, 200), (4000, 600), (SILENCE, 4000))
 
 
-def test_a_tool_that_changes_something_answers_as_then_and_is_not_called() -> None:
+def test_a_tool_that_acts_returns_its_recorded_result_and_is_not_called() -> None:
     then, now = Adder(), Adder()
     session = live(World(providers=[then]), asks)
     assert (then.ran, session.turns[0].transcript) == ([4], "four")
@@ -169,7 +169,7 @@ def test_a_tool_that_changes_something_answers_as_then_and_is_not_called() -> No
     assert now.ran == []
 
 
-def test_without_a_recorded_result_it_says_that_it_was_not_run() -> None:
+def test_a_tool_without_a_recorded_result_reports_that_it_was_not_run() -> None:
     then, now, world = Adder(), Adder(), World()
     session = replace(live(World(providers=[then]), asks), tool_calls=())
     world.providers = [now]
@@ -179,14 +179,14 @@ def test_without_a_recorded_result_it_says_that_it_was_not_run() -> None:
     assert json.loads(NOT_RUN)["error"] == "not_run_in_replay"
 
 
-def test_it_is_called_where_it_was_asked_for() -> None:
+def test_a_tool_that_acts_is_called_on_request() -> None:
     then, now = Adder(), Adder()
     session = live(World(providers=[then]), asks)
     again(World(providers=[now]), session, acts=True)
     assert now.ran == [4]
 
 
-def test_who_only_reads_and_the_replays_own_house_are_asked() -> None:
+def test_read_only_tools_and_the_simulated_home_are_called() -> None:
     home = DemoHome(default_home(), language="en")
     toolbox = Toolbox([HomeTools(home)], Counts(), instead=RecordedToolResults().override)
     lamps = ToolCall("c", "HassTurnOn", {"name": "kitchen lights"})
@@ -200,7 +200,7 @@ def test_who_only_reads_and_the_replays_own_house_are_asked() -> None:
     assert words(again(World(), replace(session, tool_calls=()))) == words(session.turns)
 
 
-def test_the_same_call_has_its_results_in_turn() -> None:
+def test_repeated_calls_get_their_recorded_results_in_order() -> None:
     rehearsal, adder = RecordedToolResults(), Adder()
     toolbox = Toolbox([adder], Counts(), instead=rehearsal.override)
     call = ToolCall("c", "add", {"b": 1, "a": 1})

@@ -1,4 +1,4 @@
-"""A trace read back, and turns compared: nothing runs."""
+"""Reading a trace and comparing turns; no session runs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +43,7 @@ def sound(samples: int) -> dict[str, Any]:
     return record("InputAudio", start=0, pcm=b64encode(np.ones(samples, "<i2").tobytes()).decode())
 
 
-def test_turns_are_put_together_from_events_in_any_order() -> None:
+def test_turns_are_assembled_from_events_in_any_order() -> None:
     found = parse_session(
         "s",
         [
@@ -70,15 +70,15 @@ def test_turns_are_put_together_from_events_in_any_order() -> None:
     assert unplayable(found) == ""
 
 
-def test_sound_behind_a_wake_word_needs_none_to_be_heard_again() -> None:
-    """The word itself is silence in a trace."""
+def test_audio_after_a_wake_word_is_replayed_without_one() -> None:
+    """The wake word itself is silence in a trace."""
     asked = SessionSettings(wake_word="okay_nabu", language="en")
     found = parse_session("s", [configured(asked), sound(320), configured(asked)])
     assert found.settings == SessionSettings(language="en")
     assert found.actions == [RecordedAction(320, SessionSettings(language="en"))]
 
 
-def test_an_answer_that_was_told_after_the_next_turn_keeps_its_place() -> None:
+def test_an_answer_recorded_after_the_next_turn_keeps_its_place() -> None:
     def told(item_id: str | None, response_id: str | None) -> dict[str, Any]:
         how: dict[str, Any] = {"status": "answered", "stages": [], "response_latency_ms": None}
         return record("TurnTraced", item_id=item_id, response_id=response_id, **how)
@@ -99,7 +99,7 @@ def test_an_answer_that_was_told_after_the_next_turn_keeps_its_place() -> None:
     assert [turn.transcript for turn in found.turns] == ["long story", "", "uh-huh"]
 
 
-def test_what_a_client_without_turn_detection_did_is_done_where_it_did_it() -> None:
+def test_commits_of_a_client_are_replayed_at_their_positions() -> None:
     manual = SessionSettings(turn_detection=None)
     later = SessionSettings(language="de")
     found = parse_session(
@@ -122,12 +122,12 @@ def test_what_a_client_without_turn_detection_did_is_done_where_it_did_it() -> N
     ]
 
 
-def test_older_traces_tell_of_no_pace_and_are_of_calls() -> None:
+def test_older_traces_without_a_pace_are_read_as_calls() -> None:
     found = parse_session("s", [configured(SessionSettings()), sound(320)])
     assert (found.paced_by, found.place, found.tool_calls) == ("server", UNKNOWN_LOCATION, [])
 
 
-def test_only_a_client_that_plays_by_itself_tells_how_far() -> None:
+def test_only_a_client_that_paces_playout_has_playout_positions() -> None:
     told = record("ItemTruncated", item_id="i", audio_end_ms=700)
     for paced_by, steps in (
         ("client", [RecordedAction(320, RecordedTruncation(700))]),
@@ -137,7 +137,7 @@ def test_only_a_client_that_plays_by_itself_tells_how_far() -> None:
         assert parse_session("s", [begun, sound(320), told, sound(320)]).actions == steps
 
 
-def test_a_response_beside_the_conversation_is_cancelled_in_no_replay() -> None:
+def test_an_out_of_band_response_is_not_cancelled_in_a_replay() -> None:
     def cancelled(**terms: bool) -> dict[str, Any]:
         return record("ResponseDone", reason="client_cancelled", terms=terms)
 
@@ -146,7 +146,7 @@ def test_a_response_beside_the_conversation_is_cancelled_in_no_replay() -> None:
     assert parse_session("s", told).actions == [RecordedAction(320, "cancel")]
 
 
-def test_a_trace_without_sound_is_not_replayed() -> None:
+def test_a_trace_without_audio_is_not_replayed() -> None:
     found = parse_session("s", [configured(SessionSettings())])
     assert "trace.audio" in unplayable(found)
 
@@ -178,7 +178,7 @@ def test_a_broken_trace_is_named(line: bytes, complaint: str, tmp_path: Path) ->
         read(file)
 
 
-def test_turns_are_paired_by_what_was_heard() -> None:
+def test_turns_are_paired_by_their_transcripts() -> None:
     old = [turn("one"), turn("two"), turn("three")]
     new = [turn("one"), turn("too"), turn("extra"), turn("three", "no")]
     found = pairs(old, new)
@@ -197,7 +197,7 @@ def session(*turns: RecordedTurn) -> RecordedSession:
     )
 
 
-def test_the_difference_is_told_with_its_times() -> None:
+def test_a_difference_is_reported_with_its_times() -> None:
     before = session(turn("one"), turn("two", asr_ms=30))
     now = [turn("one", asr_ms=12), turn("too", asr_ms=20)]
     text = as_text([SessionDiff(before, pairs(before.turns, now))])
@@ -207,7 +207,7 @@ def test_the_difference_is_told_with_its_times() -> None:
     assert "1 of 2 turns have the same words." in text
 
 
-def test_a_turn_that_nobody_heard_has_no_latency() -> None:
+def test_a_turn_without_playout_has_no_latency() -> None:
     silent = replace(turn("one"), latency_ms=None)
     for old, new, took in (
         (turn("one"), silent, " (210 -> none ms)"),

@@ -1,4 +1,4 @@
-"""`[devices]`: who is approved unasked, and what is never shown."""
+"""The table `[devices]`: automatic approval, and secrets that are never shown."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ PASSWORD = "hunter2"
         ),
     ],
 )
-def test_approval_unasked_is_this_machines_unless_networks_are_enough(
+def test_only_this_machine_is_approved_automatically_by_default(
     settings: dict[str, str], approved: set[str]
 ) -> None:
     config = load(settings).config

@@ -17,13 +17,13 @@ def ice(**table: Any) -> IceConfig:
     return msgspec.convert(table, IceConfig)
 
 
-def test_nothing_is_asked_by_default() -> None:
+def test_no_ice_server_is_used_by_default() -> None:
     settings = IceConfig().as_settings()
     assert (settings.servers, settings.ports, settings.public_address) == ((), None, "")
     assert settings.is_relay_only is IceSettings().is_relay_only is False
 
 
-def test_everything_reaches_a_peer() -> None:
+def test_every_setting_reaches_a_peer() -> None:
     named = {"urls": [TURN], "username": "me", "password": "pass"}
     settings = ice(
         servers=[SHARED, named, {"urls": ["stun:b.example"]}],

@@ -1,4 +1,4 @@
-"""`[willow]`: who is let in to the application server, and where."""
+"""The table `[willow]`: which networks may use the application server, and its addresses."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from server.config import ServerConfig
 from server.config.sections.willow import WillowConfig
 
 
-def test_this_machine_only_unless_more_is_named() -> None:
+def test_only_this_machine_is_allowed_by_default() -> None:
     assert (WillowConfig().was_port, WillowConfig().was_host) == (0, "127.0.0.1")
     assert WillowConfig(networks=("192.168.1.0/24",)).was_host == "0.0.0.0"
 
 
-def test_what_the_door_is_given() -> None:
+def test_the_settings_that_the_door_gets() -> None:
     config = WillowConfig(wake_groups=(("Kitchen", "Hall"), ()), audio_hosts=("nas.lan",))
     settings = config.as_settings("/state", SessionSettings(), "1", trusts_this_machine=True)
     assert str(settings.folder) == "/state/willow"
@@ -26,10 +26,10 @@ def test_what_the_door_is_given() -> None:
 
 @pytest.mark.parametrize("server", [{"require_key": True}, {"api_key": "k" * 16}, {}])
 @pytest.mark.parametrize("networks", [(), ("127.0.0.0/8", "::/0")])
-def test_where_this_machine_needs_the_key_its_pages_and_devices_do(
+def test_local_pages_and_devices_need_the_key_if_this_machine_does(
     server: dict[str, Any], networks: tuple[str, ...]
 ) -> None:
-    """A forwarder of bytes comes from here, too, and any program can say an origin."""
+    """A forwarder on this machine has a local address too, and any program can send an `Origin`."""
     page = "https://kiosk.lan"
     willow = WillowConfig(page_origins=(page,), networks=(*networks, "192.168.1.0/24"))
     trusts = not ServerConfig(**server).needs_key_here
@@ -48,6 +48,6 @@ def test_where_this_machine_needs_the_key_its_pages_and_devices_do(
         ({"wake_groups": (("Kitchen", "Hall"), ("hall ",))}, "'hall' is named twice"),
     ],
 )
-def test_what_is_wrong_is_named(wrong: dict[str, tuple[str, ...]], named: str) -> None:
+def test_a_wrong_setting_is_named(wrong: dict[str, tuple[str, ...]], named: str) -> None:
     with pytest.raises((ConfigError, msgspec.ValidationError), match=named):
         WillowConfig(**wrong)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`[wyoming]`: who is let in."""
+"""The table `[wyoming]`: which networks may connect."""
 
 from ipaddress import ip_address
 
@@ -13,7 +13,7 @@ def lets_in(config: WyomingConfig, address: str) -> bool:
     return any(ip_address(address) in one for one in config.as_settings().networks)
 
 
-def test_this_machine_only_unless_more_is_named() -> None:
+def test_only_this_machine_is_allowed_by_default() -> None:
     usual = WyomingConfig()
     assert (usual.host, usual.port) == ("127.0.0.1", 10300)
     assert lets_in(usual, "127.0.0.1")
@@ -21,7 +21,7 @@ def test_this_machine_only_unless_more_is_named() -> None:
     assert not lets_in(usual, "192.168.1.7")
 
 
-def test_the_lan_is_every_private_network_and_nothing_outside() -> None:
+def test_lan_means_every_private_network_and_nothing_else() -> None:
     lan = WyomingConfig(networks=("lan",))
     assert all(map(lets_in, 3 * [lan], ("192.168.1.7", "10.9.8.7", "fd00::7")))
     assert not lets_in(lan, "203.0.113.7")
@@ -31,7 +31,9 @@ def test_the_lan_is_every_private_network_and_nothing_outside() -> None:
     assert not lets_in(one, "192.168.2.7")
 
 
-def test_it_listens_where_the_named_networks_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_listens_on_the_addresses_that_the_networks_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     both, four = WyomingConfig(networks=("lan",)), WyomingConfig(networks=("10.0.0.0/8",))
     for has_6, hosts in ((True, ["::", "0.0.0.0"]), (False, ["0.0.0.0", "0.0.0.0"])):
         monkeypatch.setattr("socket.has_dualstack_ipv6", lambda has_6=has_6: has_6)
